@@ -1,0 +1,97 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { DeviceInfo } from "../api/robot.ts";
+import type { Task } from "../api/task.ts";
+
+/*
+ * What goes over MQTT. Topics and payloads are K8s4r's; fields marked "added" are ours and may be absent, in both
+ * directions, so that an original agent works with this bridge and this agent with an original server.
+ */
+
+/** Agent to server, on `k8s4r/register` (QoS 1) and, every heartbeat interval, on `k8s4r/heartbeat`. */
+export interface RegisterMessage {
+  readonly robotId: string;
+  readonly token: string;
+  readonly deviceInfo?: DeviceInfo;
+  /** Added: labels for `spec.labels` of a Robot that is made by this registration. */
+  readonly labels?: Readonly<Record<string, string>>;
+  /** Added: changes when the machine restarts. */
+  readonly bootId?: string;
+  /** Added: tasks that the agent holds, so that the bridge sends what is missing and stops what is not wanted. */
+  readonly tasks?: readonly { readonly taskUid: string; readonly attempt: number }[];
+}
+
+/** Server to agent, on `k8s4r/robots/{id}/response` (QoS 1). */
+export interface ResponseMessage {
+  readonly success: boolean;
+  readonly message: string;
+  readonly robotId?: string;
+}
+
+/** Server to agent, on `k8s4r/robots/{id}/tasks/dispatch` (QoS 1). */
+export interface DispatchMessage {
+  readonly action: "create" | "delete";
+  /** The whole Task. For `delete`, `metadata.uid` and `status.attempt` are enough. */
+  readonly task: DeepReadonly<Task>;
+}
+
+/** Agent to server, on `k8s4r/robots/{id}/tasks/{uid}/status` (QoS 1). */
+export interface StatusMessage {
+  readonly taskUid: string;
+  readonly robotName: string;
+  /** `deleted` (added) answers a delete: nothing of the task is left on the robot. */
+  readonly state: "running" | "completed" | "failed" | "deleted";
+  readonly exitCode?: number;
+  readonly message: string;
+  readonly event: "Assigned" | "Downloading" | "Downloaded" | "DownloadFailed" | "Starting" | "Started" | "StartFailed" | "Completed" | "Failed" | "Timeout" | "Deleted";
+  /** RFC 3339, by the robot's clock. For people: order comes from `attempt` and `seq`. */
+  readonly updatedAt: string;
+  /** Added: which attempt at the task this is about (`status.attempt` of the dispatched Task). */
+  readonly attempt?: number;
+  /** Added: rises with every status of an attempt; a terminal state is its last. */
+  readonly seq?: number;
+  /** Added: RFC 3339, when the program started and ended. */
+  readonly startedAt?: string;
+  readonly finishedAt?: string;
+  /** Added: the signal number that ended the program. */
+  readonly signal?: number;
+  /** Added: the last of the program's output (at most 4 KiB each, control characters replaced), with a terminal state. */
+  readonly logsStdout?: string;
+  readonly logsStderr?: string;
+}
+
+/** Added. Server to agent, on `k8s4r/robots/{id}/tasks/{uid}/ack` (QoS 1): this status is stored; send it no more. */
+export interface AckMessage {
+  readonly taskUid: string;
+  readonly attempt: number;
+  readonly seq: number;
+}
+
+/** Added. The agent's retained presence, on `k8s4r/robots/{id}/online` (QoS 1): `true`, and `false` as its last will. */
+export interface OnlineMessage {
+  readonly online: boolean;
+}
+
+/** The agent's MQTT client id, as the original's. */
+export const agentClientId = (robotId: string): string => `k8s4r-agent-${robotId}`;
+
+/** A robot's id: a DNS label, so that it is one level of a topic and a Robot's name. */
+export const robotIdPattern = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+
+/** A task's uid as the API server makes them; checked before it becomes a topic level or a folder. */
+export const taskUidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/** Topics. `id` and `uid` must match {@link robotIdPattern} and {@link taskUidPattern}. */
+export const topics = {
+  register: "k8s4r/register",
+  heartbeat: "k8s4r/heartbeat",
+  response: (id: string) => `k8s4r/robots/${id}/response`,
+  dispatch: (id: string) => `k8s4r/robots/${id}/tasks/dispatch`,
+  status: (id: string, uid: string) => `k8s4r/robots/${id}/tasks/${uid}/status`,
+  ack: (id: string, uid: string) => `k8s4r/robots/${id}/tasks/${uid}/ack`,
+  online: (id: string) => `k8s4r/robots/${id}/online`,
+  /** What the bridge subscribes to. */
+  allStatus: "k8s4r/robots/+/tasks/+/status",
+  allOnline: "k8s4r/robots/+/online",
+  /** What an agent subscribes to. */
+  ownAcks: (id: string) => `k8s4r/robots/${id}/tasks/+/ack`,
+} as const;

@@ -1,0 +1,119 @@
+/** One cause of a refusal (meta/v1 StatusCause). */
+export interface StatusCause {
+  /** The field's path as Kubernetes writes it: `spec.taskGroups[0].count`. */
+  field?: string;
+  message?: string;
+  reason?: string;
+}
+
+/** The answer of the API to anything that is not an object (meta/v1 Status). */
+export interface Status {
+  apiVersion: "v1";
+  kind: "Status";
+  metadata: Record<string, unknown>;
+  status: "Success" | "Failure";
+  message?: string;
+  reason?: string;
+  details?: {
+    name?: string;
+    group?: string;
+    kind?: string;
+    uid?: string;
+    causes?: StatusCause[];
+    retryAfterSeconds?: number;
+  };
+  code?: number;
+}
+
+/** Names of `Status.reason` that Keelson uses (apimachinery StatusReason). */
+export type StatusReason =
+  | "AlreadyExists"
+  | "BadRequest"
+  | "Conflict"
+  | "Expired"
+  | "Forbidden"
+  | "Gone"
+  | "InternalError"
+  | "Invalid"
+  | "MethodNotAllowed"
+  | "NotAcceptable"
+  | "NotFound"
+  | "RequestEntityTooLarge"
+  | "ServerTimeout"
+  | "ServiceUnavailable"
+  | "Timeout"
+  | "TooManyRequests"
+  | "Unauthorized"
+  | "UnsupportedMediaType";
+
+const codes: Readonly<Record<StatusReason, number>> = {
+  AlreadyExists: 409,
+  BadRequest: 400,
+  Conflict: 409,
+  Expired: 410,
+  Forbidden: 403,
+  Gone: 410,
+  InternalError: 500,
+  Invalid: 422,
+  MethodNotAllowed: 405,
+  NotAcceptable: 406,
+  NotFound: 404,
+  RequestEntityTooLarge: 413,
+  ServerTimeout: 500,
+  ServiceUnavailable: 503,
+  Timeout: 504,
+  TooManyRequests: 429,
+  Unauthorized: 401,
+  UnsupportedMediaType: 415,
+};
+
+const brand = Symbol.for("keelson.StatusError");
+
+/** An error that the API answered, or is to answer. Carries the whole Status. Recognise it with {@link isStatusError}. */
+export class StatusError extends Error {
+  readonly status: Status;
+  readonly [brand] = true;
+
+  constructor(status: Status, options?: ErrorOptions) {
+    super(status.message ?? status.reason ?? `HTTP ${status.code}`, options);
+    this.name = "StatusError";
+    this.status = status;
+  }
+
+  /** The HTTP status code. */
+  get code(): number {
+    return this.status.code ?? 500;
+  }
+
+  get reason(): string {
+    return this.status.reason ?? "";
+  }
+}
+
+/** Makes a {@link StatusError} from a reason, a message and, where there are some, details. The code follows the reason. */
+export function statusError(reason: StatusReason, message: string, details?: Status["details"]): StatusError {
+  return new StatusError({
+    kind: "Status",
+    apiVersion: "v1",
+    metadata: {},
+    status: "Failure",
+    message,
+    reason,
+    ...(details ? { details } : {}),
+    code: codes[reason],
+  });
+}
+
+/** Whether `error` is a {@link StatusError}, also one from another copy of this package; with `reason`, one of that reason. */
+export function isStatusError(error: unknown, reason?: StatusReason): error is StatusError {
+  if (typeof error !== "object" || error === null || !(brand in error)) return false;
+  return reason === undefined || (error as StatusError).status.reason === reason;
+}
+
+export const isNotFound = (error: unknown): error is StatusError => isStatusError(error, "NotFound");
+export const isConflict = (error: unknown): error is StatusError => isStatusError(error, "Conflict");
+export const isAlreadyExists = (error: unknown): error is StatusError => isStatusError(error, "AlreadyExists");
+
+/** Whether a watch or list has to start anew: what it asked for is compacted (410, `Expired` or `Gone`). */
+export const isExpired = (error: unknown): error is StatusError =>
+  isStatusError(error, "Expired") || isStatusError(error, "Gone");

@@ -1,0 +1,45 @@
+import type { WatchEvent } from "./object.ts";
+
+/** A request to the Kubernetes API, as much of HTTP as it needs. */
+export interface ApiRequest {
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** Begins with `/api` or `/apis` (or another served path) and is percent-encoded. */
+  readonly path: string;
+  /** Query parameters, not encoded; `undefined` ones are left out. */
+  readonly query?: Readonly<Record<string, string | undefined>>;
+  /** Names in lower case. `accept` defaults to `application/json`, `content-type` to `application/json` with a body. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** A JSON value. The transport serialises it, or hands it over without. It must not be changed afterwards. */
+  readonly body?: unknown;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** An answer with a JSON body. `body` may be frozen and shared with a cache: copy it (`draft`) before changing it. */
+export interface ApiResponse {
+  readonly status: number;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: unknown;
+}
+
+/**
+ * An open watch: iterate it once. It ends when the server ends it, throws when the connection or a line breaks, and ends
+ * without error when `close` is called or the request's signal fires. In-band ERROR events come as events.
+ */
+export interface WatchStream extends AsyncIterable<WatchEvent<unknown>> {
+  close(): void;
+}
+
+/**
+ * The way from a client to an API server. Over HTTP it is one of `@keelson/client`; in process it is the server's own
+ * (`ApiServer.transport`), which skips HTTP and serialisation but neither authorization, admission nor validation.
+ *
+ * **Errors**: `request` answers any status code without throwing; it throws only where no answer came. `watch` throws a
+ * `StatusError` where the server answers anything but 200.
+ */
+export interface Transport {
+  request(request: ApiRequest): Promise<ApiResponse>;
+  watch(request: ApiRequest): Promise<WatchStream>;
+  /** Ends every open request and watch, and frees sockets. */
+  close(): Promise<void>;
+}

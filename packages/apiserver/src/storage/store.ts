@@ -1,0 +1,72 @@
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+
+/**
+ * A stored object: its bytes as they are in storage and on every wire, and the object parsed from them when somebody
+ * first asks. Both are immutable; the object is frozen and shared by every reader in the process.
+ */
+export interface StoredObject {
+  /** `<group>/<plural>/<namespace or empty>/<name>`, see {@link storageKey}. */
+  readonly key: string;
+  /** The revision of the write that made it: `metadata.resourceVersion`. */
+  readonly revision: number;
+  /** UTF-8 JSON in storage version, with `apiVersion`, `kind` and `metadata.resourceVersion`. */
+  readonly bytes: Uint8Array;
+  readonly object: DeepReadonly<KubernetesObject>;
+}
+
+/** A change, as the event log keeps it. `previous` is the object before it: selectors need it to see what left. */
+export interface StoreEvent {
+  readonly type: "put" | "delete";
+  readonly revision: number;
+  /** After a put, what was put; after a delete, the last state, its resourceVersion being the delete's revision. */
+  readonly object: StoredObject;
+  readonly previous: StoredObject | undefined;
+}
+
+/** What a conditional write found instead of what it expected. */
+export type WriteResult = { readonly ok: true; readonly stored: StoredObject } | { readonly ok: false; readonly current: StoredObject | undefined };
+
+/** A page of a range. */
+export interface StorePage {
+  readonly items: readonly StoredObject[];
+  /** Of the snapshot that the page was read from. */
+  readonly revision: number;
+  /** Where the next page begins; absent on the last one. */
+  readonly next?: string;
+  /** How many are left after this page. */
+  readonly remaining: number;
+}
+
+/**
+ * Objects by key with one revision counter over all, an event log by revision, and watches that resume from it.
+ *
+ * **Guarantees**: a write resolves when it is durable (it survives SIGKILL and power loss with `sync`); writes are seen
+ * by `get` and `list` and sent to watchers in order of their revision and only when durable; revisions never repeat nor go
+ * back, also across restarts; no reader sees part of a write.
+ */
+export interface Store {
+  /** The newest durable revision. */
+  readonly revision: number;
+  get(key: string): StoredObject | undefined;
+  /**
+   * Keys that begin with `prefix`, in order. `atRevision` reads the state as it was then where the event log still
+   * allows it, else throws `Expired`.
+   */
+  list(prefix: string, options?: { limit?: number; startAfter?: string; atRevision?: number }): StorePage;
+  /**
+   * Creates (`expected` 0), replaces or deletes (`object` undefined) if the key's revision is `expected`. The store sets
+   * `metadata.resourceVersion`.
+   */
+  write(key: string, expected: number, object: KubernetesObject | undefined): Promise<WriteResult>;
+  /**
+   * Calls `listener` for every event of keys that begin with `prefix` after `afterRevision`, first from the log, then live.
+   * Throws a `StatusError` `Expired` when the log does not go back that far. A listener must not block or throw.
+   */
+  watch(prefix: string, afterRevision: number, listener: (events: readonly StoreEvent[]) => void): { close(): void };
+  close(): Promise<void>;
+}
+
+/** The key of an object in the store. */
+export function storageKey(resource: { readonly group: string; readonly plural: string }, namespace: string, name: string): string {
+  return `${resource.group}/${resource.plural}/${namespace}/${name}`;
+}

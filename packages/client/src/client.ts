@@ -1,0 +1,112 @@
+import type {
+  DeepPartial,
+  DeepReadonly,
+  KubernetesList,
+  KubernetesObject,
+  ObjectKey,
+  ResourceType,
+  WatchEvent,
+} from "@keelson/api-machinery";
+
+/** Options of every write. */
+export interface WriteOptions {
+  /** Who owns the fields that are written. Default: the client's. */
+  readonly fieldManager?: string;
+  /** Runs admission and validation and stores nothing. */
+  readonly dryRun?: boolean;
+  /** What happens to unknown fields; the server's default is `Warn`. */
+  readonly fieldValidation?: "Ignore" | "Warn" | "Strict";
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of {@link Client.apply}. */
+export interface ApplyOptions extends WriteOptions {
+  /** Takes over fields that others own instead of failing with a conflict. Default: true, as a controller wants it. */
+  readonly force?: boolean;
+}
+
+/** Options of {@link Client.list} and {@link Client.watch}. */
+export interface ListOptions {
+  /** Default: all namespaces. */
+  readonly namespace?: string | undefined;
+  readonly labelSelector?: string | undefined;
+  readonly fieldSelector?: string | undefined;
+  readonly resourceVersion?: string;
+  readonly resourceVersionMatch?: "Exact" | "NotOlderThan";
+  readonly limit?: number;
+  readonly continue?: string;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of {@link Client.watch}. */
+export interface WatchOptions extends ListOptions {
+  readonly allowWatchBookmarks?: boolean;
+  /** The server ends the watch after this long. */
+  readonly timeoutSeconds?: number;
+  readonly sendInitialEvents?: boolean;
+}
+
+/** Options of {@link Client.delete}. */
+export interface DeleteOptions {
+  readonly propagationPolicy?: "Background" | "Foreground" | "Orphan";
+  readonly gracePeriodSeconds?: number;
+  readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
+  readonly dryRun?: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A patch of one of the four types that Kubernetes knows besides apply. */
+export type Patch =
+  | { readonly type: "json"; readonly operations: readonly JsonPatchOperation[] }
+  | { readonly type: "merge"; readonly body: unknown }
+  | { readonly type: "strategic"; readonly body: unknown };
+
+/** One operation of a JSON Patch (RFC 6902). */
+export interface JsonPatchOperation {
+  readonly op: "add" | "remove" | "replace" | "move" | "copy" | "test";
+  readonly path: string;
+  readonly from?: string;
+  readonly value?: unknown;
+}
+
+/** What an apply sends: the fields that the caller wants to own, and the object's name. */
+export type ApplyConfiguration<T extends KubernetesObject> = DeepPartial<Omit<T, "metadata" | "apiVersion" | "kind">> & {
+  readonly metadata: DeepPartial<T["metadata"]> & { readonly name: string };
+};
+
+/** A watch on one kind: typed events, until it ends, breaks (throws) or is closed. */
+export interface TypedWatch<T> extends AsyncIterable<WatchEvent<DeepReadonly<T>>> {
+  close(): void;
+}
+
+/**
+ * One client for every kind. What it returns may be frozen and shared: copy it with `draft` before changing it.
+ *
+ * **Errors**: every method throws a `StatusError` where the server refuses, and a `TransportError` where no answer came.
+ */
+export interface Client {
+  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey, options?: { signal?: AbortSignal | undefined }): Promise<DeepReadonly<T>>;
+  list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<DeepReadonly<KubernetesList<T>>>;
+  watch<T extends KubernetesObject>(type: ResourceType<T>, options?: WatchOptions): Promise<TypedWatch<T>>;
+  /** `apiVersion` and `kind` are filled in from `type`. */
+  create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options?: WriteOptions): Promise<DeepReadonly<T>>;
+  /** Replaces the object. `metadata.resourceVersion`, where it is set, must match. */
+  update<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options?: WriteOptions): Promise<DeepReadonly<T>>;
+  updateStatus<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options?: WriteOptions): Promise<DeepReadonly<T>>;
+  patch<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey, patch: Patch, options?: WriteOptions & { readonly subresource?: string }): Promise<DeepReadonly<T>>;
+  /** Server-side apply (KEP-555). Creates what is not there. */
+  apply<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions): Promise<DeepReadonly<T>>;
+  /** Server-side apply to the status subresource. With `metadata.resourceVersion` it is refused when the object moved on. */
+  applyStatus<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions): Promise<DeepReadonly<T>>;
+  delete(type: ResourceType, key: ObjectKey, options?: DeleteOptions): Promise<void>;
+  deleteCollection(type: ResourceType, selection: ListOptions, options?: DeleteOptions): Promise<void>;
+  /** Closes the transport. */
+  close(): Promise<void>;
+}
+
+/** An object as it is given to {@link Client.create}: without what the server or `type` fills in. */
+export type NewObject<T extends KubernetesObject> = Omit<DeepReadonly<T>, "apiVersion" | "kind" | "status"> & {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly status?: unknown;
+};

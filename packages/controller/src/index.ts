@@ -1,0 +1,4 @@
+export * from "./logger.ts";
+export * from "./manager.ts";
+export * from "./operator.ts";
+export * from "./reconcile.ts";

@@ -1,0 +1,18 @@
+/** Where log lines go. Packages take one; apps give pino's. Fields come first, as in pino. */
+export interface Logger {
+  debug(fields: Readonly<Record<string, unknown>>, message: string): void;
+  info(fields: Readonly<Record<string, unknown>>, message: string): void;
+  warn(fields: Readonly<Record<string, unknown>>, message: string): void;
+  error(fields: Readonly<Record<string, unknown>>, message: string): void;
+  /** A logger that adds these fields to every line. */
+  child(fields: Readonly<Record<string, unknown>>): Logger;
+}
+
+/** A logger that drops everything. */
+export const silentLogger: Logger = {
+  debug: () => {},
+  info: () => {},
+  warn: () => {},
+  error: () => {},
+  child: () => silentLogger,
+};

@@ -1,0 +1,41 @@
+import type { Clock } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { Logger } from "./logger.ts";
+import type { OnChange } from "./operator.ts";
+import type { Cache, ControllerDefinition, Read } from "./reconcile.ts";
+import type { KubernetesObject } from "@keelson/api-machinery";
+
+/** Options of {@link Manager}s. */
+export interface ManagerOptions {
+  readonly client: Client;
+  readonly clock?: Clock;
+  readonly logger?: Logger;
+  readonly controllers: readonly ControllerDefinition[];
+  /** Further kinds to cache, for servers. */
+  readonly reads?: readonly Read<KubernetesObject>[];
+  /** Runs controllers only while holding this lease. Default: no election. */
+  readonly leaderElection?: { readonly namespace: string; readonly name: string; readonly identity?: string };
+  /** How long `stop` waits for reconciles that run. Default 30000; 0 does not wait. */
+  readonly gracefulShutdownTimeoutMs?: number;
+  /** Namespaces to watch. Default: all. */
+  readonly namespaces?: readonly string[];
+  /** Name in events (`reportingController`) and the default field manager. */
+  readonly name: string;
+}
+
+/**
+ * Runs controllers on one shared cache, in controller-runtime's order: caches (synced), then servers started by the
+ * caller, then leader election, then controllers; and back.
+ */
+export interface Manager {
+  readonly cache: Cache;
+  readonly onChange: OnChange;
+  /** Starts informers and waits until every one has listed. Rejects naming the kind when that takes over 2 min. */
+  startCaches(signal?: AbortSignal): Promise<void>;
+  /** Starts the controllers (after `startCaches`, which it calls if it was not). */
+  start(signal?: AbortSignal): Promise<void>;
+  /** Settles when the manager has stopped; rejects when it lost its lease or failed. */
+  readonly done: Promise<void>;
+  stop(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}

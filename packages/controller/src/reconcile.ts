@@ -1,0 +1,156 @@
+import type { Clock, DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { Logger } from "./logger.ts";
+
+/**
+ * What a reconcile returns. Nothing (or `{}`) means done: run again when something changes. `requeueAfterMs` runs it again
+ * after that time, not rate-limited. Throwing runs it again with exponential backoff; {@link TerminalError} never.
+ */
+export interface Result {
+  readonly requeueAfterMs?: number;
+  /** Overrides the item's priority in the queue. */
+  readonly priority?: number;
+}
+
+/** An error that running again cannot mend: logged and counted, not retried until the object changes. */
+export class TerminalError extends Error {
+  override readonly name = "TerminalError";
+  readonly code = "Terminal";
+}
+
+/** Options of {@link Cache.list}. */
+export interface CacheListOptions {
+  readonly namespace?: string | undefined;
+  /** As `kubectl -l` takes it. */
+  readonly labelSelector?: string | undefined;
+  /** Name of an index declared for the kind, and the value looked for. */
+  readonly index?: readonly [name: string, value: string];
+}
+
+/**
+ * Reads from the informers' stores: no request, no copy. Objects are frozen; `draft(object)` gives one's own copy.
+ * Only kinds that some controller of the manager declares (`for`, `owns`, `watches`, `reads`) are there; another throws.
+ */
+export interface Cache {
+  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): DeepReadonly<T> | undefined;
+  list<T extends KubernetesObject>(type: ResourceType<T>, options?: CacheListOptions): readonly DeepReadonly<T>[];
+}
+
+/** Writes Kubernetes events (events.k8s.io/v1) about objects, with series for repeated ones. Never throws, never waits. */
+export interface EventRecorder {
+  event(
+    regarding: DeepReadonly<KubernetesObject>,
+    event: {
+      readonly type: "Normal" | "Warning";
+      /** CamelCase, at most 128 characters. */
+      readonly reason: string;
+      /** What was done or tried, CamelCase. Default: the reason. */
+      readonly action?: string;
+      /** At most 1 kB; longer ones are cut. */
+      readonly note: string;
+      readonly related?: DeepReadonly<KubernetesObject>;
+    },
+  ): void;
+}
+
+/** What a reconcile works with. */
+export interface ReconcileContext {
+  readonly client: Client;
+  readonly cache: Cache;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly events: EventRecorder;
+  /** Fires when the manager stops (after its grace) or the reconcile's timeout passes. */
+  readonly signal: AbortSignal;
+}
+
+/** What is to be reconciled: the key of an object of the controller's kind. */
+export type Request = ObjectKey;
+
+/** Extracts index values from an object. An object is found under each of them. */
+export type IndexFunction<T extends KubernetesObject> = (object: DeepReadonly<T>) => readonly string[];
+
+/** A change that a source saw. `old` is absent on create, and the last known state on delete. */
+export interface Change<T extends KubernetesObject> {
+  readonly type: "create" | "update" | "delete";
+  readonly object: DeepReadonly<T>;
+  readonly old?: DeepReadonly<T>;
+}
+
+/** Whether a change is worth a reconcile. */
+export type Predicate<T extends KubernetesObject> = (change: Change<T>) => boolean;
+
+/** A watch of a further kind: which requests a change of one of its objects leads to. On update, old and new are both mapped. */
+export interface Watch<T extends KubernetesObject> {
+  readonly type: ResourceType<T>;
+  readonly map: (object: DeepReadonly<T>, context: { readonly cache: Cache }) => readonly Request[];
+  readonly predicates?: readonly Predicate<T>[];
+}
+
+/** A kind that the reconcile only reads from the cache, and further indexes on any kind. */
+export interface Read<T extends KubernetesObject> {
+  readonly type: ResourceType<T>;
+  readonly indexes?: Readonly<Record<string, IndexFunction<T>>>;
+}
+
+/** A controller as data. The manager runs it. */
+export interface ControllerDefinition {
+  /** Unique in the process; the `controller` label of metrics and logs. */
+  readonly name: string;
+  /** The kind whose objects are reconciled. */
+  readonly for: ResourceType;
+  readonly predicates?: readonly Predicate<KubernetesObject>[];
+  /** Kinds whose objects lead to their controller owner of kind `for`. */
+  readonly owns: readonly ResourceType[];
+  readonly watches: readonly Watch<KubernetesObject>[];
+  readonly reads: readonly Read<KubernetesObject>[];
+  /** Default 1. */
+  readonly maxConcurrentReconciles?: number;
+  /** Default: none. */
+  readonly reconcileTimeoutMs?: number;
+  readonly reconcile: (request: Request, context: ReconcileContext) => Promise<Result | undefined | void>;
+}
+
+/** What {@link defineController} takes: a {@link ControllerDefinition} with types and defaults. */
+export interface ControllerOptions<T extends KubernetesObject> {
+  readonly name: string;
+  readonly for: ResourceType<T>;
+  readonly predicates?: readonly Predicate<T>[];
+  readonly owns?: readonly ResourceType[];
+  /** Made by {@link watchOf}. */
+  readonly watches?: readonly Watch<KubernetesObject>[];
+  /** Made by {@link readOf}. */
+  readonly reads?: readonly Read<KubernetesObject>[];
+  readonly maxConcurrentReconciles?: number;
+  readonly reconcileTimeoutMs?: number;
+  readonly reconcile: (request: Request, context: ReconcileContext) => Promise<Result | undefined | void>;
+}
+
+/** Declares a controller. */
+export function defineController<T extends KubernetesObject>(options: ControllerOptions<T>): ControllerDefinition {
+  const { predicates, ...rest } = options;
+  return {
+    owns: [],
+    watches: [],
+    reads: [],
+    ...rest,
+    ...(predicates ? { predicates: predicates as readonly Predicate<KubernetesObject>[] } : {}),
+  };
+}
+
+/** Declares a watch of a further kind. */
+export function watchOf<T extends KubernetesObject>(
+  type: ResourceType<T>,
+  map: Watch<T>["map"],
+  predicates?: readonly Predicate<T>[],
+): Watch<KubernetesObject> {
+  return { type, map, ...(predicates ? { predicates } : {}) } as unknown as Watch<KubernetesObject>;
+}
+
+/** Declares a kind that is read from the cache, with indexes by name. Index names are per kind and shared by all controllers. */
+export function readOf<T extends KubernetesObject>(
+  type: ResourceType<T>,
+  indexes?: Readonly<Record<string, IndexFunction<T>>>,
+): Read<KubernetesObject> {
+  return { type, ...(indexes ? { indexes } : {}) } as unknown as Read<KubernetesObject>;
+}

@@ -1,0 +1,18 @@
+import { defineConfig } from "vitest/config";
+
+/** `fast` runs on every Node that we support; `e2e` starts real programs and needs a build. */
+export default defineConfig({
+  test: {
+    projects: ["fast", "e2e"].map((name) => ({
+      resolve: { conditions: ["source"] },
+      ssr: { resolve: { conditions: ["source"] } },
+      test: {
+        name,
+        include: [name === "fast" ? "{packages,operators,apps}/*/src/**/*.test.ts" : "{packages,operators,apps}/*/src/**/*.e2e.test.ts"],
+        exclude: ["**/node_modules/**", "**/dist/**", ...(name === "fast" ? ["**/*.e2e.test.ts"] : [])],
+        testTimeout: name === "fast" ? 10_000 : 60_000,
+        hookTimeout: name === "fast" ? 10_000 : 60_000,
+      },
+    })),
+  },
+});
