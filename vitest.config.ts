@@ -8,7 +8,9 @@ export default defineConfig({
       ssr: { resolve: { conditions: ["source"] } },
       test: {
         name,
-        include: [name === "fast" ? "{packages,operators,apps}/*/src/**/*.test.ts" : "{packages,operators,apps}/*/src/**/*.e2e.test.ts"],
+        include: [
+          name === "fast" ? "{packages,operators,apps}/*/src/**/*.test.ts" : "{packages,operators,apps}/*/src/**/*.e2e.test.ts",
+        ],
         exclude: ["**/node_modules/**", "**/dist/**", ...(name === "fast" ? ["**/*.e2e.test.ts"] : [])],
         testTimeout: name === "fast" ? 10_000 : 60_000,
         hookTimeout: name === "fast" ? 10_000 : 60_000,

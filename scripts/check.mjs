@@ -1,0 +1,16 @@
+/* `npm run check`: types (tests included), lint with the import rule of the house, format, generated files fresh. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { build, install, requireNode, root, step } from "./steps.mjs";
+
+requireNode();
+install();
+build();
+const bin = (name) => join(root, "node_modules/.bin", name);
+step("types of tests", bin("tsc"), ["-p", "tsconfig.test.json"]);
+step("lint", bin("oxlint"), ["--type-aware", "--deny-warnings"]);
+step("format", bin("biome"), ["format", "."]);
+const generators = ["packages/apiserver/scripts/generate-builtin-schemas.mjs"];
+for (const generator of generators.filter((path) => existsSync(join(root, path)))) {
+  step(`fresh: ${generator}`, process.execPath, [generator, "--check"]);
+}

@@ -1,0 +1,60 @@
+/*
+ * `npm test`: installs, builds, checks, and runs every test: all of them on this Node.js, then the fast ones once more on
+ * Node.js 24. The last line is `N passed, N failed`. With CI=true a test that was skipped counts as failed.
+ */
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fail, install, requireNode, root, run } from "./steps.mjs";
+import { installSystemPrograms } from "./system-programs.mjs";
+
+requireNode();
+const isCi = process.env.CI === "true";
+const missing = installSystemPrograms();
+for (const entry of missing) {
+  process.stdout.write(`missing: ${entry.program}, for ${entry.why}. Get it with: apt-get install ${entry.package}\n`);
+}
+if (missing.length > 0 && isCi) fail("0 passed, 1 failed");
+
+await import("./check.mjs");
+install(join(root, "tools/node24"), "install Node.js 24");
+
+const reports = mkdtempSync(join(tmpdir(), "keelson-test-"));
+const total = { passed: 0, failed: 0, skipped: 0 };
+
+/** Runs Vitest under one Node.js and adds up what it reports; a crash without a report is a failure. */
+function runTests(title, node, projects) {
+  process.stdout.write(`\n${title}\n`);
+  const report = join(reports, `${projects.join("-")}-${total.passed}.json`);
+  const status = run(node, [
+    join(root, "node_modules/vitest/vitest.mjs"),
+    "run",
+    ...projects.flatMap((project) => ["--project", project]),
+    "--reporter=dot",
+    "--reporter=json",
+    `--outputFile.json=${report}`,
+  ]);
+  let counts;
+  try {
+    counts = JSON.parse(readFileSync(report, "utf8"));
+  } catch {
+    counts = { numPassedTests: 0, numFailedTests: 0, numPendingTests: 0 };
+  }
+  total.passed += counts.numPassedTests;
+  total.failed += counts.numFailedTests;
+  total.skipped += counts.numPendingTests + (counts.numTodoTests ?? 0);
+  if (status !== 0 && counts.numFailedTests === 0) total.failed++;
+}
+
+const missingPrograms = missing.map((entry) => entry.program).join(",");
+process.env.KEELSON_MISSING_PROGRAMS = missingPrograms;
+runTests(`All tests on Node.js ${process.versions.node}`, process.execPath, ["fast", "e2e"]);
+runTests("Fast tests on Node.js 24", join(root, "tools/node24/node_modules/node/bin/node"), ["fast"]);
+rmSync(reports, { recursive: true, force: true });
+
+if (total.skipped > 0) {
+  process.stdout.write(`${total.skipped} skipped${missingPrograms ? ` (missing: ${missingPrograms})` : ""}\n`);
+  if (isCi) total.failed += total.skipped;
+}
+process.stdout.write(`${total.passed} passed, ${total.failed} failed\n`);
+process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
