@@ -1,0 +1,114 @@
+import { statusError } from "@keelson/api-machinery";
+
+/** A request to an object or a collection, as RBAC sees it (kube-apiserver's RequestInfo). */
+export interface ResourceRequestInfo {
+  readonly isResource: true;
+  /** `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`. */
+  readonly verb: string;
+  /** Percent-encoded, as it came. */
+  readonly path: string;
+  /** `""` for the core group. */
+  readonly group: string;
+  readonly version: string;
+  /** `""` where the path names none. Of a Namespace itself: its own name. */
+  readonly namespace: string;
+  /** The plural. */
+  readonly resource: string;
+  /** `""`, `status`, `scale`, `log` ... */
+  readonly subresource: string;
+  /** `""` for a collection, unless a field selector `metadata.name=x` narrows it to one. */
+  readonly name: string;
+  /** Whether the path itself names an object. */
+  readonly isNamed: boolean;
+  /** What follows the subresource in the path (`proxy`): `""` or without leading slash. */
+  readonly rest: string;
+}
+
+/** A request to something that is not a resource: `/healthz`, `/apis`, `/openapi/v2`. */
+export interface NonResourceRequestInfo {
+  readonly isResource: false;
+  /** The method in lower case. */
+  readonly verb: string;
+  readonly path: string;
+}
+
+/** What a request is about: what the authorizer is asked. */
+export type RequestInfo = ResourceRequestInfo | NonResourceRequestInfo;
+
+/** Whether the query parameter `value` says yes: present and not `false` or `0`. */
+export function isTrue(value: string | undefined): boolean {
+  return value !== undefined && value !== "false" && value !== "0";
+}
+
+/** Subresources of a Namespace; any other second segment names a resource inside it. */
+const namespaceSubresources = new Set(["status", "finalize"]);
+
+const verbs: Readonly<Record<string, string>> = { POST: "create", PUT: "update", PATCH: "patch", DELETE: "delete" };
+
+/**
+ * Reads method, path and query. Throws a `BadRequest` where the path is not percent-encoded properly.
+ *
+ *     /api/v1/namespaces/a/pods/b/log -> get pods/log, namespace a, name b
+ *     /apis/apps/v1/deployments?watch=1 -> watch deployments in every namespace
+ */
+export function requestInfo(request: {
+  readonly method: string;
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | undefined>>;
+}): RequestInfo {
+  const { path, query = {} } = request;
+  const other = (): NonResourceRequestInfo => ({ isResource: false, verb: request.method.toLowerCase(), path });
+  const segments = path.split("/").filter((segment) => segment !== "");
+  const first = segments[0];
+  const prefixLength = first === "api" ? 2 : first === "apis" ? 3 : 0;
+  if (prefixLength === 0 || segments.length <= prefixLength) return other();
+  let parts: string[];
+  try {
+    parts = segments.map(decodeURIComponent);
+  } catch {
+    throw statusError("BadRequest", `the path ${JSON.stringify(path)} is not percent-encoded properly`);
+  }
+  const group = first === "api" ? "" : (parts[1] ?? "");
+  const version = parts[prefixLength - 1] ?? "";
+  let rest = parts.slice(prefixLength);
+  let verb = verbs[request.method] ?? "get";
+  const isLegacyWatch = rest[0] === "watch" && rest.length > 1;
+  if (isLegacyWatch) rest = rest.slice(1);
+  let namespace = "";
+  if (rest[0] === "namespaces" && rest[1] !== undefined) {
+    namespace = rest[1];
+    if (rest[2] !== undefined && !namespaceSubresources.has(rest[2])) rest = rest.slice(2);
+  }
+  const [resource = "", named, subresource = "", ...tail] = rest;
+  let name = named ?? "";
+  if (isLegacyWatch) verb = "watch";
+  else if (named === undefined) {
+    if (verb === "get") verb = isTrue(query["watch"]) ? "watch" : "list";
+    else if (verb === "delete") verb = "deletecollection";
+  }
+  if (named === undefined && (verb === "list" || verb === "watch" || verb === "deletecollection")) {
+    name = nameOfSelector(query["fieldSelector"]);
+  }
+  return {
+    isResource: true,
+    verb,
+    path,
+    group,
+    version,
+    namespace,
+    resource,
+    subresource,
+    name,
+    isNamed: named !== undefined,
+    rest: tail.join("/"),
+  };
+}
+
+/** `x` of a field selector that demands `metadata.name=x`. */
+function nameOfSelector(selector: string | undefined): string {
+  for (const term of selector?.split(",") ?? []) {
+    const match = /^\s*metadata\.name\s*==?\s*([^=!\s]+)\s*$/.exec(term);
+    if (match?.[1] !== undefined) return match[1];
+  }
+  return "";
+}
