@@ -1,0 +1,141 @@
+import { createPrivateKey, randomBytes, webcrypto, X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+
+/** A certificate and its private key, both PEM. */
+export interface KeyPair {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+/** What a certificate is to say. */
+export interface CertificateRequest {
+  /** Common name: of a client certificate the user's name. */
+  readonly commonName: string;
+  /** Organisations: of a client certificate the user's groups. */
+  readonly organizations?: readonly string[];
+  readonly usage: "server" | "client";
+  /** Host names and IP addresses that a server certificate is valid for. */
+  readonly hosts?: readonly string[];
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+}
+
+const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
+
+/** Makes a certificate authority (ECDSA P-256) that can sign leaf certificates and nothing below other authorities. */
+export async function createCertificateAuthority(commonName: string, notBefore: Date, notAfter: Date): Promise<KeyPair> {
+  const x509 = await loadX509();
+  const keys = await generateKeys();
+  const certificate = await x509.X509CertificateGenerator.createSelfSigned({
+    serialNumber: serialNumber(),
+    name: [{ CN: [commonName] }],
+    notBefore,
+    notAfter,
+    signingAlgorithm: algorithm,
+    keys,
+    extensions: [
+      new x509.BasicConstraintsExtension(true, 0, true),
+      new x509.KeyUsagesExtension(
+        x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign | x509.KeyUsageFlags.digitalSignature,
+        true,
+      ),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+    ],
+  });
+  return { certificate: withNewline(certificate.toString("pem")), key: await privateKeyPem(keys.privateKey) };
+}
+
+/** Signs a leaf certificate with a key of its own. */
+export async function issueCertificate(authority: KeyPair, request: CertificateRequest): Promise<KeyPair> {
+  const x509 = await loadX509();
+  const keys = await generateKeys();
+  const issuer = new x509.X509Certificate(authority.certificate);
+  const certificate = await x509.X509CertificateGenerator.create({
+    serialNumber: serialNumber(),
+    issuer: issuer.subjectName,
+    // The object form takes a value as it is: a plain string that begins with "#" would be read as hexadecimal.
+    subject: new x509.Name([
+      ...(request.organizations ?? []).map((name) => ({ O: [{ utf8String: name }] })),
+      { CN: [{ utf8String: request.commonName }] },
+    ]),
+    notBefore: request.notBefore,
+    notAfter: request.notAfter,
+    signingAlgorithm: algorithm,
+    publicKey: keys.publicKey,
+    signingKey: await importPrivateKey(authority.key),
+    extensions: [
+      new x509.BasicConstraintsExtension(false, undefined, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage[request.usage === "server" ? "serverAuth" : "clientAuth"]]),
+      await x509.AuthorityKeyIdentifierExtension.create(issuer),
+      ...(request.hosts === undefined
+        ? []
+        : [
+            new x509.SubjectAlternativeNameExtension(
+              request.hosts.map((host) => ({ type: isIP(host) === 0 ? "dns" : "ip", value: host })),
+            ),
+          ]),
+    ],
+  });
+  return { certificate: withNewline(certificate.toString("pem")), key: await privateKeyPem(keys.privateKey) };
+}
+
+/** Makes a private key (ECDSA P-256, PKCS #8 PEM) for signing service-account tokens. */
+export async function generateSigningKey(): Promise<string> {
+  return privateKeyPem((await generateKeys()).privateKey);
+}
+
+/** Why a certificate can't be used any more, or undefined when it can until `until`. */
+export function certificateDefect(pair: KeyPair, authority: KeyPair, now: number, until: number): string | undefined {
+  let certificate: X509Certificate;
+  let issuer: X509Certificate;
+  try {
+    certificate = new X509Certificate(pair.certificate);
+    issuer = new X509Certificate(authority.certificate);
+    if (!matchesKey(certificate, pair.key)) return "its key is of another certificate";
+  } catch {
+    return "it is unreadable";
+  }
+  if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) return "it is signed by another authority";
+  if (Date.parse(certificate.validFrom) > now) return "it is not yet valid";
+  if (Date.parse(certificate.validTo) < until) return "it is near its expiry";
+  return undefined;
+}
+
+function matchesKey(certificate: X509Certificate, key: string): boolean {
+  return certificate.checkPrivateKey(createPrivateKey(key));
+}
+
+type SubtleKey = webcrypto.CryptoKey;
+
+async function generateKeys(): Promise<webcrypto.CryptoKeyPair> {
+  return webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
+}
+
+async function privateKeyPem(key: SubtleKey): Promise<string> {
+  const der = Buffer.from(await webcrypto.subtle.exportKey("pkcs8", key));
+  const lines = der.toString("base64").match(/.{1,64}/g) ?? [];
+  return `-----BEGIN PRIVATE KEY-----\n${lines.join("\n")}\n-----END PRIVATE KEY-----\n`;
+}
+
+function importPrivateKey(pem: string): Promise<SubtleKey> {
+  const der = createPrivateKey(pem).export({ type: "pkcs8", format: "der" });
+  return webcrypto.subtle.importKey("pkcs8", der, algorithm, false, ["sign"]);
+}
+
+/** 126 random bits: positive, never zero, at most the 20 octets that RFC 5280 section 4.1.2.2 allows. */
+function serialNumber(): string {
+  const bytes = randomBytes(16);
+  bytes[0] = ((bytes[0] ?? 0) & 0x3f) | 0x40;
+  return bytes.toString("hex");
+}
+
+function withNewline(pem: string): string {
+  return pem.endsWith("\n") ? pem : `${pem}\n`;
+}
+
+/** Loaded when something must be signed and not before: it costs a quarter of a second, and most starts sign nothing. */
+async function loadX509(): Promise<typeof import("@peculiar/x509")> {
+  await import("reflect-metadata");
+  return import("@peculiar/x509");
+}
