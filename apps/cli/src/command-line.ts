@@ -1,0 +1,52 @@
+import type { CommandDefinition, FlagDefinition, FlagValues } from "@keelson/controller";
+import { Command, InvalidArgumentError, Option } from "commander";
+
+/** An error that is the user's to mend: printed without a stack, exit status 2. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+  readonly code = "Usage";
+}
+
+/** Adds a flag that is given as data to a command. */
+export function addFlag(command: Command, flag: FlagDefinition): void {
+  const value = flag.value === undefined ? "" : flag.repeatable ? ` <${flag.value}...>` : ` <${flag.value}>`;
+  const option = new Option(`--${flag.name}${value}`, flag.description);
+  if (flag.default !== undefined) option.default(flag.repeatable ? [flag.default] : flag.default);
+  if (flag.required) option.makeOptionMandatory();
+  if (flag.env) option.env(flag.env);
+  if (flag.repeatable) {
+    // Commander's own variadic options swallow what follows; one value a flag is what people expect.
+    option.variadic = false;
+    option.argParser((text: string, previous: readonly string[] | undefined) => [...(previous ?? []), text]);
+  }
+  command.addOption(option);
+}
+
+/** The values of a command's flags under the names they have on the command line. */
+export function flagValues(command: Command): FlagValues {
+  const values: Record<string, string | readonly string[] | true | undefined> = {};
+  for (const option of command.options) {
+    const value: unknown = command.getOptionValue(option.attributeName());
+    if (typeof value === "string" || value === true) values[option.name()] = value;
+    else if (Array.isArray(value)) values[option.name()] = value.map(String);
+  }
+  return values;
+}
+
+/** Makes a command of the command line from a command as data. */
+export function commandOf(definition: CommandDefinition): Command {
+  const command = new Command(definition.name).description(definition.description);
+  for (const argument of definition.args ?? []) {
+    command.argument(argument.startsWith("[") ? argument : `<${argument}>`);
+  }
+  for (const flag of definition.flags ?? []) addFlag(command, flag);
+  return command;
+}
+
+/** Parses a port: 0 (a free one) to 65535. */
+export function parsePort(text: string): number {
+  const port = Number(text);
+  if (!/^\d{1,5}$/.test(text) || port > 65535)
+    throw new InvalidArgumentError("must be a number from 0 (any free port) to 65535.");
+  return port;
+}

@@ -1,0 +1,28 @@
+import type { Logger } from "@keelson/controller";
+import { type DestinationStream, destination, type LevelWithSilent, type Logger as PinoLogger, pino } from "pino";
+
+/** Levels that `--log-level` takes. */
+export const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
+
+/** Whether `text` is a level. */
+export function isLogLevel(text: string): text is (typeof logLevels)[number] {
+  return logLevels.some((level) => level === text);
+}
+
+/** A {@link Logger} that writes pino's JSON lines to a file, or to standard error where none is named. */
+export function createLogger(options: { readonly level: LevelWithSilent; readonly file?: string }): Logger {
+  const stream: DestinationStream = options.file
+    ? destination({ dest: options.file, mkdir: true, append: true, sync: false })
+    : destination({ dest: 2, sync: true });
+  return adapt(pino({ level: options.level, base: null, timestamp: () => `,"time":"${new Date().toISOString()}"` }, stream));
+}
+
+function adapt(logger: PinoLogger): Logger {
+  return {
+    debug: (fields, message) => logger.debug(fields, message),
+    info: (fields, message) => logger.info(fields, message),
+    warn: (fields, message) => logger.warn(fields, message),
+    error: (fields, message) => logger.error(fields, message),
+    child: (fields) => adapt(logger.child(fields)),
+  };
+}

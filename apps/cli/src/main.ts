@@ -1,0 +1,101 @@
+import { readFileSync } from "node:fs";
+import { systemClock } from "@keelson/api-machinery";
+import { connect } from "@keelson/client";
+import type { CommandDefinition, Operator } from "@keelson/controller";
+import { Command, CommanderError } from "commander";
+import { addFlag, commandOf, flagValues, UsageError } from "./command-line.ts";
+import { addOperatorCommand } from "./commands/operator.ts";
+import { addUpCommand } from "./commands/up.ts";
+import { createLogger, isLogLevel } from "./logger.ts";
+import { operators } from "./operators.ts";
+import { listenForShutdown } from "./shutdown.ts";
+
+/** Runs the command line `keelson ARGS`. Answers the exit status: 0, 1 for a failure, 2 for a wrong call. */
+export async function main(args: readonly string[]): Promise<number> {
+  let exitCode = 0;
+  const program = createProgram((code) => {
+    exitCode = code;
+  });
+  try {
+    await program.parseAsync(args, { from: "user" });
+    return exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    if (error instanceof UsageError) {
+      process.stderr.write(`keelson: ${error.message}\n`);
+      return 2;
+    }
+    process.stderr.write(`keelson: ${error instanceof Error ? error.message : String(error)}\n`);
+    if (process.env.KEELSON_DEBUG && error instanceof Error) process.stderr.write(`${error.stack}\n`);
+    return 1;
+  }
+}
+
+function createProgram(setExitCode: (code: number) => void): Command {
+  const program = new Command("keelson")
+    .description(
+      "Robots, stateful middleware, operator tests, MPI jobs and code sandboxes on Kubernetes.\n" +
+        "`keelson up` runs everything on this machine; `keelson operator` runs the controllers against a cluster.",
+    )
+    .version(readVersion(), "-v, --version", "print the version")
+    .helpOption("-h, --help", "print this help")
+    .showHelpAfterError("(--help says what there is)")
+    .exitOverride();
+  addUpCommand(program, operators, setExitCode);
+  addOperatorCommand(program, operators, setExitCode);
+  for (const operator of operators) program.addCommand(familyCommand(operator, setExitCode));
+  return program;
+}
+
+function familyCommand(operator: Operator, setExitCode: (code: number) => void): Command {
+  const family = new Command(operator.name).description(operator.description).exitOverride();
+  for (const definition of operator.commands) {
+    const command = commandOf(definition);
+    addConnectionFlags(command);
+    command.exitOverride().action(async () => {
+      setExitCode(await runCommand(definition, command));
+    });
+    family.addCommand(command);
+  }
+  return family;
+}
+
+function addConnectionFlags(command: Command): void {
+  addFlag(command, {
+    name: "kubeconfig",
+    value: "FILE",
+    description: "cluster to talk to, where the command talks to one (default: $KUBECONFIG, ~/.kube/config)",
+  });
+  addFlag(command, { name: "context", value: "NAME", description: "context of the kubeconfig (default: its current one)" });
+}
+
+async function runCommand(definition: CommandDefinition, command: Command): Promise<number> {
+  const shutdown = listenForShutdown();
+  const flags = flagValues(command);
+  const level = typeof flags["log-level"] === "string" ? flags["log-level"] : "warn";
+  if (!isLogLevel(level))
+    throw new UsageError(`--log-level: ${JSON.stringify(level)} is none of debug, info, warn, error, silent`);
+  try {
+    return await definition.run({
+      args: command.args,
+      flags,
+      stdout: process.stdout,
+      stderr: process.stderr,
+      clock: systemClock,
+      log: createLogger({ level }),
+      signal: shutdown.signal,
+      client: () =>
+        connect({
+          ...(typeof flags.kubeconfig === "string" ? { kubeconfig: flags.kubeconfig } : {}),
+          ...(typeof flags.context === "string" ? { context: flags.context } : {}),
+        }),
+    });
+  } finally {
+    shutdown.dispose();
+  }
+}
+
+function readVersion(): string {
+  const parsed: unknown = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
+  return typeof parsed === "object" && parsed !== null && "version" in parsed ? String(parsed.version) : "unknown";
+}

@@ -1,0 +1,37 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import type { Benchmark } from "../figure.ts";
+import { startLocalKeelson } from "../local-keelson.ts";
+
+/** Memory that `keelson up` holds once it is ready and has nothing to do. */
+export const idleMemory: Benchmark = {
+  name: "idle-memory",
+  async run() {
+    const keelson = await startLocalKeelson();
+    const bare = spawn(process.execPath, ["-e", "process.stdout.write('up'); setInterval(() => {}, 1e6)"], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    await once(bare.stdout, "data");
+    // Garbage of the start is collected at leisure: what counts is what stays.
+    await new Promise((resolve) => setTimeout(resolve, 5_000));
+    const ours = residentMiB(keelson.process.child.pid);
+    const peer = residentMiB(bare.pid);
+    bare.kill();
+    await keelson.stop();
+    return [
+      {
+        name: "keelson up, idle 5 s after ready, resident",
+        unit: "MiB",
+        ours,
+        peer: { name: "an idle node process", value: peer },
+      },
+    ];
+  },
+};
+
+function residentMiB(pid: number | undefined): number {
+  const kib = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+  if (kib === undefined) throw new Error(`process ${pid} has ended`);
+  return Number(kib) / 1024;
+}
