@@ -24,7 +24,9 @@ export interface StoreEvent {
 }
 
 /** What a conditional write found instead of what it expected. */
-export type WriteResult = { readonly ok: true; readonly stored: StoredObject } | { readonly ok: false; readonly current: StoredObject | undefined };
+export type WriteResult =
+  | { readonly ok: true; readonly stored: StoredObject }
+  | { readonly ok: false; readonly current: StoredObject | undefined };
 
 /** A page of a range. */
 export interface StorePage {
@@ -67,6 +69,10 @@ export interface Store {
 }
 
 /** The key of an object in the store. */
-export function storageKey(resource: { readonly group: string; readonly plural: string }, namespace: string, name: string): string {
+export function storageKey(
+  resource: { readonly group: string; readonly plural: string },
+  namespace: string,
+  name: string,
+): string {
   return `${resource.group}/${resource.plural}/${namespace}/${name}`;
 }

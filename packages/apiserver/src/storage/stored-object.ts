@@ -1,0 +1,81 @@
+import { type DeepReadonly, deepFreeze, type KubernetesObject } from "@keelson/api-machinery";
+import type { StoredObject } from "./store.ts";
+
+/** What every stored object's bytes have between `kind` and its revision: {@link encodeObject} writes it so. */
+const marker = Buffer.from('"metadata":{"resourceVersion":"');
+const quote = 0x22;
+
+/**
+ * The canonical form of an object at `revision`: `apiVersion`, `kind`, then `metadata` with its `resourceVersion` first, so that
+ * the envelope can be changed in the bytes without parsing them. Takes the object over and freezes it.
+ */
+export function encodeObject(key: string, revision: number, object: KubernetesObject): StoredObject {
+  const { apiVersion, kind, metadata, ...rest } = object;
+  const { resourceVersion: _, ...others } = metadata;
+  const canonical = deepFreeze({ apiVersion, kind, metadata: { resourceVersion: String(revision), ...others }, ...rest });
+  return { key, revision, bytes: Buffer.from(JSON.stringify(canonical)), object: canonical };
+}
+
+/** An object as it came from storage: parsed and frozen when somebody first asks. */
+export class LazyStoredObject implements StoredObject {
+  readonly key: string;
+  readonly revision: number;
+  readonly bytes: Uint8Array;
+  #object: DeepReadonly<KubernetesObject> | undefined;
+
+  constructor(key: string, revision: number, bytes: Uint8Array) {
+    this.key = key;
+    this.revision = revision;
+    this.bytes = bytes;
+  }
+
+  get object(): DeepReadonly<KubernetesObject> {
+    this.#object ??= deepFreeze(
+      JSON.parse(Buffer.from(this.bytes.buffer, this.bytes.byteOffset, this.bytes.length).toString()),
+    );
+    return this.#object as DeepReadonly<KubernetesObject>;
+  }
+}
+
+/** The last state of a deleted object: what was stored, with the delete's revision. Made when somebody looks. */
+export class DeletedObject implements StoredObject {
+  readonly key: string;
+  readonly revision: number;
+  readonly #last: StoredObject;
+  #bytes: Uint8Array | undefined;
+  #object: DeepReadonly<KubernetesObject> | undefined;
+
+  constructor(last: StoredObject, revision: number) {
+    this.key = last.key;
+    this.revision = revision;
+    this.#last = last;
+  }
+
+  get bytes(): Uint8Array {
+    this.#bytes ??= withRevision(this.#last.bytes, this.revision);
+    return this.#bytes;
+  }
+
+  get object(): DeepReadonly<KubernetesObject> {
+    this.#object ??= Object.freeze({
+      ...this.#last.object,
+      metadata: Object.freeze({ ...this.#last.object.metadata, resourceVersion: String(this.revision) }),
+    });
+    return this.#object;
+  }
+}
+
+/** The same bytes with another resourceVersion. */
+function withRevision(bytes: Uint8Array, revision: number): Uint8Array {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+  const start = buffer.indexOf(marker) + marker.length;
+  const end = buffer.indexOf(quote, start);
+  return Buffer.concat([buffer.subarray(0, start), Buffer.from(String(revision)), buffer.subarray(end)]);
+}
+
+/** The same bytes with another `apiVersion`: how a version that is served but not stored is sent. */
+export function withApiVersion(bytes: Uint8Array, from: string, to: string): Uint8Array {
+  const head = `{"apiVersion":${JSON.stringify(from)}`;
+  const tail = Buffer.from(bytes.buffer, bytes.byteOffset + head.length, bytes.length - head.length);
+  return Buffer.concat([Buffer.from(`{"apiVersion":${JSON.stringify(to)}`), tail]);
+}

@@ -1,0 +1,250 @@
+import { type Clock, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { createDeferred } from "./deferred.ts";
+import type { Engine } from "./engine.ts";
+import { createHistory } from "./history.ts";
+import { decodeRecord, encodeLogEntry, encodeRecord } from "./log-entry.ts";
+import { createObjectCache } from "./object-cache.ts";
+import type { Store, StoredObject, StoreEvent, StorePage, WriteResult } from "./store.ts";
+import { DeletedObject, encodeObject, LazyStoredObject } from "./stored-object.ts";
+import { createWatchHub } from "./watch-hub.ts";
+
+/** What {@link createStore} takes besides its engine. */
+export interface StoreOptions {
+  readonly clock: Clock;
+  /** Events older than this are forgotten, as soon as something is written. Default 10 minutes. */
+  readonly historyMs?: number;
+  /** How many events are kept at most, give or take one commit. Default 100,000. */
+  readonly historyEvents?: number;
+  /** Bytes of JSON whose objects are kept parsed for readers. Default 16 MiB. */
+  readonly cacheBytes?: number;
+  /** A watch listener threw: a bug of its owner. Default: thrown again outside of the store. */
+  readonly onListenerError?: (error: unknown) => void;
+}
+
+/** A write that is decided and waits for its commit. */
+interface PendingWrite {
+  readonly event: StoreEvent;
+  readonly resolve: (result: WriteResult) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** The state of a key as decided, ahead of what is durable. */
+interface PendingState {
+  readonly stored: StoredObject | undefined;
+  readonly revision: number;
+  /** Settles, never rejects, when the commit that holds it has ended. */
+  readonly settled: Promise<void>;
+}
+
+/** How many old events a commit may drop, so that no commit grows long. */
+const dropLimit = 2_000;
+
+/**
+ * A {@link Store} on an {@link Engine}. A write is decided in memory when it comes, against what is durable plus what waits; all
+ * that waits is committed together while the next ones gather (group commit). When the commit is durable, in this order: reads
+ * see it, watchers get it, writers are answered. When it fails, everything that waits is refused and it is as if never asked.
+ */
+export function createStore(engine: Engine, options: StoreOptions): Store {
+  const { clock, historyMs = 600_000, historyEvents = 100_000, cacheBytes = 16 * 1024 * 1024 } = options;
+  const cache = createObjectCache(cacheBytes);
+  const hub = createWatchHub(
+    options.onListenerError ??
+      ((error) => {
+        queueMicrotask(() => {
+          throw error;
+        });
+      }),
+  );
+  const overlay = new Map<string, PendingState>();
+  let waiting: PendingWrite[] = [];
+  let durable = engine.position.revision;
+  let compacted = engine.position.compacted;
+  let assigned = durable;
+  let commits: Promise<void> | undefined;
+  let settled = createDeferred<void>();
+  let isClosed = false;
+
+  const read = (key: string): StoredObject | undefined => {
+    const cached = cache.get(key);
+    if (cached !== undefined) return cached;
+    const value = engine.get(key);
+    if (value === undefined) return undefined;
+    const record = decodeRecord(value);
+    const stored = new LazyStoredObject(key, record.revision, record.bytes);
+    cache.set(stored);
+    return stored;
+  };
+  const history = createHistory({ engine, read, historyMs, historyEvents, now: () => clock.now() });
+
+  /** Commits what waits until nothing does. */
+  const run = async (): Promise<void> => {
+    while (waiting.length > 0) {
+      const writes = waiting;
+      const ended = settled;
+      waiting = [];
+      settled = createDeferred<void>();
+      const revision = writes.at(-1)?.event.revision ?? durable;
+      const upTo = Math.min(history.compactTo(durable), compacted + dropLimit + 2 * writes.length);
+      const last = new Map<string, PendingWrite>(writes.map((write) => [write.event.object.key, write]));
+      const timeMs = clock.now();
+      try {
+        await engine.commit({
+          // Of two writes to one key in one commit the later one stands.
+          objects: [...last].map(([key, { event }]) => ({
+            key,
+            value: event.type === "put" ? encodeRecord(event.revision, event.object.bytes) : undefined,
+          })),
+          log: writes.map(({ event }) => ({
+            revision: event.revision,
+            value: encodeLogEntry({
+              type: event.type,
+              timeMs,
+              key: event.object.key,
+              previousRevision: event.previous?.revision ?? 0,
+              previousBytes: event.previous?.bytes,
+            }),
+          })),
+          position: { revision, compacted: Math.max(compacted, upTo) },
+          dropAfter: compacted,
+        });
+      } catch (cause) {
+        refuseAll(writes, cause);
+        ended.resolve();
+        continue;
+      }
+      durable = revision;
+      compacted = Math.max(compacted, upTo);
+      history.mark(revision, timeMs);
+      for (const [key, { event }] of last) {
+        if (overlay.get(key)?.revision === event.revision) overlay.delete(key);
+        if (event.type === "put") cache.set(event.object);
+        else cache.delete(key);
+      }
+      hub.publish(writes.map(({ event }) => event));
+      for (const { event, resolve } of writes) resolve({ ok: true, stored: event.object });
+      ended.resolve();
+    }
+    commits = undefined;
+  };
+
+  /** Nothing of `writes` is durable, and what came after may build on them. Their revisions are never used again. */
+  const refuseAll = (writes: readonly PendingWrite[], cause: unknown): void => {
+    const refused = [...writes, ...waiting];
+    waiting = [];
+    overlay.clear();
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    for (const { reject } of refused) {
+      const error = statusError("InternalError", `the storage could not write: ${reason}`);
+      error.cause = cause;
+      reject(error);
+    }
+    settled.resolve();
+    settled = createDeferred<void>();
+  };
+
+  const requireOpen = (): void => {
+    if (isClosed) throw statusError("ServiceUnavailable", "the storage is closed");
+  };
+
+  const write = async (key: string, expected: number, object: KubernetesObject | undefined): Promise<WriteResult> => {
+    requireOpen();
+    const pending = overlay.get(key);
+    const current = pending ? pending.stored : read(key);
+    if ((current?.revision ?? 0) !== expected) {
+      if (pending === undefined) return { ok: false, current };
+      // The answer shows what is durable, so it waits; if that commit fails, the question is open again.
+      await pending.settled;
+      const now = read(key);
+      return (now?.revision ?? 0) === expected ? write(key, expected, object) : { ok: false, current: now };
+    }
+    if (object === undefined && current === undefined) return { ok: false, current: undefined };
+    assigned += 1;
+    const revision = assigned;
+    const event = eventOf(key, revision, object, current);
+    overlay.set(key, { stored: object && event.object, revision, settled: settled.promise });
+    const answer = createDeferred<WriteResult>();
+    waiting.push({ event, resolve: answer.resolve, reject: answer.reject });
+    // Not at once: whoever writes in the same turn shares the commit.
+    commits ??= Promise.resolve().then(run);
+    return answer.promise;
+  };
+
+  const list: Store["list"] = (prefix, { limit, startAfter, atRevision } = {}) => {
+    requireOpen();
+    const start = startAfter === undefined ? prefix : `${startAfter}\u0000`;
+    const end = endOfPrefix(prefix);
+    if (atRevision !== undefined && atRevision < durable) {
+      if (atRevision < compacted) throw tooOld(atRevision, compacted);
+      return pageOf([...history.stateAt(prefix, atRevision, start, end)], limit, atRevision);
+    }
+    const items: StoredObject[] = [];
+    let hasMore = false;
+    for (const { key, value } of engine.range(start, end)) {
+      if (limit !== undefined && items.length >= limit) {
+        hasMore = true;
+        break;
+      }
+      const record = decodeRecord(value);
+      const cached = cache.get(key);
+      items.push(cached?.revision === record.revision ? cached : new LazyStoredObject(key, record.revision, record.bytes));
+    }
+    const last = items.at(-1)?.key;
+    if (!hasMore || last === undefined) return { items, revision: durable, remaining: 0 };
+    return { items, revision: durable, next: last, remaining: engine.count(`${last}\u0000`, end) };
+  };
+
+  return {
+    get revision() {
+      return durable;
+    },
+    get(key) {
+      requireOpen();
+      return read(key);
+    },
+    list,
+    write,
+    watch(prefix, afterRevision, listener) {
+      requireOpen();
+      if (afterRevision < compacted) throw tooOld(afterRevision, compacted);
+      // All in one turn: nothing can be committed between the replay and the first live event.
+      const replay = afterRevision < durable ? history.eventsAfter(prefix, afterRevision) : [];
+      const watch = hub.add(prefix, Math.max(afterRevision, durable), listener);
+      if (replay.length > 0) listener(replay);
+      return watch;
+    },
+    async close() {
+      if (isClosed) return;
+      isClosed = true;
+      await commits;
+      await engine.close();
+    },
+  };
+}
+
+function eventOf(
+  key: string,
+  revision: number,
+  object: KubernetesObject | undefined,
+  previous: StoredObject | undefined,
+): StoreEvent {
+  if (object !== undefined) return { type: "put", revision, object: encodeObject(key, revision, object), previous };
+  if (previous === undefined) throw new TypeError(`nothing to delete at ${key}`);
+  return { type: "delete", revision, object: new DeletedObject(previous, revision), previous };
+}
+
+/** The first string after all that begin with `prefix`. */
+function endOfPrefix(prefix: string): string | undefined {
+  if (prefix === "") return undefined;
+  return prefix.slice(0, -1) + String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1);
+}
+
+function pageOf(all: readonly StoredObject[], limit: number | undefined, revision: number): StorePage {
+  const items = limit === undefined ? all : all.slice(0, limit);
+  const last = items.at(-1)?.key;
+  const remaining = all.length - items.length;
+  return remaining === 0 || last === undefined ? { items, revision, remaining: 0 } : { items, revision, next: last, remaining };
+}
+
+function tooOld(revision: number, compacted: number): Error {
+  return statusError("Expired", `too old resource version: ${revision} (${compacted})`);
+}
