@@ -85,19 +85,48 @@ export interface TypedWatch<T> extends AsyncIterable<WatchEvent<DeepReadonly<T>>
  * **Errors**: every method throws a `StatusError` where the server refuses, and a `TransportError` where no answer came.
  */
 export interface Client {
-  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey, options?: { signal?: AbortSignal | undefined }): Promise<DeepReadonly<T>>;
+  get<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    key: ObjectKey,
+    options?: { signal?: AbortSignal | undefined },
+  ): Promise<DeepReadonly<T>>;
   list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<DeepReadonly<KubernetesList<T>>>;
   watch<T extends KubernetesObject>(type: ResourceType<T>, options?: WatchOptions): Promise<TypedWatch<T>>;
   /** `apiVersion` and `kind` are filled in from `type`. */
-  create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options?: WriteOptions): Promise<DeepReadonly<T>>;
+  create<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: NewObject<T>,
+    options?: WriteOptions,
+  ): Promise<DeepReadonly<T>>;
   /** Replaces the object. `metadata.resourceVersion`, where it is set, must match. */
-  update<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options?: WriteOptions): Promise<DeepReadonly<T>>;
-  updateStatus<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options?: WriteOptions): Promise<DeepReadonly<T>>;
-  patch<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey, patch: Patch, options?: WriteOptions & { readonly subresource?: string }): Promise<DeepReadonly<T>>;
+  update<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options?: WriteOptions,
+  ): Promise<DeepReadonly<T>>;
+  updateStatus<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options?: WriteOptions,
+  ): Promise<DeepReadonly<T>>;
+  patch<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    key: ObjectKey,
+    patch: Patch,
+    options?: WriteOptions & { readonly subresource?: string },
+  ): Promise<DeepReadonly<T>>;
   /** Server-side apply (KEP-555). Creates what is not there. */
-  apply<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions): Promise<DeepReadonly<T>>;
+  apply<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    configuration: ApplyConfiguration<T>,
+    options?: ApplyOptions,
+  ): Promise<DeepReadonly<T>>;
   /** Server-side apply to the status subresource. With `metadata.resourceVersion` it is refused when the object moved on. */
-  applyStatus<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions): Promise<DeepReadonly<T>>;
+  applyStatus<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    configuration: ApplyConfiguration<T>,
+    options?: ApplyOptions,
+  ): Promise<DeepReadonly<T>>;
   delete(type: ResourceType, key: ObjectKey, options?: DeleteOptions): Promise<void>;
   deleteCollection(type: ResourceType, selection: ListOptions, options?: DeleteOptions): Promise<void>;
   /** Closes the transport. */

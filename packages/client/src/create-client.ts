@@ -1,0 +1,240 @@
+import {
+  type ApiRequest,
+  apiVersionOf,
+  type Clock,
+  type DeepReadonly,
+  type KubernetesList,
+  type KubernetesObject,
+  type ObjectKey,
+  type ResourceType,
+  sleep,
+  systemClock,
+  type Transport,
+} from "@keelson/api-machinery";
+import { statusErrorOf } from "./answer-status.ts";
+import type {
+  ApplyConfiguration,
+  ApplyOptions,
+  Client,
+  DeleteOptions,
+  ListOptions,
+  NewObject,
+  Patch,
+  TypedWatch,
+  WatchOptions,
+  WriteOptions,
+} from "./client.ts";
+import { collectionPath, objectPath, requiredNamespace } from "./resource-path.ts";
+import { maxRetries, retryDelayMs } from "./retry-after.ts";
+
+/** Options of {@link createClient}. */
+export interface ClientOptions {
+  readonly transport: Transport;
+  /** Who owns the fields that this client writes, where a call does not say it. */
+  readonly fieldManager: string;
+  /** Default: the field manager. */
+  readonly userAgent?: string;
+  /** For waiting as long as the server asks for. Default: the system's. */
+  readonly clock?: Clock;
+  /** Called with every warning (RFC 7234 `Warning: 299`) that the server sends beside an answer. */
+  readonly onWarning?: (warning: string) => void;
+}
+
+/**
+ * Makes a client over a transport: HTTP (`createHttpTransport`, `connect`) or in process.
+ *
+ * A 429 or 503 with `Retry-After` is waited for and the request sent again, a few times, where doing it twice does no harm.
+ */
+export function createClient(options: ClientOptions): Client {
+  return new TransportClient(options);
+}
+
+type Query = Record<string, string | undefined>;
+
+const patchTypes: Readonly<Record<Patch["type"], string>> = {
+  json: "application/json-patch+json",
+  merge: "application/merge-patch+json",
+  strategic: "application/strategic-merge-patch+json",
+};
+
+class TransportClient implements Client {
+  readonly #transport: Transport;
+  readonly #fieldManager: string;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #clock: Clock;
+  readonly #onWarning: ((warning: string) => void) | undefined;
+
+  constructor(options: ClientOptions) {
+    this.#transport = options.transport;
+    this.#fieldManager = options.fieldManager;
+    this.#headers = { "user-agent": options.userAgent ?? options.fieldManager };
+    this.#clock = options.clock ?? systemClock;
+    this.#onWarning = options.onWarning;
+  }
+
+  async get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey, options?: { signal?: AbortSignal | undefined }) {
+    return (await this.#send("GET", objectPath(type, key), {}, undefined, options)) as DeepReadonly<T>;
+  }
+
+  async list<T extends KubernetesObject>(type: ResourceType<T>, options: ListOptions = {}) {
+    const path = collectionPath(type, options.namespace);
+    return (await this.#send("GET", path, listQuery(options), undefined, options)) as DeepReadonly<KubernetesList<T>>;
+  }
+
+  async watch<T extends KubernetesObject>(type: ResourceType<T>, options: WatchOptions = {}): Promise<TypedWatch<T>> {
+    const stream = await this.#transport.watch({
+      method: "GET",
+      path: collectionPath(type, options.namespace),
+      query: {
+        ...listQuery(options),
+        watch: "true",
+        allowWatchBookmarks: flag(options.allowWatchBookmarks),
+        timeoutSeconds: options.timeoutSeconds?.toString(),
+        sendInitialEvents: flag(options.sendInitialEvents),
+      },
+      headers: this.#headers,
+      signal: options.signal,
+    });
+    return stream as TypedWatch<T>;
+  }
+
+  async create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options: WriteOptions = {}) {
+    const { namespace, name, generateName } = object.metadata;
+    const path = collectionPath(type, requiredNamespace(type, namespace, name ?? generateName));
+    return (await this.#send("POST", path, this.#writeQuery(options), typed(type, object), options)) as DeepReadonly<T>;
+  }
+
+  async update<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options: WriteOptions = {}) {
+    const path = objectPath(type, keyOf(object));
+    return (await this.#send("PUT", path, this.#writeQuery(options), typed(type, object), options)) as DeepReadonly<T>;
+  }
+
+  async updateStatus<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options: WriteOptions = {}) {
+    const path = objectPath(type, keyOf(object), "status");
+    return (await this.#send("PUT", path, this.#writeQuery(options), typed(type, object), options)) as DeepReadonly<T>;
+  }
+
+  async patch<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    key: ObjectKey,
+    patch: Patch,
+    options: WriteOptions & { readonly subresource?: string } = {},
+  ) {
+    const path = objectPath(type, key, options.subresource);
+    const body = patch.type === "json" ? patch.operations : patch.body;
+    const headers = { "content-type": patchTypes[patch.type] };
+    return (await this.#send("PATCH", path, this.#writeQuery(options), body, options, headers)) as DeepReadonly<T>;
+  }
+
+  apply<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions) {
+    return this.#apply(type, configuration, undefined, options);
+  }
+
+  applyStatus<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions) {
+    return this.#apply(type, configuration, "status", options);
+  }
+
+  async delete(type: ResourceType, key: ObjectKey, options: DeleteOptions = {}): Promise<void> {
+    await this.#send("DELETE", objectPath(type, key), {}, deleteBody(options), options);
+  }
+
+  async deleteCollection(type: ResourceType, selection: ListOptions, options: DeleteOptions = {}): Promise<void> {
+    const path = collectionPath(type, selection.namespace);
+    await this.#send("DELETE", path, listQuery(selection), deleteBody(options), { signal: options.signal ?? selection.signal });
+  }
+
+  close(): Promise<void> {
+    return this.#transport.close();
+  }
+
+  async #apply<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    configuration: ApplyConfiguration<T>,
+    subresource: string | undefined,
+    options: ApplyOptions = {},
+  ): Promise<DeepReadonly<T>> {
+    const metadata = configuration.metadata as { readonly name: string; readonly namespace?: string };
+    const path = objectPath(type, metadata, subresource);
+    const query = { ...this.#writeQuery(options), force: flag(options.force ?? true) };
+    const headers = { "content-type": "application/apply-patch+yaml" };
+    return (await this.#send("PATCH", path, query, typed(type, configuration), options, headers)) as DeepReadonly<T>;
+  }
+
+  #writeQuery(options: WriteOptions): Query {
+    return {
+      fieldManager: options.fieldManager ?? this.#fieldManager,
+      dryRun: options.dryRun ? "All" : undefined,
+      fieldValidation: options.fieldValidation,
+    };
+  }
+
+  async #send(
+    method: ApiRequest["method"],
+    path: string,
+    query: Query,
+    body: unknown,
+    options?: { readonly signal?: AbortSignal | undefined },
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<unknown> {
+    const request: ApiRequest = {
+      method,
+      path,
+      query,
+      headers: headers ? { ...this.#headers, ...headers } : this.#headers,
+      signal: options?.signal,
+      ...(body === undefined ? {} : { body }),
+    };
+    for (let attempt = 0; ; attempt++) {
+      const response = await this.#transport.request(request);
+      if (response.status >= 200 && response.status < 300) {
+        if (this.#onWarning) reportWarnings(response.headers["warning"], this.#onWarning);
+        return response.body;
+      }
+      const delayMs = attempt < maxRetries ? retryDelayMs(request, response, this.#clock) : undefined;
+      if (delayMs === undefined) throw statusErrorOf(response.status, response.body, `${method} ${path}`);
+      await sleep(this.#clock, delayMs, options?.signal);
+    }
+  }
+}
+
+function keyOf(object: { readonly metadata: { readonly name?: string; readonly namespace?: string } }): ObjectKey {
+  return { namespace: object.metadata.namespace, name: object.metadata.name ?? "" };
+}
+
+function typed(type: ResourceType, object: object): object {
+  return { ...object, apiVersion: apiVersionOf(type), kind: type.kind };
+}
+
+function flag(value: boolean | undefined): string | undefined {
+  return value === undefined ? undefined : String(value);
+}
+
+function listQuery(options: ListOptions): Query {
+  return {
+    labelSelector: options.labelSelector,
+    fieldSelector: options.fieldSelector,
+    resourceVersion: options.resourceVersion,
+    resourceVersionMatch: options.resourceVersionMatch,
+    limit: options.limit?.toString(),
+    continue: options.continue,
+  };
+}
+
+function deleteBody(options: DeleteOptions): object {
+  return {
+    apiVersion: "v1",
+    kind: "DeleteOptions",
+    ...(options.propagationPolicy === undefined ? {} : { propagationPolicy: options.propagationPolicy }),
+    ...(options.gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds: options.gracePeriodSeconds }),
+    ...(options.preconditions === undefined ? {} : { preconditions: options.preconditions }),
+    ...(options.dryRun ? { dryRun: ["All"] } : {}),
+  };
+}
+
+/** Texts of a `Warning` header: `299 - "first", 299 - "second"`. */
+function reportWarnings(header: string | undefined, report: (warning: string) => void): void {
+  if (header === undefined) return;
+  for (const match of header.matchAll(/\b299 \S+ "((?:[^"\\]|\\.)*)"/g)) {
+    report((match[1] ?? "").replaceAll(/\\(.)/g, "$1"));
+  }
+}

@@ -1,0 +1,241 @@
+import {
+  type ApiRequest,
+  type ApiResponse,
+  type Clock,
+  systemClock,
+  type Transport,
+  type WatchStream,
+} from "@keelson/api-machinery";
+import type { Dispatcher } from "undici";
+import { statusErrorOf } from "./answer-status.ts";
+import { type ConnectionOptions, ConnectionPools, type Pools } from "./connection-pools.ts";
+import { authorizationOf, type Credentials, type CredentialSource } from "./credentials.ts";
+import { HttpWatch } from "./http-watch.ts";
+import { isTransportError, TransportError } from "./transport-error.ts";
+import { transportErrorOf } from "./undici-error.ts";
+
+/** As whom requests are made (`kubectl --as`). The caller needs the right to impersonate. */
+export interface Impersonation {
+  readonly user: string;
+  readonly uid?: string;
+  readonly groups?: readonly string[];
+  readonly extra?: Readonly<Record<string, readonly string[]>>;
+}
+
+/** Options of {@link createHttpTransport}. */
+export interface HttpTransportOptions extends ConnectionOptions {
+  /** `https://host:port`, with a path where the API is served below one. */
+  readonly server: string;
+  /** PEM. */
+  readonly clientCertificate?: string;
+  /** PEM. */
+  readonly clientKey?: string;
+  /** A bearer token, or what gives one; it is asked before every request. */
+  readonly token?: string | (() => string | Promise<string>);
+  /** Credentials that change; instead of the three above. */
+  readonly credentials?: CredentialSource;
+  readonly impersonate?: Impersonation;
+  /** The longest line of a watch. Default 16 MiB. */
+  readonly maxLineBytes?: number;
+  readonly clock?: Clock;
+}
+
+/** How long after its `timeoutSeconds` a silent watch is given up as dead. */
+const watchGraceMs = 5_000;
+
+/** The longest silence of a watch that has no `timeoutSeconds`: the server's own longest default, and some. */
+const longestSilenceMs = 65 * 60_000;
+
+/**
+ * Makes a transport over HTTP/1.1. Connections are kept alive and reused; every watch has a connection of its own.
+ *
+ * **Guarantees**: a watch that is silent beyond its `timeoutSeconds` and 5 s breaks instead of hanging; aborting frees the
+ * socket; after `close` no socket is left.
+ *
+ * **Errors**: `TransportError` where no whole answer came; the signal's reason where the signal fired.
+ */
+export function createHttpTransport(options: HttpTransportOptions): Transport {
+  return new HttpTransport(options);
+}
+
+class HttpTransport implements Transport {
+  readonly #origin: string;
+  readonly #prefix: string;
+  readonly #credentials: CredentialSource;
+  readonly #impersonation: Readonly<Record<string, string | string[]>>;
+  readonly #pools: ConnectionPools;
+  readonly #clock: Clock;
+  readonly #maxLineBytes: number;
+  readonly #watches = new Set<HttpWatch>();
+  #closed = false;
+
+  constructor(options: HttpTransportOptions) {
+    const url = parseServer(options.server);
+    this.#origin = url.origin;
+    this.#prefix = url.pathname.replace(/\/+$/, "");
+    this.#credentials = options.credentials ?? fixedCredentials(options);
+    this.#impersonation = options.impersonate ? impersonationHeaders(options.impersonate) : {};
+    this.#pools = new ConnectionPools(options);
+    this.#clock = options.clock ?? systemClock;
+    this.#maxLineBytes = options.maxLineBytes ?? 16 * 1024 * 1024;
+  }
+
+  async request(request: ApiRequest): Promise<ApiResponse> {
+    try {
+      return await this.#attempt(request);
+    } catch (error) {
+      // The server may close an idle connection just as it is used again. Reading twice does no harm.
+      if (request.method === "GET" && isTransportError(error, "ConnectionLost") && !this.#closed) return this.#attempt(request);
+      throw error;
+    }
+  }
+
+  async watch(request: ApiRequest): Promise<WatchStream> {
+    const seconds = Number(request.query?.["timeoutSeconds"] ?? 0);
+    const watch = new HttpWatch({
+      clock: this.#clock,
+      silenceMs: seconds > 0 ? seconds * 1000 + watchGraceMs : longestSilenceMs,
+      maxLineBytes: this.#maxLineBytes,
+      signal: request.signal,
+      onEnd: () => this.#watches.delete(watch),
+    });
+    this.#watches.add(watch);
+    try {
+      const response = await this.#authorized(request, (pools) => pools.watches, watch.signal);
+      if (response.statusCode !== 200) {
+        const body = await readBody(response);
+        throw statusErrorOf(response.statusCode, body, `watch ${request.path}`);
+      }
+      watch.open(response.body);
+      return watch;
+    } catch (error) {
+      const reason = watch.failure ?? error;
+      watch.close();
+      throw this.#explain(reason, request);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const watch of [...this.#watches]) watch.close();
+    await this.#pools.destroy(new TransportError("Closed", "the transport is closed"));
+  }
+
+  async #attempt(request: ApiRequest): Promise<ApiResponse> {
+    try {
+      const response = await this.#authorized(request, (pools) => pools.requests, request.signal);
+      return { status: response.statusCode, headers: headersOf(response), body: await readBody(response) };
+    } catch (error) {
+      throw this.#explain(error, request);
+    }
+  }
+
+  /** Sends the request with credentials; with fresh ones once more when the server refuses them. */
+  async #authorized(
+    request: ApiRequest,
+    pool: (pools: Pools) => Dispatcher,
+    signal: AbortSignal | undefined,
+  ): Promise<Dispatcher.ResponseData> {
+    for (let attempt = 0; ; attempt++) {
+      if (this.#closed) throw new TransportError("Closed", "the transport is closed");
+      signal?.throwIfAborted();
+      const credentials = await this.#credentials.get(signal);
+      const dispatcher = pool(await this.#pools.get(credentials));
+      const response = await dispatcher.request({
+        origin: this.#origin,
+        path: this.#prefix + pathOf(request),
+        method: request.method,
+        headers: this.#headersFor(request, credentials),
+        body: request.body === undefined ? null : JSON.stringify(request.body),
+        ...(signal === undefined ? {} : { signal }),
+      });
+      if (response.statusCode !== 401 || attempt > 0 || this.#credentials.invalidate === undefined) return response;
+      await response.body.dump();
+      this.#credentials.invalidate();
+    }
+  }
+
+  #headersFor(request: ApiRequest, credentials: Credentials): Record<string, string | string[]> {
+    const authorization = authorizationOf(credentials);
+    return {
+      accept: "application/json",
+      ...(request.body === undefined ? {} : { "content-type": "application/json" }),
+      ...request.headers,
+      ...this.#impersonation,
+      ...(authorization === undefined ? {} : { authorization }),
+    };
+  }
+
+  #explain(error: unknown, request: ApiRequest): unknown {
+    if (request.signal?.aborted) return request.signal.reason;
+    if (this.#closed) return new TransportError("Closed", "the transport is closed", { cause: error });
+    return transportErrorOf(error, `${request.method} ${this.#origin}${this.#prefix}${request.path}`);
+  }
+}
+
+function parseServer(server: string): URL {
+  let url: URL;
+  try {
+    url = new URL(server);
+  } catch {
+    throw new TypeError(`server ${JSON.stringify(server)} is not a URL; write it as https://host:port`);
+  }
+  if (url.protocol !== "https:" && url.protocol !== "http:") {
+    throw new TypeError(
+      `server ${JSON.stringify(server)} has the scheme ${url.protocol}//; only https:// and http:// are spoken`,
+    );
+  }
+  return url;
+}
+
+function fixedCredentials(options: HttpTransportOptions): CredentialSource {
+  const { token, clientCertificate, clientKey } = options;
+  const certificate = {
+    ...(clientCertificate === undefined ? {} : { clientCertificate }),
+    ...(clientKey === undefined ? {} : { clientKey }),
+  };
+  if (typeof token !== "function") {
+    const credentials = { ...certificate, ...(token === undefined ? {} : { token }) };
+    return { get: () => Promise.resolve(credentials) };
+  }
+  return { get: async () => ({ ...certificate, token: await token() }) };
+}
+
+function impersonationHeaders(impersonate: Impersonation): Record<string, string | string[]> {
+  const headers: Record<string, string | string[]> = { "impersonate-user": impersonate.user };
+  if (impersonate.uid !== undefined) headers["impersonate-uid"] = impersonate.uid;
+  if (impersonate.groups?.length) headers["impersonate-group"] = [...impersonate.groups];
+  for (const [key, values] of Object.entries(impersonate.extra ?? {})) {
+    headers[`impersonate-extra-${encodeURIComponent(key.toLowerCase())}`] = [...values];
+  }
+  return headers;
+}
+
+function pathOf(request: ApiRequest): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(request.query ?? {})) if (value !== undefined) query.append(name, value);
+  return query.size === 0 ? request.path : `${request.path}?${query.toString()}`;
+}
+
+function headersOf(response: Dispatcher.ResponseData): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const [name, value] of Object.entries(response.headers)) {
+    if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(", ") : value;
+  }
+  return headers;
+}
+
+/** The body as JSON where it says it is JSON, else as text. */
+async function readBody(response: Dispatcher.ResponseData): Promise<unknown> {
+  const text = await response.body.text();
+  const type = String(response.headers["content-type"] ?? "");
+  if (!/^application\/(?:[\w.-]+\+)?json\b/.test(type)) return text;
+  try {
+    const body: unknown = JSON.parse(text);
+    return body;
+  } catch (error) {
+    // An error page that only claims to be JSON is still the server's answer.
+    if (response.statusCode >= 400) return text;
+    throw new TransportError("BadAnswer", `the answer is not JSON: ${text.slice(0, 100)}`, { cause: error });
+  }
+}

@@ -1,0 +1,136 @@
+import { type Clock, isJsonObject, type Timer, type WatchEvent, type WatchStream } from "@keelson/api-machinery";
+import type { Readable } from "node:stream";
+import { LineSplitter } from "./line-splitter.ts";
+import { TransportError } from "./transport-error.ts";
+import { transportErrorOf } from "./undici-error.ts";
+
+/** What an {@link HttpWatch} is made with. */
+export interface HttpWatchOptions {
+  readonly clock: Clock;
+  /** How long the server may be silent before the connection counts as dead. */
+  readonly silenceMs: number;
+  readonly maxLineBytes: number;
+  readonly signal: AbortSignal | undefined;
+  readonly onEnd: () => void;
+}
+
+/** One watch over one connection, from before its request is sent. */
+export class HttpWatch implements WatchStream {
+  readonly #clock: Clock;
+  readonly #silenceMs: number;
+  readonly #lines: LineSplitter;
+  readonly #outer: AbortSignal | undefined;
+  readonly #onEnd: () => void;
+  readonly #controller = new AbortController();
+  readonly #onAbort = (): void => this.close();
+  #body: Readable | undefined;
+  #guard: Timer;
+  #heardAt: number;
+  #ended = false;
+
+  constructor(options: HttpWatchOptions) {
+    this.#clock = options.clock;
+    this.#silenceMs = options.silenceMs;
+    this.#lines = new LineSplitter(options.maxLineBytes);
+    this.#outer = options.signal;
+    this.#onEnd = options.onEnd;
+    this.#outer?.addEventListener("abort", this.#onAbort, { once: true });
+    this.#heardAt = this.#clock.monotonic();
+    this.#guard = this.#arm(this.#silenceMs);
+  }
+
+  /** For the request: fires when the watch is closed or silent for too long. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Why the watch broke, when it did so by itself. */
+  get failure(): TransportError | undefined {
+    const reason: unknown = this.#controller.signal.reason;
+    return reason instanceof TransportError ? reason : undefined;
+  }
+
+  /** Gives the watch the body to read. */
+  open(body: Readable): void {
+    this.#body = body;
+    // Errors reach the reader; one that comes when nobody reads any more must not end the process.
+    body.on("error", () => {});
+    if (this.#ended) body.destroy();
+  }
+
+  close(): void {
+    if (this.#ended) return;
+    this.#finish();
+    this.#controller.abort();
+    this.#body?.destroy();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<WatchEvent<unknown>, void, undefined> {
+    try {
+      if (this.#body === undefined || this.#ended) return;
+      for await (const chunk of this.#body) {
+        this.#heardAt = this.#clock.monotonic();
+        for (const line of this.#lines.push(chunk as Buffer)) {
+          yield parseEvent(line);
+          if (this.#ended) return;
+        }
+      }
+      if (this.#lines.pendingBytes > 0 && !this.#ended) {
+        throw new TransportError("BadAnswer", `the watch ended within a line, after ${this.#lines.pendingBytes} bytes of it`);
+      }
+    } catch (error) {
+      if (this.failure !== undefined) throw this.failure;
+      if (!this.#ended) throw transportErrorOf(error, "watch");
+    } finally {
+      this.close();
+    }
+  }
+
+  #finish(): void {
+    this.#ended = true;
+    this.#guard.cancel();
+    this.#outer?.removeEventListener("abort", this.#onAbort);
+    this.#onEnd();
+  }
+
+  #arm(delayMs: number): Timer {
+    return this.#clock.setTimer(delayMs, () => this.#checkSilence(), { background: true });
+  }
+
+  /** One timer, moved on when it fires: re-arming it with every chunk would cost more than reading the chunk. */
+  #checkSilence(): void {
+    if (this.#ended) return;
+    const silent = this.#clock.monotonic() - this.#heardAt;
+    if (silent < this.#silenceMs) {
+      this.#guard = this.#arm(this.#silenceMs - silent);
+      return;
+    }
+    const error = new TransportError(
+      "Timeout",
+      `the watch was silent for ${Math.round(silent / 1000)} s; the connection is taken as dead`,
+    );
+    this.#finish();
+    this.#controller.abort(error);
+    this.#body?.destroy(error);
+  }
+}
+
+const types = new Set(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]);
+
+function parseEvent(line: string): WatchEvent<unknown> {
+  let event: unknown;
+  try {
+    event = JSON.parse(line);
+  } catch (error) {
+    throw new TransportError("BadAnswer", `a line of the watch is not JSON: ${line.slice(0, 100)}`, { cause: error });
+  }
+  if (
+    !isJsonObject(event) ||
+    typeof event["type"] !== "string" ||
+    !types.has(event["type"]) ||
+    !isJsonObject(event["object"])
+  ) {
+    throw new TransportError("BadAnswer", `a line of the watch is not a watch event: ${line.slice(0, 100)}`);
+  }
+  return event as unknown as WatchEvent<unknown>;
+}
