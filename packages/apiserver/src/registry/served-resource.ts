@@ -27,6 +27,34 @@ export interface ServedResource {
   readonly strategy: Strategy;
   /** Fields besides `metadata.name` and `metadata.namespace` that a field selector may name, and how to read them. */
   readonly selectableFields: Readonly<Record<string, (object: DeepReadonly<KubernetesObject>) => string>>;
+  /** Subresources besides `status` and `scale`: `finalize`, `token`, `log`. */
+  readonly subresources?: readonly Subresource[];
+  /**
+   * Between this version's form and the stored one, where more than `apiVersion` differs (events.k8s.io Events are stored as core
+   * ones). The group of `storageApiVersion` is then the group of the storage key. Each answers a new object with the other
+   * `apiVersion`; what it is given is not changed.
+   */
+  readonly conversion?: {
+    fromStorage(object: DeepReadonly<KubernetesObject>): KubernetesObject;
+    toStorage(object: DeepReadonly<KubernetesObject>): KubernetesObject;
+  };
+}
+
+/** A subresource that only some kinds have. */
+export interface Subresource {
+  /** As in the path: `finalize`. */
+  readonly name: string;
+  /** The kind that it takes and answers. */
+  readonly kind: string;
+  /** Group and version of that kind where they aren't the resource's own: `authentication.k8s.io` and `v1` of `token`. */
+  readonly group?: string;
+  readonly version?: string;
+  readonly schema?: Schema;
+  readonly verbs: readonly Verb[];
+  /** For update and patch: says which parts of `object` count, in place of the strategy's function of that name. */
+  prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
+  /** For create: answers without storing. `request.name` is the object that the subresource belongs to. */
+  evaluate?: Strategy["evaluate"];
 }
 
 /** A verb of discovery and RBAC. */
@@ -43,6 +71,19 @@ export interface Strategy {
   /** What is wrong; empty when nothing is. After the schema's own checks. */
   validate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
   validateUpdate?(object: DeepReadonly<KubernetesObject>, old: DeepReadonly<KubernetesObject>): readonly StatusCause[];
+  /**
+   * When deletion begins, on the draft that gets the deletionTimestamp: marks it (`status.phase` of a Namespace) or holds it by a
+   * finalizer (CRDs).
+   */
+  prepareForDelete?(object: KubernetesObject): void;
+  /** Whether something besides `metadata.finalizers` keeps a deleted object from going: a Namespace's `spec.finalizers`. */
+  isHeld?(object: DeepReadonly<KubernetesObject>): boolean;
+  /** What is wrong with `metadata.name`, one text each. Default: what is wrong with it as a DNS subdomain. */
+  validateName?(name: string): readonly string[];
+  /** Whether PUT creates what is not there. Default false. */
+  readonly allowsCreateOnUpdate?: boolean;
+  /** Whether an update may come without a resourceVersion. Default: true for built-in kinds, false for custom ones. */
+  readonly allowsUnconditionalUpdate?: boolean;
   /** Runs instead of storing it: reviews, tokens. Answers the object. */
   evaluate?(object: KubernetesObject, request: { readonly user: UserInfo; readonly namespace: string; readonly name: string }): Promise<KubernetesObject>;
   /** Kinds without `metadata.generation` (ConfigMap, Secret, Event, Namespace ...) say false. Default true. */
