@@ -1,0 +1,68 @@
+import { describe, expect, it } from "vitest";
+import { readFileSync } from "node:fs";
+import { builtinKindSchema, builtinSchema } from "./builtin-schemas.ts";
+import { definitionNames, definitionOf, longName } from "./definition.ts";
+
+const facts = JSON.parse(readFileSync(new URL("../../../testdata/kubernetes-openapi.json", import.meta.url), "utf8")) as {
+  definitions: Record<string, { properties?: Record<string, unknown>; required?: string[] }>;
+};
+
+describe("built-in schemas", () => {
+  it("has every definition of the facts with all of its fields", () => {
+    expect(definitionNames().map(longName).sort()).toEqual(Object.keys(facts.definitions).sort());
+    for (const name of definitionNames()) {
+      const fact = facts.definitions[longName(name)];
+      const { fields } = definitionOf(name);
+      expect(fields.map((field) => field.name).sort()).toEqual(Object.keys(fact?.properties ?? {}).sort());
+      expect(fields.filter(({ isRequired }) => isRequired).map((field) => field.name).sort()).toEqual((fact?.required ?? []).sort());
+    }
+  });
+
+  it("resolves references lazily and to the same object each time", () => {
+    const pod = builtinKindSchema("", "v1", "Pod");
+    const template = builtinSchema("core.v1.PodTemplateSpec");
+    expect(pod?.properties?.["spec"]).toBe(template.properties?.["spec"]);
+    expect(pod?.properties?.["spec"]).toBe(builtinSchema("core.v1.PodSpec"));
+    const props = builtinSchema("apiextensions.v1.JSONSchemaProps");
+    expect(props.properties?.["not"]).toBe(props);
+    const containers = builtinSchema("core.v1.PodSpec").properties?.["containers"];
+    expect(containers?.items).toBe(containers?.items);
+    expect(containers?.items).toBe(builtinSchema("core.v1.Container"));
+  });
+
+  it("keeps what patches need to know of lists and maps", () => {
+    const containers = builtinSchema("core.v1.PodSpec").properties?.["containers"];
+    expect({ ...containers, items: undefined }).toEqual({
+      type: "array",
+      items: undefined,
+      "x-kubernetes-list-type": "map",
+      "x-kubernetes-list-map-keys": ["name"],
+      "x-kubernetes-patch-strategy": "merge",
+      "x-kubernetes-patch-merge-key": "name",
+    });
+    expect(builtinSchema("apps.v1.DeploymentSpec").properties?.["strategy"]).toMatchObject({
+      "x-kubernetes-patch-strategy": "retainKeys",
+      properties: { type: { type: "string" } },
+    });
+    expect(builtinSchema("meta.v1.LabelSelector")["x-kubernetes-map-type"]).toBe("atomic");
+  });
+
+  it("knows the types that JSON alone cannot say", () => {
+    expect(builtinSchema("core.v1.ServicePort").properties?.["targetPort"]).toEqual({ "x-kubernetes-int-or-string": true });
+    expect(builtinSchema("core.v1.ResourceRequirements").properties?.["limits"]?.additionalProperties).toEqual({
+      type: "string",
+      format: "quantity",
+    });
+    expect(builtinSchema("meta.v1.ObjectMeta").properties?.["creationTimestamp"]).toMatchObject({ type: "string", format: "date-time" });
+    expect(builtinSchema("core.v1.Secret").properties?.["data"]?.additionalProperties).toEqual({ type: "string", format: "byte" });
+    expect(builtinSchema("apps.v1.ControllerRevision").properties?.["data"]).toEqual({
+      type: "object",
+      "x-kubernetes-preserve-unknown-fields": true,
+    });
+  });
+
+  it("knows no kind that is not in the facts", () => {
+    expect(builtinKindSchema("", "v1", "Nonesuch")).toBeUndefined();
+    expect(() => builtinSchema("core.v1.Nonesuch")).toThrow(/Nonesuch/);
+  });
+});

@@ -1,0 +1,115 @@
+import type { Schema } from "@keelson/api-machinery";
+import { type Definition, type DefinitionField, definitionNameOfKind, definitionOf } from "./definition.ts";
+import { descriptionOf } from "./descriptions.ts";
+
+const schemas = new Map<string, Schema>();
+
+/**
+ * The schema of a built-in type by its short name (`core.v1.PodSpec`, `meta.v1.ObjectMeta`): the same object each time.
+ * Types refer to one another and to themselves, so each of its `properties` is resolved when it is first read.
+ *
+ * Two formats are ours and not part of OpenAPI documents: a resource.Quantity is a string of format `quantity`, a MicroTime one of
+ * format `micro-time`; whoever reads built-in objects may take numbers for the first and write six digits for the second.
+ */
+export function builtinSchema(name: string): Schema {
+  let schema = schemas.get(name);
+  if (schema === undefined) {
+    schema = schemaOf(definitionOf(name));
+    schemas.set(name, schema);
+  }
+  return schema;
+}
+
+/** The schema of a built-in kind; undefined where the table has no such kind. */
+export function builtinKindSchema(group: string, version: string, kind: string): Schema | undefined {
+  const name = definitionNameOfKind(group, version, kind);
+  return name === undefined ? undefined : builtinSchema(name);
+}
+
+/** Types that say more than their definition does. */
+const special: Readonly<Record<string, Schema>> = {
+  "apimachinery.api.resource.Quantity": { type: "string", format: "quantity" },
+  "apimachinery.runtime.RawExtension": { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+  "apimachinery.util.intstr.IntOrString": { "x-kubernetes-int-or-string": true },
+  "apiextensions.v1.JSON": { "x-kubernetes-preserve-unknown-fields": true },
+  "apiextensions.v1.JSONSchemaPropsOrArray": { "x-kubernetes-preserve-unknown-fields": true },
+  "apiextensions.v1.JSONSchemaPropsOrBool": { "x-kubernetes-preserve-unknown-fields": true },
+  "apiextensions.v1.JSONSchemaPropsOrStringArray": { "x-kubernetes-preserve-unknown-fields": true },
+  "meta.v1.FieldsV1": { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+  "meta.v1.MicroTime": { type: "string", format: "micro-time", nullable: true },
+  "meta.v1.Time": { type: "string", format: "date-time", nullable: true },
+};
+
+const scalars: Readonly<Record<string, Schema>> = {
+  any: { "x-kubernetes-preserve-unknown-fields": true },
+  boolean: { type: "boolean" },
+  byte: { type: "string", format: "byte" },
+  "date-time": { type: "string", format: "date-time", nullable: true },
+  double: { type: "number", format: "double" },
+  int32: { type: "integer", format: "int32" },
+  int64: { type: "integer", format: "int64" },
+  integer: { type: "integer" },
+  number: { type: "number" },
+  object: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+  string: { type: "string" },
+};
+
+function schemaOf(definition: Definition): Schema {
+  const known = special[definition.name];
+  if (known !== undefined) return Object.freeze(known);
+  const required = definition.fields.filter(({ isRequired }) => isRequired).map(({ name }) => name);
+  const description = descriptionOf(definition.name);
+  return Object.freeze({
+    type: "object",
+    ...(description === undefined ? {} : { description }),
+    properties: lazyProperties(definition.fields),
+    ...(required.length === 0 ? {} : { required }),
+    ...(definition.mapType === undefined ? {} : { "x-kubernetes-map-type": definition.mapType }),
+  } satisfies Schema);
+}
+
+/** An object whose properties are made when first read and stay what they are. */
+function lazyProperties(fields: readonly DefinitionField[]): { readonly [name: string]: Schema } {
+  const properties: Record<string, Schema> = {};
+  for (const field of fields) {
+    Object.defineProperty(properties, field.name, {
+      enumerable: true,
+      configurable: true,
+      get(): Schema {
+        const value = fieldSchema(field);
+        Object.defineProperty(properties, field.name, { value, enumerable: true });
+        return value;
+      },
+    });
+  }
+  return properties;
+}
+
+function fieldSchema(field: DefinitionField): Schema {
+  const schema = typeSchema(field.type);
+  const { listType, listMapKeys, mapType, patchStrategy, patchMergeKey } = field;
+  if (listType === undefined && mapType === undefined && patchStrategy === undefined && patchMergeKey === undefined) return schema;
+  // A spread would read the getter of `items`; descriptors keep it as it is.
+  const described = Object.defineProperties({} as Record<string, unknown>, Object.getOwnPropertyDescriptors(schema));
+  if (listType !== undefined) described["x-kubernetes-list-type"] = listType;
+  if (listMapKeys !== undefined) described["x-kubernetes-list-map-keys"] = listMapKeys;
+  if (mapType !== undefined) described["x-kubernetes-map-type"] = mapType;
+  if (patchStrategy !== undefined) described["x-kubernetes-patch-strategy"] = patchStrategy;
+  if (patchMergeKey !== undefined) described["x-kubernetes-patch-merge-key"] = patchMergeKey;
+  return described as Schema;
+}
+
+function typeSchema(type: string): Schema {
+  if (type.startsWith("[]")) return withLazy({ type: "array" }, "items", type.slice(2));
+  if (type.startsWith("{}")) return withLazy({ type: "object" }, "additionalProperties", type.slice(2));
+  return scalars[type] ?? builtinSchema(type);
+}
+
+function withLazy(schema: Schema, key: "items" | "additionalProperties", type: string): Schema {
+  let value: Schema | undefined;
+  return Object.defineProperty({ ...schema }, key, {
+    enumerable: true,
+    configurable: true,
+    get: () => (value ??= typeSchema(type)),
+  });
+}

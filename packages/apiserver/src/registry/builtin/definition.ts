@@ -1,0 +1,136 @@
+import { builtinNamePrefixes, builtinSchemaTable } from "./builtin-schemas.generated.ts";
+
+/** A field of a built-in type. */
+export interface DefinitionField {
+  readonly name: string;
+  readonly isRequired: boolean;
+  /** `string`, `int32`, `[]type`, `{}type`, `any` ..., or the short name of a definition. */
+  readonly type: string;
+  readonly listType?: "atomic" | "set" | "map";
+  readonly listMapKeys?: readonly string[];
+  readonly mapType?: "atomic" | "granular";
+  readonly patchStrategy?: string;
+  readonly patchMergeKey?: string;
+}
+
+/** A type of the Kubernetes API, as the generated table has it. */
+export interface Definition {
+  /** `core.v1.Pod`; {@link longName} gives the name in OpenAPI documents. */
+  readonly name: string;
+  readonly groupVersionKind?: { readonly group: string; readonly version: string; readonly kind: string };
+  readonly mapType?: "atomic" | "granular";
+  /** Of types without fields, such as Time. */
+  readonly type?: string;
+  readonly format?: string;
+  readonly fields: readonly DefinitionField[];
+}
+
+/** Where each definition's line is, and which one has which `group/version/Kind`. Made when first needed: under a millisecond. */
+interface TableIndex {
+  readonly lines: ReadonlyMap<string, string>;
+  readonly byKind: ReadonlyMap<string, string>;
+}
+
+let index: TableIndex | undefined;
+const definitions = new Map<string, Definition>();
+
+function tableIndex(): TableIndex {
+  if (index !== undefined) return index;
+  const lines = new Map<string, string>();
+  const byKind = new Map<string, string>();
+  for (const line of builtinSchemaTable.split("\n")) {
+    const tab = line.indexOf("\t");
+    if (tab < 0) continue;
+    const name = line.slice(0, tab);
+    lines.set(name, line);
+    if (line.startsWith("gvk=", tab + 1)) {
+      const end = line.slice(tab + 5).search(/[ \t]/);
+      byKind.set(line.slice(tab + 5, tab + 5 + end), name);
+    }
+  }
+  index = { lines, byKind };
+  return index;
+}
+
+/** The definition of this short name. Throws where there is none: names are written in this package only. */
+export function definitionOf(name: string): Definition {
+  const known = definitions.get(name);
+  if (known !== undefined) return known;
+  const line = tableIndex().lines.get(name);
+  if (line === undefined) throw new Error(`no built-in definition is named ${JSON.stringify(name)}`);
+  const definition = parseLine(line);
+  definitions.set(name, definition);
+  return definition;
+}
+
+/** Whether `type` is the name of a definition, not a scalar, list or map. */
+export function isDefinitionName(type: string): boolean {
+  return tableIndex().lines.has(type);
+}
+
+/** The short name of a built-in kind's definition, if there is one. */
+export function definitionNameOfKind(group: string, version: string, kind: string): string | undefined {
+  return tableIndex().byKind.get(`${group}/${version}/${kind}`);
+}
+
+/** Every short name, in order. */
+export function definitionNames(): readonly string[] {
+  return [...tableIndex().lines.keys()];
+}
+
+/** The name of a definition in OpenAPI documents: `io.k8s.api.core.v1.Pod`. */
+export function longName(name: string): string {
+  for (const [short, long] of builtinNamePrefixes) if (name.startsWith(short)) return long + name.slice(short.length);
+  return name;
+}
+
+function parseLine(line: string): Definition {
+  const [name = "", head = "", ...fields] = line.split("\t");
+  const words = parseWords(head.split(" "));
+  const [group = "", version = "", kind = ""] = (words.get("gvk") ?? "").split("/");
+  const mapType = words.get("map");
+  const type = words.get("type");
+  const format = words.get("format");
+  return {
+    name,
+    ...(kind === "" ? {} : { groupVersionKind: { group, version, kind } }),
+    ...(isMapType(mapType) ? { mapType } : {}),
+    ...(type === undefined ? {} : { type }),
+    ...(format === undefined ? {} : { format }),
+    fields: fields.map(parseField),
+  };
+}
+
+function parseField(text: string): DefinitionField {
+  const [first = "", ...rest] = text.split(" ");
+  const colon = first.indexOf(":");
+  const isRequired = first[colon - 1] === "!";
+  const words = parseWords(rest);
+  const list = /^(atomic|set|map)(?:\((.*)\))?$/.exec(words.get("list") ?? "");
+  const mapType = words.get("map");
+  const patchStrategy = words.get("patch");
+  const patchMergeKey = words.get("merge");
+  return {
+    name: first.slice(0, isRequired ? colon - 1 : colon),
+    isRequired,
+    type: first.slice(colon + 1),
+    ...(list === null ? {} : { listType: list[1] as "atomic" | "set" | "map" }),
+    ...(list?.[2] === undefined ? {} : { listMapKeys: list[2].split(",") }),
+    ...(isMapType(mapType) ? { mapType } : {}),
+    ...(patchStrategy === undefined ? {} : { patchStrategy }),
+    ...(patchMergeKey === undefined ? {} : { patchMergeKey }),
+  };
+}
+
+function isMapType(value: string | undefined): value is "atomic" | "granular" {
+  return value === "atomic" || value === "granular";
+}
+
+function parseWords(words: readonly string[]): Map<string, string> {
+  const result = new Map<string, string>();
+  for (const word of words) {
+    const equals = word.indexOf("=");
+    if (equals > 0) result.set(word.slice(0, equals), word.slice(equals + 1));
+  }
+  return result;
+}
