@@ -1,3 +1,7 @@
+export { type FieldSet, type FieldNode } from "./apply/field-set.ts";
+export { applyConfiguration, type FieldManagementContext, trackUpdate } from "./apply/field-management.ts";
+export { formatFieldsV1, parseFieldsV1 } from "./apply/fields-v1.ts";
+export type { ResetFields } from "./apply/reset-fields.ts";
 export * from "./clock.ts";
 export * from "./json.ts";
 export * from "./object.ts";

@@ -1,0 +1,46 @@
+import { type StatusError, statusError } from "../status.ts";
+import { type FieldSet, pathsOf } from "./field-set.ts";
+import type { ManagedEntry } from "./managed-entries.ts";
+import { describePath, type PathElement } from "./path-element.ts";
+
+/** A field that an applier wants to change and that somebody else owns. */
+export interface Conflict {
+  readonly owner: ManagedEntry;
+  readonly path: readonly PathElement[];
+}
+
+/** The conflicts over the fields of `set`, which `owner` owns. */
+export function conflictsOver(owner: ManagedEntry, set: FieldSet): Conflict[] {
+  return pathsOf(set).map((path) => ({ owner, path }));
+}
+
+/** The answer to an apply that conflicts: 409 with one cause a field (`FieldManagerConflict`). */
+export function conflictError(conflicts: readonly Conflict[]): StatusError {
+  const causes = conflicts.map(({ owner, path }) => ({
+    reason: "FieldManagerConflict",
+    message: `conflict with ${describeOwner(owner)}`,
+    field: describePath(path),
+  }));
+  return statusError("Conflict", messageOf(conflicts), { causes });
+}
+
+function messageOf(conflicts: readonly Conflict[]): string {
+  const [first] = conflicts;
+  if (conflicts.length === 1 && first !== undefined) {
+    return `Apply failed with 1 conflict: conflict with ${describeOwner(first.owner)}: ${describePath(first.path)}`;
+  }
+  const byOwner = new Map<ManagedEntry, string[]>();
+  for (const { owner, path } of conflicts) {
+    const lines = byOwner.get(owner) ?? [`conflicts with ${describeOwner(owner)}:`];
+    lines.push(`- ${describePath(path)}`);
+    byOwner.set(owner, lines);
+  }
+  return `Apply failed with ${conflicts.length} conflicts: ${[...byOwner.values()].flat().join("\n")}`;
+}
+
+/** `"alice"`, `"alice" with subresource "status"`, `"editor" using v1`. */
+function describeOwner(owner: ManagedEntry): string {
+  const name = JSON.stringify(owner.manager);
+  const subresource = owner.subresource === "" ? "" : ` with subresource ${JSON.stringify(owner.subresource)}`;
+  return `${name}${subresource}${owner.operation === "Update" ? ` using ${owner.apiVersion}` : ""}`;
+}

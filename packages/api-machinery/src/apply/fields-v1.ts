@@ -1,0 +1,80 @@
+import { isJsonObject, type JsonObject, setOwn } from "../json.ts";
+import { emptySet, type FieldNode, type FieldSet, fieldNode, leaf, union } from "./field-set.ts";
+import { comparePathElements, parsePathElement, type PathElement } from "./path-element.ts";
+
+/** How deep FieldsV1 may nest: deeper than any schema, shallow enough for the stack. */
+export const maxFieldDepth = 256;
+
+// Stored objects are frozen and shared, so what was parsed from one, or written into one, is known by its identity.
+const parsed = new WeakMap<object, FieldSet>();
+const written = new WeakMap<FieldSet, JsonObject>();
+
+/**
+ * Reads a FieldsV1 (meta/v1). Path elements of kinds that are not known are left out. Throws a SyntaxError that names the
+ * key where it is malformed or deeper than {@link maxFieldDepth}.
+ */
+export function parseFieldsV1(fields: unknown): FieldSet {
+  if (fields === undefined || fields === null) return emptySet;
+  if (!isJsonObject(fields)) throw new SyntaxError("fieldsV1 must be an object");
+  const known = parsed.get(fields);
+  if (known !== undefined) return known;
+  const set = parseLevel(fields, 0)?.below ?? emptySet;
+  // A value that can still be changed must not be remembered by its identity.
+  if (Object.isFrozen(fields)) {
+    parsed.set(fields, set);
+    if (!written.has(set)) written.set(set, fields);
+  }
+  return set;
+}
+
+/** A level is a member by a `.` in it or by having nothing else in it. */
+function parseLevel(fields: JsonObject, depth: number): FieldNode | undefined {
+  if (depth > maxFieldDepth) throw new SyntaxError(`fieldsV1 nests deeper than ${maxFieldDepth} levels`);
+  let owned = false;
+  let below: Map<PathElement, FieldNode> | undefined;
+  for (const key in fields) {
+    if (!Object.hasOwn(fields, key)) continue;
+    if (key === ".") {
+      owned = true;
+      continue;
+    }
+    const element = parsePathElement(key);
+    if (element === undefined) continue;
+    const value = fields[key];
+    if (!isJsonObject(value)) throw new SyntaxError(`fieldsV1 has no object at ${JSON.stringify(key)}`);
+    const node = parseLevel(value, depth + 1);
+    if (node === undefined) continue;
+    below ??= new Map();
+    const present = below.get(element);
+    below.set(element, present === undefined ? node : joined(element, present, node));
+  }
+  return below === undefined ? leaf : fieldNode(owned, below);
+}
+
+/** Two spellings of one key in the same level are one element. */
+function joined(element: PathElement, left: FieldNode, right: FieldNode): FieldNode {
+  return union(new Map([[element, left]]), new Map([[element, right]])).get(element) ?? left;
+}
+
+/** Writes a set as FieldsV1, in the API server's order: sorted elements, `.` last. The result is frozen. */
+export function formatFieldsV1(set: FieldSet): JsonObject {
+  const known = written.get(set);
+  if (known !== undefined) return known;
+  const fields = formatLevel(set, false);
+  written.set(set, fields);
+  parsed.set(fields, set);
+  return fields;
+}
+
+const memberOnly: JsonObject = Object.freeze({});
+
+function formatLevel(set: FieldSet, owned: boolean): JsonObject {
+  const fields: JsonObject = {};
+  const elements = set.size > 1 ? [...set.keys()].sort(comparePathElements) : set.keys();
+  for (const element of elements) {
+    const node = set.get(element);
+    if (node !== undefined) setOwn(fields, element, node.below ? formatLevel(node.below, node.owned) : memberOnly);
+  }
+  if (owned) fields["."] = memberOnly;
+  return Object.freeze(fields);
+}

@@ -1,0 +1,135 @@
+import type { DeepReadonly } from "../json.ts";
+import type { ManagedFieldsEntry } from "../object.ts";
+import { type FieldSet, union } from "./field-set.ts";
+import { formatFieldsV1, parseFieldsV1 } from "./fields-v1.ts";
+import { compareText } from "./path-element.ts";
+
+/** Who owns which fields, decoded from one entry of `metadata.managedFields`. */
+export interface ManagedEntry {
+  readonly manager: string;
+  readonly operation: "Apply" | "Update";
+  readonly apiVersion: string;
+  readonly subresource: string;
+  readonly time: string | undefined;
+  readonly set: FieldSet;
+  /** What it was decoded from; stored again as it is when nothing has changed. */
+  readonly source?: DeepReadonly<ManagedFieldsEntry> | undefined;
+}
+
+/** Entries by identity: manager, operation, subresource, and for updates the version. */
+export type ManagedEntries = ReadonlyMap<string, ManagedEntry>;
+
+/** How many Update entries an object keeps; the oldest beyond that are merged (kube-apiserver). */
+export const maxUpdateManagers = 10;
+
+const ancientManager = "ancient-changes";
+
+/** The identity of an entry. An applier that moves to another version of the kind stays the same. */
+export function entryId(entry: Pick<ManagedEntry, "manager" | "operation" | "apiVersion" | "subresource">): string {
+  const version = entry.operation === "Apply" ? "" : entry.apiVersion;
+  return `${entry.manager}\u0000${entry.operation}\u0000${version}\u0000${entry.subresource}`;
+}
+
+/** Reads `metadata.managedFields`. Undefined when any entry is invalid: then nothing of it can be relied upon. */
+export function decodeEntries(list: DeepReadonly<ManagedFieldsEntry[]> | undefined): Map<string, ManagedEntry> | undefined {
+  const entries = new Map<string, ManagedEntry>();
+  if (list === undefined || list === null) return entries;
+  if (!Array.isArray(list)) return undefined;
+  for (const source of list as DeepReadonly<ManagedFieldsEntry[]>) {
+    const entry = decodeEntry(source);
+    if (entry === undefined) return undefined;
+    entries.set(entryId(entry), entry);
+  }
+  return entries;
+}
+
+function decodeEntry(source: DeepReadonly<ManagedFieldsEntry>): ManagedEntry | undefined {
+  if (typeof source !== "object" || source === null) return undefined;
+  const { operation, apiVersion, fieldsType, manager = "", subresource = "", time } = source;
+  if (operation !== "Apply" && operation !== "Update") return undefined;
+  if (typeof apiVersion !== "string" || apiVersion === "" || fieldsType !== "FieldsV1") return undefined;
+  if (typeof manager !== "string" || typeof subresource !== "string") return undefined;
+  if (time !== undefined && time !== null && (typeof time !== "string" || Number.isNaN(Date.parse(time)))) return undefined;
+  try {
+    return {
+      manager,
+      operation,
+      apiVersion,
+      subresource,
+      time: time ?? undefined,
+      set: parseFieldsV1(source.fieldsV1),
+      source,
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes entries as `metadata.managedFields`: appliers first, then by time, manager, version and subresource. */
+export function encodeEntries(entries: ManagedEntries): ManagedFieldsEntry[] | undefined {
+  if (entries.size === 0) return undefined;
+  return [...entries.values()].sort(compareEntries).map(encodeEntry);
+}
+
+function encodeEntry(entry: ManagedEntry): ManagedFieldsEntry {
+  // Frozen all the way down where it comes from a stored object; shared as it is.
+  if (entry.source !== undefined) return entry.source as ManagedFieldsEntry;
+  const result: ManagedFieldsEntry = {
+    manager: entry.manager,
+    operation: entry.operation,
+    apiVersion: entry.apiVersion,
+  };
+  if (entry.time !== undefined) result.time = entry.time;
+  result.fieldsType = "FieldsV1";
+  result.fieldsV1 = formatFieldsV1(entry.set);
+  if (entry.subresource !== "") result.subresource = entry.subresource;
+  return result;
+}
+
+function compareEntries(left: ManagedEntry, right: ManagedEntry): number {
+  return (
+    compareText(left.operation, right.operation) ||
+    compareTimes(left.time, right.time) ||
+    compareText(left.manager, right.manager) ||
+    compareText(left.apiVersion, right.apiVersion) ||
+    compareText(left.subresource, right.subresource)
+  );
+}
+
+function compareTimes(left: string | undefined, right: string | undefined): number {
+  if (left === right) return 0;
+  if (left?.length === 20 && right?.length === 20 && left.endsWith("Z") && right.endsWith("Z")) return left < right ? -1 : 1;
+  return secondsOf(left) - secondsOf(right);
+}
+
+function secondsOf(time: string | undefined): number {
+  return time === undefined ? 0 : Math.floor(Date.parse(time) / 1000);
+}
+
+/** Merges the oldest Update entries of each version into one of `ancient-changes` until no more than the limit are left. */
+export function capUpdateEntries(entries: Map<string, ManagedEntry>): void {
+  let count = 0;
+  for (const entry of entries.values()) if (entry.operation === "Update") count++;
+  if (count <= maxUpdateManagers) return;
+  const updates = [...entries].filter(([, entry]) => entry.operation === "Update");
+  updates.sort(([leftId, left], [rightId, right]) => compareTimes(left.time, right.time) || compareText(leftId, rightId));
+  const firstOfVersion = new Map<string, string>();
+  for (const [id, entry] of updates) {
+    if (count <= maxUpdateManagers) return;
+    const first = firstOfVersion.get(entry.apiVersion);
+    if (first === undefined) {
+      firstOfVersion.set(entry.apiVersion, id);
+      continue;
+    }
+    const identity = { manager: ancientManager, operation: "Update", apiVersion: entry.apiVersion, subresource: "" } as const;
+    const bucketId = entryId(identity);
+    let merged = entries.get(bucketId)?.set;
+    if (merged === undefined) {
+      merged = entries.get(first)?.set;
+      entries.delete(first);
+    }
+    entries.delete(id);
+    entries.set(bucketId, { ...identity, time: entry.time, set: merged === undefined ? entry.set : union(entry.set, merged) });
+    count--;
+  }
+}

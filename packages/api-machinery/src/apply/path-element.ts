@@ -1,0 +1,172 @@
+import { isJsonObject } from "../json.ts";
+
+/**
+ * One step of a field path in its FieldsV1 form, which is canonical, so that two steps are equal when their texts are:
+ *
+ * | form              | selects                                                     |
+ * |-------------------|-------------------------------------------------------------|
+ * | `f:replicas`      | a field of an object                                        |
+ * | `k:{"name":"a"}`  | the item of a keyed list that has these keys (names sorted) |
+ * | `v:"x"`           | an item of a set                                            |
+ * | `i:3`             | an item of a list by its index                              |
+ */
+export type PathElement = string;
+
+/** The step to a field of an object. */
+export function fieldElement(name: string): PathElement {
+  return `f:${name}`;
+}
+
+/** The step to an item of a set. */
+export function valueElement(value: unknown): PathElement {
+  return `v:${canonicalJson(value)}`;
+}
+
+/** The step to an item of a keyed list. `names` are sorted and `values` go with them. */
+export function keyElement(names: readonly string[], values: readonly unknown[]): PathElement {
+  let text = "k:{";
+  for (let index = 0; index < names.length; index++) {
+    if (index > 0) text += ",";
+    text += `${canonicalJson(names[index])}:${canonicalJson(values[index])}`;
+  }
+  return `${text}}`;
+}
+
+/**
+ * Reads a key of FieldsV1. Returns its canonical form, or undefined for a kind of step that is not known (the reader leaves
+ * those out, as newer servers may write more kinds). Throws a SyntaxError on a key that is malformed.
+ */
+export function parsePathElement(text: string): PathElement | undefined {
+  if (text.length < 2 || text[1] !== ":")
+    throw new SyntaxError(`field path element ${JSON.stringify(text)} has no "x:" prefix`);
+  const rest = text.slice(2);
+  switch (text[0]) {
+    case "f":
+      return text;
+    case "k": {
+      if (plainKey.test(rest)) return text;
+      const keys: unknown = JSON.parse(rest);
+      if (!isJsonObject(keys)) throw new SyntaxError(`field path element ${JSON.stringify(text)} is not "k:" and an object`);
+      const names = Object.keys(keys).sort(compareText);
+      return keyElement(
+        names,
+        names.map((name) => keys[name]),
+      );
+    }
+    case "v":
+      return valueElement(JSON.parse(rest));
+    case "i":
+      if (!/^-?\d+$/.test(rest)) throw new SyntaxError(`field path element ${JSON.stringify(text)} is not "i:" and a number`);
+      return `i:${Number(rest)}`;
+    default:
+      return undefined;
+  }
+}
+
+/** A key object that is canonical already: one key, with a string that needs no escapes. */
+const plainKey = /^\{"[\w.-]+":"[\w ./:@-]*"\}$/;
+
+/** The order in which FieldsV1 lists the steps of one level: fields, keys, values, indexes; each kind by its own order. */
+export function comparePathElements(left: PathElement, right: PathElement): number {
+  if (left === right) return 0;
+  const byKind = rankOf(left) - rankOf(right);
+  if (byKind !== 0) return byKind;
+  switch (left[0]) {
+    case "k":
+      return compareKeys(JSON.parse(left.slice(2)), JSON.parse(right.slice(2)));
+    case "v":
+      return compareValues(JSON.parse(left.slice(2)), JSON.parse(right.slice(2)));
+    case "i":
+      return Number(left.slice(2)) - Number(right.slice(2));
+    default:
+      return compareText(left, right);
+  }
+}
+
+/** The step as it stands in messages: `.spec`, `[name="a"]`, `[="x"]`, `[3]`. */
+export function describePathElement(element: PathElement): string {
+  const rest = element.slice(2);
+  switch (element[0]) {
+    case "f":
+      return `.${rest}`;
+    case "k": {
+      const keys: unknown = JSON.parse(rest);
+      if (!isJsonObject(keys)) return `[${rest}]`;
+      const names = Object.keys(keys).sort(compareText);
+      return `[${names.map((name) => `${name}=${JSON.stringify(keys[name])}`).join(",")}]`;
+    }
+    case "v":
+      return `[=${JSON.stringify(JSON.parse(rest))}]`;
+    default:
+      return `[${rest}]`;
+  }
+}
+
+/** The path of several steps as it stands in messages: `.spec.containers[name="a"].image`. */
+export function describePath(path: readonly PathElement[]): string {
+  return path.map(describePathElement).join("");
+}
+
+function rankOf(element: PathElement): number {
+  return "fkvi".indexOf(element[0] ?? "");
+}
+
+/** Orders strings by code point, as Go and UTF-8 do; `<` orders by UTF-16 unit, which differs beyond U+FFFF. */
+export function compareText(left: string, right: string): number {
+  if (left === right) return 0;
+  const length = Math.min(left.length, right.length);
+  for (let index = 0; index < length; index++) {
+    if (left.charCodeAt(index) === right.charCodeAt(index)) continue;
+    const a = left.codePointAt(index) ?? 0;
+    const b = right.codePointAt(index) ?? 0;
+    return isHighHalf(a) === isHighHalf(b) || a > 0xffff || b > 0xffff ? a - b : left < right ? -1 : 1;
+  }
+  return left.length - right.length;
+}
+
+function isHighHalf(code: number): boolean {
+  return code >= 0xdc00 && code <= 0xdfff;
+}
+
+function compareKeys(left: unknown, right: unknown): number {
+  if (!isJsonObject(left) || !isJsonObject(right)) return 0;
+  const leftNames = Object.keys(left).sort(compareText);
+  const rightNames = Object.keys(right).sort(compareText);
+  for (let index = 0; index < Math.min(leftNames.length, rightNames.length); index++) {
+    const leftName = leftNames[index] ?? "";
+    const rightName = rightNames[index] ?? "";
+    const order = compareText(leftName, rightName) || compareValues(left[leftName], right[rightName]);
+    if (order !== 0) return order;
+  }
+  return leftNames.length - rightNames.length;
+}
+
+/** Numbers, strings, booleans, lists, objects, null; numbers and strings by value, the rest (rare in keys) by its JSON. */
+function compareValues(left: unknown, right: unknown): number {
+  const byType = typeRank(left) - typeRank(right);
+  if (byType !== 0) return byType;
+  if (typeof left === "number" && typeof right === "number") return left - right;
+  if (typeof left === "string" && typeof right === "string") return compareText(left, right);
+  return compareText(canonicalJson(left), canonicalJson(right));
+}
+
+function typeRank(value: unknown): number {
+  if (typeof value === "number") return 0;
+  if (typeof value === "string") return 1;
+  if (typeof value === "boolean") return 2;
+  if (Array.isArray(value)) return 3;
+  return value === null ? 5 : 4;
+}
+
+/** JSON as the Kubernetes API server writes it: keys sorted, and `<`, `>`, `&` and the line separators escaped. */
+function canonicalJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
+  if (isJsonObject(value)) {
+    const names = Object.keys(value).sort(compareText);
+    return `{${names.map((name) => `${canonicalJson(name)}:${canonicalJson(value[name])}`).join(",")}}`;
+  }
+  const text = JSON.stringify(value) ?? "null";
+  return typeof value === "string" && /[<>&\u2028\u2029]/.test(text)
+    ? text.replace(/[<>&\u2028\u2029]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`)
+    : text;
+}

@@ -1,0 +1,55 @@
+import { isJsonObject, type JsonObject, setOwn } from "../json.ts";
+import type { FieldSet } from "./field-set.ts";
+import { itemElement } from "./list-item.ts";
+import { fieldElement } from "./path-element.ts";
+import { deducedShape, fieldShape, type ListShape, type MapShape, resolveShape, type Shape } from "./shape.ts";
+import { formOf } from "./value-form.ts";
+
+/**
+ * The value without the fields and list items of `set` (structured-merge-diff `RemoveItems`), sharing what is left. An
+ * object or list that is emptied by it goes as well: undefined when nothing is left.
+ */
+export function removeFields(value: unknown, set: FieldSet, shape: Shape): unknown {
+  if (set.size === 0) return value;
+  const form = formOf(value, shape);
+  if (form === "map" && shape.map && !shape.map.isAtomic && isJsonObject(value)) return removeFromMap(value, set, shape.map);
+  if (form === "list" && shape.list && !shape.list.isAtomic && Array.isArray(value))
+    return removeFromList(value, set, shape.list);
+  return value;
+}
+
+function removeFromMap(value: JsonObject, set: FieldSet, map: MapShape): JsonObject | undefined {
+  let isChanged = false;
+  let isEmpty = true;
+  const result: JsonObject = {};
+  for (const name of Object.keys(value)) {
+    const child = value[name];
+    const node = set.get(fieldElement(name));
+    let kept: unknown = child;
+    if (node?.owned) kept = undefined;
+    else if (node?.below) kept = removeFields(child, node.below, fieldShape(map, name) ?? deducedShape);
+    if (kept !== child) isChanged = true;
+    if (kept === undefined) continue;
+    isEmpty = false;
+    setOwn(result, name, kept);
+  }
+  if (!isChanged) return value;
+  return isEmpty ? undefined : result;
+}
+
+function removeFromList(value: readonly unknown[], set: FieldSet, list: ListShape): readonly unknown[] | undefined {
+  const element = resolveShape(list.element);
+  const result: unknown[] = [];
+  let isChanged = false;
+  for (const item of value) {
+    const key = itemElement(list, item);
+    const node = typeof key === "string" ? set.get(key) : undefined;
+    let kept: unknown = item;
+    if (node?.owned) kept = undefined;
+    else if (node?.below) kept = removeFields(item, node.below, element);
+    if (kept !== item) isChanged = true;
+    if (kept !== undefined) result.push(kept);
+  }
+  if (!isChanged) return value;
+  return result.length === 0 ? undefined : result;
+}

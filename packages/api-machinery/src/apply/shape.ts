@@ -1,0 +1,200 @@
+import type { JsonObject } from "../json.ts";
+import type { Schema } from "../schema/schema.ts";
+import { objectMetaSchema } from "./object-meta.ts";
+
+/**
+ * What field management needs to know of a {@link Schema}: how a value at this place is owned. A place may allow several
+ * forms (a place without a schema allows all three), and the value decides.
+ */
+export interface Shape {
+  readonly map: MapShape | undefined;
+  readonly list: ListShape | undefined;
+  readonly scalar: ScalarShape | undefined;
+}
+
+/** What a scalar must be; `any`: any scalar. */
+export type ScalarShape = "string" | "number" | "boolean" | "any";
+
+/** An object: declared fields, and what else it may hold (`element`; undefined: nothing else). */
+export interface MapShape {
+  /** The object is owned as a whole. */
+  readonly isAtomic: boolean;
+  readonly fields: ReadonlyMap<string, FieldShape>;
+  readonly element: LazyShape | undefined;
+}
+
+/** A list. Without keys, an associative list is a set of scalars. */
+export interface ListShape {
+  /** The list is owned as a whole. */
+  readonly isAtomic: boolean;
+  /** Names of the keys, sorted; empty for a set. */
+  readonly keys: readonly string[];
+  readonly element: LazyShape;
+}
+
+/** A declared field. */
+export interface FieldShape extends LazyShape {
+  readonly default: unknown;
+  /**
+   * What the Go type of a built-in kind has where the field is left out: an empty struct (where the field is one, not a
+   * pointer to one), or an empty list (where the list is required). Undefined: nothing.
+   */
+  readonly zeroValue: JsonObject | readonly never[] | undefined;
+}
+
+/** A shape that is resolved when first needed: schemas may refer to themselves. */
+export interface LazyShape {
+  readonly schema: Schema;
+  readonly preservesUnknown: boolean;
+  resolved: Shape | undefined;
+}
+
+/** The shape of a place without a schema: objects by field, lists as a whole. */
+export const deducedShape: Shape = {
+  map: { isAtomic: false, fields: new Map(), element: { schema: {}, preservesUnknown: true, resolved: undefined } },
+  list: { isAtomic: true, keys: [], element: { schema: {}, preservesUnknown: true, resolved: undefined } },
+  scalar: "any",
+};
+
+const shapes = new WeakMap<Schema, Shape>();
+const preservingShapes = new WeakMap<Schema, Shape>();
+const rootShapes = new WeakMap<Schema, Shape>();
+
+/** The shape of whole objects of a kind: of its schema, with the metadata that every object has. */
+export function rootShapeOf(schema: Schema): Shape {
+  let shape = rootShapes.get(schema);
+  if (shape === undefined) {
+    shape = buildShape({ ...schema, type: "object", "x-kubernetes-embedded-resource": true }, false);
+    rootShapes.set(schema, shape);
+  }
+  return shape;
+}
+
+/** The shape behind a {@link LazyShape}. */
+export function resolveShape(lazy: LazyShape): Shape {
+  lazy.resolved ??= shapeOf(lazy.schema, lazy.preservesUnknown);
+  return lazy.resolved;
+}
+
+/** The shape of the field `name` of an object. */
+export function fieldShape(map: MapShape, name: string): Shape | undefined {
+  const lazy = map.fields.get(name) ?? map.element;
+  return lazy === undefined ? undefined : resolveShape(lazy);
+}
+
+function shapeOf(schema: Schema, preservesUnknown: boolean): Shape {
+  const cache = preservesUnknown ? preservingShapes : shapes;
+  let shape = cache.get(schema);
+  if (shape === undefined) {
+    shape = buildShape(schema, preservesUnknown);
+    cache.set(schema, shape);
+  }
+  return shape;
+}
+
+function buildShape(schema: Schema, inheritsUnknown: boolean): Shape {
+  const preservesUnknown = inheritsUnknown || schema["x-kubernetes-preserve-unknown-fields"] === true;
+  const isEmbedded = schema["x-kubernetes-embedded-resource"] === true;
+  if (schema["x-kubernetes-int-or-string"] === true) return scalarShape("any");
+  switch (schema.type) {
+    case "object":
+      return { map: buildMap(schema, preservesUnknown, isEmbedded), list: undefined, scalar: undefined };
+    case "array":
+      return { map: undefined, list: buildList(schema, preservesUnknown), scalar: undefined };
+    case "integer":
+    case "number":
+      return scalarShape("number");
+    case "boolean":
+      return scalarShape("boolean");
+    case "string":
+      return scalarShape(schema.format === undefined || schema.format === "" || schema.format === "byte" ? "string" : "any");
+    default:
+      if (schema.properties === undefined && !isEmbedded) return deducedShape;
+      return { map: buildMap(schema, preservesUnknown, isEmbedded), list: undefined, scalar: undefined };
+  }
+}
+
+const scalarShapes = {
+  string: { map: undefined, list: undefined, scalar: "string" },
+  number: { map: undefined, list: undefined, scalar: "number" },
+  boolean: { map: undefined, list: undefined, scalar: "boolean" },
+  any: { map: undefined, list: undefined, scalar: "any" },
+} as const satisfies Record<ScalarShape, Shape>;
+
+function scalarShape(scalar: ScalarShape): Shape {
+  return scalarShapes[scalar];
+}
+
+function buildMap(schema: Schema, preservesUnknown: boolean, isEmbedded: boolean): MapShape {
+  const fields = new Map<string, FieldShape>();
+  const declare = (name: string, field: Schema): void => {
+    const isRequired = schema.required?.includes(name) === true;
+    const isStruct = isGranularStruct(field) && (isRequired || embeddedStructs.has(name));
+    fields.set(name, {
+      schema: field,
+      preservesUnknown,
+      resolved: undefined,
+      default: field.default,
+      zeroValue: isStruct ? emptyStruct : isRequired && field.type === "array" ? emptyList : undefined,
+    });
+  };
+  for (const name of Object.keys(schema.properties ?? {})) {
+    const field = schema.properties?.[name];
+    if (field !== undefined) declare(name, field);
+  }
+  if (isEmbedded) {
+    for (const name of ["apiVersion", "kind"]) if (!fields.has(name)) declare(name, { type: "string" });
+    declare("metadata", objectMetaSchema);
+  }
+  const { additionalProperties } = schema;
+  let element: LazyShape | undefined;
+  if (typeof additionalProperties === "object") {
+    element = { schema: additionalProperties, preservesUnknown, resolved: undefined };
+  } else if (
+    additionalProperties === true ||
+    preservesUnknown ||
+    (schema.properties === undefined && additionalProperties === undefined)
+  ) {
+    element = { schema: {}, preservesUnknown: true, resolved: deducedShape };
+  }
+  return { isAtomic: schema["x-kubernetes-map-type"] === "atomic", fields, element };
+}
+
+const emptyStruct: JsonObject = Object.freeze({});
+const emptyList: readonly never[] = Object.freeze([]);
+
+/**
+ * Optional fields that are structs, not pointers, in the Go types of the built-in kinds. Required ones always are. The API
+ * server sees such a struct as there from the start, so that nobody owns it by writing into it.
+ */
+const embeddedStructs: ReadonlySet<string> = new Set([
+  "metadata",
+  "spec",
+  "status",
+  "strategy",
+  "updateStrategy",
+  "resources",
+  "loadBalancer",
+  "acceptedNames",
+  "source",
+]);
+
+function isGranularStruct(schema: Schema): boolean {
+  return schema.properties !== undefined && schema["x-kubernetes-map-type"] !== "atomic";
+}
+
+function buildList(schema: Schema, preservesUnknown: boolean): ListShape {
+  const element: LazyShape = { schema: schema.items ?? {}, preservesUnknown, resolved: undefined };
+  const type = schema["x-kubernetes-list-type"];
+  if (type === "set") return { isAtomic: false, keys: [], element };
+  if (type === "map") {
+    const keys = [...(schema["x-kubernetes-list-map-keys"] ?? [])].sort();
+    return { isAtomic: keys.length === 0, keys, element };
+  }
+  // Built-in kinds of old had no list types: how they are patched says the same.
+  if (type === undefined && schema["x-kubernetes-patch-strategy"]?.split(",").includes("merge")) {
+    const key = schema["x-kubernetes-patch-merge-key"];
+    return { isAtomic: false, keys: key === undefined ? [] : [key], element };
+  }
+  return { isAtomic: true, keys: [], element };
+}
