@@ -52,7 +52,11 @@ describe("the files of the certificate authority", () => {
   });
 
   test.each([
-    ["a certificate whose key a crash left behind", "apiserver.crt", (other: string) => readFile(join(other, "apiserver.crt"), "utf8")],
+    [
+      "a certificate whose key a crash left behind",
+      "apiserver.crt",
+      (other: string) => readFile(join(other, "apiserver.crt"), "utf8"),
+    ],
     ["a file that is cut off", "admin.key", async () => "-----BEGIN PRIVATE KEY-----\nMIG"],
     ["an authority that did not sign the rest", "ca.crt", (other: string) => readFile(join(other, "ca.crt"), "utf8")],
   ])("are made anew for %s", async (_, file, content) => {
@@ -79,10 +83,14 @@ describe("a certificate", () => {
   test("is acceptable to OpenSSL for its usage and not for the other", async () => {
     const pki = await ensurePki(directory, now);
     const verify = (file: string, purpose: string): string =>
-      execFileSync("openssl", ["verify", "-x509_strict", "-CAfile", join(directory, "ca.crt"), "-purpose", purpose, join(directory, file)], {
-        encoding: "utf8",
-        stdio: ["ignore", "pipe", "ignore"],
-      });
+      execFileSync(
+        "openssl",
+        ["verify", "-x509_strict", "-CAfile", join(directory, "ca.crt"), "-purpose", purpose, join(directory, file)],
+        {
+          encoding: "utf8",
+          stdio: ["ignore", "pipe", "ignore"],
+        },
+      );
     expect(verify("apiserver.crt", "sslserver")).toContain("OK");
     expect(verify("admin.crt", "sslclient")).toContain("OK");
     expect(() => verify("admin.crt", "sslserver")).toThrow();
@@ -107,12 +115,19 @@ describe("a kubeconfig", () => {
   test("is one that kubectl reads, with everything embedded, for its owner only", async () => {
     const pki = await ensurePki(directory, now);
     const path = join(directory, "kubeconfig");
-    await writeKubeconfig(path, { server: "https://127.0.0.1:6443", authority: pki.authority.certificate, credentials: pki.admin });
+    await writeKubeconfig(path, {
+      server: "https://127.0.0.1:6443",
+      authority: pki.authority.certificate,
+      credentials: pki.admin,
+    });
     expect((await stat(path)).mode & 0o777).toBe(0o600);
     const { parse } = await import("yaml");
     const config = parse(await readFile(path, "utf8"));
     expect(config["current-context"]).toBe("keelson");
-    expect(config.contexts[0]).toEqual({ name: "keelson", context: { cluster: "keelson", user: "keelson-admin", namespace: "default" } });
+    expect(config.contexts[0]).toEqual({
+      name: "keelson",
+      context: { cluster: "keelson", user: "keelson-admin", namespace: "default" },
+    });
     expect(config.clusters[0].cluster.server).toBe("https://127.0.0.1:6443");
     const data = (value: string): string => Buffer.from(value, "base64").toString();
     expect(data(config.clusters[0].cluster["certificate-authority-data"])).toBe(pki.authority.certificate);
@@ -122,7 +137,15 @@ describe("a kubeconfig", () => {
 
   test("carries a token instead, and names that YAML would misread", async () => {
     const { parse } = await import("yaml");
-    const config = parse(kubeconfigYaml({ server: "https://h:1", authority: "x", name: "true", namespace: "0x1: y", credentials: { token: 'a"b' } }));
+    const config = parse(
+      kubeconfigYaml({
+        server: "https://h:1",
+        authority: "x",
+        name: "true",
+        namespace: "0x1: y",
+        credentials: { token: 'a"b' },
+      }),
+    );
     expect(config.users[0].user).toEqual({ token: 'a"b' });
     expect(config.contexts[0].name).toBe("true");
     expect(config.contexts[0].context.namespace).toBe("0x1: y");

@@ -44,7 +44,11 @@ function roleEscalation(authorizer: Authorizer, user: UserInfo, write: RoleWrite
   if (authorizer.authorize(user, "escalate", target).allowed) return undefined;
   const held = authorizer.rulesFor(user, namespace);
   // What an aggregating role will grant depends on roles that don't exist yet.
-  if (aggregationRule != null && !jsonEquals(old?.aggregationRule, aggregationRule) && uncoveredRules(held, everything).length > 0) {
+  if (
+    aggregationRule != null &&
+    !jsonEquals(old?.aggregationRule, aggregationRule) &&
+    uncoveredRules(held, everything).length > 0
+  ) {
     return refusal(write, "must have cluster-admin privileges to use an aggregationRule");
   }
   return gain(user, write, held, rulesOf(rules));

@@ -94,7 +94,9 @@ function includesOrStar(list: readonly string[] | undefined, value: string): boo
 
 function resourceMatches(patterns: readonly string[], resource: string, subresource: string): boolean {
   const full = subresource === "" ? resource : `${resource}/${subresource}`;
-  return patterns.some((pattern) => pattern === "*" || pattern === full || (subresource !== "" && pattern === `*/${subresource}`));
+  return patterns.some(
+    (pattern) => pattern === "*" || pattern === full || (subresource !== "" && pattern === `*/${subresource}`),
+  );
 }
 
 function pathMatches(pattern: string, path: string): boolean {

@@ -63,7 +63,11 @@ export function createRbacAuthorizer(store: Pick<Store, "list" | "watch">): Auth
 /** The refusal of a request, in the words of kube-apiserver. */
 export function forbidden(user: UserInfo, verb: string, target: AccessTarget): StatusError {
   if ("path" in target) {
-    return statusError("Forbidden", `forbidden: User ${JSON.stringify(user.username)} cannot ${verb} path ${JSON.stringify(target.path)}`, {});
+    return statusError(
+      "Forbidden",
+      `forbidden: User ${JSON.stringify(user.username)} cannot ${verb} path ${JSON.stringify(target.path)}`,
+      {},
+    );
   }
   const { group, resource, subresource, namespace, name } = target;
   const what = group === "" ? resource : `${resource}.${group}`;
@@ -77,7 +81,12 @@ export function forbidden(user: UserInfo, verb: string, target: AccessTarget): S
 }
 
 /** Throws {@link forbidden} unless it is allowed. */
-export function requireAccess(authorizer: Authorizer, user: UserInfo, verb: string, target: AccessTarget): void {
+export function requireAccess(
+  authorizer: Pick<Authorizer, "authorize">,
+  user: UserInfo,
+  verb: string,
+  target: AccessTarget,
+): void {
   if (!authorizer.authorize(user, verb, target).allowed) throw forbidden(user, verb, target);
 }
 

@@ -1,6 +1,7 @@
 import { type DeepReadonly, isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import type { Store, StoredObject } from "../storage/store.ts";
 import { type PolicyRule, rulesOf } from "./policy-rule.ts";
+import { serviceAccountUser } from "./service-account.ts";
 
 /** A role that a subject holds by one binding. */
 export interface Grant {
@@ -132,11 +133,6 @@ export interface RoleReference {
   readonly key: string;
 }
 
-/** Name of the user that a service account is. */
-export function serviceAccountUser(namespace: string, name: string): string {
-  return `system:serviceaccount:${namespace}:${name}`;
-}
-
 interface StoredRole {
   readonly rules: readonly PolicyRule[];
   readonly labels: Readonly<Record<string, string>>;
@@ -156,7 +152,8 @@ const none: readonly never[] = [];
 
 function readRole(object: DeepReadonly<KubernetesObject>, isClusterRole: boolean): StoredRole {
   const role = object as { rules?: unknown; aggregationRule?: unknown };
-  const aggregation = isClusterRole && isJsonObject(role.aggregationRule) ? role.aggregationRule["clusterRoleSelectors"] : undefined;
+  const aggregation =
+    isClusterRole && isJsonObject(role.aggregationRule) ? role.aggregationRule["clusterRoleSelectors"] : undefined;
   return {
     rules: rulesOf(role.rules),
     labels: object.metadata.labels ?? {},
@@ -185,7 +182,12 @@ function readBinding(object: DeepReadonly<KubernetesObject>, namespace: string):
       case "ServiceAccount": {
         const home = typeof subject["namespace"] === "string" && subject["namespace"] !== "" ? subject["namespace"] : namespace;
         if (home === "") return [];
-        return [{ subject: `User:${serviceAccountUser(home, subjectName)}`, grant: grant(`${subjectName}/${home}`) }];
+        return [
+          {
+            subject: `User:${serviceAccountUser({ namespace: home, name: subjectName })}`,
+            grant: grant(`${subjectName}/${home}`),
+          },
+        ];
       }
       default:
         return [];

@@ -1,0 +1,193 @@
+import { type DeepReadonly, isJsonObject, type KubernetesObject, type ListMeta, type Status } from "@keelson/api-machinery";
+import type { EncodedObject, ListOutcome, ObjectOutcome } from "../endpoints/outcome.ts";
+import type { ServedResource } from "../registry/served-resource.ts";
+import { notAcceptable, type Representation } from "./negotiation.ts";
+
+/** How much of each object a Table's rows carry (meta/v1 TableOptions). */
+export type IncludeObject = "None" | "Metadata" | "Object";
+
+/** Makes the columns and rows of a Table; kind and metadata are added here. `now` is in milliseconds since the epoch. */
+export type ToTable = (
+  resource: ServedResource,
+  objects: readonly DeepReadonly<KubernetesObject>[],
+  options: { readonly includeObject: IncludeObject; readonly now: number },
+) => { readonly columnDefinitions: readonly unknown[]; readonly rows: readonly unknown[] };
+
+/** What is needed to write objects in another form than their own. */
+export interface EncodeContext {
+  readonly toTable: ToTable;
+  readonly includeObject: IncludeObject;
+  readonly now: number;
+}
+
+/** An answer's body: how long it is, and its parts in order. Nothing is parsed or copied before the parts are asked for. */
+export interface EncodedBody {
+  readonly bytes: number;
+  parts(): Iterable<Uint8Array>;
+}
+
+/** The representation in which a list or an object can be written, the client's most preferred. Throws `NotAcceptable`. */
+export function chooseRepresentation(
+  accepted: readonly Representation[],
+  outcome: { readonly kind: "object" | "list" | "watch"; readonly subresource?: string },
+): Representation {
+  const hasTable = outcome.subresource === undefined || outcome.subresource === "" || outcome.subresource === "status";
+  const chosen = accepted.find((representation) => representation.as !== "Table" || hasTable);
+  if (chosen === undefined) throw notAcceptable();
+  if (outcome.kind === "list" && chosen.as === "PartialObjectMetadata") {
+    throw notAcceptable("you requested PartialObjectMetadata, but the requested object is a list");
+  }
+  if (outcome.kind !== "list" && chosen.as === "PartialObjectMetadataList") {
+    throw notAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list");
+  }
+  if (outcome.kind === "watch" && chosen.format === "yaml") throw notAcceptable("a watch is sent as application/json only");
+  return chosen;
+}
+
+/** The JSON of one object in another form than its own, or as it is. */
+export function objectValue(
+  object: EncodedObject,
+  resource: ServedResource,
+  representation: Representation,
+  context: EncodeContext,
+): unknown {
+  switch (representation.as) {
+    case "Table":
+      return table(
+        resource,
+        [object],
+        { resourceVersion: object.object.metadata.resourceVersion ?? "" },
+        representation,
+        context,
+      );
+    case "PartialObjectMetadata":
+      return partialMetadata(object, representation);
+    default:
+      return object.object;
+  }
+}
+
+/** The body of an answer with one object. */
+export async function encodeObject(
+  outcome: ObjectOutcome,
+  representation: Representation,
+  context: EncodeContext,
+): Promise<EncodedBody> {
+  if (representation.as === undefined && representation.format === "json" && !representation.pretty) {
+    return bodyOf(outcome.object.bytes);
+  }
+  return encodeValue(objectValue(outcome.object, outcome.resource, representation, context), representation);
+}
+
+/** The body of an answer with a list. */
+export async function encodeList(
+  outcome: ListOutcome,
+  representation: Representation,
+  context: EncodeContext,
+): Promise<EncodedBody> {
+  const { resource, items, listMeta } = outcome;
+  if (representation.as === "Table") {
+    return encodeValue(table(resource, items, listMeta, representation, context), representation);
+  }
+  if (representation.as === "PartialObjectMetadataList") {
+    return encodeValue(
+      {
+        kind: "PartialObjectMetadataList",
+        apiVersion: `meta.k8s.io/${representation.version}`,
+        metadata: listMeta,
+        items: items.map((item) => partialMetadata(item, representation)),
+      },
+      representation,
+    );
+  }
+  const head = {
+    kind: resource.listKind,
+    apiVersion: resource.group === "" ? resource.version : `${resource.group}/${resource.version}`,
+    metadata: listMeta,
+  };
+  if (representation.format === "json" && !representation.pretty)
+    return joinItems(JSON.stringify(head), items, outcome.itemSkip);
+  return encodeValue(
+    { ...head, items: items.map(({ object }) => (outcome.itemSkip === 0 ? object : withoutType(object))) },
+    representation,
+  );
+}
+
+/** Any JSON value as a body. */
+export async function encodeValue(value: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
+  if (style.format === "yaml") {
+    const { stringify } = await import("yaml");
+    return bodyOf(Buffer.from(stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 })));
+  }
+  return bodyOf(Buffer.from(style.pretty ? `${JSON.stringify(value, undefined, 2)}\n` : JSON.stringify(value)));
+}
+
+/** A Status as a body. */
+export function encodeStatus(status: Status, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
+  return encodeValue(status, style);
+}
+
+/** One part as a body. */
+export function bodyOf(bytes: Uint8Array): EncodedBody {
+  return { bytes: bytes.length, parts: () => [bytes] };
+}
+
+const comma = 0x2c;
+const openBrace = 0x7b;
+const partBytes = 64 * 1024;
+
+/** A list made of its items' own bytes: no item is parsed, and only one part of 64 KiB exists at a time. */
+function joinItems(head: string, items: readonly EncodedObject[], itemSkip: number): EncodedBody {
+  const start = Buffer.from(`${head.slice(0, -1)},"items":[`);
+  const end = Buffer.from("]}");
+  const replaced = itemSkip === 0 ? 0 : itemSkip - 1;
+  let bytes = start.length + end.length + Math.max(items.length - 1, 0);
+  for (const item of items) bytes += item.bytes.length - replaced;
+
+  function* parts(): Generator<Uint8Array> {
+    let part = Buffer.allocUnsafe(Math.min(partBytes, bytes));
+    let filled = start.copy(part);
+    let left = bytes - filled;
+    for (const [index, item] of items.entries()) {
+      const length = item.bytes.length - replaced + (index > 0 ? 1 : 0);
+      if (filled + length > part.length && filled > 0) {
+        yield part.subarray(0, filled);
+        part = Buffer.allocUnsafe(Math.max(Math.min(partBytes, left), length));
+        filled = 0;
+      }
+      if (index > 0) part[filled++] = comma;
+      if (itemSkip > 0) part[filled++] = openBrace;
+      part.set(itemSkip > 0 ? item.bytes.subarray(itemSkip) : item.bytes, filled);
+      filled += item.bytes.length - itemSkip;
+      left -= length;
+    }
+    yield part.subarray(0, filled);
+    yield end;
+  }
+  return { bytes, parts };
+}
+
+function table(
+  resource: ServedResource,
+  objects: readonly EncodedObject[],
+  metadata: ListMeta,
+  representation: Representation,
+  context: EncodeContext,
+): unknown {
+  const { columnDefinitions, rows } = context.toTable(
+    resource,
+    objects.map(({ object }) => object),
+    { includeObject: context.includeObject, now: context.now },
+  );
+  return { kind: "Table", apiVersion: `meta.k8s.io/${representation.version}`, metadata, columnDefinitions, rows };
+}
+
+function partialMetadata({ object }: EncodedObject, representation: Representation): unknown {
+  return { kind: "PartialObjectMetadata", apiVersion: `meta.k8s.io/${representation.version}`, metadata: object.metadata };
+}
+
+function withoutType(object: unknown): unknown {
+  if (!isJsonObject(object)) return object;
+  const { apiVersion: _apiVersion, kind: _kind, ...rest } = object;
+  return rest;
+}

@@ -1,0 +1,823 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
+import { Agent, request as httpsRequest } from "node:https";
+import { createServer as createTcpServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connect, type TLSSocket } from "node:tls";
+import { gunzipSync } from "node:zlib";
+import { createVirtualClock, type DeepReadonly, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createAuthenticator } from "../auth/authenticator.ts";
+import { ensurePki, issueClientCertificate, type Pki } from "../auth/pki.ts";
+import type { EncodedObject, Handle, PipelineRequest, WatchSink } from "../endpoints/outcome.ts";
+import type { ServedResource } from "../registry/served-resource.ts";
+import { type HttpServer, type HttpServerOptions, startHttpServer } from "./http-server.ts";
+
+interface Gate<T> {
+  readonly promise: Promise<T>;
+  readonly resolve: (value: T) => void;
+}
+
+/** A promise that a test resolves from outside (`Promise.withResolvers` needs Node 22). */
+function gate<T>(): Gate<T> {
+  let resolve: (value: T) => void = () => undefined;
+  const promise = new Promise<T>((given) => {
+    resolve = given;
+  });
+  return { promise, resolve };
+}
+
+let directory: string;
+let pki: Pki;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "keelson-http-"));
+  pki = await ensurePki(directory, Date.now());
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+const configMaps: ServedResource = {
+  group: "",
+  version: "v1",
+  kind: "ConfigMap",
+  listKind: "ConfigMapList",
+  plural: "configmaps",
+  singular: "configmap",
+  shortNames: ["cm"],
+  categories: [],
+  scope: "Namespaced",
+  verbs: [],
+  storageApiVersion: "v1",
+  schema: { type: "object" },
+  origin: "builtin",
+  hasStatus: false,
+  columns: [],
+  strategy: {},
+  selectableFields: {},
+};
+
+const typePrefix = '{"apiVersion":"v1","kind":"ConfigMap",';
+
+function configMap(name: string, data: Record<string, string> = {}, version = "7"): EncodedObject {
+  const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { name, resourceVersion: version }, data };
+  return { bytes: Buffer.from(JSON.stringify(object)), object };
+}
+
+const collection = "/api/v1/namespaces/default/configmaps";
+const tableAccept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+async function start(handle: Handle, options: Partial<HttpServerOptions> = {}): Promise<HttpServer> {
+  const server = await startHttpServer({
+    handle,
+    authenticate: createAuthenticator({
+      tokens: [(token) => (token === "good" ? { username: "tokenuser", groups: [] } : undefined)],
+      authorizer: { authorize: (user) => ({ allowed: user.username === "tokenuser", reason: "" }) },
+      now: () => Date.now(),
+    }),
+    tls: { ...pki.server, clientAuthority: pki.authority.certificate },
+    toTable: (_, objects, { includeObject }) => ({
+      columnDefinitions: [{ name: "Name" }],
+      rows: objects.map((object) => ({ cells: [object.metadata.name], object: includeObject })),
+    }),
+    port: 0,
+    ...options,
+  });
+  cleanups.push(() => server.close());
+  return server;
+}
+
+interface Reply {
+  readonly status: number;
+  readonly headers: IncomingMessage["headers"];
+  readonly bytes: Buffer;
+  readonly text: string;
+  readonly json: { readonly [key: string]: unknown };
+}
+
+interface Ask {
+  readonly method?: string;
+  readonly headers?: OutgoingHttpHeaders;
+  readonly body?: string | Buffer;
+  readonly token?: string | undefined;
+  readonly certificate?: { certificate: string; key: string };
+  readonly agent?: Agent;
+}
+
+function open(server: HttpServer, path: string, ask: Ask = {}): { request: ClientRequest; response: Promise<IncomingMessage> } {
+  const token = "token" in ask || ask.certificate ? ask.token : "good";
+  const request = httpsRequest(`${server.url}${path}`, {
+    method: ask.method ?? "GET",
+    ca: pki.authority.certificate,
+    agent: ask.agent ?? false,
+    headers: { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }), ...ask.headers },
+    ...(ask.certificate ? { cert: ask.certificate.certificate, key: ask.certificate.key } : {}),
+  });
+  const response = new Promise<IncomingMessage>((resolve, reject) => {
+    request.on("response", resolve);
+    request.on("error", reject);
+  });
+  request.end(ask.body);
+  return { request, response };
+}
+
+async function ask(server: HttpServer, path: string, how: Ask = {}): Promise<Reply> {
+  const response = await open(server, path, how).response;
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  const bytes = Buffer.concat(chunks);
+  const text = bytes.toString();
+  return {
+    status: response.statusCode ?? 0,
+    headers: response.headers,
+    bytes,
+    text,
+    get json() {
+      return JSON.parse(text) as { [key: string]: unknown };
+    },
+  };
+}
+
+const answerObject: Handle = async () => ({
+  kind: "object",
+  status: 200,
+  object: configMap("a"),
+  resource: configMaps,
+  subresource: "",
+});
+const answerList: Handle = async () => ({
+  kind: "list",
+  items: [configMap("a"), configMap("b", { k: "ü" })],
+  listMeta: { resourceVersion: "9" },
+  resource: configMaps,
+  itemSkip: typePrefix.length,
+});
+
+/** Keeps what reached the pipeline. */
+function recorder(): { handle: Handle; requests: PipelineRequest[] } {
+  const requests: PipelineRequest[] = [];
+  return {
+    requests,
+    handle: async (request) => {
+      requests.push(request);
+      return answerObject(request);
+    },
+  };
+}
+
+describe("a request", () => {
+  test("reaches the pipeline with path, query, headers and user, but without its credentials", async () => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    await ask(server, `${collection}/a%2Fb?x=1&x=2&watch=&__proto__=p`, {
+      headers: { "user-agent": "kubectl/v1", "x-thing": "y" },
+    });
+    const [request] = requests;
+    expect(request?.method).toBe("GET");
+    expect(request?.path).toBe(`${collection}/a%2Fb`);
+    expect(Object.entries(request?.query ?? {}).sort()).toEqual([
+      ["__proto__", "p"],
+      ["watch", ""],
+      ["x", "1"],
+    ]);
+    expect(request?.user).toEqual({ username: "tokenuser", groups: ["system:authenticated"] });
+    expect(request?.userAgent).toBe("kubectl/v1");
+    expect(request?.headers?.["x-thing"]).toBe("y");
+    expect(request?.headers?.["authorization"]).toBeUndefined();
+    expect(request && "body" in request).toBe(false);
+  });
+
+  test.each<[string, Ask]>([
+    ["nothing", { token: undefined }],
+    ["a wrong token", { token: "bad" }],
+    ["another scheme", { token: undefined, headers: { authorization: "Basic Z29vZDpnb29k" } }],
+  ])("with %s is refused by a Status before its body is looked at", async (_, how) => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    const reply = await ask(server, collection, { ...how, method: "POST", body: "{" });
+    expect(reply.status).toBe(401);
+    expect(reply.json).toEqual({
+      kind: "Status",
+      apiVersion: "v1",
+      metadata: {},
+      status: "Failure",
+      message: "Unauthorized",
+      reason: "Unauthorized",
+      code: 401,
+    });
+    expect(requests).toEqual([]);
+  });
+
+  test("with a client certificate is its holder's, also on a resumed TLS session", async () => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    const certificate = await issueClientCertificate(pki, { name: "jane", groups: ["dev", "ops"] }, Date.now());
+    const agent = new Agent({ maxCachedSessions: 10 });
+    const reused: boolean[] = [];
+    for (let round = 0; round < 3; round++) {
+      const { request, response } = open(server, collection, { certificate, agent, headers: { connection: "close" } });
+      request.on("socket", (socket: TLSSocket) => socket.on("secureConnect", () => reused.push(socket.isSessionReused())));
+      (await response).resume();
+    }
+    expect(reused).toContain(true);
+    expect(requests.map(({ user }) => user)).toEqual(
+      Array.from({ length: 3 }, () => ({ username: "jane", groups: ["dev", "ops", "system:authenticated"] })),
+    );
+  });
+
+  test("with a certificate of another authority, of another usage or one that has expired is nobody's", async () => {
+    const server = await start(answerObject);
+    const other = await ensurePki(join(directory, "other"), Date.now());
+    const stranger = await issueClientCertificate(other, { name: "jane", groups: ["system:masters"] }, Date.now());
+    const expired = await issueClientCertificate(pki, { name: "jane" }, Date.now() - 400 * 24 * 60 * 60 * 1000);
+    for (const certificate of [stranger, pki.server, expired]) {
+      expect((await ask(server, collection, { certificate })).status).toBe(401);
+      expect((await ask(server, collection, { certificate, token: "good" })).status).toBe(200);
+    }
+  });
+
+  test("acts as another user by impersonation headers where that is allowed", async () => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    const headers = { "impersonate-user": "bob", "impersonate-group": ["a, b", "c"], "impersonate-extra-scope%2Fx": "y" };
+    await ask(server, collection, { headers });
+    expect(requests[0]?.user).toEqual({
+      username: "bob",
+      groups: ["a, b", "c", "system:authenticated"],
+      extra: { "scope/x": ["y"] },
+    });
+    expect(Object.keys(requests[0]?.headers ?? {}).filter((name) => name.startsWith("impersonate"))).toEqual([]);
+    const certificate = await issueClientCertificate(pki, { name: "jane" }, Date.now());
+    const refused = await ask(server, collection, { certificate, headers });
+    expect(refused.status).toBe(403);
+    expect(refused.json["message"]).toBe(
+      'users "bob" is forbidden: User "jane" cannot impersonate resource "users" in API group "" at the cluster scope',
+    );
+    expect((await ask(server, collection, { headers: { "impersonate-group": "x" } })).status).toBe(400);
+  });
+});
+
+describe("a body", () => {
+  const put = (type: string, body: string | Buffer): Ask => ({ method: "PUT", headers: { "content-type": type }, body });
+
+  test.each([
+    ["application/json", '{"a":{"b":[1,"ü"]}}'],
+    ["application/json; charset=utf-8", '{"a":{"b":[1,"ü"]}}'],
+    ["application/yaml", "a:\n  b:\n    - 1\n    - ü\n"],
+    ["application/yaml", '{"a":{"b":[1,"ü"]}}'],
+    ["application/yaml", "{a: {b: [1, ü]}}"],
+  ])("of %s is parsed: %s", async (type, body) => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    expect((await ask(server, collection, put(type, body))).status).toBe(200);
+    expect(requests[0]?.body).toEqual({ a: { b: [1, "ü"] } });
+    expect(requests[0]?.bodyBytes).toBe(Buffer.byteLength(body));
+  });
+
+  test("of an apply patch is YAML, and other patch types are refused", async () => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    const patch = (type: string): Promise<Reply> => ask(server, collection, { ...put(type, "a: b"), method: "PATCH" });
+    expect((await patch("application/apply-patch+yaml")).status).toBe(200);
+    expect(requests[0]?.body).toEqual({ a: "b" });
+    for (const type of ["application/json", "application/yaml", "text/plain"])
+      expect((await patch(type)).status, type).toBe(415);
+  });
+
+  test.each([
+    ["an unknown type", "text/plain", "x", 415, "UnsupportedMediaType"],
+    ["protobuf", "application/vnd.kubernetes.protobuf", "k8s\0", 415, "UnsupportedMediaType"],
+    ["broken JSON", "application/json", '{"a":', 400, "BadRequest"],
+    ["broken YAML", "application/yaml", "a: b: c", 400, "BadRequest"],
+    [
+      "an alias bomb",
+      "application/yaml",
+      `a: &a [x,x,x,x,x,x,x,x,x,x]\n${"bcdefgh".replace(/./g, (c, i: number) => `${c}: &${c} [${`*${"abcdefg"[i]},`.repeat(10)}]\n`)}`,
+      400,
+      "BadRequest",
+    ],
+    ["a number that JSON has not", "application/yaml", "a: .inf", 400, "BadRequest"],
+    ["deep nesting", "application/json", "[".repeat(100_000) + "]".repeat(100_000), 400, "BadRequest"],
+    ["deep YAML", "application/yaml", "[".repeat(5_000) + "]".repeat(5_000), 400, "BadRequest"],
+    ["no UTF-8", "application/json", Buffer.from([0x22, 0xff, 0x22]), 400, "BadRequest"],
+    ["too many bytes", "application/json", `"${"x".repeat(3 * 1024 * 1024)}"`, 413, "RequestEntityTooLarge"],
+  ])("of %s is refused and never handled", async (_, type, body, status, reason) => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    const reply = await ask(server, collection, put(type, body));
+    expect([reply.status, reply.json["reason"], reply.json["kind"]]).toEqual([status, reason, "Status"]);
+    expect(requests).toEqual([]);
+  });
+
+  test("that says nothing of its length is cut off at the limit", async () => {
+    const server = await start(answerObject);
+    const request = httpsRequest(`${server.url}${collection}`, {
+      method: "POST",
+      ca: pki.authority.certificate,
+      agent: false,
+      headers: { authorization: "Bearer good", "transfer-encoding": "chunked" },
+    });
+    request.on("error", () => undefined);
+    const response = new Promise<IncomingMessage>((resolve) => request.on("response", resolve));
+    const megabyte = Buffer.alloc(1024 * 1024, "x");
+    for (let sent = 0; sent < 4; sent++) request.write(megabyte);
+    expect((await response).statusCode).toBe(413);
+    request.destroy();
+  });
+
+  test.each(["application/json", "application/yaml"])("with __proto__ keys in %s changes no prototype", async (type) => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    await ask(server, collection, put(type, '{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 2}}}'));
+    const body = requests[0]?.body as object;
+    expect(Object.keys(body)).toEqual(["__proto__", "constructor"]);
+    expect(Object.getPrototypeOf(body)).toBe(Object.prototype);
+    expect(({} as { polluted?: number }).polluted).toBeUndefined();
+  });
+
+  test("tells which fields it has twice", async () => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    const body = '{"a":[{"b":1},{"b":{"x":":","x":"{\\""},"b":2}],"c\\"":1,"c\\"":2}';
+    await ask(server, collection, put("application/json", body));
+    expect(requests[0]?.duplicateFields).toEqual(["a[1].b.x", "a[1].b", 'c"']);
+    await ask(server, collection, put("application/json", '{"a":"x:y\\\\","b":{"a":[{"a":1},{"a":2}]}}'));
+    expect(requests[1]?.duplicateFields).toEqual([]);
+  });
+});
+
+describe("an answer", () => {
+  test("with an object is its own bytes, with the headers of every answer", async () => {
+    const server = await start(answerObject);
+    const reply = await ask(server, `${collection}/a`, { headers: { "audit-id": "my-id" } });
+    expect(reply.status).toBe(200);
+    expect(reply.bytes.equals(Buffer.from(configMap("a").bytes))).toBe(true);
+    expect(reply.headers).toMatchObject({
+      "content-type": "application/json",
+      "cache-control": "no-cache, private",
+      "audit-id": "my-id",
+    });
+    expect((await ask(server, `${collection}/a`)).headers["audit-id"]).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  test("with a list joins the bytes of its items without their type", async () => {
+    const server = await start(answerList);
+    expect((await ask(server, collection)).json).toEqual({
+      kind: "ConfigMapList",
+      apiVersion: "v1",
+      metadata: { resourceVersion: "9" },
+      items: [
+        { metadata: { name: "a", resourceVersion: "7" }, data: {} },
+        { metadata: { name: "b", resourceVersion: "7" }, data: { k: "ü" } },
+      ],
+    });
+  });
+
+  test.each([0, typePrefix.length])(
+    "with a long list is whole, and compressed where that is taken (skip %d)",
+    async (itemSkip) => {
+      const items = Array.from({ length: 500 }, (_, index) => configMap(`n${index}`, { v: "é".repeat((index * 37) % 900) }));
+      items.push(configMap("big", { v: "z".repeat(200_000) }), configMap("last"));
+      const server = await start(async () => ({ kind: "list", items, listMeta: {}, resource: configMaps, itemSkip }));
+      const plain = await ask(server, collection);
+      expect(plain.headers["content-length"]).toBe(String(plain.bytes.length));
+      expect((plain.json["items"] as KubernetesObject[]).map(({ metadata }) => metadata.name)).toEqual(
+        items.map(({ object }) => object.metadata.name),
+      );
+      expect((plain.json["items"] as object[]).every((item) => "kind" in item === (itemSkip === 0))).toBe(true);
+      const compressed = await ask(server, collection, { headers: { "accept-encoding": "gzip" } });
+      expect(compressed.headers["content-encoding"]).toBe("gzip");
+      expect(gunzipSync(compressed.bytes).equals(plain.bytes)).toBe(true);
+      expect(
+        (await ask(server, collection, { headers: { "accept-encoding": "gzip;q=0, br" } })).headers["content-encoding"],
+      ).toBeUndefined();
+    },
+  );
+
+  test.each([
+    ["application/json"],
+    ["*/*"],
+    ["application/vnd.kubernetes.protobuf, application/json"],
+    ["application/vnd.kubernetes.protobuf;type=watch,application/json;q=0.8"],
+    ["text/html, application/json;q=0.9"],
+    ["application/json;as=Table;v=v9;g=meta.k8s.io, application/json"],
+  ])("is JSON for Accept: %s", async (accept) => {
+    const server = await start(answerObject);
+    const reply = await ask(server, `${collection}/a`, { headers: { accept } });
+    expect([reply.headers["content-type"], reply.json["kind"]]).toEqual(["application/json", "ConfigMap"]);
+  });
+
+  test.each([
+    ["text/plain"],
+    ["application/vnd.kubernetes.protobuf"],
+    ["application/json;as=Chart;v=v1;g=meta.k8s.io"],
+    ["application/json;as=Table;v=v9;g=meta.k8s.io"],
+    ["application/json;q=0"],
+  ])("is a refusal for Accept: %s, before anything is done", async (accept) => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    for (const method of ["GET", "POST"]) {
+      const reply = await ask(server, collection, { method, headers: { accept } });
+      expect([reply.status, reply.json["reason"]]).toEqual([406, "NotAcceptable"]);
+    }
+    expect(requests).toEqual([]);
+  });
+
+  test("is YAML where that is preferred, failures too", async () => {
+    const server = await start(async ({ path }) =>
+      path.endsWith("/none")
+        ? { kind: "status", status: statusError("NotFound", "no").status }
+        : answerList({} as PipelineRequest),
+    );
+    const accept = "application/json;q=0.5, application/yaml";
+    const reply = await ask(server, collection, { headers: { accept } });
+    expect(reply.headers["content-type"]).toBe("application/yaml");
+    expect(reply.text).toContain("kind: ConfigMapList\n");
+    expect(reply.text).toContain("k: ü");
+    const failure = await ask(server, `${collection}/none`, { headers: { accept } });
+    expect([failure.status, failure.headers["content-type"]]).toEqual([404, "application/yaml"]);
+  });
+
+  test("is a Table, for an object or a list, with as much of each object as asked for", async () => {
+    const server = await start((request) => (request.path === collection ? answerList(request) : answerObject(request)));
+    const headers = { accept: `${tableAccept},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json` };
+    expect((await ask(server, collection, { headers })).json).toEqual({
+      kind: "Table",
+      apiVersion: "meta.k8s.io/v1",
+      metadata: { resourceVersion: "9" },
+      columnDefinitions: [{ name: "Name" }],
+      rows: [
+        { cells: ["a"], object: "Metadata" },
+        { cells: ["b"], object: "Metadata" },
+      ],
+    });
+    const one = await ask(server, `${collection}/a?includeObject=None`, {
+      headers: { accept: tableAccept.replace("v1;", "v1beta1;") },
+    });
+    expect(one.json).toMatchObject({
+      apiVersion: "meta.k8s.io/v1beta1",
+      metadata: { resourceVersion: "7" },
+      rows: [{ object: "None" }],
+    });
+    expect((await ask(server, `${collection}?includeObject=Everything`, { headers })).status).toBe(400);
+  });
+
+  test("is metadata only, and says when list and object are mixed up", async () => {
+    const server = await start((request) => (request.path === collection ? answerList(request) : answerObject(request)));
+    const as = (kind: string): Ask => ({ headers: { accept: `application/json;as=${kind};v=v1;g=meta.k8s.io` } });
+    const metadata = {
+      kind: "PartialObjectMetadata",
+      apiVersion: "meta.k8s.io/v1",
+      metadata: { name: "a", resourceVersion: "7" },
+    };
+    expect((await ask(server, `${collection}/a`, as("PartialObjectMetadata"))).json).toEqual(metadata);
+    expect((await ask(server, collection, as("PartialObjectMetadataList"))).json).toMatchObject({
+      kind: "PartialObjectMetadataList",
+      metadata: { resourceVersion: "9" },
+      items: [metadata, { metadata: { name: "b" } }],
+    });
+    expect((await ask(server, collection, as("PartialObjectMetadata"))).status).toBe(406);
+    expect((await ask(server, `${collection}/a`, as("PartialObjectMetadataList"))).status).toBe(406);
+  });
+
+  test("is no Table for a Scale, but the next thing that is accepted", async () => {
+    const server = await start(async () => ({
+      kind: "object",
+      status: 200,
+      object: configMap("a"),
+      resource: configMaps,
+      subresource: "scale",
+    }));
+    expect(
+      (await ask(server, `${collection}/a/scale`, { headers: { accept: `${tableAccept}, application/json` } })).json["kind"],
+    ).toBe("ConfigMap");
+    expect((await ask(server, `${collection}/a/scale`, { headers: { accept: tableAccept } })).status).toBe(406);
+  });
+
+  test("that fails is a Status whatever form the object was to have", async () => {
+    const server = await start(async () => ({
+      kind: "status",
+      status: statusError("NotFound", 'configmaps "x" not found').status,
+    }));
+    const reply = await ask(server, `${collection}/x`, { headers: { accept: tableAccept } });
+    expect([reply.status, reply.json["kind"], reply.headers["content-type"]]).toEqual([404, "Status", "application/json"]);
+  });
+
+  test("is indented for ?pretty and for curl", async () => {
+    const server = await start(answerObject);
+    expect((await ask(server, `${collection}/a?pretty=true`)).text).toContain('\n  "kind"');
+    const curl = { headers: { "user-agent": "curl/8.0" } };
+    expect((await ask(server, `${collection}/a`, curl)).text).toContain('\n  "kind"');
+    expect((await ask(server, `${collection}/a?pretty=false`, curl)).text).not.toContain("\n");
+  });
+
+  test("carries warnings as headers, whatever characters they have", async () => {
+    const outcome = await answerObject({} as PipelineRequest);
+    const server = await start(
+      async () =>
+        ({ ...outcome, warnings: ['unknown field "spec.x"', "évil\r\nset-cookie: a=b \\"] }) as Awaited<ReturnType<Handle>>,
+    );
+    const reply = await ask(server, `${collection}/a`);
+    expect(reply.headers["warning"]).toBe(
+      `299 - "unknown field \\"spec.x\\"", 299 - "${Buffer.from("évil", "utf8").toString("latin1")} set-cookie: a=b \\\\"`,
+    );
+    expect(reply.headers["set-cookie"]).toBeUndefined();
+  });
+
+  test("to HEAD has the headers only", async () => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    const reply = await ask(server, `${collection}/a`, { method: "HEAD" });
+    expect([reply.status, reply.bytes.length, reply.headers["content-length"]]).toEqual([
+      200,
+      0,
+      String(configMap("a").bytes.length),
+    ]);
+    expect(requests[0]?.method).toBe("GET");
+  });
+
+  test("to another method is 405", async () => {
+    const server = await start(answerObject);
+    expect((await ask(server, collection, { method: "OPTIONS" })).status).toBe(405);
+  });
+
+  test("to a request that the pipeline fails at is 500 without the cause, which the operator is told", async () => {
+    const errors: unknown[] = [];
+    const server = await start(
+      async () => {
+        throw new TypeError("secret detail");
+      },
+      { onError: (error) => errors.push(error) },
+    );
+    const reply = await ask(server, collection);
+    expect([reply.status, reply.json["reason"]]).toEqual([500, "InternalError"]);
+    expect(reply.text).not.toContain("secret");
+    expect(errors.map(String)).toEqual(["TypeError: secret detail"]);
+  });
+
+  test("may be raw: text, or a stream that ends when its reader goes away", async () => {
+    const ended = gate<string>();
+    const server = await start(async ({ path, signal }) => {
+      if (path === "/healthz")
+        return { kind: "raw", status: 200, headers: { "content-type": "text/plain; charset=utf-8" }, body: "ok" };
+      async function* log(): AsyncGenerator<Uint8Array> {
+        yield Buffer.from("line 1\n");
+        await new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve()));
+        ended.resolve("aborted");
+      }
+      return { kind: "raw", status: 200, headers: { "content-type": "text/plain" }, body: log() };
+    });
+    expect((await ask(server, "/healthz", { headers: { accept: "text/html" } })).text).toBe("ok");
+    const { request, response } = open(server, "/api/v1/namespaces/default/pods/p/log?follow=true");
+    const stream = await response;
+    const [first] = (await stream[Symbol.asyncIterator]().next()).value.toString().split("\n");
+    expect(first).toBe("line 1");
+    request.destroy();
+    expect(await ended.promise).toBe("aborted");
+  });
+});
+
+/** A pipeline whose watches the test drives. */
+function watchable(): { handle: Handle; sink: () => Promise<WatchSink>; closed: Promise<void> } {
+  const sink = gate<WatchSink>();
+  const closed = gate<void>();
+  return {
+    handle: async () => ({
+      kind: "watch",
+      resource: configMaps,
+      open: (given) => {
+        sink.resolve(given);
+        return { close: () => closed.resolve() };
+      },
+    }),
+    sink: () => sink.promise,
+    closed: closed.promise,
+  };
+}
+
+async function lines(
+  response: IncomingMessage,
+  count: number,
+): Promise<{ type: string; object: DeepReadonly<KubernetesObject> }[]> {
+  let text = "";
+  for await (const chunk of response) {
+    text += String(chunk);
+    if (text.split("\n").length > count) break;
+  }
+  return text
+    .split("\n")
+    .slice(0, count)
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as { type: string; object: KubernetesObject });
+}
+
+describe("a watch", () => {
+  test("answers at once and sends each event as a line", async () => {
+    const { handle, sink } = watchable();
+    const server = await start(handle);
+    const response = await open(server, `${collection}?watch=true`, { headers: { accept: "application/json;stream=watch" } })
+      .response;
+    expect([response.statusCode, response.headers["content-type"], response.headers["transfer-encoding"]]).toEqual([
+      200,
+      "application/json",
+      "chunked",
+    ]);
+    const a = configMap("a");
+    (await sink()).events([
+      { type: "ADDED", object: a },
+      { type: "MODIFIED", object: configMap("a", { x: "é" }, "8") },
+      { type: "DELETED", object: a },
+      { type: "BOOKMARK", object: configMap("", {}, "12") },
+      { type: "ERROR", status: statusError("Expired", "too old").status },
+    ]);
+    (await sink()).end();
+    const events = await lines(response, 6);
+    expect(events.map(({ type }) => type)).toEqual(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]);
+    expect(events[1]?.object).toMatchObject({ data: { x: "é" } });
+    expect(events[4]?.object).toMatchObject({ kind: "Status", code: 410 });
+  });
+
+  test("may be of Tables or of metadata; errors stay Statuses and bookmarks have no row", async () => {
+    for (const [as, first, bookmark] of [
+      [
+        "Table",
+        { rows: [{ cells: ["a"], object: "Metadata" }], metadata: { resourceVersion: "7" } },
+        { rows: [], metadata: { resourceVersion: "12" } },
+      ],
+      ["PartialObjectMetadata", { metadata: { name: "a" } }, { metadata: { resourceVersion: "12" } }],
+    ] as const) {
+      const { handle, sink } = watchable();
+      const server = await start(handle);
+      const response = await open(server, `${collection}?watch=1`, {
+        headers: { accept: `application/json;as=${as};v=v1;g=meta.k8s.io` },
+      }).response;
+      (await sink()).events([
+        { type: "ADDED", object: configMap("a") },
+        { type: "BOOKMARK", object: configMap("", {}, "12") },
+        { type: "ERROR", status: statusError("Expired", "too old").status },
+      ]);
+      const events = await lines(response, 3);
+      expect(events[0]?.object).toMatchObject({ kind: as, ...first });
+      expect(events[1]?.object).toMatchObject({ kind: as, ...bookmark });
+      expect(events[2]?.object).toMatchObject({ kind: "Status" });
+    }
+  });
+
+  test("is closed when its client goes away", async () => {
+    const { handle, closed, sink } = watchable();
+    const server = await start(handle);
+    const { request, response } = open(server, `${collection}?watch=1`);
+    await response;
+    await sink();
+    request.destroy();
+    await closed;
+  });
+
+  test("is refused in YAML", async () => {
+    const { handle } = watchable();
+    const server = await start(handle);
+    expect((await ask(server, `${collection}?watch=1`, { headers: { accept: "application/yaml" } })).status).toBe(406);
+  });
+
+  test("of a client that reads nothing is ended when too much waits for it", async () => {
+    const { handle, closed, sink } = watchable();
+    const server = await start(handle, { limits: { pendingBytes: 1_000_000 } });
+    const { request, response } = open(server, `${collection}?watch=1`);
+    request.on("error", () => undefined);
+    (await response).pause();
+    const watcher = await sink();
+    const big = configMap("big", { v: "x".repeat(500_000) });
+    let isClosed = false;
+    void closed.then(() => (isClosed = true));
+    let sent = 0;
+    for (; !isClosed && sent < 1_000; sent++) {
+      watcher.events([{ type: "MODIFIED", object: big }]);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(isClosed).toBe(true);
+    request.destroy();
+  });
+
+  test("of a client that reads nothing is ended after a while, however little waits", async () => {
+    const clock = createVirtualClock();
+    const { handle, closed, sink } = watchable();
+    const server = await start(handle, { clock, limits: { pendingBytes: 1e12, stallMs: 30_000 } });
+    const { request, response } = open(server, `${collection}?watch=1`);
+    request.on("error", () => undefined);
+    (await response).pause();
+    const watcher = await sink();
+    const big = configMap("big", { v: "x".repeat(500_000) });
+    // Until the sockets' own buffers are full.
+    for (let sent = 0; sent < 100; sent++) {
+      watcher.events([{ type: "MODIFIED", object: big }]);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(clock.pendingTimers).toBe(1);
+    await clock.advance(30_000);
+    await closed;
+    request.destroy();
+  });
+
+  test("with a long beginning is sent whole to a client that reads", async () => {
+    const events = Array.from({ length: 3_000 }, (_, index) => ({
+      type: "ADDED" as const,
+      object: configMap(`n${index}`, { v: "x".repeat(2_000) }),
+    }));
+    const server = await start(
+      async () => ({
+        kind: "watch",
+        resource: configMaps,
+        open: (sink) => {
+          sink.events(events);
+          sink.end();
+          return { close: () => undefined };
+        },
+      }),
+      { limits: { pendingBytes: 10_000 } },
+    );
+    const response = await open(server, `${collection}?watch=1`).response;
+    const got = await lines(response, 3_001);
+    expect(got.map(({ object }) => object.metadata.name)).toEqual(events.map(({ object }) => object.object.metadata.name));
+  });
+});
+
+describe("the server", () => {
+  test("names the port that another program has, and what to do", async () => {
+    const other = createTcpServer();
+    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    cleanups.push(() => other.close());
+    const { port } = other.address() as AddressInfo;
+    await expect(start(answerObject, { port })).rejects.toThrow(
+      new RegExp(`port ${port} on 127\\.0\\.0\\.1 is in use.*--api-port`),
+    );
+  });
+
+  test("does not offer HTTP/2", async () => {
+    const server = await start(answerObject);
+    const socket = connect({
+      port: server.port,
+      host: "127.0.0.1",
+      ca: pki.authority.certificate,
+      ALPNProtocols: ["h2", "http/1.1"],
+    });
+    await new Promise<void>((resolve) => socket.on("secureConnect", () => resolve()));
+    expect(socket.alpnProtocol).toBe("http/1.1");
+    expect(socket.authorized).toBe(true);
+    socket.destroy();
+  });
+
+  test("ends a connection whose headers do not come", async () => {
+    const server = await start(answerObject, { limits: { headersMs: 100, requestMs: 200 } });
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    socket.on("error", () => undefined);
+    socket.write("GET /api HTTP/1.1\r\nhost: x\r\n");
+    await new Promise<void>((resolve) => socket.on("close", () => resolve()).resume());
+  });
+
+  test("on closing ends watches, finishes what is under way and takes nothing new", async () => {
+    const { handle, sink, closed } = watchable();
+    const release = gate<void>();
+    const arrived = gate<void>();
+    const server = await start(async (request) => {
+      if (request.query?.["watch"]) return handle(request);
+      arrived.resolve();
+      await release.promise;
+      return answerObject(request);
+    });
+    const watch = await open(server, `${collection}?watch=1`).response;
+    (await sink()).events([{ type: "ADDED", object: configMap("a") }]);
+    const slow = ask(server, `${collection}/a`);
+    await arrived.promise;
+    const closing = server.close();
+    expect((await lines(watch, 2)).map(({ type }) => type)).toEqual(["ADDED"]);
+    await closed;
+    await expect(ask(server, collection)).rejects.toThrow(/ECONNREFUSED/);
+    release.resolve();
+    expect((await slow).status).toBe(200);
+    await closing;
+    expect(server.close()).toBe(server.close());
+  });
+
+  test("on closing gives up on answers that take too long", async () => {
+    const clock = createVirtualClock();
+    const arrived = gate<void>();
+    const server = await start(
+      () => {
+        arrived.resolve();
+        return new Promise(() => undefined);
+      },
+      { clock },
+    );
+    const stuck = ask(server, collection);
+    stuck.catch(() => undefined);
+    await arrived.promise;
+    const closing = server.close();
+    await clock.advance(10_000);
+    await closing;
+    await expect(stuck).rejects.toThrow();
+  });
+});

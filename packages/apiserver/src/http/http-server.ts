@@ -1,0 +1,380 @@
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import type { TLSSocket } from "node:tls";
+import { type Clock, isStatusError, type Status, statusError, systemClock } from "@keelson/api-machinery";
+import type { Authenticate } from "../auth/authenticator.ts";
+import { clientCertificateOf } from "../auth/client-certificate.ts";
+import type { Handle, Outcome, PipelineRequest } from "../endpoints/outcome.ts";
+import type { UserInfo } from "../registry/served-resource.ts";
+import {
+  bodyOf,
+  chooseRepresentation,
+  type EncodeContext,
+  type EncodedBody,
+  encodeList,
+  encodeObject,
+  encodeStatus,
+  encodeValue,
+  type ToTable,
+} from "./encode.ts";
+import { listen } from "./listen.ts";
+import { acceptedRepresentations, failureFormat, notAcceptable, type Representation } from "./negotiation.ts";
+import { readBody } from "./request-body.ts";
+import {
+  credentialHeaders,
+  includeObject,
+  isApiMethod,
+  isResourcePath,
+  plainHeaders,
+  requestedAuditId,
+  splitTarget,
+  type Target,
+  wantsPretty,
+} from "./request-target.ts";
+import { sendBody, warningHeaders } from "./send.ts";
+import { sendWatch, type WatchLimits } from "./watch-stream.ts";
+
+/** Certificates of the server, PEM. */
+export interface ServerTls {
+  readonly certificate: string;
+  readonly key: string;
+  /** Signs the client certificates that are taken. */
+  readonly clientAuthority: string;
+}
+
+/** What {@link startHttpServer} takes. */
+export interface HttpServerOptions {
+  /** From a request to its answer. */
+  readonly handle: Handle;
+  /** Who sent a request; throws a StatusError (401, or 403 for impersonation). */
+  readonly authenticate: Authenticate;
+  readonly tls: ServerTls;
+  readonly toTable: ToTable;
+  /** Default `127.0.0.1`: nobody but this machine. */
+  readonly bindAddress?: string;
+  /** 0 picks a free one. */
+  readonly port: number;
+  /** Default: the machine's. */
+  readonly clock?: Clock;
+  /** Makes audit ids. Default: random UUIDs. */
+  readonly newId?: () => string;
+  /** Is told of errors that are Keelson's own: what the client sees as 500. Default: nothing. */
+  readonly onError?: (
+    error: unknown,
+    request: { readonly method: string; readonly path: string; readonly auditId: string },
+  ) => void;
+  readonly limits?: Partial<HttpLimits>;
+}
+
+/** Bounds that keep slow or broken clients from holding the server. */
+export interface HttpLimits extends WatchLimits {
+  /** Time for a request's headers. Default 15 s. */
+  readonly headersMs: number;
+  /** Time for a whole request with its body. Default 60 s. */
+  readonly requestMs: number;
+  /** How long a connection may be idle between requests. Default 2 min: longer than clients keep theirs. */
+  readonly idleMs: number;
+  /** How long `close` waits for answers that are under way. Default 10 s. */
+  readonly drainMs: number;
+}
+
+const defaultLimits: HttpLimits = {
+  headersMs: 15_000,
+  requestMs: 60_000,
+  idleMs: 120_000,
+  drainMs: 10_000,
+  stallMs: 60_000,
+  pendingBytes: 16 * 1024 * 1024,
+};
+
+/** A listening server. */
+export interface HttpServer extends AsyncDisposable {
+  readonly port: number;
+  /** `https://127.0.0.1:6443`. */
+  readonly url: string;
+  /** Uses other certificates for connections from now on. */
+  setTls(tls: ServerTls): void;
+  /** Takes no further connections, ends watches, and waits for the rest of the answers, for a while. */
+  close(): Promise<void>;
+}
+
+/**
+ * Serves the Kubernetes API by HTTPS (HTTP/1.1).
+ *
+ * @throws Error that says what to do when the port is in use or may not be opened.
+ */
+export async function startHttpServer(options: HttpServerOptions): Promise<HttpServer> {
+  const { handle, authenticate, bindAddress = "127.0.0.1", clock = systemClock, newId = randomUUID } = options;
+  const limits = { ...defaultLimits, ...options.limits };
+  const watches = new Set<() => void>();
+  let isClosing = false;
+
+  const server = createServer({
+    ...tlsOptions(options.tls),
+    // A client without certificate may have a token; who has neither is refused with a Status that says so.
+    requestCert: true,
+    rejectUnauthorized: false,
+    ALPNProtocols: ["http/1.1"],
+    minVersion: "TLSv1.2",
+    handshakeTimeout: limits.headersMs,
+    headersTimeout: limits.headersMs,
+    requestTimeout: limits.requestMs,
+    keepAliveTimeout: limits.idleMs,
+    connectionsCheckingInterval: Math.min(limits.headersMs, 5_000),
+    maxHeaderSize: 64 * 1024,
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: 30_000,
+  });
+
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const auditId = requestedAuditId(request) ?? newId();
+    response.setHeader("audit-id", auditId);
+    response.setHeader("cache-control", "no-cache, private");
+    if (isClosing) response.setHeader("connection", "close");
+    const accepted = acceptedRepresentations(request.headers.accept);
+    const target = splitTarget(request.url ?? "/");
+    const style = { format: failureFormat(accepted), pretty: wantsPretty(request, target.query) };
+    try {
+      const user = authenticate({
+        headers: credentialHeaders(request),
+        clientCertificate: clientCertificateOf(request.socket as TLSSocket),
+      });
+      const outcome = await answer(request, response, target, user, accepted);
+      await send(request, response, outcome, accepted, target.query);
+    } catch (error) {
+      if (response.destroyed || request.socket.destroyed) return;
+      let status: Status;
+      if (isStatusError(error)) ({ status } = error);
+      else {
+        options.onError?.(error, { method: request.method ?? "", path: target.path, auditId });
+        status = statusError("InternalError", `Internal error occurred: see the server's log for audit id ${auditId}`).status;
+      }
+      if (response.headersSent) {
+        // Too late for a Status: a broken-off answer is the one sign left.
+        response.destroy();
+        return;
+      }
+      await fail(request, response, status, style);
+    }
+  }
+
+  async function answer(
+    request: IncomingMessage,
+    response: ServerResponse,
+    target: Target,
+    user: UserInfo,
+    accepted: readonly Representation[],
+  ): Promise<Outcome> {
+    const method = request.method === "HEAD" ? "GET" : request.method;
+    if (!isApiMethod(method))
+      throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");
+    // Before anything is written, not after.
+    if (accepted.length === 0 && isResourcePath(target.path)) throw notAcceptable();
+    includeObject(target.query);
+    const body = method === "GET" ? undefined : await readBody(request);
+    const aborted = new AbortController();
+    response.on("close", () => {
+      if (!response.writableFinished) aborted.abort(new Error("the client went away"));
+    });
+    const pipelineRequest: PipelineRequest = {
+      method,
+      path: target.path,
+      query: target.query,
+      headers: plainHeaders(request),
+      signal: aborted.signal,
+      user,
+      userAgent: request.headers["user-agent"],
+      ...(body === undefined || body.value === undefined
+        ? {}
+        : { body: body.value, bodyBytes: body.bytes, duplicateFields: body.duplicateFields }),
+    };
+    return handle(pipelineRequest);
+  }
+
+  async function send(
+    request: IncomingMessage,
+    response: ServerResponse,
+    outcome: Outcome,
+    accepted: readonly Representation[],
+    query: Target["query"],
+  ): Promise<void> {
+    const pretty = wantsPretty(request, query);
+    const context = (): EncodeContext => ({ toTable: options.toTable, includeObject: includeObject(query), now: clock.now() });
+    const reply = (status: number, style: Pick<Representation, "format">, body: EncodedBody, extra = {}): Promise<void> =>
+      sendBody(
+        response,
+        { status, headers: { "content-type": `application/${style.format}`, ...extra }, body },
+        { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
+      );
+    const choose = (from: Parameters<typeof chooseRepresentation>[1]): Representation => {
+      const chosen = chooseRepresentation(accepted, from);
+      return { ...chosen, pretty: pretty || chosen.pretty };
+    };
+    switch (outcome.kind) {
+      case "object": {
+        const representation = choose(outcome);
+        setWarnings(response, outcome.warnings);
+        return reply(outcome.status, representation, await encodeObject(outcome, representation, context()));
+      }
+      case "list": {
+        const representation = choose(outcome);
+        return reply(200, representation, await encodeList(outcome, representation, context()));
+      }
+      case "watch": {
+        const representation = choose(outcome);
+        if (request.method === "HEAD") throw statusError("MethodNotAllowed", "a watch needs GET");
+        response.writeHead(200, { "content-type": "application/json" });
+        const end = sendWatch(response, outcome, representation, context, clock, limits);
+        watches.add(end);
+        response.on("close", () => watches.delete(end));
+        if (isClosing) end();
+        return;
+      }
+      case "status": {
+        setWarnings(response, outcome.warnings);
+        return fail(request, response, outcome.status, { format: failureFormat(accepted), pretty });
+      }
+      case "document": {
+        const style = { format: failureFormat(accepted), pretty };
+        return reply(outcome.status, style, await encodeDocument(outcome.body, style), outcome.headers);
+      }
+      case "raw":
+        return sendRaw(request, response, outcome);
+      default:
+        throw new Error(`unknown kind of answer: ${JSON.stringify(outcome)}`);
+    }
+  }
+
+  async function fail(
+    request: IncomingMessage,
+    response: ServerResponse,
+    status: Status,
+    style: Pick<Representation, "format" | "pretty">,
+  ): Promise<void> {
+    const code = status.code ?? (status.status === "Success" ? 200 : 500);
+    const retryAfter = status.details?.retryAfterSeconds;
+    // What is left of an unread body is not worth reading: the connection goes.
+    if (!request.complete) response.setHeader("connection", "close");
+    await sendBody(
+      response,
+      {
+        status: code,
+        headers: {
+          "content-type": `application/${style.format}`,
+          ...(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) }),
+        },
+        body: await encodeStatus(status, style),
+      },
+      { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
+    );
+  }
+
+  server.on("request", (request, response) => {
+    serve(request, response).catch((error: unknown) => {
+      if (!response.destroyed) response.destroy();
+      if (!isConnectionError(error))
+        options.onError?.(error, { method: request.method ?? "", path: request.url ?? "", auditId: "" });
+    });
+  });
+  // Half-open, broken or hostile connections: nothing to answer.
+  server.on("tlsClientError", (_error, socket) => socket.destroy());
+
+  await listen(server, options.port, bindAddress);
+  const { port } = server.address() as AddressInfo;
+  const host =
+    bindAddress === "0.0.0.0"
+      ? "127.0.0.1"
+      : bindAddress === "::"
+        ? "[::1]"
+        : bindAddress.includes(":")
+          ? `[${bindAddress}]`
+          : bindAddress;
+
+  let closed: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    closed ??= new Promise((resolve) => {
+      isClosing = true;
+      const deadline = clock.setTimer(limits.drainMs, () => server.closeAllConnections(), { background: true });
+      server.close(() => {
+        deadline.cancel();
+        resolve();
+      });
+      for (const end of watches) end();
+      server.closeIdleConnections();
+    });
+    return closed;
+  };
+  return {
+    port,
+    url: `https://${host}:${port}`,
+    setTls: (tls) => server.setSecureContext(tlsOptions(tls)),
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}
+
+/** JSON of documents that stay the same object: discovery and OpenAPI are long and asked for often. */
+const documents = new WeakMap<object, EncodedBody>();
+
+async function encodeDocument(body: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
+  if (body === undefined || body === null) return bodyOf(new Uint8Array());
+  if (style.format !== "json" || style.pretty || typeof body !== "object") return encodeValue(body, style);
+  const known = documents.get(body);
+  if (known !== undefined) return known;
+  const encoded = await encodeValue(body, style);
+  documents.set(body, encoded);
+  return encoded;
+}
+
+async function sendRaw(
+  request: IncomingMessage,
+  response: ServerResponse,
+  outcome: Extract<Outcome, { kind: "raw" }>,
+): Promise<void> {
+  const { body, status, headers } = outcome;
+  if (typeof body === "string" || body instanceof Uint8Array) {
+    await sendBody(
+      response,
+      { status, headers, body: bodyOf(typeof body === "string" ? Buffer.from(body) : body) },
+      { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
+    );
+    return;
+  }
+  response.writeHead(status, headers);
+  response.flushHeaders();
+  if (request.method !== "HEAD") {
+    for await (const part of body) {
+      if (response.destroyed) return;
+      if (!response.write(part)) await drained(response);
+    }
+  }
+  response.end();
+}
+
+function drained(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      response.off("drain", done);
+      response.off("close", done);
+      resolve();
+    };
+    response.on("drain", done);
+    response.on("close", done);
+  });
+}
+
+function tlsOptions(tls: ServerTls): { cert: string; key: string; ca: string } {
+  return { cert: tls.certificate, key: tls.key, ca: tls.clientAuthority };
+}
+
+function isConnectionError(error: unknown): boolean {
+  const code = (error as NodeJS.ErrnoException | undefined)?.code;
+  return code === "ECONNRESET" || code === "EPIPE" || code === "ERR_STREAM_PREMATURE_CLOSE" || code === "ERR_STREAM_DESTROYED";
+}
+
+function setWarnings(response: ServerResponse, warnings: readonly string[] | undefined): void {
+  if (warnings?.length) response.setHeader("warning", warningHeaders(warnings));
+}

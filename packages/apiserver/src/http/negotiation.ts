@@ -1,0 +1,86 @@
+import { type StatusError, statusError } from "@keelson/api-machinery";
+
+/** What an answer is to look like. */
+export interface Representation {
+  readonly format: "json" | "yaml";
+  /** Another kind than the resource's own, of the group `meta.k8s.io`. */
+  readonly as: "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList" | undefined;
+  /** Version of that group: `v1` or `v1beta1`. */
+  readonly version: "v1" | "v1beta1";
+  /** From the media type's parameter; the query parameter is the server's matter. */
+  readonly pretty: boolean;
+}
+
+const plainJson: Representation = { format: "json", as: undefined, version: "v1", pretty: false };
+const justJson: readonly Representation[] = [plainJson];
+const parsedHeaders = new Map<string, readonly Representation[]>();
+/** Clients send a handful of different headers; the bound is for those that don't. */
+const maxParsedHeaders = 256;
+
+/**
+ * What an Accept header takes of that which the server can write, the preferred first. Empty: nothing of it. Protobuf and
+ * other unknown media types are passed over, so that `application/vnd.kubernetes.protobuf, application/json` is JSON.
+ */
+export function acceptedRepresentations(accept: string | undefined): readonly Representation[] {
+  if (accept === undefined || accept === "" || accept === "application/json" || accept === "*/*") return justJson;
+  const known = parsedHeaders.get(accept);
+  if (known !== undefined) return known;
+  const parsed = parseAccept(accept);
+  if (parsedHeaders.size >= maxParsedHeaders) parsedHeaders.clear();
+  parsedHeaders.set(accept, parsed);
+  return parsed;
+}
+
+/** Of a failure: JSON unless YAML is what the client prefers. Failures are never Tables and never 406. */
+export function failureFormat(accepted: readonly Representation[]): "json" | "yaml" {
+  return accepted[0]?.format ?? "json";
+}
+
+/** The refusal of an Accept header. */
+export function notAcceptable(message?: string): StatusError {
+  return statusError(
+    "NotAcceptable",
+    message ?? "only the following media types are accepted: application/json, application/yaml",
+  );
+}
+
+function parseAccept(accept: string): Representation[] {
+  return accept
+    .split(",")
+    .flatMap((clause, order) => {
+      const [range = "", ...parameters] = clause.split(";").map((part) => part.trim());
+      const format = formatOf(range.toLowerCase());
+      if (format === undefined) return [];
+      const values = new Map(
+        parameters.map((parameter) => {
+          const equals = parameter.indexOf("=");
+          const name = equals < 0 ? parameter : parameter.slice(0, equals);
+          return [name.trim().toLowerCase(), equals < 0 ? "" : unquote(parameter.slice(equals + 1).trim())] as const;
+        }),
+      );
+      const quality = values.has("q") ? Number(values.get("q")) : 1;
+      const representation = withTransform(format, values);
+      return representation === undefined || !(quality > 0) ? [] : [{ representation, quality, order }];
+    })
+    .sort((a, b) => b.quality - a.quality || a.order - b.order)
+    .map(({ representation }) => representation);
+}
+
+function formatOf(range: string): "json" | "yaml" | undefined {
+  if (range === "application/json" || range === "*/*" || range === "application/*") return "json";
+  return range === "application/yaml" ? "yaml" : undefined;
+}
+
+function withTransform(format: "json" | "yaml", values: ReadonlyMap<string, string>): Representation | undefined {
+  const pretty = values.get("pretty") === "1" || values.get("pretty") === "true";
+  const as = values.get("as");
+  if (as === undefined) return { ...plainJson, format, pretty };
+  const version = values.get("v") ?? "v1";
+  if ((values.get("g") ?? "meta.k8s.io") !== "meta.k8s.io" || (version !== "v1" && version !== "v1beta1")) return undefined;
+  if (as !== "Table" && as !== "PartialObjectMetadata" && as !== "PartialObjectMetadataList") return undefined;
+  return { format, as, version, pretty };
+}
+
+function unquote(value: string): string {
+  return value.length >= 2 && value.startsWith('"') && value.endsWith('"') ? value.slice(1, -1) : value;
+}
