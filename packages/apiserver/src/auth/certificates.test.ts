@@ -24,14 +24,15 @@ describe("the files of the certificate authority", () => {
     expect(second).toEqual(first);
     const names = await readdir(join(directory, "pki"));
     expect(names.sort()).toEqual(["admin.crt", "admin.key", "apiserver.crt", "apiserver.key", "ca.crt", "ca.key", "sa.key"]);
-    for (const name of names) expect((await stat(join(directory, "pki", name))).mode & 0o777, name).toBe(0o600);
+    const modes = await Promise.all(names.map(async (name) => (await stat(join(directory, "pki", name))).mode & 0o777));
+    expect(modes).toEqual(names.map(() => 0o600));
     expect((await stat(join(directory, "pki"))).mode & 0o777).toBe(0o700);
   });
 
   test("name every host of the server, and further ones after asking for them", async () => {
     const { server } = await ensurePki(directory, now);
     const certificate = new X509Certificate(server.certificate);
-    for (const host of serverHosts) expect(certificate.checkHost(host) ?? certificate.checkIP(host), host).toBeDefined();
+    expect(serverHosts.filter((host) => (certificate.checkHost(host) ?? certificate.checkIP(host)) === undefined)).toEqual([]);
     expect(certificate.checkIP("192.0.2.7")).toBeUndefined();
     const wider = await ensurePki(directory, now, ["192.0.2.7", "robot.example"]);
     expect(new X509Certificate(wider.server.certificate).checkIP("192.0.2.7")).toBe("192.0.2.7");
@@ -93,7 +94,7 @@ describe("a certificate", () => {
       );
     expect(verify("apiserver.crt", "sslserver")).toContain("OK");
     expect(verify("admin.crt", "sslclient")).toContain("OK");
-    expect(() => verify("admin.crt", "sslserver")).toThrow();
+    expect(() => verify("admin.crt", "sslserver")).toThrow(/Command failed/);
     expect(pki.admin.key).toContain("PRIVATE KEY");
   });
 

@@ -1,5 +1,6 @@
 import { createPrivateKey, randomBytes, webcrypto, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
+import type * as X509 from "@peculiar/x509";
 
 /** A certificate and its private key, both PEM. */
 export interface KeyPair {
@@ -135,7 +136,7 @@ function withNewline(pem: string): string {
 }
 
 /** Loaded when something must be signed and not before: it costs a quarter of a second, and most starts sign nothing. */
-async function loadX509(): Promise<typeof import("@peculiar/x509")> {
+async function loadX509(): Promise<typeof X509> {
   await import("reflect-metadata");
   return import("@peculiar/x509");
 }

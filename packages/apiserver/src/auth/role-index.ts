@@ -171,14 +171,15 @@ function readBinding(object: DeepReadonly<KubernetesObject>, namespace: string):
   return subjects.filter(isJsonObject).flatMap((subject) => {
     const subjectName = subject["name"];
     if (typeof subjectName !== "string") return [];
+    const kind = subject["kind"];
     const grant = (label: string): Grant => ({
       role: role.key,
-      description: `${binding} of ${role.kind} "${role.name}" to ${String(subject["kind"])} "${label}"`,
+      description: `${binding} of ${role.kind} "${role.name}" to ${kind as string} "${label}"`,
     });
-    switch (subject["kind"]) {
+    switch (kind) {
       case "User":
       case "Group":
-        return [{ subject: `${subject["kind"]}:${subjectName}`, grant: grant(subjectName) }];
+        return [{ subject: `${kind}:${subjectName}`, grant: grant(subjectName) }];
       case "ServiceAccount": {
         const home = typeof subject["namespace"] === "string" && subject["namespace"] !== "" ? subject["namespace"] : namespace;
         if (home === "") return [];

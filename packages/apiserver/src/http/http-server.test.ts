@@ -179,11 +179,13 @@ describe("a request", () => {
     const [request] = requests;
     expect(request?.method).toBe("GET");
     expect(request?.path).toBe(`${collection}/a%2Fb`);
-    expect(Object.entries(request?.query ?? {}).sort()).toEqual([
-      ["__proto__", "p"],
-      ["watch", ""],
-      ["x", "1"],
-    ]);
+    expect(new Map(Object.entries(request?.query ?? {}))).toEqual(
+      new Map([
+        ["x", "1"],
+        ["watch", ""],
+        ["__proto__", "p"],
+      ]),
+    );
     expect(request?.user).toEqual({ username: "tokenuser", groups: ["system:authenticated"] });
     expect(request?.userAgent).toBe("kubectl/v1");
     expect(request?.headers?.["x-thing"]).toBe("y");
@@ -284,8 +286,8 @@ describe("a body", () => {
     const patch = (type: string): Promise<Reply> => ask(server, collection, { ...put(type, "a: b"), method: "PATCH" });
     expect((await patch("application/apply-patch+yaml")).status).toBe(200);
     expect(requests[0]?.body).toEqual({ a: "b" });
-    for (const type of ["application/json", "application/yaml", "text/plain"])
-      expect((await patch(type)).status, type).toBe(415);
+    const others = ["application/json", "application/yaml", "text/plain"];
+    expect(await Promise.all(others.map(async (type) => (await patch(type)).status))).toEqual([415, 415, 415]);
   });
 
   test.each([
@@ -674,7 +676,7 @@ describe("a watch", () => {
     await response;
     await sink();
     request.destroy();
-    await closed;
+    expect(await closed).toBeUndefined();
   });
 
   test("is refused in YAML", async () => {
@@ -775,7 +777,10 @@ describe("the server", () => {
     const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
     socket.on("error", () => undefined);
     socket.write("GET /api HTTP/1.1\r\nhost: x\r\n");
-    await new Promise<void>((resolve) => socket.on("close", () => resolve()).resume());
+    let text = "";
+    socket.on("data", (chunk) => (text += String(chunk)));
+    await new Promise<void>((resolve) => socket.on("close", () => resolve()));
+    expect(text).toMatch(/^HTTP\/1\.1 408 /);
   });
 
   test("on closing ends watches, finishes what is under way and takes nothing new", async () => {
@@ -818,6 +823,6 @@ describe("the server", () => {
     const closing = server.close();
     await clock.advance(10_000);
     await closing;
-    await expect(stuck).rejects.toThrow();
+    await expect(stuck).rejects.toThrow(/socket hang up|ECONNRESET/);
   });
 });
