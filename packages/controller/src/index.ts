@@ -1,4 +1,17 @@
+export * from "./controller-runner.ts";
+export * from "./create-manager.ts";
+export * from "./event.ts";
+export * from "./event-recorder.ts";
+export * from "./leader-election.ts";
+export * from "./lease.ts";
 export * from "./logger.ts";
 export * from "./manager.ts";
+export * from "./metrics.ts";
 export * from "./operator.ts";
+export * from "./predicates.ts";
 export * from "./reconcile.ts";
+export * from "./start-operator.ts";
+export * from "./token-bucket.ts";
+export * from "./work-queue.ts";
+export { Informer, type InformerOptions } from "./informer.ts";
+export type { StoreEffect } from "./informer-state.ts";

@@ -1,6 +1,7 @@
 import type { Clock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger } from "./logger.ts";
+import type { Metrics } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
 import type { Cache, ControllerDefinition, Read } from "./reconcile.ts";
 import type { KubernetesObject } from "@keelson/api-machinery";
@@ -21,6 +22,14 @@ export interface ManagerOptions {
   readonly namespaces?: readonly string[];
   /** Name in events (`reportingController`) and the default field manager. */
   readonly name: string;
+  /** Where the figures go. Default: nowhere. See `createPrometheusMetrics`. */
+  readonly metrics?: Metrics;
+  /** A number in [0, 1), for jitter. Default: `Math.random`. */
+  readonly random?: () => number;
+  /** Runs when the caches are synced and, with leader election, this process leads; controllers start after it. */
+  readonly beforeControllers?: () => Promise<void>;
+  /** Runs at the stop, after the controllers and before the caches stop. */
+  readonly afterControllers?: () => Promise<void>;
 }
 
 /**

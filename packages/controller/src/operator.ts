@@ -71,10 +71,7 @@ export interface ServerContext {
 }
 
 /** See {@link ServerContext.onChange}. */
-export type OnChange = <T extends KubernetesObject>(
-  type: ResourceType<T>,
-  listener: (change: Change<T>) => void,
-) => () => void;
+export type OnChange = <T extends KubernetesObject>(type: ResourceType<T>, listener: (change: Change<T>) => void) => () => void;
 
 /** A running server. */
 export interface RunningServer {

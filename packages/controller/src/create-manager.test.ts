@@ -1,0 +1,148 @@
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
+import { type Client, createClient } from "@keelson/client";
+import { beforeEach, describe, expect, test } from "vitest";
+import { createManager } from "./create-manager.ts";
+import type { Manager, ManagerOptions } from "./manager.ts";
+import { defineController, type ReconcileContext, type Request, TerminalError } from "./reconcile.ts";
+import { FakeApiServer } from "./testing/fake-api-server.ts";
+import { configMapType, robotType } from "./testing/kinds.ts";
+
+let server: FakeApiServer;
+let client: Client;
+let clock: VirtualClock;
+
+beforeEach(() => {
+  server = new FakeApiServer();
+  clock = createVirtualClock();
+  client = createClient({ transport: server, fieldManager: "test", clock });
+});
+
+function manage(options: Partial<ManagerOptions>): Manager {
+  return createManager({ client, clock, controllers: [], name: "test", random: () => 0, ...options });
+}
+
+const settle = (): Promise<void> =>
+  clock
+    .advance(0)
+    .then(() => clock.advance(0))
+    .then(() => clock.advance(0));
+
+describe("manager", () => {
+  test("reconciles what is there, what changes, and what owned objects lead to", async () => {
+    const seen: string[] = [];
+    await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
+    const controller = defineController({
+      name: "robots",
+      for: robotType,
+      owns: [configMapType],
+      reconcile: async ({ namespace, name }, { cache }) => {
+        seen.push(`${namespace}/${name} ${cache.get(robotType, { namespace, name })?.spec?.model}`);
+      },
+    });
+    await using manager = manage({ controllers: [controller] });
+    await manager.start();
+    await settle();
+    expect(seen).toEqual(["a/r1 undefined"]);
+    const robot = await client.patch(
+      robotType,
+      { namespace: "a", name: "r1" },
+      { type: "merge", body: { spec: { model: "x" } } },
+    );
+    await settle();
+    expect(seen).toEqual(["a/r1 undefined", "a/r1 x"]);
+    const owner = {
+      apiVersion: "example.org/v1beta1",
+      kind: "Robot",
+      name: "r1",
+      uid: robot.metadata.uid ?? "",
+      controller: true,
+    };
+    await client.create(configMapType, { metadata: { namespace: "a", name: "c", ownerReferences: [owner] } });
+    await client.create(configMapType, { metadata: { namespace: "a", name: "d" } });
+    await settle();
+    expect(seen).toEqual(["a/r1 undefined", "a/r1 x", "a/r1 x"]);
+  });
+
+  test("leaves no timer and no watch behind", async () => {
+    const manager = manage({
+      controllers: [defineController({ name: "r", for: robotType, reconcile: async () => ({ requeueAfterMs: 1e6 }) })],
+    });
+    await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
+    await manager.start();
+    await settle();
+    expect(server.openWatches).toBe(1);
+    await manager.stop();
+    await manager.done;
+    expect(clock.pendingTimers).toBe(0);
+    expect(server.openWatches).toBe(0);
+  });
+
+  test("does not reconcile a request again before the cache shows what it wrote, and holds no worker meanwhile", async () => {
+    const seen: (string | undefined)[] = [];
+    await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
+    await client.create(robotType, { metadata: { namespace: "a", name: "r2" } });
+    const reconcile = async (request: Request, { client: own, cache }: ReconcileContext): Promise<void> => {
+      const robot = cache.get(robotType, request);
+      seen.push(`${request.name} ${robot?.status?.phase}`);
+      if (request.name === "r1" && robot?.status?.phase === undefined) {
+        server.pause();
+        await own.patch(robotType, request, { type: "merge", body: { status: { phase: "Up" } } }, { subresource: "status" });
+      }
+    };
+    await using manager = manage({ controllers: [defineController({ name: "r", for: robotType, reconcile, owns: [] })] });
+    await manager.start();
+    await settle();
+    expect(seen).toEqual(["r1 undefined", "r2 undefined"]);
+    // A trigger for r1 from elsewhere: the stale cache must not be acted on, and r2 must not be kept waiting.
+    const kinds = manager.cache.get(robotType, { namespace: "a", name: "r1" });
+    server.send({ type: "MODIFIED", object: { ...kinds, spec: { size: 1 } } });
+    const other = manager.cache.get(robotType, { namespace: "a", name: "r2" });
+    server.send({ type: "MODIFIED", object: { ...other, spec: { size: 2 } } });
+    await settle();
+    expect(seen).toEqual(["r1 undefined", "r2 undefined", "r2 undefined"]);
+    server.resume();
+    await settle();
+    expect(seen.slice(3)).toEqual(["r1 Up"]);
+  });
+
+  test("retries an error with growing backoff, a terminal one never, and a requeue at its time", async () => {
+    const at: number[] = [];
+    await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
+    const outcomes: (() => { requeueAfterMs: number } | undefined)[] = [
+      () => fail("one"),
+      () => fail("two"),
+      () => ({ requeueAfterMs: 1000 }),
+      () => fail("three"),
+      () => {
+        throw new TerminalError("no");
+      },
+    ];
+    const controller = defineController({
+      name: "r",
+      for: robotType,
+      reconcile: async () => {
+        at.push(clock.monotonic());
+        return outcomes[at.length - 1]?.();
+      },
+    });
+    await using manager = manage({ controllers: [controller] });
+    await manager.start();
+    await clock.advance(1_000_000);
+    expect(at).toEqual([0, 5, 15, 1015, 1020]);
+  });
+
+  test("rejects naming the kind when a cache does not sync in time", async () => {
+    server.intercept = (request) => (request.path.includes("robots") ? { status: 404, headers: {}, body: "" } : undefined);
+    const manager = manage({ controllers: [defineController({ name: "r", for: robotType, reconcile: async () => {} })] });
+    const started = manager.start();
+    started.catch(() => {});
+    await clock.advance(120_000);
+    await expect(started).rejects.toThrow(/robots\.v1\.example\.org \(the server does not know this kind\)/);
+    await manager.stop();
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
+
+function fail(message: string): never {
+  throw new Error(message);
+}

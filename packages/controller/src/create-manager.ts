@@ -1,0 +1,206 @@
+import { systemClock } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { ControllerRunner } from "./controller-runner.ts";
+import { createDeferred } from "./deferred.ts";
+import { createEventRecorder, type RunningEventRecorder } from "./event-recorder.ts";
+import { InterceptedClient } from "./intercepted-client.ts";
+import { LeaderElection, LeaseLostError } from "./leader-election.ts";
+import { type Logger, silentLogger } from "./logger.ts";
+import type { Manager, ManagerOptions } from "./manager.ts";
+import { type Metrics, noMetrics } from "./metrics.ts";
+import type { OnChange } from "./operator.ts";
+import type { Cache } from "./reconcile.ts";
+import { type Source, sourcesOf } from "./request-mapping.ts";
+import { SharedCache } from "./shared-cache.ts";
+
+const cacheSyncTimeoutMs = 120_000;
+
+/** This process no longer leads: what it wants to write, another may be writing. */
+export class NotLeaderError extends Error {
+  override readonly name = "NotLeaderError";
+  readonly code = "NotLeader";
+}
+
+/**
+ * Makes a manager. Nothing runs before `startCaches` or `start`.
+ *
+ * **Errors**: `TypeError` when two controllers have one name, or two functions one index.
+ */
+export function createManager(options: ManagerOptions): Manager {
+  return new RunningManager(options);
+}
+
+class RunningManager implements Manager {
+  readonly cache: Cache;
+  readonly onChange: OnChange;
+  readonly done: Promise<void>;
+  readonly #options: ManagerOptions;
+  readonly #log: Logger;
+  readonly #metrics: Metrics;
+  readonly #cache: SharedCache;
+  readonly #sources = new Map<string, readonly Source[]>();
+  readonly #events: RunningEventRecorder;
+  readonly #election: LeaderElection | undefined;
+  readonly #runners: ControllerRunner[] = [];
+  readonly #settled = createDeferred<void>();
+  /** Ends the campaign or the holding of the lease. */
+  readonly #leaveElection = new AbortController();
+  #campaign: Promise<void> = Promise.resolve();
+  #caches: Promise<void> | undefined;
+  #starting: Promise<void> | undefined;
+  #stopping: Promise<void> | undefined;
+  #failure: unknown;
+
+  constructor(options: ManagerOptions) {
+    this.#options = options;
+    const { client, clock = systemClock, random = Math.random } = options;
+    this.#log = options.logger ?? silentLogger;
+    this.#metrics = options.metrics ?? noMetrics;
+    this.#cache = new SharedCache({ client, clock, random, log: this.#log, namespaces: options.namespaces });
+    for (const definition of options.controllers) {
+      if (this.#sources.has(definition.name))
+        throw new TypeError(`two controllers have the name ${JSON.stringify(definition.name)}`);
+      this.#sources.set(definition.name, sourcesOf(definition, this.#cache));
+    }
+    for (const read of [...options.controllers.flatMap((definition) => definition.reads), ...(options.reads ?? [])]) {
+      this.#cache.declare(read.type);
+      for (const [name, compute] of Object.entries(read.indexes ?? {})) this.#cache.declareIndex(read.type, name, compute);
+    }
+    this.#events = createEventRecorder({ client, clock, random, log: this.#log, controller: options.name });
+    if (options.leaderElection !== undefined) {
+      const { namespace, name, identity } = options.leaderElection;
+      const onSlowPath = (): void => this.#metrics.leaderSlowPath(name);
+      this.#election = new LeaderElection({ client, namespace, name, identity, clock, random, log: this.#log, onSlowPath });
+    }
+    this.cache = this.#cache;
+    this.onChange = this.#cache.onChange;
+    this.done = this.#settled.promise;
+  }
+
+  startCaches(signal?: AbortSignal): Promise<void> {
+    if (this.#stopping !== undefined) return Promise.reject(new Error("the manager is stopping"));
+    this.#caches ??= this.#cache.start(cacheSyncTimeoutMs, signal);
+    return this.#caches;
+  }
+
+  start(signal?: AbortSignal): Promise<void> {
+    this.#starting ??= this.#start(signal);
+    return this.#starting;
+  }
+
+  stop(): Promise<void> {
+    this.#stopping ??= this.#stop();
+    return this.#stopping;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  async #start(signal: AbortSignal | undefined): Promise<void> {
+    await this.startCaches(signal);
+    if (this.#stopping !== undefined) throw new Error("the manager is stopping");
+    if (this.#election === undefined) {
+      await this.#startControllers(this.#options.client);
+      return;
+    }
+    this.#campaign = this.#lead(this.#election).catch((error: unknown) => {
+      this.#failure ??= error;
+      void this.stop();
+    });
+  }
+
+  async #lead(election: LeaderElection): Promise<void> {
+    const { leaderElection, client } = this.#options;
+    const name = leaderElection?.name ?? "";
+    const leave = this.#leaveElection.signal;
+    this.#metrics.leading(name, false);
+    try {
+      await election.acquire(leave);
+    } catch (error) {
+      if (leave.aborted) return;
+      throw error;
+    }
+    this.#log.info({ lease: name, identity: election.identity }, "leading");
+    this.#metrics.leading(name, true);
+    const fenced = new InterceptedClient(client, {
+      beforeWrite: () => {
+        if (!election.isLeader) throw new NotLeaderError(`lease ${name} is not held any more; the write was not sent`);
+      },
+    });
+    const held = election.hold(leave);
+    held.catch(() => {});
+    try {
+      if (this.#stopping === undefined) await this.#startControllers(fenced);
+      await held;
+    } finally {
+      this.#metrics.leading(name, false);
+    }
+  }
+
+  async #startControllers(client: Client): Promise<void> {
+    await this.#options.beforeControllers?.();
+    if (this.#stopping !== undefined) return;
+    const { clock = systemClock, random = Math.random } = this.#options;
+    for (const definition of this.#options.controllers) {
+      const runner = new ControllerRunner({
+        definition,
+        sources: this.#sources.get(definition.name) ?? [],
+        cache: this.#cache,
+        client,
+        clock,
+        random,
+        log: this.#log,
+        events: this.#events,
+        metrics: this.#metrics.controller(definition.name, definition.maxConcurrentReconciles ?? 1),
+      });
+      this.#runners.push(runner);
+      runner.start();
+    }
+  }
+
+  /**
+   * Controllers first, as they need everything else; the lease after them, so that nobody else begins before they have ended;
+   * the recorder last, for what the others say while they stop.
+   */
+  async #stop(): Promise<void> {
+    const isDrained = await this.#stopControllers();
+    await this.#options.afterControllers?.();
+    await this.#cache.stop();
+    this.#leaveElection.abort(new Error("the manager is stopping"));
+    await this.#campaign;
+    // With a reconcile still running the lease has to run out by itself.
+    if (isDrained) await this.#election?.release();
+    await this.#events.stop();
+    if (this.#failure === undefined) this.#settled.resolve(undefined);
+    else this.#settled.reject(this.#failure);
+  }
+
+  async #stopControllers(): Promise<boolean> {
+    const { clock = systemClock, gracefulShutdownTimeoutMs = 30_000 } = this.#options;
+    const drained = Promise.all(this.#runners.map((runner) => runner.drain())).then(() => true);
+    const abort = (): void => {
+      for (const runner of this.#runners) runner.abort(new Error("the manager has stopped"));
+    };
+    // Another may lead now: there is no time to be graceful.
+    const graceMs = this.#failure instanceof LeaseLostError ? 0 : gracefulShutdownTimeoutMs;
+    if (this.#runners.every((runner) => runner.inProgress === 0)) return drained;
+    if (graceMs <= 0) {
+      abort();
+      return false;
+    }
+    const isDrained = await new Promise<boolean>((resolve) => {
+      const timer = clock.setTimer(graceMs, () => resolve(false));
+      void drained.then(() => {
+        timer.cancel();
+        resolve(true);
+      });
+    });
+    abort();
+    if (!isDrained) {
+      const running = this.#runners.reduce((sum, runner) => sum + runner.inProgress, 0);
+      this.#log.warn({ running, graceMs }, "reconciles were still running after the grace period");
+    }
+    return isDrained;
+  }
+}

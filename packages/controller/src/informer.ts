@@ -1,0 +1,207 @@
+import {
+  apiVersionOf,
+  type Clock,
+  type DeepReadonly,
+  deepFreeze,
+  isStatusError,
+  type KubernetesObject,
+  type ResourceType,
+  sleep,
+} from "@keelson/api-machinery";
+import type { Client, TypedWatch } from "@keelson/client";
+import { createDeferred } from "./deferred.ts";
+import { ExponentialBackoff } from "./exponential-backoff.ts";
+import {
+  type InformerInput,
+  type InformerState,
+  initialInformerState,
+  type StoreEffect,
+  stepInformer,
+} from "./informer-state.ts";
+import type { Logger } from "./logger.ts";
+import type { CachedObject } from "./object-store.ts";
+import { compareVersions } from "./resource-version.ts";
+
+/** Objects asked for at once. */
+const pageSize = 500;
+/** A watch that the server ends within this time and without an event is treated as failed. */
+const briefMs = 1_000;
+
+/** Options of {@link Informer}. */
+export interface InformerOptions {
+  readonly client: Client;
+  readonly type: ResourceType;
+  /** Absent: all namespaces. */
+  readonly namespace?: string | undefined;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly log: Logger;
+  /** Carries an effect out on the store. Called one at a time, in the server's order; must not throw. */
+  readonly onEffect: (effect: StoreEffect) => void;
+}
+
+/**
+ * Follows one kind: lists it, watches it from there, and begins again where the server has forgotten. Never gives up; what
+ * fails is repeated with backoff (800 ms to 30 s, doubled, with jitter).
+ */
+export class Informer {
+  readonly #options: InformerOptions;
+  readonly #backoff: ExponentialBackoff;
+  readonly #waiters = new Set<{ readonly resourceVersion: string; readonly resolve: () => void }>();
+  #state: InformerState = initialInformerState;
+  #version: string | undefined;
+  #lastError: unknown;
+  readonly #listed = createDeferred<void>();
+
+  constructor(options: InformerOptions) {
+    this.#options = options;
+    this.#backoff = new ExponentialBackoff({
+      clock: options.clock,
+      random: options.random,
+      baseMs: 800,
+      maxMs: 30_000,
+      resetAfterMs: 120_000,
+      jitter: 1,
+    });
+  }
+
+  /** Settles when the first list is in the store. */
+  get listed(): Promise<void> {
+    return this.#listed.promise;
+  }
+
+  /** The resource version up to which the store is complete; `undefined` before the first list. */
+  get resourceVersion(): string | undefined {
+    return this.#version;
+  }
+
+  /** What failed last, until something succeeds. */
+  get lastError(): unknown {
+    return this.#lastError;
+  }
+
+  /** Whether the store has everything up to this version. Versions that are not numbers count as seen: nothing can be said. */
+  hasSeen(resourceVersion: string): boolean {
+    if (this.#version === undefined) return false;
+    const order = compareVersions(this.#version, resourceVersion);
+    return order === undefined || order >= 0;
+  }
+
+  /** Calls `resolve` once, when {@link hasSeen} becomes true. Returns the way to stop waiting. */
+  whenSeen(resourceVersion: string, resolve: () => void): () => void {
+    const waiter = { resourceVersion, resolve };
+    this.#waiters.add(waiter);
+    return () => void this.#waiters.delete(waiter);
+  }
+
+  /** Runs until the signal fires; then returns. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      let wait: boolean;
+      try {
+        wait = await (this.#state.kind === "list" ? this.#list(this.#state, signal) : this.#watch(this.#state, signal));
+      } catch (error) {
+        if (signal.aborted) return;
+        wait = this.#step({ kind: "failed", error }) === "wait";
+      }
+      if (!wait || signal.aborted) continue;
+      await sleep(this.#options.clock, this.#delay(), signal).catch(() => {});
+    }
+  }
+
+  async #list(state: Extract<InformerState, { kind: "list" }>, signal: AbortSignal): Promise<boolean> {
+    const { client, type, namespace } = this.#options;
+    const list = await client.list(type, {
+      namespace,
+      limit: pageSize,
+      signal,
+      ...(state.continue !== undefined
+        ? { continue: state.continue }
+        : state.notOlderThan !== undefined
+          ? { resourceVersion: state.notOlderThan, resourceVersionMatch: "NotOlderThan" as const }
+          : {}),
+    });
+    const items = list.items.map((item) => this.#normalise(item));
+    const { resourceVersion = "", continue: token } = list.metadata;
+    return this.#step({ kind: "page", items, resourceVersion, continue: token }) === "wait";
+  }
+
+  async #watch(state: Extract<InformerState, { kind: "watch" }>, signal: AbortSignal): Promise<boolean> {
+    const { client, type, namespace, clock, random } = this.#options;
+    const openedAt = clock.monotonic();
+    const watch: TypedWatch<KubernetesObject> = await client.watch(type, {
+      namespace,
+      resourceVersion: state.resourceVersion,
+      allowWatchBookmarks: true,
+      timeoutSeconds: Math.floor(300 + random() * 300),
+      signal,
+    });
+    this.#lastError = undefined;
+    let events = 0;
+    try {
+      for await (const event of watch) {
+        if (signal.aborted) return false;
+        events++;
+        const object =
+          event.type === "ADDED" || event.type === "MODIFIED" || event.type === "DELETED"
+            ? this.#normalise(event.object)
+            : event.object;
+        const then = this.#step({ kind: "event", event: { type: event.type, object } });
+        if (then !== "stay") return then === "wait";
+      }
+    } finally {
+      watch.close();
+    }
+    if (signal.aborted) return false;
+    return this.#step({ kind: "ended", brief: events === 0 && clock.monotonic() - openedAt < briefMs }) === "wait";
+  }
+
+  #step(input: InformerInput): "stay" | "go" | "wait" {
+    const { state, effect, then, error } = stepInformer(this.#state, input);
+    this.#state = state;
+    if (effect !== undefined) this.#options.onEffect(effect);
+    if (error !== undefined) {
+      this.#lastError = error;
+      const { log, type, namespace } = this.#options;
+      log.warn({ err: error, kind: type.kind, namespace, state: state.kind }, "informer failed; it goes on");
+    } else {
+      this.#lastError = undefined;
+    }
+    // Told last: whoever waits for a version finds the store and the queues filled.
+    if (state.kind === "watch") this.#advance(state.resourceVersion);
+    return then;
+  }
+
+  #advance(version: string): void {
+    if (this.#version === version) return;
+    this.#version = version;
+    this.#listed.resolve(undefined);
+    for (const waiter of this.#waiters) {
+      if (!this.hasSeen(waiter.resourceVersion)) continue;
+      this.#waiters.delete(waiter);
+      waiter.resolve();
+    }
+  }
+
+  #delay(): number {
+    const backoff = this.#backoff.next();
+    const error = this.#lastError;
+    const asked = isStatusError(error) ? (error.status.details?.retryAfterSeconds ?? 0) * 1000 : 0;
+    return Math.max(backoff, asked);
+  }
+
+  /** Lists leave out `apiVersion` and `kind`; `managedFields` is about half of an object and no controller reads it. */
+  #normalise(object: DeepReadonly<KubernetesObject>): CachedObject {
+    if (object.kind !== undefined && object.apiVersion !== undefined && object.metadata.managedFields === undefined) {
+      return deepFreeze(object);
+    }
+    const { managedFields: _, ...metadata } = object.metadata;
+    const { type } = this.#options;
+    return deepFreeze({
+      ...object,
+      apiVersion: object.apiVersion ?? apiVersionOf(type),
+      kind: object.kind ?? type.kind,
+      metadata,
+    });
+  }
+}

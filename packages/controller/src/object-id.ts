@@ -1,0 +1,22 @@
+import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+
+/** An object's key as one string, unique within its kind. Neither part can hold a slash. */
+export function idOf(key: ObjectKey): string {
+  return `${key.namespace ?? ""}/${key.name}`;
+}
+
+/** {@link idOf} of an object. */
+export function idOfObject(object: DeepReadonly<KubernetesObject>): string {
+  return `${object.metadata.namespace ?? ""}/${object.metadata.name ?? ""}`;
+}
+
+/** The key of an object. */
+export function keyOfObject(object: DeepReadonly<KubernetesObject>): ObjectKey {
+  const { namespace, name } = object.metadata;
+  return namespace === undefined ? { name: name ?? "" } : { namespace, name: name ?? "" };
+}
+
+/** A kind as one string: what two values that name the same kind have in common. */
+export function typeId(type: ResourceType): string {
+  return `${type.plural}.${type.version}.${type.group}`;
+}

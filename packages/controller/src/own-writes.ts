@@ -1,0 +1,104 @@
+import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { InterceptedClient } from "./intercepted-client.ts";
+import { idOf } from "./object-id.ts";
+import type { SharedCache } from "./shared-cache.ts";
+
+/** Something that the cache has yet to show. */
+interface Expectation {
+  /** Stops waiting for it. */
+  cancel: () => void;
+}
+
+/**
+ * Remembers, for each request of a controller, which of its writes the cache has not shown yet, so that the next reconcile of
+ * it does not act on what was before (a second Pod because the first is not to be seen).
+ *
+ * Only writes to kinds that are cached count, whichever object they are about. Of `deleteCollection` nothing is remembered.
+ */
+export class OwnWrites {
+  readonly #cache: SharedCache;
+  readonly #pending = new Map<string, Set<Expectation>>();
+  readonly #waiters = new Map<string, () => void>();
+
+  constructor(cache: SharedCache) {
+    this.#cache = cache;
+  }
+
+  /** A client whose writes are remembered for the request of this id. */
+  clientFor(id: string, client: Client): Client {
+    return new InterceptedClient(client, {
+      written: (type, object) => this.#expectVersion(id, type, object),
+      deleting: (type, key) => this.#expectDeletion(id, type, key),
+    });
+  }
+
+  /** Whether the cache shows every write that was made for this request. */
+  isSeen(id: string): boolean {
+    return !this.#pending.has(id);
+  }
+
+  /** Calls `resolve` once {@link isSeen}. Returns the way to stop waiting. One waiter a request. */
+  whenSeen(id: string, resolve: () => void): () => void {
+    if (this.isSeen(id)) {
+      resolve();
+      return () => {};
+    }
+    this.#waiters.set(id, resolve);
+    return () => void this.#waiters.delete(id);
+  }
+
+  /** Forgets everything. */
+  clear(): void {
+    for (const expectations of this.#pending.values()) for (const expectation of expectations) expectation.cancel();
+    this.#pending.clear();
+    this.#waiters.clear();
+  }
+
+  #expectVersion(id: string, type: ResourceType, object: DeepReadonly<KubernetesObject>): void {
+    const version = object.metadata?.resourceVersion;
+    const informer = this.#cache.find(type)?.informerOf(object.metadata?.namespace);
+    if (version === undefined || informer === undefined || informer.hasSeen(version)) return;
+    this.#expect(id, (met) => informer.whenSeen(version, met));
+  }
+
+  #expectDeletion(id: string, type: ResourceType, key: ObjectKey): () => void {
+    const kind = this.#cache.find(type);
+    const name = type.scope === "Cluster" ? `/${key.name}` : idOf(key);
+    const uid = kind?.store.get(name)?.metadata.uid;
+    // A delete answers no version to wait for. What the cache does not have it need not lose.
+    if (kind === undefined || uid === undefined) return () => {};
+    const isShown = (): boolean => {
+      const object = kind.store.get(name);
+      return object === undefined || object.metadata.uid !== uid || object.metadata.deletionTimestamp !== undefined;
+    };
+    return () => {
+      if (isShown()) return;
+      this.#expect(id, (met) => {
+        const remove = kind.addListener(() => {
+          if (!isShown()) return;
+          remove();
+          met();
+        });
+        return remove;
+      });
+    };
+  }
+
+  #expect(id: string, wait: (met: () => void) => () => void): void {
+    let expectations = this.#pending.get(id);
+    if (expectations === undefined) this.#pending.set(id, (expectations = new Set()));
+    const expectation: Expectation = { cancel: () => {} };
+    expectations.add(expectation);
+    expectation.cancel = wait(() => this.#met(id, expectation));
+  }
+
+  #met(id: string, expectation: Expectation): void {
+    const expectations = this.#pending.get(id);
+    if (expectations?.delete(expectation) !== true || expectations.size > 0) return;
+    this.#pending.delete(id);
+    const resolve = this.#waiters.get(id);
+    this.#waiters.delete(id);
+    resolve?.();
+  }
+}

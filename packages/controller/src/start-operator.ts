@@ -1,0 +1,106 @@
+import { type Clock, systemClock } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { createManager } from "./create-manager.ts";
+import { type Logger, silentLogger } from "./logger.ts";
+import type { Manager } from "./manager.ts";
+import type { Metrics } from "./metrics.ts";
+import type { FlagValues, Operator, RunningServer, ServerDefinition } from "./operator.ts";
+
+/** Options of {@link startOperator}. */
+export interface StartOperatorOptions {
+  readonly operator: Operator;
+  /** A client with the operator's rights. It is not closed. */
+  readonly client: Client;
+  /** A folder of the operator's own that survives restarts. */
+  readonly dataDir: string;
+  /** Values of its servers' flags. */
+  readonly flags?: FlagValues;
+  readonly clock?: Clock;
+  readonly logger?: Logger;
+  /** Runs controllers, and servers that need it, only while holding this lease. Default: no election. */
+  readonly leaderElection?: { readonly namespace: string; readonly name: string; readonly identity?: string };
+  readonly namespaces?: readonly string[];
+  readonly gracefulShutdownTimeoutMs?: number;
+  readonly metrics?: Metrics;
+  /** Breaks the start off. */
+  readonly signal?: AbortSignal;
+}
+
+/** An operator that runs. */
+export interface RunningOperator {
+  /** What its servers say of themselves, one line each; those that wait for the lease add theirs when they start. */
+  readonly descriptions: readonly string[];
+  /** Settles when it has stopped; rejects when it lost its lease or failed. */
+  readonly done: Promise<void>;
+  /** Stops controllers, then servers (the last one first), then caches. */
+  stop(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Starts an operator: its caches, then its servers, then its controllers. With leader election it answers when the caches and
+ * the servers that every replica runs are up; the rest follows when the lease is held.
+ *
+ * **Errors**: rejects when a cache does not sync or a server does not start; what had started is stopped again.
+ */
+export async function startOperator(options: StartOperatorOptions): Promise<RunningOperator> {
+  const { operator, client, dataDir, flags = {}, clock = systemClock, logger = silentLogger, signal } = options;
+  const log = logger.child({ operator: operator.name });
+  const running: RunningServer[] = [];
+  const descriptions: string[] = [];
+
+  const startServer = async (definition: ServerDefinition): Promise<void> => {
+    const server = await definition.start({
+      client,
+      cache: manager.cache,
+      onChange: manager.onChange,
+      dataDir,
+      flags,
+      clock,
+      log: log.child({ server: definition.name }),
+    });
+    running.push(server);
+    descriptions.push(server.description);
+  };
+  const startServers = async (needsLease: boolean): Promise<void> => {
+    for (const definition of operator.servers) {
+      if ((definition.needsLeaderElection ?? false) === needsLease) await startServer(definition);
+    }
+  };
+  const stopServers = async (): Promise<void> => {
+    for (let server = running.pop(); server !== undefined; server = running.pop()) {
+      try {
+        await server.stop();
+      } catch (error) {
+        log.error({ err: error, server: server.description }, "a server did not stop cleanly");
+      }
+    }
+  };
+
+  const manager: Manager = createManager({
+    client,
+    clock,
+    logger: log,
+    name: operator.name,
+    controllers: operator.controllers,
+    reads: operator.servers.flatMap((server) => server.reads ?? []),
+    beforeControllers: () => startServers(true),
+    afterControllers: stopServers,
+    ...(options.leaderElection === undefined ? {} : { leaderElection: options.leaderElection }),
+    ...(options.namespaces === undefined ? {} : { namespaces: options.namespaces }),
+    ...(options.gracefulShutdownTimeoutMs === undefined
+      ? {}
+      : { gracefulShutdownTimeoutMs: options.gracefulShutdownTimeoutMs }),
+    ...(options.metrics === undefined ? {} : { metrics: options.metrics }),
+  });
+
+  try {
+    await manager.startCaches(signal);
+    await startServers(false);
+    await manager.start(signal);
+  } catch (error) {
+    await manager.stop();
+    throw error;
+  }
+  return { descriptions, done: manager.done, stop: () => manager.stop(), [Symbol.asyncDispose]: () => manager.stop() };
+}
