@@ -42,16 +42,19 @@ function shortName(name) {
 }
 
 function expectKeys(value, allowed, where) {
-  for (const key of Object.keys(value)) if (!allowed.includes(key)) throw new Error(`${where}: ${key} is new; teach the generator`);
+  for (const key of Object.keys(value))
+    if (!allowed.includes(key)) throw new Error(`${where}: ${key} is new; teach the generator`);
 }
 
 function typeOf(schema, where) {
   if (schema.$ref !== undefined) return shortName(schema.$ref.replace("#/definitions/", ""));
   if (schema.type === "array") return `[]${typeOf(schema.items, where)}`;
-  if (schema.type === "object" && schema.additionalProperties !== undefined) return `{}${typeOf(schema.additionalProperties, where)}`;
+  if (schema.type === "object" && schema.additionalProperties !== undefined)
+    return `{}${typeOf(schema.additionalProperties, where)}`;
   if (schema.type === undefined) return "any";
   const scalar = scalars.get(schema.format === undefined ? schema.type : `${schema.type}/${schema.format}`);
-  if (scalar === undefined) throw new Error(`${where}: type ${schema.type} with format ${schema.format} is new; teach the generator`);
+  if (scalar === undefined)
+    throw new Error(`${where}: type ${schema.type} with format ${schema.format} is new; teach the generator`);
   return scalar;
 }
 
@@ -83,7 +86,15 @@ function field(name, schema, isRequired, where) {
 function line(name, schema) {
   expectKeys(
     schema,
-    ["type", "format", "properties", "required", "x-kubernetes-group-version-kind", "x-kubernetes-map-type", "x-kubernetes-unions"],
+    [
+      "type",
+      "format",
+      "properties",
+      "required",
+      "x-kubernetes-group-version-kind",
+      "x-kubernetes-map-type",
+      "x-kubernetes-unions",
+    ],
     name,
   );
   const head = [];

@@ -1,4 +1,12 @@
-import type { DeepReadonly, KubernetesObject, PrinterColumn, ScaleSubresource, Schema, Scope, StatusCause } from "@keelson/api-machinery";
+import type {
+  DeepReadonly,
+  KubernetesObject,
+  PrinterColumn,
+  ScaleSubresource,
+  Schema,
+  Scope,
+  StatusCause,
+} from "@keelson/api-machinery";
 
 /** A kind as one version of it is served: what every endpoint, discovery, OpenAPI, tables and patches need to know of it. */
 export interface ServedResource {
@@ -27,6 +35,8 @@ export interface ServedResource {
   readonly strategy: Strategy;
   /** Fields besides `metadata.name` and `metadata.namespace` that a field selector may name, and how to read them. */
   readonly selectableFields: Readonly<Record<string, (object: DeepReadonly<KubernetesObject>) => string>>;
+  /** Sent as a warning with every answer of a deprecated version. */
+  readonly deprecationWarning?: string;
   /** Subresources besides `status` and `scale`: `finalize`, `token`, `log`. */
   readonly subresources?: readonly Subresource[];
   /**
@@ -67,6 +77,7 @@ export type Verb = "create" | "delete" | "deletecollection" | "get" | "list" | "
 export interface Strategy {
   /** Fills in what create adds (`status.phase` of a Namespace) and drops what a client may not set. */
   prepareForCreate?(object: KubernetesObject): void;
+  /** Not for updates through a subresource. */
   prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
   /** What is wrong; empty when nothing is. After the schema's own checks. */
   validate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
@@ -78,14 +89,11 @@ export interface Strategy {
   prepareForDelete?(object: KubernetesObject): void;
   /** Whether something besides `metadata.finalizers` keeps a deleted object from going: a Namespace's `spec.finalizers`. */
   isHeld?(object: DeepReadonly<KubernetesObject>): boolean;
-  /** What is wrong with `metadata.name`, one text each. Default: what is wrong with it as a DNS subdomain. */
-  validateName?(name: string): readonly string[];
-  /** Whether PUT creates what is not there. Default false. */
-  readonly allowsCreateOnUpdate?: boolean;
-  /** Whether an update may come without a resourceVersion. Default: true for built-in kinds, false for custom ones. */
-  readonly allowsUnconditionalUpdate?: boolean;
   /** Runs instead of storing it: reviews, tokens. Answers the object. */
-  evaluate?(object: KubernetesObject, request: { readonly user: UserInfo; readonly namespace: string; readonly name: string }): Promise<KubernetesObject>;
+  evaluate?(
+    object: KubernetesObject,
+    request: { readonly user: UserInfo; readonly namespace: string; readonly name: string },
+  ): Promise<KubernetesObject>;
   /** Kinds without `metadata.generation` (ConfigMap, Secret, Event, Namespace ...) say false. Default true. */
   readonly hasGeneration?: boolean;
   /** Grace in seconds of a delete that names none. Default 0: at once. */

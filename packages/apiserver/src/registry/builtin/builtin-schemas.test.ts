@@ -14,7 +14,12 @@ describe("built-in schemas", () => {
       const fact = facts.definitions[longName(name)];
       const { fields } = definitionOf(name);
       expect(fields.map((field) => field.name).sort()).toEqual(Object.keys(fact?.properties ?? {}).sort());
-      expect(fields.filter(({ isRequired }) => isRequired).map((field) => field.name).sort()).toEqual((fact?.required ?? []).sort());
+      expect(
+        fields
+          .filter(({ isRequired }) => isRequired)
+          .map((field) => field.name)
+          .sort(),
+      ).toEqual((fact?.required ?? []).sort());
     }
   });
 
@@ -53,8 +58,14 @@ describe("built-in schemas", () => {
       type: "string",
       format: "quantity",
     });
-    expect(builtinSchema("meta.v1.ObjectMeta").properties?.["creationTimestamp"]).toMatchObject({ type: "string", format: "date-time" });
-    expect(builtinSchema("core.v1.Secret").properties?.["data"]?.additionalProperties).toEqual({ type: "string", format: "byte" });
+    expect(builtinSchema("meta.v1.ObjectMeta").properties?.["creationTimestamp"]).toMatchObject({
+      type: "string",
+      format: "date-time",
+    });
+    expect(builtinSchema("core.v1.Secret").properties?.["data"]?.additionalProperties).toEqual({
+      type: "string",
+      format: "byte",
+    });
     expect(builtinSchema("apps.v1.ControllerRevision").properties?.["data"]).toEqual({
       type: "object",
       "x-kubernetes-preserve-unknown-fields": true,

@@ -88,7 +88,8 @@ function lazyProperties(fields: readonly DefinitionField[]): { readonly [name: s
 function fieldSchema(field: DefinitionField): Schema {
   const schema = typeSchema(field.type);
   const { listType, listMapKeys, mapType, patchStrategy, patchMergeKey } = field;
-  if (listType === undefined && mapType === undefined && patchStrategy === undefined && patchMergeKey === undefined) return schema;
+  if (listType === undefined && mapType === undefined && patchStrategy === undefined && patchMergeKey === undefined)
+    return schema;
   // A spread would read the getter of `items`; descriptors keep it as it is.
   const described = Object.defineProperties({} as Record<string, unknown>, Object.getOwnPropertyDescriptors(schema));
   if (listType !== undefined) described["x-kubernetes-list-type"] = listType;

@@ -1,0 +1,78 @@
+import type { PrinterColumn, Scope } from "@keelson/api-machinery";
+import type { ServedResource, Strategy, Subresource, Verb } from "../served-resource.ts";
+import { builtinKindSchema } from "./builtin-schemas.ts";
+
+/** Verbs of a kind that is stored. */
+export const storedVerbs: readonly Verb[] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/** What a built-in kind says of itself; everything else follows. */
+export interface BuiltinKind {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+  readonly plural: string;
+  readonly scope: Scope;
+  readonly shortNames?: readonly string[];
+  readonly categories?: readonly string[];
+  /** Default: {@link storedVerbs}. */
+  readonly verbs?: readonly Verb[];
+  readonly hasStatus?: boolean;
+  readonly scale?: ServedResource["scale"];
+  /** Default: Name and Created At. */
+  readonly columns?: readonly PrinterColumn[];
+  readonly cells?: ServedResource["cells"];
+  readonly strategy?: Strategy;
+  readonly selectableFields?: ServedResource["selectableFields"];
+  readonly subresources?: readonly Subresource[];
+  readonly storageApiVersion?: string;
+  readonly conversion?: ServedResource["conversion"];
+}
+
+/** A built-in kind as it is served. Throws where the table of schemas has no such kind. */
+export function builtinResource(kind: BuiltinKind): ServedResource {
+  const schema = builtinKindSchema(kind.group, kind.version, kind.kind);
+  if (schema === undefined) throw new Error(`no schema of the built-in kind ${kind.group}/${kind.version} ${kind.kind}`);
+  const { columns = [createdAtColumn], ...rest } = kind;
+  return {
+    singular: kind.kind.toLowerCase(),
+    shortNames: [],
+    categories: [],
+    verbs: storedVerbs,
+    storageApiVersion: kind.group === "" ? kind.version : `${kind.group}/${kind.version}`,
+    hasStatus: false,
+    strategy: {},
+    selectableFields: {},
+    ...rest,
+    columns,
+    listKind: `${kind.kind}List`,
+    schema,
+    origin: "builtin",
+  };
+}
+
+/** The column of kinds that have none of their own. */
+const createdAtColumn: PrinterColumn = {
+  name: "Created At",
+  type: "date",
+  jsonPath: ".metadata.creationTimestamp",
+  description: "When the object was created.",
+};
+
+/** A column whose cell `cells` makes. */
+export function column(
+  name: string,
+  description: string,
+  options: { readonly wide?: boolean; readonly format?: string } = {},
+): PrinterColumn {
+  return {
+    name,
+    type: "string",
+    jsonPath: "",
+    description,
+    ...(options.format === undefined ? {} : { format: options.format }),
+    priority: options.wide ? 1 : 0,
+  };
+}
+
+/** The column of ages, which most kinds have. */
+export const ageColumn: PrinterColumn = column("Age", "How long ago the object was created.");

@@ -1,0 +1,77 @@
+import {
+  completeObjectSchema,
+  type DeepReadonly,
+  type KubernetesObject,
+  type PrinterColumn,
+  type Schema,
+  statusError,
+} from "@keelson/api-machinery";
+import { storedVerbs } from "./builtin/builtin-resource.ts";
+import { type CustomResourceDefinition, isConditionTrue } from "./crd-spec.ts";
+import { valueAt } from "./object-fields.ts";
+import type { ServedResource, Strategy } from "./served-resource.ts";
+
+type Crd = DeepReadonly<CustomResourceDefinition>;
+
+/** The column of custom kinds that name none. */
+const ageColumn: PrinterColumn = {
+  name: "Age",
+  type: "date",
+  jsonPath: ".metadata.creationTimestamp",
+  description: "How long ago the object was created.",
+};
+
+/** What a CRD makes the server serve: one resource a served version, nothing before it is established. */
+export function crdResources(crd: Crd): readonly ServedResource[] {
+  if (!isConditionTrue(crd, "Established")) return [];
+  const { group, scope, versions } = crd.spec;
+  const names = { ...crd.spec.names, ...crd.status?.acceptedNames };
+  const storage = versions.find((version) => version.storage)?.name ?? versions[0]?.name ?? "";
+  const strategy: Strategy = crd.metadata.deletionTimestamp === undefined ? {} : terminating;
+  return versions
+    .filter(({ served }) => served)
+    .map((version) => ({
+      group,
+      version: version.name,
+      kind: names.kind,
+      listKind: names.listKind,
+      plural: names.plural,
+      singular: names.singular,
+      shortNames: names.shortNames ?? [],
+      categories: names.categories ?? [],
+      scope,
+      verbs: storedVerbs,
+      storageApiVersion: `${group}/${storage}`,
+      schema: completeObjectSchema((version.schema?.openAPIV3Schema ?? {}) as Schema),
+      origin: "custom",
+      hasStatus: version.subresources?.status !== undefined,
+      ...(version.subresources?.scale === undefined ? {} : { scale: version.subresources.scale }),
+      columns: version.additionalPrinterColumns?.length ? version.additionalPrinterColumns : [ageColumn],
+      strategy,
+      selectableFields: selectableFields(version.selectableFields ?? []),
+      ...(version.deprecated ? { deprecationWarning: deprecationWarning(crd, version) } : {}),
+    }));
+}
+
+const terminating: Strategy = {
+  prepareForCreate: () => {
+    throw statusError("MethodNotAllowed", "create not allowed while custom resource definition is terminating");
+  },
+};
+
+function deprecationWarning(crd: Crd, version: Crd["spec"]["versions"][number]): string {
+  return version.deprecationWarning ?? `${crd.spec.group}/${version.name} ${crd.spec.names.kind} is deprecated`;
+}
+
+/** Paths such as `.spec.color` as the field selectors `spec.color`. */
+function selectableFields(fields: readonly { readonly jsonPath: string }[]): ServedResource["selectableFields"] {
+  const result: Record<string, (object: DeepReadonly<KubernetesObject>) => string> = {};
+  for (const { jsonPath } of fields) {
+    const steps = jsonPath.slice(1).split(".");
+    result[steps.join(".")] = (object) => {
+      const value = valueAt(object, ...steps);
+      return value === undefined || value === null || typeof value === "object" ? "" : String(value);
+    };
+  }
+  return result;
+}

@@ -1,0 +1,187 @@
+import {
+  configMapKeyFaults,
+  type DeepReadonly,
+  forbiddenCause,
+  invalidCause,
+  jsonEquals,
+  type KubernetesObject,
+  requiredCause,
+  setOwn,
+  statusError,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { age } from "../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import { ensureMap, mapAt, setField, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** ConfigMaps and Secrets. */
+export function configKinds(): readonly ServedResource[] {
+  return [configMaps, secrets];
+}
+
+const configMaps = builtinResource({
+  group: "",
+  version: "v1",
+  kind: "ConfigMap",
+  plural: "configmaps",
+  shortNames: ["cm"],
+  scope: "Namespaced",
+  columns: [column("Data", "How many keys it has."), ageColumn],
+  cells: (object, now) => [
+    Object.keys(mapAt(object, "data")).length + Object.keys(mapAt(object, "binaryData")).length,
+    age(object.metadata.creationTimestamp, now),
+  ],
+  strategy: {
+    hasGeneration: false,
+    prepareForCreate: (object) => requireBase64(object, "binaryData"),
+    prepareForUpdate: (object) => requireBase64(object, "binaryData"),
+    validate: (object) => {
+      const binary = mapAt(object, "binaryData");
+      const causes = [...keyCauses(object, "data"), ...keyCauses(object, "binaryData")];
+      for (const key of Object.keys(mapAt(object, "data"))) {
+        if (Object.hasOwn(binary, key))
+          causes.push(invalidCause(`data[${key}]`, key, "duplicate of key present in binaryData"));
+      }
+      const bytes = textBytes(mapAt(object, "data")) + base64Bytes(binary);
+      return bytes > longestBytes ? [...causes, tooLong("")] : causes;
+    },
+    validateUpdate: (object, old) => immutableCauses(object, old, ["data", "binaryData"]),
+  },
+});
+
+const secrets = builtinResource({
+  group: "",
+  version: "v1",
+  kind: "Secret",
+  plural: "secrets",
+  scope: "Namespaced",
+  columns: [column("Type", "What the keys are expected to be."), column("Data", "How many keys it has."), ageColumn],
+  cells: (object, now) => [
+    textAt(object, "type"),
+    Object.keys(mapAt(object, "data")).length,
+    age(object.metadata.creationTimestamp, now),
+  ],
+  selectableFields: { type: (object) => textAt(object, "type") },
+  strategy: {
+    hasGeneration: false,
+    prepareForCreate: prepareSecret,
+    prepareForUpdate: prepareSecret,
+    validate: (object) => {
+      const causes = [...keyCauses(object, "data"), ...typeCauses(object)];
+      return base64Bytes(mapAt(object, "data")) > longestBytes ? [...causes, tooLong("data")] : causes;
+    },
+    validateUpdate: (object, old) => {
+      const causes = immutableCauses(object, old, ["data"]);
+      if (textAt(object, "type") !== textAt(old, "type")) {
+        causes.unshift(invalidCause("type", textAt(object, "type"), "field is immutable"));
+      }
+      return causes;
+    },
+  },
+});
+
+/** `stringData` is write-only: it is merged into `data` and gone. */
+function prepareSecret(object: KubernetesObject): void {
+  requireBase64(object, "data");
+  const texts = valueAt(object, "stringData");
+  if (texts !== undefined) {
+    const data = ensureMap(object, "data");
+    for (const [key, text] of Object.entries(mapAt(object, "stringData"))) {
+      if (typeof text === "string") setOwn(data, key, Buffer.from(text).toString("base64"));
+    }
+    setField(object, "stringData", undefined);
+  }
+  if (textAt(object, "type") === "") setField(object, "type", "Opaque");
+}
+
+/** Keys that a Secret of a known type must have. */
+const keysOfTypes: Readonly<Record<string, readonly string[]>> = {
+  "kubernetes.io/dockercfg": [".dockercfg"],
+  "kubernetes.io/dockerconfigjson": [".dockerconfigjson"],
+  "kubernetes.io/ssh-auth": ["ssh-privatekey"],
+  "kubernetes.io/tls": ["tls.crt", "tls.key"],
+};
+
+function typeCauses(object: Read): StatusCause[] {
+  const data = mapAt(object, "data");
+  const type = textAt(object, "type");
+  if (type === "kubernetes.io/basic-auth" && !Object.hasOwn(data, "username") && !Object.hasOwn(data, "password")) {
+    return [requiredCause("data[username]"), requiredCause("data[password]")];
+  }
+  if (type === "kubernetes.io/service-account-token") {
+    const name = valueAt(object.metadata, "annotations", "kubernetes.io/service-account.name");
+    return name === undefined || name === "" ? [requiredCause("metadata.annotations[kubernetes.io/service-account.name]")] : [];
+  }
+  const keys = Object.hasOwn(keysOfTypes, type) ? (keysOfTypes[type] ?? []) : [];
+  const causes = keys.filter((key) => !Object.hasOwn(data, key)).map((key) => requiredCause(`data[${key}]`));
+  for (const key of keys.filter((name) => name.startsWith(".docker") && Object.hasOwn(data, name))) {
+    const text = Buffer.from(textAt(data, key), "base64").toString();
+    if (!isJson(text)) causes.push(invalidCause(`data[${key}]`, "<secret contents redacted>", "the content is not JSON"));
+  }
+  return causes;
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function keyCauses(object: Read, field: string): StatusCause[] {
+  return Object.keys(mapAt(object, field)).flatMap((key) =>
+    configMapKeyFaults(key).map((fault) => invalidCause(`${field}[${key}]`, key, fault)),
+  );
+}
+
+function immutableCauses(object: Read, old: Read, fields: readonly string[]): StatusCause[] {
+  if (valueAt(old, "immutable") !== true) return [];
+  const detail = "field is immutable when `immutable` is set";
+  const causes: StatusCause[] = [];
+  if (valueAt(object, "immutable") !== true) causes.push(forbiddenCause("immutable", detail));
+  for (const field of fields) {
+    if (!jsonEquals(mapAt(object, field), mapAt(old, field))) causes.push(forbiddenCause(field, detail));
+  }
+  return causes;
+}
+
+const longestBytes = 1024 * 1024;
+
+function tooLong(field: string): StatusCause {
+  return { reason: "FieldValueTooLong", field, message: `Too long: may not be more than ${longestBytes} bytes` };
+}
+
+function textBytes(map: Readonly<Record<string, unknown>>): number {
+  let bytes = 0;
+  for (const value of Object.values(map)) if (typeof value === "string") bytes += Buffer.byteLength(value);
+  return bytes;
+}
+
+function base64Bytes(map: Readonly<Record<string, unknown>>): number {
+  let bytes = 0;
+  for (const value of Object.values(map)) if (typeof value === "string") bytes += Buffer.byteLength(value, "base64");
+  return bytes;
+}
+
+/** Bytes travel as padded base64 of the standard alphabet. Line breaks are skipped, as Go's decoder does. */
+const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+
+/**
+ * What is not base64 cannot be decoded at all, so it is a bad request and not an invalid object. Also writes values in their one
+ * canonical form, as a decoder and encoder would, and drops keys of null.
+ */
+function requireBase64(object: KubernetesObject, field: string): void {
+  for (const [key, value] of Object.entries(mapAt(object, field))) {
+    const text = typeof value === "string" ? value.replaceAll(/[\r\n]/g, "") : "";
+    if (value !== null && (typeof value !== "string" || !base64.test(text))) {
+      const why = `${field}[${key}]: illegal base64 data`;
+      throw statusError("BadRequest", `${object.kind} in version "v1" cannot be handled as a ${object.kind}: ${why}`);
+    }
+    if (value !== text) setOwn(ensureMap(object, field), key, text);
+  }
+}

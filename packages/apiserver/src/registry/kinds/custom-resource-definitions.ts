@@ -1,0 +1,77 @@
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { builtinResource } from "../builtin/builtin-resource.ts";
+import { asCrd, cleanupFinalizer, type CrdCondition, storedVersions, withCondition } from "../crd-spec.ts";
+import { crdCauses, crdUpdateCauses } from "../crd-validation.ts";
+import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+
+/** apiextensions.k8s.io: CustomResourceDefinitions. `now` is in milliseconds since the epoch. */
+export function crdKinds(now: () => number): readonly ServedResource[] {
+  return [
+    builtinResource({
+      group: "apiextensions.k8s.io",
+      version: "v1",
+      kind: "CustomResourceDefinition",
+      plural: "customresourcedefinitions",
+      shortNames: ["crd", "crds"],
+      categories: ["api-extensions"],
+      scope: "Cluster",
+      hasStatus: true,
+      strategy: {
+        prepareForCreate: (object) => {
+          setDefaults(object);
+          setField(object, "status", {
+            conditions: [],
+            acceptedNames: { plural: "", kind: "" },
+            storedVersions: storedVersions(object, undefined),
+          });
+        },
+        prepareForUpdate: (object, old) => {
+          setDefaults(object);
+          setField(object, "status", structuredClone({ ...mapAt(old, "status"), storedVersions: storedVersions(object, old) }));
+        },
+        prepareForDelete: (object) => {
+          const { metadata } = object;
+          if (!metadata.finalizers?.includes(cleanupFinalizer)) {
+            metadata.finalizers = [...(metadata.finalizers ?? []), cleanupFinalizer];
+          }
+          const status = ensureMap(object, "status");
+          setField(
+            status,
+            "conditions",
+            withCondition(
+              (asCrd(object).status?.conditions ?? []) as readonly CrdCondition[],
+              {
+                type: "Terminating",
+                status: "True",
+                reason: "InstanceDeletionPending",
+                message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+              },
+              `${new Date(now()).toISOString().slice(0, 19)}Z`,
+            ),
+          );
+        },
+        validate: crdCauses,
+        validateUpdate: crdUpdateCauses,
+      },
+    }),
+  ];
+}
+
+/** What may be left out of a CRD. */
+function setDefaults(object: KubernetesObject): void {
+  const spec = ensureMap(object, "spec");
+  const names = ensureMap(spec, "names");
+  const kind = textAt(names, "kind");
+  if (kind !== "") {
+    if (textAt(names, "singular") === "") names["singular"] = kind.toLowerCase();
+    if (textAt(names, "listKind") === "") names["listKind"] = `${kind}List`;
+  }
+  const conversion = ensureMap(spec, "conversion");
+  if (textAt(conversion, "strategy") === "") conversion["strategy"] = "None";
+  if (valueAt(spec, "preserveUnknownFields") === false) setField(spec, "preserveUnknownFields", undefined);
+  for (const version of listAt(spec, "versions")) {
+    if (typeof version !== "object" || version === null) continue;
+    for (const flag of ["served", "storage"]) if (valueAt(version, flag) === undefined) setField(version, flag, false);
+  }
+}

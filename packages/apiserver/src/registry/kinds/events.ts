@@ -1,0 +1,187 @@
+import {
+  type DeepReadonly,
+  draft,
+  invalidCause,
+  type KubernetesObject,
+  requiredCause,
+  setOwn,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { age } from "../../table/human-duration.ts";
+import { builtinResource, column } from "../builtin/builtin-resource.ts";
+import { ensureMap, setField, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** Events, which are stored once and served in two groups: as v1 and as events.k8s.io/v1, under other names of fields. */
+export function eventKinds(): readonly ServedResource[] {
+  return [coreEvents, groupEvents];
+}
+
+const columns = [
+  column("Last Seen", "When it was last seen."),
+  column("Type", "Normal or Warning."),
+  column("Reason", "Why, in one word."),
+  column("Object", "What it is about."),
+  column("Subobject", "Which part of the object.", { wide: true }),
+  column("Source", "Who reported it.", { wide: true }),
+  column("Message", "What happened."),
+  column("First Seen", "When it was first seen.", { wide: true }),
+  column("Count", "How often it was seen.", { wide: true }),
+  column("Name", "The name of the Event itself.", { wide: true, format: "name" }),
+];
+
+/** Cells from the stored form. */
+function cells(event: unknown, name: string, now: number): readonly (string | number)[] {
+  const firstSeen = age(valueAt(event, "firstTimestamp") ?? valueAt(event, "eventTime"), now);
+  const series = valueAt(event, "series");
+  const lastSeen =
+    series !== undefined && series !== null
+      ? age(valueAt(series, "lastObservedTime"), now)
+      : valueAt(event, "lastTimestamp")
+        ? age(valueAt(event, "lastTimestamp"), now)
+        : firstSeen;
+  const count = valueAt(series, "count") ?? valueAt(event, "count");
+  const kind = textAt(event, "involvedObject", "kind").toLowerCase();
+  const objectName = textAt(event, "involvedObject", "name");
+  return [
+    lastSeen,
+    textAt(event, "type"),
+    textAt(event, "reason"),
+    objectName === "" ? kind : `${kind}/${objectName}`,
+    textAt(event, "involvedObject", "fieldPath"),
+    sourceOf(event),
+    textAt(event, "message").trim(),
+    firstSeen,
+    typeof count === "number" && count > 0 ? count : 1,
+    name,
+  ];
+}
+
+function sourceOf(event: unknown): string {
+  const component = textAt(event, "source", "component") || textAt(event, "reportingComponent");
+  const instance = textAt(event, "source", "host") || textAt(event, "reportingInstance");
+  return instance === "" ? component : `${component}, ${instance}`;
+}
+
+const referenceFields = ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"];
+
+function referenceSelectors(field: string): ServedResource["selectableFields"] {
+  const selectors: Record<string, (object: Read) => string> = {};
+  for (const part of referenceFields) selectors[`${field}.${part}`] = (object) => textAt(object, field, part);
+  return selectors;
+}
+
+const coreEvents = builtinResource({
+  group: "",
+  version: "v1",
+  kind: "Event",
+  plural: "events",
+  shortNames: ["ev"],
+  scope: "Namespaced",
+  columns,
+  cells: (object, now) => cells(object, object.metadata.name ?? "", now),
+  selectableFields: {
+    ...referenceSelectors("involvedObject"),
+    reason: (object) => textAt(object, "reason"),
+    reportingComponent: (object) => textAt(object, "reportingComponent"),
+    source: (object) => textAt(object, "source", "component") || textAt(object, "reportingComponent"),
+    type: (object) => textAt(object, "type"),
+  },
+  strategy: {
+    hasGeneration: false,
+    prepareForCreate: setDefaults,
+    prepareForUpdate: setDefaults,
+    validate: (object) => [...namespaceCauses(object, "involvedObject"), ...reporterCauses(object, "reportingComponent")],
+  },
+});
+
+const groupEvents = builtinResource({
+  group: "events.k8s.io",
+  version: "v1",
+  kind: "Event",
+  plural: "events",
+  shortNames: ["ev"],
+  scope: "Namespaced",
+  columns,
+  cells: (object, now) => cells(toStorage(object), object.metadata.name ?? "", now),
+  selectableFields: {
+    ...referenceSelectors("regarding"),
+    reason: (object) => textAt(object, "reason"),
+    reportingController: (object) => textAt(object, "reportingController"),
+    type: (object) => textAt(object, "type"),
+  },
+  storageApiVersion: "v1",
+  conversion: { fromStorage, toStorage },
+  strategy: {
+    hasGeneration: false,
+    validate: (object) => {
+      const causes = [...namespaceCauses(object, "regarding"), ...reporterCauses(object, "reportingController")];
+      if (!hasEventTime(object)) causes.push(requiredCause("eventTime"));
+      for (const field of ["action", "reason"]) if (textAt(object, field) === "") causes.push(requiredCause(field));
+      const type = textAt(object, "type");
+      if (type !== "Normal" && type !== "Warning") causes.push(invalidCause("type", type, "has invalid value"));
+      if (Buffer.byteLength(textAt(object, "note")) > 1024) {
+        causes.push(invalidCause("note", "", "can have at most 1024 bytes"));
+      }
+      return causes;
+    },
+  },
+});
+
+/** Fields that go by another name in events.k8s.io/v1: that name, and the stored one. */
+const renamed: readonly (readonly [string, string])[] = [
+  ["regarding", "involvedObject"],
+  ["note", "message"],
+  ["deprecatedSource", "source"],
+  ["deprecatedFirstTimestamp", "firstTimestamp"],
+  ["deprecatedLastTimestamp", "lastTimestamp"],
+  ["deprecatedCount", "count"],
+  ["reportingController", "reportingComponent"],
+];
+const toCoreName = new Map(renamed);
+const fromCoreName = new Map(renamed.map(([name, core]) => [core, name]));
+
+function rename(object: Read, apiVersion: string, names: ReadonlyMap<string, string>): KubernetesObject {
+  const result: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(object)) setOwn(result, names.get(name) ?? name, draft(value));
+  return { ...(result as unknown as KubernetesObject), apiVersion };
+}
+
+function fromStorage(object: Read): KubernetesObject {
+  return rename(object, "events.k8s.io/v1", fromCoreName);
+}
+
+function toStorage(object: Read): KubernetesObject {
+  const stored = rename(object, "v1", toCoreName);
+  setDefaults(stored);
+  return stored;
+}
+
+/** Fields that are always there, as Kubernetes writes them. */
+function setDefaults(object: KubernetesObject): void {
+  ensureMap(object, "involvedObject");
+  ensureMap(object, "source");
+  for (const field of ["reportingComponent", "reportingInstance"]) {
+    if (valueAt(object, field) === undefined) setField(object, field, "");
+  }
+}
+
+/** An Event is in the namespace of what it is about; one about something that is in none is in `default`. */
+function namespaceCauses(object: Read, reference: string): StatusCause[] {
+  const about = textAt(object, reference, "namespace");
+  const { namespace = "" } = object.metadata;
+  const fits = about === "" ? namespace === "" || namespace === "default" : about === namespace;
+  return fits ? [] : [invalidCause(`${reference}.namespace`, about, "does not match event.namespace")];
+}
+
+function hasEventTime(object: Read): boolean {
+  return typeof valueAt(object, "eventTime") === "string";
+}
+
+function reporterCauses(object: Read, controllerField: string): StatusCause[] {
+  if (!hasEventTime(object)) return [];
+  const fields = [controllerField, "reportingInstance"];
+  return fields.filter((field) => textAt(object, field) === "").map((field) => requiredCause(field));
+}

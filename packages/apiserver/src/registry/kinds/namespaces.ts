@@ -1,0 +1,70 @@
+import { age } from "../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+
+/** The finalizer of every Namespace: the namespace controller takes it away when the namespace is empty. */
+export const namespaceFinalizer = "kubernetes";
+
+/** The label of every Namespace with its name, so that selectors can name it. */
+const nameLabel = "kubernetes.io/metadata.name";
+
+/**
+ * Namespaces. Deleting one makes it Terminating; it is gone when its `spec.finalizers` are empty, which only the subresource
+ * `finalize` can change.
+ */
+export function namespaceKinds(): readonly ServedResource[] {
+  return [namespaces];
+}
+
+const namespaces = builtinResource({
+  group: "",
+  version: "v1",
+  kind: "Namespace",
+  plural: "namespaces",
+  shortNames: ["ns"],
+  scope: "Cluster",
+  verbs: ["create", "delete", "get", "list", "patch", "update", "watch"],
+  hasStatus: true,
+  columns: [column("Status", "Active, or Terminating while it is being deleted."), ageColumn],
+  cells: (object, now) => [textAt(object, "status", "phase"), age(object.metadata.creationTimestamp, now)],
+  selectableFields: {
+    name: (object) => object.metadata.name ?? "",
+    "status.phase": (object) => textAt(object, "status", "phase"),
+  },
+  subresources: [
+    {
+      name: "finalize",
+      kind: "Namespace",
+      verbs: ["update"],
+      prepareForUpdate: (object, old) => {
+        keepField(object, old, "status");
+        setNameLabel(object);
+      },
+    },
+  ],
+  strategy: {
+    hasGeneration: false,
+    prepareForCreate: (object) => {
+      setField(object, "status", { phase: "Active" });
+      const spec = ensureMap(object, "spec");
+      const finalizers = listAt(spec, "finalizers").filter((finalizer) => typeof finalizer === "string");
+      spec["finalizers"] = finalizers.includes(namespaceFinalizer) ? finalizers : [...finalizers, namespaceFinalizer];
+      setNameLabel(object);
+    },
+    prepareForUpdate: (object, old) => {
+      setField(ensureMap(object, "spec"), "finalizers", structuredClone(valueAt(old, "spec", "finalizers")));
+      keepField(object, old, "status");
+      setNameLabel(object);
+    },
+    prepareForDelete: (object) => {
+      ensureMap(object, "status")["phase"] = "Terminating";
+    },
+    isHeld: (object) => listAt(object, "spec", "finalizers").length > 0,
+  },
+});
+
+function setNameLabel(object: { metadata: { name?: string; labels?: Record<string, string> } }): void {
+  const { name } = object.metadata;
+  if (name !== undefined) object.metadata.labels = { ...object.metadata.labels, [nameLabel]: name };
+}

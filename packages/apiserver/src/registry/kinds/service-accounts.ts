@@ -1,0 +1,33 @@
+import { age } from "../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import { builtinSchema } from "../builtin/builtin-schemas.ts";
+import { listAt } from "../object-fields.ts";
+import type { ServedResource, Strategy } from "../served-resource.ts";
+
+/** ServiceAccounts, whose subresource `token` issues tokens: `requestToken` answers a TokenRequest. */
+export function serviceAccountKinds(requestToken: NonNullable<Strategy["evaluate"]>): readonly ServedResource[] {
+  return [
+    builtinResource({
+      group: "",
+      version: "v1",
+      kind: "ServiceAccount",
+      plural: "serviceaccounts",
+      shortNames: ["sa"],
+      scope: "Namespaced",
+      columns: [column("Secrets", "How many secrets it may use."), ageColumn],
+      cells: (object, now) => [listAt(object, "secrets").length, age(object.metadata.creationTimestamp, now)],
+      subresources: [
+        {
+          name: "token",
+          kind: "TokenRequest",
+          group: "authentication.k8s.io",
+          version: "v1",
+          schema: builtinSchema("authentication.v1.TokenRequest"),
+          verbs: ["create"],
+          evaluate: requestToken,
+        },
+      ],
+      strategy: { hasGeneration: false },
+    }),
+  ];
+}

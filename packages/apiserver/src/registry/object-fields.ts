@@ -1,0 +1,50 @@
+import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
+
+/** The value at a path of field names and indexes; undefined where there is none. Reads own properties only. */
+export function valueAt(value: unknown, ...path: readonly (string | number)[]): unknown {
+  let current = value;
+  for (const step of path) {
+    if (typeof current !== "object" || current === null || !Object.hasOwn(current, step)) return undefined;
+    current = (current as Record<string | number, unknown>)[step];
+  }
+  return current;
+}
+
+/** The string at a path; `""` where there is none. */
+export function textAt(value: unknown, ...path: readonly (string | number)[]): string {
+  const found = valueAt(value, ...path);
+  return typeof found === "string" ? found : "";
+}
+
+/** The list at a path; empty where there is none. */
+export function listAt(value: unknown, ...path: readonly (string | number)[]): readonly unknown[] {
+  const found = valueAt(value, ...path);
+  return Array.isArray(found) ? found : [];
+}
+
+/** The JSON object at a path; empty where there is none. */
+export function mapAt(value: unknown, ...path: readonly (string | number)[]): Readonly<Record<string, unknown>> {
+  const found = valueAt(value, ...path);
+  return isJsonObject(found) ? found : {};
+}
+
+/** Sets a field of an object of a kind that the compiler knows nothing of; `undefined` removes it. */
+export function setField(object: object, name: string, value: unknown): void {
+  if (value === undefined) delete (object as Record<string, unknown>)[name];
+  else setOwn(object as Record<string, unknown>, name, value);
+}
+
+/** The JSON object that is the field `name`, made where there is none. */
+export function ensureMap(object: object, name: string): JsonObject {
+  const found = valueAt(object, name);
+  if (isJsonObject(found)) return found;
+  const made: JsonObject = {};
+  setField(object, name, made);
+  return made;
+}
+
+/** A deep copy of `old`'s field into `object`; where `old` has none, `object` has none either. */
+export function keepField(object: object, old: object, name: string): void {
+  const kept = valueAt(old, name);
+  setField(object, name, kept === undefined ? undefined : structuredClone(kept));
+}
