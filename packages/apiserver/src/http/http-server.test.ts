@@ -530,6 +530,27 @@ describe("an answer", () => {
     expect(reply.headers["set-cookie"]).toBeUndefined();
   });
 
+  test("with a document is JSON for discovery's own forms, and a refusal where only protobuf is taken", async () => {
+    const body = { kind: "APIGroupDiscoveryList" };
+    const server = await start(async () => ({
+      kind: "document",
+      status: 200,
+      headers: { "content-type": "application/json;g=x", etag: "e" },
+      body,
+    }));
+    const forms = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    for (let round = 0; round < 2; round++) {
+      const reply = await ask(server, "/apis", { headers: { accept: forms } });
+      expect([reply.status, reply.headers["content-type"], reply.headers.etag, reply.json]).toEqual([
+        200,
+        "application/json;g=x",
+        "e",
+        body,
+      ]);
+    }
+    expect((await ask(server, "/openapi/v2", { headers: { accept: "application/x+protobuf" } })).status).toBe(406);
+  });
+
   test("to HEAD has the headers only", async () => {
     const { handle, requests } = recorder();
     const server = await start(handle);
@@ -805,6 +826,27 @@ describe("the server", () => {
     expect((await slow).status).toBe(200);
     await closing;
     expect(server.close()).toBe(server.close());
+  });
+
+  test("on closing ends connections that were kept open, those of answers under way too", async () => {
+    const release = gate<void>();
+    const arrived = gate<void>();
+    const server = await start(async (request) => {
+      if (request.path.endsWith("/slow")) {
+        arrived.resolve();
+        await release.promise;
+      }
+      return answerObject(request);
+    });
+    const agent = new Agent({ keepAlive: true });
+    cleanups.push(() => agent.destroy());
+    const slow = ask(server, `${collection}/slow`, { agent });
+    await ask(server, `${collection}/quick`, { agent });
+    await arrived.promise;
+    const closing = server.close();
+    release.resolve();
+    expect((await slow).status).toBe(200);
+    expect(await closing).toBeUndefined();
   });
 
   test("on closing gives up on answers that take too long", async () => {

@@ -8,19 +8,9 @@ import type { Authenticate } from "../auth/authenticator.ts";
 import { clientCertificateOf } from "../auth/client-certificate.ts";
 import type { Handle, Outcome, PipelineRequest } from "../endpoints/outcome.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
-import {
-  bodyOf,
-  chooseRepresentation,
-  type EncodeContext,
-  type EncodedBody,
-  encodeList,
-  encodeObject,
-  encodeStatus,
-  encodeValue,
-  type ToTable,
-} from "./encode.ts";
+import type { ToTable } from "./encode.ts";
 import { listen } from "./listen.ts";
-import { acceptedRepresentations, failureFormat, notAcceptable, type Representation } from "./negotiation.ts";
+import { acceptedRepresentations, notAcceptable, type Representation } from "./negotiation.ts";
 import { readBody } from "./request-body.ts";
 import {
   credentialHeaders,
@@ -31,10 +21,9 @@ import {
   requestedAuditId,
   splitTarget,
   type Target,
-  wantsPretty,
 } from "./request-target.ts";
-import { sendBody, warningHeaders } from "./send.ts";
-import { sendWatch, type WatchLimits } from "./watch-stream.ts";
+import { createResponder } from "./responder.ts";
+import type { WatchLimits } from "./watch-stream.ts";
 
 /** Certificates of the server, PEM. */
 export interface ServerTls {
@@ -108,7 +97,7 @@ export interface HttpServer extends AsyncDisposable {
 export async function startHttpServer(options: HttpServerOptions): Promise<HttpServer> {
   const { handle, authenticate, bindAddress = "127.0.0.1", clock = systemClock, newId = randomUUID } = options;
   const limits = { ...defaultLimits, ...options.limits };
-  const watches = new Set<() => void>();
+  const responder = createResponder({ toTable: options.toTable, clock, limits });
   let isClosing = false;
 
   const server = createServer({
@@ -134,16 +123,20 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     response.setHeader("audit-id", auditId);
     response.setHeader("cache-control", "no-cache, private");
     if (isClosing) response.setHeader("connection", "close");
+    // What was under way when the server began to close leaves an idle connection that nobody else ends.
+    response.on("close", () => {
+      if (isClosing) setImmediate(() => server.closeIdleConnections());
+    });
     const accepted = acceptedRepresentations(request.headers.accept);
     const target = splitTarget(request.url ?? "/");
-    const style = { format: failureFormat(accepted), pretty: wantsPretty(request, target.query) };
+    const exchange = { request, response, accepted, query: target.query };
     try {
       const user = authenticate({
         headers: credentialHeaders(request),
         clientCertificate: clientCertificateOf(request.socket as TLSSocket),
       });
       const outcome = await answer(request, response, target, user, accepted);
-      await send(request, response, outcome, accepted, target.query);
+      await responder.send(exchange, outcome);
     } catch (error) {
       if (response.destroyed || request.socket.destroyed) return;
       let status: Status;
@@ -157,7 +150,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
         response.destroy();
         return;
       }
-      await fail(request, response, status, style);
+      await responder.fail(exchange, status);
     }
   }
 
@@ -194,84 +187,6 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     return handle(pipelineRequest);
   }
 
-  async function send(
-    request: IncomingMessage,
-    response: ServerResponse,
-    outcome: Outcome,
-    accepted: readonly Representation[],
-    query: Target["query"],
-  ): Promise<void> {
-    const pretty = wantsPretty(request, query);
-    const context = (): EncodeContext => ({ toTable: options.toTable, includeObject: includeObject(query), now: clock.now() });
-    const reply = (status: number, style: Pick<Representation, "format">, body: EncodedBody, extra = {}): Promise<void> =>
-      sendBody(
-        response,
-        { status, headers: { "content-type": `application/${style.format}`, ...extra }, body },
-        { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
-      );
-    const choose = (from: Parameters<typeof chooseRepresentation>[1]): Representation => {
-      const chosen = chooseRepresentation(accepted, from);
-      return { ...chosen, pretty: pretty || chosen.pretty };
-    };
-    switch (outcome.kind) {
-      case "object": {
-        const representation = choose(outcome);
-        setWarnings(response, outcome.warnings);
-        return reply(outcome.status, representation, await encodeObject(outcome, representation, context()));
-      }
-      case "list": {
-        const representation = choose(outcome);
-        return reply(200, representation, await encodeList(outcome, representation, context()));
-      }
-      case "watch": {
-        const representation = choose(outcome);
-        if (request.method === "HEAD") throw statusError("MethodNotAllowed", "a watch needs GET");
-        response.writeHead(200, { "content-type": "application/json" });
-        const end = sendWatch(response, outcome, representation, context, clock, limits);
-        watches.add(end);
-        response.on("close", () => watches.delete(end));
-        if (isClosing) end();
-        return;
-      }
-      case "status": {
-        setWarnings(response, outcome.warnings);
-        return fail(request, response, outcome.status, { format: failureFormat(accepted), pretty });
-      }
-      case "document": {
-        const style = { format: failureFormat(accepted), pretty };
-        return reply(outcome.status, style, await encodeDocument(outcome.body, style), outcome.headers);
-      }
-      case "raw":
-        return sendRaw(request, response, outcome);
-      default:
-        throw new Error(`unknown kind of answer: ${JSON.stringify(outcome)}`);
-    }
-  }
-
-  async function fail(
-    request: IncomingMessage,
-    response: ServerResponse,
-    status: Status,
-    style: Pick<Representation, "format" | "pretty">,
-  ): Promise<void> {
-    const code = status.code ?? (status.status === "Success" ? 200 : 500);
-    const retryAfter = status.details?.retryAfterSeconds;
-    // What is left of an unread body is not worth reading: the connection goes.
-    if (!request.complete) response.setHeader("connection", "close");
-    await sendBody(
-      response,
-      {
-        status: code,
-        headers: {
-          "content-type": `application/${style.format}`,
-          ...(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) }),
-        },
-        body: await encodeStatus(status, style),
-      },
-      { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
-    );
-  }
-
   server.on("request", (request, response) => {
     serve(request, response).catch((error: unknown) => {
       if (!response.destroyed) response.destroy();
@@ -284,14 +199,6 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
 
   await listen(server, options.port, bindAddress);
   const { port } = server.address() as AddressInfo;
-  const host =
-    bindAddress === "0.0.0.0"
-      ? "127.0.0.1"
-      : bindAddress === "::"
-        ? "[::1]"
-        : bindAddress.includes(":")
-          ? `[${bindAddress}]`
-          : bindAddress;
 
   let closed: Promise<void> | undefined;
   const close = (): Promise<void> => {
@@ -302,68 +209,25 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
         deadline.cancel();
         resolve();
       });
-      for (const end of watches) end();
+      responder.endWatches();
       server.closeIdleConnections();
     });
     return closed;
   };
   return {
     port,
-    url: `https://${host}:${port}`,
+    url: `https://${reachableHost(bindAddress)}:${port}`,
     setTls: (tls) => server.setSecureContext(tlsOptions(tls)),
     close,
     [Symbol.asyncDispose]: close,
   };
 }
 
-/** JSON of documents that stay the same object: discovery and OpenAPI are long and asked for often. */
-const documents = new WeakMap<object, EncodedBody>();
-
-async function encodeDocument(body: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
-  if (body === undefined || body === null) return bodyOf(new Uint8Array());
-  if (style.format !== "json" || style.pretty || typeof body !== "object") return encodeValue(body, style);
-  const known = documents.get(body);
-  if (known !== undefined) return known;
-  const encoded = await encodeValue(body, style);
-  documents.set(body, encoded);
-  return encoded;
-}
-
-async function sendRaw(
-  request: IncomingMessage,
-  response: ServerResponse,
-  outcome: Extract<Outcome, { kind: "raw" }>,
-): Promise<void> {
-  const { body, status, headers } = outcome;
-  if (typeof body === "string" || body instanceof Uint8Array) {
-    await sendBody(
-      response,
-      { status, headers, body: bodyOf(typeof body === "string" ? Buffer.from(body) : body) },
-      { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
-    );
-    return;
-  }
-  response.writeHead(status, headers);
-  response.flushHeaders();
-  if (request.method !== "HEAD") {
-    for await (const part of body) {
-      if (response.destroyed) return;
-      if (!response.write(part)) await drained(response);
-    }
-  }
-  response.end();
-}
-
-function drained(response: ServerResponse): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      response.off("drain", done);
-      response.off("close", done);
-      resolve();
-    };
-    response.on("drain", done);
-    response.on("close", done);
-  });
+/** How this machine reaches a server that listens on `bindAddress`, as a URL has it. */
+function reachableHost(bindAddress: string): string {
+  if (bindAddress === "0.0.0.0") return "127.0.0.1";
+  const address = bindAddress === "::" ? "::1" : bindAddress;
+  return address.includes(":") ? `[${address}]` : address;
 }
 
 function tlsOptions(tls: ServerTls): { cert: string; key: string; ca: string } {
@@ -373,8 +237,4 @@ function tlsOptions(tls: ServerTls): { cert: string; key: string; ca: string } {
 function isConnectionError(error: unknown): boolean {
   const code = (error as NodeJS.ErrnoException | undefined)?.code;
   return code === "ECONNRESET" || code === "EPIPE" || code === "ERR_STREAM_PREMATURE_CLOSE" || code === "ERR_STREAM_DESTROYED";
-}
-
-function setWarnings(response: ServerResponse, warnings: readonly string[] | undefined): void {
-  if (warnings?.length) response.setHeader("warning", warningHeaders(warnings));
 }

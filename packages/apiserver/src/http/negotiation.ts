@@ -31,6 +31,15 @@ export function acceptedRepresentations(accept: string | undefined): readonly Re
   return parsed;
 }
 
+/** Whether an Accept header takes JSON or YAML of any kind: what discovery and OpenAPI documents are written in. */
+export function acceptsDocument(accept: string | undefined): boolean {
+  return (
+    accept === undefined ||
+    accept === "" ||
+    accept.split(",").some((clause) => formatOf(clause.split(";", 1)[0]?.trim().toLowerCase() ?? ""))
+  );
+}
+
 /** Of a failure: JSON unless YAML is what the client prefers. Failures are never Tables and never 406. */
 export function failureFormat(accepted: readonly Representation[]): "json" | "yaml" {
   return accepted[0]?.format ?? "json";
