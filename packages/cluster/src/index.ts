@@ -1,1 +1,7 @@
-export {};
+export { type GarbageCollector, type GarbageCollectorOptions, startGarbageCollector } from "./garbage-collector/garbage-collector.ts";
+export { decideGarbage, type GarbageAction, type OwnerState } from "./garbage-collector/garbage-decision.ts";
+export { type GraphNode, ObjectGraph } from "./garbage-collector/object-graph.ts";
+export type { KindSource } from "./garbage-collector/object-monitor.ts";
+export { type NamespaceControllerOptions, startNamespaceController } from "./namespace/namespace-controller.ts";
+export { decideNamespace, type NamespaceAction } from "./namespace/namespace-decision.ts";
+export { type Cluster, type ClusterOptions, startCluster } from "./start-cluster.ts";

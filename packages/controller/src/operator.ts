@@ -77,6 +77,8 @@ export type OnChange = <T extends KubernetesObject>(type: ResourceType<T>, liste
 export interface RunningServer {
   /** One line for people: what listens where. */
   readonly description: string;
+  /** Addresses by name, for programs: `{ mqtt: "tcp://127.0.0.1:1883" }`. */
+  readonly endpoints?: Readonly<Record<string, string>>;
   stop(): Promise<void>;
 }
 

@@ -1,0 +1,119 @@
+import type { Clock, DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { Informer, type Logger, type StoreEffect } from "@keelson/controller";
+import { type GraphNode, nodeOf, ObjectGraph } from "./object-graph.ts";
+
+/** The kinds whose objects can be deleted: they come and go with CustomResourceDefinitions. */
+export interface KindSource {
+  list(): readonly ResourceType[];
+  /** Calls `listener` when the kinds have changed. Returns the way to stop. */
+  onChange(listener: () => void): () => void;
+}
+
+/** Called after the graph has a change: `node` is the object as it is now or was last, `previous` as it was before. */
+export type NodeListener = (change: { readonly type: "put" | "remove"; readonly node: GraphNode; readonly previous?: GraphNode | undefined }) => void;
+
+/** Options of {@link ObjectMonitor}. */
+export interface ObjectMonitorOptions {
+  readonly client: Client;
+  readonly kinds: KindSource;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly log: Logger;
+  readonly onNode: NodeListener;
+  /** Called when a kind has been listed for the first time, or is watched no more. */
+  readonly onKind: () => void;
+}
+
+interface MonitoredKind {
+  readonly type: ResourceType;
+  readonly stop: AbortController;
+  readonly running: Promise<void>;
+  /** Uids of its objects: what a relist has to be compared with. */
+  readonly uids: Set<string>;
+  isListed: boolean;
+}
+
+/** Follows every object of every deletable kind, and keeps of each what an {@link ObjectGraph} needs and no more. */
+export class ObjectMonitor {
+  readonly graph = new ObjectGraph();
+  readonly #options: ObjectMonitorOptions;
+  readonly #kinds = new Map<string, MonitoredKind>();
+  readonly #unsubscribe: () => void;
+
+  constructor(options: ObjectMonitorOptions) {
+    this.#options = options;
+    this.#unsubscribe = options.kinds.onChange(() => this.#follow());
+    this.#follow();
+  }
+
+  /** Whether every kind that is served now has been listed: only then is what the graph lacks really not there. */
+  get isSynced(): boolean {
+    for (const kind of this.#kinds.values()) if (!kind.isListed) return false;
+    return true;
+  }
+
+  /** Whether objects of this group and kind are followed, whatever the version. */
+  typeOfOwner(group: string, kind: string): ResourceType | undefined {
+    for (const monitored of this.#kinds.values()) if (monitored.type.group === group && monitored.type.kind === kind) return monitored.type;
+    return undefined;
+  }
+
+  async stop(): Promise<void> {
+    this.#unsubscribe();
+    const kinds = [...this.#kinds.values()];
+    this.#kinds.clear();
+    for (const kind of kinds) kind.stop.abort();
+    await Promise.all(kinds.map((kind) => kind.running));
+  }
+
+  #follow(): void {
+    const served = new Map(this.#options.kinds.list().map((type) => [`${type.group}/${type.version}/${type.plural}`, type]));
+    for (const [id, kind] of this.#kinds) {
+      if (served.has(id)) continue;
+      this.#kinds.delete(id);
+      kind.stop.abort();
+      for (const uid of [...kind.uids]) this.#remove(kind, uid);
+      this.#options.onKind();
+    }
+    for (const [id, type] of served) {
+      if (!this.#kinds.has(id)) this.#kinds.set(id, this.#start(type));
+    }
+  }
+
+  #start(type: ResourceType): MonitoredKind {
+    const { client, clock, random, log } = this.#options;
+    const stop = new AbortController();
+    const onEffect = (effect: StoreEffect): void => this.#carryOut(kind, effect);
+    const informer = new Informer({ client, type, clock, random, log, onEffect });
+    const kind: MonitoredKind = { type, stop, uids: new Set(), isListed: false, running: informer.run(stop.signal) };
+    return kind;
+  }
+
+  #carryOut(kind: MonitoredKind, effect: StoreEffect): void {
+    if (effect.kind === "put") this.#put(kind, effect.object);
+    else if (effect.kind === "remove") this.#remove(kind, effect.object.metadata.uid ?? "");
+    else {
+      const now = new Set(effect.objects.map((object) => object.metadata.uid ?? ""));
+      for (const uid of [...kind.uids]) if (!now.has(uid)) this.#remove(kind, uid);
+      for (const object of effect.objects) this.#put(kind, object);
+      if (!kind.isListed) {
+        kind.isListed = true;
+        this.#options.onKind();
+      }
+    }
+  }
+
+  #put(kind: MonitoredKind, object: DeepReadonly<KubernetesObject>): void {
+    const node = nodeOf(kind.type, object);
+    kind.uids.add(node.uid);
+    const previous = this.graph.put(node);
+    this.#options.onNode({ type: "put", node, previous });
+  }
+
+  #remove(kind: MonitoredKind, uid: string): void {
+    kind.uids.delete(uid);
+    const node = this.graph.remove(uid);
+    if (node) this.#options.onNode({ type: "remove", node });
+  }
+}

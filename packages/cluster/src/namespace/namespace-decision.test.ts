@@ -1,0 +1,25 @@
+import { expect, test } from "vitest";
+import { decideNamespace, type Namespace } from "./namespace-decision.ts";
+
+const namespace = (over: Partial<Namespace["metadata"]> = {}, finalizers = ["kubernetes"]): Namespace => ({
+  apiVersion: "v1",
+  kind: "Namespace",
+  metadata: { name: "a", ...over },
+  spec: { finalizers },
+});
+const deleting = { deletionTimestamp: "2026-01-01T00:00:00Z" };
+
+test("a namespace that is not being deleted is left alone", () => {
+  expect(decideNamespace(namespace(), [{ isDeleting: false }])).toEqual({ kind: "nothing" });
+});
+
+test("its objects go first; those that are going are waited for", () => {
+  const object = { isDeleting: false };
+  expect(decideNamespace(namespace(deleting), [object, { isDeleting: true }])).toEqual({ kind: "empty", objects: [object] });
+  expect(decideNamespace(namespace(deleting), [{ isDeleting: true }])).toEqual({ kind: "nothing" });
+});
+
+test("an empty one is let go, and finalizers of others stay", () => {
+  expect(decideNamespace(namespace(deleting, ["kubernetes", "x/y"]), [])).toEqual({ kind: "finalize", finalizers: ["x/y"] });
+  expect(decideNamespace(namespace(deleting, ["x/y"]), [])).toEqual({ kind: "nothing" });
+});

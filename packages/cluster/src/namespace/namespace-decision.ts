@@ -1,0 +1,30 @@
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+
+/** A Namespace, as far as its lifecycle goes. */
+export interface Namespace extends KubernetesObject {
+  spec?: { finalizers?: string[] };
+  status?: { phase?: string };
+}
+
+/** What is to be done about a Namespace now. */
+export type NamespaceAction<Node> =
+  | { readonly kind: "nothing" }
+  /** Deletes these objects that stand in it. */
+  | { readonly kind: "empty"; readonly objects: readonly Node[] }
+  /** It is empty: lets it go, by removing `kubernetes` from `spec.finalizers`. */
+  | { readonly kind: "finalize"; readonly finalizers: readonly string[] };
+
+/**
+ * Decides about a Namespace, as kube-controller-manager's namespace controller does: once it is being deleted, its objects go,
+ * and when none is left it may go itself. Objects that are being deleted already are waited for.
+ */
+export function decideNamespace<Node extends { readonly isDeleting: boolean }>(
+  namespace: DeepReadonly<Namespace>,
+  contents: readonly Node[],
+): NamespaceAction<Node> {
+  const finalizers = namespace.spec?.finalizers ?? [];
+  if (namespace.metadata.deletionTimestamp === undefined || !finalizers.includes("kubernetes")) return { kind: "nothing" };
+  if (contents.length === 0) return { kind: "finalize", finalizers: finalizers.filter((finalizer) => finalizer !== "kubernetes") };
+  const objects = contents.filter((node) => !node.isDeleting);
+  return objects.length > 0 ? { kind: "empty", objects } : { kind: "nothing" };
+}
