@@ -1,0 +1,99 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Constraint } from "../api/constraint.ts";
+import type { Robot } from "../api/robot.ts";
+import { boundedRegExp } from "./bounded-regexp.ts";
+import { satisfiesVersion } from "./version-constraint.ts";
+
+/**
+ * The attributes of a robot that a constraint can name as `${attr.NAME}`. An attribute that the robot's agent does not report
+ * is not there, and a constraint that names it does not hold.
+ */
+export const attributes: Readonly<Record<string, (robot: DeepReadonly<Robot>) => string | number | undefined>> = {
+  "kernel.name": (robot) => robot.status?.deviceInfo?.platform?.os,
+  "kernel.version": (robot) => robot.status?.deviceInfo?.platform?.kernelVersion,
+  "kernel.arch": (robot) => robot.status?.deviceInfo?.platform?.kernelArch,
+  "os.name": (robot) => robot.status?.deviceInfo?.platform?.platform,
+  "os.family": (robot) => robot.status?.deviceInfo?.platform?.platformFamily,
+  "os.version": (robot) => robot.status?.deviceInfo?.platform?.platformVersion,
+  "cpu.arch": (robot) => robot.status?.deviceInfo?.platform?.arch,
+  "cpu.numcores": (robot) => robot.status?.deviceInfo?.cpu?.logicalCores,
+  "cpu.modelname": (robot) => robot.status?.deviceInfo?.cpu?.modelName,
+  "cpu.vendor": (robot) => robot.status?.deviceInfo?.cpu?.vendor,
+  "cpu.frequency": (robot) => robot.status?.deviceInfo?.cpu?.mhz,
+  "memory.totalbytes": (robot) => robot.status?.deviceInfo?.memory?.total,
+  "unique.hostname": (robot) => robot.status?.deviceInfo?.hostname,
+};
+
+/** Why a constraint does not hold for a robot, or undefined where it does. */
+export function violationOf(constraint: DeepReadonly<Constraint>, robot: DeepReadonly<Robot>): string | undefined {
+  const leftText = constraint.lTarget ?? constraint.ltarget ?? "";
+  const rightText = constraint.rTarget ?? constraint.rtarget ?? "";
+  const operand = constraint.operand ?? "=";
+  const said = `${leftText} ${operand} ${rightText}`;
+  const left = interpolate(leftText, robot);
+  const right = interpolate(rightText, robot);
+  if (left.unknown !== undefined || right.unknown !== undefined) {
+    // A robot without the attribute is surely not equal to any value of it.
+    if (operand === "!=") return undefined;
+    return `${said} (the robot has no ${left.unknown ?? right.unknown})`;
+  }
+  const holds = compare(left.text, right.text, operand);
+  return holds === true ? undefined : holds === false ? said : `${said} (${holds})`;
+}
+
+/** Whether it holds, or why that cannot be said. */
+function compare(left: string, right: string, operand: NonNullable<Constraint["operand"]>): boolean | string {
+  switch (operand) {
+    case "=":
+      return left === right;
+    case "!=":
+      return left !== right;
+    case ">":
+      return order(left, right) > 0;
+    case ">=":
+      return order(left, right) >= 0;
+    case "<":
+      return order(left, right) < 0;
+    case "<=":
+      return order(left, right) <= 0;
+    case "regexp": {
+      const expression = boundedRegExp(right);
+      return "refused" in expression ? `the regular expression ${expression.refused}` : expression.test(left);
+    }
+    case "set_contains": {
+      const present = new Set(elements(left));
+      return elements(right).every((element) => present.has(element));
+    }
+    case "version":
+      return satisfiesVersion(left, right) ?? "not versions that can be compared";
+  }
+}
+
+const elements = (list: string): string[] => list.split(",").map((element) => element.trim());
+
+/** By number where both are numbers, else by code unit. */
+function order(left: string, right: string): number {
+  const [a, b] = [Number(left), Number(right)];
+  if (left.trim() !== "" && right.trim() !== "" && Number.isFinite(a) && Number.isFinite(b)) return a - b;
+  return left < right ? -1 : left > right ? 1 : 0;
+}
+
+function interpolate(text: string, robot: DeepReadonly<Robot>): { readonly text: string; readonly unknown?: string } {
+  let unknown: string | undefined;
+  const result = text.replace(/\$\{([^}]*)\}/g, (_, name: string) => {
+    const value = valueOf(name.trim(), robot);
+    if (value === undefined) unknown ??= name;
+    return value ?? "";
+  });
+  return unknown === undefined ? { text: result } : { text: result, unknown };
+}
+
+function valueOf(name: string, robot: DeepReadonly<Robot>): string | undefined {
+  if (name === "robot.id" || name === "node.unique.name" || name === "node.unique.id") return robot.spec.robotId;
+  const dot = name.indexOf(".");
+  const [kind, rest] = [name.slice(0, dot), name.slice(dot + 1)];
+  if (kind === "attr" && Object.hasOwn(attributes, rest)) return attributes[rest]?.(robot)?.toString();
+  const labels = robot.spec.labels;
+  if ((kind === "label" || kind === "meta") && labels && Object.hasOwn(labels, rest)) return labels[rest];
+  return undefined;
+}

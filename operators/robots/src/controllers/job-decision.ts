@@ -1,0 +1,174 @@
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import type { Job, TaskGroupTemplate } from "../api/job.ts";
+import { labels } from "../api/names.ts";
+import type { TaskGroup } from "../api/taskgroup.ts";
+import { childName, claimOf, unambiguousChildName } from "./child-name.ts";
+import { type ConditionClaim, conditionsOf } from "./conditions.ts";
+import { completeRestartPolicy } from "./restart-decision.ts";
+import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, type WorkState, workStateOf } from "./tally.ts";
+
+/** What a decision about a Job is made from. */
+export interface JobObservation {
+  readonly job: DeepReadonly<Job>;
+  /** The TaskGroups that the Job owns. */
+  readonly groups: readonly DeepReadonly<TaskGroup>[];
+  /** Any TaskGroup of the namespace by its name, whoever owns it. */
+  readonly groupNamed: (name: string) => DeepReadonly<TaskGroup> | undefined;
+  readonly now: number;
+}
+
+/** A TaskGroup to apply. */
+export interface TaskGroupDraft {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly spec: DeepReadonly<TaskGroup["spec"]>;
+}
+
+/** What to write: first the TaskGroups, then the status (absent: nothing to write). */
+export interface JobDecision {
+  readonly groups: readonly TaskGroupDraft[];
+  readonly status?: NonNullable<Job["status"]>;
+}
+
+const nothing: JobDecision = { groups: [] };
+
+/**
+ * Decides about a Job.
+ *
+ * **Guarantees**: a Job that has ended is left as it is. A TaskGroup that was made keeps the template that it was made from;
+ * of later changes of `spec` only `count` and further groups take effect, and the condition SpecApplied says of the others
+ * that they do not. Every TaskGroup's name follows from the Job alone, so making it twice makes it once.
+ */
+export function decideJob({ job, groups, groupNamed, now }: JobObservation): JobDecision {
+  if (job.metadata.deletionTimestamp !== undefined) return nothing;
+  const before = job.status?.state;
+  if (before === "completed" || before === "failed") return nothing;
+
+  const jobName = job.metadata.name ?? "";
+  const owner = { kind: "Job", name: jobName, uid: job.metadata.uid ?? "" };
+  const drafts: TaskGroupDraft[] = [];
+  const ignored: string[] = [];
+  const names: string[] = [];
+  const summary: NonNullable<NonNullable<Job["status"]>["taskGroupSummary"]> = {};
+  let tally: Tally = emptyTally;
+
+  for (const template of job.spec.taskGroups) {
+    const wanted = specOf(job, template);
+    const existing = groups.find((group) => group.spec.groupName === template.name);
+    if (existing === undefined) {
+      const plain = childName(jobName, template.name);
+      const claim = claimOf(groupNamed(plain), owner);
+      const name = claim === "foreign" ? unambiguousChildName(jobName, template.name) : plain;
+      if (claim !== "predecessor") drafts.push({ name, labels: { [labels.job]: labelValue(jobName) }, spec: wanted });
+      names.push(name);
+    } else {
+      names.push(existing.metadata.name ?? "");
+      const { count: _wantedCount, ...wantedRest } = wanted;
+      const { count: presentCount, ...presentRest } = existing.spec;
+      if (!covers(presentRest, wantedRest)) ignored.push(`taskGroups[name=${template.name}]`);
+      const isOver = existing.status?.state === "completed" || existing.status?.state === "failed";
+      if (presentCount !== template.count) {
+        if (isOver) ignored.push(`taskGroups[name=${template.name}].count`);
+        else
+          drafts.push({
+            name: existing.metadata.name ?? "",
+            labels: { [labels.job]: labelValue(jobName) },
+            spec: { ...existing.spec, count: template.count },
+          });
+      }
+    }
+    const part = tallyOf(existing, template);
+    tally = addTallies(tally, part);
+    summary[template.name] = { queued: part.pending, complete: part.succeeded, failed: part.failed, running: part.running };
+  }
+  for (const group of groups) {
+    if (!job.spec.taskGroups.some((template) => template.name === group.spec.groupName)) {
+      ignored.push(`removal of taskGroups[name=${group.spec.groupName}]`);
+      tally = addTallies(tally, tallyOf(group, undefined));
+      names.push(group.metadata.name ?? "");
+    }
+  }
+
+  const state: WorkState = workStateOf(tally);
+  const generation = job.metadata.generation ?? 0;
+  const claims: ConditionClaim[] = [
+    ...outcomeConditions(tally, state, generation),
+    ignored.length === 0
+      ? { type: "SpecApplied", status: "True", observedGeneration: generation, reason: "Applied", message: "" }
+      : {
+          type: "SpecApplied",
+          status: "False",
+          observedGeneration: generation,
+          reason: "TemplatesFrozen",
+          message: `a TaskGroup keeps the template that it was made from; without effect: ${ignored.join(", ")}`,
+        },
+  ];
+  const { startedAt, completedAt, ...fields } = tallyFields(tally, state);
+  const status: NonNullable<Job["status"]> = {
+    status: state,
+    state,
+    observedGeneration: generation,
+    ...fields,
+    ...(startedAt === undefined ? {} : { startedAt }),
+    ...(completedAt === undefined ? {} : { completedAt }),
+    taskGroups: names,
+    taskGroupSummary: summary,
+    conditions: conditionsOf(claims, job.status?.conditions, now),
+  };
+  return jsonEquals(status, job.status) ? { groups: drafts } : { groups: drafts, status };
+}
+
+function specOf(job: DeepReadonly<Job>, template: DeepReadonly<TaskGroupTemplate>): DeepReadonly<TaskGroup["spec"]> {
+  const { name, count, tasks, restartPolicy, ...rest } = template;
+  return {
+    jobName: job.metadata.name ?? "",
+    groupName: name,
+    count,
+    tasks,
+    robotSelector: job.spec.robotSelector ?? {},
+    ...(job.spec.priority === undefined ? {} : { priority: job.spec.priority }),
+    restartPolicy: completeRestartPolicy(restartPolicy, job.spec.type),
+    ...rest,
+  };
+}
+
+/** Counts of a TaskGroup; of one that has not counted yet, what its template promises. */
+function tallyOf(group: DeepReadonly<TaskGroup> | undefined, template: DeepReadonly<TaskGroupTemplate> | undefined): Tally {
+  const status = group?.status;
+  if (status?.totalTasks === undefined || (status.totalTasks === 0 && template)) {
+    const total = template === undefined ? 0 : template.count * template.tasks.length;
+    return { ...emptyTally, total, pending: total };
+  }
+  return {
+    total: status.totalTasks,
+    pending: status.pendingTasks ?? 0,
+    running: status.runningTasks ?? 0,
+    succeeded: status.succeededTasks ?? 0,
+    failed: status.failedTasks ?? 0,
+    ...(status.startedAt === undefined ? {} : { startedAt: status.startedAt }),
+    ...(status.completedAt === undefined ? {} : { completedAt: status.completedAt }),
+  };
+}
+
+/** Whether `present` has everything that `wanted` has; defaults that the API filled in may be there besides. */
+function covers(present: unknown, wanted: unknown): boolean {
+  if (Array.isArray(wanted)) {
+    return (
+      Array.isArray(present) &&
+      present.length === wanted.length &&
+      wanted.every((element, index) => covers(present[index], element))
+    );
+  }
+  if (typeof wanted === "object" && wanted !== null) {
+    if (typeof present !== "object" || present === null) return Object.keys(wanted).length === 0;
+    return Object.entries(wanted).every(
+      ([key, value]) => value === undefined || covers(Object.hasOwn(present, key) ? (present as Record<string, unknown>)[key] : undefined, value),
+    );
+  }
+  return present === wanted;
+}
+
+/** A label's value has at most 63 characters; a longer name is shortened as names of children are. */
+export function labelValue(name: string): string {
+  return childName(name);
+}

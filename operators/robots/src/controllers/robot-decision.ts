@@ -1,0 +1,165 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import { joinTokenAnnotation, joinTokenSecret } from "../api/names.ts";
+import type { Robot } from "../api/robot.ts";
+import { type ConditionClaim, conditionsOf } from "./conditions.ts";
+
+/** A robot that is not heard of for this long is offline: three heartbeats. */
+export const heartbeatTimeoutMs = 90_000;
+
+/** What a decision about a Robot is made from. */
+export interface RobotObservation {
+  readonly robot: DeepReadonly<Robot>;
+  /** The join token of the robot's namespace, or why there is none. Read only where {@link needsJoinToken}. */
+  readonly joinToken: { readonly value: string } | { readonly missing: string } | undefined;
+  /** When this manager began to watch: heartbeats from before it may have been missed. */
+  readonly watchedSince: number;
+  readonly now: number;
+}
+
+/** What the controller owns of a Robot's status. */
+export type RobotStatusDraft = Pick<
+  NonNullable<Robot["status"]>,
+  "phase" | "message" | "observedGeneration" | "verifiedTokenSha256" | "conditions"
+>;
+
+/** What to write (absent: nothing), what to tell, and when to look again. */
+export interface RobotDecision {
+  readonly status?: RobotStatusDraft;
+  readonly event?: { readonly type: "Normal" | "Warning"; readonly reason: string; readonly note: string };
+  readonly requeueAfterMs?: number;
+}
+
+/** Whether a decision needs the join token: the robot's registration is not yet verified, and nobody decided by hand. */
+export function needsJoinToken(robot: DeepReadonly<Robot>): boolean {
+  const registered = robot.metadata.annotations?.[joinTokenAnnotation];
+  return robot.spec.approved === undefined && registered !== undefined && registered !== robot.status?.verifiedTokenSha256;
+}
+
+/** SHA-256 of a join token, hex: what the annotation holds. */
+export function joinTokenDigest(token: string): string {
+  return createHash("sha256").update(token).digest("hex");
+}
+
+/**
+ * Decides about a Robot: whether it may work, and whether it is there.
+ *
+ * **Guarantees**: a robot is Online only while it is approved, connected as far as the broker says, and heard of within
+ * {@link heartbeatTimeoutMs}. A robot that was Online when this manager started is given that long to be heard of again, so
+ * that a manager's absence takes no robot offline. A registration that was approved stays so when the token changes.
+ */
+export function decideRobot({ robot, joinToken, watchedSince, now }: RobotObservation): RobotDecision {
+  if (robot.metadata.deletionTimestamp !== undefined) return {};
+  const approval = approvalOf(robot, joinToken);
+  const presence = approval.isApproved
+    ? presenceOf(robot, watchedSince, now)
+    : { phase: "Pending" as const, reason: approval.reason, message: approval.message };
+  const generation = robot.metadata.generation ?? 0;
+  const claims: ConditionClaim[] = [
+    {
+      type: "Approved",
+      status: approval.isApproved ? "True" : "False",
+      observedGeneration: generation,
+      reason: approval.reason,
+      message: approval.message,
+    },
+    {
+      type: "Online",
+      status: presence.phase === "Online" ? "True" : "False",
+      observedGeneration: generation,
+      reason: presence.reason,
+      message: presence.message,
+    },
+  ];
+  const draft: RobotStatusDraft = {
+    phase: presence.phase,
+    message: presence.message,
+    observedGeneration: generation,
+    ...(approval.verified === undefined ? {} : { verifiedTokenSha256: approval.verified }),
+    conditions: conditionsOf(claims, robot.status?.conditions, now),
+  };
+  const requeueAfterMs = "leftMs" in presence ? presence.leftMs : undefined;
+  const later = requeueAfterMs === undefined ? {} : { requeueAfterMs };
+  if (jsonEquals(draft, ownedPart(robot.status))) return later;
+  const event = eventOf(robot, presence, approval);
+  return { status: draft, ...(event ? { event } : {}), ...later };
+}
+
+function ownedPart(status: DeepReadonly<Robot["status"]>): unknown {
+  if (status === undefined) return undefined;
+  const { phase, message, observedGeneration, verifiedTokenSha256, conditions } = status;
+  return { phase, message, observedGeneration, verifiedTokenSha256, conditions };
+}
+
+interface Approval {
+  readonly isApproved: boolean;
+  readonly reason: string;
+  readonly message: string;
+  readonly verified?: string;
+}
+
+function approvalOf(robot: DeepReadonly<Robot>, joinToken: RobotObservation["joinToken"]): Approval {
+  const refused = (reason: string, message: string): Approval => ({ isApproved: false, reason, message });
+  if (robot.spec.robotId !== robot.metadata.name) {
+    return refused("NameMismatch", `the object's name has to be spec.robotId, ${robot.spec.robotId}`);
+  }
+  if (robot.spec.approved === false) return refused("Refused", "spec.approved is false");
+  if (robot.spec.approved === true) return { isApproved: true, reason: "ApprovedByHand", message: "spec.approved is true" };
+  const registered = robot.metadata.annotations?.[joinTokenAnnotation];
+  if (registered === undefined) return refused("NotRegistered", "waiting for the robot's agent to register");
+  const approved: Approval = {
+    isApproved: true,
+    reason: "JoinTokenAccepted",
+    message: "the robot knows the join token",
+    verified: registered,
+  };
+  if (registered === robot.status?.verifiedTokenSha256) return approved;
+  if (joinToken === undefined || "missing" in joinToken) {
+    return refused("NoJoinToken", joinToken?.missing ?? `the Secret ${joinTokenSecret} is not read yet`);
+  }
+  return isSameDigest(registered, joinTokenDigest(joinToken.value))
+    ? approved
+    : refused("WrongJoinToken", `the robot registered with a join token that is not the one in the Secret ${joinTokenSecret}`);
+}
+
+/** Compares in a time that tells nothing about where the two differ. */
+function isSameDigest(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
+interface Presence {
+  readonly phase: "Pending" | "Online" | "Offline";
+  readonly reason: string;
+  readonly message: string;
+  readonly leftMs?: number;
+}
+
+function presenceOf(robot: DeepReadonly<Robot>, watchedSince: number, now: number): Presence {
+  const status = robot.status;
+  if (status?.lastHeartbeatTime === undefined) {
+    return { phase: "Pending", reason: "NotSeen", message: "waiting for the robot's agent to register" };
+  }
+  if (status.connected === false) return { phase: "Offline", reason: "Disconnected", message: "the robot's agent is not connected" };
+  const heardOfUntil = Date.parse(status.lastHeartbeatTime) + heartbeatTimeoutMs;
+  // Only a robot that was Online has something to lose by our absence.
+  const graceUntil = status.phase === "Online" ? watchedSince + heartbeatTimeoutMs : 0;
+  const leftMs = Math.max(heardOfUntil, graceUntil) - now;
+  if (leftMs > 0) return { phase: "Online", reason: "HeartbeatReceived", message: "the robot's agent is heard of", leftMs };
+  return {
+    phase: "Offline",
+    reason: "HeartbeatMissed",
+    message: `not heard of for ${heartbeatTimeoutMs / 1000} seconds, last at ${status.lastHeartbeatTime}`,
+  };
+}
+
+function eventOf(robot: DeepReadonly<Robot>, presence: Presence, approval: Approval): RobotDecision["event"] {
+  const before = robot.status?.phase;
+  const wasRefusedFor = robot.status?.conditions?.find((condition) => condition.type === "Approved")?.reason;
+  if (!approval.isApproved && approval.reason !== "NotRegistered" && wasRefusedFor !== approval.reason) {
+    return { type: "Warning", reason: approval.reason, note: approval.message };
+  }
+  if (presence.phase === "Online" && before !== "Online") return { type: "Normal", reason: "Online", note: presence.message };
+  if (presence.phase === "Offline" && before === "Online") return { type: "Warning", reason: "Offline", note: presence.message };
+  return undefined;
+}

@@ -1,0 +1,65 @@
+import { isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { type Cache, defineController, type ReconcileContext, type Request, type Result } from "@keelson/controller";
+import { joinTokenSecret } from "../api/names.ts";
+import { Robot } from "../api/robot.ts";
+import { unlessMovedOn } from "./optimistic.ts";
+import { decideRobot, needsJoinToken, type RobotObservation } from "./robot-decision.ts";
+
+const fieldManager = "robots-robot-controller";
+
+/** A Secret, as much of it as is read here. */
+export interface TokenSecret extends KubernetesObject {
+  type?: string;
+  data?: Record<string, string>;
+}
+
+/** The built-in kind Secret. */
+export const Secret: ResourceType<TokenSecret> = {
+  group: "",
+  version: "v1",
+  kind: "Secret",
+  plural: "secrets",
+  scope: "Namespaced",
+};
+
+const watchedSince = new WeakMap<Cache, number>();
+
+/** Approves robots and watches whether they are there. */
+export const robotController = defineController({ name: "robots-robot", for: Robot, maxConcurrentReconciles: 4, reconcile });
+
+async function reconcile(request: Request, context: ReconcileContext): Promise<Result | undefined> {
+  const { cache, client, clock, events, signal } = context;
+  const now = clock.now();
+  const since = watchedSince.get(cache) ?? now;
+  watchedSince.set(cache, since);
+  const robot = cache.get(Robot, request);
+  if (robot === undefined) return undefined;
+  const joinToken = needsJoinToken(robot) ? await readJoinToken(request.namespace, context) : undefined;
+  const decision = decideRobot({ robot, joinToken, watchedSince: since, now });
+  if (decision.status !== undefined) {
+    const { namespace, name } = request;
+    const isWritten = await unlessMovedOn(
+      client.applyStatus(
+        Robot,
+        { metadata: { name, namespace, resourceVersion: robot.metadata.resourceVersion }, status: decision.status } as Parameters<
+          typeof client.applyStatus<Robot>
+        >[1],
+        { fieldManager, signal },
+      ),
+    );
+    if (isWritten && decision.event) events.event(robot, decision.event);
+  }
+  return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+}
+
+async function readJoinToken(namespace: string | undefined, { client, signal }: ReconcileContext): Promise<RobotObservation["joinToken"]> {
+  try {
+    const secret = await client.get(Secret, { namespace, name: joinTokenSecret }, { signal });
+    const token = secret.data?.token;
+    if (token === undefined) return { missing: `the Secret ${joinTokenSecret} has no data.token` };
+    return { value: Buffer.from(token, "base64").toString("utf8").trim() };
+  } catch (error) {
+    if (isNotFound(error)) return { missing: `there is no Secret ${joinTokenSecret} in this namespace` };
+    throw error;
+  }
+}

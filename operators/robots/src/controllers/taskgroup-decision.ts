@@ -1,0 +1,133 @@
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import { labels } from "../api/names.ts";
+import type { Task } from "../api/task.ts";
+import type { TaskGroup } from "../api/taskgroup.ts";
+import { childName, claimOf, unambiguousChildName } from "./child-name.ts";
+import { conditionsOf } from "./conditions.ts";
+import { labelValue } from "./job-decision.ts";
+import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, workStateOf } from "./tally.ts";
+
+/** What a decision about a TaskGroup is made from. */
+export interface TaskGroupObservation {
+  readonly group: DeepReadonly<TaskGroup>;
+  /** The Tasks that the group owns. */
+  readonly tasks: readonly DeepReadonly<Task>[];
+  /** Any Task of the namespace by its name, whoever owns it. */
+  readonly taskNamed: (name: string) => DeepReadonly<Task> | undefined;
+  readonly now: number;
+}
+
+/** A Task to apply. */
+export interface TaskDraft {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly spec: DeepReadonly<Task["spec"]>;
+}
+
+/** What to write: Tasks to make, Tasks to delete, then the status (absent: nothing to write). */
+export interface TaskGroupDecision {
+  readonly create: readonly TaskDraft[];
+  /** Names. */
+  readonly remove: readonly string[];
+  readonly status?: NonNullable<TaskGroup["status"]>;
+}
+
+const nothing: TaskGroupDecision = { create: [], remove: [] };
+
+/**
+ * Decides about a TaskGroup: which Tasks are missing, which are beyond `count`, and what the counts are.
+ *
+ * **Guarantees**: a group that has ended is left as it is. A Task's name follows from the group, the task and the copy, so
+ * making it twice makes it once; a Task that somebody deleted is made again while the group has not ended.
+ */
+export function decideTaskGroup({ group, tasks, taskNamed, now }: TaskGroupObservation): TaskGroupDecision {
+  if (group.metadata.deletionTimestamp !== undefined) return nothing;
+  const before = group.status?.state;
+  if (before === "completed" || before === "failed") return nothing;
+
+  const groupName = group.metadata.name ?? "";
+  const owner = { kind: "TaskGroup", name: groupName, uid: group.metadata.uid ?? "" };
+  const present = new Map(tasks.map((task) => [keyOf(task), task]));
+  const create: TaskDraft[] = [];
+  const wanted = new Set<string>();
+  let tally: Tally = emptyTally;
+  for (let index = 0; index < group.spec.count; index++) {
+    for (const definition of group.spec.tasks) {
+      const key = `${definition.name}/${index}`;
+      wanted.add(key);
+      const task = present.get(key);
+      if (task === undefined) {
+        const parts = [groupName, definition.name, String(index)];
+        const claim = claimOf(taskNamed(childName(...parts)), owner);
+        if (claim === "free" || claim === "foreign") {
+          const name = claim === "free" ? childName(...parts) : unambiguousChildName(...parts);
+          create.push({ name, labels: taskLabels(group, index), spec: specOf(group, definition) });
+        }
+      }
+      tally = addTallies(tally, tallyOfTask(task));
+    }
+  }
+  const remove = tasks
+    .filter((task) => !wanted.has(keyOf(task)) && task.metadata.deletionTimestamp === undefined)
+    .map((task) => task.metadata.name ?? "");
+
+  const state = workStateOf(tally);
+  const generation = group.metadata.generation ?? 0;
+  const { startedAt, completedAt, ...fields } = tallyFields(tally, state);
+  const status: NonNullable<TaskGroup["status"]> = {
+    state,
+    observedGeneration: generation,
+    ...fields,
+    ...(startedAt === undefined ? {} : { startedAt }),
+    ...(completedAt === undefined ? {} : { completedAt }),
+    conditions: conditionsOf(outcomeConditions(tally, state, generation), group.status?.conditions, now),
+  };
+  return { create, remove, ...(jsonEquals(status, group.status) ? {} : { status }) };
+}
+
+/** Which task of the group it is: a Task keeps its place by its labels, whatever its name. */
+function keyOf(task: DeepReadonly<Task>): string {
+  return `${task.spec.name}/${task.metadata.labels?.[labels.taskIndex] ?? ""}`;
+}
+
+function taskLabels(group: DeepReadonly<TaskGroup>, index: number): Record<string, string> {
+  return {
+    [labels.job]: labelValue(group.spec.jobName),
+    [labels.taskGroup]: labelValue(group.metadata.name ?? ""),
+    [labels.taskIndex]: String(index),
+  };
+}
+
+function specOf(
+  group: DeepReadonly<TaskGroup>,
+  definition: DeepReadonly<TaskGroup["spec"]["tasks"][number]>,
+): DeepReadonly<Task["spec"]> {
+  const { robotSelector, priority } = group.spec;
+  const restartPolicy = definition.restartPolicy ?? group.spec.restartPolicy;
+  const constraints = [...(group.spec.constraints ?? []), ...(definition.constraints ?? [])];
+  return {
+    ...definition,
+    jobName: group.spec.jobName,
+    taskGroupName: group.metadata.name ?? "",
+    ...(restartPolicy === undefined ? {} : { restartPolicy }),
+    ...(constraints.length === 0 ? {} : { constraints }),
+    ...(robotSelector === undefined ? {} : { robotSelector }),
+    ...(priority === undefined ? {} : { priority }),
+  };
+}
+
+function tallyOfTask(task: DeepReadonly<Task> | undefined): Tally {
+  const status = task?.status;
+  const started = status?.startedAt === undefined ? {} : { startedAt: status.startedAt };
+  const finished = status?.finishedAt === undefined ? {} : { completedAt: status.finishedAt };
+  switch (status?.state) {
+    case "running":
+      return { ...emptyTally, total: 1, running: 1, ...started };
+    case "completed":
+      return { ...emptyTally, total: 1, succeeded: 1, ...started, ...finished };
+    case "failed":
+      return { ...emptyTally, total: 1, failed: 1, ...started, ...finished };
+    default:
+      return { ...emptyTally, total: 1, pending: 1, ...started };
+  }
+}

@@ -1,0 +1,71 @@
+import { type DeepReadonly, draft, isNotFound } from "@keelson/api-machinery";
+import { defineController, type ReconcileContext, type Request } from "@keelson/controller";
+import { Task } from "../api/task.ts";
+import { TaskGroup } from "../api/taskgroup.ts";
+import { taskReads } from "./indexes.ts";
+import { unlessMovedOn } from "./optimistic.ts";
+import { controllerReference } from "./owner.ts";
+import { decideTaskGroup, type TaskDraft } from "./taskgroup-decision.ts";
+
+const fieldManager = "robots-taskgroup-controller";
+const writesAtOnce = 8;
+
+/** Makes the Tasks of a TaskGroup and adds up how they go. */
+export const taskGroupController = defineController({
+  name: "robots-taskgroup",
+  for: TaskGroup,
+  owns: [Task],
+  reads: [taskReads],
+  maxConcurrentReconciles: 4,
+  reconcile,
+});
+
+async function reconcile(request: Request, context: ReconcileContext): Promise<void> {
+  const { cache, client, clock, signal } = context;
+  const group = cache.get(TaskGroup, request);
+  if (group === undefined) return;
+  const { namespace, name } = request;
+  const decision = decideTaskGroup({
+    group,
+    tasks: cache.list(Task, { namespace, index: ["controller", group.metadata.uid ?? ""] }),
+    taskNamed: (task) => cache.get(Task, { namespace, name: task }),
+    now: clock.now(),
+  });
+  // Children first: a status without them would hide that they are missing if this stopped here.
+  for (let start = 0; start < decision.create.length; start += writesAtOnce) {
+    await Promise.all(decision.create.slice(start, start + writesAtOnce).map((task) => applyTask(group, task, context)));
+  }
+  for (const task of decision.remove) {
+    try {
+      await client.delete(Task, { namespace, name: task }, { propagationPolicy: "Background", signal });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  }
+  if (decision.status === undefined) return;
+  await unlessMovedOn(
+    client.applyStatus(
+      TaskGroup,
+      { metadata: { name, namespace, resourceVersion: group.metadata.resourceVersion }, status: decision.status } as Parameters<
+        typeof client.applyStatus<TaskGroup>
+      >[1],
+      { fieldManager, signal },
+    ),
+  );
+}
+
+async function applyTask(group: DeepReadonly<TaskGroup>, task: TaskDraft, context: ReconcileContext): Promise<void> {
+  await context.client.apply(
+    Task,
+    {
+      metadata: {
+        name: task.name,
+        namespace: group.metadata.namespace,
+        labels: { ...task.labels },
+        ownerReferences: [controllerReference(TaskGroup, group)],
+      },
+      spec: draft(task.spec),
+    } as Parameters<typeof context.client.apply<Task>>[1],
+    { fieldManager, signal: context.signal },
+  );
+}
