@@ -1,5 +1,5 @@
 import { isJsonObject } from "../json.ts";
-import { keyElement, type PathElement, valueElement } from "./path-element.ts";
+import { keyElement, singleKeyElement, type PathElement, valueElement } from "./path-element.ts";
 import { type ListShape, resolveShape } from "./shape.ts";
 
 /** Why an item of an associative list cannot be told from the others. */
@@ -19,8 +19,9 @@ export function itemElement(list: ListShape, item: unknown): PathElement | ItemP
   }
   if (!isJsonObject(item)) return { problem: `an item of a list with keys must be an object with ${list.keys.join(", ")}` };
   const [single] = list.keys;
-  if (list.keys.length === 1 && single !== undefined && Object.hasOwn(item, single))
-    return keyElement(list.keys, [item[single]]);
+  if (list.keys.length === 1 && single !== undefined && Object.hasOwn(item, single)) {
+    return singleKeyElement(single, item[single]);
+  }
   const values: unknown[] = [];
   for (const name of list.keys) {
     const value = Object.hasOwn(item, name) ? item[name] : defaultOf(list, name);

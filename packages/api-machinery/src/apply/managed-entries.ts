@@ -30,16 +30,24 @@ export function entryId(entry: Pick<ManagedEntry, "manager" | "operation" | "api
   return `${entry.manager}\u0000${entry.operation}\u0000${version}\u0000${entry.subresource}`;
 }
 
+const noEntries: ManagedEntries = new Map();
+
+// The lists of stored objects are frozen, so what was read from one is known by its identity.
+const decodedLists = new WeakMap<object, ManagedEntries>();
+
 /** Reads `metadata.managedFields`. Undefined when any entry is invalid: then nothing of it can be relied upon. */
-export function decodeEntries(list: DeepReadonly<ManagedFieldsEntry[]> | undefined): Map<string, ManagedEntry> | undefined {
-  const entries = new Map<string, ManagedEntry>();
-  if (list === undefined || list === null) return entries;
+export function decodeEntries(list: DeepReadonly<ManagedFieldsEntry[]> | undefined): ManagedEntries | undefined {
+  if (list === undefined || list === null) return noEntries;
+  const known = decodedLists.get(list);
+  if (known !== undefined) return known;
   if (!Array.isArray(list)) return undefined;
+  const entries = new Map<string, ManagedEntry>();
   for (const source of list as DeepReadonly<ManagedFieldsEntry[]>) {
     const entry = decodeEntry(source);
     if (entry === undefined) return undefined;
     entries.set(entryId(entry), entry);
   }
+  if (Object.isFrozen(list)) decodedLists.set(list, entries);
   return entries;
 }
 

@@ -14,12 +14,13 @@ export type PathElement = string;
 
 /** The step to a field of an object. */
 export function fieldElement(name: string): PathElement {
-  return `f:${name}`;
+  return fieldElements.get(name) ?? fieldElements.add(name, `f:${name}`);
 }
 
 /** The step to an item of a set. */
 export function valueElement(value: unknown): PathElement {
-  return `v:${canonicalJson(value)}`;
+  if (typeof value !== "string") return `v:${canonicalJson(value)}`;
+  return valueElements.get(value) ?? valueElements.add(value, `v:${canonicalJson(value)}`);
 }
 
 /** The step to an item of a keyed list. `names` are sorted and `values` go with them. */
@@ -31,6 +32,46 @@ export function keyElement(names: readonly string[], values: readonly unknown[])
   }
   return `${text}}`;
 }
+
+/** {@link keyElement} of a list with one key, which most lists have. */
+export function singleKeyElement(name: string, value: unknown): PathElement {
+  if (typeof value !== "string") return keyElement([name], [value]);
+  let elements = keyElements.get(name);
+  if (elements === undefined) {
+    if (keyElements.size >= 256) keyElements.clear();
+    elements = new ElementCache(256);
+    keyElements.set(name, elements);
+  }
+  return elements.get(value) ?? elements.add(value, keyElement([name], [value]));
+}
+
+/**
+ * Elements that were made before. Field names and keys repeat without end, and a text made anew has to be flattened and
+ * hashed before a map can find it. Bounded: long texts are not kept, and a full cache starts anew.
+ */
+class ElementCache {
+  readonly #elements = new Map<string, PathElement>();
+  readonly #limit: number;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  get(text: string): PathElement | undefined {
+    return this.#elements.get(text);
+  }
+
+  add(text: string, element: PathElement): PathElement {
+    if (text.length > 100) return element;
+    if (this.#elements.size >= this.#limit) this.#elements.clear();
+    this.#elements.set(text, element);
+    return element;
+  }
+}
+
+const fieldElements = new ElementCache(4096);
+const valueElements = new ElementCache(1024);
+const keyElements = new Map<string, ElementCache>();
 
 /**
  * Reads a key of FieldsV1. Returns its canonical form, or undefined for a kind of step that is not known (the reader leaves

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, setOwn } from "../json.ts";
-import type { FieldSet } from "./field-set.ts";
+import { emptySet, type FieldNode, type FieldSet } from "./field-set.ts";
 import { itemElement } from "./list-item.ts";
 import { fieldElement } from "./path-element.ts";
 import { deducedShape, fieldShape, type ListShape, type MapShape, resolveShape, type Shape } from "./shape.ts";
@@ -7,27 +7,29 @@ import { formOf } from "./value-form.ts";
 
 /**
  * The value without the fields and list items of `set` (structured-merge-diff `RemoveItems`), sharing what is left. An
- * object or list that is emptied by it goes as well: undefined when nothing is left.
+ * object or list that is emptied by it goes as well, unless it is itself in `kept`: undefined when nothing is left.
  */
-export function removeFields(value: unknown, set: FieldSet, shape: Shape): unknown {
+export function removeFields(value: unknown, set: FieldSet, shape: Shape, kept: FieldSet = emptySet): unknown {
   if (set.size === 0) return value;
   const form = formOf(value, shape);
-  if (form === "map" && shape.map && !shape.map.isAtomic && isJsonObject(value)) return removeFromMap(value, set, shape.map);
+  if (form === "map" && shape.map && !shape.map.isAtomic && isJsonObject(value))
+    return removeFromMap(value, set, shape.map, kept);
   if (form === "list" && shape.list && !shape.list.isAtomic && Array.isArray(value))
-    return removeFromList(value, set, shape.list);
+    return removeFromList(value, set, shape.list, kept);
   return value;
 }
 
-function removeFromMap(value: JsonObject, set: FieldSet, map: MapShape): JsonObject | undefined {
+function removeFromMap(value: JsonObject, set: FieldSet, map: MapShape, keptFields: FieldSet): JsonObject | undefined {
   let isChanged = false;
   let isEmpty = true;
   const result: JsonObject = {};
   for (const name of Object.keys(value)) {
     const child = value[name];
-    const node = set.get(fieldElement(name));
+    const path = fieldElement(name);
+    const node = set.get(path);
     let kept: unknown = child;
     if (node?.owned) kept = undefined;
-    else if (node?.below) kept = removeFields(child, node.below, fieldShape(map, name) ?? deducedShape);
+    else if (node?.below) kept = removeBelow(child, node.below, fieldShape(map, name) ?? deducedShape, keptFields.get(path));
     if (kept !== child) isChanged = true;
     if (kept === undefined) continue;
     isEmpty = false;
@@ -37,7 +39,12 @@ function removeFromMap(value: JsonObject, set: FieldSet, map: MapShape): JsonObj
   return isEmpty ? undefined : result;
 }
 
-function removeFromList(value: readonly unknown[], set: FieldSet, list: ListShape): readonly unknown[] | undefined {
+function removeFromList(
+  value: readonly unknown[],
+  set: FieldSet,
+  list: ListShape,
+  keptItems: FieldSet,
+): readonly unknown[] | undefined {
   const element = resolveShape(list.element);
   const result: unknown[] = [];
   let isChanged = false;
@@ -46,10 +53,17 @@ function removeFromList(value: readonly unknown[], set: FieldSet, list: ListShap
     const node = typeof key === "string" ? set.get(key) : undefined;
     let kept: unknown = item;
     if (node?.owned) kept = undefined;
-    else if (node?.below) kept = removeFields(item, node.below, element);
+    else if (node?.below)
+      kept = removeBelow(item, node.below, element, typeof key === "string" ? keptItems.get(key) : undefined);
     if (kept !== item) isChanged = true;
     if (kept !== undefined) result.push(kept);
   }
   if (!isChanged) return value;
   return result.length === 0 ? undefined : result;
+}
+
+function removeBelow(value: unknown, set: FieldSet, shape: Shape, kept: FieldNode | undefined): unknown {
+  const rest = removeFields(value, set, shape, kept?.below);
+  if (rest !== undefined || kept?.owned !== true) return rest;
+  return Array.isArray(value) ? [] : {};
 }

@@ -1,0 +1,177 @@
+import { type DeepReadonly, isJsonObject, type JsonObject, setOwn } from "../json.ts";
+import type { KubernetesObject } from "../object.ts";
+import { statusError } from "../status.ts";
+import { compareValues } from "./compare-values.ts";
+import { type Conflict, conflictError, conflictsOver } from "./conflict.ts";
+import {
+  type Endpoint,
+  endpointOf,
+  type FieldManagementContext,
+  identityOf,
+  neverOwned,
+  noEntries,
+  observed,
+  reconciled,
+  retain,
+  withManagedFields,
+} from "./endpoint.ts";
+import { difference, type FieldSet, hasPath, intersection, setsEqual } from "./field-set.ts";
+import { FieldError, fieldsOfConfig } from "./fields-of-value.ts";
+import { fieldsLastApplied, kubectlManager, withLastApplied } from "./last-applied.ts";
+import { decodeEntries, entryId, type ManagedEntries, type ManagedEntry } from "./managed-entries.ts";
+import { mergeValues } from "./merge-values.ts";
+import { pruneDropped } from "./prune.ts";
+import { withoutResetFields } from "./reset-fields.ts";
+import { recordUpdate } from "./track-update.ts";
+
+/** Who owned the fields of an object that was not tracked before it was first applied to. */
+const beforeFirstApply = "before-first-apply";
+
+/** What an applied configuration cannot say about an object that exists. */
+const serverMetadata = [
+  "uid",
+  "resourceVersion",
+  "generation",
+  "creationTimestamp",
+  "deletionTimestamp",
+  "deletionGracePeriodSeconds",
+  "selfLink",
+  "managedFields",
+] as const;
+
+/**
+ * Merges an applied configuration into an object (server-side apply, KEP-555): what it says is set and owned by the manager;
+ * what the manager applied before, leaves out now, and nobody else owns is removed. Where the values agree, ownership is
+ * shared.
+ *
+ * The caller has checked name, namespace, uid and resourceVersion of the configuration, and defaults and validates the
+ * result. What the endpoint resets is not taken from the configuration.
+ *
+ * @param live the object before; undefined to create it.
+ * @returns the object with its managedFields; `live` itself when nothing would change but times.
+ *
+ * **Errors.** {@link StatusError}: BadRequest for a configuration of another version or kind, with managedFields, or that does
+ * not fit the schema; Conflict with a cause for each field that another manager owns with another value, unless `force`.
+ */
+export function applyConfiguration(
+  live: DeepReadonly<KubernetesObject> | undefined,
+  config: KubernetesObject,
+  context: FieldManagementContext & { readonly force: boolean },
+): KubernetesObject {
+  checkConfiguration(live, config, context);
+  const endpoint = endpointOf(context);
+  const decoded = decodeEntries(live?.metadata.managedFields) ?? noEntries;
+  const given: ManagedEntries =
+    decoded.size === 0 && live !== undefined
+      ? recordUpdate(undefined, live, decoded, beforeFirstApply, context, endpoint)
+      : reconciled(decoded, endpoint.shape);
+  const identity = identityOf(context.manager, "Apply", context, endpoint);
+  const id = entryId(identity);
+  const effective = effectiveConfiguration(live, config, endpoint);
+  const applied = fieldsApplied(effective, config, endpoint);
+
+  const others = [...given].filter(([other]) => other !== id).map(([, entry]) => entry.set);
+  const last = given.get(id)?.set;
+  const merged = live === undefined ? effective : mergeValues(live, effective, endpoint.shape);
+  const pruned = last === undefined ? merged : pruneDropped(merged, last, applied, others, endpoint);
+  // What the configuration says empty stays, also where all that was in it went.
+  const result = (
+    pruned === merged ? merged : mergeValues(pruned, effective, endpoint.shape)
+  ) as DeepReadonly<KubernetesObject>;
+
+  const comparison = observed(compareValues(live ?? {}, result, endpoint.shape, endpoint), endpoint);
+  const entries = new Map<string, ManagedEntry>();
+  const conflicts: Conflict[] = [];
+  for (const [other, entry] of given) {
+    if (other === id) continue;
+    const contested = intersection(entry.set, comparison.changed);
+    if (contested.size > 0) conflicts.push(...conflictsOver(entry, contested));
+    retain(entries, other, entry, difference(difference(entry.set, contested), comparison.removed));
+  }
+  if (conflicts.length > 0 && !context.force) {
+    const takesOver = context.manager === kubectlManager && live !== undefined;
+    const refused = takesOver ? beyondLastApplied(conflicts, live, context, endpoint) : conflicts;
+    if (refused.length > 0) throw conflictError(refused);
+  }
+
+  const previous = given.get(id);
+  const owned = difference(applied, neverOwned);
+  // The set as it was, where it is the same: how it is written is known then.
+  const own = previous !== undefined && setsEqual(previous.set, owned) ? previous.set : owned;
+  const isObjectSame = live !== undefined && comparison.changed.size === 0 && comparison.removed.size === 0 && result === live;
+  const isOwnSame =
+    previous === undefined ? own.size === 0 : previous.apiVersion === context.apiVersion && previous.set === own;
+  if (own.size > 0) {
+    entries.set(id, isOwnSame && isObjectSame && previous ? previous : { ...identity, time: context.time, set: own });
+  }
+  const areEntriesSame = decoded.size === entries.size && [...entries].every(([key, entry]) => decoded.get(key) === entry);
+  if (live !== undefined && isObjectSame && areEntriesSame) return live as KubernetesObject;
+  const object = withManagedFields(result, entries);
+  return context.manager === kubectlManager ? withLastApplied(object, config) : object;
+}
+
+function checkConfiguration(
+  live: DeepReadonly<KubernetesObject> | undefined,
+  config: KubernetesObject,
+  context: FieldManagementContext,
+): void {
+  if (!isJsonObject(config)) throw statusError("BadRequest", "an applied configuration must be an object");
+  if (config.apiVersion !== context.apiVersion) {
+    throw statusError(
+      "BadRequest",
+      `Incorrect version specified in apply patch. Specified patch version: ${config.apiVersion}, expected: ${context.apiVersion}`,
+    );
+  }
+  if (live !== undefined && config.kind !== live.kind) {
+    throw statusError(
+      "BadRequest",
+      `invalid object type: ${config.apiVersion}, Kind=${config.kind}, expected Kind=${live.kind}`,
+    );
+  }
+  const metadata: unknown = config.metadata;
+  if (metadata === undefined || metadata === null) return;
+  if (!isJsonObject(metadata)) throw statusError("BadRequest", "metadata must be an object");
+  if (metadata["managedFields"] !== undefined && metadata["managedFields"] !== null) {
+    throw statusError("BadRequest", "metadata.managedFields must be nil");
+  }
+}
+
+/** The configuration as far as it can change the object here: without what the endpoint resets and the server keeps. */
+function effectiveConfiguration(
+  live: DeepReadonly<KubernetesObject> | undefined,
+  config: KubernetesObject,
+  endpoint: Endpoint,
+): JsonObject {
+  const effective = withoutResetFields(config as unknown as JsonObject, endpoint.resetFields);
+  const metadata = effective["metadata"];
+  if (!isJsonObject(metadata)) {
+    const { metadata: _, ...rest } = effective;
+    return live === undefined ? { ...rest, metadata: {} } : rest;
+  }
+  const dropped: readonly string[] = live === undefined ? ["managedFields"] : serverMetadata;
+  if (!dropped.some((name) => Object.hasOwn(metadata, name))) return effective;
+  const kept: JsonObject = {};
+  for (const name of Object.keys(metadata)) if (!dropped.includes(name)) setOwn(kept, name, metadata[name]);
+  return { ...effective, metadata: kept };
+}
+
+function fieldsApplied(effective: JsonObject, config: KubernetesObject, endpoint: Endpoint): FieldSet {
+  try {
+    return fieldsOfConfig(effective, endpoint.shape);
+  } catch (error) {
+    if (!(error instanceof FieldError)) throw error;
+    const name = `${config.metadata?.namespace ?? ""}/${config.metadata?.name ?? ""}; ${config.apiVersion}, Kind=${config.kind}`;
+    throw statusError("BadRequest", `failed to create typed patch object (${name}): ${error.message}`);
+  }
+}
+
+/** Of the conflicts of `kubectl`, those that are not over what its client-side apply had set. */
+function beyondLastApplied(
+  conflicts: readonly Conflict[],
+  live: DeepReadonly<KubernetesObject>,
+  context: FieldManagementContext,
+  endpoint: Endpoint,
+): readonly Conflict[] {
+  const allowed = fieldsLastApplied(live, context.apiVersion, endpoint.shape);
+  return allowed === undefined ? conflicts : conflicts.filter(({ path }) => !hasPath(allowed, path));
+}

@@ -1,0 +1,140 @@
+import type { DeepReadonly } from "../json.ts";
+import type { KubernetesObject } from "../object.ts";
+import type { Schema } from "../schema/schema.ts";
+import type { Comparison } from "./compare-values.ts";
+import { differenceWithSubtrees, type FieldSet, fieldSet } from "./field-set.ts";
+import { encodeEntries, type ManagedEntries, type ManagedEntry } from "./managed-entries.ts";
+import { fieldElement } from "./path-element.ts";
+import { type ResetFields, resetFieldSet, resetFieldsOf } from "./reset-fields.ts";
+import { reconcileWithSchema } from "./schema-fields.ts";
+import { rootShapeOf, type Shape } from "./shape.ts";
+
+/** Who writes, through which endpoint, and what the kind looks like. */
+export interface FieldManagementContext {
+  /** The schema of the kind in the version of the request. */
+  readonly schema: Schema;
+  /** The field manager; `""` is recorded as `unknown`. */
+  readonly manager: string;
+  /** The version of the request, such as `apps/v1`. */
+  readonly apiVersion: string;
+  /** The subresource of the request; absent or `""` for the object itself. */
+  readonly subresource?: string;
+  /** Now: RFC 3339, whole seconds. */
+  readonly time: string;
+  /** Whether the kind has a status subresource: then writes to the object itself do not reach its status. */
+  readonly hasStatus: boolean;
+  /**
+   * Whether the kind is compiled into Kubernetes rather than defined by a CRD. Default: whether its group is the core group,
+   * has no dot, or ends in `.k8s.io`.
+   */
+  readonly isBuiltIn?: boolean;
+  /** What the endpoint resets before it stores, where it is not what {@link resetFieldsOf} says. */
+  readonly resetFields?: ResetFields;
+}
+
+/** What nobody owns: the identity of the object, and what the server keeps there. */
+export const neverOwned = fieldSet(
+  ["f:apiVersion"],
+  ["f:kind"],
+  ["f:metadata"],
+  ...[
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+  ].map((name) => ["f:metadata", fieldElement(name)]),
+);
+
+/** A {@link FieldManagementContext} with what follows from it. */
+export interface Endpoint {
+  readonly shape: Shape;
+  readonly isBuiltIn: boolean;
+  readonly resetFields: ResetFields;
+  readonly subresource: string;
+}
+
+/** What a context says of its endpoint. */
+export function endpointOf(context: FieldManagementContext): Endpoint {
+  const isBuiltIn = context.isBuiltIn ?? isBuiltInVersion(context.apiVersion);
+  const subresource = context.subresource ?? "";
+  return {
+    shape: rootShapeOf(context.schema),
+    isBuiltIn,
+    subresource,
+    resetFields: context.resetFields ?? resetFieldsOf(subresource, context.hasStatus, isBuiltIn),
+  };
+}
+
+function isBuiltInVersion(apiVersion: string): boolean {
+  const slash = apiVersion.indexOf("/");
+  const group = slash < 0 ? "" : apiVersion.slice(0, slash);
+  return !group.includes(".") || group.endsWith(".k8s.io");
+}
+
+/** The comparison without managedFields, which no set may contain, and without what the endpoint resets. */
+export function observed(comparison: Comparison, endpoint: Endpoint): Comparison {
+  const reset = resetFieldSet(endpoint.resetFields);
+  return {
+    changed: differenceWithSubtrees(differenceWithSubtrees(comparison.changed, managedFieldsOnly), reset),
+    removed: differenceWithSubtrees(differenceWithSubtrees(comparison.removed, managedFieldsOnly), reset),
+  };
+}
+
+const managedFieldsOnly = fieldSet(["f:metadata", "f:managedFields"]);
+
+/** Who an entry of this request belongs to. */
+export function identityOf(
+  manager: string,
+  operation: "Apply" | "Update",
+  context: FieldManagementContext,
+  endpoint: Endpoint,
+): Pick<ManagedEntry, "manager" | "operation" | "apiVersion" | "subresource"> {
+  return {
+    manager: manager === "" ? "unknown" : manager,
+    operation,
+    apiVersion: context.apiVersion,
+    subresource: endpoint.subresource,
+  };
+}
+
+/** Keeps an entry with what is left of its set; an entry with nothing left goes. */
+export function retain(entries: Map<string, ManagedEntry>, id: string, entry: ManagedEntry, set: FieldSet): void {
+  if (set.size === 0) return;
+  entries.set(id, set === entry.set ? entry : { ...entry, set, source: undefined });
+}
+
+/** The object with these entries, and no others. */
+export function withManagedFields(object: DeepReadonly<KubernetesObject>, entries: ManagedEntries): KubernetesObject {
+  const { managedFields: _, ...metadata } = object.metadata;
+  const managedFields = encodeEntries(entries);
+  return { ...object, metadata: managedFields === undefined ? metadata : { ...metadata, managedFields } } as KubernetesObject;
+}
+
+/** Nobody owns anything. */
+export const noEntries: ManagedEntries = new Map();
+const reconciledEntries = new WeakMap<ManagedEntries, { readonly shape: Shape; readonly entries: ManagedEntries }>();
+
+/** The entries as they read under today's schema. */
+export function reconciled(entries: ManagedEntries, shape: Shape): ManagedEntries {
+  const known = reconciledEntries.get(entries);
+  if (known?.shape === shape) return known.entries;
+  const result = reconcileEntries(entries, shape);
+  reconciledEntries.set(entries, { shape, entries: result });
+  return result;
+}
+
+function reconcileEntries(entries: ManagedEntries, shape: Shape): ManagedEntries {
+  let result: Map<string, ManagedEntry> | undefined;
+  for (const [id, entry] of entries) {
+    const set = reconcileWithSchema(entry.set, shape);
+    if (set === entry.set) continue;
+    result ??= new Map(entries);
+    result.set(id, { ...entry, set, source: undefined });
+  }
+  return result ?? entries;
+}

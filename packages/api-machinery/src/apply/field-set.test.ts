@@ -1,0 +1,138 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { deepFreeze } from "../json.ts";
+import {
+  difference,
+  differenceWithSubtrees,
+  emptySet,
+  type FieldSet,
+  fieldSet,
+  hasPath,
+  includes,
+  intersection,
+  pathsOf,
+  setsEqual,
+  union,
+} from "./field-set.ts";
+import { formatFieldsV1, maxFieldDepth, parseFieldsV1 } from "./fields-v1.ts";
+import { comparePathElements, describePath, keyElement, parsePathElement, valueElement } from "./path-element.ts";
+
+const element = fc.oneof(
+  fc.constantFrom("f:a", "f:b", "f:__proto__", "f:.", "f:"),
+  fc.string().map((name) => `f:${name}`),
+  fc.oneof(fc.string(), fc.integer(), fc.boolean()).map(valueElement),
+  fc.oneof(fc.string(), fc.integer()).map((value) => keyElement(["a", "name"], [value, "x"])),
+  fc.nat(20).map((index) => `i:${index}`),
+);
+const set = fc.array(fc.array(element, { minLength: 1, maxLength: 4 }), { maxLength: 12 }).map((paths) => fieldSet(...paths));
+
+function names(value: FieldSet): string[] {
+  return pathsOf(value).map((path) => path.join("\u0000"));
+}
+
+describe("field sets", () => {
+  test("are what sets of paths are", () => {
+    fc.assert(
+      fc.property(set, set, (left, right) => {
+        const [l, r] = [new Set(names(left)), new Set(names(right))];
+        const sorted = (paths: Iterable<string>) => [...paths].sort();
+        expect(sorted(names(union(left, right)))).toEqual(sorted(new Set([...l, ...r])));
+        expect(sorted(names(intersection(left, right)))).toEqual(sorted([...l].filter((path) => r.has(path))));
+        expect(sorted(names(difference(left, right)))).toEqual(sorted([...l].filter((path) => !r.has(path))));
+        const isBelow = (path: string) => [...r].some((other) => path === other || path.startsWith(`${other}\u0000`));
+        expect(sorted(names(differenceWithSubtrees(left, right)))).toEqual(sorted([...l].filter((path) => !isBelow(path))));
+        expect(includes(left, right)).toBe([...r].every((path) => l.has(path)));
+        expect(setsEqual(left, right)).toBe(l.size === r.size && includes(left, right));
+        for (const path of pathsOf(right)) expect(hasPath(left, path)).toBe(l.has(path.join("\u0000")));
+      }),
+    );
+  });
+
+  test("survive FieldsV1 and JSON unchanged", () => {
+    fc.assert(
+      fc.property(set, (value) => {
+        const text = JSON.stringify(formatFieldsV1(value));
+        const parsed = parseFieldsV1(deepFreeze(JSON.parse(text)));
+        expect(setsEqual(parsed, value)).toBe(true);
+        expect(JSON.stringify(formatFieldsV1(fieldSet(...pathsOf(parsed))))).toBe(text);
+      }),
+    );
+  });
+
+  test("are one and the same for the same stored FieldsV1", () => {
+    const fields = deepFreeze({ "f:spec": { "f:a": {} } });
+    expect(parseFieldsV1(fields)).toBe(parseFieldsV1(fields));
+    expect(formatFieldsV1(parseFieldsV1(fields))).toBe(fields);
+    const open = { "f:a": {} } as Record<string, object>;
+    parseFieldsV1(open);
+    open["f:b"] = {};
+    expect(names(parseFieldsV1(open))).toEqual(["f:a", "f:b"]);
+  });
+});
+
+describe("FieldsV1", () => {
+  test("leaves out elements of kinds it does not know, and reads a key in any spelling", () => {
+    const fields = JSON.parse('{"x:new":{},"k:{ \\"b\\":1, \\"a\\":\\"\\\\u0078\\"}":{".":{},"f:c":{}}}');
+    expect(formatFieldsV1(parseFieldsV1(fields))).toEqual({ 'k:{"a":"x","b":1}': { ".": {}, "f:c": {} } });
+  });
+
+  test("escapes what the API server escapes", () => {
+    expect(keyElement(["name"], ["a<b&c"])).toBe('k:{"name":"a\\u003cb\\u0026c"}');
+    expect(parsePathElement('k:{"name":"a<b"}')).toBe('k:{"name":"a\\u003cb"}');
+  });
+
+  test.each([[[]], ["x"], [{ "f:a": 1 }], [{ a: {} }], [{ "k:[]": {} }], [{ "v:": {} }], [{ "i:x": {} }]])(
+    "refuses %j",
+    (fields) => {
+      expect(() => parseFieldsV1(fields)).toThrow(SyntaxError);
+    },
+  );
+
+  test("refuses to nest without end", () => {
+    let fields: Record<string, object> = {};
+    for (let depth = 0; depth < maxFieldDepth + 2; depth++) fields = { "f:a": fields };
+    expect(() => parseFieldsV1(fields)).toThrow(/deeper than/);
+  });
+
+  test("of nothing is the empty set", () => {
+    for (const fields of [undefined, null, {}]) expect(setsEqual(parseFieldsV1(fields), emptySet)).toBe(true);
+  });
+});
+
+describe("path elements", () => {
+  test("are ordered fields, keys, values, indexes, and each by their kind", () => {
+    const ordered = [
+      "f:a",
+      "f:\uffee",
+      "f:😀",
+      'k:{"name":"a"}',
+      'k:{"name":"b"}',
+      'k:{"port":9}',
+      'k:{"port":10}',
+      "v:2",
+      "v:10",
+      'v:"a"',
+      "v:false",
+      "v:true",
+      "i:2",
+      "i:10",
+    ];
+    expect([...ordered].reverse().sort(comparePathElements)).toEqual(ordered);
+  });
+
+  test("have a total order", () => {
+    fc.assert(
+      fc.property(element, element, element, (a, b, c) => {
+        expect(Math.sign(comparePathElements(a, b))).toBe(-Math.sign(comparePathElements(b, a)) + 0);
+        const inOrder = comparePathElements(a, b) <= 0 && comparePathElements(b, c) <= 0;
+        expect(!inOrder || comparePathElements(a, c) <= 0).toBe(true);
+      }),
+    );
+  });
+
+  test("read as paths in messages", () => {
+    expect(describePath(["f:spec", 'k:{"port":1,"protocol":"TCP"}', "f:x", 'v:"a"', "i:3"])).toBe(
+      '.spec[port=1,protocol="TCP"].x[="a"][3]',
+    );
+  });
+});

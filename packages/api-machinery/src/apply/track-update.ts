@@ -1,0 +1,90 @@
+import { type DeepReadonly, isJsonObject } from "../json.ts";
+import type { KubernetesObject } from "../object.ts";
+import { compareValues } from "./compare-values.ts";
+import {
+  type Endpoint,
+  endpointOf,
+  type FieldManagementContext,
+  identityOf,
+  neverOwned,
+  noEntries,
+  observed,
+  reconciled,
+  retain,
+  withManagedFields,
+} from "./endpoint.ts";
+import { difference, union } from "./field-set.ts";
+import { capUpdateEntries, decodeEntries, entryId, type ManagedEntries, type ManagedEntry } from "./managed-entries.ts";
+
+/**
+ * Records who owns what after a create, update or patch (KEP-555): `next` with the managedFields that it is to be stored
+ * with. The manager comes to own the fields that it added or changed, and who owned them before does not any more; what is
+ * gone is nobody's. An object that nobody tracks stays untracked until it is applied to.
+ *
+ * `next` may bring managedFields of its own, which then replace those of `live`: `[{}]` and `[]` forget them all, invalid
+ * ones are ignored, and through a subresource they always are.
+ *
+ * @param live the object before; undefined on create.
+ */
+export function trackUpdate(
+  live: DeepReadonly<KubernetesObject> | undefined,
+  next: KubernetesObject,
+  context: FieldManagementContext,
+): KubernetesObject {
+  const endpoint = endpointOf(context);
+  const given = startingEntries(live, next, endpoint);
+  if (given.size === 0 && live !== undefined) return withManagedFields(next, given);
+  const entries = recordUpdate(live, next, given, context.manager, context, endpoint);
+  return withManagedFields(next, entries);
+}
+
+function startingEntries(
+  live: DeepReadonly<KubernetesObject> | undefined,
+  next: KubernetesObject,
+  endpoint: Endpoint,
+): ManagedEntries {
+  const given = next.metadata.managedFields;
+  if (endpoint.subresource === "" && given !== undefined && given !== null) {
+    if (isReset(given)) return noEntries;
+    const entries = decodeEntries(given);
+    if (entries !== undefined && entries.size > 0) return entries;
+  }
+  return decodeEntries(live?.metadata.managedFields) ?? noEntries;
+}
+
+function isReset(managedFields: unknown): boolean {
+  if (!Array.isArray(managedFields)) return false;
+  return (
+    managedFields.length === 0 ||
+    (managedFields.length === 1 && isJsonObject(managedFields[0]) && Object.keys(managedFields[0]).length === 0)
+  );
+}
+
+/** The entries after `manager` has made `next` of `live`. */
+export function recordUpdate(
+  live: DeepReadonly<KubernetesObject> | undefined,
+  next: DeepReadonly<KubernetesObject>,
+  given: ManagedEntries,
+  manager: string,
+  context: FieldManagementContext,
+  endpoint: Endpoint,
+): Map<string, ManagedEntry> {
+  const { shape, isBuiltIn } = endpoint;
+  const comparison = observed(
+    compareValues(live ?? { apiVersion: next.apiVersion, kind: next.kind, metadata: {} }, next, shape, { isBuiltIn }),
+    endpoint,
+  );
+  const entries = new Map<string, ManagedEntry>();
+  for (const [id, entry] of reconciled(given, shape)) {
+    retain(entries, id, entry, difference(difference(entry.set, comparison.changed), comparison.removed));
+  }
+  const changed = difference(comparison.changed, neverOwned);
+  if (changed.size > 0) {
+    const identity = identityOf(manager, "Update", context, endpoint);
+    const id = entryId(identity);
+    const previous = entries.get(id);
+    entries.set(id, { ...identity, time: context.time, set: previous ? union(changed, previous.set) : changed });
+  }
+  capUpdateEntries(entries);
+  return entries;
+}
