@@ -256,6 +256,11 @@ describe("merging", () => {
       ["b", "a"],
       ["b", "a"],
     ],
+    [
+      ["a", "a", "b"],
+      ["a", "x"],
+      ["a", "x", "b"],
+    ],
     [[], ["b", "a"], ["b", "a"]],
   ];
   test.each(orders)("a set %j with %j becomes %j", (before, config, after) => {
