@@ -1,0 +1,99 @@
+import { statusError, type StatusCause, type StatusError } from "./status.ts";
+
+/** Names of `StatusCause.reason` for faults of a field (apimachinery `field.ErrorType`). */
+export type FieldReason =
+  | "FieldValueDuplicate"
+  | "FieldValueForbidden"
+  | "FieldValueInvalid"
+  | "FieldValueNotFound"
+  | "FieldValueNotSupported"
+  | "FieldValueRequired"
+  | "FieldValueTooLong"
+  | "FieldValueTooMany"
+  | "FieldValueTypeInvalid"
+  | "InternalError";
+
+/** Makes a cause whose message is already complete. */
+export function fieldCause(reason: FieldReason, field: string, message: string): StatusCause {
+  return { reason, message, field };
+}
+
+/** `Required value`, with an optional detail. */
+export function requiredCause(field: string, detail = ""): StatusCause {
+  return fieldCause("FieldValueRequired", field, withDetail("Required value", detail));
+}
+
+/** `Invalid value: "x": detail`. */
+export function invalidCause(field: string, value: unknown, detail: string): StatusCause {
+  return fieldCause("FieldValueInvalid", field, withDetail(`Invalid value: ${printValue(value)}`, detail));
+}
+
+/** As {@link invalidCause}, for a value of the wrong type. */
+export function typeInvalidCause(field: string, value: unknown, detail: string): StatusCause {
+  return fieldCause("FieldValueTypeInvalid", field, withDetail(`Invalid value: ${printValue(value)}`, detail));
+}
+
+/** `Unsupported value: "a": supported values: "b", "c"`. */
+export function notSupportedCause(field: string, value: unknown, supported: readonly string[]): StatusCause {
+  const detail = supported.length > 0 ? `supported values: ${supported.map(printValue).join(", ")}` : "";
+  return fieldCause("FieldValueNotSupported", field, withDetail(`Unsupported value: ${printValue(value)}`, detail));
+}
+
+/** `Duplicate value: "a"`. */
+export function duplicateCause(field: string, value: unknown): StatusCause {
+  return fieldCause("FieldValueDuplicate", field, `Duplicate value: ${printValue(value)}`);
+}
+
+/** `Not found: "a"`. */
+export function notFoundCause(field: string, value: unknown): StatusCause {
+  return fieldCause("FieldValueNotFound", field, `Not found: ${printValue(value)}`);
+}
+
+/** `Forbidden: detail`. */
+export function forbiddenCause(field: string, detail: string): StatusCause {
+  return fieldCause("FieldValueForbidden", field, withDetail("Forbidden", detail));
+}
+
+/** `Too long: may not be more than 3 bytes`. The value itself is left out, as it is long. */
+export function tooLongCause(field: string, maxLength: number): StatusCause {
+  return fieldCause("FieldValueTooLong", field, `Too long: may not be more than ${maxLength} bytes`);
+}
+
+/** `Too many: 3: must have at most 2 items`. */
+export function tooManyCause(field: string, actual: number, max: number): StatusCause {
+  return fieldCause("FieldValueTooMany", field, `Too many: ${actual}: must have at most ${max} items`);
+}
+
+/**
+ * The answer 422 Invalid to an object: `Widget.example.com "x" is invalid: spec.a: Required value`. Causes that say the same
+ * about the same field appear once in the message.
+ */
+export function invalidError(
+  type: { readonly group: string; readonly kind: string },
+  name: string,
+  causes: readonly StatusCause[],
+): StatusError {
+  const lines = new Set(causes.map((cause) => `${cause.field}: ${cause.message}`));
+  const list = [...lines].join(", ");
+  const qualified = type.group === "" ? type.kind : `${type.kind}.${type.group}`;
+  return statusError("Invalid", `${qualified} "${name}" is invalid: ${lines.size === 1 ? list : `[${list}]`}`, {
+    name,
+    ...(type.group === "" ? {} : { group: type.group }),
+    kind: type.kind,
+    causes: [...causes],
+  });
+}
+
+/** A value as the API's messages show it: strings quoted, numbers and booleans bare, all else as JSON. */
+export function printValue(value: unknown): string {
+  return value === undefined ? "null" : JSON.stringify(value);
+}
+
+/** The path of a field below `path`; the root's path is `""`. */
+export function childPath(path: string, field: string): string {
+  return path === "" ? field : `${path}.${field}`;
+}
+
+function withDetail(head: string, detail: string): string {
+  return detail === "" ? head : `${head}: ${detail}`;
+}

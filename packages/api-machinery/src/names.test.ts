@@ -1,0 +1,74 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import {
+  configMapKeyFaults,
+  dns1035LabelFaults,
+  dns1123LabelFaults,
+  dns1123SubdomainFaults,
+  generateName,
+  labelValueFaults,
+  pathSegmentFaults,
+  qualifiedNameFaults,
+} from "./names.ts";
+
+const label = (value: string) => [
+  `a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
+  value,
+];
+
+test("names that Kubernetes takes have no fault", () => {
+  expect(dns1123SubdomainFaults("a.b-c.d0")).toEqual([]);
+  expect(dns1123LabelFaults("a-0")).toEqual([]);
+  expect(dns1035LabelFaults("a0-b")).toEqual([]);
+  expect(qualifiedNameFaults("example.com/My_Name.x")).toEqual([]);
+  expect(labelValueFaults("")).toEqual([]);
+  expect(configMapKeyFaults(".dockerconfigjson")).toEqual([]);
+  expect(pathSegmentFaults("system:node")).toEqual([]);
+});
+
+test("faults are named in Kubernetes' words", () => {
+  expect(dns1123LabelFaults("Bad_Name")[0]).toBe(label("Bad_Name")[0]);
+  expect(dns1123LabelFaults("a.b")).toEqual(["must not contain dots"]);
+  expect(dns1123SubdomainFaults("Upper")).toEqual([
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+  ]);
+  expect(dns1035LabelFaults("Widgets")).toEqual([
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+  ]);
+  expect(qualifiedNameFaults("bad/key/x")[0]).toMatch(
+    /^a qualified name must consist of .* with an optional DNS subdomain prefix and '\/' \(e\.g\. 'example\.com\/MyName'\)$/,
+  );
+  expect(qualifiedNameFaults("UPPER.example/x")[0]).toMatch(/^prefix part a lowercase RFC 1123 subdomain/);
+  expect(qualifiedNameFaults("/x")).toEqual(["prefix part must be non-empty"]);
+  expect(qualifiedNameFaults("bad key")[0]).toMatch(/^name part must consist of alphanumeric/);
+  expect(labelValueFaults("no spaces allowed")[0]).toContain(
+    "'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9]",
+  );
+  expect(labelValueFaults("v".repeat(64))).toEqual(["must be no more than 63 bytes"]);
+  expect(dns1123SubdomainFaults("x".repeat(254))).toEqual(["must be no more than 253 bytes"]);
+  expect(configMapKeyFaults("..")).toEqual(["must not be '..'"]);
+  expect(configMapKeyFaults("no/slash")[0]).toContain("a valid config key must consist of");
+  expect(pathSegmentFaults("a/b%")).toEqual(["may not contain '/'", "may not contain '%'"]);
+});
+
+test("a long name takes no long time", () => {
+  const start = performance.now();
+  for (const check of [dns1123SubdomainFaults, qualifiedNameFaults, labelValueFaults, configMapKeyFaults]) {
+    expect(check(`${"a".repeat(1_000_000)}!`).length).toBeGreaterThan(0);
+  }
+  expect(performance.now() - start).toBeLessThan(500);
+});
+
+test("generated names begin with the base, are valid and never longer than 63 characters", () => {
+  fc.assert(
+    fc.property(
+      fc.stringMatching(/^[a-z0-9]([-a-z0-9]{0,80})$/),
+      fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+      (base, random) => {
+        const name = generateName(base, () => random);
+        expect(name.startsWith(base.slice(0, 58))).toBe(true);
+        expect(dns1123LabelFaults(name)).toEqual([]);
+      },
+    ),
+  );
+});

@@ -1,0 +1,155 @@
+const label1123 = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const subdomain1123 = `${label1123}(\\.${label1123})*`;
+const label1035 = "[a-z]([-a-z0-9]*[a-z0-9])?";
+const qualified = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const labelValue = `(${qualified})?`;
+const configKey = "[-._a-zA-Z0-9]+";
+
+const label1123Expression = new RegExp(`^${label1123}$`);
+const subdomain1123Expression = new RegExp(`^${subdomain1123}$`);
+const label1035Expression = new RegExp(`^${label1035}$`);
+const qualifiedExpression = new RegExp(`^${qualified}$`);
+const labelValueExpression = new RegExp(`^${labelValue}$`);
+const configKeyExpression = new RegExp(`^${configKey}$`);
+
+const subdomainText =
+  "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+
+/** What keeps `value` from being a DNS-1123 subdomain (most object names), in Kubernetes' words; empty where nothing does. */
+export function dns1123SubdomainFaults(value: string): string[] {
+  return faults(value, 253, subdomain1123Expression, subdomainText, subdomain1123, "example.com");
+}
+
+/** What keeps `value` from being a DNS-1123 label (names of namespaces, containers), in Kubernetes' words. */
+export function dns1123LabelFaults(value: string): string[] {
+  if (value.length <= 63 && !label1123Expression.test(value) && subdomain1123Expression.test(value))
+    return ["must not contain dots"];
+  return faults(
+    value,
+    63,
+    label1123Expression,
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+    label1123,
+    "my-name",
+    "123-abc",
+  );
+}
+
+/** What keeps `value` from being a DNS-1035 label (names of services, of kinds and versions in CRDs), in Kubernetes' words. */
+export function dns1035LabelFaults(value: string): string[] {
+  return faults(
+    value,
+    63,
+    label1035Expression,
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
+    label1035,
+    "my-name",
+    "abc-123",
+  );
+}
+
+/** What keeps `value` from being a qualified name `[prefix/]name`: the key of a label or annotation, or a finalizer. */
+export function qualifiedNameFaults(value: string): string[] {
+  const parts = value.split("/");
+  const text =
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+  const examples = ["MyName", "my.name", "123-abc"];
+  if (parts.length > 2) {
+    return [
+      `a qualified name ${regexFault(text, qualified, examples)} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`,
+    ];
+  }
+  const name = parts.at(-1) ?? "";
+  const result: string[] = [];
+  if (parts.length === 2) {
+    const prefix = parts[0] ?? "";
+    if (prefix === "") result.push("prefix part must be non-empty");
+    else result.push(...dns1123SubdomainFaults(prefix).map((fault) => `prefix part ${fault}`));
+  }
+  if (name === "") result.push("name part must be non-empty");
+  else if (name.length > 63) result.push("name part must be no more than 63 bytes");
+  if (!qualifiedExpression.test(name)) result.push(`name part ${regexFault(text, qualified, examples)}`);
+  return result;
+}
+
+/** What keeps `value` from being the key of a label: it is a qualified name. */
+export function labelKeyFaults(value: string): string[] {
+  return qualifiedNameFaults(value);
+}
+
+/** What keeps `value` from being the value of a label, in Kubernetes' words. */
+export function labelValueFaults(value: string): string[] {
+  return faults(
+    value,
+    63,
+    labelValueExpression,
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+    labelValue,
+    "MyValue",
+    "my_value",
+    "12345",
+  );
+}
+
+/** What keeps `value` from being a key of a ConfigMap or Secret, in Kubernetes' words. */
+export function configMapKeyFaults(value: string): string[] {
+  const result = faults(
+    value,
+    253,
+    configKeyExpression,
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    configKey,
+    "key.name",
+    "KEY_NAME",
+    "key-name",
+  );
+  if (value === ".") result.push("must not be '.'");
+  else if (value === "..") result.push("must not be '..'");
+  else if (value.startsWith("..")) result.push("must not start with '..'");
+  return result;
+}
+
+/** What keeps `value` from being a segment of a path: names of kinds such as Role that may have any other character. */
+export function pathSegmentFaults(value: string): string[] {
+  if (value === "." || value === "..") return [`may not be '${value}'`];
+  return ["/", "%"].filter((char) => value.includes(char)).map((char) => `may not contain '${char}'`);
+}
+
+/** Whether `value` is a DNS-1123 label. */
+export function isDns1123LabelName(value: string): boolean {
+  return value.length <= 63 && label1123Expression.test(value);
+}
+
+/** Whether `value` is a DNS-1123 subdomain. */
+export function isDns1123SubdomainName(value: string): boolean {
+  return value.length <= 253 && subdomain1123Expression.test(value);
+}
+
+const suffixAlphabet = "bcdfghjklmnpqrstvwxz2456789";
+const suffixLength = 5;
+const maxGeneratedName = 63;
+
+/**
+ * A name from `metadata.generateName`: the base, cut to leave room, and five random characters without vowels.
+ *
+ * `random` gives numbers from 0 to below 1, as `Math.random` does.
+ */
+export function generateName(base: string, random: () => number): string {
+  let name = base.slice(0, maxGeneratedName - suffixLength);
+  for (let count = 0; count < suffixLength; count++)
+    name += suffixAlphabet[Math.floor(random() * suffixAlphabet.length)] ?? "b";
+  return name;
+}
+
+function faults(value: string, max: number, expression: RegExp, text: string, source: string, ...examples: string[]): string[] {
+  const result: string[] = [];
+  if (value.length > max) result.push(`must be no more than ${max} bytes`);
+  // The length is checked first so that no expression ever sees a long text; a long one fails by its start alone.
+  if (!expression.test(value.slice(0, 4 * max))) result.push(regexFault(text, source, examples));
+  return result;
+}
+
+function regexFault(text: string, source: string, examples: readonly string[]): string {
+  const quoted = examples.map((example) => `'${example}'`).join(",  or ");
+  return `${text} (e.g. ${quoted}, regex used for validation is '${source}')`;
+}

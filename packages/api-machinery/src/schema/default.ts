@@ -1,0 +1,66 @@
+import { draft, setOwn } from "../json.ts";
+import type { Schema } from "./schema.ts";
+
+const maxDepth = 256;
+
+/**
+ * Sets the defaults of a structural schema in `value`, in place, as kube-apiserver does with custom resources: in every
+ * object that is there, absent properties with a default, and `null` ones that are not nullable. Defaults of what a default
+ * brought in are set as well. A `null` that is neither nullable nor has a default is removed from its object.
+ *
+ * **Guarantees**: the defaults themselves are copied; running it twice changes nothing more.
+ */
+export function applyDefaults(schema: Schema, value: unknown): void {
+  fill(schema, value, 0);
+}
+
+function fill(schema: Schema, value: unknown, depth: number): void {
+  if (typeof value !== "object" || value === null || depth > maxDepth) return;
+  if (Array.isArray(value)) {
+    const { items } = schema;
+    if (!items) return;
+    for (let index = 0; index < value.length; index++) {
+      if (value[index] === null && items.nullable !== true && items.default !== undefined) value[index] = draft(items.default);
+      fill(items, value[index], depth + 1);
+    }
+    return;
+  }
+  const object = value as Record<string, unknown>;
+  const { properties, additionalProperties } = schema;
+  if (properties) {
+    for (const key of defaultedKeys(properties)) {
+      if (Object.hasOwn(object, key) && object[key] !== undefined && object[key] !== null) continue;
+      const property = properties[key];
+      if (property === undefined || (object[key] === null && Object.hasOwn(object, key) && property.nullable === true))
+        continue;
+      setOwn(object, key, draft(property.default));
+    }
+  }
+  for (const key of Object.keys(object)) {
+    const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
+    const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
+    if (!child) continue;
+    if (object[key] === null && !allowsNull(child)) {
+      if (child.default === undefined) delete object[key];
+      else setOwn(object, key, draft(child.default));
+    }
+    fill(child, object[key], depth + 1);
+  }
+}
+
+function allowsNull(schema: Schema): boolean {
+  // Without a type anything goes, null too.
+  return schema.nullable === true || (schema.type === undefined && schema["x-kubernetes-int-or-string"] !== true);
+}
+
+const cache = new WeakMap<object, readonly string[]>();
+
+/** Names of the properties that have a default. Kept per schema: most objects of a schema have none. */
+function defaultedKeys(properties: NonNullable<Schema["properties"]>): readonly string[] {
+  let keys = cache.get(properties);
+  if (!keys) {
+    keys = Object.keys(properties).filter((key) => properties[key]?.default !== undefined);
+    cache.set(properties, keys);
+  }
+  return keys;
+}

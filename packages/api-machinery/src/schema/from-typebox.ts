@@ -1,0 +1,240 @@
+import { isJsonObject, jsonEquals } from "../json.ts";
+import type { Schema } from "./schema.ts";
+
+type Node = { readonly [key: string]: unknown };
+
+/** Keywords that are taken over as they are. */
+const plainKeywords = new Set([
+  "type",
+  "description",
+  "title",
+  "format",
+  "nullable",
+  "default",
+  "enum",
+  "example",
+  "externalDocs",
+  "required",
+  "minProperties",
+  "maxProperties",
+  "minItems",
+  "maxItems",
+  "uniqueItems",
+  "minLength",
+  "maxLength",
+  "pattern",
+  "minimum",
+  "maximum",
+  "multipleOf",
+]);
+
+/** Keywords that say nothing to Kubernetes and are dropped. */
+const droppedKeywords = new Set([
+  "$id",
+  "$schema",
+  "$comment",
+  "examples",
+  "readOnly",
+  "writeOnly",
+  "deprecated",
+  "contentEncoding",
+]);
+
+const matchAll = "^.*$";
+
+/**
+ * Turns a TypeBox value into a structural schema:
+ *
+ * - a union of literals, an enum or a single literal becomes a typed `enum`;
+ * - a union with `Null` becomes `nullable`, a union of `Integer` and `String` an int-or-string;
+ * - a record becomes `additionalProperties`, an intersection of objects one object;
+ * - `Unknown` and `Any` become `x-kubernetes-preserve-unknown-fields`;
+ * - `x-kubernetes-*` options pass, and so does whatever is written by hand (`Type.Unsafe`), if it is structural.
+ *
+ * **Errors**: throws a `TypeError` that names the path and the reason where Kubernetes has no such schema.
+ */
+export function schemaFromTypeBox(type: object, path = ""): Schema {
+  return convert(type as Node, path, false);
+}
+
+function refuse(path: string, reason: string): never {
+  throw new TypeError(`schema ${path === "" ? "(root)" : path}: ${reason}`);
+}
+
+/** `nested`: under allOf, anyOf, oneOf or not, where only value validation may stand. */
+function convert(node: Node, path: string, nested: boolean): Schema {
+  const union = nested ? undefined : fromUnion(node, path);
+  if (union) return union;
+  if (Array.isArray(node.items)) refuse(path, "a tuple is not structural; use an array or an object");
+  const merged = nested ? node : mergeIntersection(node, path);
+  const result: Record<string, unknown> = {};
+  for (const key of Object.keys(merged)) {
+    const value = merged[key];
+    if (value === undefined || key.startsWith("~") || droppedKeywords.has(key)) continue;
+    if (plainKeywords.has(key) || key.startsWith("x-kubernetes-")) result[key] = value;
+    else convertKeyword(merged, key, value, path, nested, result);
+  }
+  if (result.type === "null")
+    refuse(path, "Type.Null() stands only in a union, as in Type.Union([Type.String(), Type.Null()])");
+  if (Array.isArray(result.required) && result.required.length === 0) delete result.required;
+  if (nested) return result;
+  return complete(result, path);
+}
+
+function convertKeyword(
+  node: Node,
+  key: string,
+  value: unknown,
+  path: string,
+  nested: boolean,
+  result: Record<string, unknown>,
+): void {
+  switch (key) {
+    case "properties": {
+      const properties: Record<string, Schema> = {};
+      for (const [name, child] of Object.entries(value as Node)) {
+        Object.defineProperty(properties, name, {
+          value: convert(child as Node, path === "" ? name : `${path}.${name}`, nested),
+          enumerable: true,
+          configurable: true,
+          writable: true,
+        });
+      }
+      // An object without properties is an empty one in TypeBox; in Kubernetes the keyword would say nothing.
+      if (Object.keys(properties).length > 0 || !nested) result.properties = properties;
+      return;
+    }
+    case "items":
+      result.items = convert(value as Node, `${path}[]`, nested);
+      return;
+    case "additionalProperties":
+      if (value === false) return;
+      result.additionalProperties = value === true ? true : convert(value as Node, `${path}.*`, nested);
+      return;
+    case "patternProperties": {
+      const entries = Object.entries(value as Node);
+      const [entry] = entries;
+      if (entries.length !== 1 || entry?.[0] !== matchAll) {
+        refuse(
+          path,
+          `keys restricted by a pattern (${entries.map(([name]) => name).join(", ")}) are not structural; use Type.Record(Type.String(), ...) and a CEL rule`,
+        );
+      }
+      result.additionalProperties = convert(entry[1] as Node, `${path}.*`, nested);
+      return;
+    }
+    case "const":
+      result.enum = [value];
+      if (!nested) result.type = typeOfAll([value]) ?? refuse(path, "a literal has to be a string, a number or a boolean");
+      return;
+    case "exclusiveMinimum":
+    case "exclusiveMaximum": {
+      // JSON Schema 2020 has the bound here, OpenAPI 3.0 a flag beside `minimum`.
+      const bound = key === "exclusiveMinimum" ? "minimum" : "maximum";
+      if (typeof value === "number") {
+        if (node[bound] !== undefined) refuse(path, `${bound} and ${key} exclude one another`);
+        result[bound] = value;
+        result[key] = true;
+      } else result[key] = value;
+      return;
+    }
+    case "allOf":
+    case "anyOf":
+    case "oneOf":
+      result[key] = (value as readonly Node[]).map((branch, index) => convert(branch, `${path}.${key}[${index}]`, true));
+      return;
+    case "not":
+      result.not = convert(value as Node, `${path}.not`, true);
+      return;
+    default:
+      refuse(path, `keyword ${JSON.stringify(key)} is not part of a structural schema`);
+  }
+}
+
+/** Adds what TypeBox leaves out and Kubernetes needs. */
+function complete(result: Record<string, unknown>, path: string): Schema {
+  if (Array.isArray(result.enum) && result.type === undefined && result["x-kubernetes-int-or-string"] !== true) {
+    result.type =
+      typeOfAll(result.enum) ?? refuse(path, "the values of an enum have to be of one type: all strings, numbers or booleans");
+  }
+  if (result.type === undefined && result["x-kubernetes-int-or-string"] !== true) {
+    if (["anyOf", "oneOf", "allOf", "not"].some((key) => result[key] !== undefined)) {
+      refuse(
+        path,
+        "a union of different types is not structural; give it a type of its own, or make it an object with optional fields",
+      );
+    }
+    if (result.properties === undefined && result.additionalProperties === undefined && result.items === undefined) {
+      result["x-kubernetes-preserve-unknown-fields"] = true;
+    }
+  }
+  if (result.properties !== undefined && Object.keys(result.properties as object).length === 0) delete result.properties;
+  if (result.uniqueItems !== undefined) {
+    // Kubernetes forbids uniqueItems for its cost; a set says the same where items are scalars.
+    const items = result.items as Schema | undefined;
+    if (result.uniqueItems === true && (items?.type === "object" || items?.type === "array")) {
+      refuse(path, 'uniqueItems holds for scalars only; use "x-kubernetes-list-type": "map"');
+    }
+    if (result.uniqueItems === true) result["x-kubernetes-list-type"] ??= "set";
+    delete result.uniqueItems;
+  }
+  return result;
+}
+
+/** The schema of a union that has a structural form: literals, nullable, int-or-string. */
+function fromUnion(node: Node, path: string): Schema | undefined {
+  const { anyOf, ...rest } = node;
+  if (!Array.isArray(anyOf) || node.type !== undefined || node["x-kubernetes-int-or-string"] === true) return undefined;
+  const branches = anyOf as readonly Node[];
+  const others = branches.filter((branch) => branch.type !== "null");
+  if (others.length < branches.length) {
+    const [only] = others;
+    if (only === undefined) refuse(path, "a union needs a type besides Null");
+    const schema = convert(others.length === 1 ? { ...only, ...rest } : { ...rest, anyOf: others }, path, false);
+    // `enum` decides over null as well.
+    return { ...schema, nullable: true, ...(schema.enum ? { enum: [...schema.enum, null] } : {}) };
+  }
+  if (branches.length > 0 && branches.every((branch) => Object.hasOwn(branch, "const") || Array.isArray(branch.enum))) {
+    const values = branches.flatMap((branch) => (Object.hasOwn(branch, "const") ? [branch.const] : (branch.enum as unknown[])));
+    return convert({ ...rest, enum: values }, path, false);
+  }
+  const types = branches.map((branch) => branch.type).sort();
+  if (jsonEquals(types, ["integer", "string"]) || jsonEquals(types, ["number", "string"])) {
+    const validations = branches.flatMap((branch) => Object.entries(branch).filter(([key]) => key !== "type"));
+    return convert({ ...rest, ...Object.fromEntries(validations), "x-kubernetes-int-or-string": true }, path, false);
+  }
+  if (branches.length === 1 && branches[0]) return convert({ ...branches[0], ...rest }, path, false);
+  return undefined;
+}
+
+/** An intersection of objects as one object. */
+function mergeIntersection(node: Node, path: string): Node {
+  if (!Array.isArray(node.allOf) || node.type !== undefined) return node;
+  const { allOf, ...rest } = node;
+  const branches = (allOf as readonly Node[]).map((branch) => mergeIntersection(branch, path));
+  if (!branches.every((branch) => branch.type === "object" && isJsonObject(branch.properties))) return node;
+  const properties: Record<string, unknown> = {};
+  const required = new Set<unknown>();
+  let others: Node = {};
+  for (const branch of branches) {
+    const { properties: own, required: needed, ...more } = branch;
+    for (const [name, child] of Object.entries(own as Node)) {
+      if (Object.hasOwn(properties, name) && !jsonEquals(properties[name], child)) {
+        refuse(`${path}.${name}`, "two parts of an intersection specify this field differently");
+      }
+      properties[name] = child;
+    }
+    if (Array.isArray(needed)) for (const name of needed) required.add(name);
+    others = { ...others, ...more };
+  }
+  return { ...others, ...rest, properties, required: [...required] };
+}
+
+function typeOfAll(values: readonly unknown[]): Schema["type"] | undefined {
+  const rest = values.filter((value) => value !== null);
+  if (rest.length === 0) return undefined;
+  if (rest.every((value) => typeof value === "string")) return "string";
+  if (rest.every((value) => typeof value === "boolean")) return "boolean";
+  if (rest.every(Number.isInteger)) return "integer";
+  return rest.every((value) => typeof value === "number") ? "number" : undefined;
+}

@@ -1,0 +1,353 @@
+import {
+  childPath,
+  duplicateCause,
+  fieldCause,
+  invalidCause,
+  notSupportedCause,
+  requiredCause,
+  tooLongCause,
+  tooManyCause,
+  typeInvalidCause,
+} from "../field-causes.ts";
+import { isJsonObject, jsonEquals } from "../json.ts";
+import { dns1035LabelFaults, dns1123SubdomainFaults } from "../names.ts";
+import type { StatusCause } from "../status.ts";
+import { hasFormat, isInFormatRange } from "./formats.ts";
+import { compilePattern } from "./pattern.ts";
+import type { Schema } from "./schema.ts";
+
+/** What a {@link RuleEvaluator} is asked about: one place with `x-kubernetes-validations`. */
+export interface RuleSite {
+  readonly schema: Schema;
+  readonly value: unknown;
+  /** The value before the update at the same place; `undefined` where there was none or no correlation is possible. */
+  readonly oldValue: unknown;
+  /** `""` for the root. */
+  readonly path: string;
+}
+
+/** Evaluates the CEL rules of one place. Gives causes with paths that begin with `site.path`. */
+export type RuleEvaluator = (site: RuleSite) => readonly StatusCause[];
+
+/** Options of {@link validate}. */
+export interface ValidateOptions {
+  /** Evaluates CEL rules. It is asked only where the value has no other fault. Default: rules are not evaluated. */
+  readonly rules?: RuleEvaluator | undefined;
+  /**
+   * The value before an update. What is as it was is not refused (KEP-4008, validation ratcheting), so that a schema that
+   * grew stricter does not lock older objects. Default: everything is checked.
+   */
+  readonly oldValue?: unknown;
+}
+
+const maxDepth = 256;
+const maxCauses = 1_000;
+
+/**
+ * Checks a value against a structural schema as kube-apiserver checks a custom resource. Unknown fields are no fault
+ * (`prune` drops them), nor are absent ones that are not required.
+ *
+ * `path` is the value's own: `""` for a whole object. Paths and messages are those of kube-apiserver 1.35.
+ *
+ * **Guarantees**: takes time in proportion to the value; a value nested deeper than 256 levels is refused.
+ */
+export function validate(schema: Schema, value: unknown, path = "", options: ValidateOptions = {}): StatusCause[] {
+  const causes: StatusCause[] = [];
+  check(schema, value, options.oldValue, path, 0, causes);
+  if (causes.length === 0 && options.rules) evaluateRules(schema, value, options.oldValue, path, options.rules, causes);
+  return causes;
+}
+
+function check(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): void {
+  if (causes.length >= maxCauses) return;
+  if (depth > maxDepth) {
+    causes.push(fieldCause("FieldValueInvalid", path, `Invalid value: nested deeper than ${maxDepth} levels`));
+    return;
+  }
+  const before = causes.length;
+  checkValue(schema, value, old, path, depth, causes);
+  // Compared only where something is wrong, so that valid objects pay nothing for ratcheting.
+  if (causes.length > before && old !== undefined && jsonEquals(value, old)) causes.length = before;
+}
+
+function checkValue(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): void {
+  if (value === null || value === undefined) {
+    if (schema.nullable === true || (schema.type === undefined && schema["x-kubernetes-int-or-string"] !== true)) return;
+    causes.push(wrongType(schema, "null", path));
+    return;
+  }
+  const type = typeOf(value);
+  if (!allowsType(schema, type)) {
+    causes.push(wrongType(schema, type, path));
+    return;
+  }
+  if (typeof value === "string") checkString(schema, value, path, causes);
+  else if (typeof value === "number") checkNumber(schema, value, path, causes);
+  else if (Array.isArray(value)) checkArray(schema, value, old, path, depth, causes);
+  else if (typeof value === "object") checkObject(schema, value as Record<string, unknown>, old, path, depth, causes);
+  if (schema.enum && !schema.enum.some((allowed) => jsonEquals(allowed, value))) {
+    const supported = schema.enum.map((allowed) => (typeof allowed === "string" ? allowed : JSON.stringify(allowed)));
+    causes.push(notSupportedCause(path, value, supported));
+  }
+  if (schema.allOf || schema.anyOf || schema.oneOf || schema.not) checkLogic(schema, value, path, depth, causes);
+}
+
+function typeOf(value: unknown): string {
+  if (Array.isArray(value)) return "array";
+  if (typeof value === "number") return Number.isInteger(value) ? "integer" : "number";
+  return typeof value;
+}
+
+function allowsType(schema: Schema, type: string): boolean {
+  if (schema["x-kubernetes-int-or-string"] === true) return type === "integer" || type === "string";
+  return schema.type === undefined || schema.type === type || (schema.type === "number" && type === "integer");
+}
+
+function wrongType(schema: Schema, actual: string, path: string): StatusCause {
+  const wanted = schema["x-kubernetes-int-or-string"] === true ? "integer,string" : schema.type;
+  return typeInvalidCause(path, actual, `${path} in body must be of type ${wanted}: ${JSON.stringify(actual)}`);
+}
+
+function checkString(schema: Schema, value: string, path: string, causes: StatusCause[]): void {
+  const { minLength, maxLength, pattern, format } = schema;
+  if (maxLength !== undefined && value.length > maxLength && lengthOf(value) > maxLength)
+    causes.push(tooLongCause(path, maxLength));
+  if (minLength !== undefined && lengthOf(value) < minLength) {
+    causes.push(invalidCause(path, value, `${path} in body should be at least ${minLength} chars long`));
+  }
+  if (pattern !== undefined && !matches(pattern, value)) {
+    causes.push(invalidCause(path, value, `${path} in body should match '${pattern}'`));
+  }
+  if (format !== undefined && !hasFormat(format, value)) {
+    causes.push(typeInvalidCause(path, value, `${path} in body must be of type ${format}: ${JSON.stringify(value)}`));
+  }
+}
+
+/** Characters, not UTF-16 units: an emoji counts once. */
+function lengthOf(text: string): number {
+  let length = text.length;
+  for (let at = 0; at < text.length - 1; at++) {
+    const code = text.charCodeAt(at);
+    if (code >= 0xd800 && code < 0xdc00) length--;
+  }
+  return length;
+}
+
+function matches(pattern: string, value: string): boolean {
+  try {
+    return compilePattern(pattern).test(value);
+  } catch {
+    // The structural check refuses such a schema; one that came in some other way matches nothing.
+    return false;
+  }
+}
+
+function checkNumber(schema: Schema, value: number, path: string, causes: StatusCause[]): void {
+  const { minimum, maximum, multipleOf, format } = schema;
+  const exclusiveMinimum = schema.exclusiveMinimum === true;
+  const exclusiveMaximum = schema.exclusiveMaximum === true;
+  if (minimum !== undefined && (value < minimum || (exclusiveMinimum && value === minimum))) {
+    causes.push(
+      invalidCause(path, value, `${path} in body should be greater than ${exclusiveMinimum ? "" : "or equal to "}${minimum}`),
+    );
+  }
+  if (maximum !== undefined && (value > maximum || (exclusiveMaximum && value === maximum))) {
+    causes.push(
+      invalidCause(path, value, `${path} in body should be less than ${exclusiveMaximum ? "" : "or equal to "}${maximum}`),
+    );
+  }
+  if (multipleOf !== undefined && multipleOf > 0) {
+    const quotient = value / multipleOf;
+    if (Math.abs(quotient - Math.round(quotient)) > 1e-9 * Math.max(1, Math.abs(quotient))) {
+      causes.push(invalidCause(path, value, `${path} in body should be a multiple of ${multipleOf}`));
+    }
+  }
+  if (format !== undefined && Number.isInteger(value) && !isInFormatRange(format, value)) {
+    causes.push(typeInvalidCause(path, value, `${path} in body must be of type ${format}: ${JSON.stringify(value)}`));
+  }
+}
+
+function checkArray(schema: Schema, value: unknown[], old: unknown, path: string, depth: number, causes: StatusCause[]): void {
+  const { minItems, maxItems, items } = schema;
+  if (minItems !== undefined && value.length < minItems) {
+    causes.push(invalidCause(path, value.length, `${path} in body should have at least ${minItems} items`));
+  }
+  if (maxItems !== undefined && value.length > maxItems) {
+    causes.push(tooManyCause(path, value.length, maxItems));
+    return;
+  }
+  if (items) {
+    const oldItem = correlateItems(schema, old);
+    for (let index = 0; index < value.length; index++) {
+      check(items, value[index], oldItem?.(value[index]), `${path}[${index}]`, depth + 1, causes);
+    }
+  }
+  const listType = schema["x-kubernetes-list-type"];
+  if (listType === "set" || listType === "map") checkUnique(schema, value, path, causes);
+  else if (schema.uniqueItems === true && new Set(value.map(canonical)).size < value.length) {
+    causes.push(invalidCause(path, value, `${path} in body shouldn't contain duplicates`));
+  }
+}
+
+function checkUnique(schema: Schema, value: readonly unknown[], path: string, causes: StatusCause[]): void {
+  const keys = schema["x-kubernetes-list-type"] === "map" ? (schema["x-kubernetes-list-map-keys"] ?? []) : undefined;
+  const seen = new Set<string>();
+  for (let index = 0; index < value.length; index++) {
+    const item = value[index];
+    const identity = keys === undefined ? item : isJsonObject(item) ? identityOf(schema, item, keys) : undefined;
+    if (identity === undefined) continue;
+    const text = canonical(identity);
+    if (seen.has(text)) causes.push(duplicateCause(`${path}[${index}]`, identity));
+    seen.add(text);
+  }
+}
+
+function identityOf(
+  schema: Schema,
+  item: Record<string, unknown>,
+  keys: readonly string[],
+): Record<string, unknown> | undefined {
+  const identity: Record<string, unknown> = {};
+  for (const key of keys) {
+    const value = Object.hasOwn(item, key) ? item[key] : schema.items?.properties?.[key]?.default;
+    if (value !== undefined) identity[key] = value;
+  }
+  return Object.keys(identity).length > 0 ? identity : undefined;
+}
+
+/** Finds the item of the old list with the same map keys; lists of other types have no correlation. */
+function correlateItems(schema: Schema, old: unknown): ((item: unknown) => unknown) | undefined {
+  const keys = schema["x-kubernetes-list-map-keys"];
+  if (schema["x-kubernetes-list-type"] !== "map" || !keys || !Array.isArray(old)) return undefined;
+  const byKey = new Map<string, unknown>();
+  for (const item of old) if (isJsonObject(item)) byKey.set(canonical(identityOf(schema, item, keys)), item);
+  return (item) => (isJsonObject(item) ? byKey.get(canonical(identityOf(schema, item, keys))) : undefined);
+}
+
+function checkObject(
+  schema: Schema,
+  value: Record<string, unknown>,
+  old: unknown,
+  path: string,
+  depth: number,
+  causes: StatusCause[],
+): void {
+  const { properties, additionalProperties, required, minProperties, maxProperties } = schema;
+  const oldObject = isJsonObject(old) ? old : undefined;
+  const keys = Object.keys(value);
+  for (const key of keys) {
+    const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
+    const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
+    if (!child) continue;
+    const before = oldObject && Object.hasOwn(oldObject, key) ? oldObject[key] : undefined;
+    check(child, value[key], before, childPath(path, key), depth + 1, causes);
+  }
+  if (required) {
+    for (const key of required)
+      if (!Object.hasOwn(value, key) || value[key] === undefined) causes.push(requiredCause(childPath(path, key)));
+  }
+  if (minProperties !== undefined && keys.length < minProperties) {
+    causes.push(invalidCause(path, keys.length, `${path} in body should have at least ${minProperties} properties`));
+  }
+  if (maxProperties !== undefined && keys.length > maxProperties) causes.push(tooManyCause(path, keys.length, maxProperties));
+  if (schema["x-kubernetes-embedded-resource"] === true) checkEmbedded(value, path, causes);
+}
+
+function checkEmbedded(value: Record<string, unknown>, path: string, causes: StatusCause[]): void {
+  const { apiVersion, kind, metadata } = value;
+  const versionPath = childPath(path, "apiVersion");
+  if (apiVersion === undefined || apiVersion === "") causes.push(requiredCause(versionPath, "must not be empty"));
+  else if (typeof apiVersion === "string" && apiVersion.split("/").length > 2) {
+    causes.push(invalidCause(versionPath, apiVersion, `unexpected GroupVersion string: ${apiVersion}`));
+  }
+  const kindPath = childPath(path, "kind");
+  if (kind === undefined || kind === "") causes.push(requiredCause(kindPath, "must not be empty"));
+  else if (typeof kind === "string" && dns1035LabelFaults(kind.toLowerCase()).length > 0) {
+    const detail = `may have mixed case, but should otherwise match: ${dns1035LabelFaults(kind.toLowerCase()).join(", ")}`;
+    causes.push(invalidCause(kindPath, kind, detail));
+  }
+  if (!isJsonObject(metadata)) return;
+  const namePath = childPath(path, "metadata.name");
+  if (typeof metadata.name === "string" && metadata.name !== "") {
+    for (const fault of dns1123SubdomainFaults(metadata.name)) causes.push(invalidCause(namePath, metadata.name, fault));
+  }
+}
+
+function checkLogic(schema: Schema, value: unknown, path: string, depth: number, causes: StatusCause[]): void {
+  const { allOf, anyOf, oneOf, not } = schema;
+  const attempt = (branch: Schema): StatusCause[] => {
+    const faults: StatusCause[] = [];
+    check(branch, value, undefined, path, depth + 1, faults);
+    return faults;
+  };
+  const fail = (text: string): void => {
+    // kube-apiserver names no field here: the message does.
+    causes.push(invalidCause("<nil>", "", `${JSON.stringify(path)} ${text}`));
+  };
+  // An int-or-string is checked by its own extension; its customary anyOf adds nothing.
+  if (anyOf && schema["x-kubernetes-int-or-string"] !== true) {
+    const results = anyOf.map(attempt);
+    if (!results.some((faults) => faults.length === 0)) {
+      fail("must validate at least one schema (anyOf)");
+      causes.push(...fewest(results));
+    }
+  }
+  if (oneOf) {
+    const results = oneOf.map(attempt);
+    const valid = results.filter((faults) => faults.length === 0).length;
+    if (valid === 0) {
+      fail("must validate one and only one schema (oneOf). Found none valid");
+      causes.push(...fewest(results));
+    } else if (valid > 1) fail(`must validate one and only one schema (oneOf). Found ${valid} valid alternatives`);
+  }
+  if (allOf) {
+    const faults = allOf.flatMap(attempt);
+    if (faults.length > 0) {
+      causes.push(...faults);
+      fail("must validate all the schemas (allOf)");
+    }
+  }
+  if (not && attempt(not).length === 0) fail("must not validate the schema (not)");
+}
+
+function fewest(results: readonly StatusCause[][]): StatusCause[] {
+  return results.reduce((best, faults) => (faults.length < best.length ? faults : best), results[0] ?? []);
+}
+
+function evaluateRules(
+  schema: Schema,
+  value: unknown,
+  old: unknown,
+  path: string,
+  rules: RuleEvaluator,
+  causes: StatusCause[],
+): void {
+  if (value === null || value === undefined) return;
+  if (schema["x-kubernetes-validations"]?.length) causes.push(...rules({ schema, value, oldValue: old, path }));
+  if (Array.isArray(value)) {
+    const { items } = schema;
+    if (!items) return;
+    const oldItem = correlateItems(schema, old);
+    value.forEach((item, index) => {
+      evaluateRules(items, item, oldItem?.(item), `${path}[${index}]`, rules, causes);
+    });
+  } else if (isJsonObject(value)) {
+    const { properties, additionalProperties } = schema;
+    const oldObject = isJsonObject(old) ? old : undefined;
+    for (const key of Object.keys(value)) {
+      const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
+      const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
+      if (!child) continue;
+      const before = oldObject && Object.hasOwn(oldObject, key) ? oldObject[key] : undefined;
+      evaluateRules(child, value[key], before, childPath(path, key), rules, causes);
+    }
+  }
+}
+
+/** A text that is equal for equal JSON values, whatever the order of keys. */
+function canonical(value: unknown): string {
+  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
+  return JSON.stringify(value, (_, inner: unknown) =>
+    isJsonObject(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner,
+  );
+}
