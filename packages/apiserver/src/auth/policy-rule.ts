@@ -25,12 +25,13 @@ export interface PathTarget {
   readonly path: string;
 }
 
+/** One or the other; what has a `resource` is a resource, whatever else it has. */
 export type AccessTarget = ResourceTarget | PathTarget;
 
 /** Whether a rule allows a verb on a target. The namespace is the binding's matter, not the rule's. */
 export function ruleAllows(rule: PolicyRule, verb: string, target: AccessTarget): boolean {
   if (!includesOrStar(rule.verbs, verb)) return false;
-  if ("path" in target) return (rule.nonResourceURLs ?? []).some((pattern) => pathMatches(pattern, target.path));
+  if (!("resource" in target)) return (rule.nonResourceURLs ?? []).some((pattern) => pathMatches(pattern, target.path));
   if (!includesOrStar(rule.apiGroups, target.group)) return false;
   if (!resourceMatches(rule.resources ?? [], target.resource, target.subresource ?? "")) return false;
   return !rule.resourceNames?.length || rule.resourceNames.includes(target.name ?? "");

@@ -42,7 +42,7 @@ export function createRbacAuthorizer(store: Pick<Store, "list" | "watch">): Auth
   return {
     authorize(user, verb, target) {
       if (user.groups.includes(mastersGroup)) return master;
-      const namespace = "path" in target ? "" : (target.namespace ?? "");
+      const namespace = "resource" in target ? (target.namespace ?? "") : "";
       for (const grant of grantsOf(user, namespace)) {
         for (const rule of index.rules(grant.role) ?? []) {
           if (ruleAllows(rule, verb, target)) return { allowed: true, reason: `RBAC: allowed by ${grant.description}` };
@@ -62,7 +62,7 @@ export function createRbacAuthorizer(store: Pick<Store, "list" | "watch">): Auth
 
 /** The refusal of a request, in the words of kube-apiserver. */
 export function forbidden(user: UserInfo, verb: string, target: AccessTarget): StatusError {
-  if ("path" in target) {
+  if (!("resource" in target)) {
     return statusError(
       "Forbidden",
       `forbidden: User ${JSON.stringify(user.username)} cannot ${verb} path ${JSON.stringify(target.path)}`,

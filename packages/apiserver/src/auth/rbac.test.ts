@@ -130,6 +130,14 @@ describe("a rule", () => {
     expect(ruleAllows({ verbs: ["get"], nonResourceURLs: [pattern] }, "get", { path })).toBe(allowed);
   });
 
+  test("takes a target with a resource for a resource, though it has its path too", () => {
+    const info = { group: "", resource: "pods", namespace: "a", path: "/api/v1/namespaces/a/pods" };
+    expect([ruleAllows(readPods, "list", info), ruleAllows({ verbs: ["list"], nonResourceURLs: ["*"] }, "list", info)]).toEqual(
+      [true, false],
+    );
+    expect(forbidden(user("x"), "list", info).message).toContain('cannot list resource "pods"');
+  });
+
   test("with names allows no request that names nothing, such as create and list", () => {
     expect(ruleAllows({ ...readPods, resourceNames: ["a"] }, "list", { group: "", resource: "pods", namespace: "x" })).toBe(
       false,

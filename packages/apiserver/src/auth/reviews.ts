@@ -63,7 +63,7 @@ export function createReviews(options: ReviewsOptions): Reviews {
     localSubjectAccessReview: async (object, { namespace }) => {
       const subject = readSubject(object);
       const { verb, target } = readAccess(object);
-      if ("path" in target) throw invalid(object, "spec.nonResourceAttributes", "disallowed on this kind of request");
+      if (!("resource" in target)) throw invalid(object, "spec.nonResourceAttributes", "disallowed on this kind of request");
       if ((target.namespace ?? "") !== namespace) {
         throw invalid(object, "spec.resourceAttributes.namespace", `must be the namespace of the request: ${namespace}`);
       }
