@@ -1,0 +1,176 @@
+import type { Schema } from "@keelson/api-machinery";
+import {
+  type DefinitionField,
+  definitionNameOfKind,
+  definitionOf,
+  isDefinitionName,
+  longName,
+} from "../registry/builtin/definition.ts";
+import { commonFieldDescription, descriptionOf } from "../registry/builtin/descriptions.ts";
+import type { ServedResource } from "../registry/served-resource.ts";
+
+/** A version of OpenAPI. References and a few types are written differently. */
+export type OpenApiVersion = "v2" | "v3";
+
+type Json = Record<string, unknown>;
+
+/** Schemas of an OpenAPI document by name, collected with whatever they refer to. */
+export interface DefinitionSet {
+  readonly version: OpenApiVersion;
+  readonly schemas: Map<string, Json>;
+}
+
+/** The name of a kind's schema: `io.k8s.api.core.v1.Pod`; of a custom one `com.example.v1.Widget`. */
+export function definitionName(resource: Pick<ServedResource, "group" | "version" | "kind" | "origin">, suffix = ""): string {
+  const { group, version, kind } = resource;
+  const builtin = resource.origin === "builtin" ? definitionNameOfKind(group, version, kind) : undefined;
+  if (builtin !== undefined) return longName(builtin) + suffix;
+  return `${[...group.split(".").reverse(), version, kind].filter((part) => part !== "").join(".")}${suffix}`;
+}
+
+/** Where a document refers to a schema. */
+export function reference(version: OpenApiVersion, name: string): Json {
+  return { $ref: `${version === "v2" ? "#/definitions/" : "#/components/schemas/"}${name}` };
+}
+
+/** Adds a kind, its list, and all that they refer to. */
+export function addKind(set: DefinitionSet, resource: ServedResource): void {
+  const name = definitionName(resource);
+  const builtin = resource.origin === "builtin" ? definitionNameOfKind(resource.group, resource.version, resource.kind) : undefined;
+  if (builtin !== undefined) addDefinition(set, builtin);
+  else set.schemas.set(name, customKind(set, resource));
+  if (!resource.verbs.includes("list")) return;
+  set.schemas.set(definitionName(resource, "List"), {
+    description: `A list of ${resource.kind} objects.`,
+    type: "object",
+    required: ["items"],
+    properties: {
+      apiVersion: { type: "string", description: commonFieldDescription("apiVersion") },
+      items: { type: "array", items: fieldReference(set, name) },
+      kind: { type: "string", description: commonFieldDescription("kind") },
+      metadata: builtinReference(set, "meta.v1.ListMeta"),
+    },
+    "x-kubernetes-group-version-kind": [{ group: resource.group, kind: resource.listKind, version: resource.version }],
+  });
+}
+
+/** Adds a built-in definition by its short name, and all that it refers to; answers its full name. */
+export function addDefinition(set: DefinitionSet, name: string): string {
+  const full = longName(name);
+  if (set.schemas.has(full)) return full;
+  const schema: Json = {};
+  set.schemas.set(full, schema);
+  const definition = definitionOf(name);
+  const description = descriptionOf(name);
+  if (description !== undefined) schema["description"] = description;
+  if (name === "apimachinery.util.intstr.IntOrString") {
+    schema["format"] = "int-or-string";
+    if (set.version === "v2") schema["type"] = "string";
+    else schema["oneOf"] = [{ type: "integer" }, { type: "string" }];
+    return full;
+  }
+  if (name === "apimachinery.api.resource.Quantity" && set.version === "v3") {
+    schema["oneOf"] = [{ type: "string" }, { type: "number" }];
+    return full;
+  }
+  if (definition.fields.length === 0) {
+    if (definition.type !== undefined) schema["type"] = definition.type;
+    if (definition.format !== undefined) schema["format"] = definition.format;
+  } else {
+    schema["type"] = "object";
+    const required = definition.fields.filter(({ isRequired }) => isRequired).map((field) => field.name);
+    if (required.length > 0) schema["required"] = required;
+    const properties: Json = {};
+    for (const field of definition.fields) properties[field.name] = fieldSchema(set, field, definition.groupVersionKind !== undefined);
+    schema["properties"] = properties;
+  }
+  if (definition.mapType !== undefined) schema["x-kubernetes-map-type"] = definition.mapType;
+  if (definition.groupVersionKind !== undefined) schema["x-kubernetes-group-version-kind"] = [definition.groupVersionKind];
+  return full;
+}
+
+function fieldSchema(set: DefinitionSet, field: DefinitionField, isKind: boolean): Json {
+  const schema = typeSchema(set, field.type);
+  const { name, listType, listMapKeys, mapType, patchStrategy, patchMergeKey } = field;
+  if (isKind && (name === "apiVersion" || name === "kind" || name === "metadata")) {
+    schema["description"] = commonFieldDescription(name);
+  }
+  if (listType !== undefined) schema["x-kubernetes-list-type"] = listType;
+  if (listMapKeys !== undefined) schema["x-kubernetes-list-map-keys"] = listMapKeys;
+  if (mapType !== undefined) schema["x-kubernetes-map-type"] = mapType;
+  if (patchStrategy !== undefined) schema["x-kubernetes-patch-strategy"] = patchStrategy;
+  if (patchMergeKey !== undefined) schema["x-kubernetes-patch-merge-key"] = patchMergeKey;
+  // Beside a $ref nothing counts in OpenAPI 3.0, so it goes into an allOf.
+  if (set.version === "v3" && "$ref" in schema && Object.keys(schema).length > 1) {
+    const { $ref, ...others } = schema;
+    return { ...others, allOf: [{ $ref }] };
+  }
+  return schema;
+}
+
+const scalars: Readonly<Record<string, Json>> = {
+  any: {},
+  byte: { type: "string", format: "byte" },
+  "date-time": { type: "string", format: "date-time" },
+  double: { type: "number", format: "double" },
+  int32: { type: "integer", format: "int32" },
+  int64: { type: "integer", format: "int64" },
+};
+
+function typeSchema(set: DefinitionSet, type: string): Json {
+  if (type.startsWith("[]")) return { type: "array", items: typeSchema(set, type.slice(2)) };
+  if (type.startsWith("{}")) return { type: "object", additionalProperties: typeSchema(set, type.slice(2)) };
+  if (isDefinitionName(type)) return builtinReference(set, type);
+  return { ...(scalars[type] ?? { type }) };
+}
+
+function builtinReference(set: DefinitionSet, name: string): Json {
+  return fieldReference(set, addDefinition(set, name));
+}
+
+function fieldReference(set: DefinitionSet, name: string): Json {
+  return reference(set.version, name);
+}
+
+function customKind(set: DefinitionSet, resource: ServedResource): Json {
+  const { apiVersion: _apiVersion, kind: _kind, metadata: _metadata, ...own } = resource.schema.properties ?? {};
+  const { properties: _properties, ...rest } = resource.schema;
+  const properties: Json = {};
+  for (const [name, schema] of Object.entries(own)) properties[name] = customSchema(schema, set.version);
+  const metadata = builtinReference(set, "meta.v1.ObjectMeta");
+  const description = commonFieldDescription("metadata");
+  return {
+    ...customSchema(rest, set.version),
+    properties: {
+      apiVersion: { description: commonFieldDescription("apiVersion"), type: "string" },
+      kind: { description: commonFieldDescription("kind"), type: "string" },
+      metadata: set.version === "v3" ? { description, allOf: [metadata] } : { ...metadata, description },
+      ...properties,
+    },
+    "x-kubernetes-group-version-kind": [{ group: resource.group, kind: resource.kind, version: resource.version }],
+  };
+}
+
+/** Words that OpenAPI 2 lacks. */
+const newWords = new Set(["allOf", "anyOf", "oneOf", "not", "nullable", "x-kubernetes-validations"]);
+
+/** A custom schema as a document has it. Schemas of CRDs are trees, so a walk ends. */
+function customSchema(schema: Schema, version: OpenApiVersion): Json {
+  if (version === "v3") return { ...(schema as Json) };
+  const result: Json = {};
+  for (const [key, value] of Object.entries(schema)) {
+    if (newWords.has(key)) continue;
+    if (key === "properties") {
+      const properties: Json = {};
+      for (const [name, child] of Object.entries(value as Record<string, Schema>)) {
+        Object.defineProperty(properties, name, { value: customSchema(child, version), enumerable: true, configurable: true, writable: true });
+      }
+      result[key] = properties;
+    } else if (key === "items" || (key === "additionalProperties" && typeof value === "object")) {
+      result[key] = customSchema(value as Schema, version);
+    } else result[key] = value;
+  }
+  // In OpenAPI 2 a type and a null exclude each other: clients would refuse the null.
+  if (schema.nullable === true) delete result["type"];
+  return result;
+}

@@ -1,0 +1,160 @@
+import type { ServedResource } from "../registry/served-resource.ts";
+import { addDefinition, definitionName, type DefinitionSet, reference } from "./openapi-definitions.ts";
+import { subresourcesOf } from "./resource-groups.ts";
+
+type Json = Record<string, unknown>;
+
+/** Paths of a resource as OpenAPI has them: what clients read is which kind a path is of and which parameters it takes. */
+export function resourcePaths(set: DefinitionSet, resource: ServedResource): Json {
+  const { group, version, kind, plural, verbs, scope } = resource;
+  const root = group === "" ? `/api/${version}` : `/apis/${group}/${version}`;
+  const collection = scope === "Namespaced" ? `${root}/namespaces/{namespace}/${plural}` : `${root}/${plural}`;
+  const type = { group, kind, version };
+  const body = reference(set.version, definitionName(resource));
+  const list = reference(set.version, definitionName(resource, "List"));
+  const has = (verb: string): boolean => (verbs as readonly string[]).includes(verb);
+  const operation = (action: string, method: string, answer: Json, options: { query?: readonly string[]; hasBody?: boolean } = {}): Json =>
+    operationOf(set, { id: `${method}${pascal(group)}${pascal(version)}${kind}`, action, type, answer, body, ...options });
+
+  const paths: Json = {};
+  const status = reference(set.version, addDefinition(set, "meta.v1.Status"));
+  paths[collection] = {
+    ...(has("list") ? { get: operation("list", "list", list, { query: listParameters }) } : {}),
+    ...(has("create") ? { post: operation("post", "create", body, { query: writeParameters, hasBody: true }) } : {}),
+    ...(has("deletecollection") ? { delete: operation("deletecollection", "deleteCollection", status, { query: listParameters }) } : {}),
+    ...pathParameters(set, scope, false),
+  };
+  if (has("get")) {
+    paths[`${collection}/{name}`] = {
+      get: operation("get", "read", body),
+      ...(has("update") ? { put: operation("put", "replace", body, { query: writeParameters, hasBody: true }) } : {}),
+      ...(has("patch") ? { patch: operation("patch", "patch", body, { query: [...writeParameters, "force"], hasBody: true }) } : {}),
+      ...(has("delete") ? { delete: operation("delete", "delete", status, { query: deleteParameters }) } : {}),
+      ...pathParameters(set, scope, true),
+    };
+  }
+  if (scope === "Namespaced" && has("list")) {
+    paths[`${root}/${plural}`] = { get: operation("list", "listForAllNamespaces", list, { query: listParameters }) };
+  }
+  for (const subresource of subresourcesOf(resource)) {
+    const own = { group: subresource.group, kind: subresource.kind, version: subresource.version };
+    const answer = reference(set.version, subresourceDefinition(set, resource, own));
+    const describe = (action: string, method: string, query: readonly string[], hasBody: boolean): Json =>
+      operationOf(set, {
+        id: `${method}${pascal(group)}${pascal(version)}${kind}${pascal(subresource.name)}`,
+        action,
+        type: own,
+        answer,
+        body: answer,
+        query,
+        hasBody,
+      });
+    paths[`${collection}/{name}/${subresource.name}`] = {
+      ...(subresource.verbs.includes("get") ? { get: describe("get", "read", [], false) } : {}),
+      ...(subresource.verbs.includes("create") ? { post: describe("post", "create", writeParameters, true) } : {}),
+      ...(subresource.verbs.includes("update") ? { put: describe("put", "replace", writeParameters, true) } : {}),
+      ...(subresource.verbs.includes("patch") ? { patch: describe("patch", "patch", [...writeParameters, "force"], true) } : {}),
+      ...pathParameters(set, scope, true),
+    };
+  }
+  return paths;
+}
+
+/** The schema of a subresource's kind, added where it is not the resource's own. */
+function subresourceDefinition(
+  set: DefinitionSet,
+  resource: ServedResource,
+  type: { readonly group: string; readonly version: string; readonly kind: string },
+): string {
+  if (type.group === resource.group && type.version === resource.version && type.kind === resource.kind) return definitionName(resource);
+  return addDefinition(set, `${type.group.split(".")[0] || "core"}.${type.version}.${type.kind}`);
+}
+
+const writeParameters = ["dryRun", "fieldManager", "fieldValidation"];
+const listParameters = [
+  "allowWatchBookmarks",
+  "continue",
+  "fieldSelector",
+  "labelSelector",
+  "limit",
+  "resourceVersion",
+  "resourceVersionMatch",
+  "sendInitialEvents",
+  "timeoutSeconds",
+  "watch",
+];
+const deleteParameters = ["dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"];
+const parameterTypes: Readonly<Record<string, string>> = {
+  allowWatchBookmarks: "boolean",
+  force: "boolean",
+  gracePeriodSeconds: "integer",
+  limit: "integer",
+  orphanDependents: "boolean",
+  sendInitialEvents: "boolean",
+  timeoutSeconds: "integer",
+  watch: "boolean",
+};
+
+const patchTypes = [
+  "application/json-patch+json",
+  "application/merge-patch+json",
+  "application/apply-patch+yaml",
+  "application/strategic-merge-patch+json",
+];
+
+interface Operation {
+  readonly id: string;
+  readonly action: string;
+  readonly type: object;
+  readonly answer: Json;
+  readonly body: Json;
+  readonly query?: readonly string[];
+  readonly hasBody?: boolean;
+}
+
+function operationOf(set: DefinitionSet, operation: Operation): Json {
+  const { id, action, type, answer, query = [], hasBody = false } = operation;
+  const isPatch = action === "patch";
+  const body = isPatch ? reference(set.version, addDefinition(set, "meta.v1.Patch")) : operation.body;
+  const types = isPatch ? patchTypes : ["application/json", "application/yaml"];
+  const parameters = query.map((name) => parameter(set, name, "query"));
+  const status = action === "post" ? "201" : "200";
+  if (set.version === "v2") {
+    return {
+      operationId: id,
+      ...(isPatch ? { consumes: types } : {}),
+      parameters: [...(hasBody ? [{ name: "body", in: "body", required: true, schema: body }] : []), ...parameters],
+      responses: { [status]: { description: "OK", schema: answer } },
+      "x-kubernetes-action": action,
+      "x-kubernetes-group-version-kind": type,
+    };
+  }
+  return {
+    operationId: id,
+    parameters,
+    ...(hasBody ? { requestBody: { required: true, content: content(types, body) } } : {}),
+    responses: { [status]: { description: "OK", content: content(["application/json", "application/yaml"], answer) } },
+    "x-kubernetes-action": action,
+    "x-kubernetes-group-version-kind": type,
+  };
+}
+
+function content(types: readonly string[], schema: Json): Json {
+  return Object.fromEntries(types.map((type) => [type, { schema }]));
+}
+
+function parameter(set: DefinitionSet, name: string, place: "query" | "path"): Json {
+  const schema = { type: parameterTypes[name] ?? "string", uniqueItems: true };
+  const base = { name, in: place, ...(place === "path" ? { required: true } : {}) };
+  return set.version === "v2" ? { ...base, ...schema } : { ...base, schema };
+}
+
+function pathParameters(set: DefinitionSet, scope: ServedResource["scope"], isNamed: boolean): Json {
+  const names = [...(isNamed ? ["name"] : []), ...(scope === "Namespaced" ? ["namespace"] : [])];
+  return names.length === 0 ? {} : { parameters: names.map((name) => parameter(set, name, "path")) };
+}
+
+/** `rbac.authorization.k8s.io` as `RbacAuthorizationK8sIo`; the core group as `Core`. */
+function pascal(text: string): string {
+  return (text || "core").replaceAll(/(?:^|[.\-_])([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+}

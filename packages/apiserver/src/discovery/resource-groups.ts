@@ -1,0 +1,60 @@
+import type { ServedResource } from "../registry/served-resource.ts";
+import { compareVersionPriority } from "../registry/version-order.ts";
+
+/** The resources of one version of a group, in the order of discovery. */
+export interface GroupVersion {
+  readonly group: string;
+  readonly version: string;
+  readonly resources: readonly ServedResource[];
+}
+
+/** A group with its versions, the preferred one first. */
+export interface ResourceGroup {
+  readonly name: string;
+  readonly versions: readonly GroupVersion[];
+}
+
+/** Sorts what is served into groups and versions. Groups keep the order in which they come. */
+export function groupResources(resources: readonly ServedResource[]): readonly ResourceGroup[] {
+  const groups = new Map<string, Map<string, ServedResource[]>>();
+  for (const resource of resources) {
+    const versions = groups.get(resource.group) ?? new Map<string, ServedResource[]>();
+    groups.set(resource.group, versions);
+    const members = versions.get(resource.version) ?? [];
+    versions.set(resource.version, members);
+    members.push(resource);
+  }
+  return [...groups].map(([name, versions]) => ({
+    name,
+    versions: [...versions]
+      .sort(([a], [b]) => compareVersionPriority(a, b))
+      .map(([version, members]) => ({ group: name, version, resources: members })),
+  }));
+}
+
+/** A subresource as discovery tells of it. */
+export interface DiscoveredSubresource {
+  readonly name: string;
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+  readonly verbs: readonly string[];
+}
+
+/** Every subresource of a resource: status, scale and its own. */
+export function subresourcesOf(resource: ServedResource): readonly DiscoveredSubresource[] {
+  const { group, version, kind } = resource;
+  const verbs = ["get", "patch", "update"];
+  const own = (resource.subresources ?? []).map((subresource) => ({
+    name: subresource.name,
+    group: subresource.group ?? group,
+    version: subresource.version ?? version,
+    kind: subresource.kind,
+    verbs: subresource.verbs,
+  }));
+  return [
+    ...own,
+    ...(resource.hasStatus ? [{ name: "status", group, version, kind, verbs }] : []),
+    ...(resource.scale === undefined ? [] : [{ name: "scale", group: "autoscaling", version: "v1", kind: "Scale", verbs }]),
+  ];
+}
