@@ -1,0 +1,147 @@
+import { createVirtualClock, type KubernetesObject, type ResourceType, statusError } from "@keelson/api-machinery";
+import { describe, expect, test } from "vitest";
+import type { Client } from "./client.ts";
+import { createClient } from "./create-client.ts";
+import { type Answer, type ScriptedRequest, scriptedTransport } from "./testing/scripted-server.ts";
+
+interface Job extends KubernetesObject {
+  spec?: { n?: number };
+}
+const jobs: ResourceType<Job> = { group: "batch", version: "v1", kind: "Job", plural: "jobs", scope: "Namespaced" };
+const nodes: ResourceType = { group: "", version: "v1", kind: "Node", plural: "nodes", scope: "Cluster" };
+
+function make(answers: readonly Answer[] = []) {
+  const seen: ScriptedRequest[] = [];
+  const warnings: string[] = [];
+  const clock = createVirtualClock();
+  const transport = scriptedTransport((request) => {
+    seen.push(request);
+    return answers[seen.length - 1] ?? { status: 200, body: {} };
+  });
+  const client: Client = createClient({ transport, fieldManager: "me", clock, onWarning: (warning) => warnings.push(warning) });
+  return { client, seen, clock, warnings };
+}
+
+describe("client", () => {
+  test.each<[string, (client: Client) => Promise<unknown>, Partial<ScriptedRequest>]>([
+    ["get", (c) => c.get(jobs, { namespace: "a", name: "b" }), { method: "GET", path: "/apis/batch/v1/namespaces/a/jobs/b" }],
+    ["get of a cluster-scoped kind", (c) => c.get(nodes, { name: "n" }), { method: "GET", path: "/api/v1/nodes/n" }],
+    [
+      "list of all namespaces",
+      (c) => c.list(jobs, { limit: 5 }),
+      { method: "GET", path: "/apis/batch/v1/jobs", query: { limit: "5" } },
+    ],
+    [
+      "create",
+      (c) => c.create(jobs, { metadata: { namespace: "a", generateName: "b-" }, spec: { n: 1 } }, { dryRun: true }),
+      {
+        method: "POST",
+        path: "/apis/batch/v1/namespaces/a/jobs",
+        query: { fieldManager: "me", dryRun: "All" },
+        body: { apiVersion: "batch/v1", kind: "Job", metadata: { namespace: "a", generateName: "b-" }, spec: { n: 1 } },
+      },
+    ],
+    [
+      "updateStatus",
+      (c) => c.updateStatus(jobs, { apiVersion: "x", kind: "y", metadata: { namespace: "a", name: "b" } }),
+      {
+        method: "PUT",
+        path: "/apis/batch/v1/namespaces/a/jobs/b/status",
+        query: { fieldManager: "me" },
+        body: { apiVersion: "batch/v1", kind: "Job", metadata: { namespace: "a", name: "b" } },
+      },
+    ],
+    [
+      "patch",
+      (c) =>
+        c.patch(
+          jobs,
+          { namespace: "a", name: "b" },
+          { type: "json", operations: [{ op: "remove", path: "/x" }] },
+          { subresource: "scale" },
+        ),
+      { method: "PATCH", path: "/apis/batch/v1/namespaces/a/jobs/b/scale", body: [{ op: "remove", path: "/x" }] },
+    ],
+    [
+      "apply",
+      (c) => c.apply(jobs, { metadata: { namespace: "a", name: "b" }, spec: { n: 1 } }, { fieldManager: "other" }),
+      {
+        method: "PATCH",
+        path: "/apis/batch/v1/namespaces/a/jobs/b",
+        query: { fieldManager: "other", force: "true" },
+        body: { apiVersion: "batch/v1", kind: "Job", metadata: { namespace: "a", name: "b" }, spec: { n: 1 } },
+      },
+    ],
+    [
+      "delete",
+      (c) => c.delete(jobs, { namespace: "a", name: "b" }, { propagationPolicy: "Foreground", preconditions: { uid: "u" } }),
+      {
+        method: "DELETE",
+        path: "/apis/batch/v1/namespaces/a/jobs/b",
+        body: { apiVersion: "v1", kind: "DeleteOptions", propagationPolicy: "Foreground", preconditions: { uid: "u" } },
+      },
+    ],
+  ])("%s sends what the API expects", async (_, call, expected) => {
+    const { client, seen } = make();
+    await call(client);
+    expect(seen[0]).toMatchObject(expected);
+    expect(seen[0]?.headers["user-agent"]).toBe("me");
+  });
+
+  test("throws the server's Status, and makes one of an answer that has none", async () => {
+    const { client } = make([
+      { status: 409, body: statusError("Conflict", "moved on").status },
+      { status: 502, body: "<html>bad gateway</html>" },
+    ]);
+    await expect(client.get(nodes, { name: "n" })).rejects.toMatchObject({
+      reason: "Conflict",
+      message: "moved on",
+      code: 409,
+    });
+    await expect(client.get(nodes, { name: "n" })).rejects.toMatchObject({
+      reason: "InternalError",
+      code: 502,
+      message: /bad gateway/,
+    });
+  });
+
+  test.each(["", ".", "..", undefined])("refuses the namespace %j for a namespaced kind before asking", async (namespace) => {
+    const { client, seen } = make();
+    await expect(client.get(jobs, { namespace, name: "b" })).rejects.toMatchObject({ reason: "BadRequest" });
+    expect(seen).toEqual([]);
+  });
+
+  test("encodes names, so that none can leave its place in the path", async () => {
+    const { client, seen } = make();
+    await client.get(nodes, { name: "a/../b?c" });
+    expect(seen[0]?.path).toBe("/api/v1/nodes/a%2F..%2Fb%3Fc");
+  });
+
+  test("waits as long as a 429 asks for and sends again", async () => {
+    const { client, seen, clock } = make([{ status: 429, body: {}, headers: { "retry-after": "3" } }]);
+    const got = client.get(nodes, { name: "n" });
+    await clock.advance(2_999);
+    expect(seen.length).toBe(1);
+    await clock.advance(1);
+    await got;
+    expect(seen.length).toBe(2);
+  });
+
+  test("does not send a create again, nor anything without Retry-After, nor for ever", async () => {
+    const tooMany: Answer = { status: 429, body: {}, headers: { "retry-after": "1" } };
+    const { client, seen, clock } = make([tooMany, { status: 503, body: {} }, ...Array.from({ length: 10 }, () => tooMany)]);
+    await expect(client.create(nodes, { metadata: { name: "n" } })).rejects.toMatchObject({ code: 429 });
+    await expect(client.get(nodes, { name: "n" })).rejects.toMatchObject({ code: 503 });
+    const got = expect(client.get(nodes, { name: "n" })).rejects.toMatchObject({ code: 429 });
+    await clock.advance(60_000);
+    await got;
+    expect(seen.length).toBe(2 + 5);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("hands on the server's warnings", async () => {
+    const { client, warnings } = make([{ status: 200, body: {}, headers: { warning: '299 - "one \\"x\\"", 299 - "two"' } }]);
+    await client.get(nodes, { name: "n" });
+    expect(warnings).toEqual(['one "x"', "two"]);
+  });
+});

@@ -1,0 +1,150 @@
+import { createVirtualClock } from "@keelson/api-machinery";
+import { createServer, type Server } from "node:net";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { createHttpTransport, type HttpTransportOptions } from "./http-transport.ts";
+import { eventSource, type Script, serveScript } from "./testing/scripted-server.ts";
+import { isTransportError, type TransportErrorCode } from "./transport-error.ts";
+
+const cleanUps: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+async function serve(script: Script, options: Partial<HttpTransportOptions> = {}) {
+  const server = await serveScript(script);
+  const transport = createHttpTransport({ server: server.url, ...options });
+  cleanUps.push(server.stop, () => transport.close());
+  return { server, transport };
+}
+
+/** A server that writes these bytes to whoever connects, and then ends or breaks the connection. */
+async function serveBytes(pieces: readonly (string | Buffer)[], ending: "end" | "keep" = "end"): Promise<string> {
+  const server: Server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () => {
+      for (const piece of pieces) socket.write(piece);
+      if (ending === "end") socket.end();
+    });
+    cleanUps.push(async () => void socket.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  cleanUps.push(async () => void server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const isCode = (code: TransportErrorCode) => (error: unknown) => isTransportError(error, code);
+const head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+
+describe("http transport", () => {
+  test("calls a port where nobody listens Unreachable", async () => {
+    const server = await serveScript(() => ({ status: 200, body: {} }));
+    await server.stop();
+    const transport = createHttpTransport({ server: server.url });
+    cleanUps.push(() => transport.close());
+    await expect(transport.request({ method: "POST", path: "/x", body: {} })).rejects.toSatisfy(isCode("Unreachable"));
+  });
+
+  test("throws when a watch ends within a line", async () => {
+    const url = await serveBytes([`${head}connection: close\r\n\r\n{"type":"ADDED","object":{}}\n{"type":"ADD`]);
+    const transport = createHttpTransport({ server: url });
+    cleanUps.push(() => transport.close());
+    const watch = await transport.watch({ method: "GET", path: "/w" });
+    const seen: string[] = [];
+    const read = async (): Promise<void> => {
+      for await (const event of watch) seen.push(event.type);
+    };
+    await expect(read()).rejects.toSatisfy(isCode("BadAnswer"));
+    expect(seen).toEqual(["ADDED"]);
+  });
+
+  test.each(["not json\n", '{"type":"WHAT","object":{}}\n', '{"type":"ADDED"}\n', "null\n"])(
+    "throws on the line %j instead of passing over it",
+    async (line) => {
+      const url = await serveBytes([`${head}connection: close\r\n\r\n${line}`]);
+      const transport = createHttpTransport({ server: url });
+      cleanUps.push(() => transport.close());
+      const watch = await transport.watch({ method: "GET", path: "/w" });
+      await expect(watch[Symbol.asyncIterator]().next()).rejects.toSatisfy(isCode("BadAnswer"));
+    },
+  );
+
+  test("gives up a watch that is silent for 5 s longer than it was to last, and not before", async () => {
+    const clock = createVirtualClock();
+    const source = eventSource();
+    const { transport } = await serve(() => ({ events: source.events, ending: "clean" }), { clock });
+    const watch = await transport.watch({ method: "GET", path: "/w", query: { timeoutSeconds: "300" } });
+    const iterator = watch[Symbol.asyncIterator]();
+    await clock.advance(200_000);
+    source.send({ type: "BOOKMARK", object: { metadata: { resourceVersion: "1" } } });
+    expect((await iterator.next()).value?.type).toBe("BOOKMARK");
+    await clock.advance(304_999);
+    expect(clock.pendingTimers).toBe(1);
+    const next = expect(iterator.next()).rejects.toSatisfy(isCode("Timeout"));
+    await clock.advance(1);
+    await next;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("watches never keep a request waiting for a connection", async () => {
+    const { transport } = await serve(
+      (request) => (request.path === "/w" ? { events: eventSource().events, ending: "clean" } : { status: 200, body: {} }),
+      {
+        maxConnections: 2,
+      },
+    );
+    await Promise.all(Array.from({ length: 10 }, () => transport.watch({ method: "GET", path: "/w" })));
+    expect((await transport.request({ method: "GET", path: "/r" })).status).toBe(200);
+  });
+
+  test("leaves no socket after an aborted watch and a close", async () => {
+    const { server, transport } = await serve((request) =>
+      request.path === "/w" ? { events: eventSource().events, ending: "clean" } : { status: 200, body: {} },
+    );
+    const watch = await transport.watch({ method: "GET", path: "/w" });
+    await transport.request({ method: "GET", path: "/r" });
+    expect(server.sockets.size).toBe(2);
+    const closed = [...server.sockets].map((socket) => new Promise((resolve) => socket.on("close", resolve)));
+    watch.close();
+    await transport.close();
+    await Promise.all(closed);
+    expect(server.sockets.size).toBe(0);
+  });
+
+  test("asks for fresh credentials once when the server refuses them", async () => {
+    const tokens = ["stale", "fresh"];
+    const seen: unknown[] = [];
+    const script: Script = (request) => {
+      seen.push(request.headers["authorization"]);
+      return { status: request.headers["authorization"] === "Bearer fresh" ? 200 : 401, body: {} };
+    };
+    let at = 0;
+    const credentials = { get: async () => ({ token: tokens[at] ?? "fresh" }), invalidate: () => void at++ };
+    const { transport } = await serve(script, { credentials });
+    expect((await transport.request({ method: "GET", path: "/r" })).status).toBe(200);
+    expect(seen).toEqual(["Bearer stale", "Bearer fresh"]);
+  });
+
+  test("sends impersonation with every request", async () => {
+    const { transport } = await serve((request) => ({ status: 200, body: request.headers }), {
+      impersonate: { user: "jane", groups: ["a", "b"], extra: { "example.org/Scopes": ["x"] } },
+    });
+    const { body } = await transport.request({ method: "GET", path: "/r" });
+    expect(body).toMatchObject({
+      "impersonate-user": "jane",
+      "impersonate-group": "a, b",
+      "impersonate-extra-example.org%2fscopes": "x",
+    });
+  });
+
+  test("keeps the path that the server URL has", async () => {
+    const server = await serveScript((request) => ({ status: 200, body: request.path }));
+    const transport = createHttpTransport({ server: `${server.url}/k8s/clusters/c1/` });
+    cleanUps.push(server.stop, () => transport.close());
+    expect((await transport.request({ method: "GET", path: "/api/v1/pods" })).body).toBe("/k8s/clusters/c1/api/v1/pods");
+  });
+
+  test.each(["nonsense", "ftp://host"])("refuses the server %j at once", (server) => {
+    expect(() => createHttpTransport({ server })).toThrow(/server "/);
+  });
+});

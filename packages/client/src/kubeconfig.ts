@@ -1,0 +1,150 @@
+import { isJsonObject } from "@keelson/api-machinery";
+import { readFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { delimiter, join } from "node:path";
+
+/** A kubeconfig that cannot be used. The message names the file and the field. */
+export class KubeconfigError extends Error {
+  override readonly name = "KubeconfigError";
+  readonly code = "Kubeconfig";
+}
+
+/** One named cluster, user or context: its fields as they are in the file, and which file that is. */
+export interface KubeconfigEntry {
+  readonly name: string;
+  /** The file that the entry is from; its relative paths start there. */
+  readonly file: string;
+  /** Where the entry is in the file, for messages: `clusters[name=dev].cluster`. */
+  readonly path: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** One or several kubeconfig files, merged: of two entries with one name, the one of the earlier file counts. */
+export interface Kubeconfig {
+  readonly files: readonly string[];
+  readonly currentContext: string | undefined;
+  readonly clusters: ReadonlyMap<string, KubeconfigEntry>;
+  readonly users: ReadonlyMap<string, KubeconfigEntry>;
+  readonly contexts: ReadonlyMap<string, KubeconfigEntry>;
+}
+
+/** Where kubeconfig files are looked for. */
+export interface KubeconfigLocation {
+  /** `--kubeconfig`: this file and no other. It has to exist. */
+  readonly kubeconfig?: string | undefined;
+  /** Default: `process.env`. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+/** The files to read, in order, and whether they have to exist: of those in `KUBECONFIG`, missing ones are passed over. */
+export function kubeconfigFiles({ kubeconfig, env = process.env }: KubeconfigLocation): { files: string[]; required: boolean } {
+  if (kubeconfig !== undefined) return { files: [kubeconfig], required: true };
+  const listed = (env["KUBECONFIG"] ?? "").split(delimiter).filter((file) => file !== "");
+  if (listed.length > 0) return { files: [...new Set(listed)], required: false };
+  return { files: [join(env["HOME"] ?? homedir(), ".kube", "config")], required: false };
+}
+
+/**
+ * Reads and merges kubeconfig files. `undefined` when none of them exists and none has to.
+ *
+ * **Errors**: {@link KubeconfigError} when a file cannot be read or is not a kubeconfig.
+ */
+export async function loadKubeconfig(location: KubeconfigLocation = {}): Promise<Kubeconfig | undefined> {
+  const { files, required } = kubeconfigFiles(location);
+  const read: { readonly file: string; readonly text: string }[] = [];
+  for (const file of files) {
+    try {
+      read.push({ file, text: await readFile(file, "utf8") });
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "ENOENT" && !required) continue;
+      throw new KubeconfigError(`kubeconfig ${file}: ${code === "ENOENT" ? "no such file" : messageOf(error)}`, {
+        cause: error,
+      });
+    }
+  }
+  if (read.length === 0) return undefined;
+  // Loaded when there is something to parse: most processes that embed the client have no kubeconfig.
+  const { parse } = await import("yaml");
+  let currentContext: string | undefined;
+  const clusters = new Map<string, KubeconfigEntry>();
+  const users = new Map<string, KubeconfigEntry>();
+  const contexts = new Map<string, KubeconfigEntry>();
+  for (const { file, text } of read) {
+    let root: unknown;
+    try {
+      root = parse(text);
+    } catch (error) {
+      throw new KubeconfigError(`kubeconfig ${file}: not YAML: ${messageOf(error)}`, { cause: error });
+    }
+    if (root === null || root === undefined) continue;
+    if (!isJsonObject(root)) throw new KubeconfigError(`kubeconfig ${file}: not a kubeconfig: its top is not an object`);
+    const current = root["current-context"];
+    if (current !== undefined && current !== null && typeof current !== "string") {
+      throw new KubeconfigError(`kubeconfig ${file}: current-context is not a string`);
+    }
+    currentContext ??= current === "" ? undefined : (current ?? undefined);
+    gather(clusters, file, root, "clusters", "cluster");
+    gather(users, file, root, "users", "user");
+    gather(contexts, file, root, "contexts", "context");
+  }
+  return { files: read.map(({ file }) => file), currentContext, clusters, users, contexts };
+}
+
+function gather(
+  into: Map<string, KubeconfigEntry>,
+  file: string,
+  root: Readonly<Record<string, unknown>>,
+  list: string,
+  field: string,
+): void {
+  const entries = root[list] ?? [];
+  if (!Array.isArray(entries)) throw new KubeconfigError(`kubeconfig ${file}: ${list} is not a list`);
+  for (const [index, entry] of entries.entries()) {
+    if (!isJsonObject(entry)) throw new KubeconfigError(`kubeconfig ${file}: ${list}[${index}] is not an object`);
+    const name = entry["name"];
+    if (typeof name !== "string" || name === "")
+      throw new KubeconfigError(`kubeconfig ${file}: ${list}[${index}].name is missing`);
+    const path = `${list}[name=${name}].${field}`;
+    const fields = entry[field] ?? {};
+    if (!isJsonObject(fields)) throw new KubeconfigError(`kubeconfig ${file}: ${path} is not an object`);
+    if (!into.has(name)) into.set(name, { name, file, path, fields });
+  }
+}
+
+/** A string field of an entry; empty counts as absent. */
+export function stringField(entry: KubeconfigEntry, name: string): string | undefined {
+  const value = entry.fields[name];
+  if (value === undefined || value === null || value === "") return undefined;
+  if (typeof value !== "string") throw fieldError(entry, name, "is not a string");
+  return value;
+}
+
+/** A boolean field of an entry. */
+export function booleanField(entry: KubeconfigEntry, name: string): boolean | undefined {
+  const value = entry.fields[name];
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "boolean") throw fieldError(entry, name, "is neither true nor false");
+  return value;
+}
+
+/** A list of strings in an entry. */
+export function stringsField(entry: KubeconfigEntry, name: string): readonly string[] | undefined {
+  const value = entry.fields[name];
+  if (value === undefined || value === null) return undefined;
+  if (!Array.isArray(value) || value.some((each) => typeof each !== "string"))
+    throw fieldError(entry, name, "is not a list of strings");
+  return value as readonly string[];
+}
+
+/** The error for a field of an entry. */
+export function fieldError(entry: KubeconfigEntry, name: string, problem: string, cause?: unknown): KubeconfigError {
+  return new KubeconfigError(
+    `kubeconfig ${entry.file}: ${entry.path}.${name} ${problem}`,
+    cause === undefined ? {} : { cause },
+  );
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,45 @@
+import type { Clock } from "@keelson/api-machinery";
+import { readFile } from "node:fs/promises";
+import type { Credentials, CredentialSource } from "./credentials.ts";
+import { TransportError } from "./transport-error.ts";
+
+const freshMs = 60_000;
+
+/**
+ * A bearer token in a file that somebody else replaces now and then (a service account's is rotated hourly). It is read again
+ * after a minute and when the server refuses it; while the file cannot be read, the last token stays.
+ */
+export class TokenFile implements CredentialSource {
+  readonly #file: string;
+  readonly #clock: Clock;
+  readonly #others: Credentials;
+  #token: string | undefined;
+  #readAt = Number.NEGATIVE_INFINITY;
+
+  constructor(file: string, clock: Clock, others: Credentials = {}) {
+    this.#file = file;
+    this.#clock = clock;
+    this.#others = others;
+  }
+
+  async get(): Promise<Credentials> {
+    const now = this.#clock.monotonic();
+    if (now - this.#readAt >= freshMs) {
+      try {
+        const token = (await readFile(this.#file, "utf8")).trim();
+        if (token === "") throw new Error("the file is empty");
+        this.#token = token;
+        this.#readAt = now;
+      } catch (error) {
+        if (this.#token === undefined) {
+          throw new TransportError("Credentials", `token file ${this.#file}: ${(error as Error).message}`, { cause: error });
+        }
+      }
+    }
+    return this.#token === undefined ? this.#others : { ...this.#others, token: this.#token };
+  }
+
+  invalidate(): void {
+    this.#readAt = Number.NEGATIVE_INFINITY;
+  }
+}
