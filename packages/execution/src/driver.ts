@@ -109,7 +109,8 @@ export interface Driver {
 /** Errors of this package; `code` says which. */
 export class ExecutionError extends Error {
   override readonly name = "ExecutionError";
-  readonly code: "AlreadyExists" | "InvalidSpec" | "NotEnded" | "FolderInUse" | "Unsupported";
+  /** `FolderUnusable`: the driver's folder cannot be written (read-only, full, missing permission); nothing was started. */
+  readonly code: "AlreadyExists" | "InvalidSpec" | "NotEnded" | "FolderInUse" | "FolderUnusable" | "Unsupported";
 
   constructor(code: ExecutionError["code"], message: string, options?: ErrorOptions) {
     super(message, options);

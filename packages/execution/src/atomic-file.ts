@@ -1,0 +1,33 @@
+import { open, rename, rm } from "node:fs/promises";
+import { dirname } from "node:path";
+
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, "r");
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/**
+ * Replaces a file so that a reader finds the old or the new content, never a part. `durable` says that it has reached the
+ * disk when this resolves. Nothing is left behind when it fails.
+ */
+export async function writeFileAtomic(path: string, text: string, options: { readonly durable: boolean }): Promise<void> {
+  const fresh = `${path}.new`;
+  try {
+    const handle = await open(fresh, "w", 0o600);
+    try {
+      await handle.writeFile(text);
+      if (options.durable) await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(fresh, path);
+    if (options.durable) await syncFolder(dirname(path));
+  } catch (error) {
+    await rm(fresh, { force: true });
+    throw error;
+  }
+}

@@ -1,0 +1,91 @@
+import { readdir, readFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
+
+/** A process as `/proc/<pid>/stat` shows it. */
+export interface ProcessStat {
+  readonly pid: number;
+  /** `Z` and `X` have ended; they only wait for their parent to notice. */
+  readonly state: string;
+  readonly parent: number;
+  readonly group: number;
+  readonly session: number;
+  /** User and system time, in ticks of 1/100 s. */
+  readonly cpuTicks: number;
+  /** Ticks of 1/100 s from boot to its start (field 22). With the pid and the boot, it names a process for ever. */
+  readonly startTime: number;
+  readonly residentBytes: number;
+}
+
+/** Ticks a second in `/proc`: USER_HZ, 100 on every architecture that Node runs on. */
+export const ticksPerSecond = 100;
+
+const pageBytes = 4096;
+
+/** Parses a line of `/proc/<pid>/stat`. The name in parentheses may hold spaces and parentheses, so the last `)` counts. */
+export function parseStat(text: string): ProcessStat | undefined {
+  const close = text.lastIndexOf(")");
+  const pid = Number.parseInt(text, 10);
+  const fields = text.slice(close + 2).trim().split(" ");
+  const number = (index: number): number => Number(fields[index - 3]);
+  const stat = {
+    pid,
+    state: fields[0] ?? "",
+    parent: number(4),
+    group: number(5),
+    session: number(6),
+    cpuTicks: number(14) + number(15),
+    startTime: number(22),
+    residentBytes: number(24) * pageBytes,
+  };
+  return close < 0 || Number.isNaN(stat.pid + stat.startTime + stat.residentBytes) ? undefined : stat;
+}
+
+/** The process now, or undefined when there is none. */
+export function readStat(pid: number): ProcessStat | undefined {
+  try {
+    return parseStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether exactly this process, not a later one with its pid, is there and has not ended. */
+export function isAlive(pid: number, startTime: number): boolean {
+  const stat = readStat(pid);
+  return stat !== undefined && stat.startTime === startTime && !hasEnded(stat);
+}
+
+/** Whether the process has ended and only waits to be collected. */
+export function hasEnded(stat: ProcessStat): boolean {
+  return stat.state === "Z" || stat.state === "X";
+}
+
+/** Every process of this machine. */
+export async function listProcesses(): Promise<readonly ProcessStat[]> {
+  const names = await readdir("/proc");
+  return names.flatMap((name) => {
+    const pid = Number(name);
+    const stat = Number.isInteger(pid) ? readStat(pid) : undefined;
+    return stat === undefined ? [] : [stat];
+  });
+}
+
+/** Whether a process was started with `NAME=value` in its environment; false where we may not look. */
+export async function hasEnvironment(pid: number, assignment: string): Promise<boolean> {
+  try {
+    return (await readFile(`/proc/${pid}/environ`, "latin1")).split("\0").includes(assignment);
+  } catch {
+    return false;
+  }
+}
+
+/** Changes with every start of the machine. */
+export function readBootId(): string {
+  return readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
+}
+
+/** Milliseconds that a process runs already, by the kernel's own clock: no jump of the wall clock changes it. */
+export function elapsedMs(startTime: number): number {
+  const uptimeSeconds = Number.parseFloat(readFileSync("/proc/uptime", "latin1"));
+  return Math.max(uptimeSeconds * 1000 - (startTime * 1000) / ticksPerSecond, 0);
+}
