@@ -1,0 +1,21 @@
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import type { DeviceInfo } from "../api/device-info.ts";
+
+/** Whether the machine is another than it was: hardware, system, disks, interfaces; not how busy it is. */
+export function isOtherMachine(before: DeepReadonly<DeviceInfo> | undefined, after: DeepReadonly<DeviceInfo> | undefined): boolean {
+  if (after === undefined) return false;
+  return before === undefined || !jsonEquals(lasting(before), lasting(after));
+}
+
+function lasting(info: DeepReadonly<DeviceInfo>): unknown {
+  const { cpu, memory, disks, networkInterfaces } = info;
+  return {
+    hostname: info.hostname,
+    platform: info.platform,
+    cores: [cpu?.physicalCores, cpu?.logicalCores, cpu?.modelName, cpu?.vendor].map((value) => value ?? null),
+    memory: memory?.total,
+    disks: disks?.map(({ device, mountPoint, fsType, total }) => ({ device, mountPoint, fsType, total })),
+    interfaces: networkInterfaces?.map(({ name, hardwareAddr, addresses }) => ({ name, hardwareAddr, addresses })),
+    bootTime: info.bootTime,
+  };
+}

@@ -1,0 +1,104 @@
+import { readFile } from "node:fs/promises";
+import { type Clock, sleep } from "@keelson/api-machinery";
+import { type FlagValues, readOf, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/controller";
+import { Robot } from "./api/robot.ts";
+import { type Bridge, startBridge } from "./bridge/bridge.ts";
+import { type Broker, startBroker } from "./broker/broker.ts";
+import { ensureJoinToken, joinTokenFile } from "./broker/join-token.ts";
+import { equalsSecret } from "./broker/secret.ts";
+import { taskReads } from "./controllers/indexes.ts";
+
+const waitForBrokerMs = 10_000;
+
+/** The MQTT side: a broker of one's own (or somebody else's) and the bridge between it and the API. */
+export const mqttServer: ServerDefinition = {
+  name: "mqtt",
+  flags: [
+    { name: "mqtt-bind-address", value: "ADDRESS", description: "address that the MQTT broker listens on", default: "127.0.0.1" },
+    { name: "mqtt-port", value: "PORT", description: "port that the MQTT broker listens on; 0 picks a free one", default: "1883" },
+    { name: "mqtt-url", value: "URL", description: "use this MQTT broker (mqtt://, mqtts://) instead of one of its own" },
+    { name: "mqtt-username", value: "NAME", description: "user at that broker" },
+    { name: "mqtt-password-file", value: "FILE", description: "file with that user's password" },
+    { name: "robots-namespace", value: "NAME", description: "namespace of the robots and their tasks", default: "default" },
+  ],
+  reads: [taskReads, readOf(Robot)],
+  // Two bridges would tell every robot everything twice.
+  needsLeaderElection: true,
+  start,
+};
+
+async function start(context: ServerContext): Promise<RunningServer> {
+  const { client, cache, clock, dataDir, flags, log, onChange } = context;
+  const namespace = text(flags, "robots-namespace") ?? "default";
+  const outside = await outsideBroker(flags);
+  const port = portOf(flags);
+  const joinToken = await ensureJoinToken({ dataDir, client, namespace });
+  const bindAddress = text(flags, "mqtt-bind-address");
+  const broker: Broker | undefined =
+    outside === undefined ? await startBroker({ ...(bindAddress ? { bindAddress } : {}), port, joinToken, log }) : undefined;
+  const url = broker?.url ?? outside?.url ?? "";
+  const bridge: Bridge = startBridge({
+    ...(outside ?? { url, ...broker?.bridgeCredentials }),
+    namespace,
+    client,
+    cache,
+    onChange,
+    clock,
+    log,
+    isJoinToken: equalsSecret(joinToken),
+  });
+  const stop = async (): Promise<void> => {
+    // The bridge first: to robots that lose the broker with us, nothing happened that the API should hear of.
+    await bridge.stop();
+    await broker?.stop();
+  };
+  try {
+    await firstConnect(bridge.ready, clock);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  const kind = broker === undefined ? "bridge to the MQTT broker" : "MQTT broker and bridge on";
+  return { description: `${kind} ${url}, join token in ${joinTokenFile(dataDir)}`, stop };
+}
+
+/** A broker that is not there yet is waited for in the background; one that refuses us is an error. */
+async function firstConnect(ready: Promise<void>, clock: Clock): Promise<void> {
+  const timeout = new AbortController();
+  try {
+    await Promise.race([ready, sleep(clock, waitForBrokerMs, timeout.signal)]);
+  } finally {
+    timeout.abort();
+  }
+}
+
+async function outsideBroker(flags: FlagValues): Promise<{ url: string; username?: string; password?: string } | undefined> {
+  const url = text(flags, "mqtt-url");
+  if (url === undefined) return undefined;
+  if (!URL.canParse(url) || !["mqtt:", "mqtts:", "tcp:", "ssl:"].includes(new URL(url).protocol)) {
+    throw new Error(`--mqtt-url: ${JSON.stringify(url)} has to be like mqtt://host:1883 or mqtts://host:8883`);
+  }
+  const username = text(flags, "mqtt-username");
+  const file = text(flags, "mqtt-password-file");
+  let password: string | undefined;
+  if (file !== undefined) {
+    try {
+      password = (await readFile(file, "utf8")).replace(/\r?\n$/, "");
+    } catch (error) {
+      throw new Error(`--mqtt-password-file: ${(error as Error).message}`, { cause: error });
+    }
+  }
+  return { url, ...(username === undefined ? {} : { username }), ...(password === undefined ? {} : { password }) };
+}
+
+function portOf(flags: FlagValues): number {
+  const given = text(flags, "mqtt-port") ?? "1883";
+  const port = Number(given);
+  if (!/^\d+$/.test(given) || port > 65535) throw new Error(`--mqtt-port: ${JSON.stringify(given)} has to be 0 to 65535`);
+  return port;
+}
+
+function text(flags: FlagValues, name: string): string | undefined {
+  const value = flags[name];
+  return typeof value === "string" && value !== "" ? value : undefined;
+}

@@ -1,0 +1,40 @@
+import type { Operator } from "@keelson/controller";
+import { Job } from "./api/job.ts";
+import { group, joinTokenSecret } from "./api/names.ts";
+import { Robot } from "./api/robot.ts";
+import { Task } from "./api/task.ts";
+import { TaskGroup } from "./api/taskgroup.ts";
+import { createAgentCommand } from "./commands/agent.ts";
+import type { StartAgent } from "./commands/start-agent.ts";
+import { jobController } from "./controllers/job.ts";
+import { robotController } from "./controllers/robot.ts";
+import { taskController } from "./controllers/task.ts";
+import { taskGroupController } from "./controllers/taskgroup.ts";
+import { mqttServer } from "./mqtt-server.ts";
+
+const startAgent: StartAgent = () => {
+  throw new Error("this build has no agent");
+};
+
+/** The robots family: Jobs of programs that run on robots, over MQTT. */
+export const robots: Operator = {
+  name: "robots",
+  description: "Jobs whose tasks are programs on robots, over MQTT",
+  resources: [Job, TaskGroup, Task, Robot],
+  rules: [
+    { apiGroups: [group], resources: ["jobs"], verbs: ["get", "list", "watch"] },
+    { apiGroups: [group], resources: ["taskgroups"], verbs: ["get", "list", "watch", "create", "patch"] },
+    { apiGroups: [group], resources: ["tasks"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
+    { apiGroups: [group], resources: ["robots"], verbs: ["get", "list", "watch", "create", "patch"] },
+    { apiGroups: [group], resources: ["jobs/status", "taskgroups/status", "tasks/status", "robots/status"], verbs: ["patch"] },
+    // Owner references that hold back a foreground deletion need this where that admission check is on.
+    { apiGroups: [group], resources: ["jobs/finalizers", "taskgroups/finalizers"], verbs: ["update"] },
+    { apiGroups: [""], resources: ["secrets"], resourceNames: [joinTokenSecret], verbs: ["get", "patch"] },
+    // Kubernetes cannot limit the making of an object to a name.
+    { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
+    { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
+  ],
+  controllers: [jobController, taskGroupController, taskController, robotController],
+  servers: [mqttServer],
+  commands: [createAgentCommand(startAgent)],
+};
