@@ -1,1 +1,29 @@
-export {};
+export {
+  type AdmissionChain,
+  type AdmissionRequest,
+  type AdmissionStep,
+  createAdmissionChain,
+} from "./admission/admission.ts";
+export type { SubresourceHandler } from "./endpoints/pod-subresources.ts";
+export type { Call, EndpointContext } from "./endpoints/call.ts";
+export type * from "./endpoints/outcome.ts";
+export type { Authorize } from "./endpoints/pipeline.ts";
+export { createSeededRandom, type RandomSource, systemRandom } from "./endpoints/random-source.ts";
+export {
+  type NonResourceRequestInfo,
+  type RequestInfo,
+  requestInfo,
+  type ResourceRequestInfo,
+} from "./endpoints/request-info.ts";
+export { createInProcessTransport, type InProcessOptions } from "./in-process-transport.ts";
+export type { ResourceTable, ServedResource, Strategy, Subresource, UserInfo, Verb } from "./registry/served-resource.ts";
+export { type ApiServer, type ApiServerOptions, createApiServer, systemUser } from "./server.ts";
+export { openStore, type OpenStoreOptions } from "./storage/lmdb-store.ts";
+export {
+  type Store,
+  type StoredObject,
+  type StoreEvent,
+  storageKey,
+  type StorePage,
+  type WriteResult,
+} from "./storage/store.ts";

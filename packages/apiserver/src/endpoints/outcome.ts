@@ -73,7 +73,7 @@ export interface WatchOutcome {
   open(sink: WatchSink): { close(): void };
 }
 
-/** A Status: every failure, and the answer to a delete that is done. The HTTP status is `status.code`. */
+/** A Status: every failure, and the answer to a delete that is done. The HTTP status is `status.code`, else 200. */
 export interface StatusOutcome {
   readonly kind: "status";
   readonly status: Status;

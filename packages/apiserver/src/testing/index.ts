@@ -1,1 +1,2 @@
-export {};
+export type { Faults, RequestFault } from "./faults.ts";
+export { startTestEnvironment, type TestEnvironment, type TestEnvironmentOptions } from "./test-environment.ts";

@@ -1,0 +1,35 @@
+import { isJsonObject } from "@keelson/api-machinery";
+import { forbidden, notFound } from "../endpoints/errors.ts";
+import { type Store, storageKey } from "../storage/store.ts";
+import type { AdmissionStep } from "./admission.ts";
+
+const namespaces = { group: "", plural: "namespaces" };
+const immortal = new Set(["default", "kube-system", "kube-public"]);
+
+/** Objects are made only in namespaces that are there and not being deleted, and the system's namespaces stay. */
+export function namespaceLifecycle(store: Pick<Store, "get">): AdmissionStep {
+  return {
+    name: "NamespaceLifecycle",
+    validate({ operation, resource, namespace, name, subresource }) {
+      if (operation === "DELETE" && resource.group === "" && resource.plural === "namespaces" && immortal.has(name)) {
+        throw forbidden(resource, name, "this namespace may not be deleted");
+      }
+      if (operation !== "CREATE" || resource.scope !== "Namespaced" || subresource !== "") return;
+      const stored = store.get(storageKey(namespaces, "", namespace));
+      if (stored === undefined) throw notFound(namespaces, namespace);
+      const { metadata } = stored.object;
+      const status: unknown = Reflect.get(stored.object, "status");
+      const isTerminating =
+        metadata.deletionTimestamp !== undefined || (isJsonObject(status) && status["phase"] === "Terminating");
+      if (!isTerminating) return;
+      const why = `unable to create new content in namespace ${namespace} because it is being terminated`;
+      throw forbidden(resource, name, why, [
+        {
+          reason: "NamespaceTerminating",
+          field: "metadata.namespace",
+          message: `namespace ${namespace} is being terminated`,
+        },
+      ]);
+    },
+  };
+}

@@ -1,0 +1,626 @@
+import { createVirtualClock, type KubernetesObject, type VirtualClock } from "@keelson/api-machinery";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { systemUser } from "../server.ts";
+import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
+import type { Outcome, PipelineRequest, WatchedEvent } from "./outcome.ts";
+
+let clock: VirtualClock;
+let environment: TestEnvironment;
+
+beforeEach(async () => {
+  clock = createVirtualClock();
+  environment = await startTestEnvironment({ clock, crds: [widgets] });
+});
+afterEach(() => environment.stop());
+
+const widgets = {
+  apiVersion: "apiextensions.k8s.io/v1",
+  kind: "CustomResourceDefinition",
+  metadata: { name: "widgets.example.com" },
+  spec: {
+    group: "example.com",
+    scope: "Namespaced",
+    names: { plural: "widgets", singular: "widget", kind: "Widget", listKind: "WidgetList" },
+    versions: ["v1", "v2"].map((name) => ({
+      name,
+      served: true,
+      storage: name === "v1",
+      schema: {
+        openAPIV3Schema: {
+          type: "object",
+          properties: {
+            spec: {
+              type: "object",
+              properties: { n: { type: "integer", default: 7 }, s: { type: "string" }, replicas: { type: "integer" } },
+            },
+            status: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+          },
+        },
+      },
+      subresources: { status: {}, scale: { specReplicasPath: ".spec.replicas", statusReplicasPath: ".status.replicas" } },
+    })),
+  },
+};
+
+type Answer = { code: number; body: Body; outcome: Outcome };
+// biome-ignore lint/suspicious/noExplicitAny: answers are looked into freely here
+type Body = Record<string, any>;
+
+async function ask(
+  method: PipelineRequest["method"],
+  path: string,
+  options: Partial<PipelineRequest> & { type?: string } = {},
+): Promise<Answer> {
+  const { type, ...rest } = options;
+  const headers = type === undefined ? {} : { "content-type": type };
+  const outcome = await environment.handle({ method, path, user: systemUser, userAgent: "tester/1", headers, ...rest });
+  switch (outcome.kind) {
+    case "object": {
+      const body = JSON.parse(Buffer.from(outcome.object.bytes).toString());
+      expect(body).toEqual(outcome.object.object);
+      return { code: outcome.status, body, outcome };
+    }
+    case "status":
+      return { code: outcome.status.code ?? 200, body: outcome.status, outcome };
+    case "list":
+      return {
+        code: 200,
+        body: { metadata: outcome.listMeta, items: outcome.items.map(({ object }) => object), kind: outcome.resource.listKind },
+        outcome,
+      };
+    default:
+      return { code: 200, body: {}, outcome };
+  }
+}
+
+const maps = "/api/v1/namespaces/default/configmaps";
+const customs = "/apis/example.com/v1/namespaces/default/widgets";
+const map = (name: string, more: object = {}, metadata: object = {}): unknown => ({
+  apiVersion: "v1",
+  kind: "ConfigMap",
+  metadata: { name, ...metadata },
+  ...more,
+});
+const widget = (name: string, spec: object = {}, metadata: object = {}): unknown => ({
+  apiVersion: "example.com/v1",
+  kind: "Widget",
+  metadata: { name, ...metadata },
+  spec,
+});
+const merge = "application/merge-patch+json";
+const names = ({ body }: Answer): string[] => body["items"].map((item: KubernetesObject) => item.metadata.name);
+
+async function watch(
+  path: string,
+  query: Record<string, string> = {},
+): Promise<{ seen: string[]; events: WatchedEvent[]; ended: () => boolean; close(): void }> {
+  const { outcome } = await ask("GET", path, { query: { watch: "1", ...query } });
+  if (outcome.kind !== "watch") throw new Error(JSON.stringify(outcome));
+  const events: WatchedEvent[] = [];
+  const seen: string[] = [];
+  let hasEnded = false;
+  const { close } = outcome.open({
+    events(batch) {
+      events.push(...batch);
+      for (const event of batch) {
+        seen.push(
+          event.type === "ERROR" ? `ERROR ${event.status.code}` : `${event.type} ${event.object.object.metadata.name ?? ""}`,
+        );
+      }
+    },
+    end() {
+      hasEnded = true;
+    },
+  });
+  return { seen, events, ended: () => hasEnded, close };
+}
+
+describe("create", () => {
+  it("sets what the server sets and drops what a client may not", async () => {
+    const { code, body } = await ask("POST", maps, {
+      body: map(
+        "c",
+        { data: { a: "1" }, nonsense: 1 },
+        { uid: "mine", creationTimestamp: "2001-01-01T00:00:00Z", deletionTimestamp: "2001-01-01T00:00:00Z" },
+      ),
+    });
+    expect(code).toBe(201);
+    expect(body).toMatchObject({ apiVersion: "v1", kind: "ConfigMap", data: { a: "1" } });
+    expect(body["nonsense"]).toBeUndefined();
+    const { metadata } = body;
+    expect(metadata).toMatchObject({ name: "c", namespace: "default", creationTimestamp: "2026-01-01T00:00:00Z" });
+    expect(metadata.uid).toMatch(/^[0-9a-f-]{36}$/);
+    expect(metadata.deletionTimestamp).toBeUndefined();
+    expect(metadata.generation).toBeUndefined();
+    expect(metadata.managedFields).toMatchObject([{ manager: "tester", operation: "Update", apiVersion: "v1" }]);
+    expect((await ask("GET", `${maps}/c`)).body).toEqual(body);
+  });
+
+  it("defaults and prunes custom resources and starts their generation", async () => {
+    const { body } = await ask("POST", customs, { body: widget("w", { s: "x", extra: 1 }) });
+    expect(body).toMatchObject({ spec: { n: 7, s: "x" }, metadata: { generation: 1 } });
+    expect(body["spec"].extra).toBeUndefined();
+  });
+
+  it("draws another generated name when one is taken, and says when neither name is given", async () => {
+    const { body } = await ask("POST", maps, { body: map("", {}, { name: undefined, generateName: "part-" }) });
+    expect(body["metadata"].name).toMatch(/^part-[bcdfghjklmnpqrstvwxz2456789]{5}$/);
+    const neither = await ask("POST", maps, { body: { metadata: {} } });
+    expect(neither).toMatchObject({
+      code: 422,
+      body: { reason: "Invalid", details: { causes: [{ reason: "FieldValueRequired", field: "metadata.name" }] } },
+    });
+  });
+
+  it("refuses a second object of the name, a missing namespace and a terminating one", async () => {
+    await ask("POST", maps, { body: map("c") });
+    expect(await ask("POST", maps, { body: map("c") })).toMatchObject({
+      code: 409,
+      body: { reason: "AlreadyExists", message: 'configmaps "c" already exists', details: { name: "c", kind: "configmaps" } },
+    });
+    expect(await ask("POST", "/api/v1/namespaces/nope/configmaps", { body: map("c") })).toMatchObject({
+      code: 404,
+      body: { message: 'namespaces "nope" not found', details: { name: "nope", kind: "namespaces" } },
+    });
+    await ask("POST", "/api/v1/namespaces", { body: { metadata: { name: "going" } } });
+    expect(await ask("DELETE", "/api/v1/namespaces/going")).toMatchObject({
+      code: 200,
+      body: { status: { phase: "Terminating" } },
+    });
+    expect(await ask("POST", "/api/v1/namespaces/going/configmaps", { body: map("c") })).toMatchObject({
+      code: 403,
+      body: { details: { causes: [{ reason: "NamespaceTerminating", field: "metadata.namespace" }] } },
+    });
+  });
+
+  it("names bad names, labels, types and bodies", async () => {
+    const causes = async (body: unknown): Promise<unknown> => (await ask("POST", maps, { body })).body["details"]?.causes;
+    expect(await causes(map("Upper"))).toMatchObject([{ reason: "FieldValueInvalid", field: "metadata.name" }]);
+    expect(await causes(map("a", {}, { labels: { k: "no spaces" } }))).toMatchObject([{ field: "metadata.labels" }]);
+    expect(await causes(map("a", {}, { annotations: { "bad/key/x": "" } }))).toMatchObject([{ field: "metadata.annotations" }]);
+    for (const body of [
+      undefined,
+      [],
+      "hello",
+      map("x", { data: { a: 5 } }),
+      map("x", {}, { labels: { k: 5 } }),
+      { metadata: "x" },
+    ]) {
+      expect((await ask("POST", maps, { body })).code).toBe(400);
+    }
+    expect((await ask("POST", maps, { body: { apiVersion: "v1", kind: "Secret", metadata: { name: "x" } } })).code).toBe(400);
+    expect((await ask("POST", customs, { body: { ...(widget("x") as object), kind: "Gadget" } })).body).toMatchObject({
+      code: 422,
+      details: { kind: "Gadget", causes: [{ field: "kind" }] },
+    });
+    let deep: unknown = {};
+    for (let i = 0; i < 400; i++) deep = { a: deep };
+    expect((await ask("POST", customs, { body: widget("x", { s: deep }) })).code).toBe(400);
+    expect((await ask("POST", maps, { body: map("x"), bodyBytes: 4_000_000 })).code).toBe(413);
+  });
+
+  it("warns of unknown fields, refuses them when strict, and keeps silent when told to", async () => {
+    const create = (fieldValidation: string, name: string) =>
+      ask("POST", customs, { body: widget(name, { extra: 1 }), query: { fieldValidation } });
+    const warned = await create("Warn", "a");
+    expect(warned.outcome).toMatchObject({ kind: "object", warnings: ['unknown field "spec.extra"'] });
+    expect(await create("Strict", "b")).toMatchObject({ code: 400, body: { message: expect.stringContaining("spec.extra") } });
+    expect((await create("Ignore", "c")).outcome).not.toHaveProperty("warnings");
+  });
+
+  it("does all but store with dryRun", async () => {
+    const { code, body } = await ask("POST", maps, { body: map("c"), query: { dryRun: "All" } });
+    expect(code).toBe(201);
+    expect(body["metadata"].uid).toBeDefined();
+    expect(body["metadata"].resourceVersion).toBeUndefined();
+    expect((await ask("GET", `${maps}/c`)).code).toBe(404);
+    expect((await ask("POST", maps, { body: map("c"), query: { dryRun: "Some" } })).body).toMatchObject({
+      code: 422,
+      details: { group: "meta.k8s.io", kind: "CreateOptions", causes: [{ field: "dryRun" }] },
+    });
+  });
+
+  it("does no harm with a key named __proto__", async () => {
+    const body = JSON.parse('{"metadata":{"name":"c","__proto__":{"x":1}},"data":{"__proto__":"y"}}');
+    const answer = await ask("POST", maps, { body });
+    expect(Object.hasOwn(answer.body["data"] ?? {}, "__proto__")).toBe(true);
+    expect(({} as Record<string, unknown>)["y"]).toBeUndefined();
+    expect(Object.prototype).not.toHaveProperty("x");
+  });
+});
+
+describe("update", () => {
+  it("replaces, conflicts on a stale version, and overwrites without one", async () => {
+    const { body: created } = await ask("POST", maps, { body: map("c", { data: { n: "0" } }) });
+    const { body: first } = await ask("PUT", `${maps}/c`, { body: { ...created, data: { n: "1" } } });
+    expect(first["data"]).toEqual({ n: "1" });
+    expect(await ask("PUT", `${maps}/c`, { body: { ...created, data: { n: "2" } } })).toMatchObject({
+      code: 409,
+      body: {
+        reason: "Conflict",
+        message:
+          'Operation cannot be fulfilled on configmaps "c": the object has been modified; please apply your changes to the latest version and try again',
+      },
+    });
+    expect((await ask("PUT", `${maps}/c`, { body: map("c", { data: { n: "3" } }) })).body["metadata"].uid).toBe(
+      created["metadata"].uid,
+    );
+  });
+
+  it("does not write what changes nothing", async () => {
+    const { body: created } = await ask("POST", maps, { body: map("c", { data: { n: "0" } }) });
+    await clock.advance(5_000);
+    const { body } = await ask("PUT", `${maps}/c`, { body: created });
+    expect(body).toEqual(created);
+    expect(environment.store.revision).toBe(Number(created["metadata"].resourceVersion));
+  });
+
+  it("counts generations by what is desired, not by metadata or status", async () => {
+    await ask("POST", customs, { body: widget("w", { n: 1 }) });
+    const generation = async (patch: object, path = `${customs}/w`): Promise<number> =>
+      (await ask("PATCH", path, { body: patch, type: merge })).body["metadata"].generation;
+    expect(await generation({ metadata: { labels: { a: "b" } } })).toBe(1);
+    expect(await generation({ spec: { n: 2 } })).toBe(2);
+    expect(await generation({ spec: { n: 2 }, metadata: { generation: 77 } })).toBe(2);
+    expect(await generation({ status: { ok: true } }, `${customs}/w/status`)).toBe(2);
+  });
+
+  it("requires a version for custom resources, matching names and an unchanged uid", async () => {
+    await ask("POST", customs, { body: widget("w") });
+    expect(await ask("PUT", `${customs}/w`, { body: widget("w", { n: 2 }) })).toMatchObject({
+      code: 422,
+      body: { details: { kind: "widgets", causes: [{ field: "metadata.resourceVersion" }] } },
+    });
+    await ask("POST", maps, { body: map("c") });
+    expect((await ask("PUT", `${maps}/c`, { body: map("d") })).code).toBe(400);
+    expect((await ask("PUT", `${maps}/c`, { body: { metadata: {} } })).code).toBe(400);
+    expect((await ask("PUT", `${maps}/c`, { body: map("c", {}, { namespace: "other" }) })).code).toBe(400);
+    expect((await ask("PUT", `${maps}/c`, { body: map("c", {}, { uid: "x" }) })).code).toBe(409);
+    expect((await ask("PATCH", `${maps}/c`, { body: { metadata: { uid: "x" } }, type: merge })).code).toBe(422);
+    expect((await ask("PUT", `${maps}/nope`, { body: map("nope") })).code).toBe(404);
+  });
+
+  it("writes status through its subresource only, and nothing else through it", async () => {
+    await ask("POST", customs, { body: { ...(widget("w", { n: 1 }) as object), status: { ok: 1 } } });
+    const { body: created } = await ask("GET", `${customs}/w`);
+    expect(created["status"]).toBeUndefined();
+    const { body } = await ask("PUT", `${customs}/w/status`, {
+      body: { ...created, status: { ok: 2 }, spec: { n: 5 }, metadata: { ...created["metadata"], labels: { a: "b" } } },
+    });
+    expect(body).toMatchObject({ spec: { n: 1 }, status: { ok: 2 }, metadata: { generation: 1 } });
+    expect(body["metadata"].labels).toBeUndefined();
+    const { body: main } = await ask("PUT", `${customs}/w`, { body: { ...body, spec: { n: 3 }, status: { ok: 9 } } });
+    expect(main).toMatchObject({ spec: { n: 3 }, status: { ok: 2 }, metadata: { generation: 2 } });
+    expect((await ask("GET", `${maps}/w/status`)).code).toBe(404);
+  });
+
+  it("retries a patch on what another write left, so that none of many is lost", async () => {
+    await ask("POST", maps, { body: map("c", { data: {} }) });
+    const answers = await Promise.all(
+      ["a", "b", "c", "d"].map((key) => ask("PATCH", `${maps}/c`, { body: { data: { [key]: "1" } }, type: merge })),
+    );
+    expect(answers.map(({ code }) => code)).toEqual([200, 200, 200, 200]);
+    expect((await ask("GET", `${maps}/c`)).body["data"]).toEqual({ a: "1", b: "1", c: "1", d: "1" });
+  });
+
+  it("serves and takes another version than the stored one", async () => {
+    const second = "/apis/example.com/v2/namespaces/default/widgets";
+    await ask("POST", second, { body: { ...(widget("w", { n: 1 }) as object), apiVersion: "example.com/v2" } });
+    expect((await ask("GET", `${customs}/w`)).body["apiVersion"]).toBe("example.com/v1");
+    const { body } = await ask("GET", `${second}/w`);
+    expect(body["apiVersion"]).toBe("example.com/v2");
+    const { body: updated } = await ask("PUT", `${second}/w`, { body: { ...body, spec: { n: 2 } } });
+    expect(updated).toMatchObject({ apiVersion: "example.com/v2", spec: { n: 2 } });
+    const stored = environment.store.get("example.com/widgets/default/w");
+    expect(stored?.object.apiVersion).toBe("example.com/v1");
+    expect((await ask("GET", second)).body["items"][0].apiVersion).toBe("example.com/v2");
+  });
+});
+
+describe("patch", () => {
+  it("knows its types by the Content-Type and refuses strategic ones for custom resources", async () => {
+    await ask("POST", maps, { body: map("c", { data: { a: "1" } }) });
+    await ask("POST", customs, { body: widget("w") });
+    const json = await ask("PATCH", `${maps}/c`, {
+      body: [{ op: "replace", path: "/data/a", value: "2" }],
+      type: "application/json-patch+json",
+    });
+    expect(json.body["data"]).toEqual({ a: "2" });
+    const strategic = await ask("PATCH", `${maps}/c`, {
+      body: { data: { b: "3" } },
+      type: "application/strategic-merge-patch+json",
+    });
+    expect(strategic.body["data"]).toEqual({ a: "2", b: "3" });
+    expect((await ask("PATCH", `${customs}/w`, { body: {}, type: "application/strategic-merge-patch+json" })).code).toBe(415);
+    expect((await ask("PATCH", `${maps}/c`, { body: {}, type: "application/json" })).code).toBe(415);
+    const failed = await ask("PATCH", `${maps}/c`, {
+      body: [{ op: "test", path: "/data/a", value: "9" }],
+      type: "application/json-patch+json",
+    });
+    expect(failed).toMatchObject({ code: 422, body: { reason: "Invalid" } });
+  });
+
+  it("applies: creates, merges, conflicts by field, and takes over when forced", async () => {
+    const type = "application/apply-patch+yaml";
+    const apply = (manager: string, data: object, more: Record<string, string> = {}) =>
+      ask("PATCH", `${maps}/c`, { body: map("c", { data }), type, query: { fieldManager: manager, ...more } });
+    expect((await apply("alice", { a: "1", b: "2" })).code).toBe(201);
+    expect((await apply("bob", { c: "3" })).code).toBe(200);
+    expect(await apply("bob", { a: "9" })).toMatchObject({
+      code: 409,
+      body: { details: { causes: [{ reason: "FieldManagerConflict", field: ".data.a" }] } },
+    });
+    const forced = await apply("bob", { a: "9" }, { force: "true" });
+    expect(forced.body["data"]).toEqual({ a: "9", b: "2" });
+    expect(await ask("PATCH", `${maps}/c`, { body: map("c"), type })).toMatchObject({
+      code: 422,
+      body: { details: { kind: "PatchOptions", causes: [{ field: "fieldManager" }] } },
+    });
+    const before = environment.store.revision;
+    await clock.advance(2_000);
+    expect((await apply("bob", { a: "9" })).code).toBe(200);
+    expect(environment.store.revision).toBe(before);
+  });
+});
+
+describe("scale", () => {
+  it("shows and changes the replicas of the object, whose generation goes up", async () => {
+    await ask("POST", customs, { body: widget("w", { replicas: 2 }) });
+    const { body } = await ask("GET", `${customs}/w/scale`);
+    expect(body).toMatchObject({ apiVersion: "autoscaling/v1", kind: "Scale", spec: { replicas: 2 }, status: { replicas: 0 } });
+    const { body: put } = await ask("PUT", `${customs}/w/scale`, { body: { ...body, spec: { replicas: 5 } } });
+    expect(put["spec"]).toEqual({ replicas: 5 });
+    expect((await ask("PUT", `${customs}/w/scale`, { body: { ...body, spec: { replicas: 6 } } })).code).toBe(409);
+    expect((await ask("PATCH", `${customs}/w/scale`, { body: { spec: { replicas: 4 } }, type: merge })).body["spec"]).toEqual({
+      replicas: 4,
+    });
+    expect(await ask("PATCH", `${customs}/w/scale`, { body: { spec: { replicas: -1 } }, type: merge })).toMatchObject({
+      code: 422,
+      body: { details: { group: "autoscaling", kind: "Scale" } },
+    });
+    expect((await ask("GET", `${customs}/w`)).body).toMatchObject({ spec: { replicas: 4 }, metadata: { generation: 3 } });
+  });
+});
+
+describe("delete", () => {
+  it("removes and answers a Status with the uid", async () => {
+    const { body } = await ask("POST", maps, { body: map("c") });
+    expect((await ask("DELETE", `${maps}/c`)).body).toMatchObject({
+      status: "Success",
+      details: { name: "c", kind: "configmaps", uid: body["metadata"].uid },
+    });
+    expect((await ask("DELETE", `${maps}/c`)).code).toBe(404);
+  });
+
+  it("waits for finalizers, allows no new ones, and goes with the last", async () => {
+    await ask("POST", customs, { body: widget("w", {}, { finalizers: ["example.com/one", "example.com/two"] }) });
+    const { body } = await ask("DELETE", `${customs}/w`);
+    expect(body["metadata"]).toMatchObject({
+      deletionTimestamp: "2026-01-01T00:00:00Z",
+      deletionGracePeriodSeconds: 0,
+      generation: 2,
+    });
+    expect((await ask("DELETE", `${customs}/w`)).body).toEqual(body);
+    const patch = (metadata: object) => ask("PATCH", `${customs}/w`, { body: { metadata }, type: merge });
+    expect(await patch({ finalizers: ["example.com/one", "example.com/two", "example.com/three"] })).toMatchObject({
+      code: 422,
+      body: { details: { causes: [{ reason: "FieldValueForbidden", field: "metadata.finalizers" }] } },
+    });
+    expect((await patch({ deletionTimestamp: null, labels: { a: "b" } })).body["metadata"].deletionTimestamp).toBeDefined();
+    expect((await ask("POST", customs, { body: widget("w") })).body["message"]).toMatch(/^object is being deleted: /);
+    expect((await patch({ finalizers: ["example.com/two"] })).code).toBe(200);
+    const last = await patch({ finalizers: null });
+    expect(last.code).toBe(200);
+    expect(last.body["metadata"].resourceVersion).toBeUndefined();
+    expect((await ask("GET", `${customs}/w`)).code).toBe(404);
+  });
+
+  it("honours preconditions, policies and dry runs", async () => {
+    const { body } = await ask("POST", maps, { body: map("c") });
+    const remove = (options: object, query: Record<string, string> = {}) =>
+      ask("DELETE", `${maps}/c`, { body: options, query });
+    expect((await remove({ preconditions: { uid: "x" } })).code).toBe(409);
+    expect((await remove({ preconditions: { resourceVersion: "1" } })).code).toBe(409);
+    expect((await remove({ propagationPolicy: "Sideways" })).code).toBe(422);
+    expect((await remove({ propagationPolicy: "Orphan", orphanDependents: true })).code).toBe(422);
+    expect((await remove({}, { dryRun: "All" })).code).toBe(200);
+    expect((await ask("GET", `${maps}/c`)).code).toBe(200);
+    const { uid } = body["metadata"];
+    expect((await remove({ preconditions: { uid }, propagationPolicy: "Foreground" })).body["metadata"].finalizers).toEqual([
+      "foregroundDeletion",
+    ]);
+    expect((await remove({ propagationPolicy: "Orphan" })).body["metadata"].finalizers).toEqual(["orphan"]);
+    expect((await remove({ propagationPolicy: "Background" })).code).toBe(200);
+    expect((await ask("GET", `${maps}/c`)).code).toBe(404);
+  });
+
+  it("holds a Namespace by its spec until it is finalized, and keeps the system's", async () => {
+    await ask("POST", "/api/v1/namespaces", { body: { metadata: { name: "n" } } });
+    const { body } = await ask("DELETE", "/api/v1/namespaces/n");
+    expect(body).toMatchObject({ status: { phase: "Terminating" }, spec: { finalizers: ["kubernetes"] } });
+    const { code } = await ask("PUT", "/api/v1/namespaces/n/finalize", { body: { ...body, spec: {} } });
+    expect(code).toBe(200);
+    expect((await ask("GET", "/api/v1/namespaces/n")).code).toBe(404);
+    expect((await ask("DELETE", "/api/v1/namespaces/default")).code).toBe(403);
+  });
+
+  it("deletes a collection by selector and answers what it was", async () => {
+    for (const [name, k] of [
+      ["a", "x"],
+      ["b", "x"],
+      ["c", "y"],
+    ])
+      await ask("POST", maps, { body: map(name ?? "", {}, { labels: { k } }) });
+    const answer = await ask("DELETE", maps, { query: { labelSelector: "k=x" } });
+    expect(names(answer)).toEqual(["a", "b"]);
+    expect(names(await ask("GET", maps, { query: { labelSelector: "k" } }))).toEqual(["c"]);
+    expect((await ask("DELETE", "/api/v1/configmaps")).code).toBe(405);
+  });
+});
+
+describe("list", () => {
+  beforeEach(async () => {
+    for (const name of ["a", "b", "c", "d", "e"]) {
+      await ask("POST", customs, { body: widget(name, {}, { labels: { set: name < "d" ? "x" : "y" } }) });
+    }
+  });
+
+  it("pages through one snapshot whatever is written meanwhile", async () => {
+    const first = await ask("GET", customs, { query: { limit: "2" } });
+    expect(names(first)).toEqual(["a", "b"]);
+    expect(first.body["metadata"].remainingItemCount).toBe(3);
+    await ask("DELETE", `${customs}/c`);
+    await ask("POST", customs, { body: widget("f") });
+    const second = await ask("GET", customs, { query: { limit: "2", continue: first.body["metadata"].continue } });
+    expect(names(second)).toEqual(["c", "d"]);
+    expect(second.body["metadata"].resourceVersion).toBe(first.body["metadata"].resourceVersion);
+    const third = await ask("GET", customs, { query: { limit: "2", continue: second.body["metadata"].continue } });
+    expect(names(third)).toEqual(["e"]);
+    expect(third.body["metadata"].continue).toBeUndefined();
+    expect((await ask("GET", customs, { query: { continue: "rubbish" } })).code).toBe(400);
+  });
+
+  it("pages with a selector until the page is full, without a count", async () => {
+    const first = await ask("GET", customs, { query: { limit: "2", labelSelector: "set=x" } });
+    expect(names(first)).toEqual(["a", "b"]);
+    expect(first.body["metadata"].remainingItemCount).toBeUndefined();
+    const second = await ask("GET", customs, {
+      query: { limit: "2", labelSelector: "set=x", continue: first.body["metadata"].continue },
+    });
+    expect(names(second)).toEqual(["c"]);
+    expect(
+      names(await ask("GET", customs, { query: { fieldSelector: "metadata.name!=a", labelSelector: "set in (x)" } })),
+    ).toEqual(["b", "c"]);
+    expect((await ask("GET", customs, { query: { fieldSelector: "spec.x=1" } })).code).toBe(400);
+    expect((await ask("GET", customs, { query: { labelSelector: "a b" } })).code).toBe(400);
+  });
+
+  it("reads at exactly a version, not older than one, and refuses bad combinations", async () => {
+    const { body } = await ask("GET", `${customs}/c`);
+    const at = body["metadata"].resourceVersion;
+    const list = (query: Record<string, string>) => ask("GET", customs, { query });
+    expect(names(await list({ resourceVersion: at, resourceVersionMatch: "Exact" }))).toEqual(["a", "b", "c"]);
+    expect(names(await list({ resourceVersion: at, resourceVersionMatch: "NotOlderThan" })).length).toBe(5);
+    expect(names(await list({ resourceVersion: "0" })).length).toBe(5);
+    expect((await list({ resourceVersionMatch: "Exact" })).code).toBe(422);
+    expect((await list({ resourceVersion: "1", resourceVersionMatch: "Sometimes" })).code).toBe(422);
+    expect((await list({ resourceVersion: "0", resourceVersionMatch: "Exact" })).code).toBe(422);
+    expect(await list({ resourceVersion: "999999" })).toMatchObject({
+      code: 504,
+      body: { details: { causes: [{ reason: "ResourceVersionTooLarge" }] } },
+    });
+    expect((await list({ resourceVersion: "x" })).code).toBe(400);
+  });
+
+  it("gives items of built-in kinds to be sent without apiVersion and kind", async () => {
+    await ask("POST", maps, { body: map("c", { data: { a: "1" } }) });
+    const { outcome } = await ask("GET", maps);
+    if (outcome.kind !== "list") throw new Error(outcome.kind);
+    const bytes = Buffer.from(outcome.items[0]?.bytes ?? []).toString();
+    expect(JSON.parse(`{${bytes.slice(outcome.itemSkip)}`)).toEqual({ metadata: expect.anything(), data: { a: "1" } });
+  });
+});
+
+describe("watch", () => {
+  it("goes on from a list without gap or duplicate, showing what enters and leaves the selection", async () => {
+    const { body } = await ask("GET", maps);
+    await ask("POST", maps, { body: map("a", {}, { labels: { on: "no" } }) });
+    const { seen, events } = await watch(maps, { resourceVersion: body["metadata"].resourceVersion, labelSelector: "on=yes" });
+    const label = (on: string) => ask("PATCH", `${maps}/a`, { body: { metadata: { labels: { on } } }, type: merge });
+    await label("yes");
+    await ask("PATCH", `${maps}/a`, { body: { data: { n: "2" } }, type: merge });
+    const left = await label("no");
+    await ask("DELETE", `${maps}/a`);
+    expect(seen).toEqual(["ADDED a", "MODIFIED a", "DELETED a"]);
+    expect(events[2]).toMatchObject({
+      object: { object: { metadata: { labels: { on: "yes" }, resourceVersion: left.body["metadata"].resourceVersion } } },
+    });
+  });
+
+  it("begins with what is there from unset and 0, and ends at its time", async () => {
+    await ask("POST", maps, { body: map("a") });
+    const unset = await watch(maps, { timeoutSeconds: "10" });
+    const zero = await watch(maps, { resourceVersion: "0" });
+    await ask("POST", maps, { body: map("b") });
+    expect(unset.seen).toEqual(["ADDED a", "ADDED b"]);
+    expect(zero.seen).toEqual(["ADDED a", "ADDED b"]);
+    await clock.advance(10_000);
+    expect(unset.ended()).toBe(true);
+    expect(environment.server.openWatches).toBe(1);
+    zero.close();
+    expect(environment.server.openWatches).toBe(0);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it("sends bookmarks each minute and before a short watch ends, where asked for", async () => {
+    const long = await watch(maps, { allowWatchBookmarks: "true" });
+    const short = await watch(maps, { allowWatchBookmarks: "true", timeoutSeconds: "5" });
+    const none = await watch(maps);
+    await clock.advance(120_000);
+    expect(long.seen).toEqual(["BOOKMARK ", "BOOKMARK "]);
+    expect(short.seen).toEqual(["BOOKMARK "]);
+    expect(none.seen).toEqual([]);
+    const [mark] = long.events;
+    expect(mark).toMatchObject({
+      object: {
+        object: { kind: "ConfigMap", apiVersion: "v1", metadata: { resourceVersion: String(environment.store.revision) } },
+      },
+    });
+  });
+
+  it("marks the end of the initial events", async () => {
+    await ask("POST", maps, { body: map("a") });
+    const query = { sendInitialEvents: "true", resourceVersionMatch: "NotOlderThan", allowWatchBookmarks: "true" };
+    const { seen, events } = await watch(maps, query);
+    expect(seen).toEqual(["ADDED a", "BOOKMARK "]);
+    expect(events[1]).toMatchObject({
+      object: { object: { metadata: { annotations: { "k8s.io/initial-events-end": "true" } } } },
+    });
+    expect((await ask("GET", maps, { query: { watch: "1", sendInitialEvents: "true" } })).code).toBe(422);
+  });
+
+  it("answers a forgotten version with an ERROR event and bad requests with a status", async () => {
+    for (let i = 0; i < 3; i++) {
+      await clock.advance(700_000);
+      await ask("POST", maps, { body: map(`x${i}`) });
+    }
+    const { seen, ended } = await watch(maps, { resourceVersion: "1" });
+    expect(seen).toEqual(["ERROR 410"]);
+    expect(ended()).toBe(true);
+    expect((await ask("GET", maps, { query: { watch: "1", fieldSelector: "spec.x=1" } })).code).toBe(400);
+    expect((await ask("GET", "/api/v1/namespaces/default/nothings", { query: { watch: "1" } })).code).toBe(404);
+  });
+});
+
+describe("the pipeline", () => {
+  it("answers what does not exist and what is not allowed there as Kubernetes does", async () => {
+    expect(await ask("GET", "/api/v1/namespaces/default/nothings")).toMatchObject({
+      code: 404,
+      body: { message: "the server could not find the requested resource" },
+    });
+    expect((await ask("GET", "/apis/apps/v9/namespaces/default/deployments")).code).toBe(404);
+    expect((await ask("POST", `${maps}/x`, { body: map("x") })).code).toBe(405);
+    expect((await ask("PUT", maps, { body: map("x") })).code).toBe(405);
+    expect((await ask("PATCH", maps, { body: {}, type: merge })).code).toBe(405);
+    expect((await ask("POST", "/api/v1/configmaps", { body: map("x") })).code).toBe(405);
+    expect((await ask("GET", "/nowhere")).code).toBe(404);
+    expect((await ask("GET", `${maps}/%zz`)).code).toBe(400);
+  });
+
+  it("asks the authorizer first and refuses in its words", async () => {
+    const user = { username: "eve", groups: ["system:authenticated"] };
+    expect(await ask("DELETE", `${maps}/c`, { user })).toMatchObject({
+      code: 403,
+      body: {
+        reason: "Forbidden",
+        message:
+          'configmaps "c" is forbidden: User "eve" cannot delete resource "configmaps" in API group "" in the namespace "default"',
+      },
+    });
+    expect((await ask("GET", "/metrics", { user })).code).toBe(403);
+  });
+
+  it("has the system's namespaces from the start and after a restart", async () => {
+    expect(names(await ask("GET", "/api/v1/namespaces"))).toEqual(["default", "kube-node-lease", "kube-public", "kube-system"]);
+  });
+});

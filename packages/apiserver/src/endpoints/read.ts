@@ -1,0 +1,150 @@
+import { isExpired, type ListMeta, StatusError, type StatusCause } from "@keelson/api-machinery";
+import type { StoredObject } from "../storage/store.ts";
+import { type Call, keyOf, prefixOf } from "./call.ts";
+import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
+import { serve, typeMetaBytes } from "./encoded.ts";
+import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "./errors.ts";
+import type { ListOutcome, ObjectOutcome } from "./outcome.ts";
+import { parseResourceVersion } from "./resource-version.ts";
+import { type Selection, selectionOf } from "./selection.ts";
+
+/** Answers a get, of the object or its status. */
+export function getObject(call: Call): ObjectOutcome {
+  const { resource, info, store, query } = call;
+  const atLeast = parseResourceVersion(query["resourceVersion"]);
+  if (atLeast !== undefined && atLeast > store.revision) throw tooLargeResourceVersion(atLeast, store.revision);
+  const stored = store.get(keyOf(call));
+  if (stored === undefined) throw notFound(resource, info.name);
+  return { kind: "object", status: 200, object: serve(resource, stored), resource, subresource: info.subresource };
+}
+
+/** Answers a list. */
+export function listObjects(call: Call): ListOutcome {
+  const { resource, query } = call;
+  const selection = selectionOf(resource, query);
+  const { items, listMeta } = listStored(call, selection);
+  return {
+    kind: "list",
+    items: items.map((stored) => serve(resource, stored)),
+    listMeta,
+    resource,
+    itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,
+  };
+}
+
+/** The stored objects of a list: what deletecollection goes through as well. */
+export function listStored(call: Call, selection: Selection): { items: StoredObject[]; listMeta: ListMeta } {
+  const { query } = call;
+  const prefix = prefixOf(call);
+  const limit = limitOf(query["limit"]);
+  const position = startOf(call, prefix, limit);
+  const items: StoredObject[] = [];
+  let { startAfter } = position;
+  // With a selector a page of the store may have too few that match: more pages, all of them in this one turn.
+  const pageSize = limit !== undefined && selection.isSelective ? Math.max(limit, selectivePage) : limit;
+  for (;;) {
+    const page = readPage(call, prefix, { ...position, startAfter }, pageSize);
+    const revision = position.revision ?? page.revision;
+    const listMeta: ListMeta = { resourceVersion: String(revision) };
+    for (const [index, stored] of page.items.entries()) {
+      if (!selection.matches(stored)) continue;
+      items.push(stored);
+      const isLast = index === page.items.length - 1 && page.next === undefined;
+      if (items.length !== limit || isLast) continue;
+      const token = { revision: position.isInconsistent ? -1 : revision, startAfter: stored.key };
+      const remaining = selection.isSelective ? {} : { remainingItemCount: page.remaining };
+      return { items, listMeta: { ...listMeta, continue: encodeContinue(token, prefix), ...remaining } };
+    }
+    if (page.next === undefined) return { items, listMeta };
+    startAfter = page.next;
+  }
+}
+
+/** How many objects a limited list with a selector looks at in one go. */
+const selectivePage = 500;
+
+interface Start {
+  /** Undefined: the newest. */
+  readonly revision: number | undefined;
+  readonly startAfter: string | undefined;
+  readonly isInconsistent: boolean;
+}
+
+function readPage(call: Call, prefix: string, { revision, startAfter }: Start, limit: number | undefined) {
+  try {
+    return call.store.list(prefix, {
+      ...(limit === undefined ? {} : { limit }),
+      ...(startAfter === undefined ? {} : { startAfter }),
+      ...(revision === undefined ? {} : { atRevision: revision }),
+    });
+  } catch (error) {
+    if (!isExpired(error) || call.query["continue"] === undefined || startAfter === undefined) throw error;
+    throw expiredContinue(encodeContinue({ revision: -1, startAfter }, prefix), error.status.message ?? "");
+  }
+}
+
+/** The list's snapshot is forgotten: the client may start anew, or go on with the token in this answer. */
+function expiredContinue(token: string, why: string): StatusError {
+  const message =
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue " +
+    "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided " +
+    "token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was " +
+    `returned and now may show up in the list. (${why})`;
+  return new StatusError({
+    kind: "Status",
+    apiVersion: "v1",
+    metadata: { continue: token },
+    status: "Failure",
+    message,
+    reason: "Expired",
+    code: 410,
+  });
+}
+
+function startOf(call: Call, prefix: string, limit: number | undefined): Start {
+  const { query, store } = call;
+  const revision = parseResourceVersion(query["resourceVersion"]);
+  const match = query["resourceVersionMatch"] ?? "";
+  const token = query["continue"] ?? "";
+  requireMatch(match, query["resourceVersion"] ?? "", token);
+  if (token !== "") {
+    if (revision !== undefined && revision !== 0) {
+      throw badRequest("specifying resource version is not allowed when using continue");
+    }
+    const position: Position = decodeContinue(token, prefix);
+    if (position.revision > store.revision) throw tooLargeResourceVersion(position.revision, store.revision);
+    const isInconsistent = position.revision < 0;
+    return { revision: isInconsistent ? undefined : position.revision, startAfter: position.startAfter, isInconsistent };
+  }
+  if (revision !== undefined && revision > store.revision) throw tooLargeResourceVersion(revision, store.revision);
+  // Without a match, a limit together with a version means exactly that version (the rule from before there was a match).
+  const isExact = match === "Exact" || (match === "" && limit !== undefined && revision !== undefined && revision > 0);
+  return { revision: isExact ? revision : undefined, startAfter: undefined, isInconsistent: false };
+}
+
+function requireMatch(match: string, revision: string, token: string): void {
+  if (match === "") return;
+  const refuse = (reason: string, message: string): never => {
+    const cause: StatusCause = { reason, field: "resourceVersionMatch", message };
+    throw invalidOptions("ListOptions", cause);
+  };
+  if (revision === "") {
+    refuse("FieldValueForbidden", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided");
+  }
+  if (token !== "") refuse("FieldValueForbidden", "Forbidden: resourceVersionMatch is forbidden when continue is provided");
+  if (match !== "Exact" && match !== "NotOlderThan") {
+    refuse(
+      "FieldValueNotSupported",
+      `Unsupported value: ${JSON.stringify(match)}: supported values: "Exact", "NotOlderThan", ""`,
+    );
+  }
+  if (match === "Exact" && revision === "0") {
+    refuse("FieldValueForbidden", 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"');
+  }
+}
+
+function limitOf(text: string | undefined): number | undefined {
+  if (text === undefined || text === "") return undefined;
+  if (!/^\d{1,9}$/.test(text)) throw badRequest(`limit ${JSON.stringify(text)} must be a whole number from 0`);
+  return Number(text) || undefined;
+}

@@ -1,0 +1,165 @@
+import {
+  type ApiRequest,
+  type ApiResponse,
+  StatusError,
+  statusError,
+  type Transport,
+  type WatchEvent,
+  type WatchStream,
+} from "@keelson/api-machinery";
+import type { Handle, Outcome, WatchedEvent, WatchOutcome } from "./endpoints/outcome.ts";
+import type { UserInfo } from "./registry/served-resource.ts";
+
+/** Who a transport in process speaks for. */
+export interface InProcessOptions {
+  readonly user: UserInfo;
+  /** Its part before `/` is the default field manager. Default: the user's name. */
+  readonly userAgent?: string;
+  /** Events that a watch holds for a reader who is slow; one more ends it, and the reader resumes. Default 10,000. */
+  readonly watchBuffer?: number;
+}
+
+const success = 200;
+const json = { "content-type": "application/json" };
+
+/**
+ * The way into a server for clients in the same process: requests run the same pipeline as those over HTTP, but objects are handed
+ * over as they are, frozen and shared with the server, never as JSON.
+ */
+export function createInProcessTransport(handle: Handle, options: InProcessOptions): Transport {
+  const { user, userAgent = user.username, watchBuffer = 10_000 } = options;
+  const watches = new Set<WatchStream>();
+  let isClosed = false;
+
+  const ask = async (request: ApiRequest): Promise<Outcome> => {
+    if (isClosed) throw statusError("ServiceUnavailable", "the transport is closed");
+    request.signal?.throwIfAborted();
+    const { "user-agent": named, ...headers } = request.headers ?? {};
+    const outcome = await handle({ ...request, headers, user, userAgent: named ?? userAgent });
+    request.signal?.throwIfAborted();
+    return outcome;
+  };
+
+  return {
+    async request(request) {
+      const outcome = await ask(request);
+      if (outcome.kind === "watch") throw new TypeError("this request is a watch: call `watch`");
+      return respond(outcome);
+    },
+    async watch(request) {
+      const query = { watch: "1", ...request.query };
+      const outcome = await ask({ ...request, query });
+      if (outcome.kind !== "watch") {
+        if (outcome.kind === "status") throw new StatusError(outcome.status);
+        throw statusError("BadRequest", `${request.path} can't be watched`);
+      }
+      const stream = streamOf(outcome, watchBuffer, () => watches.delete(stream));
+      watches.add(stream);
+      request.signal?.addEventListener("abort", () => stream.close(), { once: true });
+      return stream;
+    },
+    async close() {
+      isClosed = true;
+      for (const watch of [...watches]) watch.close();
+    },
+  };
+}
+
+async function respond(outcome: Exclude<Outcome, WatchOutcome>): Promise<ApiResponse> {
+  switch (outcome.kind) {
+    case "object":
+      return { status: outcome.status, headers: withWarnings(outcome.warnings), body: outcome.object.object };
+    case "status":
+      return { status: outcome.status.code ?? success, headers: withWarnings(outcome.warnings), body: outcome.status };
+    case "list": {
+      const { resource, listMeta, items } = outcome;
+      const apiVersion = resource.group === "" ? resource.version : `${resource.group}/${resource.version}`;
+      const body = { apiVersion, kind: resource.listKind, metadata: listMeta, items: items.map(({ object }) => object) };
+      return { status: success, headers: json, body };
+    }
+    case "document":
+      return { status: outcome.status, headers: { ...json, ...outcome.headers }, body: outcome.body };
+    case "raw":
+      return { status: outcome.status, headers: outcome.headers, body: await textOf(outcome.body) };
+  }
+}
+
+function withWarnings(warnings: readonly string[] | undefined): Readonly<Record<string, string>> {
+  if (warnings === undefined || warnings.length === 0) return json;
+  return { ...json, warning: warnings.map((text) => `299 - ${JSON.stringify(text)}`).join(", ") };
+}
+
+async function textOf(body: Uint8Array | string | AsyncIterable<Uint8Array>): Promise<string> {
+  if (typeof body === "string") return body;
+  if (body instanceof Uint8Array) return Buffer.from(body).toString();
+  const parts: Uint8Array[] = [];
+  for await (const part of body) parts.push(part);
+  return Buffer.concat(parts).toString();
+}
+
+/** A watch's batches as a stream with a bounded buffer. */
+function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): WatchStream {
+  let events: WatchEvent<unknown>[] = [];
+  let next = 0;
+  let hasEnded = false;
+  let wake: (() => void) | undefined;
+  let source: { close(): void } | undefined;
+
+  const end = (): void => {
+    if (hasEnded) return;
+    hasEnded = true;
+    source?.close();
+    onClose();
+    wake?.();
+  };
+  source = outcome.open({
+    events(batch) {
+      if (hasEnded) return;
+      // The state that a watch begins with may be longer than any buffer; it is all there already.
+      const isInitial = source === undefined;
+      if (!isInitial && events.length - next + batch.length > limit) {
+        end();
+        return;
+      }
+      for (const event of batch) events.push(present(event));
+      wake?.();
+    },
+    end,
+  });
+  // It may have ended while it opened.
+  if (hasEnded) source.close();
+
+  async function* iterate(): AsyncGenerator<WatchEvent<unknown>, void, undefined> {
+    try {
+      for (;;) {
+        while (next < events.length) {
+          const event = events[next++];
+          if (event !== undefined) yield event;
+        }
+        events = [];
+        next = 0;
+        if (hasEnded) return;
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+        wake = undefined;
+      }
+    } finally {
+      end();
+    }
+  }
+  const iterator = iterate();
+  return {
+    [Symbol.asyncIterator]: () => iterator,
+    close() {
+      // Who closes wants no more, not even what has come.
+      events = [];
+      next = 0;
+      end();
+    },
+  };
+}
+
+function present(event: WatchedEvent): WatchEvent<unknown> {
+  return event.type === "ERROR" ? { type: "ERROR", object: event.status } : { type: event.type, object: event.object.object };
+}

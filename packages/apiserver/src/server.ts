@@ -1,0 +1,159 @@
+import { mkdirSync } from "node:fs";
+import { type Clock, type JsonObject, StatusError, type Transport } from "@keelson/api-machinery";
+import { type AdmissionStep, createAdmissionChain } from "./admission/admission.ts";
+import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
+import { generateSigningKey } from "./auth/certificates.ts";
+import { ensureDefaultRoles } from "./auth/default-roles.ts";
+import { createEscalationGuard } from "./auth/escalation-guard.ts";
+import { mastersGroup } from "./auth/pki.ts";
+import type { AccessTarget } from "./auth/policy-rule.ts";
+import { type Authorizer, createRbacAuthorizer } from "./auth/rbac-authorizer.ts";
+import { createReviews } from "./auth/reviews.ts";
+import { createServiceAccountTokens, type ServiceAccountTokens } from "./auth/service-account-tokens.ts";
+import type { Handle, Outcome, PipelineRequest } from "./endpoints/outcome.ts";
+import { type Authorize, createPipeline, type PipelineOptions } from "./endpoints/pipeline.ts";
+import { bindPod, evictPod } from "./endpoints/pod-subresources.ts";
+import type { RandomSource } from "./endpoints/random-source.ts";
+import type { RequestInfo } from "./endpoints/request-info.ts";
+import { createInProcessTransport } from "./in-process-transport.ts";
+import { createRegistry } from "./registry/registry.ts";
+import type { ResourceTable, ServedResource, UserInfo } from "./registry/served-resource.ts";
+import { openStore } from "./storage/lmdb-store.ts";
+import type { Store } from "./storage/store.ts";
+
+/** What {@link createApiServer} takes. */
+export interface ApiServerOptions {
+  /** Where objects are kept, or the store that keeps them, which the server then closes. */
+  readonly storage: { readonly dataDir: string; readonly sync?: boolean } | { readonly store: Store };
+  readonly clock: Clock;
+  readonly random: RandomSource;
+  /** PEM of the key that signs service accounts' tokens. Default: a new one, so that no token outlives the server. */
+  readonly signingKey?: string;
+  /** Default: RBAC by the roles in the store. */
+  readonly authorize?: Authorize;
+  /** Further admission, between the server's own mutating and validating steps. */
+  readonly admission?: readonly AdmissionStep[];
+  /** Further built-in kinds. */
+  readonly kinds?: readonly ServedResource[];
+  /** Makes what answers paths that are no resources: discovery, OpenAPI, health. */
+  readonly nonResource?: (resources: ResourceTable) => (request: PipelineRequest) => Promise<Outcome | undefined>;
+  /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. */
+  readonly subresources?: PipelineOptions["subresources"];
+  /** What went wrong where nobody waits for an answer. Default: ignored. */
+  readonly onError?: (error: unknown) => void;
+}
+
+/** A Kubernetes API server without a listener: HTTP and clients in process stand in front of {@link ApiServer.handle}. */
+export interface ApiServer extends AsyncDisposable {
+  readonly handle: Handle;
+  readonly store: Store;
+  readonly resources: ResourceTable;
+  readonly authorizer: Authorizer;
+  readonly tokens: ServiceAccountTokens;
+  /** A way in for clients in this process. Default user: the system itself, which may do everything. */
+  transport(options?: { readonly user?: UserInfo; readonly userAgent?: string; readonly watchBuffer?: number }): Transport;
+  /** How many watches are open. */
+  readonly openWatches: number;
+  /** Ends all watches, lets writes finish, and closes the store. */
+  close(): Promise<void>;
+}
+
+/** The system itself: what the server does of its own accord, and components that run with it. */
+export const systemUser: UserInfo = { username: "system:apiserver", groups: [mastersGroup, "system:authenticated"] };
+
+/** Namespaces that are there from the start. */
+const systemNamespaces = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/**
+ * Starts an API server on its storage: kinds, authorization, admission and the system's namespaces and roles.
+ *
+ * **Errors**: rejects when the folder is in use or can't be written.
+ */
+export async function createApiServer(options: ApiServerOptions): Promise<ApiServer> {
+  const { clock, random, onError } = options;
+  const now = (): number => clock.now();
+  const newId = (): string => random.uuid();
+  const store = await storeOf(options);
+  const closers: (() => void | Promise<void>)[] = [() => store.close()];
+  const close = async (): Promise<void> => {
+    for (const closer of closers.splice(0).reverse()) await closer();
+  };
+  try {
+    const privateKey = options.signingKey ?? (await generateSigningKey());
+    const tokens = createServiceAccountTokens({ privateKey, store, now, newId });
+    await ensureDefaultRoles(store, { now, newId });
+    const authorizer = createRbacAuthorizer(store);
+    closers.push(() => authorizer.close());
+    const reviews = createReviews({ authorizer, tokens, store, now });
+    const registry = createRegistry({
+      store,
+      clock,
+      reviews,
+      ...(options.kinds === undefined ? {} : { kinds: options.kinds }),
+      ...(onError === undefined ? {} : { onError }),
+    });
+    closers.push(() => registry.close());
+    const nonResource = options.nonResource?.(registry);
+    const pipeline = createPipeline({
+      store,
+      resources: registry,
+      clock,
+      random,
+      admission: createAdmissionChain([
+        ...(options.admission ?? []),
+        namespaceLifecycle(store),
+        createEscalationGuard(authorizer),
+      ]),
+      authorize: options.authorize ?? authorizeBy(authorizer),
+      ...(nonResource === undefined ? {} : { nonResource }),
+      subresources: { "/pods/binding": bindPod, "/pods/eviction": evictPod, ...options.subresources },
+    });
+    closers.push(() => pipeline.endWatches());
+    await makeNamespaces(pipeline.handle);
+    return {
+      handle: pipeline.handle,
+      store,
+      resources: registry,
+      authorizer,
+      tokens,
+      transport: ({ user = systemUser, ...rest } = {}) => createInProcessTransport(pipeline.handle, { user, ...rest }),
+      get openWatches() {
+        return pipeline.openWatches;
+      },
+      close,
+      [Symbol.asyncDispose]: close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function storeOf({ storage, clock }: ApiServerOptions): Promise<Store> {
+  if ("store" in storage) return storage.store;
+  mkdirSync(storage.dataDir, { recursive: true, mode: 0o700 });
+  return openStore({ dir: storage.dataDir, clock, ...(storage.sync === undefined ? {} : { sync: storage.sync }) });
+}
+
+/** RBAC as the pipeline asks for it. */
+function authorizeBy(authorizer: Authorizer): Authorize {
+  return async (user, info) => authorizer.authorize(user, info.verb, targetOf(info));
+}
+
+function targetOf(info: RequestInfo): AccessTarget {
+  if (!info.isResource) return { path: info.path };
+  const { group, resource, subresource, namespace, name } = info;
+  return { group, resource, subresource, namespace, name };
+}
+
+async function makeNamespaces(handle: Handle): Promise<void> {
+  const outcomes = await Promise.all(
+    systemNamespaces.map((name) => {
+      const body: JsonObject = { apiVersion: "v1", kind: "Namespace", metadata: { name } };
+      return handle({ method: "POST", path: "/api/v1/namespaces", body, user: systemUser, userAgent: "keelson" });
+    }),
+  );
+  for (const outcome of outcomes) {
+    if (outcome.kind === "status" && outcome.status.reason !== "AlreadyExists") throw new StatusError(outcome.status);
+  }
+}
