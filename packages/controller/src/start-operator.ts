@@ -30,6 +30,8 @@ export interface StartOperatorOptions {
 export interface RunningOperator {
   /** What its servers say of themselves, one line each; those that wait for the lease add theirs when they start. */
   readonly descriptions: readonly string[];
+  /** Addresses of its servers by name. */
+  readonly endpoints: Readonly<Record<string, string>>;
   /** Settles when it has stopped; rejects when it lost its lease or failed. */
   readonly done: Promise<void>;
   /** Stops controllers, then servers (the last one first), then caches. */
@@ -48,6 +50,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
   const log = logger.child({ operator: operator.name });
   const running: RunningServer[] = [];
   const descriptions: string[] = [];
+  const endpoints: Record<string, string> = {};
 
   const startServer = async (definition: ServerDefinition): Promise<void> => {
     const server = await definition.start({
@@ -61,6 +64,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     });
     running.push(server);
     descriptions.push(server.description);
+    Object.assign(endpoints, server.endpoints);
   };
   const startServers = async (needsLease: boolean): Promise<void> => {
     for (const definition of operator.servers) {
@@ -102,5 +106,11 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     await manager.stop();
     throw error;
   }
-  return { descriptions, done: manager.done, stop: () => manager.stop(), [Symbol.asyncDispose]: () => manager.stop() };
+  return {
+    descriptions,
+    endpoints,
+    done: manager.done,
+    stop: () => manager.stop(),
+    [Symbol.asyncDispose]: () => manager.stop(),
+  };
 }

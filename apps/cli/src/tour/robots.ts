@@ -17,13 +17,17 @@ import { collect } from "./collect.ts";
 import type { Row } from "./live-view.ts";
 
 /** Where the tour's robots find the broker, and where they keep their files. */
-export interface RobotsTourOptions {
-  readonly client: Client;
-  readonly clock: Clock;
+export interface TourRobotsOptions {
   readonly brokerUrl: string;
   readonly tokenFile: string;
   /** A folder for the robots' work and logs. */
   readonly dir: string;
+}
+
+/** Options of {@link runRobotsTour}. */
+export interface RobotsTourOptions {
+  readonly client: Client;
+  readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly onRows: (rows: readonly Row[]) => void;
 }
@@ -48,7 +52,7 @@ const example = fileURLToPath(new URL("../../../../examples/robots/hello.yaml", 
 const command = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 
 /** Starts two robots as processes of their own: `keelson robots agent ...`. */
-export function startTourRobots(options: Pick<RobotsTourOptions, "brokerUrl" | "tokenFile" | "dir">): TourRobots {
+export function startTourRobots(options: TourRobotsOptions): TourRobots {
   const children = robotIds.map((robotId) => startRobot(robotId, options));
   return {
     async stop() {
@@ -57,7 +61,7 @@ export function startTourRobots(options: Pick<RobotsTourOptions, "brokerUrl" | "
   };
 }
 
-function startRobot(robotId: string, options: Pick<RobotsTourOptions, "brokerUrl" | "tokenFile" | "dir">): ChildProcess {
+function startRobot(robotId: string, options: TourRobotsOptions): ChildProcess {
   const dir = join(options.dir, robotId);
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const log = openSync(join(dir, "agent.log"), "a", 0o600);

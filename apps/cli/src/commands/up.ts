@@ -1,0 +1,124 @@
+import { resolve } from "node:path";
+import { systemClock } from "@keelson/api-machinery";
+import type { Operator } from "@keelson/controller";
+import type { Command } from "commander";
+import { addFlag, flagValues, parsePort, UsageError } from "../command-line.ts";
+import { ownComponents, withNeeded } from "../local/components.ts";
+import { startLocal } from "../local/start-local.ts";
+import { createLogger, isLogLevel } from "../logger.ts";
+import { aborted, listenForShutdown } from "../shutdown.ts";
+import { runTour } from "../tour/tour.ts";
+import { parseNames } from "./only.ts";
+
+/** Adds `keelson up`: everything on this machine. */
+export function addUpCommand(program: Command, operators: readonly Operator[], setExitCode: (code: number) => void): void {
+  const names = [...ownComponents, ...operators.map((operator) => operator.name)];
+  const command = program
+    .command("up")
+    .description(
+      "run everything on this machine: API server, the cluster's controllers, and the operators; state survives restarts",
+    )
+    .exitOverride();
+  addFlag(command, {
+    name: "data-dir",
+    value: "DIR",
+    description: "where all state is kept",
+    default: ".keelson",
+    env: "KEELSON_DATA_DIR",
+  });
+  addFlag(command, {
+    name: "api-port",
+    value: "PORT",
+    description: "port of the API server; 0 picks a free one",
+    default: "6443",
+  });
+  addFlag(command, { name: "bind-address", value: "IP", description: "address of the API server", default: "127.0.0.1" });
+  addFlag(command, {
+    name: "only",
+    value: "NAMES",
+    description: `components to run, of ${names.join(",")}; the API server always runs`,
+  });
+  addFlag(command, {
+    name: "log-level",
+    value: "LEVEL",
+    description: "debug, info, warn, error or silent; logs go to DIR/keelson.log",
+    default: "info",
+  });
+  addFlag(command, { name: "tour", description: "then show one workload of each family at work" });
+  addFlag(command, { name: "exit", description: "with --tour: stop after it; the exit status says whether all succeeded" });
+  for (const operator of operators) {
+    for (const flag of operator.servers.flatMap((server) => server.flags ?? [])) addFlag(command, flag);
+  }
+  command.action(async () => {
+    const defaulted = new Set(
+      command.options
+        .filter((option) => command.getOptionValueSource(option.attributeName()) === "default")
+        .map((option) => option.name()),
+    );
+    setExitCode(await up(flagValues(command), defaulted, names, operators));
+  });
+}
+
+async function up(
+  flags: ReturnType<typeof flagValues>,
+  defaulted: ReadonlySet<string>,
+  names: readonly string[],
+  operators: readonly Operator[],
+): Promise<number> {
+  const level = String(flags["log-level"]);
+  if (!isLogLevel(level))
+    throw new UsageError(`--log-level: ${JSON.stringify(level)} is none of debug, info, warn, error, silent`);
+  if (flags.exit && !flags.tour) throw new UsageError("--exit: goes with --tour");
+  const apiPort = portOf("--api-port", String(flags["api-port"]));
+  const chosen = withNeeded(flags.only === undefined ? new Set(names) : parseNames("--only", String(flags.only), names));
+  const dataDir = resolve(String(flags["data-dir"]));
+  const shutdown = listenForShutdown();
+  const print = (line: string): void => void process.stdout.write(`${line}\n`);
+  const log = createLogger({ level, file: resolve(dataDir, "keelson.log") });
+  try {
+    const local = await startLocal({
+      dataDir,
+      bindAddress: String(flags["bind-address"]),
+      apiPort,
+      // The tour is for a look: a port that something else has is no reason to refuse it, unless that port was asked for.
+      mayMovePorts: flags.tour === true ? defaulted : new Set(),
+      operators: operators.filter((operator) => chosen.has(operator.name)),
+      hasCluster: chosen.has("cluster"),
+      flags,
+      clock: systemClock,
+      log,
+      signal: shutdown.signal,
+      onComponent: (name, description) => print(`${name.padEnd(10)}  ${description}`),
+    });
+    try {
+      print("ready");
+      print(`\nexport KUBECONFIG=${local.kubeconfig}`);
+      if (!flags.tour) {
+        await Promise.race([aborted(shutdown.signal), local.failed]);
+        return 0;
+      }
+      const succeeded = await Promise.race([
+        runTour({ local, clock: systemClock, out: process.stdout, signal: shutdown.signal, keepRunning: flags.exit !== true }),
+        local.failed,
+      ]);
+      return succeeded ? 0 : 1;
+    } finally {
+      if (shutdown.signal.aborted) print("\nstopping ...");
+      await local.stop();
+    }
+  } catch (error) {
+    // Ctrl-C before everything was up: what waits rejects with the signal's reason.
+    if (shutdown.signal.aborted && error === shutdown.signal.reason) return 130;
+    throw error;
+  } finally {
+    shutdown.dispose();
+  }
+}
+
+function portOf(flag: string, text: string): number {
+  try {
+    return parsePort(text);
+  } catch (error) {
+    throw new UsageError(`${flag}: ${JSON.stringify(text)} ${error instanceof Error ? error.message : ""}`);
+  }
+}

@@ -1,0 +1,205 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { systemClock, sleep } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { Job, Task } from "@keelson/robots";
+import { expect, test } from "vitest";
+import { startKeelson } from "./testing/keelson-process.ts";
+import { startTestKeelson } from "./testing/local-keelson.ts";
+import { freePort, startTcpProxy } from "./testing/tcp-proxy.ts";
+import { temporaryFolder } from "./testing/temporary-folder.ts";
+
+const namespace = "default";
+
+/** A Job of `count` tasks that run a shell line on robots with the label `env: test`. */
+function jobOf(name: string, line: string, count = 1): Parameters<typeof createJob>[1] {
+  return {
+    metadata: { name, namespace },
+    spec: {
+      name,
+      type: "batch",
+      robotSelector: { env: "test" },
+      taskGroups: [
+        {
+          name: "g",
+          count,
+          tasks: [{ name: "t", driver: "exec", config: { execConfig: { command: "/bin/sh", args: ["-c", line] } } }],
+        },
+      ],
+    },
+  };
+}
+
+const createJob = (client: Client, job: Omit<Job, "apiVersion" | "kind">): Promise<unknown> => client.create(Job, job);
+
+/** Waits until a task of the Job is as `isDone` wants it. */
+async function taskOf(client: Client, job: string, isDone: (task: Task) => boolean): Promise<Task> {
+  const watch = await client.watch(Task, { namespace, labelSelector: `job=${job}`, resourceVersion: "0" });
+  try {
+    for await (const event of watch)
+      if (event.type !== "BOOKMARK" && event.type !== "DELETED" && isDone(event.object as Task)) return event.object as Task;
+  } finally {
+    watch.close();
+  }
+  throw new Error(`the watch on tasks of ${job} ended`);
+}
+
+async function jobEnded(client: Client, name: string): Promise<string> {
+  const watch = await client.watch(Job, { namespace, fieldSelector: `metadata.name=${name}`, resourceVersion: "0" });
+  try {
+    for await (const event of watch) {
+      const state = event.type === "BOOKMARK" ? undefined : event.object.status?.state;
+      if (state === "completed" || state === "failed") return state;
+    }
+  } finally {
+    watch.close();
+  }
+  throw new Error(`the watch on ${name} ended`);
+}
+
+test("tasks are spread over the robots that the selector matches, and their output is kept as files", async () => {
+  using folder = temporaryFolder();
+  await using keelson = await startTestKeelson(folder.path);
+  await keelson.startRobot("one", "--label", "env=test");
+  await keelson.startRobot("two", "--label", "env=test");
+  await keelson.startRobot("other", "--label", "env=elsewhere");
+  const client = await keelson.client();
+  await createJob(client, jobOf("spread", "echo here; echo there >&2; exit 0", 4));
+  expect(await jobEnded(client, "spread")).toBe("completed");
+  const tasks = (await client.list(Task, { namespace, labelSelector: "job=spread" })).items;
+  expect(tasks.map((task) => task.spec.targetRobot).sort()).toEqual(["one", "one", "two", "two"]);
+  expect(
+    tasks.every(
+      (task) => task.status?.exitCode === 0 && task.status.logsStdout === "here\n" && task.status.logsStderr === "there\n",
+    ),
+  ).toBe(true);
+  const task = tasks[0];
+  const log = join(folder.path, "agents", task?.spec.targetRobot ?? "", task?.metadata.uid ?? "", "logs", "stdout.log");
+  expect(readFileSync(log, "utf8")).toBe("here\n");
+  const groups = await keelson.kubectl("get", "rtg", "spread-g", "-o", "jsonpath={.status.state} {.status.succeededTasks}");
+  expect(groups).toBe("completed 4");
+  await client.close();
+});
+
+test("a task whose program does not exist ends failed with the reason, and so does its Job", async () => {
+  using folder = temporaryFolder();
+  await using keelson = await startTestKeelson(folder.path);
+  await keelson.startRobot("one", "--label", "env=test");
+  const client = await keelson.client();
+  const job = jobOf("nowhere", "");
+  await createJob(client, {
+    ...job,
+    spec: {
+      ...job.spec,
+      taskGroups: [
+        {
+          name: "g",
+          count: 1,
+          tasks: [{ name: "t", driver: "exec", config: { execConfig: { command: "/no/such/program" } } }],
+        },
+      ],
+    },
+  });
+  const task = await taskOf(client, "nowhere", ({ status }) => status?.state === "failed");
+  expect(task.status?.message).toContain("/no/such/program");
+  expect(task.status?.exitCode).toBe(127);
+  expect(await jobEnded(client, "nowhere")).toBe("failed");
+  await client.close();
+});
+
+test("a timeout ends the task with its tree, failed, with 143", async () => {
+  using folder = temporaryFolder();
+  await using keelson = await startTestKeelson(folder.path);
+  await keelson.startRobot("one", "--label", "env=test");
+  const client = await keelson.client();
+  const job = jobOf("late", "");
+  const task = {
+    name: "t",
+    driver: "exec",
+    timeout: "500ms",
+    config: { execConfig: { command: "/bin/sleep", args: ["60"] } },
+  } as const;
+  await createJob(client, { ...job, spec: { ...job.spec, taskGroups: [{ name: "g", count: 1, tasks: [task] }] } });
+  const ended = await taskOf(client, "late", ({ status }) => status?.state === "failed");
+  expect(ended.status?.message).toContain("timeout");
+  expect(ended.status?.exitCode).toBe(143);
+  await client.close();
+});
+
+test("kill -9 of up in the middle: every object is there after a new start, running tasks go on and complete, none runs twice", async () => {
+  using folder = temporaryFolder();
+  const ports = ["--mqtt-port", String(await freePort()), "--api-port", String(await freePort())];
+  const runs = join(folder.path, "runs");
+  const first = await startTestKeelson(folder.path, ...ports);
+  const agent = startKeelson([
+    ...[
+      "robots",
+      "agent",
+      "--robot-id",
+      "one",
+      "--broker-url",
+      first.brokerUrl,
+      "--token-file",
+      join(first.dataDir, "robots", "join-token"),
+    ],
+    ...["--work-dir", join(folder.path, "agents", "one"), "--stop-tasks-on-exit", "--label", "env=test"],
+  ]);
+  await using _agent = agent;
+  const before = await first.client();
+  await createJob(
+    before,
+    jobOf("survivor", `echo $$ >> ${runs}; while [ ! -e ${folder.path}/go ]; do sleep 0.1; done; echo done`, 2),
+  );
+  await createJob(before, jobOf("short", `echo $$ >> ${runs}-short`));
+  await taskOf(before, "survivor", ({ status }) => status?.state === "running");
+  expect(await jobEnded(before, "short")).toBe("completed");
+  await before.close();
+  first.process.child.kill("SIGKILL");
+  await first.process.exited;
+
+  await using second = await startTestKeelson(folder.path, ...ports);
+  const after = await second.client();
+  expect((await after.list(Job, { namespace })).items.map((job) => job.metadata.name)).toEqual(["short", "survivor"]);
+  await second.kubectl("create", "configmap", "go");
+  // Only now may they end: after the restart, in whatever state the agent's connection is.
+  writeFileSync(join(folder.path, "go"), "");
+  expect(await jobEnded(after, "survivor")).toBe("completed");
+  expect(readFileSync(runs, "utf8").trim().split("\n")).toHaveLength(2);
+  expect(readFileSync(`${runs}-short`, "utf8").trim().split("\n")).toHaveLength(1);
+  await after.close();
+});
+
+test("the connection to the broker dropping for 10 s loses no status", async () => {
+  using folder = temporaryFolder();
+  await using keelson = await startTestKeelson(folder.path);
+  await using proxy = await startTcpProxy(Number(new URL(keelson.brokerUrl).port));
+  await using agent = startKeelson([
+    ...[
+      "robots",
+      "agent",
+      "--robot-id",
+      "far",
+      "--broker-url",
+      `tcp://127.0.0.1:${proxy.port}`,
+      "--token-file",
+      join(keelson.dataDir, "robots", "join-token"),
+    ],
+    ...["--work-dir", join(folder.path, "agents", "far"), "--stop-tasks-on-exit", "--label", "env=test"],
+  ]);
+  const client = await keelson.client();
+  await createJob(client, jobOf("cutoff", "sleep 2; exit 3", 3));
+  await taskOf(client, "cutoff", ({ status }) => status?.state === "running");
+  proxy.cut();
+  // The tasks end meanwhile, with nobody to tell. The wait is the fault itself: ten seconds without a broker.
+  await sleep(systemClock, 10_000);
+  proxy.mend();
+  expect(await jobEnded(client, "cutoff")).toBe("failed");
+  const tasks = (await client.list(Task, { namespace, labelSelector: "job=cutoff" })).items;
+  expect(tasks.map((task) => [task.status?.state, task.status?.exitCode])).toEqual([
+    ["failed", 3],
+    ["failed", 3],
+    ["failed", 3],
+  ]);
+  expect(agent.child.exitCode).toBeNull();
+  await client.close();
+});

@@ -1,0 +1,66 @@
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
+
+/** A TCP proxy that a test can cut: what a robot's radio link does. */
+export interface TcpProxy extends AsyncDisposable {
+  readonly port: number;
+  /** Drops every connection and refuses new ones until {@link mend}. */
+  cut(): void;
+  mend(): void;
+}
+
+/** Starts a proxy to a port on this machine. */
+export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
+  const sockets = new Set<Socket>();
+  let isCut = false;
+  const server = createServer((client) => {
+    if (isCut) {
+      client.destroy();
+      return;
+    }
+    const target = connect(targetPort, "127.0.0.1");
+    for (const [from, to] of [
+      [client, target],
+      [target, client],
+    ] as const) {
+      sockets.add(from);
+      from.setNoDelay(true);
+      from.pipe(to);
+      from.on("error", () => {});
+      from.on("close", () => {
+        sockets.delete(from);
+        to.destroy();
+      });
+    }
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  const drop = (): void => {
+    for (const socket of sockets) socket.destroy();
+  };
+  return {
+    port: typeof address === "object" && address !== null ? address.port : 0,
+    cut() {
+      isCut = true;
+      drop();
+    },
+    mend() {
+      isCut = false;
+    },
+    async [Symbol.asyncDispose]() {
+      drop();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
+
+/** A port on this machine that nothing listens on now. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  return typeof address === "object" && address !== null ? address.port : 0;
+}

@@ -1,0 +1,67 @@
+import { createServer } from "node:net";
+import { once } from "node:events";
+import { expect, test } from "vitest";
+import { startKeelson, upArguments } from "./testing/keelson-process.ts";
+import { startTestKeelson } from "./testing/local-keelson.ts";
+import { temporaryFolder } from "./testing/temporary-folder.ts";
+
+test("up prints a line a component, ready last, and SIGTERM ends it with status 0", async () => {
+  using folder = temporaryFolder();
+  await using keelson = await startTestKeelson(folder.path);
+  const lines = keelson.process.output().trim().split("\n");
+  const ready = lines.indexOf("ready");
+  expect(lines.slice(0, ready).map((line) => line.split(/\s/)[0])).toEqual(["apiserver", "cluster", "robots"]);
+  expect(await keelson.process.stop()).toBe(0);
+});
+
+test("what was stored is there after a restart", async () => {
+  using folder = temporaryFolder();
+  {
+    await using first = await startTestKeelson(folder.path);
+    await first.kubectl("create", "configmap", "kept", "--from-literal=a=1");
+  }
+  await using second = await startTestKeelson(folder.path);
+  expect(await second.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")).toBe("1");
+});
+
+test.each([["--api-port"], ["--mqtt-port"]])(
+  "a port in use is named in the error of %s, and the exit status is 1",
+  async (flag) => {
+    using folder = temporaryFolder();
+    const other = createServer().listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const address = other.address();
+    const port = typeof address === "object" && address !== null ? address.port : 0;
+    await using keelson = startKeelson([...upArguments(folder.path), flag, String(port)]);
+    expect(await keelson.exited).toBe(1);
+    expect(keelson.output()).toContain(String(port));
+    expect(keelson.output()).toContain(flag);
+    other.close();
+  },
+);
+
+test("a second up on the same folder is refused and the first goes on", async () => {
+  using folder = temporaryFolder();
+  await using first = await startTestKeelson(folder.path);
+  await using second = startKeelson(upArguments(folder.path));
+  expect(await second.exited).toBe(1);
+  expect(second.output()).toContain(String(first.process.child.pid));
+  expect(await first.kubectl("get", "namespace", "default", "-o", "name")).toBe("namespace/default\n");
+});
+
+test("a wrong flag is named, with exit status 2", async () => {
+  await using wrong = startKeelson(["up", "--api-port", "70000"]);
+  expect(await wrong.exited).toBe(2);
+  expect(wrong.output()).toContain("--api-port");
+  await using unknown = startKeelson(["up", "--only", "kitchen"]);
+  expect(await unknown.exited).toBe(2);
+  expect(unknown.output()).toContain("kitchen");
+});
+
+test("the tour ends with the Job Completed, the output of a task, and exit status 0", async () => {
+  using folder = temporaryFolder();
+  await using keelson = startKeelson(upArguments(folder.path, "--tour", "--exit"));
+  expect(await keelson.exited).toBe(0);
+  expect(keelson.output()).toMatch(/Job hello Completed: \d+ tasks on 2 robots/);
+  expect(keelson.output()).toContain("output of task hello-");
+});
