@@ -114,7 +114,9 @@ function referred(
 async function clusterOptions(cluster: KubeconfigEntry): Promise<HttpTransportOptions> {
   const server = stringField(cluster, "server");
   if (server === undefined) throw fieldError(cluster, "server", "is missing");
-  if (!URL.canParse(server)) throw fieldError(cluster, "server", `is ${JSON.stringify(server)}, which is not a URL`);
+  if (!/^https?:\/\//.test(server) || !URL.canParse(server)) {
+    throw fieldError(cluster, "server", `is ${JSON.stringify(server)}, which is not an https:// or http:// URL`);
+  }
   const ca = await pemField(cluster, "certificate-authority");
   const insecure = booleanField(cluster, "insecure-skip-tls-verify");
   if (insecure && ca !== undefined) {
