@@ -52,7 +52,8 @@ export function parseHierarchies(sources: CgroupSources): readonly MountedHierar
     if (type !== "cgroup") return [];
     const controllers = options.split(",").filter((option) => (allControllers as readonly string[]).includes(option));
     if (controllers.length === 0) return [];
-    const own = membership.find((entry) => entry.controllers.some((controller) => controllers.includes(controller)))?.path ?? "/";
+    const own =
+      membership.find((entry) => entry.controllers.some((controller) => controllers.includes(controller)))?.path ?? "/";
     return [{ version: 1, mount, controllers, own }];
   });
 }
@@ -168,15 +169,20 @@ export function createCgroup(hierarchies: readonly CgroupHierarchy[], name: stri
         applied[limitOf[controller]] = limits[limitOf[controller]];
         // Without this a program at its limit swaps instead of ending; machines without swap accounting lack the file.
         const swap = join(folder, hierarchy.version === 2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
-        if (controller === "memory" && existsSync(swap)) writeFileSync(swap, hierarchy.version === 2 ? "0" : String(limits.memoryBytes));
+        if (controller === "memory" && existsSync(swap))
+          writeFileSync(swap, hierarchy.version === 2 ? "0" : String(limits.memoryBytes));
       } catch (error) {
         problems.push(`${limitOf[controller]}: ${describeError(error)}`);
       }
     }
   }
-  const missing = allControllers.filter((c) => limits[limitOf[c]] !== undefined && !hierarchies.some((h) => h.controllers.has(c)));
+  const missing = allControllers.filter(
+    (c) => limits[limitOf[c]] !== undefined && !hierarchies.some((h) => h.controllers.has(c)),
+  );
   if (missing.length > 0) {
-    problems.push(`${missing.map((c) => limitOf[c]).join(", ")}: no writable cgroup with ${missing.join(", ")} on this machine`);
+    problems.push(
+      `${missing.map((c) => limitOf[c]).join(", ")}: no writable cgroup with ${missing.join(", ")} on this machine`,
+    );
   }
   return { applied, procsFiles, ...(problems.length > 0 && { message: `Not limited: ${problems.join("; ")}` }) };
 }

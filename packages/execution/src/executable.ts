@@ -72,5 +72,7 @@ export async function resolveExecutable(command: string, cwd: string, searchPath
   const interpreter = await readInterpreter(found.path);
   if (interpreter === undefined) return found;
   const checked = await check(resolve(cwd, interpreter), user);
-  return "path" in checked ? found : { problem: `${found.path} needs its interpreter: ${checked.problem}`, exitCode: checked.exitCode };
+  return "path" in checked
+    ? found
+    : { problem: `${found.path} needs its interpreter: ${checked.problem}`, exitCode: checked.exitCode };
 }

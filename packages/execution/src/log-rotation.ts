@@ -1,4 +1,16 @@
-import { closeSync, constants, copyFileSync, openSync, readSync, renameSync, rmSync, statSync, truncateSync, watch, writeSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  watch,
+  writeSync,
+} from "node:fs";
 import type { FSWatcher } from "node:fs";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 
@@ -75,7 +87,12 @@ export interface LogWatch {
  * its limit. When nothing was written during a pause, the kernel is asked to tell again. So a flood of small writes wakes
  * the supervisor a few times a second, not once a write.
  */
-export function watchLogs(paths: readonly string[], policy: RotationPolicy, deadlines: Deadlines, monotonic: () => number): LogWatch {
+export function watchLogs(
+  paths: readonly string[],
+  policy: RotationPolicy,
+  deadlines: Deadlines,
+  monotonic: () => number,
+): LogWatch {
   let watchers: readonly FSWatcher[] = [];
   let pause: Deadline | undefined;
   let closed = false;

@@ -25,7 +25,10 @@ const pageBytes = 4096;
 export function parseStat(text: string): ProcessStat | undefined {
   const close = text.lastIndexOf(")");
   const pid = Number.parseInt(text, 10);
-  const fields = text.slice(close + 2).trim().split(" ");
+  const fields = text
+    .slice(close + 2)
+    .trim()
+    .split(" ");
   const number = (index: number): number => Number(fields[index - 3]);
   const stat = {
     pid,

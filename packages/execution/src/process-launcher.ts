@@ -98,7 +98,8 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
     const [first, ...rest] = request.spec.command;
     const searchPath = request.spec.env?.PATH ?? defaultPath;
     const resolved = await resolveExecutable(first, cwd, searchPath, user ?? own);
-    if ("problem" in resolved) throw new StartFailure(`The program could not be started: ${resolved.problem}`, resolved.exitCode);
+    if ("problem" in resolved)
+      throw new StartFailure(`The program could not be started: ${resolved.problem}`, resolved.exitCode);
     // The shell looks it up once more and so keeps the program's own name for itself (argv[0]); but would take -x for an option.
     const word = first.startsWith("-") ? resolved.path : first;
     const execution: Execution = { command: [word, ...rest], cwd };
@@ -244,36 +245,42 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   async function adopt(request: LaunchRequest, identity: Identity): Promise<LaunchedProgram> {
     const shim = { pid: Number(identity.shimPid), startTime: Number(identity.shimStartTime) };
     const isHere = (): boolean => identity.bootId === bootId && isAlive(shim.pid, shim.startTime);
-    return launched(request, { ...shim, isHere: isHere() }, limitsFromJson(identity), (onEnd) => {
-      let stopped = false;
-      let cancel = (): void => {};
-      const end = (): void => {
-        if (stopped) return;
-        stopped = true;
-        cancel();
-        onEnd();
-      };
-      const fifo = watchAlive(request.folder.alive, end);
-      const look = (): void => {
-        if (!isHere()) {
-          end();
-          return;
+    return launched(
+      request,
+      { ...shim, isHere: isHere() },
+      limitsFromJson(identity),
+      (onEnd) => {
+        let stopped = false;
+        let cancel = (): void => {};
+        const end = (): void => {
+          if (stopped) return;
+          stopped = true;
+          cancel();
+          onEnd();
+        };
+        const fifo = watchAlive(request.folder.alive, end);
+        const look = (): void => {
+          if (!isHere()) {
+            end();
+            return;
+          }
+          const next = request.deadlines.after(lookEveryMs, look);
+          cancel = () => next.cancel();
+        };
+        if (fifo === undefined) {
+          look();
+        } else {
+          cancel = () => fifo.cancel();
+          // The order matters: one that dies before the FIFO is open is seen here, one that dies after it there.
+          if (!isHere()) end();
         }
-        const next = request.deadlines.after(lookEveryMs, look);
-        cancel = () => next.cancel();
-      };
-      if (fifo === undefined) {
-        look();
-      } else {
-        cancel = () => fifo.cancel();
-        // The order matters: one that dies before the FIFO is open is seen here, one that dies after it there.
-        if (!isHere()) end();
-      }
-      return () => {
-        stopped = true;
-        cancel();
-      };
-    }, identity.bootId === bootId ? undefined : "The machine restarted while the program ran");
+        return () => {
+          stopped = true;
+          cancel();
+        };
+      },
+      identity.bootId === bootId ? undefined : "The machine restarted while the program ran",
+    );
   }
 
   return {

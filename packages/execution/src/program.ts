@@ -85,7 +85,8 @@ export class SupervisedProgram implements Program {
       this.#supervise(launched, startedAt);
     } catch (error) {
       const exitCode = error instanceof StartFailure ? error.exitCode : 126;
-      const message = error instanceof StartFailure ? error.message : `The program could not be started: ${describeError(error)}`;
+      const message =
+        error instanceof StartFailure ? error.message : `The program could not be started: ${describeError(error)}`;
       await this.#conclude({ kind: "start-failed", exitCode, message });
     }
   }

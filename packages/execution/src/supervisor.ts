@@ -99,7 +99,9 @@ export async function createDriver(
     }
   } catch (error) {
     await driver.close();
-    throw new ExecutionError("FolderUnusable", `The programs in ${dir} cannot be read: ${describeError(error)}`, { cause: error });
+    throw new ExecutionError("FolderUnusable", `The programs in ${dir} cannot be read: ${describeError(error)}`, {
+      cause: error,
+    });
   }
   return driver;
 }
@@ -162,7 +164,9 @@ async function openProgram(
     const kept = specText === undefined ? "is missing" : `is damaged (kept as ${await quarantine(folder.spec)})`;
     await program.lose(`What the program was is unknown: its spec.json ${kept}`);
   } else if (record === undefined) {
-    await program.lose(`How the program stood is unknown: its state.json is damaged (kept as ${await quarantine(folder.state)})`);
+    await program.lose(
+      `How the program stood is unknown: its state.json is damaged (kept as ${await quarantine(folder.state)})`,
+    );
   } else {
     await program.adopt(record);
   }

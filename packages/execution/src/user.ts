@@ -27,7 +27,9 @@ export function resolveUser(user: string, passwd: string): ResolvedUser {
   const entry = entries.find((fields) => fields[0] === user);
   const uid = Number(entry?.[2]);
   const gid = Number(entry?.[3]);
-  return entry === undefined || !Number.isInteger(uid + gid) ? { problem: `there is no user ${user} on this machine` } : { uid, gid };
+  return entry === undefined || !Number.isInteger(uid + gid)
+    ? { problem: `there is no user ${user} on this machine` }
+    : { uid, gid };
 }
 
 /** {@link resolveUser} with this machine's `/etc/passwd`, refused where this process may not become that user. */

@@ -1,0 +1,199 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { systemClock } from "@keelson/api-machinery";
+import { content } from "./driver-contract.ts";
+import type { Driver, ProgramSpec } from "./driver.ts";
+import { isAlive, listProcesses, readStat } from "./proc.ts";
+import { createProcessDriver } from "./process-driver.ts";
+
+/** A supervisor of its own: starts what it is given, says so, and waits to be killed. */
+const supervisor = `
+  import { createProcessDriver } from ${JSON.stringify(new URL("../dist/index.js", import.meta.url).href)};
+  const clock = { now: Date.now, monotonic: () => performance.now(), setTimer: (ms, f) => { const t = setTimeout(f, ms); return { cancel: () => clearTimeout(t) }; } };
+  const [dir, specs] = process.argv.slice(1);
+  const driver = await createProcessDriver({ dir, clock, random: Math.random });
+  for (const spec of JSON.parse(specs)) await driver.start(spec);
+  process.stdout.write("started");
+  setInterval(() => {}, 1 << 30);
+`;
+
+let base: string;
+let dir: string;
+let driver: Driver | undefined;
+let child: ChildProcess | undefined;
+
+beforeEach(() => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), "keelson-adopt-")));
+  dir = join(base, "programs");
+});
+
+afterEach(async () => {
+  child?.kill("SIGKILL");
+  await Promise.all(driver?.list().map((program) => program.stop({ graceMs: 0 })) ?? []);
+  await driver?.close();
+  driver = undefined;
+  rmSync(base, { recursive: true, force: true });
+});
+
+const open = async (): Promise<Driver> => {
+  driver = await createProcessDriver({ dir, clock: systemClock, random: Math.random });
+  return driver;
+};
+
+const waitingFor = (gate: string, code: number): ProgramSpec["command"] => [
+  "/bin/sh",
+  "-c",
+  `echo $$ >pid; while ! [ -e ${gate} ]; do sleep 0.02; done; exit ${code}`,
+];
+
+async function superviseElsewhere(specs: readonly ProgramSpec[]): Promise<ChildProcess> {
+  child = spawn(process.execPath, ["--input-type=module", "-e", supervisor, dir, JSON.stringify(specs)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  if (child.stdout !== null) await once(child.stdout, "data");
+  return child;
+}
+
+async function killSupervisor(): Promise<void> {
+  if (child === undefined) return;
+  const gone = once(child, "exit");
+  child.kill("SIGKILL");
+  await gone;
+}
+
+async function ended(pid: number, startTime: number): Promise<void> {
+  while (isAlive(pid, startTime)) await new Promise((resolve) => setImmediate(resolve));
+}
+
+test("after kill -9 of the supervisor, the next one knows every exit code, of what runs and of what ended meanwhile", async () => {
+  await superviseElsewhere([
+    { id: "runs", command: waitingFor(join(base, "gate-1"), 7) },
+    { id: "ends", command: waitingFor(join(base, "gate-2"), 9) },
+  ]);
+  const pid = Number(await content(join(dir, "ends", "work", "pid")));
+  const startTime = readStat(pid)?.startTime ?? -1;
+  await killSupervisor();
+  writeFileSync(join(base, "gate-2"), "");
+  await ended(pid, startTime);
+
+  const next = await open();
+  expect(next.get("runs")?.state).toMatchObject({ kind: "running" });
+  expect(await next.get("ends")?.exited()).toMatchObject({ reason: "Error", exitCode: 9 });
+  writeFileSync(join(base, "gate-1"), "");
+  expect(await next.get("runs")?.exited()).toMatchObject({ reason: "Error", exitCode: 7 });
+});
+
+test("the lock of a supervisor that was killed is taken over, that of a living one is not", async () => {
+  const other = await superviseElsewhere([]);
+  await expect(open()).rejects.toThrow(`in use by process ${other.pid}`);
+  await killSupervisor();
+  await open();
+});
+
+test("a timeout is kept by whoever supervises when it comes", async () => {
+  await superviseElsewhere([{ id: "a", command: ["sleep", "600"], timeoutMs: 1500 }]);
+  await killSupervisor();
+  const next = await open();
+  expect(await next.get("a")?.exited()).toMatchObject({ reason: "Timeout", exitCode: 143 });
+});
+
+test("an adopted program whose shim is killed is Lost, and nothing of it runs on", async () => {
+  const first = await open();
+  await first.start({ id: "a", command: waitingFor("never", 0) });
+  const pid = Number(await content(join(dir, "a", "work", "pid")));
+  const program = readStat(pid);
+  await first.close();
+  const next = await open();
+  process.kill(program?.parent ?? 0, "SIGKILL");
+  expect(await next.get("a")?.exited()).toMatchObject({ reason: "Lost", exitCode: -1 });
+  expect(isAlive(pid, program?.startTime ?? -1)).toBe(false);
+});
+
+test("a pid that belongs to somebody else by now is never signalled", async () => {
+  const first = await open();
+  await first.start({ id: "a", command: ["true"] });
+  await first.get("a")?.exited();
+  await first.close();
+  const bystander = spawn("sleep", ["600"], { stdio: "ignore", detached: true });
+  const stat = readStat(bystander.pid ?? 0);
+  const identity = {
+    shimPid: bystander.pid,
+    shimStartTime: (stat?.startTime ?? 0) - 1,
+    bootId: readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim(),
+  };
+  writeFileSync(join(dir, "a", "exit"), "\n");
+  writeFileSync(
+    join(dir, "a", "state.json"),
+    JSON.stringify({ kind: "running", identity, startedAt: 1, stop: { reason: "Stopped", graceMs: 0 } }),
+  );
+  const next = await open();
+  expect(await next.get("a")?.exited()).toMatchObject({ reason: "Lost" });
+  expect(isAlive(bystander.pid ?? 0, stat?.startTime ?? -1)).toBe(true);
+  bystander.kill("SIGKILL");
+});
+
+test("a program of an earlier start of the machine is Lost, or ended as its exit file says", async () => {
+  const first = await open();
+  for (const id of ["a", "b"]) await first.start({ id, command: ["true"] });
+  await Promise.all(first.list().map((program) => program.exited()));
+  await first.close();
+  const identity = { shimPid: 1, shimStartTime: readStat(1)?.startTime, bootId: "another-boot" };
+  for (const id of ["a", "b"])
+    writeFileSync(join(dir, id, "state.json"), JSON.stringify({ kind: "running", identity, startedAt: 1 }));
+  writeFileSync(join(dir, "a", "exit"), "pid 1 1\n");
+  const next = await open();
+  expect(await next.get("a")?.exited()).toMatchObject({ reason: "Lost", message: expect.stringContaining("restarted") });
+  expect(await next.get("b")?.exited()).toMatchObject({ reason: "Completed", exitCode: 0 });
+});
+
+test("a supervisor that dies before it has written down whom it starts has started nothing", async () => {
+  const first = await open();
+  const program = await first.start({ id: "a", command: ["/bin/sh", "-c", "echo ran >>ran"] });
+  await program.exited();
+  await first.close();
+  rmSync(join(dir, "a", "state.json"));
+  rmSync(join(dir, "a", "exit"));
+  const next = await open();
+  expect(await next.get("a")?.exited()).toMatchObject({ reason: "Lost", message: expect.stringContaining("never ran") });
+});
+
+test("200 programs leave no zombie, descriptor, cgroup, timer or file", async () => {
+  const own = await open();
+  const groups = (): readonly string[] =>
+    ["unified", "memory", "cpu", "pids", "."].flatMap((name) => {
+      const folder = join("/sys/fs/cgroup", name);
+      return existsSync(folder) ? readdirSync(folder).filter((entry) => entry.startsWith("keelson-")) : [];
+    });
+  await (await own.start({ id: "warm", command: ["true"] })).exited();
+  const groupsBefore = groups().length;
+  const descriptors = (): number => readdirSync("/proc/self/fd").length;
+  const before = descriptors();
+  for (let round = 0; round < 20; round++) {
+    const programs = await Promise.all(
+      Array.from({ length: 10 }, (_, index) =>
+        own.start({ id: `p${index}`, command: ["true"], limits: { memoryBytes: 1 << 26 } }),
+      ),
+    );
+    await Promise.all(programs.map((program) => program.exited()));
+    await Promise.all(programs.map((program) => program.remove()));
+  }
+  const zombies = (await listProcesses()).filter((stat) => stat.parent === process.pid && stat.state === "Z");
+  expect(zombies).toEqual([]);
+  expect(descriptors()).toBeLessThanOrEqual(before + 2);
+  expect(groups().length).toBeLessThanOrEqual(groupsBefore);
+  expect(readdirSync(dir).filter((name) => !name.startsWith("."))).toEqual(["warm"]);
+});
+
+test("a folder that cannot be written is one clear error", async () => {
+  writeFileSync(join(base, "file"), "");
+  const below = join(base, "file", "programs");
+  await expect(createProcessDriver({ dir: below, clock: systemClock, random: Math.random })).rejects.toMatchObject({
+    code: "FolderUnusable",
+    message: expect.stringMatching(`${below}.*not a directory`),
+  });
+});

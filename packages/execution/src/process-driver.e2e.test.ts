@@ -1,0 +1,28 @@
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { systemClock } from "@keelson/api-machinery";
+import { driverContract } from "./driver-contract.ts";
+import { createProcessDriver } from "./process-driver.ts";
+
+let base: string;
+
+beforeEach(() => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), "keelson-driver-")));
+});
+
+afterEach(() => {
+  rmSync(base, { recursive: true, force: true });
+});
+
+// Machines differ in whether a supervisor may make cgroups; the rules hold on both.
+for (const cgroupRoot of [undefined, false] as const) {
+  describe(cgroupRoot === false ? "process driver without cgroups" : "process driver", () => {
+    test.each(driverContract.map((rule) => [rule.title, rule] as const))("%s", async (_, rule) => {
+      const dir = join(base, "programs");
+      const options = { dir, clock: systemClock, random: Math.random, ...(cgroupRoot === false && { cgroupRoot }) };
+      await expect(rule.run({ dir, open: () => createProcessDriver(options) })).resolves.toBeUndefined();
+    });
+  });
+}

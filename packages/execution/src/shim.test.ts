@@ -1,0 +1,54 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { parseExitFile, splitEnvironment } from "./shim.ts";
+
+test("an exit file tells the program, its exit code, and what went wrong before", () => {
+  expect(parseExitFile("pid 12 345\nexit 7\n\n\n")).toEqual({
+    program: { pid: 12, startTime: 345 },
+    execFailed: false,
+    outsideCgroup: false,
+    exitCode: 7,
+  });
+  expect(parseExitFile("outside\npid 1 2\nexec-failed\nexit 127\n")).toMatchObject({
+    execFailed: true,
+    outsideCgroup: true,
+    exitCode: 127,
+  });
+});
+
+test("an exit file that was cut off has no exit code", () => {
+  for (const text of ["", "\n\n\n", "pid 12 345\n", "pid 12 345\nexi", "pid"])
+    expect(parseExitFile(text).exitCode).toBeUndefined();
+});
+
+test("no variable is lost on the way, and none that a shell would act on goes through it", () => {
+  fc.assert(
+    fc.property(
+      fc.dictionary(
+        fc.string({ minLength: 1 }).filter((name) => !/[=\0]/.test(name)),
+        fc.string(),
+      ),
+      (env) => {
+        const { inherited, assignments } = splitEnvironment(env);
+        const all = [...Object.entries(inherited).map(([name, value]) => `${name}=${value}`), ...assignments].sort();
+        expect(all).toEqual(
+          Object.entries(env)
+            .map(([name, value]) => `${name}=${value}`)
+            .sort(),
+        );
+        for (const name of Object.keys(inherited)) expect(name).toMatch(/^[A-Za-z_]\w*$/);
+      },
+    ),
+  );
+  const { inherited } = splitEnvironment({
+    LD_PRELOAD: "x",
+    ENV: "x",
+    IFS: "x",
+    OPTIND: "x",
+    BASH_ENV: "x",
+    PATH: "p",
+    HOME: "h",
+    ENVIRONMENT: "e",
+  });
+  expect(Object.keys(inherited)).toEqual(["PATH", "HOME", "ENVIRONMENT"]);
+});
