@@ -92,24 +92,44 @@ export function createDiscoveryHandler(
     if (first === undefined) {
       const form = acceptedAggregatedVersion(request.headers?.["accept"]);
       if (form !== undefined && (root === "api" || root === "apis")) return aggregated(request, root, form);
-      if (root === "apis") return answer(request, cached("apis", () => apiGroupList(groups)), { vary: "Accept" });
+      if (root === "apis")
+        return answer(
+          request,
+          cached("apis", () => apiGroupList(groups)),
+          { vary: "Accept" },
+        );
       const core = groups.find(({ name }) => name === "");
-      return { kind: "document", status: 200, headers: { vary: "Accept" }, body: apiVersions(core, request.headers?.["host"] ?? "") };
+      return {
+        kind: "document",
+        status: 200,
+        headers: { vary: "Accept" },
+        body: apiVersions(core, request.headers?.["host"] ?? ""),
+      };
     }
     const group = groups.find(({ name }) => name === (root === "api" ? "" : first));
     if (group === undefined) return undefined;
     const versionName = root === "api" ? first : second;
     if (root === "api" && second !== undefined) return undefined;
-    if (versionName === undefined) return answer(request, cached(`group ${group.name}`, () => apiGroup(group)));
+    if (versionName === undefined)
+      return answer(
+        request,
+        cached(`group ${group.name}`, () => apiGroup(group)),
+      );
     const groupVersion = group.versions.find((candidate) => candidate.version === versionName);
     if (groupVersion === undefined) return undefined;
-    return answer(request, cached(`resources ${group.name}/${versionName}`, () => apiResourceList(groupVersion)));
+    return answer(
+      request,
+      cached(`resources ${group.name}/${versionName}`, () => apiResourceList(groupVersion)),
+    );
   };
 
   const openApiAnswer = (request: PipelineRequest, segments: readonly string[]): Outcome | undefined => {
     const versions = current().groups.flatMap((group) => group.versions);
     if (segments.length === 2 && segments[1] === "v2") {
-      return answer(request, cached("openapi v2", () => openApiV2(versions, version)));
+      return answer(
+        request,
+        cached("openapi v2", () => openApiV2(versions, version)),
+      );
     }
     if (segments[1] !== "v3") return undefined;
     if (segments.length === 2) {
@@ -140,9 +160,17 @@ export function createDiscoveryHandler(
       const segments = path.slice(1).split("/");
       switch (segments[0]) {
         case "":
-          return answer(request, cached("root", () => ({ paths: rootPaths(current().groups) })));
+          return answer(
+            request,
+            cached("root", () => ({ paths: rootPaths(current().groups) })),
+          );
         case "version":
-          return segments.length === 1 ? answer(request, cached("version", () => versionInfo(version))) : undefined;
+          return segments.length === 1
+            ? answer(
+                request,
+                cached("version", () => versionInfo(version)),
+              )
+            : undefined;
         case "api":
         case "apis":
           return discovery(request, segments);

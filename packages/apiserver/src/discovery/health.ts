@@ -49,7 +49,11 @@ function text(status: number, body: string): RawOutcome {
   return {
     kind: "raw",
     status,
-    headers: { "content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff", "cache-control": "no-cache, private" },
+    headers: {
+      "content-type": "text/plain; charset=utf-8",
+      "x-content-type-options": "nosniff",
+      "cache-control": "no-cache, private",
+    },
     body,
   };
 }

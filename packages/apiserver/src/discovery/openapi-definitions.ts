@@ -36,7 +36,8 @@ export function reference(version: OpenApiVersion, name: string): Json {
 /** Adds a kind, its list, and all that they refer to. */
 export function addKind(set: DefinitionSet, resource: ServedResource): void {
   const name = definitionName(resource);
-  const builtin = resource.origin === "builtin" ? definitionNameOfKind(resource.group, resource.version, resource.kind) : undefined;
+  const builtin =
+    resource.origin === "builtin" ? definitionNameOfKind(resource.group, resource.version, resource.kind) : undefined;
   if (builtin !== undefined) addDefinition(set, builtin);
   else set.schemas.set(name, customKind(set, resource));
   if (!resource.verbs.includes("list")) return;
@@ -81,7 +82,8 @@ export function addDefinition(set: DefinitionSet, name: string): string {
     const required = definition.fields.filter(({ isRequired }) => isRequired).map((field) => field.name);
     if (required.length > 0) schema["required"] = required;
     const properties: Json = {};
-    for (const field of definition.fields) properties[field.name] = fieldSchema(set, field, definition.groupVersionKind !== undefined);
+    for (const field of definition.fields)
+      properties[field.name] = fieldSchema(set, field, definition.groupVersionKind !== undefined);
     schema["properties"] = properties;
   }
   if (definition.mapType !== undefined) schema["x-kubernetes-map-type"] = definition.mapType;
@@ -163,7 +165,12 @@ function customSchema(schema: Schema, version: OpenApiVersion): Json {
     if (key === "properties") {
       const properties: Json = {};
       for (const [name, child] of Object.entries(value as Record<string, Schema>)) {
-        Object.defineProperty(properties, name, { value: customSchema(child, version), enumerable: true, configurable: true, writable: true });
+        Object.defineProperty(properties, name, {
+          value: customSchema(child, version),
+          enumerable: true,
+          configurable: true,
+          writable: true,
+        });
       }
       result[key] = properties;
     } else if (key === "items" || (key === "additionalProperties" && typeof value === "object")) {

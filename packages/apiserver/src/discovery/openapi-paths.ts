@@ -13,7 +13,12 @@ export function resourcePaths(set: DefinitionSet, resource: ServedResource): Jso
   const body = reference(set.version, definitionName(resource));
   const list = reference(set.version, definitionName(resource, "List"));
   const has = (verb: string): boolean => (verbs as readonly string[]).includes(verb);
-  const operation = (action: string, method: string, answer: Json, options: { query?: readonly string[]; hasBody?: boolean } = {}): Json =>
+  const operation = (
+    action: string,
+    method: string,
+    answer: Json,
+    options: { query?: readonly string[]; hasBody?: boolean } = {},
+  ): Json =>
     operationOf(set, { id: `${method}${pascal(group)}${pascal(version)}${kind}`, action, type, answer, body, ...options });
 
   const paths: Json = {};
@@ -21,14 +26,18 @@ export function resourcePaths(set: DefinitionSet, resource: ServedResource): Jso
   paths[collection] = {
     ...(has("list") ? { get: operation("list", "list", list, { query: listParameters }) } : {}),
     ...(has("create") ? { post: operation("post", "create", body, { query: writeParameters, hasBody: true }) } : {}),
-    ...(has("deletecollection") ? { delete: operation("deletecollection", "deleteCollection", status, { query: listParameters }) } : {}),
+    ...(has("deletecollection")
+      ? { delete: operation("deletecollection", "deleteCollection", status, { query: listParameters }) }
+      : {}),
     ...pathParameters(set, scope, false),
   };
   if (has("get")) {
     paths[`${collection}/{name}`] = {
       get: operation("get", "read", body),
       ...(has("update") ? { put: operation("put", "replace", body, { query: writeParameters, hasBody: true }) } : {}),
-      ...(has("patch") ? { patch: operation("patch", "patch", body, { query: [...writeParameters, "force"], hasBody: true }) } : {}),
+      ...(has("patch")
+        ? { patch: operation("patch", "patch", body, { query: [...writeParameters, "force"], hasBody: true }) }
+        : {}),
       ...(has("delete") ? { delete: operation("delete", "delete", status, { query: deleteParameters }) } : {}),
       ...pathParameters(set, scope, true),
     };
@@ -53,7 +62,9 @@ export function resourcePaths(set: DefinitionSet, resource: ServedResource): Jso
       ...(subresource.verbs.includes("get") ? { get: describe("get", "read", [], false) } : {}),
       ...(subresource.verbs.includes("create") ? { post: describe("post", "create", writeParameters, true) } : {}),
       ...(subresource.verbs.includes("update") ? { put: describe("put", "replace", writeParameters, true) } : {}),
-      ...(subresource.verbs.includes("patch") ? { patch: describe("patch", "patch", [...writeParameters, "force"], true) } : {}),
+      ...(subresource.verbs.includes("patch")
+        ? { patch: describe("patch", "patch", [...writeParameters, "force"], true) }
+        : {}),
       ...pathParameters(set, scope, true),
     };
   }
@@ -66,7 +77,8 @@ function subresourceDefinition(
   resource: ServedResource,
   type: { readonly group: string; readonly version: string; readonly kind: string },
 ): string {
-  if (type.group === resource.group && type.version === resource.version && type.kind === resource.kind) return definitionName(resource);
+  if (type.group === resource.group && type.version === resource.version && type.kind === resource.kind)
+    return definitionName(resource);
   return addDefinition(set, `${type.group.split(".")[0] || "core"}.${type.version}.${type.kind}`);
 }
 

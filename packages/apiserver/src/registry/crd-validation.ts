@@ -144,7 +144,7 @@ function versionsCauses(crd: Read): StatusCause[] {
     }
     const schema = valueAt(version, "schema", "openAPIV3Schema");
     if (!isJsonObject(schema)) causes.push(requiredCause(`${path}.schema.openAPIV3Schema`, "schemas are required"));
-    else causes.push(...validateStructural(schema as Schema, `${path}.schema.openAPIV3Schema`));
+    else causes.push(...structuralCauses(schema as Schema, `${path}.schema.openAPIV3Schema`));
     causes.push(
       ...scaleCauses(version, `${path}.subresources.scale`),
       ...columnCauses(version, `${path}.additionalPrinterColumns`),
@@ -165,6 +165,13 @@ function versionsCauses(crd: Read): StatusCause[] {
     causes.push(invalidCause("status.storedVersions", stored, `must have the storage version ${last}`));
   }
   return causes;
+}
+
+/** What is wrong with the words of a schema hides what is wrong with its structure: kube-apiserver looks at that only afterwards. */
+function structuralCauses(schema: Schema, path: string): readonly StatusCause[] {
+  const causes = validateStructural(schema, path);
+  const ofWords = causes.filter(({ message = "" }) => /(?: is not supported| to be structural)$/.test(message));
+  return ofWords.length > 0 ? ofWords : causes;
 }
 
 /** `.spec.a.b`, without lists: what scale and selectable fields may name. */

@@ -58,7 +58,7 @@ export function createRegistry(options: RegistryOptions): Registry {
     }
     const followed = followCrd(stored, known);
     crds.set(key, followed);
-    return followed.resources !== known?.resources;
+    return followed.resources !== (known?.resources ?? nothing);
   };
 
   /** Names of one CRD. Whoever comes first gets a name, so this runs for one CRD at a time. */
@@ -152,6 +152,9 @@ export function createRegistry(options: RegistryOptions): Registry {
   };
 }
 
+/** What a CRD serves that is not established, the same list each time. */
+const nothing: readonly ServedResource[] = [];
+
 interface FollowedCrd {
   readonly stored: StoredObject;
   /** The same list as before where the CRD changed in nothing that matters here: caches hang on it. */
@@ -172,11 +175,7 @@ function followCrd(stored: StoredObject, known: FollowedCrd | undefined): Follow
   ]);
   if (known?.fingerprint === fingerprint) return { ...known, stored };
   const resources = crdResources(crd);
-  return {
-    stored,
-    fingerprint,
-    resources: resources.length === 0 && known?.resources.length === 0 ? known.resources : resources,
-  };
+  return { stored, fingerprint, resources: resources.length === 0 ? nothing : resources };
 }
 
 interface Table {

@@ -1,0 +1,114 @@
+import { readFileSync } from "node:fs";
+import { draft, type KubernetesObject } from "@keelson/api-machinery";
+import { describe, expect, it } from "vitest";
+import { crdKinds } from "./kinds/custom-resource-definitions.ts";
+import { setField, valueAt } from "./object-fields.ts";
+import { widgetCrd } from "./testing/crd-samples.ts";
+
+interface Recorded {
+  readonly name: string;
+  readonly body: KubernetesObject;
+  readonly causes: readonly { readonly reason: string; readonly field: string }[];
+}
+
+/** Refusals of a kube-apiserver, from the conformance scenario `invalid-crds`. */
+const recorded = JSON.parse(
+  readFileSync(new URL("../../testdata/invalid-crds.json", import.meta.url), "utf8"),
+) as readonly Recorded[];
+
+const [crds] = crdKinds(() => 0);
+if (crds === undefined) throw new Error("CRDs are not served");
+const { strategy } = crds;
+
+function causesOf(sent: KubernetesObject): { reason: string; field: string }[] {
+  const crd = draft(sent) as KubernetesObject;
+  strategy.prepareForCreate?.(crd);
+  return (strategy.validate?.(crd) ?? []).map(({ reason = "", field = "" }) => ({ reason, field }));
+}
+
+/** Reasons and paths differ between versions of Kubernetes: the recorded ones are older. */
+function normalised(causes: readonly { readonly reason: string; readonly field: string }[]): string[] {
+  const lines = causes.map(({ reason, field }) => {
+    const path = field
+      .replace(/^spec\.versions\[0\]\.schema/, "spec.validation")
+      .replace(/^spec\.versions\[0\]\.(subresources|additionalPrinterColumns)/, "spec.$1");
+    return `${/TypeInvalid|TooLong|TooMany/.test(reason) ? "FieldValueInvalid" : reason} ${path}`;
+  });
+  return [...new Set(lines)].sort();
+}
+
+describe("the validation of CustomResourceDefinitions", () => {
+  it("finds nothing wrong with a good one", () => {
+    expect(causesOf(widgetCrd())).toEqual([]);
+  });
+
+  it.each(recorded.map((step) => [step.name, step] as const))("refuses as kube-apiserver does: %s", (_, { body, causes }) => {
+    const found = normalised(causesOf(body));
+    if (causes.length === 0) expect(found).not.toEqual([]);
+    else expect(found).toEqual(normalised(causes));
+  });
+
+  it("protects the groups of the Kubernetes community", () => {
+    const crd = JSON.parse(JSON.stringify(widgetCrd()).replaceAll("example.com", "robots.k8s.io")) as KubernetesObject;
+    expect(causesOf(crd)).toEqual([
+      { reason: "FieldValueRequired", field: "metadata.annotations[api-approved.kubernetes.io]" },
+    ]);
+    crd.metadata.annotations = { "api-approved.kubernetes.io": "unapproved, for a test" };
+    expect(causesOf(crd)).toEqual([]);
+  });
+
+  it("checks selectable fields against the schema", () => {
+    const crd = widgetCrd();
+    setField(valueAt(crd, "spec", "versions", 0) as object, "selectableFields", [
+      { jsonPath: ".spec.n" },
+      { jsonPath: ".spec" },
+      { jsonPath: ".spec.none" },
+      { jsonPath: "spec.n" },
+    ]);
+    expect(causesOf(crd).map(({ field }) => field)).toEqual(
+      [1, 2, 3].map((index) => `spec.versions[0].selectableFields[${index}].jsonPath`),
+    );
+  });
+
+  it("refuses webhook conversion, which this server does not do", () => {
+    const crd = widgetCrd();
+    setField(valueAt(crd, "spec") as object, "conversion", {
+      strategy: "Webhook",
+      webhook: { clientConfig: { url: "https://x" }, conversionReviewVersions: ["v1"] },
+    });
+    expect(causesOf(crd)).toEqual([{ reason: "FieldValueForbidden", field: "spec.conversion.strategy" }]);
+  });
+
+  it("fills in names, conversion and status at create", () => {
+    const crd = widgetCrd();
+    setField(crd, "status", { storedVersions: ["v9"] });
+    strategy.prepareForCreate?.(crd);
+    expect(valueAt(crd, "spec", "names")).toEqual({
+      plural: "widgets",
+      kind: "Widget",
+      singular: "widget",
+      listKind: "WidgetList",
+    });
+    expect(valueAt(crd, "spec", "conversion")).toEqual({ strategy: "None" });
+    expect(valueAt(crd, "status")).toEqual({ conditions: [], acceptedNames: { plural: "", kind: "" }, storedVersions: ["v1"] });
+  });
+
+  it("keeps scope and kind once established, the group always, and versions that were ever stored", () => {
+    const old = widgetCrd();
+    strategy.prepareForCreate?.(old);
+    const changed = (edit: (crd: KubernetesObject) => void): string[] => {
+      const crd = draft(old) as KubernetesObject;
+      edit(crd);
+      strategy.prepareForUpdate?.(crd, old);
+      return (strategy.validateUpdate?.(crd, old) ?? []).map(({ field = "" }) => field);
+    };
+    const setScope = (crd: KubernetesObject): void => setField(valueAt(crd, "spec") as object, "scope", "Cluster");
+    expect(changed(setScope)).toEqual([]);
+    expect(changed((crd) => setField(valueAt(crd, "spec") as object, "group", "other.com"))).toEqual(["spec.group"]);
+    expect(changed((crd) => setField(valueAt(crd, "spec", "versions", 0) as object, "name", "v2"))).toEqual([
+      "status.storedVersions[0]",
+    ]);
+    setField(valueAt(old, "status") as object, "conditions", [{ type: "Established", status: "True" }]);
+    expect(changed(setScope)).toEqual(["spec.scope"]);
+  });
+});

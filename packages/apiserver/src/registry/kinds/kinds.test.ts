@@ -1,0 +1,308 @@
+import { draft, type KubernetesObject } from "@keelson/api-machinery";
+import { describe, expect, it } from "vitest";
+import { builtinKinds } from "../builtin-kinds.ts";
+import { mapAt, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+import { noReviews } from "../testing/crd-samples.ts";
+
+const now = Date.parse("2026-01-01T00:10:00Z");
+const kinds = builtinKinds({ clock: { now: () => now }, reviews: noReviews });
+
+function kindOf(group: string, plural: string): ServedResource {
+  const found = kinds.find((kind) => kind.group === group && kind.plural === plural);
+  if (found === undefined) throw new Error(`${group}/${plural} is not served`);
+  return found;
+}
+
+function object(
+  kind: string,
+  fields: Record<string, unknown> = {},
+  metadata: KubernetesObject["metadata"] = {},
+): KubernetesObject {
+  return {
+    apiVersion: "v1",
+    kind,
+    metadata: { name: "a", namespace: "default", creationTimestamp: "2026-01-01T00:00:00Z", ...metadata },
+    ...fields,
+  };
+}
+
+/** What create makes of an object: prepared, and `<reason> <field>` of what is wrong with it. */
+function create(
+  kind: ServedResource,
+  sent: KubernetesObject,
+): { readonly made: KubernetesObject; readonly causes: readonly string[] } {
+  const made = draft(sent) as KubernetesObject;
+  kind.strategy.prepareForCreate?.(made);
+  return { made, causes: (kind.strategy.validate?.(made) ?? []).map(({ reason, field }) => `${reason} ${field}`) };
+}
+
+function update(kind: ServedResource, old: KubernetesObject, sent: KubernetesObject) {
+  const made = draft(sent) as KubernetesObject;
+  kind.strategy.prepareForUpdate?.(made, old);
+  const causes = [...(kind.strategy.validate?.(made) ?? []), ...(kind.strategy.validateUpdate?.(made, old) ?? [])];
+  return { made, causes: causes.map(({ reason, field }) => `${reason} ${field}`) };
+}
+
+describe("ConfigMaps", () => {
+  const configMaps = kindOf("", "configmaps");
+
+  it("have keys that can be file names, each once", () => {
+    expect(
+      create(configMaps, object("ConfigMap", { data: { "some.file_name-1": "x" }, binaryData: { b: "AAEC" } })).causes,
+    ).toEqual([]);
+    expect(create(configMaps, object("ConfigMap", { data: { "no/slash": "x", "..": "y" } })).causes).toEqual([
+      "FieldValueInvalid data[no/slash]",
+      "FieldValueInvalid data[..]",
+    ]);
+    expect(create(configMaps, object("ConfigMap", { data: { k: "x" }, binaryData: { k: "eA==" } })).causes).toEqual([
+      "FieldValueInvalid data[k]",
+    ]);
+  });
+
+  it("refuse bytes that are no base64 as a bad request", () => {
+    expect(() => create(configMaps, object("ConfigMap", { binaryData: { k: "***" } }))).toThrow(/binaryData\[k\].*base64/);
+  });
+
+  it("hold a mebibyte", () => {
+    const size = 1024 * 1024;
+    expect(create(configMaps, object("ConfigMap", { data: { k: "x".repeat(size) } })).causes).toEqual([]);
+    expect(create(configMaps, object("ConfigMap", { data: { k: "x".repeat(size + 1) } })).causes).toEqual([
+      "FieldValueTooLong ",
+    ]);
+    expect(create(configMaps, object("ConfigMap", { data: { k: "é".repeat(size / 2 + 1) } })).causes).toEqual([
+      "FieldValueTooLong ",
+    ]);
+  });
+
+  it("stay as they are once immutable, metadata aside", () => {
+    const old = object("ConfigMap", { data: { a: "1" }, immutable: true });
+    expect(update(configMaps, old, object("ConfigMap", { data: { a: "2" }, immutable: true })).causes).toEqual([
+      "FieldValueForbidden data",
+    ]);
+    expect(update(configMaps, old, object("ConfigMap", { data: { a: "1" } })).causes).toEqual([
+      "FieldValueForbidden immutable",
+    ]);
+    expect(
+      update(configMaps, old, object("ConfigMap", { data: { a: "1" }, immutable: true }, { labels: { x: "y" } })).causes,
+    ).toEqual([]);
+  });
+});
+
+describe("Secrets", () => {
+  const secrets = kindOf("", "secrets");
+
+  it("merge stringData into data and have a type", () => {
+    const { made } = create(
+      secrets,
+      object("Secret", { data: { a: "MQ==", b: "Mg==" }, stringData: { b: "two", c: "three" } }),
+    );
+    expect([mapAt(made, "data"), valueAt(made, "stringData"), valueAt(made, "type")]).toEqual([
+      { a: "MQ==", b: "dHdv", c: "dGhyZWU=" },
+      undefined,
+      "Opaque",
+    ]);
+  });
+
+  it("are safe from keys that name the prototype", () => {
+    const fields = JSON.parse('{"stringData": {"__proto__": "x", "constructor": "y"}}') as Record<string, unknown>;
+    const { made } = create(secrets, object("Secret", fields));
+    expect(Object.keys(mapAt(made, "data"))).toEqual(["__proto__", "constructor"]);
+    expect(Object.getPrototypeOf(mapAt(made, "data"))).toBe(Object.prototype);
+    expect(create(secrets, object("Secret", { type: "constructor" })).causes).toEqual([]);
+  });
+
+  it("must have the keys of their type", () => {
+    expect(create(secrets, object("Secret", { data: {}, type: "kubernetes.io/tls" })).causes).toEqual([
+      "FieldValueRequired data[tls.crt]",
+      "FieldValueRequired data[tls.key]",
+    ]);
+    expect(
+      create(secrets, object("Secret", { stringData: { ".dockerconfigjson": "no" }, type: "kubernetes.io/dockerconfigjson" }))
+        .causes,
+    ).toEqual(["FieldValueInvalid data[.dockerconfigjson]"]);
+    expect(
+      create(secrets, object("Secret", { stringData: { username: "u" }, type: "kubernetes.io/basic-auth" })).causes,
+    ).toEqual([]);
+    expect(create(secrets, object("Secret", { type: "kubernetes.io/service-account-token" })).causes).toEqual([
+      "FieldValueRequired metadata.annotations[kubernetes.io/service-account.name]",
+    ]);
+  });
+
+  it("keep their type", () => {
+    const old = object("Secret", { type: "Opaque" });
+    expect(update(secrets, old, object("Secret", { type: "other/x" })).causes).toEqual(["FieldValueInvalid type"]);
+    expect(update(secrets, old, object("Secret")).causes).toEqual([]);
+  });
+
+  it("refuse what is not base64 and take base64 with line breaks", () => {
+    expect(() => create(secrets, object("Secret", { data: { a: "not base64!" } }))).toThrow(/cannot be handled as a Secret/);
+    expect(mapAt(create(secrets, object("Secret", { data: { a: "MT\nE=" } })).made, "data")).toEqual({ a: "MTE=" });
+  });
+});
+
+describe("Namespaces", () => {
+  const namespaces = kindOf("", "namespaces");
+  const { made } = create(namespaces, object("Namespace", { status: { phase: "Gone" } }, { namespace: "" }));
+
+  it("begin Active, held by the namespace controller's finalizer and labelled with their name", () => {
+    expect([valueAt(made, "status"), valueAt(made, "spec"), made.metadata.labels]).toEqual([
+      { phase: "Active" },
+      { finalizers: ["kubernetes"] },
+      { "kubernetes.io/metadata.name": "a" },
+    ]);
+  });
+
+  it("change their finalizers through finalize only, and there nothing of their status", () => {
+    const sent = { ...draft(made), spec: { finalizers: [] }, status: { phase: "Terminating" } };
+    expect(valueAt(update(namespaces, made, sent).made, "spec", "finalizers")).toEqual(["kubernetes"]);
+    const finalized = draft(sent) as KubernetesObject;
+    namespaces.subresources?.find(({ name }) => name === "finalize")?.prepareForUpdate?.(finalized, made);
+    expect([valueAt(finalized, "spec", "finalizers"), textAt(finalized, "status", "phase")]).toEqual([[], "Active"]);
+  });
+
+  it("are Terminating while they are deleted, until their finalizers are empty", () => {
+    const deleted = draft(made) as KubernetesObject;
+    namespaces.strategy.prepareForDelete?.(deleted);
+    expect(textAt(deleted, "status", "phase")).toBe("Terminating");
+    expect(namespaces.strategy.isHeld?.(deleted)).toBe(true);
+    expect(namespaces.strategy.isHeld?.({ ...deleted, spec: { finalizers: [] } } as KubernetesObject)).toBe(false);
+  });
+});
+
+describe("Events", () => {
+  const core = kindOf("", "events");
+  const grouped = kindOf("events.k8s.io", "events");
+  const event = object("Event", {
+    type: "Warning",
+    reason: "Broken",
+    message: "it broke\n",
+    involvedObject: { kind: "Pod", namespace: "default", name: "p", uid: "u", fieldPath: "spec.containers{x}" },
+    count: 3,
+    firstTimestamp: "2026-01-01T00:00:00Z",
+    lastTimestamp: "2026-01-01T00:09:00Z",
+    source: { component: "kubelet", host: "n1" },
+  });
+
+  it("are one object under two names: what one group stores the other serves, and back", () => {
+    const served = grouped.conversion?.fromStorage(create(core, event).made);
+    expect(served).toMatchObject({
+      apiVersion: "events.k8s.io/v1",
+      note: "it broke\n",
+      regarding: { kind: "Pod", name: "p" },
+      deprecatedCount: 3,
+      deprecatedSource: { component: "kubelet" },
+      reportingController: "",
+    });
+    expect(served).not.toHaveProperty("involvedObject");
+    expect(served === undefined ? undefined : grouped.conversion?.toStorage(served)).toEqual(create(core, event).made);
+  });
+
+  it("are in the namespace of what they are about", () => {
+    expect(create(core, event).causes).toEqual([]);
+    const elsewhere = { ...event, involvedObject: { kind: "Pod", namespace: "elsewhere" } } as KubernetesObject;
+    expect(create(core, elsewhere).causes).toEqual(["FieldValueInvalid involvedObject.namespace"]);
+    expect(create(core, { ...event, involvedObject: { kind: "Node", name: "n" } } as KubernetesObject).causes).toEqual([]);
+  });
+
+  it("of events.k8s.io say when, who, what and why", () => {
+    expect(create(grouped, object("Event", { regarding: { namespace: "default" } })).causes).toEqual([
+      "FieldValueRequired eventTime",
+      "FieldValueRequired action",
+      "FieldValueRequired reason",
+      "FieldValueInvalid type",
+    ]);
+  });
+
+  it("are selected by what they are about, in either group's words", () => {
+    expect(core.selectableFields["involvedObject.name"]?.(event)).toBe("p");
+    expect(core.selectableFields["source"]?.(event)).toBe("kubelet");
+    expect(core.selectableFields["type"]?.(event)).toBe("Warning");
+    const served = grouped.conversion?.fromStorage(event);
+    expect(served && grouped.selectableFields["regarding.name"]?.(served)).toBe("p");
+  });
+
+  it("are shown by when they were last seen", () => {
+    expect(core.cells?.(event, now)).toEqual([
+      "60s",
+      "Warning",
+      "Broken",
+      "pod/p",
+      "spec.containers{x}",
+      "kubelet, n1",
+      "it broke",
+      "10m",
+      3,
+      "a",
+    ]);
+    const series = object("Event", {
+      eventTime: "2026-01-01T00:00:00.000000Z",
+      series: { count: 7, lastObservedTime: "2026-01-01T00:09:55.000000Z" },
+      involvedObject: { kind: "Node" },
+    });
+    expect(core.cells?.(series, now)).toEqual(["5s", "", "", "node", "", "", "", "10m", 7, "a"]);
+  });
+});
+
+describe("Leases", () => {
+  const leases = kindOf("coordination.k8s.io", "leases");
+  it("always have a spec and last longer than nothing", () => {
+    const { made, causes } = create(leases, object("Lease"));
+    expect([valueAt(made, "spec"), causes]).toEqual([{}, []]);
+    expect(create(leases, object("Lease", { spec: { leaseDurationSeconds: 0, leaseTransitions: -1 } })).causes).toEqual([
+      "FieldValueInvalid spec.leaseDurationSeconds",
+      "FieldValueInvalid spec.leaseTransitions",
+    ]);
+  });
+});
+
+describe("RBAC", () => {
+  const bindings = kindOf("rbac.authorization.k8s.io", "rolebindings");
+  const clusterBindings = kindOf("rbac.authorization.k8s.io", "clusterrolebindings");
+  const roles = kindOf("rbac.authorization.k8s.io", "roles");
+  const clusterRoles = kindOf("rbac.authorization.k8s.io", "clusterroles");
+
+  it("has rules about resources or, in ClusterRoles, about URLs", () => {
+    const rule = { verbs: ["get"], nonResourceURLs: ["/healthz"] };
+    expect(create(clusterRoles, object("ClusterRole", { rules: [rule] })).causes).toEqual([]);
+    expect(create(roles, object("Role", { rules: [rule] })).causes).toEqual(["FieldValueInvalid rules[0].nonResourceURLs"]);
+    expect(create(roles, object("Role", { rules: [{ resources: ["pods"] }] })).causes).toEqual([
+      "FieldValueRequired rules[0].verbs",
+      "FieldValueRequired rules[0].apiGroups",
+    ]);
+  });
+
+  it("fills in the groups of references and checks them", () => {
+    const sent = object("RoleBinding", {
+      roleRef: { kind: "Role", name: "reader" },
+      subjects: [
+        { kind: "User", name: "u" },
+        { kind: "ServiceAccount", name: "s", namespace: "n" },
+      ],
+    });
+    const { made, causes } = create(bindings, sent);
+    expect(causes).toEqual([]);
+    expect(valueAt(made, "subjects", 0, "apiGroup")).toBe("rbac.authorization.k8s.io");
+    expect(bindings.cells?.(made, now)).toEqual(["Role/reader", "10m", "u", "", "n/s"]);
+    expect(create(clusterBindings, sent).causes).toEqual(["FieldValueNotSupported roleRef.kind"]);
+    expect(
+      create(bindings, object("RoleBinding", { roleRef: { kind: "Role" }, subjects: [{ kind: "Robot", name: "r" }] })).causes,
+    ).toEqual(["FieldValueRequired roleRef.name", "FieldValueNotSupported subjects[0].kind"]);
+  });
+
+  it("never changes what a binding grants", () => {
+    const old = create(bindings, object("RoleBinding", { roleRef: { kind: "Role", name: "a" } })).made;
+    expect(update(bindings, old, object("RoleBinding", { roleRef: { kind: "Role", name: "a" } })).causes).toEqual([]);
+    expect(update(bindings, old, object("RoleBinding", { roleRef: { kind: "Role", name: "b" } })).causes).toEqual([
+      "FieldValueInvalid roleRef",
+    ]);
+  });
+});
+
+describe("every kind", () => {
+  it("has a cell for each of its columns", () => {
+    for (const kind of kinds.filter(({ cells }) => cells !== undefined)) {
+      expect(kind.cells?.(object(kind.kind), now), kind.kind).toHaveLength(kind.columns.length);
+    }
+  });
+});
