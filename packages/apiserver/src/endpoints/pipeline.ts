@@ -45,7 +45,7 @@ export const maxBodyBytes = 3 * 1024 * 1024;
 
 /** Makes the pipeline: authorization, then the endpoint, whose writes run admission and validation before storage. */
 export function createPipeline(options: PipelineOptions): RequestPipeline {
-  const { authorize, nonResource, resources } = options;
+  const { authorize, nonResource, resources, store, admission, clock, random } = options;
   const watches = new Set<OpenWatch>();
   const onOpen = (watch: OpenWatch): (() => void) => {
     watches.add(watch);
@@ -66,7 +66,11 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
     // An object needs its namespace in the path; a collection of all namespaces does not.
     if (!isScoped && (info.isNamed || !isNamespaced)) throw unknownResource();
     const call: Call = {
-      ...options,
+      store,
+      resources,
+      admission,
+      clock,
+      random,
       request,
       query: request.query ?? {},
       info,

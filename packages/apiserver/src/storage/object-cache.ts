@@ -7,36 +7,46 @@ export interface ObjectCache {
   delete(key: string): void;
 }
 
-/** Makes an {@link ObjectCache} that drops the least recently used. 0 holds nothing. */
+/**
+ * Makes an {@link ObjectCache} of two generations: what is used goes to the young one; when that is half of the limit it becomes
+ * the old one, and the old one is dropped whole. So what was not used for two turns goes, and nothing is ever moved about in a long
+ * Map, which is what makes exact least-recently-used order slow. 0 holds nothing.
+ */
 export function createObjectCache(limitBytes: number): ObjectCache {
-  // A Map keeps its keys in order of insertion: the first is the one that was not used for longest.
-  const entries = new Map<string, StoredObject>();
-  let bytes = 0;
-  const remove = (key: string): void => {
-    const entry = entries.get(key);
-    if (entry === undefined) return;
-    entries.delete(key);
-    bytes -= entry.bytes.length;
+  let young = new Map<string, StoredObject>();
+  let old = new Map<string, StoredObject>();
+  let youngBytes = 0;
+  const set = (stored: StoredObject): void => {
+    const bytes = stored.bytes.length;
+    const before = young.get(stored.key);
+    if (before !== undefined) youngBytes -= before.bytes.length;
+    if (bytes > limitBytes / 2) {
+      young.delete(stored.key);
+      old.delete(stored.key);
+      return;
+    }
+    if (youngBytes + bytes > limitBytes / 2) {
+      old = young;
+      young = new Map();
+      youngBytes = 0;
+    }
+    young.set(stored.key, stored);
+    youngBytes += bytes;
   };
   return {
     get(key) {
-      const entry = entries.get(key);
-      if (entry !== undefined) {
-        entries.delete(key);
-        entries.set(key, entry);
-      }
-      return entry;
+      const recent = young.get(key);
+      if (recent !== undefined) return recent;
+      const former = old.get(key);
+      if (former !== undefined) set(former);
+      return former;
     },
-    set(stored) {
-      remove(stored.key);
-      if (stored.bytes.length > limitBytes) return;
-      entries.set(stored.key, stored);
-      bytes += stored.bytes.length;
-      for (const key of entries.keys()) {
-        if (bytes <= limitBytes) break;
-        remove(key);
-      }
+    set,
+    delete(key) {
+      const recent = young.get(key);
+      if (recent !== undefined) youngBytes -= recent.bytes.length;
+      young.delete(key);
+      old.delete(key);
     },
-    delete: remove,
   };
 }

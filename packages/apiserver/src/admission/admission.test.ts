@@ -1,0 +1,59 @@
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { statusError } from "@keelson/api-machinery";
+import { describe, expect, it } from "vitest";
+import { systemUser } from "../server.ts";
+import { startTestEnvironment } from "../testing/test-environment.ts";
+import type { AdmissionStep } from "./admission.ts";
+
+const path = "/api/v1/namespaces/default/configmaps";
+const create = { method: "POST", path, user: systemUser, body: { metadata: { name: "c" }, data: { a: "1" } } } as const;
+
+describe("admission", () => {
+  it("mutates in order before it validates what is to be stored, and drops what the schema does not know", async () => {
+    const calls: string[] = [];
+    const label = (name: string): AdmissionStep => ({
+      name,
+      mutate({ object, resource }) {
+        if (resource.plural !== "configmaps" || object === undefined) return false;
+        calls.push(`mutate ${name}`);
+        object.metadata.labels = { ...object.metadata.labels, [name]: "yes" };
+        Object.assign(object, { unknown: 1 });
+        return true;
+      },
+      validate({ object, resource }) {
+        if (resource.plural === "configmaps")
+          calls.push(`validate ${name} ${Object.keys(object?.metadata.labels ?? {}).join()}`);
+      },
+    });
+    await using environment = await startTestEnvironment({ admission: [label("one"), label("two")] });
+    const outcome = await environment.handle(create);
+    expect(calls).toEqual(["mutate one", "mutate two", "validate one one,two", "validate two one,two"]);
+    if (outcome.kind !== "object") throw new Error(JSON.stringify(outcome));
+    expect(outcome.object.object.metadata.labels).toEqual({ one: "yes", two: "yes" });
+    expect(outcome.object.object).not.toHaveProperty("unknown");
+  });
+
+  it("refuses with the step's own error and stores nothing", async () => {
+    const seen: (KubernetesObject | undefined)[] = [];
+    const guard: AdmissionStep = {
+      name: "guard",
+      validate({ operation, resource, object }) {
+        if (resource.plural !== "configmaps") return;
+        seen.push(object);
+        if (operation === "DELETE") throw statusError("Forbidden", "it stays");
+        if (operation === "UPDATE") throw statusError("TooManyRequests", "later");
+      },
+    };
+    await using environment = await startTestEnvironment({ admission: [guard] });
+    expect((await environment.handle(create)).kind).toBe("object");
+    const { revision } = environment.store;
+    const named = { path: `${path}/c`, user: systemUser } as const;
+    expect(await environment.handle({ method: "DELETE", ...named })).toMatchObject({
+      status: { code: 403, message: "it stays" },
+    });
+    const body = { metadata: { name: "c" }, data: { a: "2" } };
+    expect(await environment.handle({ method: "PUT", ...named, body })).toMatchObject({ status: { code: 429 } });
+    expect(environment.store.revision).toBe(revision);
+    expect(seen.length).toBe(3);
+  });
+});
