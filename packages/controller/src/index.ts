@@ -9,6 +9,8 @@ export * from "./manager.ts";
 export * from "./metrics.ts";
 export * from "./operator.ts";
 export * from "./predicates.ts";
+export * from "./probe-server.ts";
+export * from "./prometheus-metrics.ts";
 export * from "./reconcile.ts";
 export * from "./start-operator.ts";
 export * from "./token-bucket.ts";

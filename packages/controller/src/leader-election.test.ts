@@ -1,0 +1,210 @@
+import { createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
+import { type Client, createClient } from "@keelson/client";
+import { beforeEach, describe, expect, test } from "vitest";
+import { createManager } from "./create-manager.ts";
+import { LeaderElection } from "./leader-election.ts";
+import { leaseType } from "./lease.ts";
+import { silentLogger } from "./logger.ts";
+import { defineController, type ReconcileContext } from "./reconcile.ts";
+import { FakeApiServer } from "./testing/fake-api-server.ts";
+import { robotType } from "./testing/kinds.ts";
+
+let server: FakeApiServer;
+let client: Client;
+let clock: VirtualClock;
+
+beforeEach(() => {
+  server = new FakeApiServer();
+  clock = createVirtualClock();
+  client = createClient({ transport: server, fieldManager: "test", clock });
+});
+
+const key = { namespace: "kube-system", name: "op" };
+const elect = (identity: string): LeaderElection =>
+  new LeaderElection({ client, ...key, identity, clock, random: () => 0, log: silentLogger });
+const down = { status: 500, headers: {}, body: statusError("InternalError", "down").status };
+const settle = async (): Promise<void> => {
+  for (let turn = 0; turn < 5; turn++) await clock.advance(0);
+};
+
+describe("leader election", () => {
+  test("the first takes the lease; the second waits 15 s after the last renewal that it saw", async () => {
+    const stop = new AbortController();
+    const one = elect("one");
+    await one.acquire(stop.signal);
+    expect((await client.get(leaseType, key)).spec).toMatchObject({
+      holderIdentity: "one",
+      leaseDurationSeconds: 15,
+      leaseTransitions: 0,
+    });
+    const two = elect("two");
+    let acquiredAt: number | undefined;
+    const acquired = two.acquire(stop.signal).then(() => (acquiredAt = clock.monotonic()));
+    const held = one.hold(stop.signal);
+    await clock.advance(30_000);
+    expect(one.isLeader).toBe(true);
+    expect(acquiredAt).toBeUndefined();
+    stop.abort();
+    await held;
+    const again = new AbortController();
+    await acquired.catch(() => {});
+    const three = elect("three");
+    const from = clock.monotonic();
+    const won = three.acquire(again.signal).then(() => clock.monotonic() - from);
+    await clock.advance(14_999);
+    expect((await client.get(leaseType, key)).spec?.holderIdentity).toBe("one");
+    await clock.advance(2_000);
+    expect(await won).toBe(16_000);
+    expect((await client.get(leaseType, key)).spec).toMatchObject({ holderIdentity: "three", leaseTransitions: 1 });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("renews every 2 s with one request", async () => {
+    const stop = new AbortController();
+    const one = elect("one");
+    await one.acquire(stop.signal);
+    server.requests.length = 0;
+    const held = one.hold(stop.signal);
+    await clock.advance(20_000);
+    expect(server.requests.map((request) => request.method)).toEqual(Array.from({ length: 10 }, () => "PUT"));
+    stop.abort();
+    await held;
+  });
+
+  test("gives up after 10 s without a renewal, and says that it does not lead before that is known", async () => {
+    const stop = new AbortController();
+    const one = elect("one");
+    await one.acquire(stop.signal);
+    const held = one.hold(stop.signal);
+    const lost = expect(held).rejects.toThrow(/kube-system\/op was not renewed within 10 s/);
+    await clock.advance(1_000);
+    server.intercept = () => down;
+    await clock.advance(8_999);
+    expect(one.isLeader).toBe(true);
+    await clock.advance(1);
+    expect(one.isLeader).toBe(false);
+    await clock.advance(2_000);
+    await lost;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("gives up when a renewal is never answered", async () => {
+    const stop = new AbortController();
+    const one = elect("one");
+    await one.acquire(stop.signal);
+    server.intercept = () => new Promise(() => {});
+    const lost = expect(one.hold(stop.signal)).rejects.toThrow(/was not renewed within 10 s/);
+    await clock.advance(14_000);
+    await lost;
+  });
+
+  test("gives up at once when somebody else holds the lease", async () => {
+    const stop = new AbortController();
+    const one = elect("one");
+    await one.acquire(stop.signal);
+    const lease = await client.get(leaseType, key);
+    await client.update(leaseType, { ...lease, spec: { ...lease.spec, holderIdentity: "thief" } });
+    const lost = expect(one.hold(stop.signal)).rejects.toThrow(/thief holds it now/);
+    await clock.advance(2_000);
+    await lost;
+    expect(one.isLeader).toBe(false);
+  });
+
+  test("does not lead after the machine slept: the wall clock went on and the monotonic one did not", async () => {
+    const one = elect("one");
+    await one.acquire(new AbortController().signal);
+    clock.jump(10_000);
+    expect(one.isLeader).toBe(false);
+    clock.jump(-60_000);
+    expect(one.isLeader).toBe(true);
+  });
+
+  test("given back, the lease is taken at the next try", async () => {
+    const stop = new AbortController();
+    const one = elect("one");
+    await one.acquire(stop.signal);
+    await one.release();
+    expect(one.isLeader).toBe(false);
+    const two = elect("two");
+    await two.acquire(stop.signal);
+    expect(two.isLeader).toBe(true);
+  });
+
+  test("keeps the order lease > renew deadline > retry", () => {
+    const make = (more: object) => () =>
+      new LeaderElection({ client, ...key, clock, random: () => 0, log: silentLogger, ...more });
+    expect(make({ leaseDurationMs: 10_000 })).toThrow(/leaseDurationMs/);
+    expect(make({ retryPeriodMs: 9_000 })).toThrow(/renewDeadlineMs/);
+  });
+});
+
+describe("manager with leader election", () => {
+  const leaderElection = (identity: string) => ({ ...key, identity });
+  const controller = (reconcile: (context: ReconcileContext) => Promise<void>) =>
+    defineController({ name: "r", for: robotType, reconcile: (_, context) => reconcile(context) });
+  const manage = (identity: string, reconcile: (context: ReconcileContext) => Promise<void>) =>
+    createManager({
+      client,
+      clock,
+      name: "test",
+      random: () => 0,
+      controllers: [controller(reconcile)],
+      leaderElection: leaderElection(identity),
+    });
+
+  beforeEach(async () => {
+    await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
+  });
+
+  test("one of two runs controllers; after its stop the other does, within one try", async () => {
+    const seen: string[] = [];
+    const one = manage("one", async () => void seen.push("one"));
+    const two = manage("two", async () => void seen.push("two"));
+    await one.start();
+    await settle();
+    await two.start();
+    await clock.advance(10_000);
+    expect(seen).toEqual(["one"]);
+    await one.stop();
+    await one.done;
+    await clock.advance(2_000);
+    expect(seen).toEqual(["one", "two"]);
+    await two.stop();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("rejects done when the lease is lost, aborts what runs without grace, and lets no write through", async () => {
+    let refused: unknown;
+    let aborted = false;
+    const manager = manage("one", async ({ signal, client: own }) => {
+      await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+      aborted = true;
+      await own.create(robotType, { metadata: { namespace: "a", name: "late" } }).catch((error: unknown) => (refused = error));
+    });
+    const done = expect(manager.done).rejects.toMatchObject({ code: "LeaseLost" });
+    await manager.start();
+    await settle();
+    server.intercept = (request) => (request.path.includes("leases") ? down : undefined);
+    await clock.advance(12_000);
+    await done;
+    await settle();
+    expect(aborted).toBe(true);
+    expect(refused).toMatchObject({ code: "NotLeader" });
+    expect(server.objects.has("/apis/example.org/v1/namespaces/a/robots/late")).toBe(false);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("a manager that never led stops without waiting for the lease", async () => {
+    const one = manage("one", async () => {});
+    await one.start();
+    await settle();
+    const two = manage("two", async () => {});
+    await two.start();
+    await settle();
+    await two.stop();
+    await two.done;
+    expect((await client.get(leaseType, key)).spec?.holderIdentity).toBe("one");
+    await one.stop();
+    expect((await client.get(leaseType, key)).spec?.holderIdentity).toBe("");
+  });
+});

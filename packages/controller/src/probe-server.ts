@@ -1,0 +1,138 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+/** Whether something works: throws (or rejects), saying why, where it does not. */
+export type Check = () => void | Promise<void>;
+
+/** Options of {@link createProbeServer}. */
+export interface ProbeServerOptions {
+  /** Checks of `/healthz` by name. Without any it answers ok as long as it answers. */
+  readonly health?: Readonly<Record<string, Check>>;
+  /** Checks of `/readyz` by name. */
+  readonly ready?: Readonly<Record<string, Check>>;
+  /** What `/metrics` answers; without it, 404. A `PrometheusMetrics` fits. */
+  readonly metrics?: { scrape(): Promise<{ readonly contentType: string; readonly text: string }> };
+}
+
+/** A server of probes and metrics. */
+export interface ProbeServer {
+  /** For a server of one's own: answers the request if the path is one of its, and returns whether it was. */
+  handle(request: IncomingMessage, response: ServerResponse): boolean;
+  /** Listens; `port` 0 takes a free one. Answers the URL. `host` defaults to loopback. */
+  listen(port: number, host?: string): Promise<string>;
+  stop(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Makes the server of `/healthz`, `/readyz` (each with `/name` for one check, `?verbose` for all results and `?exclude=name`)
+ * and `/metrics`, as controller-runtime serves them. Why a check failed is not told to who asks, only to `verbose`'s list of
+ * names; it may hold what is not for everybody.
+ */
+export function createProbeServer(options: ProbeServerOptions): ProbeServer {
+  const { health = {}, ready = {}, metrics } = options;
+  const handle = (request: IncomingMessage, response: ServerResponse): boolean => {
+    const url = new URL(request.url ?? "/", "http://probe");
+    const [, root = "", name, ...more] = url.pathname.split("/");
+    const answer = answerOf(root, name, more.length > 0, url.searchParams);
+    if (answer === undefined) return false;
+    if (request.method !== "GET" && request.method !== "HEAD") {
+      send(response, 405, "text/plain; charset=utf-8", "only GET is allowed\n", { allow: "GET, HEAD" });
+      return true;
+    }
+    answer().then(
+      ({ status, type, text }) => send(response, status, type, text),
+      () => send(response, 500, "text/plain; charset=utf-8", "internal error\n"),
+    );
+    return true;
+  };
+
+  const answerOf = (
+    root: string,
+    name: string | undefined,
+    isDeeper: boolean,
+    query: URLSearchParams,
+  ): (() => Promise<{ readonly status: number; readonly type: string; readonly text: string }>) | undefined => {
+    if (isDeeper) return undefined;
+    if (root === "metrics" && metrics !== undefined && name === undefined) {
+      return async () => {
+        const { contentType, text } = await metrics.scrape();
+        return { status: 200, type: contentType, text };
+      };
+    }
+    const checks = root === "healthz" ? health : root === "readyz" ? ready : undefined;
+    if (checks === undefined) return undefined;
+    if (name !== undefined && name !== "" && !Object.hasOwn(checks, name) && name !== "ping") return undefined;
+    return async () => {
+      const outcome = await run(root, name === "" ? undefined : name, checks, query);
+      return { ...outcome, type: "text/plain; charset=utf-8" };
+    };
+  };
+
+  const server = createServer((request, response) => {
+    if (!handle(request, response)) send(response, 404, "text/plain; charset=utf-8", "not found\n");
+  });
+  // A client that sends its head byte by byte must not hold a socket.
+  server.headersTimeout = 32_000;
+  server.keepAliveTimeout = 90_000;
+  const stop = async (): Promise<void> => {
+    if (!server.listening) return;
+    await new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  };
+  return {
+    handle,
+    listen: (port, host = "127.0.0.1") =>
+      new Promise((resolve, reject) => {
+        server.once("error", reject);
+        server.listen(port, host, () => {
+          server.off("error", reject);
+          const { port: bound } = server.address() as AddressInfo;
+          resolve(`http://${host.includes(":") ? `[${host}]` : host}:${bound}`);
+        });
+      }),
+    stop,
+    [Symbol.asyncDispose]: stop,
+  };
+}
+
+async function run(
+  root: string,
+  name: string | undefined,
+  checks: Readonly<Record<string, Check>>,
+  query: URLSearchParams,
+): Promise<{ status: number; text: string }> {
+  const excluded = new Set(query.getAll("exclude"));
+  const chosen = Object.entries(checks).filter(([each]) => (name === undefined ? !excluded.has(each) : each === name));
+  const results = await Promise.all(
+    chosen.map(async ([each, check]) => {
+      try {
+        await check();
+        return { each, isOk: true };
+      } catch {
+        return { each, isOk: false };
+      }
+    }),
+  );
+  const lines =
+    results.length === 0 ? ["[+]ping ok"] : results.map(({ each, isOk }) => (isOk ? `[+]${each} ok` : `[-]${each} failed`));
+  for (const each of excluded)
+    if (!Object.hasOwn(checks, each)) lines.push(`warn: no check ${JSON.stringify(each)} to exclude`);
+  if (results.every(({ isOk }) => isOk)) {
+    return { status: 200, text: query.has("verbose") ? `${lines.join("\n")}\n${root} check passed\n` : "ok" };
+  }
+  return { status: 500, text: `${lines.join("\n")}\n${root} check failed\n` };
+}
+
+function send(
+  response: ServerResponse,
+  status: number,
+  type: string,
+  text: string,
+  headers: Record<string, string> = {},
+): void {
+  response.writeHead(status, { "content-type": type, "x-content-type-options": "nosniff", ...headers });
+  response.end(text);
+}
