@@ -6,7 +6,7 @@ import { asCrd } from "../registry/crd-spec.ts";
 import { setField, valueAt } from "../registry/object-fields.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { noReviews, widgetCrd } from "../registry/testing/crd-samples.ts";
-import { toTable } from "./to-table.ts";
+import { toTable } from "./table.ts";
 
 const now = Date.parse("2026-01-01T00:01:00Z");
 const kinds = builtinKinds({ clock: { now: () => now }, reviews: noReviews });
