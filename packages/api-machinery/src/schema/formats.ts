@@ -84,7 +84,7 @@ function isDurationFormat(text: string): boolean {
 
 function isUri(text: string): boolean {
   // Go's url.ParseRequestURI: an absolute URI, or an absolute path.
-  if (text.startsWith("/")) return !/[\s\u0000-\u001f]/.test(text);
+  if (text.startsWith("/")) return !/[\s\p{Cc}]/u.test(text);
   return /^[A-Za-z][A-Za-z0-9+.-]*:\S+$/.test(text) && URL.canParse(text);
 }
 

@@ -198,8 +198,8 @@ function fromUnion(node: Node, path: string): Schema | undefined {
     const values = branches.flatMap((branch) => (Object.hasOwn(branch, "const") ? [branch.const] : (branch.enum as unknown[])));
     return convert({ ...rest, enum: values }, path, false);
   }
-  const types = branches.map((branch) => branch.type).sort();
-  if (jsonEquals(types, ["integer", "string"]) || jsonEquals(types, ["number", "string"])) {
+  const types = branches.map((branch) => branch.type);
+  if (types.length === 2 && types.includes("string") && (types.includes("integer") || types.includes("number"))) {
     const validations = branches.flatMap((branch) => Object.entries(branch).filter(([key]) => key !== "type"));
     return convert({ ...rest, ...Object.fromEntries(validations), "x-kubernetes-int-or-string": true }, path, false);
   }

@@ -1,0 +1,118 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { deepFreeze } from "../json.ts";
+import { jsonPatch } from "./json-patch.ts";
+
+const document = deepFreeze({ data: { a: "1", b: "2" }, list: [1, 2, 3], "a/b": { "c~d": 1 } });
+
+test.each<[string, unknown[], unknown]>([
+  ["adds a member", [{ op: "add", path: "/data/c", value: null }], { ...document, data: { a: "1", b: "2", c: null } }],
+  ["adds over a member", [{ op: "add", path: "/data/a", value: 9 }], { ...document, data: { a: 9, b: "2" } }],
+  ["inserts into a list", [{ op: "add", path: "/list/1", value: 9 }], { ...document, list: [1, 9, 2, 3] }],
+  ["appends to a list", [{ op: "add", path: "/list/-", value: 9 }], { ...document, list: [1, 2, 3, 9] }],
+  ["adds at a list's end by index", [{ op: "add", path: "/list/3", value: 9 }], { ...document, list: [1, 2, 3, 9] }],
+  ["removes from a list by negative index", [{ op: "remove", path: "/list/-1" }], { ...document, list: [1, 2] }],
+  ["replaces in a list", [{ op: "replace", path: "/list/0", value: 9 }], { ...document, list: [9, 2, 3] }],
+  ["reads escapes", [{ op: "replace", path: "/a~1b/c~0d", value: 2 }], { ...document, "a/b": { "c~d": 2 } }],
+  ["moves", [{ op: "move", from: "/data/a", path: "/data/c" }], { ...document, data: { b: "2", c: "1" } }],
+  ["copies", [{ op: "copy", from: "/list", path: "/data/a" }], { ...document, data: { a: [1, 2, 3], b: "2" } }],
+  ["tests", [{ op: "test", path: "/list", value: [1, 2, 3] }], document],
+  ["takes null for nothing in a test", [{ op: "test", path: "/nothing", value: null }], document],
+  ["replaces the whole", [{ op: "replace", path: "", value: 1 }], 1],
+  ["does nothing", [], document],
+])("%s", (_, operations, expected) => {
+  expect(jsonPatch(document, deepFreeze(operations))).toEqual(expected);
+});
+
+test.each<[unknown, number, string]>([
+  [{ op: "remove", path: "/data/a" }, 400, "json: cannot unmarshal object into Go value of type jsonpatch.Patch"],
+  [["x"], 400, "json: cannot unmarshal string into Go value of type jsonpatch.Operation"],
+  [[{ op: "test", path: "/data/a", value: "9" }], 422, "testing value /data/a failed: test failed"],
+  [[{ op: "remove", path: "/data/zzz" }], 422, "remove operation does not apply: doc is missing key: /data/zzz: missing value"],
+  [
+    [{ op: "add", path: "/none/x", value: 1 }],
+    422,
+    'add operation does not apply: doc is missing path: "/none/x": missing value',
+  ],
+  [[{ op: "add", path: "/list/17", value: 1 }], 422, "Unable to access invalid index: 17: invalid index referenced"],
+  [[{ op: "replace", path: "/list/01", value: 1 }], 422, "invalid index"],
+  [[{ op: "replace", path: "/list/-", value: 1 }], 422, "invalid index"],
+  [[{ op: "replace", path: "/data/zzz", value: 1 }], 422, "doc is missing key"],
+  [[{ op: "add", path: "/data/a/b", value: 1 }], 422, "doc is missing path"],
+  [[{ op: "add", path: "data", value: 1 }], 422, "is not a JSON pointer"],
+  [[{ op: "add", path: "/x" }], 422, "missing its value"],
+  [[{ op: "frob", path: "/x" }], 422, "Unexpected kind: frob"],
+  [[{ op: "move", from: "/data", path: "/data/x" }], 422, "cannot be moved into itself"],
+  [[{ op: "copy", path: "/data/x" }], 422, "operation missing from field"],
+  [[{ op: "add", value: 1 }], 422, "operation missing path field"],
+  [
+    Array.from({ length: 10_001 }, () => ({ op: "test", path: "", value: null })),
+    413,
+    "The allowed maximum operations in a JSON patch is 10000",
+  ],
+])("refuses what cannot be applied (%#)", (operations, code, message) => {
+  expect(() => jsonPatch(document, operations)).toThrow(
+    expect.objectContaining({ code, message: expect.stringContaining(message) as unknown }),
+  );
+});
+
+test("what is untouched is shared, and the target stays as it was", () => {
+  const result = jsonPatch(document, [{ op: "add", path: "/data/c", value: 1 }]) as typeof document;
+  expect(result.list).toBe(document.list);
+  expect(document.data).toEqual({ a: "1", b: "2" });
+});
+
+test("a copy is independent of its source", () => {
+  const result = jsonPatch({ a: { x: 1 } }, [
+    { op: "add", path: "/a/y", value: 1 },
+    { op: "copy", from: "/a", path: "/b" },
+    { op: "replace", path: "/a/x", value: 2 },
+  ]);
+  expect(result).toEqual({ a: { x: 2, y: 1 }, b: { x: 1, y: 1 } });
+});
+
+test("a value of the patch is not changed by a later operation", () => {
+  const value = deepFreeze({ n: {} });
+  const operations = [
+    { op: "add", path: "/a", value },
+    { op: "add", path: "/a/n/x", value: 1 },
+  ];
+  expect(jsonPatch({}, operations)).toEqual({ a: { n: { x: 1 } } });
+});
+
+test("copies that double a document over and over are refused early", () => {
+  const operations = Array.from({ length: 10_000 }, (_, index) => ({ op: "copy", from: "", path: `/k${index}` }));
+  expect(() => jsonPatch({ a: "x".repeat(100) }, operations)).toThrow("exceeding the limit");
+});
+
+test("ten thousand operations on one long list take little time", () => {
+  const start = performance.now();
+  const operations = Array.from({ length: 10_000 }, (_, index) => ({ op: "add", path: "/list/-", value: index }));
+  const result = jsonPatch({ list: Array.from({ length: 10_000 }, () => 0) }, operations) as { list: unknown[] };
+  expect(result.list).toHaveLength(20_000);
+  expect(performance.now() - start).toBeLessThan(1_000);
+});
+
+test("names of the prototype are ordinary members", () => {
+  const result = jsonPatch({}, [{ op: "add", path: "/__proto__", value: { polluted: true } }]) as object;
+  expect(Object.hasOwn(result, "__proto__")).toBe(true);
+  expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  expect(() => jsonPatch({}, [{ op: "add", path: "/constructor/x", value: 1 }])).toThrow("doc is missing path");
+});
+
+test("removing what was added gives the document again", () => {
+  const key = fc.string({ maxLength: 4 });
+  fc.assert(
+    fc.property(fc.dictionary(key, fc.jsonValue()), key, fc.jsonValue(), (target, name, value) => {
+      fc.pre(!Object.hasOwn(target, name));
+      const path = `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+      const added = jsonPatch(target, [{ op: "add", path, value }]);
+      expect(
+        jsonPatch(added, [
+          { op: "test", path, value },
+          { op: "remove", path },
+        ]),
+      ).toEqual(target);
+    }),
+  );
+});

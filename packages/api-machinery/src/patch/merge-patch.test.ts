@@ -1,0 +1,75 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { deepFreeze } from "../json.ts";
+import { mergePatch, mergePatchOf } from "./merge-patch.ts";
+
+// The examples of RFC 7386, appendix A, that patch by an object.
+test.each<[unknown, Record<string, unknown>, unknown]>([
+  [{ a: "b" }, { a: "c" }, { a: "c" }],
+  [{ a: "b" }, { b: "c" }, { a: "b", b: "c" }],
+  [{ a: "b" }, { a: null }, {}],
+  [{ a: "b", b: "c" }, { a: null }, { b: "c" }],
+  [{ a: ["b"] }, { a: "c" }, { a: "c" }],
+  [{ a: "c" }, { a: ["b"] }, { a: ["b"] }],
+  [{ a: { b: "c" } }, { a: { b: "d", c: null } }, { a: { b: "d" } }],
+  [{ a: [{ b: "c" }] }, { a: [1] }, { a: [1] }],
+  [{ e: null }, { a: 1 }, { e: null, a: 1 }],
+  [[1, 2], { a: "b", c: null }, { a: "b" }],
+  [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
+])("%j with %j is %j", (target, patch, expected) => {
+  expect(mergePatch(deepFreeze(target), deepFreeze(patch))).toEqual(expected);
+});
+
+test("a patch that changes nothing gives the target itself, else what is untouched is shared", () => {
+  const target = deepFreeze({ a: { x: [1, { y: 2 }] }, b: { z: 1 } });
+  expect(mergePatch(target, { a: { x: [1, { y: 2 }] }, c: null })).toBe(target);
+  expect((mergePatch(target, { b: { z: 2 } }) as typeof target).a).toBe(target.a);
+});
+
+test.each([null, [], "x", 1])("a patch that is %j is refused", (patch) => {
+  expect(() => mergePatch({}, patch)).toThrow(expect.objectContaining({ code: 400 }));
+});
+
+test("a patch that nests endlessly is refused, not a crash", () => {
+  let patch: Record<string, unknown> = {};
+  for (let depth = 0; depth < 100_000; depth++) patch = { a: patch };
+  expect(() => mergePatch({}, patch)).toThrow("deeper than 1000 levels");
+});
+
+test("names of the prototype are ordinary members", () => {
+  const result = mergePatch({}, JSON.parse('{"__proto__":{"polluted":true}}')) as object;
+  expect(Object.hasOwn(result, "__proto__")).toBe(true);
+  expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+});
+
+/** JSON objects without nulls, which no merge patch can write. */
+const object = fc.letrec<{ value: unknown; object: Record<string, unknown> }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 4 },
+    fc.integer(),
+    fc.string({ maxLength: 3 }),
+    fc.boolean(),
+    fc.array(fc.integer(), { maxLength: 3 }),
+    tie("object"),
+  ),
+  object: fc.dictionary(fc.constantFrom("a", "b", "c", "__proto__", "constructor"), tie("value"), { noNullPrototype: true }),
+})).object;
+
+test("the patch of a difference makes the one of the other", () => {
+  fc.assert(
+    fc.property(object, object, (before, after) => {
+      const patch = mergePatchOf(before, after);
+      expect(mergePatch(before, patch ?? {})).toEqual(after);
+      if (patch === undefined) expect(before).toEqual(after);
+    }),
+  );
+});
+
+test("applying a patch twice is applying it once", () => {
+  fc.assert(
+    fc.property(object, object, (target, patch) => {
+      const once = mergePatch(target, patch);
+      expect(mergePatch(once, patch)).toBe(once);
+    }),
+  );
+});

@@ -1,0 +1,68 @@
+import { isJsonObject, jsonEquals, setOwn } from "../json.ts";
+import { statusError } from "../status.ts";
+
+const maxDepth = 1_000;
+
+/**
+ * Applies a JSON Merge Patch (RFC 7386) and gives the new value: objects merge, `null` removes, all else replaces. Neither
+ * argument is changed, what the patch does not touch is shared with `target`, and a patch that changes nothing gives
+ * `target` itself.
+ *
+ * **Errors**: throws a `StatusError` BadRequest where the patch is not an object or nests deeper than 1,000 levels.
+ */
+export function mergePatch(target: unknown, patch: unknown): unknown {
+  if (!isJsonObject(patch)) throw statusError("BadRequest", "a merge patch has to be a JSON object");
+  return merge(target, patch, 0);
+}
+
+function merge(target: unknown, patch: Record<string, unknown>, depth: number): unknown {
+  if (depth > maxDepth) throw statusError("BadRequest", `the patch nests deeper than ${maxDepth} levels`);
+  const base: Record<string, unknown> = isJsonObject(target) ? target : {};
+  let result = isJsonObject(target) ? undefined : base;
+  for (const key of Object.keys(patch)) {
+    const change = patch[key];
+    const exists = Object.hasOwn(base, key);
+    if (change === null || change === undefined) {
+      if (!exists) continue;
+      result ??= { ...base };
+      delete result[key];
+      continue;
+    }
+    const before = exists ? base[key] : undefined;
+    const after = isJsonObject(change) ? merge(before, change, depth + 1) : change;
+    if (exists && (after === before || (!isJsonObject(change) && jsonEquals(after, before)))) continue;
+    result ??= { ...base };
+    setOwn(result, key, after);
+  }
+  return result ?? base;
+}
+
+/**
+ * The merge patch that makes `after` of `before`; `undefined` where they are equal already. A merge patch cannot set a
+ * field to null: nulls of `after` that `before` lacks are left out.
+ */
+export function mergePatchOf(before: object, after: object): Record<string, unknown> | undefined {
+  return difference(before as Record<string, unknown>, after as Record<string, unknown>, 0);
+}
+
+function difference(
+  before: Record<string, unknown>,
+  after: Record<string, unknown>,
+  depth: number,
+): Record<string, unknown> | undefined {
+  if (depth > maxDepth) throw new RangeError(`the object nests deeper than ${maxDepth} levels`);
+  const patch: Record<string, unknown> = {};
+  for (const key of Object.keys(before)) {
+    if (before[key] !== undefined && (!Object.hasOwn(after, key) || after[key] === undefined)) setOwn(patch, key, null);
+  }
+  for (const key of Object.keys(after)) {
+    const value = after[key];
+    const old = Object.hasOwn(before, key) ? before[key] : undefined;
+    if (value === undefined || (value === null && old === undefined)) continue;
+    if (isJsonObject(value) && isJsonObject(old)) {
+      const inner = difference(old, value, depth + 1);
+      if (inner) setOwn(patch, key, inner);
+    } else if (!jsonEquals(value, old)) setOwn(patch, key, value);
+  }
+  return Object.keys(patch).length > 0 ? patch : undefined;
+}

@@ -1,0 +1,199 @@
+import { isJsonObject, jsonEquals, setOwn } from "../json.ts";
+import type { Schema } from "../schema/schema.ts";
+import { statusError, type StatusError } from "../status.ts";
+import { containsDirective, dropDirectives } from "./strategic-directives.ts";
+import { arrange } from "./strategic-order.ts";
+
+type JsonMap = Record<string, unknown>;
+
+const maxDepth = 256;
+const orderPrefix = "$setElementOrder/";
+const deletePrefix = "$deleteFromPrimitiveList/";
+
+/**
+ * Applies a strategic merge patch and gives the new value. Objects merge and `null` removes, as in a merge patch; lists
+ * merge where the schema gives them the patch strategy `merge`: lists of objects by their merge key, lists of scalars as
+ * sets. Directives: `$patch` (`replace`, `delete`, `merge`), `$retainKeys`, `$setElementOrder/<list>` and
+ * `$deleteFromPrimitiveList/<list>`.
+ *
+ * Neither argument is changed; what the patch does not touch is shared with `target`.
+ *
+ * **Errors**: throws a `StatusError` BadRequest, or Invalid where the patch contradicts its own directives, in the words of
+ * kube-apiserver.
+ */
+export function strategicMergePatch(schema: Schema, target: unknown, patch: unknown): unknown {
+  if (!isJsonObject(patch)) throw bad("a strategic merge patch has to be a JSON object");
+  return mergeMap(schema, isJsonObject(target) ? target : {}, patch, 0);
+}
+
+function bad(message: string): StatusError {
+  return statusError("BadRequest", message);
+}
+
+function missingKey(item: unknown, mergeKey: string): StatusError {
+  return bad(`map: ${JSON.stringify(item)} does not contain declared merge key: ${mergeKey}`);
+}
+
+function mergeMap(schema: Schema | undefined, original: JsonMap, patch: JsonMap, depth: number): JsonMap {
+  if (depth > maxDepth) throw bad(`the patch nests deeper than ${maxDepth} levels`);
+  const directive = Object.hasOwn(patch, "$patch") ? patch.$patch : undefined;
+  if (directive === "replace") return dropDirectives(patch);
+  if (directive === "delete") return {};
+  if (directive !== undefined && directive !== "merge") {
+    throw bad(`unknown patch type: ${String(directive as string)} in map: ${JSON.stringify(patch)}`);
+  }
+  const result = retainKeys(original, patch);
+  for (const key of Object.keys(patch)) {
+    if (key === "$patch" || key === "$retainKeys" || key.startsWith(deletePrefix)) continue;
+    if (key.startsWith(orderPrefix)) {
+      const name = key.slice(orderPrefix.length);
+      // A list that the patch has as well is put in order when its own turn comes.
+      if (!Object.hasOwn(patch, name)) mergeField(schema, result, name, undefined, patch, depth);
+    } else mergeField(schema, result, key, patch[key], patch, depth);
+  }
+  for (const key of Object.keys(patch)) if (key.startsWith(deletePrefix)) deleteScalars(result, key, patch[key]);
+  return sameAs(original, result) ? original : result;
+}
+
+function sameAs(a: JsonMap, b: JsonMap): boolean {
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && a[key] === b[key]);
+}
+
+/** A copy of the original, without what `$retainKeys` leaves out. */
+function retainKeys(original: JsonMap, patch: JsonMap): JsonMap {
+  if (!Object.hasOwn(patch, "$retainKeys")) return { ...original };
+  const kept = patch.$retainKeys;
+  if (!Array.isArray(kept)) throw bad("invalid patch format of retainKeys");
+  const names = new Set<unknown>(kept);
+  for (const key of Object.keys(patch)) {
+    const isDirective = key.startsWith("$");
+    if (!isDirective && patch[key] !== null && !names.has(key)) throw bad("invalid patch format of retainKeys");
+  }
+  const result: JsonMap = {};
+  for (const key of Object.keys(original)) if (names.has(key)) setOwn(result, key, original[key]);
+  return result;
+}
+
+function mergeField(
+  schema: Schema | undefined,
+  result: JsonMap,
+  key: string,
+  change: unknown,
+  patch: JsonMap,
+  depth: number,
+): void {
+  if (change === null) {
+    delete result[key];
+    return;
+  }
+  const before = Object.hasOwn(result, key) ? result[key] : undefined;
+  const field = fieldOf(schema, key);
+  const strategies = field?.["x-kubernetes-patch-strategy"]?.split(",") ?? [];
+  const orderKey = `${orderPrefix}${key}`;
+  const order = Object.hasOwn(patch, orderKey) ? patch[orderKey] : undefined;
+  if (order !== undefined) {
+    if (!Array.isArray(order)) throw bad("invalid patch format of setElementOrder list");
+    if ((before !== undefined && !Array.isArray(before)) || (change !== undefined && !Array.isArray(change))) {
+      throw bad("invalid patch format of setElementOrder list");
+    }
+    if (before === undefined && change === undefined) return;
+    setOwn(result, key, mergeList(field, (before ?? []) as unknown[], (change ?? []) as unknown[], order, key, depth));
+  } else if (Array.isArray(before) && Array.isArray(change) && strategies.includes("merge")) {
+    setOwn(result, key, mergeList(field, before, change, undefined, key, depth));
+  } else if (isJsonObject(before) && isJsonObject(change) && !strategies.includes("replace")) {
+    setOwn(result, key, mergeMap(field, before, change, depth + 1));
+  } else if (isJsonObject(change) && change.$patch === "delete") {
+    delete result[key];
+  } else {
+    const value = dropDirectives(change);
+    if (!jsonEquals(before, value)) setOwn(result, key, value);
+  }
+}
+
+function fieldOf(schema: Schema | undefined, key: string): Schema | undefined {
+  const { properties, additionalProperties } = schema ?? {};
+  if (properties && Object.hasOwn(properties, key)) return properties[key];
+  return typeof additionalProperties === "object" ? additionalProperties : undefined;
+}
+
+function mergeList(
+  schema: Schema | undefined,
+  original: readonly unknown[],
+  patch: readonly unknown[],
+  order: readonly unknown[] | undefined,
+  name: string,
+  depth: number,
+): unknown[] {
+  if ([...original, ...patch].some(Array.isArray)) throw statusError("Invalid", "lists of lists are not supported");
+  const isMaps = [...original, ...patch].some(isJsonObject);
+  if (!isMaps) {
+    if (order) checkOrder(patch, order, undefined);
+    const merged = [...new Set([...original, ...patch])];
+    return arrange(merged, order ?? patch, original, undefined);
+  }
+  const mergeKey = schema?.["x-kubernetes-patch-merge-key"];
+  if (mergeKey === undefined) throw bad(`cannot merge lists without merge key for ${name}`);
+  if (order) checkOrder(patch, order, mergeKey);
+  let base: unknown[] = original.slice();
+  const changes: JsonMap[] = [];
+  let isReplaced = false;
+  for (const item of patch) {
+    if (!isJsonObject(item)) throw bad(`expected a map in list ${name} but got ${JSON.stringify(item)}`);
+    const directive = Object.hasOwn(item, "$patch") ? item.$patch : undefined;
+    if (directive === undefined) changes.push(item);
+    else if (directive === "replace") isReplaced = true;
+    else if (directive === "delete") {
+      if (!Object.hasOwn(item, mergeKey)) throw missingKey(item, mergeKey);
+      base = base.filter((other) => keyOf(other, mergeKey) !== item[mergeKey]);
+    } else if (directive === "merge") throw bad("merging lists cannot yet be specified in the patch");
+    else throw bad(`unknown patch type: ${String(directive as string)} in map: ${JSON.stringify(item)}`);
+  }
+  if (isReplaced) return changes.map((item) => dropDirectives(item));
+  const places = new Map<unknown, number>();
+  base.forEach((item, index) => {
+    const key = keyOf(item, mergeKey);
+    if (!places.has(key)) places.set(key, index);
+  });
+  for (const item of changes) {
+    if (!Object.hasOwn(item, mergeKey)) throw missingKey(item, mergeKey);
+    const place = places.get(item[mergeKey]);
+    if (place === undefined) {
+      places.set(item[mergeKey], base.length);
+      base.push(dropDirectives(item));
+    } else base[place] = mergeMap(schema?.items, base[place] as JsonMap, item, depth + 1);
+  }
+  return arrange(base, order ?? changes, original, mergeKey);
+}
+
+function keyOf(item: unknown, mergeKey: string): unknown {
+  if (!isJsonObject(item) || !Object.hasOwn(item, mergeKey)) throw missingKey(item, mergeKey);
+  return item[mergeKey];
+}
+
+/** Items of the patch have to be in the order list too, and in the same order; deletions need not. */
+function checkOrder(patch: readonly unknown[], order: readonly unknown[], mergeKey: string | undefined): void {
+  const identity = (item: unknown) => (mergeKey === undefined ? item : keyOf(item, mergeKey));
+  if (order.length === 0 || patch.length === 0) return;
+  const wanted = patch.filter((item) => !containsDirective(item)).map(identity);
+  let at = 0;
+  for (const item of order) if (at < wanted.length && identity(item) === wanted[at]) at++;
+  if (at < wanted.length) {
+    const message = `The order in patch list:\n${JSON.stringify(patch)}\n doesn't match $setElementOrder list:\n${JSON.stringify(order)}\n`;
+    throw statusError("BadRequest", message);
+  }
+}
+
+function deleteScalars(result: JsonMap, directive: string, values: unknown): void {
+  if (!Array.isArray(values)) throw bad("invalid patch format of primitive list");
+  const key = directive.slice(deletePrefix.length);
+  const before = Object.hasOwn(result, key) ? result[key] : undefined;
+  if (!Array.isArray(before)) return;
+  const gone = new Set<unknown>(values);
+  if (before.some((value) => gone.has(value)))
+    setOwn(
+      result,
+      key,
+      before.filter((value) => !gone.has(value)),
+    );
+}
