@@ -2,7 +2,7 @@
 // (kubectl among them) use to send bodies as protobuf. They are read from the file descriptors inside a kubectl binary
 // (1.27 to 1.33 have them); which fields are inlined or required in JSON comes from an OpenAPI document.
 //
-//     node scripts/generate-protobuf-fields.mjs path/to/kubectl path/to/openapi.json
+//     node scripts/generate-protobuf-fields.mjs path/to/kubectl testdata/kubernetes-openapi.json
 //
 // A message a line: its name, a tab, then fields `<number><flags><name>:<type>` separated by blanks. Flags: `<` its fields are those
 // of the message around it in JSON, `!` zero and empty are kept. Types: s string, i integer, b boolean, d double, y bytes,
@@ -21,19 +21,18 @@ const groups =
  * Fields that Go has as pointers: their zero says something, and absent something else. (Neither descriptor nor OpenAPI tells.)
  */
 const pointers = new Set(
-  `activeDeadlineSeconds allocateLoadBalancerNodePorts allowPrivilegeEscalation allowVolumeExpansion allowWatchBookmarks
-   appArmorProfile attachRequired automountServiceAccountToken backoffLimit backoffLimitPerIndex blockOwnerDeletion completions
-   completedIndexes conditionType controller count currentCPUUtilizationPercentage defaultMode deletionGracePeriodSeconds
-   enableServiceLinks exact exec expirationSeconds failedJobsHistoryLimit fsGroup gracePeriodSeconds healthCheckNodePort
-   hostUsers ignoreStoreReadErrorWithClusterBreakingPotential immutable index isDefault leaseDurationSeconds leaseTransitions
-   matchLabelKeys maxFailedIndexes minDomains minReplicas mode nodePort observedGeneration optional orphanDependents parallelism
-   partition podInfoOnMount port priority privileged procMount progressDeadlineSeconds protocol readOnly readOnlyRootFilesystem ready
-   recursiveReadOnly remainingItemCount replicas requiresRepublish revisionHistoryLimit runAsGroup runAsNonRoot runAsUser
-   seLinuxMount sendInitialEvents serving setHostnameAsFQDN shareProcessNamespace stabilizationWindowSeconds startingDeadlineSeconds
-   storageCapacity storageClassName successfulJobsHistoryLimit suspend targetAverageUtilization targetCPUUtilizationPercentage
-   terminating terminationGracePeriodSeconds timeoutSeconds tolerationSeconds ttlSecondsAfterFinished value averageUtilization
-   windowsOptions`.split(/\s+/),
+  `activeDeadlineSeconds allocateLoadBalancerNodePorts allowPrivilegeEscalation allowVolumeExpansion attachRequired
+   automountServiceAccountToken averageUtilization backoffLimit backoffLimitPerIndex blockOwnerDeletion completions controller
+   defaultMode deletionGracePeriodSeconds enableServiceLinks expirationSeconds failedJobsHistoryLimit fsGroup gracePeriodSeconds
+   hostUsers immutable leaseDurationSeconds leaseTransitions maxFailedIndexes minDomains minReplicas mode optional orphanDependents
+   parallelism partition podInfoOnMount priority privileged progressDeadlineSeconds readOnlyRootFilesystem ready replicas
+   requiresRepublish revisionHistoryLimit runAsGroup runAsNonRoot runAsUser seLinuxMount serving setHostnameAsFQDN
+   shareProcessNamespace stabilizationWindowSeconds startingDeadlineSeconds storageCapacity storageClassName
+   successfulJobsHistoryLimit suspend targetCPUUtilizationPercentage terminating terminationGracePeriodSeconds timeoutSeconds
+   tolerationSeconds ttlSecondsAfterFinished`.split(/\s+/),
 );
+/** Of the same name, but no pointers. */
+const plain = new Set(["core.v1.Probe.timeoutSeconds", "networking.v1.IngressClassSpec.controller"]);
 
 const special = {
   "apimachinery.pkg.api.resource.Quantity": "q",
@@ -164,6 +163,12 @@ for (const name of messages.keys())
   if (definitionOf(name)?.["x-kubernetes-group-version-kind"] && !name.endsWith("List")) reach(name);
 reach("meta.v1.DeleteOptions");
 
+/** What a field is called in JSON: Go's capitals survive in a few names (`uID`). */
+function jsonName(definition, name) {
+  const properties = Object.keys(definition?.properties ?? {});
+  return properties.find((other) => other === name) ?? properties.find((other) => other.toLowerCase() === name.toLowerCase());
+}
+
 const lines = [...reached].sort().map((name) => {
   const definition = definitionOf(name);
   const own = messages.get(name).map((field) => {
@@ -172,17 +177,13 @@ const lines = [...reached].sort().map((name) => {
     const type = entry
       ? `%${typeOf(entry.find((part) => part.number === 2))}`
       : `${field.label === 3 ? "*" : ""}${typeOf(field)}`;
-    const isInlined =
-      definition &&
-      field.type === 11 &&
-      !entry &&
-      field.label !== 3 &&
-      !definition.properties?.[field.name] &&
-      reached.has(target);
-    if (definition && !isInlined && !definition.properties?.[field.name])
-      process.stderr.write(`not in JSON: ${name}.${field.name}\n`);
-    const isKept = definition?.required?.includes(field.name) || (/^[sib]$/.test(type) && pointers.has(field.name));
-    return `${field.number}${isInlined ? "<" : isKept ? "!" : ""}${field.name}:${type}`;
+    const known = jsonName(definition, field.name);
+    const isInlined = definition && field.type === 11 && !entry && field.label !== 3 && !known && reached.has(target);
+    if (definition?.properties && !isInlined && !known) process.stderr.write(`not in JSON: ${name}.${field.name}\n`);
+    const isKept =
+      definition?.required?.includes(known) ||
+      (/^[sib]$/.test(type) && pointers.has(field.name) && !plain.has(`${name}.${field.name}`));
+    return `${field.number}${isInlined ? "<" : isKept ? "!" : ""}${known ?? field.name}:${type}`;
   });
   return `${name}\t${own.join(" ")}`;
 });

@@ -451,6 +451,16 @@ describe("escalation", () => {
     expect(write(bind("ClusterRole", "sum", "a"))?.status.code).toBe(403);
   });
 
+  test("is judged by the rights in the binding's namespace", async () => {
+    await put(role("weak", "a", [readPods]));
+    await put(role("weak", "b", [readPods]));
+    await put(binding("jane", "a", { kind: "Role", name: "weak" }, [{ kind: "User", name: "jane" }]));
+    const bind = (namespace: string) =>
+      binding("x", namespace, { kind: "Role", name: "weak" }, [{ kind: "User", name: "bob" }]);
+    expect(write(bind("a"))).toBeUndefined();
+    expect(write(bind("b"))?.status.code).toBe(403);
+  });
+
   test("is no matter of other kinds", () => {
     expect(escalation(authorizer, jane, { plural: "configmaps", object: role("x", "a", [readPods]) })).toBeUndefined();
   });

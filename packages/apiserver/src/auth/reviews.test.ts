@@ -304,6 +304,17 @@ describe("the authenticator", () => {
     expect(() => createStaticTokens([["short", admin]])).toThrow(/16 characters/);
   });
 
+  test("takes a client certificate until it expires, also on a connection that outlives it", async () => {
+    const byCertificate = createAuthenticator({ tokens: [], authorizer, now: () => clock.now() });
+    const clientCertificate = { commonName: "jane", organizations: ["dev"], notAfter: clock.now() + 1_000 };
+    expect(byCertificate({ headers: {}, clientCertificate })).toEqual({
+      username: "jane",
+      groups: ["dev", "system:authenticated"],
+    });
+    await clock.advance(1_000);
+    expect(() => byCertificate({ headers: {}, clientCertificate })).toThrow("Unauthorized");
+  });
+
   test("lets nobody in without credentials unless told to, and a wrong token never", () => {
     expect(() => authenticate({})).toThrow("Unauthorized");
     expect(authenticate({}, true)).toEqual(anonymousUser);

@@ -292,7 +292,8 @@ describe("a body", () => {
 
   test.each([
     ["an unknown type", "text/plain", "x", 415, "UnsupportedMediaType"],
-    ["protobuf", "application/vnd.kubernetes.protobuf", "k8s\0", 415, "UnsupportedMediaType"],
+    ["protobuf without a kind", "application/vnd.kubernetes.protobuf", "k8s\0", 415, "UnsupportedMediaType"],
+    ["no protobuf", "application/vnd.kubernetes.protobuf", "{}", 400, "BadRequest"],
     ["broken JSON", "application/json", '{"a":', 400, "BadRequest"],
     ["broken YAML", "application/yaml", "a: b: c", 400, "BadRequest"],
     [
@@ -722,6 +723,31 @@ describe("a watch", () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
     expect(isClosed).toBe(true);
+    request.destroy();
+  });
+
+  test("with a long beginning has the same limit for what comes after it", async () => {
+    const opened = gate<WatchSink>();
+    const closed = gate<void>();
+    const big = (bytes: number) => ({ type: "ADDED" as const, object: configMap("big", { v: "x".repeat(bytes) }) });
+    const server = await start(
+      async () => ({
+        kind: "watch",
+        resource: configMaps,
+        open: (sink) => {
+          sink.events(Array.from({ length: 5 }, () => big(4_000_000)));
+          opened.resolve(sink);
+          return { close: () => closed.resolve() };
+        },
+      }),
+      { limits: { pendingBytes: 1_000_000 } },
+    );
+    const { request, response } = open(server, `${collection}?watch=1`);
+    request.on("error", () => undefined);
+    (await response).pause();
+    const sink = await opened.promise;
+    for (let sent = 0; sent < 8; sent++) sink.events([big(200_000)]);
+    expect(await closed.promise).toBeUndefined();
     request.destroy();
   });
 

@@ -33,6 +33,10 @@ export async function readBody(request: IncomingMessage): Promise<RequestBody> {
   const bytes = await readBytes(request);
   if (bytes.length === 0) return noBody;
   const format = bodyFormat(request.method ?? "", request.headers["content-type"]);
+  if (format === "protobuf") {
+    const { decodeProtobuf } = await import("./protobuf/decode.ts");
+    return { value: decodeProtobuf(bytes), duplicateFields: [], bytes: bytes.length };
+  }
   let text: string;
   try {
     text = decoder.decode(bytes);
@@ -45,7 +49,7 @@ export async function readBody(request: IncomingMessage): Promise<RequestBody> {
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-function bodyFormat(method: string, contentType: string | undefined): "json" | "yaml" {
+function bodyFormat(method: string, contentType: string | undefined): "json" | "yaml" | "protobuf" {
   const mediaType = (contentType ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
   if (method === "PATCH") {
     if (!patchTypes.has(mediaType)) {
@@ -58,9 +62,10 @@ function bodyFormat(method: string, contentType: string | undefined): "json" | "
   }
   if (mediaType === "" || mediaType === "application/json") return "json";
   if (mediaType === "application/yaml") return "yaml";
+  if (mediaType === "application/vnd.kubernetes.protobuf") return "protobuf";
   throw statusError(
     "UnsupportedMediaType",
-    "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml",
+    "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
   );
 }
 
