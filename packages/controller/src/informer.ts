@@ -1,8 +1,10 @@
 import {
   apiVersionOf,
   type Clock,
+  compareResourceVersions,
   type DeepReadonly,
   deepFreeze,
+  isResourceVersion,
   isStatusError,
   type KubernetesObject,
   type ResourceType,
@@ -20,7 +22,6 @@ import {
 } from "./informer-state.ts";
 import type { Logger } from "./logger.ts";
 import type { CachedObject } from "./object-store.ts";
-import { compareVersions } from "./resource-version.ts";
 
 /** Objects asked for at once. */
 const pageSize = 500;
@@ -83,8 +84,8 @@ export class Informer {
   /** Whether the store has everything up to this version. Versions that are not numbers count as seen: nothing can be said. */
   hasSeen(resourceVersion: string): boolean {
     if (this.#version === undefined) return false;
-    const order = compareVersions(this.#version, resourceVersion);
-    return order === undefined || order >= 0;
+    if (!isResourceVersion(this.#version) || !isResourceVersion(resourceVersion)) return true;
+    return compareResourceVersions(this.#version, resourceVersion) >= 0;
   }
 
   /** Calls `resolve` once, when {@link hasSeen} becomes true. Returns the way to stop waiting. */

@@ -1,5 +1,5 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
-import { parseLabelSelector } from "./label-selector.ts";
+import { labelSelectorOf } from "./label-selector.ts";
 import type { Change, Predicate } from "./reconcile.ts";
 
 /**
@@ -27,9 +27,9 @@ export const deletionStarted: Predicate<KubernetesObject> = (change) =>
 
 /** Passes changes of objects whose labels are selected, now or before the update. */
 export function labelSelected(selector: string): Predicate<KubernetesObject> {
-  const matches = parseLabelSelector(selector);
+  const parsed = labelSelectorOf(selector);
   return ({ object, old }) =>
-    matches(object.metadata.labels ?? {}) || (old !== undefined && matches(old.metadata.labels ?? {}));
+    parsed.matches(object.metadata.labels) || (old !== undefined && parsed.matches(old.metadata.labels));
 }
 
 /** Passes what every one passes. */

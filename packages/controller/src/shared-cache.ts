@@ -9,7 +9,7 @@ import {
 import type { Client } from "@keelson/client";
 import { Informer } from "./informer.ts";
 import type { StoreEffect } from "./informer-state.ts";
-import { parseLabelSelector } from "./label-selector.ts";
+import { labelSelectorOf } from "./label-selector.ts";
 import type { Logger } from "./logger.ts";
 import { idOf, typeId } from "./object-id.ts";
 import { type CachedObject, ObjectStore } from "./object-store.ts";
@@ -129,6 +129,7 @@ export class SharedCache implements Cache {
   readonly #kinds = new Map<string, CachedKind>();
   readonly #stop = new AbortController();
   readonly #runs: Promise<void>[] = [];
+  readonly #indexes = new Map<CachedKind, Map<string, IndexFunction<KubernetesObject>>>();
   #resyncTimer: { cancel(): void } | undefined;
 
   constructor(options: SharedCacheOptions) {
@@ -162,7 +163,6 @@ export class SharedCache implements Cache {
     names.set(name, compute);
     kind.store.addIndex(name, compute);
   }
-  readonly #indexes = new Map<CachedKind, Map<string, IndexFunction<KubernetesObject>>>();
 
   find(type: ResourceType): CachedKind | undefined {
     return this.#kinds.get(typeId(type));
@@ -190,8 +190,8 @@ export class SharedCache implements Cache {
       objects = store.list(type.scope === "Cluster" ? undefined : namespace);
     }
     if (labelSelector !== undefined && labelSelector !== "") {
-      const matches = parseLabelSelector(labelSelector);
-      objects = objects.filter((object) => matches(object.metadata.labels ?? {}));
+      const selector = labelSelectorOf(labelSelector);
+      objects = objects.filter((object) => selector.matches(object.metadata.labels));
     }
     return objects as readonly DeepReadonly<T>[];
   }
