@@ -1,0 +1,16 @@
+import { expect, expectTypeOf, test } from "vitest";
+import * as builtIns from "./builtin-resources.ts";
+import { apiVersionOf, type ObjectType } from "./resource.ts";
+
+test("every built-in resource is addressed as Kubernetes does", () => {
+  const addresses = Object.values(builtIns).map((type) => `${apiVersionOf(type)}/${type.plural} ${type.kind} ${type.scope}`);
+  expect(new Set(addresses).size).toBe(addresses.length);
+  expect(addresses).toContain("v1/namespaces Namespace Cluster");
+  expect(addresses).toContain("batch/v1/jobs Job Namespaced");
+  expect(addresses).toContain("rbac.authorization.k8s.io/v1/clusterrolebindings ClusterRoleBinding Cluster");
+  expect(addresses).toContain("apiextensions.k8s.io/v1/customresourcedefinitions CustomResourceDefinition Cluster");
+});
+
+test("a resource carries its object's type", () => {
+  expectTypeOf<ObjectType<typeof builtIns.Job>["spec"]["backoffLimit"]>().toEqualTypeOf<number | undefined>();
+});

@@ -1,0 +1,64 @@
+import { expect, test } from "vitest";
+import {
+  controllerReference,
+  getController,
+  isControlledBy,
+  ownerReference,
+  refersTo,
+  removeOwnerReference,
+  setControllerReference,
+  setOwnerReference,
+} from "./owner-references.ts";
+
+const owner = { apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "d", namespace: "ns", uid: "1" } };
+const child = { kind: "Pod", metadata: { name: "p", namespace: "ns" } };
+
+test("an owner becomes the controller", () => {
+  const ownerReferences = setControllerReference(child, owner);
+  expect(ownerReferences).toEqual([
+    { apiVersion: "apps/v1", kind: "Deployment", name: "d", uid: "1", controller: true, blockOwnerDeletion: true },
+  ]);
+  const owned = { metadata: { ...child.metadata, ownerReferences } };
+  expect(getController(owned)).toEqual(controllerReference(owner));
+  expect(isControlledBy(owned, owner)).toBe(true);
+  expect(setControllerReference(owned, { ...owner, apiVersion: "apps/v2" })).toMatchObject([
+    { apiVersion: "apps/v2", uid: "1" },
+  ]);
+  expect(removeOwnerReference(owned, owner)).toEqual([]);
+});
+
+test("an owner made anew under the same name is another one", () => {
+  const owned = { ...child, metadata: { ...child.metadata, ownerReferences: setControllerReference(child, owner) } };
+  const anew = { ...owner, metadata: { ...owner.metadata, uid: "2" } };
+  expect(isControlledBy(owned, anew)).toBe(false);
+  expect(() => setControllerReference(owned, anew)).toThrow(
+    expect.objectContaining({ code: "AlreadyOwned", message: "Pod p is already owned by the Deployment controller d (uid 1)" }),
+  );
+});
+
+test("an owner that is no controller stands beside it", () => {
+  const owned = { metadata: { ...child.metadata, ownerReferences: setControllerReference(child, owner) } };
+  const other = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c", namespace: "ns", uid: "9" } };
+  expect(setOwnerReference(owned, other)).toHaveLength(2);
+  expect(setOwnerReference(owned, owner)).toEqual([controllerReference(owner)]);
+});
+
+test("owners in other namespaces, and namespaced owners of cluster-scoped objects, are refused", () => {
+  expect(() => setControllerReference({ metadata: { name: "p", namespace: "other" } }, owner)).toThrow(
+    expect.objectContaining({ code: "CrossNamespace" }),
+  );
+  expect(() => setOwnerReference({ metadata: { name: "node" } }, owner)).toThrow(
+    expect.objectContaining({ code: "ClusterScopedDependent" }),
+  );
+  const cluster = { ...owner, metadata: { name: "d", uid: "1" } };
+  expect(setControllerReference(child, cluster)).toHaveLength(1);
+});
+
+test("an owner that was not created yet is refused by the field that it lacks", () => {
+  expect(() => ownerReference({ ...owner, metadata: { name: "d" } })).toThrow("the owner Deployment d has no metadata.uid");
+});
+
+test("references match by group and kind, whatever the version", () => {
+  expect(refersTo(controllerReference(owner), { group: "apps", kind: "Deployment" })).toBe(true);
+  expect(refersTo(controllerReference(owner), { group: "", kind: "Deployment" })).toBe(false);
+});
