@@ -12,7 +12,13 @@ import { type ConfigMap, configMapType } from "./testing/kinds.ts";
 interface Service extends KubernetesObject {
   spec?: unknown;
 }
-const serviceAccountType: ResourceType<Service> = { group: "", version: "v1", kind: "ServiceAccount", plural: "serviceaccounts", scope: "Namespaced" };
+const serviceAccountType: ResourceType<Service> = {
+  group: "",
+  version: "v1",
+  kind: "ServiceAccount",
+  plural: "serviceaccounts",
+  scope: "Namespaced",
+};
 const namespaceType: ResourceType = { group: "", version: "v1", kind: "Namespace", plural: "namespaces", scope: "Cluster" };
 
 let environment: TestEnvironment;
@@ -51,18 +57,31 @@ describe("manager on the embedded server", () => {
       maxConcurrentReconciles: 4,
       async reconcile({ namespace, name }, { cache, client: own, events }) {
         const owner = cache.get(serviceAccountType, { namespace, name });
-        if (owner === undefined || owner.metadata.namespace !== "a" || cache.get(configMapType, { namespace, name }) !== undefined) return;
+        if (
+          owner === undefined ||
+          owner.metadata.namespace !== "a" ||
+          cache.get(configMapType, { namespace, name }) !== undefined
+        )
+          return;
         writes.set(name, (writes.get(name) ?? 0) + 1);
-        const ownerReferences = [{ apiVersion: "v1", kind: "ServiceAccount", name, uid: owner.metadata.uid ?? "", controller: true }];
+        const ownerReferences = [
+          { apiVersion: "v1", kind: "ServiceAccount", name, uid: owner.metadata.uid ?? "", controller: true },
+        ];
         await own.apply(configMapType, { metadata: { namespace: "a", name, ownerReferences }, data: { for: name } });
         events.event(owner, { type: "Normal", reason: "Made", note: "made the map" });
       },
     });
-    manager = createManager({ client, controllers: [controller], name: "test", leaderElection: { namespace: "a", name: "lease" } });
+    manager = createManager({
+      client,
+      controllers: [controller],
+      name: "test",
+      leaderElection: { namespace: "a", name: "lease" },
+    });
     await manager.start();
     const names = Array.from({ length: 50 }, (_, index) => `sa-${index}`);
     await Promise.all(names.map((name) => client.create(serviceAccountType, { metadata: { namespace: "a", name } })));
-    const mine = (): readonly unknown[] => (manager?.cache.list(configMapType, { namespace: "a" }) ?? []).filter((map) => (map as ConfigMap).data?.["for"]);
+    const mine = (): readonly unknown[] =>
+      (manager?.cache.list(configMapType, { namespace: "a" }) ?? []).filter((map) => (map as ConfigMap).data?.["for"]);
     await shown(configMapType, () => mine().length === 50);
     expect([...writes.values()]).toEqual(names.map(() => 1));
     expect((await client.get(leaseType, { namespace: "a", name: "lease" })).spec?.holderIdentity).not.toBe("");

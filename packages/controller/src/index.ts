@@ -2,6 +2,7 @@ export * from "./controller-runner.ts";
 export * from "./create-manager.ts";
 export * from "./event.ts";
 export * from "./event-recorder.ts";
+export * from "./finalizer.ts";
 export * from "./leader-election.ts";
 export * from "./lease.ts";
 export * from "./logger.ts";
