@@ -60,7 +60,7 @@ export function createInProcessTransport(handle: Handle, options: InProcessOptio
     },
     async close() {
       isClosed = true;
-      for (const watch of [...watches]) watch.close();
+      for (const watch of watches) watch.close();
     },
   };
 }

@@ -35,8 +35,11 @@ export interface ApiServerOptions {
   readonly admission?: readonly AdmissionStep[];
   /** Further built-in kinds. */
   readonly kinds?: readonly ServedResource[];
-  /** Makes what answers paths that are no resources: discovery, OpenAPI, health. */
-  readonly nonResource?: (resources: ResourceTable) => (request: PipelineRequest) => Promise<Outcome | undefined>;
+  /** Makes what answers paths that are no resources: discovery, OpenAPI, health. Closed with the server. */
+  readonly nonResource?: (resources: ResourceTable) => {
+    readonly handle: (request: PipelineRequest) => Promise<Outcome | undefined>;
+    close?(): void;
+  };
   /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. */
   readonly subresources?: PipelineOptions["subresources"];
   /** What went wrong where nobody waits for an answer. Default: ignored. */
@@ -94,6 +97,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     });
     closers.push(() => registry.close());
     const nonResource = options.nonResource?.(registry);
+    closers.push(() => nonResource?.close?.());
     const pipeline = createPipeline({
       store,
       resources: registry,
@@ -105,7 +109,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
         createEscalationGuard(authorizer),
       ]),
       authorize: options.authorize ?? authorizeBy(authorizer),
-      ...(nonResource === undefined ? {} : { nonResource }),
+      ...(nonResource === undefined ? {} : { nonResource: nonResource.handle }),
       subresources: { "/pods/binding": bindPod, "/pods/eviction": evictPod, ...options.subresources },
     });
     closers.push(() => pipeline.endWatches());

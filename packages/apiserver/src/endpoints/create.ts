@@ -19,7 +19,7 @@ export async function createObject(call: Call): Promise<ObjectOutcome> {
   const { resource, request, info } = call;
   const options = writeOptions(request, "CreateOptions");
   let object = readBody(resource, request.body);
-  if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed();
+  if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed(resource);
   if (resource.strategy.evaluate !== undefined) {
     const evaluated = await resource.strategy.evaluate(object, {
       user: request.user,
@@ -96,15 +96,13 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   next = admission.object ?? next;
   if (isMutated) next = conform(call, next, { fieldValidation: "Ignore" });
   admission.object = next;
+  // What the kind itself adds is derived from the name: a bad name is told once.
+  const metadataCauses = metadataProblems(next.metadata);
   resource.strategy.prepareForCreate?.(next);
   if (resource.strategy.hasGeneration !== false) next.metadata.generation = 1;
   // Admission comes before validation where it refuses by namespace: that is what a client has to be told first.
   await call.admission.validate(admission);
-  const causes = [
-    ...nameCauses(resource, next),
-    ...metadataProblems(next.metadata),
-    ...validationCauses(call, next, undefined),
-  ];
+  const causes = [...nameCauses(resource, next), ...metadataCauses, ...validationCauses(call, next, undefined)];
   if (causes.length > 0) throw invalid(resource, next.metadata.name ?? "", causes);
   requireStorable(call, next);
   const key = keyOf(call, next.metadata.name);
@@ -112,7 +110,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
     if (store.get(key) !== undefined) return undefined;
     return { kind: "object", status: 201, object: encodePlain(next), resource, subresource: "" };
   }
-  const result = await store.write(key, 0, toStorageVersion(resource, next));
+  const result = await store.write(key, 0, toStorageVersion(call, next));
   if (!result.ok) return undefined;
   return { kind: "object", status: 201, object: serve(resource, result.stored), resource, subresource: "" };
 }

@@ -14,7 +14,7 @@ const parallelDeletes = 64;
 /** Deletes what a list with the same query shows, and answers that list as it was. */
 export async function deleteCollection(call: Call): Promise<ListOutcome> {
   const { resource } = call;
-  if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed();
+  if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed(resource);
   const options = deleteOptions(call.request);
   const { items, listMeta } = listStored(call, selectionOf(resource, call.query));
   const prefix = prefixOf(call);

@@ -46,7 +46,7 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
     if (plan.kind === "unchanged") return held(call, serve(resource, stored), options);
     if (plan.kind === "mark") {
       if (options.isDryRun) return held(call, encodePlain(plan.next), options);
-      const result = await store.write(key, stored.revision, toStorageVersion(resource, plan.next));
+      const result = await store.write(key, stored.revision, toStorageVersion(call, plan.next));
       if (result.ok) return held(call, serve(resource, result.stored), options);
     } else {
       if (options.isDryRun) return gone(call, name, stored);

@@ -1,7 +1,6 @@
-import { apiVersionOf, type DeepReadonly, deepFreeze, type KubernetesObject } from "@keelson/api-machinery";
+import { apiVersionOf, type DeepReadonly, deepFreeze, type KubernetesObject, prune } from "@keelson/api-machinery";
 import type { ServedResource } from "../registry/served-resource.ts";
 import type { StoredObject } from "../storage/store.ts";
-import { withApiVersion } from "../storage/stored-object.ts";
 import type { EncodedObject } from "./outcome.ts";
 
 /** An object that is not stored (a dry run, a Scale, a review), encoded when somebody asks. Takes it over and freezes it. */
@@ -18,38 +17,18 @@ export function encodePlain(plain: KubernetesObject): EncodedObject {
   };
 }
 
-/** A stored object in another version than the stored one: the same but for `apiVersion` (conversion None). */
-class ConvertedObject implements EncodedObject {
-  readonly #stored: StoredObject;
-  readonly #from: string;
-  readonly #to: string;
-  #bytes: Uint8Array | undefined;
-  #object: DeepReadonly<KubernetesObject> | undefined;
-
-  constructor(stored: StoredObject, from: string, to: string) {
-    this.#stored = stored;
-    this.#from = from;
-    this.#to = to;
-  }
-
-  get bytes(): Uint8Array {
-    this.#bytes ??= withApiVersion(this.#stored.bytes, this.#from, this.#to);
-    return this.#bytes;
-  }
-
-  get object(): DeepReadonly<KubernetesObject> {
-    this.#object ??= Object.freeze({ ...this.#stored.object, apiVersion: this.#to });
-    return this.#object;
-  }
-}
-
 /** A stored object in the version that `resource` serves. */
 export function serve(resource: ServedResource, stored: StoredObject): EncodedObject {
   if (resource.conversion !== undefined) return encodePlain(resource.conversion.fromStorage(stored.object));
   const to = apiVersionOf(resource);
   // What was stored while another version was the storage version says so itself.
   const from = storedApiVersion(resource, stored);
-  return from === to ? stored : new ConvertedObject(stored, from, to);
+  return from === to ? stored : convert(resource, stored, to);
+}
+
+/** In another version than the stored one: what that one does not know is left out. Its defaults are for requests, not for this. */
+function convert(resource: ServedResource, stored: StoredObject, apiVersion: string): EncodedObject {
+  return encodePlain(prune(resource.schema, { ...stored.object, apiVersion }).value as KubernetesObject);
 }
 
 const head = '{"apiVersion":"';

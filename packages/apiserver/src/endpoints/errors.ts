@@ -66,8 +66,14 @@ export function badRequest(message: string): StatusError {
   return statusError("BadRequest", message);
 }
 
-export function methodNotAllowed(): StatusError {
-  return statusError("MethodNotAllowed", "the server does not allow this method on the requested resource", {});
+/** The verb does not go there. Of custom resources Kubernetes names the resource. */
+export function methodNotAllowed(resource?: {
+  readonly group: string;
+  readonly plural: string;
+  readonly origin: "builtin" | "custom";
+}): StatusError {
+  const details = resource?.origin === "custom" ? { group: resource.group, kind: resource.plural } : {};
+  return statusError("MethodNotAllowed", "the server does not allow this method on the requested resource", details);
 }
 
 /** `pods "x" is forbidden: <why>`. */

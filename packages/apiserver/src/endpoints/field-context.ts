@@ -1,5 +1,10 @@
-import { apiVersionOf, type FieldManagementContext, type KubernetesObject } from "@keelson/api-machinery";
-import type { ServedResource } from "../registry/served-resource.ts";
+import {
+  apiVersionOf,
+  type FieldManagementContext,
+  type KubernetesObject,
+  parseApiVersion,
+  prune,
+} from "@keelson/api-machinery";
 import { type Call, timestamp } from "./call.ts";
 import type { WriteOptions } from "./write-options.ts";
 
@@ -17,8 +22,16 @@ export function fieldContext(call: Call, options: WriteOptions, subresource: str
   };
 }
 
-/** The same object as it is stored: another `apiVersion` where another version is the storage version. */
-export function toStorageVersion(resource: ServedResource, object: KubernetesObject): KubernetesObject {
+/**
+ * The same object as it is stored: in the storage version, without what that version does not know, where it came in another one
+ * (conversion None changes `apiVersion` and nothing else).
+ */
+export function toStorageVersion({ resource, resources }: Call, object: KubernetesObject): KubernetesObject {
   if (resource.conversion !== undefined) return resource.conversion.toStorage(object);
-  return object.apiVersion === resource.storageApiVersion ? object : { ...object, apiVersion: resource.storageApiVersion };
+  const { storageApiVersion } = resource;
+  if (object.apiVersion === storageApiVersion) return object;
+  const { group, version } = parseApiVersion(storageApiVersion);
+  const storage = resources.get(group, version, resource.plural);
+  const converted = { ...object, apiVersion: storageApiVersion };
+  return storage === undefined ? converted : prune(storage.schema, converted).value;
 }

@@ -80,7 +80,7 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
       schemaFaults: { causes: [] },
     };
     if (info.subresource !== "") return handleSubresource(call);
-    if (!(resource.verbs as readonly string[]).includes(info.verb)) throw methodNotAllowed();
+    if (!(resource.verbs as readonly string[]).includes(info.verb)) throw methodNotAllowed(resource);
     switch (info.verb) {
       case "get":
         return getObject(call);
@@ -89,13 +89,13 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
       case "watch":
         return watchObjects(call, onOpen);
       case "create":
-        if (info.isNamed) throw methodNotAllowed();
+        if (info.isNamed) throw methodNotAllowed(resource);
         return createObject(call);
       case "update":
-        if (!info.isNamed) throw methodNotAllowed();
+        if (!info.isNamed) throw methodNotAllowed(resource);
         return updateObject(call);
       case "patch":
-        if (!info.isNamed) throw methodNotAllowed();
+        if (!info.isNamed) throw methodNotAllowed(resource);
         await requireCreateForApply(call);
         return patchObject(call);
       case "delete":
@@ -103,7 +103,7 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
       case "deletecollection":
         return deleteCollection(call);
       default:
-        throw methodNotAllowed();
+        throw methodNotAllowed(resource);
     }
   };
 
@@ -124,11 +124,11 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
     const own = resource.subresources?.find(({ name }) => name === subresource);
     if (own === undefined && !(subresource === "status" && resource.hasStatus)) throw unknownResource();
     const verbs: readonly string[] = own?.verbs ?? ["get", "patch", "update"];
-    if (!verbs.includes(verb)) throw methodNotAllowed();
+    if (!verbs.includes(verb)) throw methodNotAllowed(resource);
     if (verb === "get") return getObject(call);
     if (verb === "update") return updateObject(call);
     if (verb === "patch") return patchObject(call);
-    if (verb !== "create" || own?.evaluate === undefined) throw methodNotAllowed();
+    if (verb !== "create" || own?.evaluate === undefined) throw methodNotAllowed(resource);
     const { group = resource.group, version = resource.version, kind } = own;
     const object = readBody({ ...resource, group, version, kind, origin: "builtin" }, request.body);
     const evaluated = await own.evaluate(object, { user: request.user, namespace: call.namespace, name: info.name });
@@ -156,7 +156,7 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
       }
     },
     endWatches() {
-      for (const watch of [...watches]) watch.end();
+      for (const watch of watches) watch.end();
     },
     get openWatches() {
       return watches.size;

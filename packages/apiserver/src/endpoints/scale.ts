@@ -23,7 +23,7 @@ import { type WriteOptions, writeOptions } from "./write-options.ts";
 export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   const { resource, info, request } = call;
   const scale = resource.scale;
-  if (scale === undefined) throw methodNotAllowed();
+  if (scale === undefined) throw methodNotAllowed(resource);
   const answer = (object: DeepReadonly<KubernetesObject>): ObjectOutcome => ({
     kind: "object",
     status: 200,
@@ -34,7 +34,7 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   const stored = call.store.get(keyOf(call));
   if (stored === undefined) throw scaleNotFound(resource, info.name);
   if (info.verb === "get") return answer(serve(resource, stored).object);
-  if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed();
+  if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed(resource);
   const options = writeOptions(request, info.verb === "update" ? "UpdateOptions" : "PatchOptions");
   const next = info.verb === "update" ? replacement(call) : patched(call);
   const result = await commitUpdate(call, {
@@ -87,7 +87,8 @@ function withReplicas(
   if (typeof replicas !== "number" || !Number.isInteger(replicas))
     throw badRequest("spec.replicas of a Scale must be a whole number");
   if (replicas < 0) {
-    throw invalid({ group: "autoscaling", kind: "Scale" }, call.info.name, [
+    const { resource } = call;
+    throw invalid(resource.origin === "custom" ? resource : { group: "autoscaling", kind: "Scale" }, call.info.name, [
       {
         reason: "FieldValueInvalid",
         field: "spec.replicas",

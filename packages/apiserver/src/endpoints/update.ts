@@ -64,7 +64,7 @@ export async function commitUpdate(call: Call, update: Update): Promise<EncodedO
     if (next === undefined) return serve(resource, stored);
     if (update.options.isDryRun) return encodePlain(next);
     const isGone = isReleased(resource, next);
-    const result = await store.write(key, stored.revision, isGone ? undefined : toStorageVersion(resource, next));
+    const result = await store.write(key, stored.revision, isGone ? undefined : toStorageVersion(call, next));
     if (result.ok) return isGone ? encodePlain(withoutRevision(next)) : serve(resource, result.stored);
     if (attempt >= update.attempts) throw conflict(resource, info.name);
   }

@@ -72,10 +72,3 @@ function withRevision(bytes: Uint8Array, revision: number): Uint8Array {
   const end = buffer.indexOf(quote, start);
   return Buffer.concat([buffer.subarray(0, start), Buffer.from(String(revision)), buffer.subarray(end)]);
 }
-
-/** The same bytes with another `apiVersion`: how a version that is served but not stored is sent. */
-export function withApiVersion(bytes: Uint8Array, from: string, to: string): Uint8Array {
-  const head = `{"apiVersion":${JSON.stringify(from)}`;
-  const tail = Buffer.from(bytes.buffer, bytes.byteOffset + head.length, bytes.length - head.length);
-  return Buffer.concat([Buffer.from(`{"apiVersion":${JSON.stringify(to)}`), tail]);
-}

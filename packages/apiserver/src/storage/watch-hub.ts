@@ -59,7 +59,7 @@ export function createWatchHub(onListenerError: (error: unknown) => void): Watch
       if (byResource.has("")) groups.set("", [...events]);
       for (const [resource, group] of groups) {
         // A copy: a listener may open or close watches.
-        for (const watcher of [...(byResource.get(resource) ?? [])]) {
+        for (const watcher of Array.from(byResource.get(resource) ?? [])) {
           if (byResource.get(resource)?.has(watcher)) call(watcher, group, revision);
         }
       }

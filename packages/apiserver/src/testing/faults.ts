@@ -70,7 +70,7 @@ export function withFaults(handle: Handle, clock: Clock): { readonly handle: Han
   };
 
   const endAll = (before: (sink: WatchSink) => void): void => {
-    for (const watch of [...watches]) {
+    for (const watch of watches) {
       watch.close();
       before(watch.sink);
       watch.sink.end();
