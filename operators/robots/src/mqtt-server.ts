@@ -14,8 +14,18 @@ const waitForBrokerMs = 10_000;
 export const mqttServer: ServerDefinition = {
   name: "mqtt",
   flags: [
-    { name: "mqtt-bind-address", value: "ADDRESS", description: "address that the MQTT broker listens on", default: "127.0.0.1" },
-    { name: "mqtt-port", value: "PORT", description: "port that the MQTT broker listens on; 0 picks a free one", default: "1883" },
+    {
+      name: "mqtt-bind-address",
+      value: "ADDRESS",
+      description: "address that the MQTT broker listens on",
+      default: "127.0.0.1",
+    },
+    {
+      name: "mqtt-port",
+      value: "PORT",
+      description: "port that the MQTT broker listens on; 0 picks a free one",
+      default: "1883",
+    },
     { name: "mqtt-url", value: "URL", description: "use this MQTT broker (mqtt://, mqtts://) instead of one of its own" },
     { name: "mqtt-username", value: "NAME", description: "user at that broker" },
     { name: "mqtt-password-file", value: "FILE", description: "file with that user's password" },
@@ -59,7 +69,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
     throw error;
   }
   const kind = broker === undefined ? "bridge to the MQTT broker" : "MQTT broker and bridge on";
-  return { description: `${kind} ${url}, join token in ${joinTokenFile(dataDir)}`, stop };
+  return { description: `${kind} ${url}, join token in ${joinTokenFile(dataDir)}`, endpoints: { mqtt: url }, stop };
 }
 
 /** A broker that is not there yet is waited for in the background; one that refuses us is an error. */

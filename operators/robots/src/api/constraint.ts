@@ -6,7 +6,8 @@ export const operands = ["=", "!=", ">", ">=", "<", "<=", "regexp", "set_contain
 
 const left =
   "What is compared: text with ${attr.NAME}, ${label.NAME}, ${meta.NAME} or ${robot.id} in it, for example ${attr.kernel.name} (linux), ${attr.cpu.arch}, ${attr.cpu.numcores}, ${attr.memory.totalbytes}, ${attr.os.name}, ${attr.os.version}, ${attr.unique.hostname}.";
-const right = "What it is compared with: text, for regexp a regular expression, for version a list such as \">= 1.2, < 2\", for set_contains a list with commas.";
+const right =
+  'What it is compared with: text, for regexp a regular expression, for version a list such as ">= 1.2, < 2", for set_contains a list with commas.';
 
 /** A demand on a robot. */
 export const Constraint = Type.Object(

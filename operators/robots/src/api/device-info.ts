@@ -53,7 +53,12 @@ export const DeviceInfo = Type.Object(
     ),
     swap: Type.Optional(
       Type.Object(
-        { total: whole("Bytes."), used: whole("Bytes in use."), free: whole("Bytes free."), usagePercent: real("Share in use.") },
+        {
+          total: whole("Bytes."),
+          used: whole("Bytes in use."),
+          free: whole("Bytes free."),
+          usagePercent: real("Share in use."),
+        },
         { description: "Swap." },
       ),
     ),

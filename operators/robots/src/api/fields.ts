@@ -6,7 +6,11 @@ import { type TSchemaOptions, Type } from "typebox";
  */
 
 /** A string out of a list. */
-export function choice<const T extends string>(values: readonly T[], description: string, options: { readonly default?: T } = {}) {
+export function choice<const T extends string>(
+  values: readonly T[],
+  description: string,
+  options: { readonly default?: T } = {},
+) {
   return Type.Unsafe<T>({ type: "string", enum: [...values], description, ...options });
 }
 
@@ -29,7 +33,8 @@ export function quantity(description: string) {
   return Type.Unsafe<string | number>({
     "x-kubernetes-int-or-string": true,
     anyOf: [{ type: "integer" }, { type: "string" }],
-    pattern: "^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$",
+    pattern:
+      "^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$",
     description,
   });
 }
@@ -40,7 +45,10 @@ export function time(description: string) {
 }
 
 /** A whole number of 32 bits. */
-export function int32(description: string, options: { readonly minimum?: number; readonly maximum?: number; readonly default?: number } = {}) {
+export function int32(
+  description: string,
+  options: { readonly minimum?: number; readonly maximum?: number; readonly default?: number } = {},
+) {
   return Type.Integer({ format: "int32", description, ...options });
 }
 

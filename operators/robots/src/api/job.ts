@@ -7,15 +7,21 @@ import { EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { taskDefinitions } from "./task-definition.ts";
 
 /** What kind of work a Job is. */
-export const jobType = choice(["service", "batch", "system"], "What kind of work it is: service runs until it is deleted, batch and system run to their end. It decides the restart policy where a group names none.", {
-  default: "batch",
-});
+export const jobType = choice(
+  ["service", "batch", "system"],
+  "What kind of work it is: service runs until it is deleted, batch and system run to their end. It decides the restart policy where a group names none.",
+  {
+    default: "batch",
+  },
+);
 
 /** Which work goes first. */
 export const priority = int32("Which work goes first, from 0 to 100.", { minimum: 0, maximum: 100, default: 50 });
 
 /** Which robots may do work. */
-export const robotSelector = stringMap("Labels that a robot must have in its spec.labels, all of them. Empty: any robot of the namespace.");
+export const robotSelector = stringMap(
+  "Labels that a robot must have in its spec.labels, all of them. Empty: any robot of the namespace.",
+);
 
 /** How many copies of a group there are. */
 export const count = int32("How many copies of the group run, spread over the robots.", { minimum: 1, maximum: 10_000 });
@@ -58,7 +64,9 @@ const status = Type.Object(
   {
     status: Type.Optional(workState("The same as state, under the name that K8s4r first gave it.")),
     state: Type.Optional(
-      workState("pending: nothing runs yet; running; completed: every task ended well; failed: every task ended and at least one failed. (K8s4r's first release called completed \"complete\".)"),
+      workState(
+        'pending: nothing runs yet; running; completed: every task ended well; failed: every task ended and at least one failed. (K8s4r\'s first release called completed "complete".)',
+      ),
     ),
     statusDescription: Type.Optional(Type.String({ description: "How far the work is, for people." })),
     observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
@@ -72,9 +80,16 @@ const status = Type.Object(
     startedAt: Type.Optional(time("When the first task started.")),
     completedAt: Type.Optional(time("When the last task ended.")),
     taskGroups: Type.Optional(Type.Array(Type.String(), { description: "Names of the TaskGroups." })),
-    tasks: Type.Optional(Type.Array(Type.String(), { description: "Kept for K8s4r; never written, a list of all tasks has no bound." })),
+    tasks: Type.Optional(
+      Type.Array(Type.String(), { description: "Kept for K8s4r; never written, a list of all tasks has no bound." }),
+    ),
     taskGroupSummary: Type.Optional(
-      Type.Unsafe<Record<string, { queued?: number; complete?: number; failed?: number; running?: number; starting?: number; lost?: number }>>({
+      Type.Unsafe<
+        Record<
+          string,
+          { queued?: number; complete?: number; failed?: number; running?: number; starting?: number; lost?: number }
+        >
+      >({
         type: "object",
         description: "Counts of tasks by group.",
         additionalProperties: Type.Object({
@@ -87,7 +102,9 @@ const status = Type.Object(
         }),
       }),
     ),
-    conditions: Type.Optional(conditions("Completed, Failed, and SpecApplied (False: a change of spec that cannot take effect).")),
+    conditions: Type.Optional(
+      conditions("Completed, Failed, and SpecApplied (False: a change of spec that cannot take effect)."),
+    ),
   },
   { description: "How the work goes." },
 );

@@ -11,7 +11,10 @@ export const RestartPolicy = Type.Object(
       choice(["fail", "delay"], "What happens when attempts are used up: the task has failed, or waits for the next interval."),
     ),
   },
-  { description: "When a program that failed is started again on its robot. A Job fills in what is left out: service 2 in 30m, else 3 in 24h; delay 15s; mode fail." },
+  {
+    description:
+      "When a program that failed is started again on its robot. A Job fills in what is left out: service 2 in 30m, else 3 in 24h; delay 15s; mode fail.",
+  },
 );
 export type RestartPolicy = Static<typeof RestartPolicy>;
 

@@ -16,7 +16,8 @@ const spec = Type.Object(
     labels: Type.Optional(stringMap("What a Job's robotSelector is compared with.")),
     approved: Type.Optional(
       Type.Boolean({
-        description: "true: the robot may work, whatever join token it knows. false: it may not. Left out: it may when it knows the join token.",
+        description:
+          "true: the robot may work, whatever join token it knows. false: it may not. Left out: it may when it knows the join token.",
       }),
     ),
   },
@@ -34,9 +35,13 @@ const status = Type.Object(
     message: Type.Optional(Type.String({ description: "Why the robot is in this phase, for people." })),
     observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
     lastHeartbeatTime: Type.Optional(time("When the robot was last heard of, to within 30 seconds.")),
-    connected: Type.Optional(Type.Boolean({ description: "Whether the robot's agent is connected to the broker, as far as the broker says." })),
+    connected: Type.Optional(
+      Type.Boolean({ description: "Whether the robot's agent is connected to the broker, as far as the broker says." }),
+    ),
     bootId: Type.Optional(Type.String({ description: "Changes when the robot's computer restarts." })),
-    verifiedTokenSha256: Type.Optional(Type.String({ description: "The registration (hash of its join token) that was approved." })),
+    verifiedTokenSha256: Type.Optional(
+      Type.String({ description: "The registration (hash of its join token) that was approved." }),
+    ),
     deviceInfo: Type.Optional(DeviceInfo),
     conditions: Type.Optional(conditions("Approved: the robot may work. Online: its agent is heard of.")),
   },

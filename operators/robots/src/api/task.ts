@@ -15,7 +15,10 @@ const spec = Type.Object(
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),
     targetRobot: Type.Optional(
-      Type.String({ description: "The robot that runs the task. Set by the scheduler, or by you to choose one yourself.", maxLength: 63 }),
+      Type.String({
+        description: "The robot that runs the task. Set by the scheduler, or by you to choose one yourself.",
+        maxLength: 63,
+      }),
     ),
   },
   { description: "A program and what it needs of its robot." },
@@ -32,7 +35,9 @@ const status = Type.Object(
     message: Type.Optional(Type.String({ description: "Why the task is in this state, for people." })),
     reason: Type.Optional(Type.String({ description: "The same in one CamelCase word." })),
     observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
-    attempt: Type.Optional(int32("Which attempt at the task this is, from 1. What a robot reports of another attempt is not taken.")),
+    attempt: Type.Optional(
+      int32("Which attempt at the task this is, from 1. What a robot reports of another attempt is not taken."),
+    ),
     seq: Type.Optional(int32("Number of the last report that was taken of this attempt.")),
     dispatchedAt: Type.Optional(time("When this attempt was given to the robot.")),
     startedAt: Type.Optional(time("When the program started, by the robot's clock.")),
@@ -59,7 +64,9 @@ const status = Type.Object(
       ),
     ),
     allocatedResources: Type.Optional(AllocatedResources),
-    conditions: Type.Optional(conditions("Scheduled: a robot is chosen, or why none is. Released: nothing of the task is left on its robot.")),
+    conditions: Type.Optional(
+      conditions("Scheduled: a robot is chosen, or why none is. Released: nothing of the task is left on its robot."),
+    ),
   },
   { description: "How the task goes." },
 );

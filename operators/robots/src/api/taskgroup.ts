@@ -26,7 +26,9 @@ const spec = Type.Object(
 
 const status = Type.Object(
   {
-    state: Type.Optional(workState("pending, running, completed (every task ended well) or failed (every task ended, at least one failed).")),
+    state: Type.Optional(
+      workState("pending, running, completed (every task ended well) or failed (every task ended, at least one failed)."),
+    ),
     statusDescription: Type.Optional(Type.String({ description: "How far the group is, for people." })),
     observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
     totalTasks: Type.Optional(int32("How many tasks there are.")),

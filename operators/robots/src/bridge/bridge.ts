@@ -5,7 +5,14 @@ import type { Client } from "@keelson/client";
 import type { Cache, Change, Logger, OnChange } from "@keelson/controller";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
-import { type AckMessage, type DispatchMessage, type RegisterMessage, type ResponseMessage, type StatusMessage, topics } from "../protocol/messages.ts";
+import {
+  type AckMessage,
+  type DispatchMessage,
+  type RegisterMessage,
+  type ResponseMessage,
+  type StatusMessage,
+  topics,
+} from "../protocol/messages.ts";
 import { createDispatches } from "./dispatches.ts";
 import { createHeartbeats } from "./heartbeats.ts";
 import { readIncoming } from "./incoming.ts";
@@ -52,7 +59,8 @@ export function startBridge(options: BridgeOptions): Bridge {
   const queue = createKeyedQueue({
     atOnce: 64,
     maxPending: 8192,
-    onError: (key, error) => log.error({ key, error: String(error) }, "a message was not stored; its sender will send it again"),
+    onError: (key, error) =>
+      log.error({ key, error: String(error) }, "a message was not stored; its sender will send it again"),
   });
   const registrations = createRegistrations({ client, cache, namespace, isJoinToken, fieldManager, log });
   const reports = createReports({ client, cache, clock, namespace, fieldManager, log });
@@ -71,7 +79,11 @@ export function startBridge(options: BridgeOptions): Bridge {
     write: (robot, status) => {
       queue.push(`robot/${robot}`, async () => {
         try {
-          await client.applyStatus(Robot, { metadata: { name: robot, namespace }, status } as Parameters<typeof client.applyStatus<Robot>>[1], { fieldManager });
+          await client.applyStatus(
+            Robot,
+            { metadata: { name: robot, namespace }, status } as Parameters<typeof client.applyStatus<Robot>>[1],
+            { fieldManager },
+          );
         } catch (error) {
           // Removed meanwhile: the next heartbeat makes it anew.
           if (!isNotFound(error)) throw error;

@@ -2,7 +2,10 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { DeviceInfo } from "../api/device-info.ts";
 
 /** Whether the machine is another than it was: hardware, system, disks, interfaces; not how busy it is. */
-export function isOtherMachine(before: DeepReadonly<DeviceInfo> | undefined, after: DeepReadonly<DeviceInfo> | undefined): boolean {
+export function isOtherMachine(
+  before: DeepReadonly<DeviceInfo> | undefined,
+  after: DeepReadonly<DeviceInfo> | undefined,
+): boolean {
   if (after === undefined) return false;
   return before === undefined || !jsonEquals(lasting(before), lasting(after));
 }

@@ -22,7 +22,9 @@ export function tellingOf(task: DeepReadonly<Task>): Telling | undefined {
   const attempt = task.status?.attempt;
   if (robot === undefined || attempt === undefined || !taskUidPattern.test(task.metadata.uid ?? "")) return undefined;
   if (task.metadata.deletionTimestamp !== undefined) {
-    const isReleased = task.status?.conditions?.some((condition) => condition.type === "Released" && condition.status === "True");
+    const isReleased = task.status?.conditions?.some(
+      (condition) => condition.type === "Released" && condition.status === "True",
+    );
     const waits = task.metadata.finalizers?.includes(agentFinalizer) === true && isReleased !== true;
     return waits ? { action: "delete", robot, attempt } : undefined;
   }
@@ -112,7 +114,7 @@ export function createDispatches(options: {
       for (const uid of pending.keys()) tell(uid);
     },
     stop() {
-      for (const uid of [...pending.keys()]) forget(uid);
+      for (const uid of pending.keys()) forget(uid);
     },
   };
 }

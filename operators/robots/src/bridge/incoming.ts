@@ -29,7 +29,8 @@ export type Incoming =
 export function readIncoming(topic: string, payload: Uint8Array): Incoming | { readonly refused: string } {
   const place = placeOf(topic);
   if (place === undefined) return { refused: "no topic of an agent" };
-  if (payload.length > maxPayloadBytes) return { refused: `payload has ${payload.length} bytes; at most ${maxPayloadBytes} are read` };
+  if (payload.length > maxPayloadBytes)
+    return { refused: `payload has ${payload.length} bytes; at most ${maxPayloadBytes} are read` };
   let body: unknown;
   try {
     body = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload));
@@ -68,13 +69,17 @@ function placeOf(topic: string): Place | undefined {
   return undefined;
 }
 
-function readRegister(kind: "register" | "heartbeat", get: (field: string) => unknown): Incoming | { readonly refused: string } {
+function readRegister(
+  kind: "register" | "heartbeat",
+  get: (field: string) => unknown,
+): Incoming | { readonly refused: string } {
   const robotId = get("robotId");
   if (typeof robotId !== "string" || !robotIdPattern.test(robotId)) {
     return { refused: "robotId has to be a DNS label: up to 63 of a-z, 0-9 and -, not at its ends" };
   }
   const token = get("token") ?? "";
-  if (typeof token !== "string" || token.length > maxTokenLength) return { refused: `token has to be a text of up to ${maxTokenLength} characters` };
+  if (typeof token !== "string" || token.length > maxTokenLength)
+    return { refused: `token has to be a text of up to ${maxTokenLength} characters` };
   const deviceInfo = readDeviceInfo(get("deviceInfo"));
   const labels = readLabels(get("labels"));
   if (labels === null) return { refused: `labels have to be texts, at most ${maxLabels}` };
@@ -179,5 +184,7 @@ function isCount(value: unknown): value is number {
 
 /** Without control characters other than line ends and tabs, which could steer a terminal. */
 function clean(text: string, length: number): string {
-  return text.slice(0, length).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "\ufffd");
+  return text
+    .slice(0, length)
+    .replace(/\p{Cc}/gu, (character) => (character === "\n" || character === "\t" ? character : "\ufffd"));
 }

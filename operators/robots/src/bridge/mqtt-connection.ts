@@ -73,7 +73,11 @@ export function connectMqtt(options: MqttConnectionOptions): MqttConnection {
       log.warn({ broker: url }, `MQTT: ${error.message}`);
       // CONNACK 4 and 5: trying again would be refused again.
       if ("code" in error && (error.code === 4 || error.code === 5)) {
-        reject(new Error(`MQTT broker ${url} refuses the credentials (${error.message}); see --mqtt-username and --mqtt-password-file`));
+        reject(
+          new Error(
+            `MQTT broker ${url} refuses the credentials (${error.message}); see --mqtt-username and --mqtt-password-file`,
+          ),
+        );
       }
     });
   });

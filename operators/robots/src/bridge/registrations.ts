@@ -59,7 +59,10 @@ export function createRegistrations(options: {
     const known = robot.metadata.annotations?.[joinTokenAnnotation];
     if (known === digest) return { kind: "taken", robot };
     if (known !== undefined && !isJoinToken(message.token)) {
-      return { kind: "refused", why: "the join token is neither the present one nor the one that the robot registered with before" };
+      return {
+        kind: "refused",
+        why: "the join token is neither the present one nor the one that the robot registered with before",
+      };
     }
     const body = { metadata: { annotations: { [joinTokenAnnotation]: digest } } };
     const key = { namespace, name: message.robotId };

@@ -36,7 +36,8 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
   const state = status.state ?? "";
   if (state !== "dispatching" && state !== "running") return { kind: "ignore", why: `the attempt has ended: ${state}` };
   const lastSeq = status.seq ?? 0;
-  if (report.seq !== undefined && report.seq <= lastSeq) return { kind: "ignore", why: `report ${report.seq} is not newer than ${lastSeq}` };
+  if (report.seq !== undefined && report.seq <= lastSeq)
+    return { kind: "ignore", why: `report ${report.seq} is not newer than ${lastSeq}` };
   if (report.seq === undefined && report.state === "running" && state === "running") {
     return { kind: "ignore", why: "it says nothing new" };
   }
@@ -44,9 +45,18 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
   const isOver = report.state !== "running";
   const nowText = new Date(now).toISOString();
   const before = bridgePart(task);
-  const { startedAt: pastStart, finishedAt: _, exitCode: _code, signal: _signal, logsStdout: _out, logsStderr: _err, ...kept } = before;
+  const {
+    startedAt: pastStart,
+    finishedAt: _,
+    exitCode: _code,
+    signal: _signal,
+    logsStdout: _out,
+    logsStderr: _err,
+    ...kept
+  } = before;
   // With no report counted yet, what is there of start and end is the last attempt's.
-  const startedAt = report.startedAt ?? (lastSeq > 0 ? pastStart : undefined) ?? (report.seq === undefined ? nowText : undefined);
+  const startedAt =
+    report.startedAt ?? (lastSeq > 0 ? pastStart : undefined) ?? (report.seq === undefined ? nowText : undefined);
   const exitCode = report.exitCode;
   return {
     kind: "write",

@@ -46,7 +46,14 @@ export function maySubscribe(id: string, filter: string): boolean {
 /** Whether a message on this topic is to be kept for those who subscribe later. */
 export function mayRetain(topic: string): boolean {
   const [root, kind, id, leaf, ...more] = topic.split("/");
-  return root === "k8s4r" && kind === "robots" && id !== undefined && robotIdPattern.test(id) && leaf === "online" && more.length === 0;
+  return (
+    root === "k8s4r" &&
+    kind === "robots" &&
+    id !== undefined &&
+    robotIdPattern.test(id) &&
+    leaf === "online" &&
+    more.length === 0
+  );
 }
 
 function namedRobot(payload: Uint8Array): string | undefined {

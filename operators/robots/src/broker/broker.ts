@@ -73,7 +73,10 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
         robots.set(client, username);
         done(null, true);
       } else {
-        log.warn({ clientId: shorten(client.id), username: shorten(username) }, "MQTT client refused: wrong name, token or client id");
+        log.warn(
+          { clientId: shorten(client.id), username: shorten(username) },
+          "MQTT client refused: wrong name, token or client id",
+        );
         done(null, false);
       }
     },
@@ -82,7 +85,9 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
       const id = robots.get(client);
       const payload = typeof packet.payload === "string" ? Buffer.from(packet.payload) : packet.payload;
       const refusal =
-        id === undefined ? "not authenticated" : publishRefusal(id, { topic: packet.topic, qos: packet.qos, retain: packet.retain, payload });
+        id === undefined
+          ? "not authenticated"
+          : publishRefusal(id, { topic: packet.topic, qos: packet.qos, retain: packet.retain, payload });
       if (refusal !== undefined) {
         log.warn({ robot: id, topic: shorten(packet.topic) }, `MQTT publish refused: ${shorten(refusal)}`);
         return done(new Error(refusal));

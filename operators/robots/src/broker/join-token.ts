@@ -34,7 +34,11 @@ export async function ensureJoinToken(options: {
   if (stored !== token) {
     await client.apply(
       Secret,
-      { metadata: { name: joinTokenSecret, namespace }, type: "Opaque", data: { token: Buffer.from(token).toString("base64") } },
+      {
+        metadata: { name: joinTokenSecret, namespace },
+        type: "Opaque",
+        data: { token: Buffer.from(token).toString("base64") },
+      },
       { fieldManager },
     );
   }
@@ -44,7 +48,9 @@ export async function ensureJoinToken(options: {
 async function readSecret(client: Client, namespace: string): Promise<string | undefined> {
   try {
     const secret = await client.get(Secret, { namespace, name: joinTokenSecret });
-    const token = Buffer.from(secret.data?.token ?? "", "base64").toString("utf8").trim();
+    const token = Buffer.from(secret.data?.token ?? "", "base64")
+      .toString("utf8")
+      .trim();
     return token === "" ? undefined : token;
   } catch (error) {
     if (isNotFound(error)) return undefined;

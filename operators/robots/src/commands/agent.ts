@@ -20,12 +20,25 @@ export function createAgentCommand(startAgent: StartAgent): CommandDefinition {
     flags: [
       { name: "broker-url", value: "URL", description: "MQTT broker", default: "tcp://localhost:1883" },
       { name: "robot-id", value: "ID", description: "the robot's name: a-z, 0-9 and -, at most 63", required: true },
-      { name: "token", value: "TOKEN", description: "join token; others on this machine can read it, better use --token-file", env: "K8S4R_TOKEN" },
+      {
+        name: "token",
+        value: "TOKEN",
+        description: "join token; others on this machine can read it, better use --token-file",
+        env: "K8S4R_TOKEN",
+      },
       { name: "token-file", value: "FILE", description: "file with the join token" },
       { name: "heartbeat-interval", value: "SECONDS", description: "how often to say that the robot is there", default: "30" },
       { name: "work-dir", value: "DIR", description: "where tasks have their folders (default: $HOME/.k8s4r/tasks)" },
-      { name: "label", value: "KEY=VALUE", description: "label of the robot, when this registration makes it", repeatable: true },
-      { name: "stop-tasks-on-exit", description: "end running tasks when the agent ends; else they go on and the next agent finds them" },
+      {
+        name: "label",
+        value: "KEY=VALUE",
+        description: "label of the robot, when this registration makes it",
+        repeatable: true,
+      },
+      {
+        name: "stop-tasks-on-exit",
+        description: "end running tasks when the agent ends; else they go on and the next agent finds them",
+      },
       { name: "log-level", value: "LEVEL", description: "debug, info, warn, error or silent", default: "info" },
     ],
     run: (context) => run(context, startAgent),
@@ -42,7 +55,8 @@ async function run(context: CommandContext, startAgent: StartAgent): Promise<num
     return 2;
   }
   const agent = await startAgent(options);
-  const stop = (): void => void agent.stop().catch((error: unknown) => context.log.error({ error: String(error) }, "the agent did not stop cleanly"));
+  const stop = (): void =>
+    void agent.stop().catch((error: unknown) => context.log.error({ error: String(error) }, "the agent did not stop cleanly"));
   if (context.signal.aborted) stop();
   context.signal.addEventListener("abort", stop, { once: true });
   try {
@@ -58,14 +72,20 @@ async function run(context: CommandContext, startAgent: StartAgent): Promise<num
  *
  * **Errors**: throws an {@link AgentFlagError} that names the flag.
  */
-export async function readAgentFlags({ flags, clock, log }: Pick<CommandContext, "flags" | "clock" | "log">): Promise<AgentOptions> {
+export async function readAgentFlags({
+  flags,
+  clock,
+  log,
+}: Pick<CommandContext, "flags" | "clock" | "log">): Promise<AgentOptions> {
   const robotId = text(flags, "robot-id") ?? "";
   if (!robotIdPattern.test(robotId)) {
     throw new AgentFlagError(`--robot-id: ${JSON.stringify(robotId)} has to be up to 63 of a-z, 0-9 and -, not at its ends`);
   }
   const brokerUrl = text(flags, "broker-url") ?? "tcp://localhost:1883";
   if (!URL.canParse(brokerUrl) || !["tcp:", "mqtt:", "mqtts:", "ssl:"].includes(new URL(brokerUrl).protocol)) {
-    throw new AgentFlagError(`--broker-url: ${JSON.stringify(brokerUrl)} has to be like tcp://host:1883 (or mqtt://, mqtts://, ssl://)`);
+    throw new AgentFlagError(
+      `--broker-url: ${JSON.stringify(brokerUrl)} has to be like tcp://host:1883 (or mqtt://, mqtts://, ssl://)`,
+    );
   }
   const seconds = Number(text(flags, "heartbeat-interval") ?? "30");
   if (!(seconds >= 1 && seconds <= 3600)) throw new AgentFlagError("--heartbeat-interval: has to be 1 to 3600 seconds");
@@ -94,7 +114,8 @@ async function readToken(flags: FlagValues): Promise<string> {
   // The environment stands in for --token, so a file that is named has to win over it.
   if (file === undefined) {
     const token = text(flags, "token") ?? "";
-    if (token === "") throw new AgentFlagError("the join token is missing: give --token-file, or K8S4R_TOKEN in the environment");
+    if (token === "")
+      throw new AgentFlagError("the join token is missing: give --token-file, or K8S4R_TOKEN in the environment");
     return token;
   }
   let content: string;

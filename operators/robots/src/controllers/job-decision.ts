@@ -162,7 +162,9 @@ function covers(present: unknown, wanted: unknown): boolean {
   if (typeof wanted === "object" && wanted !== null) {
     if (typeof present !== "object" || present === null) return Object.keys(wanted).length === 0;
     return Object.entries(wanted).every(
-      ([key, value]) => value === undefined || covers(Object.hasOwn(present, key) ? (present as Record<string, unknown>)[key] : undefined, value),
+      ([key, value]) =>
+        value === undefined ||
+        covers(Object.hasOwn(present, key) ? (present as Record<string, unknown>)[key] : undefined, value),
     );
   }
   return present === wanted;

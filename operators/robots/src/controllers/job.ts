@@ -37,7 +37,9 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
   const isWritten = await unlessMovedOn(
     client.applyStatus(
       Job,
-      { metadata: { name: request.name, namespace, resourceVersion: job.metadata.resourceVersion }, status } as Parameters<typeof client.applyStatus<Job>>[1],
+      { metadata: { name: request.name, namespace, resourceVersion: job.metadata.resourceVersion }, status } as Parameters<
+        typeof client.applyStatus<Job>
+      >[1],
       { fieldManager, signal },
     ),
   );

@@ -1,4 +1,10 @@
-import { apiVersionOf, type DeepReadonly, type KubernetesObject, type OwnerReference, type ResourceType } from "@keelson/api-machinery";
+import {
+  apiVersionOf,
+  type DeepReadonly,
+  type KubernetesObject,
+  type OwnerReference,
+  type ResourceType,
+} from "@keelson/api-machinery";
 
 /** The reference of a child to the object that manages it. */
 export function controllerReference(type: ResourceType, owner: DeepReadonly<KubernetesObject>): OwnerReference {

@@ -32,7 +32,10 @@ export type Placement =
 export const noLoad: Load = { tasks: 0, cpu: 0, memoryBytes: 0 };
 
 /** Cores and bytes that resources ask for; what cannot be read asks for nothing. */
-export function amountsOf(resources: DeepReadonly<TaskResources> | undefined): { readonly cpu: number; readonly memoryBytes: number } {
+export function amountsOf(resources: DeepReadonly<TaskResources> | undefined): {
+  readonly cpu: number;
+  readonly memoryBytes: number;
+} {
   return {
     cpu: resources?.cpu === undefined ? 0 : (parseQuantity(resources.cpu) ?? 0),
     memoryBytes: resources?.memory === undefined ? 0 : (parseQuantity(resources.memory) ?? 0),
@@ -74,7 +77,8 @@ function refusalOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): stri
   if (demand.pinned !== undefined && robot.metadata.name !== demand.pinned) return `not the chosen robot ${demand.pinned}`;
   if (robot.metadata.deletionTimestamp !== undefined) return "being deleted";
   const missing = Object.entries(demand.selector).filter(
-    ([key, value]) => robot.spec.labels === undefined || !Object.hasOwn(robot.spec.labels, key) || robot.spec.labels[key] !== value,
+    ([key, value]) =>
+      robot.spec.labels === undefined || !Object.hasOwn(robot.spec.labels, key) || robot.spec.labels[key] !== value,
   );
   if (missing.length > 0) {
     return `not matching robotSelector ${missing.map(([key, value]) => `${key}=${value}`).join(",")}`;
@@ -90,7 +94,8 @@ function refusalOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): stri
   // Sums of fractions such as 0.1 miss whole numbers by a little.
   if (demand.cpu > 0 && cores !== undefined && load.cpu + demand.cpu > cores + 1e-9) return "short of cpu";
   const memory = robot.status?.deviceInfo?.memory?.total;
-  if (demand.memoryBytes > 0 && memory !== undefined && load.memoryBytes + demand.memoryBytes > memory) return "short of memory";
+  if (demand.memoryBytes > 0 && memory !== undefined && load.memoryBytes + demand.memoryBytes > memory)
+    return "short of memory";
   return undefined;
 }
 

@@ -140,7 +140,8 @@ function presenceOf(robot: DeepReadonly<Robot>, watchedSince: number, now: numbe
   if (status?.lastHeartbeatTime === undefined) {
     return { phase: "Pending", reason: "NotSeen", message: "waiting for the robot's agent to register" };
   }
-  if (status.connected === false) return { phase: "Offline", reason: "Disconnected", message: "the robot's agent is not connected" };
+  if (status.connected === false)
+    return { phase: "Offline", reason: "Disconnected", message: "the robot's agent is not connected" };
   const heardOfUntil = Date.parse(status.lastHeartbeatTime) + heartbeatTimeoutMs;
   // Only a robot that was Online has something to lose by our absence.
   const graceUntil = status.phase === "Online" ? watchedSince + heartbeatTimeoutMs : 0;
@@ -160,6 +161,7 @@ function eventOf(robot: DeepReadonly<Robot>, presence: Presence, approval: Appro
     return { type: "Warning", reason: approval.reason, note: approval.message };
   }
   if (presence.phase === "Online" && before !== "Online") return { type: "Normal", reason: "Online", note: presence.message };
-  if (presence.phase === "Offline" && before === "Online") return { type: "Warning", reason: "Offline", note: presence.message };
+  if (presence.phase === "Offline" && before === "Online")
+    return { type: "Warning", reason: "Offline", note: presence.message };
   return undefined;
 }

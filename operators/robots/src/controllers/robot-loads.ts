@@ -25,9 +25,18 @@ export function createRobotLoads(cache: Cache): RobotLoads {
       for (const [uid, assumption] of assumed) {
         const { task } = assumption;
         const seen = cache.get(Task, { namespace: task.metadata.namespace, name: task.metadata.name ?? "" });
-        if (seen === undefined || seen.metadata.uid !== uid || (seen.spec.targetRobot ?? "") !== (task.spec.targetRobot ?? "")) {
+        if (
+          seen === undefined ||
+          seen.metadata.uid !== uid ||
+          (seen.spec.targetRobot ?? "") !== (task.spec.targetRobot ?? "")
+        ) {
           assumed.delete(uid);
-        } else if (assumption.robot === robot && uid !== except && task.metadata.namespace === namespace && seen.spec.targetRobot !== robot) {
+        } else if (
+          assumption.robot === robot &&
+          uid !== except &&
+          task.metadata.namespace === namespace &&
+          seen.spec.targetRobot !== robot
+        ) {
           load = add(load, task);
         }
       }

@@ -41,9 +41,10 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
     const isWritten = await unlessMovedOn(
       client.applyStatus(
         Robot,
-        { metadata: { name, namespace, resourceVersion: robot.metadata.resourceVersion }, status: decision.status } as Parameters<
-          typeof client.applyStatus<Robot>
-        >[1],
+        {
+          metadata: { name, namespace, resourceVersion: robot.metadata.resourceVersion },
+          status: decision.status,
+        } as Parameters<typeof client.applyStatus<Robot>>[1],
         { fieldManager, signal },
       ),
     );
@@ -52,7 +53,10 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }
 
-async function readJoinToken(namespace: string | undefined, { client, signal }: ReconcileContext): Promise<RobotObservation["joinToken"]> {
+async function readJoinToken(
+  namespace: string | undefined,
+  { client, signal }: ReconcileContext,
+): Promise<RobotObservation["joinToken"]> {
   try {
     const secret = await client.get(Secret, { namespace, name: joinTokenSecret }, { signal });
     const token = secret.data?.token;

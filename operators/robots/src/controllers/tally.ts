@@ -86,7 +86,15 @@ export function outcomeConditions(tally: Tally, state: WorkState, generation: nu
     message,
   });
   return [
-    claim("Completed", state === "completed", state === "completed" ? "AllTasksSucceeded" : state === "failed" ? "TasksFailed" : "InProgress"),
-    claim("Failed", state === "failed", state === "failed" ? "TasksFailed" : state === "completed" ? "AllTasksSucceeded" : "InProgress"),
+    claim(
+      "Completed",
+      state === "completed",
+      state === "completed" ? "AllTasksSucceeded" : state === "failed" ? "TasksFailed" : "InProgress",
+    ),
+    claim(
+      "Failed",
+      state === "failed",
+      state === "failed" ? "TasksFailed" : state === "completed" ? "AllTasksSucceeded" : "InProgress",
+    ),
   ];
 }

@@ -67,7 +67,11 @@ export function decideTask(observed: TaskObservation): TaskDecision {
 function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecision {
   const bytes = Buffer.byteLength(JSON.stringify(task.spec));
   if (bytes > largestTaskBytes) {
-    return { kind: "fail", reason: "TooLarge", message: `spec has ${bytes} bytes; at most ${largestTaskBytes} can be sent to a robot` };
+    return {
+      kind: "fail",
+      reason: "TooLarge",
+      message: `spec has ${bytes} bytes; at most ${largestTaskBytes} can be sent to a robot`,
+    };
   }
   const target = task.spec.targetRobot;
   const isBound = target !== undefined && task.metadata.finalizers?.includes(agentFinalizer) === true;
@@ -76,7 +80,10 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
 
   const jobName = task.spec.jobName;
   if (task.spec.robotSelector === undefined && job === undefined && jobName !== undefined && jobName !== "") {
-    return { kind: "wait", message: `the Job ${jobName} that spec.jobName names is not there, so its robotSelector is not known` };
+    return {
+      kind: "wait",
+      message: `the Job ${jobName} that spec.jobName names is not there, so its robotSelector is not known`,
+    };
   }
   const placement = decidePlacement(
     {
@@ -132,5 +139,7 @@ function decideDeletion(task: DeepReadonly<Task>, robots: readonly DeepReadonly<
   // A robot that has never been seen offline begins to count when the Task was deleted.
   const countsFrom = since ?? Date.parse(task.metadata.deletionTimestamp ?? "");
   const leftMs = countsFrom + lostAfterMs - now;
-  return leftMs > 0 ? { kind: "leave", requeueAfterMs: leftMs } : { kind: "release", why: "its robot has been offline for 5 minutes" };
+  return leftMs > 0
+    ? { kind: "leave", requeueAfterMs: leftMs }
+    : { kind: "release", why: "its robot has been offline for 5 minutes" };
 }

@@ -1,5 +1,13 @@
 import { type Condition, type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import { type Cache, type Change, defineController, type ReconcileContext, type Request, type Result, watchOf } from "@keelson/controller";
+import {
+  type Cache,
+  type Change,
+  defineController,
+  type ReconcileContext,
+  type Request,
+  type Result,
+  watchOf,
+} from "@keelson/controller";
 import { Job } from "../api/job.ts";
 import { agentFinalizer } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
@@ -55,7 +63,10 @@ export const taskController = defineController({
             .list(Task, { namespace: job.metadata.namespace, index: ["job", job.metadata.name ?? ""] })
             .filter((task) => task.spec.robotSelector === undefined && (task.status?.state || "pending") === "pending"),
         ),
-      [(change: Change<Job>) => change.type !== "update" || !jsonEquals(change.old?.spec.robotSelector, change.object.spec.robotSelector)],
+      [
+        (change: Change<Job>) =>
+          change.type !== "update" || !jsonEquals(change.old?.spec.robotSelector, change.object.spec.robotSelector),
+      ],
     ),
   ],
   // Between reading the cache and noting the choice nothing waits, so several at once do not choose the same place.
@@ -143,7 +154,11 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
 }
 
 /** Records the choice: from here on, the Task is this robot's. Undefined where the Task has moved on. */
-async function bind(task: DeepReadonly<Task>, robot: string, context: ReconcileContext): Promise<DeepReadonly<Task> | undefined> {
+async function bind(
+  task: DeepReadonly<Task>,
+  robot: string,
+  context: ReconcileContext,
+): Promise<DeepReadonly<Task> | undefined> {
   let bound: DeepReadonly<Task> | undefined;
   await unlessMovedOn(
     context.client
@@ -167,7 +182,11 @@ async function bind(task: DeepReadonly<Task>, robot: string, context: ReconcileC
   return bound;
 }
 
-async function applyStatus(task: DeepReadonly<Task>, status: TaskStatus, { client, signal }: ReconcileContext): Promise<boolean> {
+async function applyStatus(
+  task: DeepReadonly<Task>,
+  status: TaskStatus,
+  { client, signal }: ReconcileContext,
+): Promise<boolean> {
   const { name = "", namespace, resourceVersion } = task.metadata;
   return await unlessMovedOn(
     client.applyStatus(

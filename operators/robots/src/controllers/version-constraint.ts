@@ -52,7 +52,8 @@ export function satisfiesVersion(version: string, constraint: string): boolean |
         break;
       case "~>": {
         const fixed = Math.max(wanted.numbers.length - 1, 1);
-        holds &&= order >= 0 && wanted.numbers.slice(0, fixed).every((number, index) => (actual.numbers[index] ?? 0) === number);
+        holds &&=
+          order >= 0 && wanted.numbers.slice(0, fixed).every((number, index) => (actual.numbers[index] ?? 0) === number);
         break;
       }
       default:

@@ -42,7 +42,18 @@ export interface StatusMessage {
   readonly state: "running" | "completed" | "failed" | "deleted";
   readonly exitCode?: number;
   readonly message: string;
-  readonly event: "Assigned" | "Downloading" | "Downloaded" | "DownloadFailed" | "Starting" | "Started" | "StartFailed" | "Completed" | "Failed" | "Timeout" | "Deleted";
+  readonly event:
+    | "Assigned"
+    | "Downloading"
+    | "Downloaded"
+    | "DownloadFailed"
+    | "Starting"
+    | "Started"
+    | "StartFailed"
+    | "Completed"
+    | "Failed"
+    | "Timeout"
+    | "Deleted";
   /** RFC 3339, by the robot's clock. For people: order comes from `attempt` and `seq`. */
   readonly updatedAt: string;
   /** Added: which attempt at the task this is about (`status.attempt` of the dispatched Task). */

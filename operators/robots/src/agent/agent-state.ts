@@ -1,0 +1,241 @@
+import type { Exited } from "@keelson/execution";
+import type { StatusMessage } from "../protocol/messages.ts";
+import type { TaskOrder } from "./task-order.ts";
+import { reportOfExit } from "./task-reports.ts";
+import type { LogTails, ReportBody } from "./task-reports.ts";
+
+/**
+ * A task on this robot:
+ *
+ *     accepted --> running --> ended --\
+ *         \-----------\----------\------> deleting --> gone
+ *
+ * `gone` is kept for a while, so that a create which comes late or twice does not run the task again.
+ */
+export interface HeldTask {
+  readonly uid: string;
+  readonly attempt: number;
+  readonly phase: "accepted" | "running" | "ended" | "deleting" | "gone";
+  /** Number of the last report of this attempt. */
+  readonly seq: number;
+  /** What to run; until it runs. */
+  readonly order?: TaskOrder;
+  /** The last report, and whether the server has said that it is stored. */
+  readonly report?: StatusMessage;
+  readonly isAcknowledged: boolean;
+  /** Heartbeats since the last report was made. */
+  readonly ticks: number;
+  /** Attempt whose program and files are on this robot. */
+  readonly programAttempt?: number;
+  /** When it last changed, for what to drop first. By the wall clock; an order that is a little wrong does no harm. */
+  readonly changedAt: number;
+}
+
+/** Everything that decisions are made from. */
+export interface AgentState {
+  readonly robotId: string;
+  readonly tasks: ReadonlyMap<string, HeldTask>;
+}
+
+/** What happens to an agent. */
+export type AgentEvent =
+  | { readonly kind: "create"; readonly uid: string; readonly attempt: number; readonly order: TaskOrder }
+  | { readonly kind: "create"; readonly uid: string; readonly attempt: number; readonly problem: string }
+  | { readonly kind: "delete"; readonly uid: string; readonly attempt: number }
+  | { readonly kind: "started"; readonly uid: string; readonly attempt: number; readonly startedAt: number }
+  | { readonly kind: "exited"; readonly uid: string; readonly attempt: number; readonly exited: Exited; readonly logs: LogTails }
+  | { readonly kind: "removed"; readonly uid: string }
+  | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }
+  | { readonly kind: "connected" }
+  | { readonly kind: "tick" };
+
+/** What an agent then does. The effects on one task are carried out in their order, across steps. */
+export type AgentEffect =
+  /** Write the record down. What follows in the same step waits for it. */
+  | { readonly kind: "save"; readonly uid: string; readonly task: HeldTask }
+  /** Drop the record. */
+  | { readonly kind: "forget"; readonly uid: string }
+  /** Start the program; answer with `started` or `exited`. */
+  | { readonly kind: "start"; readonly uid: string; readonly attempt: number; readonly order: TaskOrder }
+  /** Stop an attempt's program and remove it, its logs with it. */
+  | { readonly kind: "discard"; readonly uid: string; readonly attempt: number }
+  /** Remove the task's folder, and answer with `removed` where `answer` is set. */
+  | { readonly kind: "clear"; readonly uid: string; readonly answer: boolean }
+  | { readonly kind: "publish"; readonly uid: string; readonly report: StatusMessage };
+
+/** A step's result. */
+export interface Step {
+  readonly state: AgentState;
+  readonly effects: readonly AgentEffect[];
+}
+
+/** Tasks that have ended and whose files and logs are kept. */
+export const keptFinished = 50;
+
+/** Records in all; the oldest of tasks that are gone or ended are dropped beyond that. */
+export const keptRecords = 1000;
+
+const isPowerOfTwo = (n: number): boolean => n > 0 && (n & (n - 1)) === 0;
+
+/**
+ * Decides. Pure: it reads no clock, starts nothing and writes nothing.
+ *
+ * **Guarantees**: an attempt is started at most once; a report with a terminal state is an attempt's last but for `deleted`;
+ * reports of an attempt have rising numbers; a task whose delete was answered is not run again by a late create.
+ */
+export function step(state: AgentState, event: AgentEvent, now: number): Step {
+  switch (event.kind) {
+    case "connected":
+      return { state, effects: [...state.tasks.values()].flatMap((task) => (task.isAcknowledged ? [] : publish(task))) };
+    case "tick":
+      return tick(state);
+    case "create":
+      return create(state, event, now);
+    case "delete":
+      return remove(state, event, now);
+    case "started":
+    case "exited":
+      return progress(state, event, now);
+    case "removed":
+      return removed(state, event.uid, now);
+    case "ack": {
+      const task = state.tasks.get(event.uid);
+      if (task === undefined || task.isAcknowledged) return { state, effects: [] };
+      if (task.attempt !== event.attempt || task.seq !== event.seq) return { state, effects: [] };
+      return change(state, { ...task, isAcknowledged: true }, () => []);
+    }
+  }
+}
+
+const publish = (task: HeldTask): readonly AgentEffect[] =>
+  task.report === undefined ? [] : [{ kind: "publish", uid: task.uid, report: task.report }];
+
+/** Reports that nobody acknowledges (the bridge was away, or is an original that never does) are said again ever more rarely. */
+function tick(state: AgentState): Step {
+  const tasks = new Map(state.tasks);
+  const effects: AgentEffect[] = [];
+  for (const task of state.tasks.values()) {
+    if (task.isAcknowledged || task.report === undefined) continue;
+    const ticks = task.ticks + 1;
+    tasks.set(task.uid, { ...task, ticks });
+    if (isPowerOfTwo(ticks)) effects.push(...publish(task));
+  }
+  return { state: { ...state, tasks }, effects };
+}
+
+function change(state: AgentState, task: HeldTask, then: (task: HeldTask) => readonly AgentEffect[]): Step {
+  const tasks = new Map(state.tasks).set(task.uid, task);
+  return prune({ ...state, tasks }, [{ kind: "save", uid: task.uid, task }, ...then(task)]);
+}
+
+/** The task with one more report. */
+function reported(state: AgentState, task: HeldTask, body: ReportBody, now: number): HeldTask {
+  const seq = task.seq + 1;
+  const report: StatusMessage = {
+    taskUid: task.uid,
+    robotName: state.robotId,
+    ...body,
+    updatedAt: new Date(now).toISOString(),
+    attempt: task.attempt,
+    seq,
+  };
+  return { ...task, seq, report, isAcknowledged: false, ticks: 0, changedAt: now };
+}
+
+function create(state: AgentState, event: AgentEvent & { readonly kind: "create" }, now: number): Step {
+  const { uid, attempt } = event;
+  const held = state.tasks.get(uid);
+  if (held !== undefined && attempt <= held.attempt) {
+    // Sent again: the server may have missed the answer.
+    const isAnswered = attempt === held.attempt && held.phase !== "deleting" && held.phase !== "gone";
+    return { state, effects: isAnswered ? publish(held) : [] };
+  }
+  if (held?.phase === "deleting") return { state, effects: [] };
+  const leftover = held?.programAttempt;
+  const discard: readonly AgentEffect[] = leftover === undefined ? [] : [{ kind: "discard", uid, attempt: leftover }];
+  const base = { uid, attempt, seq: 0, isAcknowledged: true, ticks: 0, changedAt: now };
+  if ("problem" in event) {
+    const body: ReportBody = { state: "failed", event: "StartFailed", message: `Task cannot run on this robot: ${event.problem}` };
+    return change(state, reported(state, { ...base, phase: "ended" }, body, now), (task) => [...discard, ...publish(task)]);
+  }
+  const accepted: HeldTask = { ...base, phase: "accepted", order: event.order, programAttempt: attempt };
+  return change(state, accepted, () => [...discard, { kind: "start", uid, attempt, order: event.order }]);
+}
+
+function remove(state: AgentState, event: AgentEvent & { readonly kind: "delete" }, now: number): Step {
+  const { uid } = event;
+  const held = state.tasks.get(uid);
+  if (held === undefined) {
+    const unknown: HeldTask = { uid, attempt: event.attempt, phase: "gone", seq: 0, isAcknowledged: true, ticks: 0, changedAt: now };
+    return change(state, reported(state, unknown, deletedBody, now), publish);
+  }
+  // A delete of an attempt that another has replaced since. 0: whoever sent it knows no attempts and means them all.
+  if (event.attempt > 0 && event.attempt < held.attempt) return { state, effects: [] };
+  if (held.phase === "deleting") return { state, effects: [] };
+  // The answer has to name the attempt that the server speaks of, also one that never came here.
+  const attempt = Math.max(held.attempt, event.attempt);
+  const seq = attempt === held.attempt ? held.seq : 0;
+  if (held.phase === "gone") {
+    if (attempt === held.attempt) return { state, effects: publish(held) };
+    return change(state, reported(state, { ...held, attempt, seq }, deletedBody, now), publish);
+  }
+  const { order: _, report: _report, ...rest } = held;
+  const deleting: HeldTask = { ...rest, attempt, seq, phase: "deleting", isAcknowledged: true, changedAt: now };
+  return change(state, deleting, (task) => [
+    ...(task.programAttempt === undefined ? [] : [{ kind: "discard" as const, uid, attempt: task.programAttempt }]),
+    { kind: "clear", uid, answer: true },
+  ]);
+}
+
+const deletedBody: ReportBody = { state: "deleted", event: "Deleted", message: "Nothing of the task is left on the robot" };
+
+function removed(state: AgentState, uid: string, now: number): Step {
+  const held = state.tasks.get(uid);
+  if (held?.phase !== "deleting") return { state, effects: [] };
+  const { programAttempt: _, ...rest } = held;
+  return change(state, reported(state, { ...rest, phase: "gone" }, deletedBody, now), publish);
+}
+
+function progress(state: AgentState, event: AgentEvent & { readonly kind: "started" | "exited" }, now: number): Step {
+  const held = state.tasks.get(event.uid);
+  const isCurrent = held?.attempt === event.attempt;
+  if (held === undefined || !isCurrent || (held.phase !== "accepted" && held.phase !== "running")) return { state, effects: [] };
+  const { order: _, ...rest } = held;
+  if (event.kind === "exited") {
+    return change(state, reported(state, { ...rest, phase: "ended" }, reportOfExit(event.exited, event.logs), now), publish);
+  }
+  if (held.phase === "running") return { state, effects: [] };
+  const body: ReportBody = {
+    state: "running",
+    event: "Started",
+    message: "Task started",
+    startedAt: new Date(event.startedAt).toISOString(),
+  };
+  return change(state, reported(state, { ...rest, phase: "running" }, body, now), publish);
+}
+
+/** Keeps the disk and the memory bounded: drops files of tasks that ended long ago, then their records. */
+function prune(state: AgentState, effects: readonly AgentEffect[]): Step {
+  const byAge = (a: HeldTask, b: HeldTask): number => a.changedAt - b.changedAt;
+  const finished = [...state.tasks.values()].filter((task) => task.phase === "ended" && task.programAttempt !== undefined).sort(byAge);
+  const tasks = new Map(state.tasks);
+  const more: AgentEffect[] = [];
+  for (const task of finished.slice(0, Math.max(finished.length - keptFinished, 0))) {
+    const { programAttempt, ...rest } = task;
+    tasks.set(task.uid, rest);
+    more.push({ kind: "save", uid: task.uid, task: rest });
+    if (programAttempt !== undefined) more.push({ kind: "discard", uid: task.uid, attempt: programAttempt });
+    more.push({ kind: "clear", uid: task.uid, answer: false });
+  }
+  if (tasks.size > keptRecords) {
+    const rank = (task: HeldTask): number => (task.phase === "gone" ? 0 : 1) + (task.isAcknowledged ? 0 : 2);
+    const droppable = [...tasks.values()].filter((task) => task.phase === "gone" || task.phase === "ended");
+    droppable.sort((a, b) => rank(a) - rank(b) || byAge(a, b));
+    for (const task of droppable.slice(0, tasks.size - keptRecords)) {
+      tasks.delete(task.uid);
+      if (task.programAttempt !== undefined) more.push({ kind: "discard", uid: task.uid, attempt: task.programAttempt });
+      more.push({ kind: "clear", uid: task.uid, answer: false }, { kind: "forget", uid: task.uid });
+    }
+  }
+  return { state: more.length === 0 ? state : { ...state, tasks }, effects: [...effects, ...more] };
+}

@@ -1,0 +1,77 @@
+import { readFileSync } from "node:fs";
+import { arch, cpus, freemem, hostname, networkInterfaces, platform, release, totalmem, uptime } from "node:os";
+import type { DeviceInfo } from "../api/device-info.ts";
+
+const goNames: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386", win32: "windows" };
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
+
+/** `ID` and `VERSION_ID` of os-release(5). */
+function readDistribution(): { readonly platform?: string; readonly platformFamily?: string; readonly platformVersion?: string } {
+  const text = readText("/etc/os-release");
+  const field = (name: string): string | undefined => new RegExp(`^${name}="?([^"\\n]*)"?$`, "m").exec(text)?.[1];
+  const [id, like, version] = [field("ID"), field("ID_LIKE"), field("VERSION_ID")];
+  return {
+    ...(id !== undefined && { platform: id }),
+    ...((like ?? id) !== undefined && { platformFamily: like ?? id }),
+    ...(version !== undefined && { platformVersion: version }),
+  };
+}
+
+/** Changes when the machine restarts; empty where the system does not tell. */
+export function readBootId(): string {
+  return readText("/proc/sys/kernel/random/boot_id").trim();
+}
+
+/**
+ * What the computer tells of itself without waiting. Nothing is sampled over time: the original sleeps 2 s for a number that
+ * has changed when it arrives.
+ */
+export function readDeviceInfo(now: number): DeviceInfo {
+  const cores = cpus();
+  const first = cores[0];
+  const memory = readText("/proc/meminfo");
+  const kilobytes = (name: string): number | undefined => {
+    const found = new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(memory)?.[1];
+    return found === undefined ? undefined : Number(found) * 1024;
+  };
+  const total = totalmem();
+  const available = kilobytes("MemAvailable") ?? freemem();
+  const os = platform();
+  return {
+    hostname: hostname(),
+    platform: {
+      os: goNames[os] ?? os,
+      arch: goNames[arch()] ?? arch(),
+      ...readDistribution(),
+      kernelVersion: release(),
+    },
+    cpu: {
+      logicalCores: cores.length,
+      ...(first !== undefined && { modelName: first.model.trim(), mhz: first.speed }),
+    },
+    memory: {
+      total,
+      available,
+      used: total - available,
+      free: kilobytes("MemFree") ?? freemem(),
+      usagePercent: Math.round(((total - available) / total) * 1000) / 10,
+    },
+    networkInterfaces: Object.entries(networkInterfaces())
+      .filter(([, addresses]) => addresses?.some((address) => !address.internal) === true)
+      .map(([name, addresses = []]) => ({
+        name,
+        hardwareAddr: addresses[0]?.mac ?? "",
+        addresses: addresses.map((address) => address.cidr ?? address.address),
+      })),
+    bootTime: Math.round(now / 1000 - uptime()),
+    uptime: Math.round(uptime()),
+    lastUpdated: new Date(now).toISOString(),
+  };
+}

@@ -1,0 +1,80 @@
+import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { isJsonObject } from "@keelson/api-machinery";
+import { taskUidPattern } from "../protocol/messages.ts";
+import type { HeldTask } from "./agent-state.ts";
+
+/** Records of tasks on disk, one file each: what an agent knows after it was killed. */
+export interface TaskRecords {
+  /** Every record that can be read. Damaged ones are put aside and named. */
+  load(): Promise<{ readonly tasks: readonly HeldTask[]; readonly damaged: readonly string[] }>;
+  /** On the disk when it resolves. */
+  save(task: HeldTask): Promise<void>;
+  forget(uid: string): Promise<void>;
+}
+
+const phases: readonly unknown[] = ["accepted", "running", "ended", "deleting", "gone"];
+
+function parse(text: string, uid: string): HeldTask | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isJsonObject(value)) return undefined;
+  const isGood =
+    value.uid === uid &&
+    typeof value.attempt === "number" &&
+    typeof value.seq === "number" &&
+    typeof value.isAcknowledged === "boolean" &&
+    typeof value.changedAt === "number" &&
+    phases.includes(value.phase) &&
+    (value.phase !== "accepted" || isJsonObject(value.order)) &&
+    (value.report === undefined || isJsonObject(value.report));
+  // Written by this agent, whole or not at all; the fields that decisions hang on are checked above.
+  return isGood ? ({ ...value, ticks: 0 } as unknown as HeldTask) : undefined;
+}
+
+/** Opens the records in a folder, which is made when it is not there. */
+export async function openTaskRecords(dir: string): Promise<TaskRecords> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  const fileOf = (uid: string): string => join(dir, `${uid}.json`);
+  return {
+    async load() {
+      const tasks: HeldTask[] = [];
+      const damaged: string[] = [];
+      for (const name of await readdir(dir)) {
+        const uid = name.replace(/\.json$/, "");
+        if (!name.endsWith(".json") || !taskUidPattern.test(uid)) continue;
+        const task = parse(await readFile(join(dir, name), "utf8"), uid);
+        if (task !== undefined) {
+          tasks.push(task);
+        } else {
+          await rename(join(dir, name), join(dir, `${name}.damaged`));
+          damaged.push(uid);
+        }
+      }
+      return { tasks, damaged };
+    },
+    async save(task) {
+      const fresh = `${fileOf(task.uid)}.new`;
+      try {
+        const file = await open(fresh, "w", 0o600);
+        try {
+          await file.writeFile(JSON.stringify(task));
+          await file.sync();
+        } finally {
+          await file.close();
+        }
+        await rename(fresh, fileOf(task.uid));
+        const folder = await open(dir, "r");
+        await folder.sync().finally(() => folder.close());
+      } catch (error) {
+        await rm(fresh, { force: true });
+        throw error;
+      }
+    },
+    forget: (uid) => rm(fileOf(uid), { force: true }),
+  };
+}

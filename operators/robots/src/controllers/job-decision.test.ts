@@ -1,0 +1,130 @@
+import { describe, expect, it } from "vitest";
+import type { TaskGroup } from "../api/taskgroup.ts";
+import { definition, groupOf, jobOf, t0 } from "../testing/objects.ts";
+import { decideJob, type JobObservation } from "./job-decision.ts";
+
+const decide = (job: JobObservation["job"], groups: readonly JobObservation["groups"][number][] = [], named = groups) =>
+  decideJob({ job, groups, groupNamed: (name) => named.find((group) => group.metadata.name === name), now: t0 });
+
+const counted = (
+  state: NonNullable<TaskGroup["status"]>["state"],
+  counts: Partial<TaskGroup["status"]>,
+): TaskGroup["status"] => ({
+  state,
+  totalTasks: 2,
+  pendingTasks: 0,
+  runningTasks: 0,
+  succeededTasks: 0,
+  failedTasks: 0,
+  ...counts,
+});
+const policy = { attempts: 3, interval: "24h", delay: "15s", mode: "fail" } as const;
+const made = (status?: TaskGroup["status"], spec: Partial<TaskGroup["spec"]> = {}) =>
+  groupOf({ robotSelector: {}, restartPolicy: policy, ...spec }, status ? { status } : {});
+
+describe("decideJob", () => {
+  it("makes a TaskGroup of every group, and the status with them (B3)", () => {
+    const { groups, status } = decide(jobOf({ robotSelector: { env: "demo" }, priority: 70 }));
+    expect(groups).toEqual([
+      {
+        name: "hello-workers",
+        labels: { job: "hello" },
+        spec: {
+          jobName: "hello",
+          groupName: "workers",
+          count: 2,
+          tasks: [definition],
+          robotSelector: { env: "demo" },
+          priority: 70,
+          restartPolicy: policy,
+        },
+      },
+    ]);
+    expect(status).toMatchObject({ status: "pending", state: "pending", totalTasks: 2, pendingTasks: 2 });
+  });
+
+  it("makes a TaskGroup that is missing whatever the status says (B3)", () => {
+    const status = { status: "pending", state: "pending", totalTasks: 2, pendingTasks: 2 } as const;
+    expect(decide(jobOf({}, { status })).groups).toHaveLength(1);
+    expect(decide(jobOf({}, { status: { ...status, state: "running" } })).groups).toHaveLength(1);
+  });
+
+  it("writes nothing when nothing changed", () => {
+    const first = decide(jobOf(), [made()]);
+    expect(decide(jobOf({}, { status: first.status }), [made()])).toEqual({ groups: [] });
+  });
+
+  it.each([
+    ["pending", counted("pending", { pendingTasks: 2 }), "pending"],
+    ["running", counted("running", { runningTasks: 1, pendingTasks: 1 }), "running"],
+    ["one failed, one runs: not over yet", counted("running", { runningTasks: 1, failedTasks: 1 }), "running"],
+    ["one failed, one waits: not over yet", counted("running", { pendingTasks: 1, failedTasks: 1 }), "running"],
+    ["all succeeded", counted("completed", { succeededTasks: 2 }), "completed"],
+    ["one failed, one succeeded", counted("failed", { succeededTasks: 1, failedTasks: 1 }), "failed"],
+  ] as const)("adds up: %s", (_, status, state) => {
+    expect(decide(jobOf(), [made(status)]).status).toMatchObject({ state, status: state });
+  });
+
+  it("sets the condition Completed, and keeps its time while it stays", () => {
+    const running = decide(jobOf(), [made(counted("running", { runningTasks: 2 }))]).status;
+    const done = decideJob({
+      job: jobOf({}, { status: running }),
+      groups: [made(counted("completed", { succeededTasks: 2 }))],
+      groupNamed: () => undefined,
+      now: t0 + 9000,
+    }).status;
+    expect(done?.conditions).toMatchObject([
+      { type: "Completed", status: "True", lastTransitionTime: "2026-01-01T00:00:09Z" },
+      { type: "Failed", status: "False", lastTransitionTime: "2026-01-01T00:00:00Z" },
+      { type: "SpecApplied", status: "True" },
+    ]);
+  });
+
+  it.each(["completed", "failed"] as const)("leaves a Job that is %s as it is", (state) => {
+    expect(decide(jobOf({}, { status: { state } }))).toEqual({ groups: [] });
+  });
+
+  it("leaves a Job that is being deleted alone", () => {
+    expect(decide(jobOf({}, { deleting: true }))).toEqual({ groups: [] });
+  });
+
+  it("takes a change of count, and keeps the rest of a group that is made", () => {
+    const changed = jobOf({
+      taskGroups: [
+        { name: "workers", count: 5, tasks: [{ ...definition, config: { execConfig: { command: "/bin/false" } } }] },
+      ],
+    });
+    const { groups, status } = decide(changed, [made()]);
+    expect(groups[0]?.spec).toMatchObject({ count: 5, tasks: [definition] });
+    expect(status?.conditions?.find((condition) => condition.type === "SpecApplied")).toMatchObject({
+      status: "False",
+      reason: "TemplatesFrozen",
+      message: "a TaskGroup keeps the template that it was made from; without effect: taskGroups[name=workers]",
+    });
+  });
+
+  it("does not take defaults that the API filled in for a change", () => {
+    const present = made(undefined, { tasks: [{ ...definition, killTimeout: "5s" }] });
+    expect(decide(jobOf(), [present]).status?.conditions?.find((each) => each.type === "SpecApplied")?.status).toBe("True");
+  });
+
+  it("waits for the TaskGroup of an earlier Job of the same name to go", () => {
+    const old = groupOf({}, { owner: { uid: "job-0" } });
+    expect(decide(jobOf(), [], [old]).groups).toEqual([]);
+  });
+
+  it("gives a TaskGroup another name when another Job has the plain one", () => {
+    const foreign = groupOf({}, { owner: { name: "hello-workers-of", uid: "other" } });
+    const name = decide(jobOf(), [], [foreign]).groups[0]?.name;
+    expect(name).toMatch(/^hello-workers-[0-9a-f]{10}$/);
+  });
+
+  it("shortens long names so that they stay unique", () => {
+    const name = "n".repeat(60);
+    const [a, b] = ["left", "right"].map(
+      (group) => decide(jobOf({ taskGroups: [{ name: group, count: 1, tasks: [definition] }] }, { name })).groups[0]?.name,
+    );
+    expect(a).toHaveLength(63);
+    expect(a).not.toBe(b);
+  });
+});

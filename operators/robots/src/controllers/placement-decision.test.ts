@@ -1,0 +1,113 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { Constraint } from "../api/constraint.ts";
+import { robotOf } from "../testing/objects.ts";
+import { type Demand, decidePlacement, type Load, noLoad } from "./placement-decision.ts";
+
+const anything: Demand = { selector: {}, constraints: [], cpu: 0, memoryBytes: 0 };
+const labelled = (name: string, labels: Record<string, string>) => robotOf(name, { spec: { labels } });
+const place = (demand: Partial<Demand>, robots: Parameters<typeof decidePlacement>[1], loads: Record<string, Load> = {}) => {
+  const placement = decidePlacement({ ...anything, ...demand }, robots, (robot) => loads[robot] ?? noLoad);
+  return placement.kind === "placed" ? placement.robot.metadata.name : placement.message;
+};
+
+describe("decidePlacement", () => {
+  it("takes the robot with the fewest tasks, the first by name among equals", () => {
+    const robots = [robotOf("b"), robotOf("a"), robotOf("c")];
+    expect(place({}, robots)).toBe("a");
+    expect(place({}, robots, { a: { ...noLoad, tasks: 1 } })).toBe("b");
+  });
+
+  it("spreads any number of tasks so that no robot has two more than another", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 7 }), fc.integer({ min: 0, max: 40 }), (robotCount, taskCount) => {
+        const robots = Array.from({ length: robotCount }, (_, index) => robotOf(`r-${index}`));
+        const counts: Record<string, number> = {};
+        for (let index = 0; index < taskCount; index++) {
+          const placement = decidePlacement(anything, robots, (robot) => ({ ...noLoad, tasks: counts[robot] ?? 0 }));
+          if (placement.kind !== "placed") throw new Error(placement.message);
+          const name = placement.robot.metadata.name ?? "";
+          counts[name] = (counts[name] ?? 0) + 1;
+        }
+        const values = robots.map((robot) => counts[robot.metadata.name ?? ""] ?? 0);
+        expect(Math.max(...values) - Math.min(...values)).toBeLessThanOrEqual(1);
+      }),
+    );
+  });
+
+  it("matches every label of the selector in spec.labels, exactly", () => {
+    const robots = [labelled("a", { env: "prod" }), labelled("b", { env: "prod", region: "us" })];
+    expect(place({ selector: { env: "prod", region: "us" } }, robots)).toBe("b");
+    expect(place({ selector: { constructor: "x" } }, robots)).toBe(
+      "0/2 robots fit: 2 not matching robotSelector constructor=x",
+    );
+  });
+
+  it("says of every filter how many robots it keeps out", () => {
+    const robots = [
+      robotOf("a", { status: { phase: "Offline" } }),
+      robotOf("b", { status: { phase: "Pending" } }),
+      robotOf("c", { deleting: true }),
+      labelled("d", { env: "test" }),
+    ];
+    expect(place({ selector: { env: "prod" } }, robots.slice(3))).toBe("0/1 robots fit: 1 not matching robotSelector env=prod");
+    expect(place({}, robots.slice(0, 3))).toBe("0/3 robots fit: 1 being deleted, 1 offline, 1 pending approval");
+  });
+
+  it("counts cpu and memory against what the robot's tasks leave", () => {
+    const robots = [
+      robotOf("a", { status: { phase: "Online", deviceInfo: { cpu: { logicalCores: 1 }, memory: { total: 1000 } } } }),
+    ];
+    expect(place({ cpu: 0.1 }, robots, { a: { tasks: 9, cpu: 0.1 * 9, memoryBytes: 0 } })).toBe("a");
+    expect(place({ cpu: 0.5 }, robots, { a: { tasks: 1, cpu: 0.6, memoryBytes: 0 } })).toBe("0/1 robots fit: 1 short of cpu");
+    expect(place({ memoryBytes: 501 }, robots, { a: { tasks: 1, cpu: 0, memoryBytes: 500 } })).toBe(
+      "0/1 robots fit: 1 short of memory",
+    );
+    expect(place({ cpu: 64, memoryBytes: 1e12 }, [robotOf("unknown")])).toBe("unknown");
+  });
+});
+
+describe("constraints", () => {
+  const robot = robotOf("r", {
+    spec: { labels: { tools: "arm, camera", version: "1.4.2" } },
+    status: {
+      phase: "Online",
+      deviceInfo: { platform: { os: "linux", kernelVersion: "6.1.0-13-amd64" }, cpu: { logicalCores: 8 } },
+    },
+  });
+  const holds = (constraint: Constraint): boolean => place({ constraints: [constraint] }, [robot]) === "r";
+
+  it.each([
+    ["${attr.kernel.name}", "=", "linux", true],
+    ["${attr.kernel.name}", "=", "darwin", false],
+    ["${attr.kernel.name}", "!=", "darwin", true],
+    ["${attr.cpu.numcores}", ">", "7", true],
+    ["${attr.cpu.numcores}", ">=", "10", false],
+    ["${attr.cpu.numcores}", "<", "10", true],
+    ["${attr.cpu.numcores}", "<=", "8", true],
+    ["${label.tools}", "set_contains", "camera,arm", true],
+    ["${meta.tools}", "set_contains", "laser", false],
+    ["${label.version}", "version", ">= 1.4, < 2", true],
+    ["${label.version}", "version", "~> 1.5", false],
+    ["${attr.kernel.version}", "version", "> 5.10", true],
+    ["${attr.kernel.version}", "regexp", "^6\\.1\\.", true],
+    ["${robot.id}-${label.version}", "=", "r-1.4.2", true],
+    ["${attr.gpu.model}", "=", "", false],
+    ["${attr.gpu.model}", "!=", "x", true],
+    ["${label.__proto__}", "=", "", false],
+    ["${attr.constructor}", "!=", "x", true],
+  ] as const)("%s %s %s: %s", (lTarget, operand, rTarget, expected) => {
+    expect(holds({ lTarget, operand, rTarget })).toBe(expected);
+    expect(holds({ ltarget: lTarget, operand, rtarget: rTarget })).toBe(expected);
+  });
+
+  it("refuses regular expressions that could take for ever, and says why", () => {
+    for (const rTarget of ["(a+)+$", "(a|a)*", "(a*){2,}", "a*a*a*a*b", "(?=a)", "(a)\\1", "["]) {
+      expect(place({ constraints: [{ lTarget: "${robot.id}", operand: "regexp", rTarget }] }, [robot])).toMatch(
+        /the regular expression (repeats|has|is no)/,
+      );
+    }
+    expect(holds({ lTarget: "${robot.id}", operand: "regexp", rTarget: "^(r|s)$" })).toBe(true);
+    expect(holds({ lTarget: "${robot.id}", operand: "regexp", rTarget: "^[(+*]?r\\+?$" })).toBe(true);
+  });
+});

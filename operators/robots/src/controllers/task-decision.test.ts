@@ -1,0 +1,136 @@
+import { describe, expect, it } from "vitest";
+import type { Task } from "../api/task.ts";
+import { after, jobOf, robotOf, t0, taskOf } from "../testing/objects.ts";
+import { noLoad } from "./placement-decision.ts";
+import { decideTask, lostAfterMs, type TaskObservation } from "./task-decision.ts";
+
+const decide = (task: TaskObservation["task"], rest: Partial<TaskObservation> = {}) =>
+  decideTask({ task, job: jobOf(), robots: [robotOf("robot-001")], loadOf: () => noLoad, now: t0, ...rest });
+
+const running: Task["status"] = { state: "running", attempt: 1, seq: 1 };
+
+describe("a Task that has no robot", () => {
+  it.each([undefined, "", "pending"] as const)("is bound when one fits, whether its state is %j (B2)", (state) => {
+    expect(decide(taskOf(state === undefined ? undefined : { state }))).toEqual({ kind: "bind", robot: "robot-001" });
+  });
+
+  it("waits and says why when none fits", () => {
+    expect(decide(taskOf(), { robots: [] })).toEqual({
+      kind: "wait",
+      message: "no robot fits: there are no robots in this namespace",
+    });
+  });
+
+  it("uses the Job's robotSelector where it has none of its own (B1)", () => {
+    const task = taskOf(undefined, { spec: { robotSelector: undefined } });
+    expect(decide(task, { job: jobOf({ robotSelector: { env: "prod" } }) })).toEqual({
+      kind: "wait",
+      message: "0/1 robots fit: 1 not matching robotSelector env=prod",
+    });
+  });
+
+  it("waits for a Job that is not there, and says so", () => {
+    const decision = decide(taskOf(undefined, { spec: { robotSelector: undefined } }), { job: undefined });
+    expect(decision).toEqual({
+      kind: "wait",
+      message: "the Job hello that spec.jobName names is not there, so its robotSelector is not known",
+    });
+  });
+
+  it("needs no Job when it names none (B1)", () => {
+    const task = taskOf(undefined, { spec: { robotSelector: undefined, jobName: "" } });
+    expect(decide(task, { job: undefined })).toEqual({ kind: "bind", robot: "robot-001" });
+  });
+
+  it("goes to the robot that a person chose, and to no other", () => {
+    const task = taskOf(undefined, { spec: { targetRobot: "robot-002" } });
+    expect(decide(task, { robots: [robotOf("robot-001"), robotOf("robot-002")] })).toEqual({
+      kind: "bind",
+      robot: "robot-002",
+    });
+    expect(decide(task)).toEqual({ kind: "wait", message: "0/1 robots fit: 1 not the chosen robot robot-002" });
+  });
+
+  it("fails at once when it is too large to be sent", () => {
+    const decision = decide(taskOf(undefined, { spec: { env: { BIG: "x".repeat(250 * 1024) } } }));
+    expect(decision).toMatchObject({ kind: "fail", reason: "TooLarge" });
+  });
+});
+
+describe("a Task that is bound", () => {
+  it("is dispatched when the controller ended between binding and dispatching (B3)", () => {
+    expect(decide(taskOf(undefined, { bound: true }))).toEqual({
+      kind: "dispatch",
+      robot: "robot-001",
+      attempt: 1,
+      isRestart: false,
+    });
+  });
+
+  it("keeps its robot while that is offline", () => {
+    const robots = [robotOf("robot-001", { status: { phase: "Offline" } }), robotOf("robot-002")];
+    expect(decide(taskOf({ state: "dispatching", attempt: 1 }, { bound: true }), { robots })).toEqual({ kind: "leave" });
+    expect(decide(taskOf(running, { bound: true }), { robots })).toEqual({ kind: "leave" });
+  });
+
+  it.each(["completed", "failed"] as const)("is left as it is when it is %s", (state) => {
+    const task = taskOf({ state, attempt: 1 }, { bound: true, spec: { restartPolicy: { attempts: 3 } } });
+    expect(decide(task)).toEqual({ kind: "leave" });
+  });
+
+  it("fails when an attempt failed and there is no policy to start it again", () => {
+    const decision = decide(taskOf({ state: "exited", attempt: 1, message: "exit code 3" }, { bound: true }));
+    expect(decision).toEqual({ kind: "fail", reason: "Failed", message: "exit code 3" });
+  });
+
+  it("plans the next attempt before it starts it", () => {
+    const spec = { restartPolicy: { attempts: 2, delay: "5s" } };
+    const task = taskOf({ state: "exited", attempt: 1 }, { bound: true, spec });
+    expect(decide(task)).toEqual({ kind: "plan-restart", atMs: t0 + 5000, windowStartMs: t0, restartsInWindow: 1 });
+    const planned = taskOf({ state: "exited", attempt: 1, restartAt: after(5000), restartsInWindow: 1 }, { bound: true, spec });
+    expect(decide(planned, { now: t0 + 2000 })).toEqual({ kind: "leave", requeueAfterMs: 3000 });
+    expect(decide(planned, { now: t0 + 5000 })).toEqual({ kind: "dispatch", robot: "robot-001", attempt: 2, isRestart: true });
+  });
+});
+
+describe("a Task that is being deleted", () => {
+  const deleting = (status: Task["status"], bound = true) => taskOf(status, { bound, deleting: true });
+  const offline = (since: string) =>
+    robotOf("robot-001", {
+      status: {
+        phase: "Offline",
+        conditions: [{ type: "Online", status: "False", lastTransitionTime: since, reason: "x", message: "" }],
+      },
+    });
+
+  it("is left alone when nothing of it can be on a robot", () => {
+    expect(decide(deleting({ state: "pending" }, false))).toEqual({ kind: "leave" });
+    expect(decide(deleting(undefined))).toMatchObject({ kind: "release", why: "it was never sent to a robot" });
+  });
+
+  it("is not scheduled any more", () => {
+    expect(decide(taskOf(undefined, { deleting: true }))).toEqual({ kind: "leave" });
+  });
+
+  it("waits for its robot while that is online", () => {
+    expect(decide(deleting(running))).toEqual({ kind: "leave" });
+  });
+
+  it("is released when the robot has removed it", () => {
+    const conditions = [{ type: "Released", status: "True", lastTransitionTime: after(0), reason: "x", message: "" }] as const;
+    expect(decide(deleting({ ...running, conditions: [...conditions] }))).toMatchObject({ kind: "release" });
+  });
+
+  it("is released when the robot is gone", () => {
+    expect(decide(deleting(running), { robots: [robotOf("robot-002")] })).toMatchObject({
+      kind: "release",
+      why: "its robot is gone",
+    });
+  });
+
+  it("is released when the robot was offline for long enough, not before", () => {
+    const robots = [offline(after(0))];
+    expect(decide(deleting(running), { robots, now: t0 + lostAfterMs - 1 })).toEqual({ kind: "leave", requeueAfterMs: 1 });
+    expect(decide(deleting(running), { robots, now: t0 + lostAfterMs })).toMatchObject({ kind: "release" });
+  });
+});

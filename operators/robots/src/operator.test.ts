@@ -1,0 +1,223 @@
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { type RunningOperator, startOperator } from "@keelson/controller";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Job } from "./api/job.ts";
+import { Robot } from "./api/robot.ts";
+import { Task } from "./api/task.ts";
+import { TaskGroup } from "./api/taskgroup.ts";
+import { joinTokenFile } from "./broker/join-token.ts";
+import { Secret } from "./controllers/robot.ts";
+import { robots } from "./operator.ts";
+import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
+import { watched } from "./testing/watched.ts";
+
+const namespace = "default";
+let environment: TestEnvironment;
+let client: Client;
+let operator: RunningOperator;
+let dataDir: string;
+let token: string;
+const agents: ScriptedAgent[] = [];
+
+const start = (): Promise<RunningOperator> =>
+  startOperator({ operator: robots, client, dataDir, flags: { "mqtt-port": "0", "mqtt-bind-address": "127.0.0.1" } });
+
+beforeEach(async () => {
+  environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
+  client = createClient({ transport: environment.transport() });
+  dataDir = mkdtempSync(join(tmpdir(), "robots-test-"));
+  operator = await start();
+  const secret = await client.get(Secret, { namespace, name: "robot-join-token" });
+  token = Buffer.from(secret.data?.token ?? "", "base64").toString();
+});
+
+afterEach(async () => {
+  for (const agent of agents.splice(0)) await agent.leave();
+  await operator.stop();
+  await environment.stop();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+async function robot(robotId: string, labels: Record<string, string> = { env: "demo" }): Promise<ScriptedAgent> {
+  const agent = await connectScriptedAgent({ url: operator.endpoints.mqtt ?? "", robotId, token, labels });
+  agents.push(agent);
+  await agent.register();
+  return agent;
+}
+
+/** Does what an agent does with every task that it is given. */
+async function complete(agent: ScriptedAgent, name: string): Promise<void> {
+  const { task } = await agent.dispatched((message) => message.action === "create" && message.task.metadata.name === name);
+  const of = { uid: task.metadata.uid ?? "", attempt: task.status?.attempt ?? 0 };
+  await agent.report({ ...of, seq: 1 }, "running");
+  await agent.report({ ...of, seq: 2 }, "completed", { exitCode: 0, logsStdout: "hi\n" });
+}
+
+const task = (name: string, spec: Partial<Task["spec"]> = {}) => ({
+  metadata: { name, namespace },
+  spec: { name, driver: "raw_exec" as const, config: { execConfig: { command: "/bin/true" } }, ...spec },
+});
+
+const hello = {
+  metadata: { name: "hello", namespace },
+  spec: {
+    name: "hello",
+    robotSelector: { env: "demo" },
+    taskGroups: [
+      {
+        name: "workers",
+        count: 3,
+        tasks: [{ name: "run", driver: "exec" as const, config: { execConfig: { command: "/bin/true" } } }],
+      },
+      {
+        name: "check",
+        count: 1,
+        tasks: [{ name: "look", driver: "exec" as const, config: { execConfig: { command: "/bin/true" } } }],
+      },
+    ],
+  },
+};
+
+describe("the robots operator", () => {
+  it("takes a Job from its creation to completed, over groups, tasks and robots", async () => {
+    const [one, two] = [await robot("robot-001"), await robot("robot-002")];
+    for (const id of ["robot-001", "robot-002"]) await watched(client, Robot, id, (each) => each?.status?.phase === "Online");
+    await client.create(Job, hello);
+    const seen = new Set<string>();
+    const work = (agent: ScriptedAgent, count: number) =>
+      Promise.all(
+        Array.from({ length: count }, async (_, index) => {
+          const { task: given } = await agent.dispatched((message) => agent.dispatches.indexOf(message) === index);
+          seen.add(given.metadata.name ?? "");
+          await complete(agent, given.metadata.name ?? "");
+        }),
+      );
+    await Promise.all([work(one, 2), work(two, 2)]);
+    const job = await watched(client, Job, "hello", (each) => each?.status?.state === "completed");
+    expect([...seen].sort()).toEqual([
+      "hello-check-look-0",
+      "hello-workers-run-0",
+      "hello-workers-run-1",
+      "hello-workers-run-2",
+    ]);
+    expect(job?.status).toMatchObject({
+      status: "completed",
+      totalTasks: 4,
+      succeededTasks: 4,
+      failedTasks: 0,
+      runningTasks: 0,
+    });
+    const groups = await client.list(TaskGroup, { namespace, labelSelector: "job=hello" });
+    expect(groups.items.map((group) => [group.metadata.name, group.status?.state])).toEqual([
+      ["hello-check", "completed"],
+      ["hello-workers", "completed"],
+    ]);
+    const tasks = await client.list(Task, { namespace, labelSelector: "job=hello,taskgroup=hello-workers,taskindex=1" });
+    expect(tasks.items[0]?.status).toMatchObject({
+      state: "completed",
+      exitCode: 0,
+      logsStdout: "hi\n",
+      attempt: 1,
+      restartCount: 0,
+    });
+  });
+
+  it("makes the join token once, for its owner only, and a restart keeps it", async () => {
+    expect(statSync(joinTokenFile(dataDir)).mode & 0o777).toBe(0o600);
+    await operator.stop();
+    operator = await start();
+    const secret = await client.get(Secret, { namespace, name: "robot-join-token" });
+    expect(Buffer.from(secret.data?.token ?? "", "base64").toString()).toBe(token);
+  });
+
+  it("tells a robot that it is registered once it is approved (Flow 1, step 6)", async () => {
+    const agent = await robot("robot-001");
+    expect(await agent.responded()).toEqual({ success: true, message: "Robot registered", robotId: "robot-001" });
+  });
+
+  it("says why a task waits, and schedules it when a robot appears (B1, B2)", async () => {
+    await client.create(Task, task("alone", { robotSelector: { env: "prod" } }));
+    const waiting = await watched(client, Task, "alone", (each) => each?.status?.state === "pending");
+    expect(waiting?.status?.message).toBe("no robot fits: there are no robots in this namespace");
+    await robot("robot-001");
+    await watched(
+      client,
+      Task,
+      "alone",
+      (each) => each?.status?.message === "0/1 robots fit: 1 not matching robotSelector env=prod",
+    );
+    const right = await robot("robot-002", { env: "prod" });
+    await complete(right, "alone");
+    const done = await watched(client, Task, "alone", (each) => each?.status?.state === "completed");
+    expect(done?.spec.targetRobot).toBe("robot-002");
+    expect(done?.status?.conditions?.find((condition) => condition.type === "Scheduled")?.status).toBe("True");
+  });
+
+  it("spreads tasks that are made at the same time over the robots", async () => {
+    await robot("robot-001");
+    await robot("robot-002");
+    for (const id of ["robot-001", "robot-002"]) await watched(client, Robot, id, (each) => each?.status?.phase === "Online");
+    const names = Array.from({ length: 8 }, (_, index) => `t-${index}`);
+    await Promise.all(names.map((name) => client.create(Task, task(name))));
+    const bound = await Promise.all(
+      names.map((name) => watched(client, Task, name, (each) => each?.status?.state === "dispatching")),
+    );
+    const countOf = (robotId: string): number => bound.filter((each) => each?.spec.targetRobot === robotId).length;
+    expect([countOf("robot-001"), countOf("robot-002")]).toEqual([4, 4]);
+  });
+
+  it("dispatches again to a robot that comes back, with the same attempt", async () => {
+    const agent = await robot("robot-001");
+    await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Online");
+    await client.create(Task, task("lost"));
+    await agent.dispatched();
+    await agent.leave(false);
+    await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Offline");
+    const again = await robot("robot-001");
+    const { task: given } = await again.dispatched();
+    expect(given.status?.attempt).toBe(1);
+    await complete(again, "lost");
+    await watched(client, Task, "lost", (each) => each?.status?.state === "completed");
+  });
+
+  it("keeps a deleted task until its robot has let go of it", async () => {
+    const agent = await robot("robot-001");
+    await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Online");
+    await client.create(Task, task("gone"));
+    const { task: given } = await agent.dispatched();
+    const of = { uid: given.metadata.uid ?? "", attempt: 1 };
+    await agent.report({ ...of, seq: 1 }, "running");
+    await client.delete(Task, { namespace, name: "gone" });
+    await agent.dispatched((message) => message.action === "delete" && message.task.metadata.uid === of.uid);
+    expect((await client.get(Task, { namespace, name: "gone" })).metadata.deletionTimestamp).toBeDefined();
+    await agent.report({ ...of, seq: 2 }, "deleted");
+    await watched(client, Task, "gone", (each) => each === undefined);
+    expect(await agent.acknowledged((ack) => ack.seq === 2)).toEqual({ taskUid: of.uid, attempt: 1, seq: 2 });
+  });
+
+  it("starts a failed attempt again by the restart policy, and fails when it is used up", async () => {
+    const agent = await robot("robot-001");
+    await client.create(Task, task("flaky", { restartPolicy: { attempts: 1, interval: "1h", delay: "0s", mode: "fail" } }));
+    for (const attempt of [1, 2]) {
+      const { task: given } = await agent.dispatched((message) => message.task.status?.attempt === attempt);
+      const of = { uid: given.metadata.uid ?? "", attempt };
+      await agent.report({ ...of, seq: 1 }, "running");
+      await agent.report({ ...of, seq: 2 }, "failed", { exitCode: 3, message: "exit code 3" });
+    }
+    const failed = await watched(client, Task, "flaky", (each) => each?.status?.state === "failed");
+    expect(failed?.status).toMatchObject({ attempt: 2, restartCount: 1, exitCode: 3 });
+    expect(failed?.status?.message).toBe("exit code 3 (1 of 1 restarts within 1h are used up)");
+  });
+
+  it("stops what a robot still runs of a task that is no more", async () => {
+    const agent = await robot("robot-001");
+    const uid = "00000000-0000-4000-8000-000000000001";
+    await agent.report({ uid, attempt: 1, seq: 5 }, "running");
+    expect((await agent.dispatched()).action).toBe("delete");
+    expect(await agent.acknowledged()).toEqual({ taskUid: uid, attempt: 1, seq: 5 });
+  });
+});
