@@ -117,7 +117,7 @@ class HttpTransport implements Transport {
 
   async close(): Promise<void> {
     this.#closed = true;
-    for (const watch of [...this.#watches]) watch.close();
+    for (const watch of this.#watches) watch.close();
     await this.#pools.destroy(new TransportError("Closed", "the transport is closed"));
   }
 

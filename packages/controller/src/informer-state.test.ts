@@ -18,7 +18,7 @@ describe("informer step", () => {
       resourceVersion: "5",
       continue: "c",
     });
-    expect(first).toMatchObject({ state: { kind: "list", continue: "c" }, then: "go" });
+    expect(first).toMatchObject({ state: { kind: "list", continue: "c" }, next: "go" });
     expect(first.effect).toBeUndefined();
     const last = stepInformer(first.state, { kind: "page", items: [object("b")], resourceVersion: "5" });
     expect(last.state).toEqual({ kind: "watch", resourceVersion: "5" });
@@ -32,19 +32,19 @@ describe("informer step", () => {
     );
     expect(stepInformer(page.state, failed(statusError("Expired", "")))).toMatchObject({
       state: initialInformerState,
-      then: "go",
+      next: "go",
     });
   });
 
   test("waits when even the newest state cannot be listed", () => {
     expect(stepInformer(initialInformerState, failed(statusError("Expired", "")))).toMatchObject({
       state: initialInformerState,
-      then: "wait",
+      next: "wait",
     });
     const list: InformerState = { kind: "list", notOlderThan: "7", continue: "c", received: [object("a")] };
     expect(stepInformer(list, failed(new Error("x")))).toMatchObject({
       state: { kind: "list", notOlderThan: "7", received: [] },
-      then: "wait",
+      next: "wait",
     });
   });
 
@@ -53,10 +53,10 @@ describe("informer step", () => {
     expect(event).toEqual({
       state: { kind: "watch", resourceVersion: "9" },
       effect: { kind: "put", object: object("a", "9") },
-      then: "stay",
+      next: "stay",
     });
     const bookmark = stepInformer(event.state, { kind: "event", event: { type: "BOOKMARK", object: object("", "12") } });
-    expect(bookmark).toEqual({ state: { kind: "watch", resourceVersion: "12" }, then: "stay" });
+    expect(bookmark).toEqual({ state: { kind: "watch", resourceVersion: "12" }, next: "stay" });
   });
 
   test.each([
@@ -68,28 +68,28 @@ describe("informer step", () => {
   ])("lists anew, not older than where it stood, on a 410 %s", (_, input) => {
     expect(stepInformer(watching, input)).toMatchObject({
       state: { kind: "list", notOlderThan: "7", received: [] },
-      then: "go",
+      next: "go",
     });
   });
 
   test("lists the newest state when the server is behind", () => {
-    expect(stepInformer(watching, failed(tooLarge))).toMatchObject({ state: initialInformerState, then: "go" });
+    expect(stepInformer(watching, failed(tooLarge))).toMatchObject({ state: initialInformerState, next: "go" });
     expect(stepInformer({ kind: "list", notOlderThan: "7", received: [] }, failed(tooLarge))).toMatchObject({
       state: initialInformerState,
-      then: "go",
+      next: "go",
     });
   });
 
   test("resumes where it stood after an end at once, and after a failure or a brief end with backoff", () => {
-    expect(stepInformer(watching, { kind: "ended", brief: false })).toEqual({ state: watching, then: "go" });
-    expect(stepInformer(watching, { kind: "ended", brief: true })).toEqual({ state: watching, then: "wait" });
-    expect(stepInformer(watching, failed(statusError("InternalError", "")))).toMatchObject({ state: watching, then: "wait" });
+    expect(stepInformer(watching, { kind: "ended", brief: false })).toEqual({ state: watching, next: "go" });
+    expect(stepInformer(watching, { kind: "ended", brief: true })).toEqual({ state: watching, next: "wait" });
+    expect(stepInformer(watching, failed(statusError("InternalError", "")))).toMatchObject({ state: watching, next: "wait" });
   });
 
   test("lists anew when an event has no version to stand at", () => {
     expect(stepInformer(watching, { kind: "event", event: { type: "ADDED", object: object("a") } })).toMatchObject({
       state: initialInformerState,
-      then: "wait",
+      next: "wait",
     });
   });
 });

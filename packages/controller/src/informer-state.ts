@@ -54,7 +54,7 @@ export interface InformerStep {
   readonly state: InformerState;
   readonly effect?: StoreEffect;
   /** `stay`: go on reading the same watch. `go`: do what `state` says. `wait`: do it after a backoff. */
-  readonly then: "stay" | "go" | "wait";
+  readonly next: "stay" | "go" | "wait";
   /** What failed, for the log. */
   readonly error?: unknown;
 }
@@ -76,47 +76,47 @@ function stepList(state: Listing, input: InformerInput): InformerStep {
   if (input.kind === "page") {
     const received = state.received.length === 0 ? input.items : [...state.received, ...input.items];
     if (input.continue !== undefined && input.continue !== "") {
-      return { state: { ...state, received, continue: input.continue }, then: "go" };
+      return { state: { ...state, received, continue: input.continue }, next: "go" };
     }
     return {
       state: { kind: "watch", resourceVersion: input.resourceVersion },
       effect: { kind: "replace", objects: received },
-      then: "go",
+      next: "go",
     };
   }
   if (input.kind === "failed") {
     const { error } = input;
     // The version or the continue token is unknown to this server: ask for the newest state, once at once.
     const asked = state.notOlderThan !== undefined || state.continue !== undefined;
-    if (asked && (isExpired(error) || isTooLarge(error))) return { state: initialInformerState, then: "go", error };
+    if (asked && (isExpired(error) || isTooLarge(error))) return { state: initialInformerState, next: "go", error };
     const { received: _, continue: __, ...from } = state;
-    return { state: { ...from, received: [] }, then: "wait", error };
+    return { state: { ...from, received: [] }, next: "wait", error };
   }
-  return { state, then: "go" };
+  return { state, next: "go" };
 }
 
 function stepWatch(state: Watching, input: InformerInput): InformerStep {
-  if (input.kind === "ended") return { state, then: input.brief ? "wait" : "go" };
+  if (input.kind === "ended") return { state, next: input.brief ? "wait" : "go" };
   if (input.kind === "failed") return failedWatch(state, input.error);
-  if (input.kind === "page") return { state, then: "go" };
+  if (input.kind === "page") return { state, next: "go" };
   const { type, object } = input.event;
   if (type === "ERROR") return failedWatch(state, errorOf(object));
   const resourceVersion = object.metadata?.resourceVersion;
   if (resourceVersion === undefined || resourceVersion === "") {
     const error = new Error(`a watch event ${type} has no metadata.resourceVersion`);
-    return { state: initialInformerState, then: "wait", error };
+    return { state: initialInformerState, next: "wait", error };
   }
-  const next: InformerState = { kind: "watch", resourceVersion };
-  if (type === "BOOKMARK") return { state: next, then: "stay" };
-  return { state: next, effect: { kind: type === "DELETED" ? "remove" : "put", object }, then: "stay" };
+  const moved: InformerState = { kind: "watch", resourceVersion };
+  if (type === "BOOKMARK") return { state: moved, next: "stay" };
+  return { state: moved, effect: { kind: type === "DELETED" ? "remove" : "put", object }, next: "stay" };
 }
 
 function failedWatch(state: Watching, error: unknown): InformerStep {
   if (isExpired(error)) {
-    return { state: { kind: "list", notOlderThan: state.resourceVersion, received: [] }, then: "go", error };
+    return { state: { kind: "list", notOlderThan: state.resourceVersion, received: [] }, next: "go", error };
   }
-  if (isTooLarge(error)) return { state: initialInformerState, then: "go", error };
-  return { state, then: "wait", error };
+  if (isTooLarge(error)) return { state: initialInformerState, next: "go", error };
+  return { state, next: "wait", error };
 }
 
 /** The server is behind the version asked for: restored from a backup, or another replica. */

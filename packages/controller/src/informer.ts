@@ -147,8 +147,8 @@ export class Informer {
           event.type === "ADDED" || event.type === "MODIFIED" || event.type === "DELETED"
             ? this.#normalise(event.object)
             : event.object;
-        const then = this.#step({ kind: "event", event: { type: event.type, object } });
-        if (then !== "stay") return then === "wait";
+        const next = this.#step({ kind: "event", event: { type: event.type, object } });
+        if (next !== "stay") return next === "wait";
       }
     } finally {
       watch.close();
@@ -158,7 +158,7 @@ export class Informer {
   }
 
   #step(input: InformerInput): "stay" | "go" | "wait" {
-    const { state, effect, then, error } = stepInformer(this.#state, input);
+    const { state, effect, next, error } = stepInformer(this.#state, input);
     this.#state = state;
     if (effect !== undefined) this.#options.onEffect(effect);
     if (error !== undefined) {
@@ -170,7 +170,7 @@ export class Informer {
     }
     // Told last: whoever waits for a version finds the store and the queues filled.
     if (state.kind === "watch") this.#advance(state.resourceVersion);
-    return then;
+    return next;
   }
 
   #advance(version: string): void {

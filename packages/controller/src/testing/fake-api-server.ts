@@ -76,7 +76,7 @@ export class FakeApiServer implements Transport {
 
   /** Ends every watch: as the server does after its timeout, or with an error as a broken connection. */
   endWatches(error?: Error): void {
-    for (const watch of [...this.#watches]) watch.end(error);
+    for (const watch of this.#watches) watch.end(error);
   }
 
   /** Sends an event to every watch. */

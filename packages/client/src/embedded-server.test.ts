@@ -1,0 +1,66 @@
+import { systemClock, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { serveApi, type ServedApi, systemRandom } from "@keelson/apiserver";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { connect, findConnection } from "./connect.ts";
+import { createClient } from "./create-client.ts";
+import { createHttpTransport } from "./http-transport.ts";
+
+interface ConfigMap extends KubernetesObject {
+  data?: Record<string, string>;
+}
+const configMaps: ResourceType<ConfigMap> = {
+  group: "",
+  version: "v1",
+  kind: "ConfigMap",
+  plural: "configmaps",
+  scope: "Namespaced",
+};
+
+let folder: string;
+let api: ServedApi;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "client-"));
+  api = await serveApi({
+    dataDir: folder,
+    port: 0,
+    clock: systemClock,
+    random: systemRandom,
+  });
+});
+afterEach(async () => {
+  await api.close();
+  await rm(folder, { recursive: true });
+});
+
+test("talks to a server over TLS as its kubeconfig says, and watches what it writes", async () => {
+  const client = await connect({ kubeconfig: api.kubeconfig, env: {} });
+  const key = { namespace: "default", name: "c" };
+  const watch = await client.watch(configMaps, { namespace: "default", fieldSelector: "metadata.name=c", timeoutSeconds: 60 });
+  await client.create(configMaps, { metadata: key, data: { n: "1" } });
+  await client.apply(configMaps, { metadata: key, data: { n: "2" } });
+  expect((await client.get(configMaps, key)).data).toEqual({ n: "2" });
+  await client.delete(configMaps, key);
+  const seen: string[] = [];
+  for await (const event of watch) {
+    seen.push(`${event.type} ${event.object.data?.["n"]}`);
+    if (event.type === "DELETED") break;
+  }
+  expect(seen).toEqual(["ADDED 1", "MODIFIED 2", "DELETED 2"]);
+  await expect(client.get(configMaps, key)).rejects.toMatchObject({ reason: "NotFound", code: 404 });
+  await client.close();
+});
+
+test("calls a server that its authorities do not vouch for a Tls error, and one without credentials Unauthorized", async () => {
+  const { transport } = await findConnection({ kubeconfig: api.kubeconfig, env: {} });
+  const { ca: _, ...untrusting } = transport;
+  const stranger = createClient({ transport: createHttpTransport(untrusting), fieldManager: "t" });
+  await expect(stranger.list(configMaps)).rejects.toMatchObject({ name: "TransportError", code: "Tls" });
+  await stranger.close();
+  const { credentials: __, ...anonymous } = transport;
+  const nobody = createClient({ transport: createHttpTransport({ ...anonymous, token: "wrong" }), fieldManager: "t" });
+  await expect(nobody.list(configMaps)).rejects.toMatchObject({ reason: "Unauthorized" });
+  await nobody.close();
+});
