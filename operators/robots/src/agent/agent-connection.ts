@@ -100,7 +100,10 @@ export function connectAgent(options: AgentConnectionOptions): AgentConnection {
       if (isStopped) return;
       const refused = (granted ?? []).filter((grant) => grant.qos === 128).map((grant) => grant.topic);
       if (error || refused.length > 0) {
-        log.error({ broker: brokerUrl, refused }, `the broker refuses the agent's subscriptions: ${error?.message ?? "not allowed"}`);
+        log.error(
+          { broker: brokerUrl, refused },
+          `the broker refuses the agent's subscriptions: ${error?.message ?? "not allowed"}`,
+        );
         client.stream.destroy();
         return;
       }

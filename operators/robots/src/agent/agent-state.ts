@@ -43,7 +43,13 @@ export type AgentEvent =
   | { readonly kind: "create"; readonly uid: string; readonly attempt: number; readonly problem: string }
   | { readonly kind: "delete"; readonly uid: string; readonly attempt: number }
   | { readonly kind: "started"; readonly uid: string; readonly attempt: number; readonly startedAt: number }
-  | { readonly kind: "exited"; readonly uid: string; readonly attempt: number; readonly exited: Exited; readonly logs: LogTails }
+  | {
+      readonly kind: "exited";
+      readonly uid: string;
+      readonly attempt: number;
+      readonly exited: Exited;
+      readonly logs: LogTails;
+    }
   | { readonly kind: "removed"; readonly uid: string }
   | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }
   | { readonly kind: "connected" }
@@ -155,7 +161,11 @@ function create(state: AgentState, event: AgentEvent & { readonly kind: "create"
   const discard: readonly AgentEffect[] = leftover === undefined ? [] : [{ kind: "discard", uid, attempt: leftover }];
   const base = { uid, attempt, seq: 0, isAcknowledged: true, ticks: 0, changedAt: now };
   if ("problem" in event) {
-    const body: ReportBody = { state: "failed", event: "StartFailed", message: `Task cannot run on this robot: ${event.problem}` };
+    const body: ReportBody = {
+      state: "failed",
+      event: "StartFailed",
+      message: `Task cannot run on this robot: ${event.problem}`,
+    };
     return change(state, reported(state, { ...base, phase: "ended" }, body, now), (task) => [...discard, ...publish(task)]);
   }
   const accepted: HeldTask = { ...base, phase: "accepted", order: event.order, programAttempt: attempt };
@@ -166,7 +176,15 @@ function remove(state: AgentState, event: AgentEvent & { readonly kind: "delete"
   const { uid } = event;
   const held = state.tasks.get(uid);
   if (held === undefined) {
-    const unknown: HeldTask = { uid, attempt: event.attempt, phase: "gone", seq: 0, isAcknowledged: true, ticks: 0, changedAt: now };
+    const unknown: HeldTask = {
+      uid,
+      attempt: event.attempt,
+      phase: "gone",
+      seq: 0,
+      isAcknowledged: true,
+      ticks: 0,
+      changedAt: now,
+    };
     return change(state, reported(state, unknown, deletedBody, now), publish);
   }
   // A delete of an attempt that another has replaced since. 0: whoever sent it knows no attempts and means them all.
@@ -199,7 +217,8 @@ function removed(state: AgentState, uid: string, now: number): Step {
 function progress(state: AgentState, event: AgentEvent & { readonly kind: "started" | "exited" }, now: number): Step {
   const held = state.tasks.get(event.uid);
   const isCurrent = held?.attempt === event.attempt;
-  if (held === undefined || !isCurrent || (held.phase !== "accepted" && held.phase !== "running")) return { state, effects: [] };
+  if (held === undefined || !isCurrent || (held.phase !== "accepted" && held.phase !== "running"))
+    return { state, effects: [] };
   const { order: _, ...rest } = held;
   if (event.kind === "exited") {
     return change(state, reported(state, { ...rest, phase: "ended" }, reportOfExit(event.exited, event.logs), now), publish);
@@ -217,7 +236,9 @@ function progress(state: AgentState, event: AgentEvent & { readonly kind: "start
 /** Keeps the disk and the memory bounded: drops files of tasks that ended long ago, then their records. */
 function prune(state: AgentState, effects: readonly AgentEffect[]): Step {
   const byAge = (a: HeldTask, b: HeldTask): number => a.changedAt - b.changedAt;
-  const finished = [...state.tasks.values()].filter((task) => task.phase === "ended" && task.programAttempt !== undefined).sort(byAge);
+  const finished = [...state.tasks.values()]
+    .filter((task) => task.phase === "ended" && task.programAttempt !== undefined)
+    .sort(byAge);
   const tasks = new Map(state.tasks);
   const more: AgentEffect[] = [];
   for (const task of finished.slice(0, Math.max(finished.length - keptFinished, 0))) {

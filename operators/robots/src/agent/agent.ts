@@ -122,7 +122,10 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
       unsaved.delete(task.uid);
     } catch (error) {
       unsaved.add(task.uid);
-      log.error({ task: task.uid, error: String(error) }, "a task's record could not be written; is the disk full or read-only?");
+      log.error(
+        { task: task.uid, error: String(error) },
+        "a task's record could not be written; is the disk full or read-only?",
+      );
     }
   }
 
@@ -218,7 +221,8 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
   async function resumeTask(task: HeldTask): Promise<void> {
     const { uid, attempt } = task;
     if (task.phase === "deleting") {
-      if (task.programAttempt !== undefined) void enqueue(uid, () => act({ kind: "discard", uid, attempt: task.programAttempt ?? 0 }));
+      if (task.programAttempt !== undefined)
+        void enqueue(uid, () => act({ kind: "discard", uid, attempt: task.programAttempt ?? 0 }));
       void enqueue(uid, () => act({ kind: "clear", uid, answer: true }));
       return;
     }
@@ -320,7 +324,9 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
   async function stop(): Promise<void> {
     if (isStopping) return done;
     if (options.stopTasksOnExit) {
-      const running = [...state.tasks.values()].flatMap((task) => driver.get(programId(task.uid, task.programAttempt ?? -1)) ?? []);
+      const running = [...state.tasks.values()].flatMap(
+        (task) => driver.get(programId(task.uid, task.programAttempt ?? -1)) ?? [],
+      );
       await Promise.all(running.map((program) => program.stop()));
     }
     // What has been decided is carried out; that may decide more.

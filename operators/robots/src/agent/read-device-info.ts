@@ -13,7 +13,11 @@ function readText(path: string): string {
 }
 
 /** `ID` and `VERSION_ID` of os-release(5). */
-function readDistribution(): { readonly platform?: string; readonly platformFamily?: string; readonly platformVersion?: string } {
+function readDistribution(): {
+  readonly platform?: string;
+  readonly platformFamily?: string;
+  readonly platformVersion?: string;
+} {
   const text = readText("/etc/os-release");
   const field = (name: string): string | undefined => new RegExp(`^${name}="?([^"\\n]*)"?$`, "m").exec(text)?.[1];
   const [id, like, version] = [field("ID"), field("ID_LIKE"), field("VERSION_ID")];

@@ -57,7 +57,8 @@ function variables(value: unknown): Readonly<Record<string, string>> {
   if (value === undefined || value === null) return {};
   if (!isJsonObject(value)) throw new FieldProblem("spec.env has to map names to texts");
   for (const [name, content] of Object.entries(value)) {
-    if (name === "" || /[=\0]/.test(name)) throw new FieldProblem(`spec.env: ${JSON.stringify(name)} cannot be a variable's name`);
+    if (name === "" || /[=\0]/.test(name))
+      throw new FieldProblem(`spec.env: ${JSON.stringify(name)} cannot be a variable's name`);
     if (typeof content !== "string" || content.includes("\0")) throw new FieldProblem(`spec.env.${name} has to be a text`);
   }
   return Object.fromEntries(Object.entries(value).map(([name, content]) => [name, String(content)]));
@@ -94,7 +95,9 @@ function amount(resources: JsonObject, field: string, read: (value: string | num
 function commandOf(spec: JsonObject, policy: AgentPolicy): readonly [string, ...string[]] {
   const driver = own(spec, "driver");
   if (typeof driver !== "string" || !policy.drivers.includes(driver)) {
-    throw new FieldProblem(`spec.driver: robot ${policy.robotId} has no driver ${JSON.stringify(driver)}; it has ${policy.drivers.join(", ")}`);
+    throw new FieldProblem(
+      `spec.driver: robot ${policy.robotId} has no driver ${JSON.stringify(driver)}; it has ${policy.drivers.join(", ")}`,
+    );
   }
   const config = child(child(spec, "config"), "execConfig");
   const command = text(config, "command", "spec.config.execConfig");
@@ -110,7 +113,8 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
   }
   for (const field of ["artifacts", "templates"]) {
     const value = own(spec, field);
-    if (Array.isArray(value) && value.length > 0) throw new FieldProblem(`spec.${field}: this agent cannot fetch or make files for a task`);
+    if (Array.isArray(value) && value.length > 0)
+      throw new FieldProblem(`spec.${field}: this agent cannot fetch or make files for a task`);
   }
   const command = commandOf(spec, policy);
   const metadata = child(task, "metadata");

@@ -43,7 +43,9 @@ function sentence(exited: Exited): string {
 
 /** What a program's end means for its task. */
 export function reportOfExit(exited: Exited, logs: LogTails): ReportBody {
-  const event = ({ Completed: "Completed", StartFailed: "StartFailed", Timeout: "Timeout" } as const)[exited.reason as "Completed"] ?? "Failed";
+  const event =
+    ({ Completed: "Completed", StartFailed: "StartFailed", Timeout: "Timeout" } as const)[exited.reason as "Completed"] ??
+    "Failed";
   return {
     state: exited.reason === "Completed" ? "completed" : "failed",
     event,

@@ -1,0 +1,95 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { maxPayloadBytes, readIncoming } from "./incoming.ts";
+
+const uid = "00000000-0000-4000-8000-000000000001";
+const statusTopic = `k8s4r/robots/robot-001/tasks/${uid}/status`;
+const read = (topic: string, body: unknown) =>
+  readIncoming(topic, Buffer.from(typeof body === "string" ? body : JSON.stringify(body)));
+const status = {
+  taskUid: uid,
+  robotName: "robot-001",
+  state: "running",
+  message: "m",
+  event: "Started",
+  updatedAt: "2026-01-01T00:00:00Z",
+};
+
+describe("readIncoming", () => {
+  it("reads what agents send, K8s4r's too", () => {
+    expect(read("k8s4r/register", { robotId: "robot-001", token: "t", deviceInfo: { hostname: "h", gpu: 1 } })).toEqual({
+      kind: "register",
+      message: { robotId: "robot-001", token: "t", deviceInfo: { hostname: "h" } },
+    });
+    expect(read(statusTopic, status)).toMatchObject({
+      kind: "status",
+      robotId: "robot-001",
+      message: { state: "running", taskUid: uid },
+    });
+    expect(read("k8s4r/robots/robot-001/online", { online: false })).toEqual({
+      kind: "online",
+      robotId: "robot-001",
+      online: false,
+    });
+  });
+
+  it.each(["#", "+", "a/b", "", "A", "-a", "a".repeat(64), "../x"])("refuses the robot id %j (S5)", (robotId) => {
+    expect(read("k8s4r/register", { robotId, token: "t" })).toHaveProperty("refused");
+    expect(read(`k8s4r/robots/${robotId}/online`, { online: true })).toHaveProperty("refused");
+  });
+
+  it.each([
+    ["another task than the topic's (S4)", { ...status, taskUid: "00000000-0000-4000-8000-000000000002" }],
+    ["another robot than the topic's (S4)", { ...status, robotName: "robot-002" }],
+    ["a state that there is not", { ...status, state: "done" }],
+    ["a negative attempt", { ...status, attempt: -1 }],
+    ["a number that is a text", { ...status, seq: "1" }],
+  ])("refuses a status with %s", (_, body) => {
+    expect(read(statusTopic, body)).toHaveProperty("refused");
+  });
+
+  it("refuses a uid that is a path (S6)", () => {
+    expect(read("k8s4r/robots/robot-001/tasks/../status", status)).toHaveProperty("refused");
+  });
+
+  it("cuts long text, keeps the end of logs, and takes control characters out (S15)", () => {
+    const result = read(statusTopic, {
+      ...status,
+      message: `\u001b[31m${"x".repeat(9000)}`,
+      logsStdout: `${"a".repeat(9000)}\u0007\tend\n`,
+    });
+    if ("refused" in result || result.kind !== "status") throw new Error("refused");
+    expect(result.message.message).toHaveLength(4096);
+    expect(result.message.message.startsWith("\ufffd[31m")).toBe(true);
+    expect(result.message.logsStdout).toHaveLength(4096);
+    expect(result.message.logsStdout?.endsWith("\ufffd\tend\n")).toBe(true);
+  });
+
+  it("takes a registration whose measurements are odd, without them", () => {
+    expect(read("k8s4r/heartbeat", { robotId: "r", token: "t", deviceInfo: { cpu: { logicalCores: "many" } } })).toEqual({
+      kind: "heartbeat",
+      message: { robotId: "r", token: "t" },
+    });
+  });
+
+  it("is not moved by __proto__ in a payload", () => {
+    const result = read("k8s4r/register", '{"robotId":"r","token":"t","labels":{"__proto__":"x"},"__proto__":{"robotId":"y"}}');
+    expect(({} as Record<string, unknown>).robotId).toBeUndefined();
+    if ("refused" in result || result.kind !== "register") throw new Error("refused");
+    expect(Object.getPrototypeOf(result.message.labels)).toBe(Object.prototype);
+  });
+
+  it("refuses what is too large or no JSON object, and never throws", () => {
+    expect(readIncoming("k8s4r/register", Buffer.alloc(maxPayloadBytes + 1, 32))).toHaveProperty("refused");
+    expect(read("k8s4r/register", "[".repeat(100_000))).toHaveProperty("refused");
+    fc.assert(
+      fc.property(
+        fc.constantFrom("k8s4r/register", "k8s4r/heartbeat", statusTopic, "k8s4r/robots/r/online", "x"),
+        fc.oneof(fc.json(), fc.string()),
+        (topic, body) => {
+          expect(readIncoming(topic, Buffer.from(body))).toBeTypeOf("object");
+        },
+      ),
+    );
+  });
+});

@@ -1,0 +1,138 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { Task } from "../api/task.ts";
+import type { StatusMessage } from "../protocol/messages.ts";
+import { t0, taskOf } from "../testing/objects.ts";
+import { decideReport } from "./report-decision.ts";
+
+const dispatching: Task["status"] = { state: "dispatching", attempt: 2, seq: 0 };
+const report = (state: StatusMessage["state"], extra: Partial<StatusMessage> = {}): StatusMessage => ({
+  taskUid: "00000000-0000-4000-8000-000000000001",
+  robotName: "robot-001",
+  state,
+  message: state,
+  event: "Started",
+  updatedAt: "2026-01-01T00:00:00Z",
+  attempt: 2,
+  seq: 1,
+  ...extra,
+});
+const decide = (status: Task["status"], message: StatusMessage, robot = "robot-001", spec: Partial<Task["spec"]> = {}) =>
+  decideReport(taskOf(status, { bound: true, spec }), robot, message, t0);
+
+describe("decideReport", () => {
+  it("takes a report that leads on", () => {
+    expect(decide(dispatching, report("running", { startedAt: "2026-01-01T00:00:01.000Z" }))).toMatchObject({
+      kind: "write",
+      status: { state: "running", seq: 1, startedAt: "2026-01-01T00:00:01.000Z" },
+    });
+    expect(
+      decide({ ...dispatching, state: "running", seq: 1, startedAt: "s" }, report("completed", { seq: 2, exitCode: 0 })),
+    ).toMatchObject({
+      kind: "write",
+      status: { state: "completed", exitCode: 0, startedAt: "s", finishedAt: "2026-01-01T00:00:00.000Z" },
+    });
+  });
+
+  it("takes nothing from a robot that the task is not bound to (B5)", () => {
+    expect(decide(dispatching, report("completed"), "robot-002").kind).toBe("ignore");
+  });
+
+  it.each([1, 3])("takes nothing about attempt %i when the present one is 2 (B5)", (attempt) => {
+    expect(decide(dispatching, report("completed", { attempt })).kind).toBe("ignore");
+  });
+
+  it.each(["completed", "failed", "exited"] as const)("leaves a task that is %s as it is (B4, F20)", (state) => {
+    expect(decide({ ...dispatching, state }, report("running", { seq: 9 })).kind).toBe("ignore");
+  });
+
+  it("takes a report once, and none that is older than the last (F7)", () => {
+    expect(decide({ ...dispatching, state: "running", seq: 4 }, report("running", { seq: 4 })).kind).toBe("ignore");
+    expect(decide({ ...dispatching, state: "running", seq: 4 }, report("completed", { seq: 3 })).kind).toBe("ignore");
+  });
+
+  it("stores a failure as exited when the restart policy may start the task again", () => {
+    const state = (policy: Task["spec"]["restartPolicy"]) => {
+      const decision = decide(
+        dispatching,
+        report("failed", { exitCode: 1 }),
+        "robot-001",
+        policy ? { restartPolicy: policy } : {},
+      );
+      return decision.kind === "write" ? decision.status.state : undefined;
+    };
+    expect(state({ attempts: 1 })).toBe("exited");
+    expect(state({ attempts: 0 })).toBe("failed");
+    expect(state(undefined)).toBe("failed");
+  });
+
+  it("drops what the last attempt left behind with the first report of the next", () => {
+    const decision = decide(
+      { ...dispatching, exitCode: 3, logsStdout: "old", finishedAt: "f", startedAt: "s" },
+      report("running"),
+    );
+    if (decision.kind !== "write") throw new Error("not taken");
+    for (const field of ["exitCode", "logsStdout", "finishedAt", "startedAt"])
+      expect(decision.status).not.toHaveProperty(field);
+  });
+
+  it("understands an original agent, which sends neither attempt nor number", () => {
+    const original = (state: StatusMessage["state"]): StatusMessage => {
+      const { attempt: _, seq: __, ...rest } = report(state);
+      return rest;
+    };
+    expect(decide(dispatching, original("running"))).toMatchObject({ kind: "write", status: { state: "running", seq: 1 } });
+    // It repeats itself every 5 seconds.
+    expect(decide({ ...dispatching, state: "running", seq: 1 }, original("running")).kind).toBe("ignore");
+    expect(decide({ ...dispatching, state: "running", seq: 1 }, original("completed"))).toMatchObject({
+      kind: "write",
+      status: { seq: 2 },
+    });
+  });
+
+  it("keeps the last 20 events", () => {
+    const events = Array.from({ length: 20 }, (_, index) => ({ type: `e${index}` }));
+    const decision = decide({ ...dispatching, events }, report("running"));
+    expect(decision.kind === "write" && decision.status.events?.map((event) => event.type)).toEqual([
+      ...events.slice(1).map((event) => event.type),
+      "Started",
+    ]);
+  });
+
+  it("takes `deleted` only of a task that is being deleted", () => {
+    expect(decide(dispatching, report("deleted")).kind).toBe("ignore");
+    const decision = decideReport(
+      taskOf({ ...dispatching, state: "completed", seq: 5 }, { bound: true, deleting: true }),
+      "robot-001",
+      report("deleted"),
+      t0,
+    );
+    expect(decision).toMatchObject({
+      kind: "write",
+      status: { state: "completed", conditions: [{ type: "Released", status: "True" }] },
+    });
+  });
+
+  it("comes to the robot's last word whatever arrives twice, late or out of order", () => {
+    const sent = [report("running", { seq: 1 }), report("running", { seq: 2 }), report("completed", { seq: 3, exitCode: 0 })];
+    const last = sent[2] ?? report("completed");
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 2 }), { maxLength: 12 }), (order) => {
+        let task: DeepReadonly<Task> = taskOf(dispatching, { bound: true });
+        const take = (message: StatusMessage): void => {
+          const before = task.status;
+          const decision = decideReport(task, "robot-001", message, t0);
+          if (decision.kind === "ignore") return;
+          expect(decision.status.seq ?? 0).toBeGreaterThan(before?.seq ?? 0);
+          expect(before?.state).not.toBe("completed");
+          task = { ...task, status: { ...decision.status, attempt: 2 } };
+        };
+        for (const index of order) take(sent[index] ?? last);
+        // The agent repeats what is not acknowledged.
+        take(last);
+        expect(task.status).toMatchObject({ state: "completed", seq: 3, exitCode: 0 });
+      }),
+    );
+  });
+});
