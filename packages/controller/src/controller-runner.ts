@@ -196,7 +196,6 @@ function isTerminal(error: unknown): boolean {
 
 /** One call of a reconcile: its context, made as far as it is used. */
 class Attempt implements ReconcileContext {
-  readonly client: Client;
   readonly cache: SharedCache;
   readonly clock: Clock;
   readonly events: EventRecorder;
@@ -208,13 +207,15 @@ class Attempt implements ReconcileContext {
   readonly #base: Logger;
   readonly #request: Request;
   readonly #kind: string;
+  readonly #makeClient: () => Client;
+  #client: Client | undefined;
   #log: Logger | undefined;
 
   constructor(options: ControllerRunnerOptions, log: Logger, stop: AbortSignal, request: Request, makeClient: () => Client) {
     this.cache = options.cache;
     this.clock = options.clock;
     this.events = options.events;
-    this.client = makeClient();
+    this.#makeClient = makeClient;
     this.#base = log;
     this.#request = request;
     this.#kind = options.definition.for.kind;
@@ -237,6 +238,11 @@ class Attempt implements ReconcileContext {
   /** Whether it was this attempt's own timeout that fired the signal, not a stop. */
   get timedOut(): boolean {
     return this.#controller?.signal.reason instanceof ReconcileTimeoutError;
+  }
+
+  get client(): Client {
+    this.#client ??= this.#makeClient();
+    return this.#client;
   }
 
   get log(): Logger {
