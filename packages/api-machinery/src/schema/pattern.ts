@@ -10,8 +10,11 @@ export interface Pattern {
 const cache = new Map<string, Pattern | SyntaxError>();
 const cacheLimit = 4096;
 
-/** Above this many characters a pattern never runs on JavaScript's own engine, which backtracks. */
-const backtrackingLimit = 512;
+/**
+ * How long a text may be for JavaScript's own engine, which backtracks, by the number of open repetitions that the pattern
+ * has on one way through it: so many nested loops it may come to.
+ */
+const backtrackingLimits = [4096, 2048, 256, 96, 48];
 
 /**
  * Compiles a `pattern` of a schema, which is a regular expression in Go's syntax (RE2), and keeps it, so that asking again
@@ -43,10 +46,11 @@ function compile(source: string): Pattern | SyntaxError {
     throw error;
   }
   let machine: ((text: string) => boolean) | undefined;
-  const native = isSafeToBacktrack(tree) ? new RegExp(toJavaScript(tree), "u") : undefined;
+  const limit = backtrackingLimits[openRepetitions(tree, false) + (isAnchored(tree) ? 0 : 1)] ?? 0;
+  const native = limit > 0 ? new RegExp(toJavaScript(tree), "u") : undefined;
   return {
     test(text) {
-      if (native && text.length <= backtrackingLimit) return native.test(text);
+      if (native && text.length <= limit) return native.test(text);
       machine ??= createPatternMachine(tree);
       return machine(text);
     },
@@ -66,26 +70,28 @@ function size(node: PatternNode): number {
   }
 }
 
-/** With at most two repetitions of open or large count, none of them in another one, backtracking is at worst cubic. */
-function isSafeToBacktrack(tree: PatternNode): boolean {
-  let open = 0;
-  const visit = (node: PatternNode, repeated: boolean): boolean => {
-    switch (node.kind) {
-      case "repeat": {
-        if (node.max <= 1) return visit(node.node, repeated);
-        if (repeated) return false;
-        if (node.max === Infinity || node.node.kind !== "set") open++;
-        return visit(node.node, true);
-      }
-      case "choice":
-        return !repeated && node.nodes.every((child) => visit(child, repeated));
-      case "sequence":
-        return node.nodes.every((child) => visit(child, repeated));
-      default:
-        return true;
+/** How many open repetitions one way through the pattern has at most; endless where one is inside of another. */
+function openRepetitions(node: PatternNode, isRepeated: boolean): number {
+  switch (node.kind) {
+    case "repeat": {
+      if (node.max <= 1) return openRepetitions(node.node, isRepeated);
+      if (isRepeated) return Infinity;
+      const isOpen = node.max === Infinity || node.node.kind !== "set";
+      return openRepetitions(node.node, true) + (isOpen ? 1 : 0);
     }
-  };
-  return visit(tree, false) && open <= 2;
+    case "choice":
+      if (isRepeated) return Infinity;
+      return node.nodes.reduce((most, child) => Math.max(most, openRepetitions(child, false)), 0);
+    case "sequence":
+      return node.nodes.reduce((sum, child) => sum + openRepetitions(child, isRepeated), 0);
+    default:
+      return 0;
+  }
+}
+
+function isAnchored(node: PatternNode): boolean {
+  const first = node.kind === "sequence" ? node.nodes[0] : node;
+  return first?.kind === "assert" && first.at === "begin";
 }
 
 function toJavaScript(node: PatternNode): string {

@@ -21,7 +21,11 @@ const intOrString = [{ type: "integer" }, { type: "string" }];
 export function validateStructural(schema: Schema, path = ""): StatusCause[] {
   const causes: StatusCause[] = [];
   visit(asNode(schema), "root", path, 0, causes);
-  return causes.sort((a, b) => compare(`${a.field}: ${a.message}`, `${b.field}: ${b.message}`));
+  // What has keywords of another kind of schema is not looked at any further.
+  const foreign = causes.filter(({ message }) => message?.endsWith("is not supported"));
+  return (foreign.length > 0 ? foreign : causes).sort((a, b) =>
+    compare(`${a.field}: ${a.message}`, `${b.field}: ${b.message}`),
+  );
 }
 
 function compare(a: string, b: string): number {
@@ -71,7 +75,8 @@ function visit(schema: Node, level: Level, path: string, depth: number, causes: 
   }
   if (level === "root" || schema["x-kubernetes-embedded-resource"] === true) checkTypeMeta(schema, path, causes);
   checkValueValidation(schema, path, depth, causes);
-  checkCompleteness(schema, path, causes);
+  // Only here, as in kube-apiserver: below the root, value validation may speak of fields that are not specified.
+  if (level === "root") checkCompleteness(schema, path, causes);
   checkDefault(schema, path, causes);
 }
 

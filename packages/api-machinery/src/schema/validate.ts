@@ -185,7 +185,7 @@ function checkArray(schema: Schema, value: unknown[], old: unknown, path: string
   const listType = schema["x-kubernetes-list-type"];
   if (listType === "set" || listType === "map") checkUnique(schema, value, path, causes);
   else if (schema.uniqueItems === true && new Set(value.map(canonical)).size < value.length) {
-    causes.push(invalidCause(path, value, `${path} in body shouldn't contain duplicates`));
+    causes.push(invalidCause(path, "array", `${path} in body shouldn't contain duplicates`));
   }
 }
 
@@ -194,34 +194,32 @@ function checkUnique(schema: Schema, value: readonly unknown[], path: string, ca
   const seen = new Set<string>();
   for (let index = 0; index < value.length; index++) {
     const item = value[index];
-    const identity = keys === undefined ? item : isJsonObject(item) ? identityOf(schema, item, keys) : undefined;
-    if (identity === undefined) continue;
-    const text = canonical(identity);
-    if (seen.has(text)) causes.push(duplicateCause(`${path}[${index}]`, identity));
+    const text = keys === undefined ? canonical(item) : identityOf(schema, item, keys);
+    if (text === undefined) continue;
+    if (seen.has(text)) causes.push(duplicateCause(`${path}[${index}]`, keys === undefined ? item : JSON.parse(text)));
     seen.add(text);
   }
 }
 
-function identityOf(
-  schema: Schema,
-  item: Record<string, unknown>,
-  keys: readonly string[],
-): Record<string, unknown> | undefined {
-  const identity: Record<string, unknown> = {};
+/** The map keys of an item with their values, absent ones by their defaults, as JSON; `undefined` where it has none. */
+function identityOf(schema: Schema, item: unknown, keys: readonly string[]): string | undefined {
+  if (!isJsonObject(item)) return undefined;
+  let text = "";
   for (const key of keys) {
     const value = Object.hasOwn(item, key) ? item[key] : schema.items?.properties?.[key]?.default;
-    if (value !== undefined) identity[key] = value;
+    if (value !== undefined) text += `${text === "" ? "{" : ","}${JSON.stringify(key)}:${canonical(value)}`;
   }
-  return Object.keys(identity).length > 0 ? identity : undefined;
+  return text === "" ? undefined : `${text}}`;
 }
 
 /** Finds the item of the old list with the same map keys; lists of other types have no correlation. */
 function correlateItems(schema: Schema, old: unknown): ((item: unknown) => unknown) | undefined {
   const keys = schema["x-kubernetes-list-map-keys"];
   if (schema["x-kubernetes-list-type"] !== "map" || !keys || !Array.isArray(old)) return undefined;
-  const byKey = new Map<string, unknown>();
-  for (const item of old) if (isJsonObject(item)) byKey.set(canonical(identityOf(schema, item, keys)), item);
-  return (item) => (isJsonObject(item) ? byKey.get(canonical(identityOf(schema, item, keys))) : undefined);
+  const byKey = new Map<string | undefined, unknown>();
+  for (const item of old) byKey.set(identityOf(schema, item, keys), item);
+  byKey.delete(undefined);
+  return (item) => byKey.get(identityOf(schema, item, keys));
 }
 
 function checkObject(
