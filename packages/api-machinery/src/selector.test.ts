@@ -27,6 +27,8 @@ test.each<[string, boolean]>([
   ["!app", false],
   ["!absent", true],
   ["weight>4", true],
+  ["weight>5", false],
+  ["weight<6", true],
   ["weight<5", false],
   ["app>4", false],
   ["absent=", false],
