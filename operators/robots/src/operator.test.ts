@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
-import { type RunningOperator, startOperator } from "@keelson/controller";
+import { type Logger, type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Job } from "./api/job.ts";
 import { Robot } from "./api/robot.ts";
@@ -28,7 +28,7 @@ const start = (): Promise<RunningOperator> =>
 
 beforeEach(async () => {
   environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
-  client = createClient({ transport: environment.transport() });
+  client = createClient({ transport: environment.transport(), fieldManager: "test" });
   dataDir = mkdtempSync(join(tmpdir(), "robots-test-"));
   operator = await start();
   const secret = await client.get(Secret, { namespace, name: "robot-join-token" });
@@ -211,6 +211,45 @@ describe("the robots operator", () => {
     const failed = await watched(client, Task, "flaky", (each) => each?.status?.state === "failed");
     expect(failed?.status).toMatchObject({ attempt: 2, restartCount: 1, exitCode: 3 });
     expect(failed?.status?.message).toBe("exit code 3 (1 of 1 restarts within 1h are used up)");
+  });
+
+  it("needs no right that its rules do not name", async () => {
+    await operator.stop();
+    const role = { apiVersion: "rbac.authorization.k8s.io/v1", metadata: { name: "robots" } };
+    const resource = (kind: string, plural: string) =>
+      ({ group: "rbac.authorization.k8s.io", version: "v1", kind, plural, scope: "Cluster" }) as const;
+    await client.create(resource("ClusterRole", "clusterroles"), {
+      ...role,
+      kind: "ClusterRole",
+      rules: robots.rules,
+    } as never);
+    await client.create(resource("ClusterRoleBinding", "clusterrolebindings"), {
+      ...role,
+      kind: "ClusterRoleBinding",
+      roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "robots" },
+      subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "robots-operator" }],
+    } as never);
+    // Nothing is there yet, so that this user has to make it all.
+    await client.delete(Secret, { namespace, name: "robot-join-token" });
+    const user = { username: "robots-operator", groups: ["system:authenticated"] };
+    const limited = createClient({ transport: environment.transport(user), fieldManager: "robots" });
+    const refused: string[] = [];
+    const log: Logger = {
+      ...silentLogger,
+      child: () => log,
+      error: (fields, message) => refused.push(`${message} ${JSON.stringify(fields)}`),
+      warn: (fields, message) => /forbidden|cannot/.test(message) && refused.push(`${message} ${JSON.stringify(fields)}`),
+    };
+    operator = await startOperator({ operator: robots, client: limited, dataDir, flags: { "mqtt-port": "0" }, logger: log });
+    const agent = await robot("robot-001");
+    await client.create(Job, { ...hello, spec: { ...hello.spec, taskGroups: hello.spec.taskGroups.slice(1) } });
+    await complete(agent, "hello-check-look-0");
+    await watched(client, Job, "hello", (each) => each?.status?.state === "completed");
+    await client.delete(Task, { namespace, name: "hello-check-look-0" });
+    const { task: given } = await agent.dispatched((message) => message.action === "delete");
+    await agent.report({ uid: given.metadata.uid ?? "", attempt: 1, seq: 3 }, "deleted");
+    await watched(client, Task, "hello-check-look-0", (each) => each === undefined);
+    expect(refused).toEqual([]);
   });
 
   it("stops what a robot still runs of a task that is no more", async () => {

@@ -1,20 +1,16 @@
 import type { Operator } from "@keelson/controller";
+import { startAgent } from "./agent/agent.ts";
 import { Job } from "./api/job.ts";
 import { group, joinTokenSecret } from "./api/names.ts";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
 import { createAgentCommand } from "./commands/agent.ts";
-import type { StartAgent } from "./commands/start-agent.ts";
 import { jobController } from "./controllers/job.ts";
 import { robotController } from "./controllers/robot.ts";
 import { taskController } from "./controllers/task.ts";
 import { taskGroupController } from "./controllers/taskgroup.ts";
 import { mqttServer } from "./mqtt-server.ts";
-
-const startAgent: StartAgent = () => {
-  throw new Error("this build has no agent");
-};
 
 /** The robots family: Jobs of programs that run on robots, over MQTT. */
 export const robots: Operator = {

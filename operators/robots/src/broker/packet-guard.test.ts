@@ -29,7 +29,7 @@ describe("createPacketGuard", () => {
             isAccepted = guard.accept(bytes.subarray(at, at + size));
             at += size;
           }
-            expect(isAccepted).toBe(lengths.every((length) => length + 3 <= limit));
+          expect(isAccepted).toBe(lengths.every((length) => length + 3 <= limit));
         },
       ),
     );

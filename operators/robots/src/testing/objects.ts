@@ -59,7 +59,7 @@ export function groupOf(
 }
 
 export function taskOf(
-  status: Task["status"] = undefined,
+  status?: Task["status"],
   rest: { spec?: Partial<Task["spec"]>; name?: string; uid?: string; index?: number; bound?: boolean; deleting?: boolean } = {},
 ): DeepReadonly<Task> {
   const { name = "hello-workers-run-0", uid = "00000000-0000-4000-8000-000000000001", index = 0 } = rest;

@@ -101,9 +101,9 @@ export async function connectScriptedAgent(options: {
         ...(seq === undefined ? {} : { seq }),
         ...extra,
       }),
-    dispatched: dispatches.first,
-    responded: responses.first,
-    acknowledged: acks.first,
+    dispatched: (matches) => dispatches.first(matches),
+    responded: (matches) => responses.first(matches),
+    acknowledged: (matches) => acks.first(matches),
     async leave(cleanly = true) {
       if (cleanly) await client.endAsync();
       else {

@@ -1,0 +1,210 @@
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { type RunningOperator, startOperator } from "@keelson/controller";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Robot } from "./api/robot.ts";
+import { Task } from "./api/task.ts";
+import { Secret } from "./controllers/robot.ts";
+import { robots } from "./operator.ts";
+import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
+import { watched } from "./testing/watched.ts";
+
+const mosquitto = "/usr/sbin/mosquitto";
+const namespace = "default";
+let dir: string;
+let port: number;
+let broker: ChildProcess;
+let environment: TestEnvironment;
+let client: Client;
+let operator: RunningOperator;
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  return typeof address === "object" && address !== null ? address.port : 0;
+}
+
+/** Resolves when it says that it runs. */
+async function startMosquitto(): Promise<ChildProcess> {
+  const child = spawn(mosquitto, ["-c", join(dir, "mosquitto.conf")], { stdio: ["ignore", "ignore", "pipe"] });
+  let said = "";
+  await new Promise<void>((resolve, reject) => {
+    child.stderr?.on("data", (chunk: Buffer) => {
+      said += chunk.toString();
+      if (said.includes(" running")) resolve();
+    });
+    child.once("exit", (code) => reject(new Error(`mosquitto ended with ${code}: ${said}`)));
+  });
+  return child;
+}
+
+async function stopMosquitto(): Promise<void> {
+  if (broker.exitCode !== null || broker.signalCode !== null) return;
+  broker.kill("SIGKILL");
+  await once(broker, "exit");
+}
+
+beforeEach(async () => {
+  if (!existsSync(mosquitto)) throw new Error(`${mosquitto} is missing: apt-get install mosquitto`);
+  dir = mkdtempSync(join(tmpdir(), "robots-mosquitto-"));
+  // Mosquitto gives up root's rights and has to read its files.
+  chmodSync(dir, 0o755);
+  port = await freePort();
+  writeFileSync(join(dir, "password"), "bridge-password\n");
+  writeFileSync(join(dir, "users"), "");
+  for (const [user, password] of [
+    ["server", "bridge-password"],
+    ["robot-001", "one"],
+    ["robot-002", "two"],
+  ] as const) {
+    execFileSync("mosquitto_passwd", ["-b", join(dir, "users"), user, password]);
+  }
+  writeFileSync(
+    join(dir, "acl"),
+    [
+      "user server",
+      "topic readwrite k8s4r/#",
+      "pattern write k8s4r/register",
+      "pattern write k8s4r/heartbeat",
+      "pattern write k8s4r/robots/%u/online",
+      "pattern write k8s4r/robots/%u/tasks/+/status",
+      "pattern read k8s4r/robots/%u/#",
+    ].join("\n"),
+  );
+  for (const file of ["users", "acl"]) chmodSync(join(dir, file), 0o644);
+  writeFileSync(
+    join(dir, "mosquitto.conf"),
+    [
+      `listener ${port} 127.0.0.1`,
+      "allow_anonymous false",
+      `password_file ${join(dir, "users")}`,
+      `acl_file ${join(dir, "acl")}`,
+      "persistence false",
+      "set_tcp_nodelay true",
+      "log_dest stderr",
+    ].join("\n"),
+  );
+  broker = await startMosquitto();
+  environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
+  client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  operator = await startOperator({
+    operator: robots,
+    client,
+    dataDir: join(dir, "data"),
+    flags: { "mqtt-url": `mqtt://127.0.0.1:${port}`, "mqtt-username": "server", "mqtt-password-file": join(dir, "password") },
+  });
+});
+
+afterEach(async () => {
+  await operator.stop();
+  await environment.stop();
+  await stopMosquitto();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+async function robot(robotId: string, password: string): Promise<ScriptedAgent> {
+  const secret = await client.get(Secret, { namespace, name: "robot-join-token" });
+  const token = Buffer.from(secret.data?.token ?? "", "base64").toString();
+  const agent = await connectScriptedAgent({ url: `mqtt://127.0.0.1:${port}`, robotId, token, password });
+  await agent.register();
+  await watched(client, Robot, robotId, (each) => each?.status?.phase === "Online");
+  return agent;
+}
+
+const task = (name: string, targetRobot: string) => ({
+  metadata: { name, namespace },
+  spec: { name, targetRobot, driver: "raw_exec" as const, config: { execConfig: { command: "/bin/true" } } },
+});
+
+describe("the bridge with Mosquitto", () => {
+  it("runs a task from its creation to completed", async () => {
+    const agent = await robot("robot-001", "one");
+    await client.create(Task, task("first", "robot-001"));
+    const { task: given } = await agent.dispatched();
+    await agent.report({ uid: given.metadata.uid ?? "", attempt: 1, seq: 1 }, "completed", { exitCode: 0 });
+    const done = await watched(client, Task, "first", (each) => each?.status?.state === "completed");
+    expect(done?.status?.exitCode).toBe(0);
+    await agent.leave();
+  });
+
+  it("takes a robot offline by its last will when its connection breaks", async () => {
+    const agent = await robot("robot-001", "one");
+    await agent.leave(false);
+    const lost = await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Offline");
+    expect(lost?.status?.message).toBe("the robot's agent is not connected");
+  });
+
+  it("is not told by one robot about another's task (S4)", async () => {
+    const [one, two] = [await robot("robot-001", "one"), await robot("robot-002", "two")];
+    await client.create(Task, task("mine", "robot-001"));
+    const { task: given } = await one.dispatched();
+    const of = { uid: given.metadata.uid ?? "", attempt: 1 };
+    await two.client.publishAsync(
+      `k8s4r/robots/robot-001/tasks/${of.uid}/status`,
+      JSON.stringify({
+        taskUid: of.uid,
+        robotName: "robot-001",
+        state: "failed",
+        message: "",
+        event: "Failed",
+        updatedAt: "",
+        attempt: 1,
+        seq: 1,
+      }),
+      { qos: 1 },
+    );
+    await two.report({ ...of, seq: 2 }, "failed");
+    await two.dispatched((message) => message.action === "delete");
+    await one.report({ ...of, seq: 1 }, "completed");
+    const done = await watched(
+      client,
+      Task,
+      "mine",
+      (each) => each?.status?.state === "completed" || each?.status?.state === "failed",
+    );
+    expect(done?.status?.state).toBe("completed");
+    await one.leave();
+    await two.leave();
+  });
+
+  it("dispatches anew after the broker was killed and forgot everything (B6, F1)", async () => {
+    const agent = await robot("robot-001", "one");
+    await client.create(Task, task("twice", "robot-001"));
+    await agent.dispatched();
+    await stopMosquitto();
+    broker = await startMosquitto();
+    const again = await connectScriptedAgent({
+      url: `mqtt://127.0.0.1:${port}`,
+      robotId: "robot-001",
+      token: (await client.get(Secret, { namespace, name: "robot-join-token" })).data?.token ?? "",
+      password: "one",
+    });
+    // The bridge comes back by itself and tells the robot once more, without being asked.
+    const { task: given } = await again.dispatched();
+    expect(given.status?.attempt).toBe(1);
+    await again.report({ uid: given.metadata.uid ?? "", attempt: 1, seq: 1 }, "completed", { exitCode: 0 });
+    await watched(client, Task, "twice", (each) => each?.status?.state === "completed");
+    await again.leave();
+  });
+
+  it("names the flags when the broker refuses the credentials", async () => {
+    writeFileSync(join(dir, "password"), "wrong");
+    const start = startOperator({
+      operator: { ...robots, controllers: [] },
+      client,
+      dataDir: join(dir, "other"),
+      flags: { "mqtt-url": `mqtt://127.0.0.1:${port}`, "mqtt-username": "server", "mqtt-password-file": join(dir, "password") },
+    });
+    await expect(start).rejects.toThrow(/refuses the credentials .*--mqtt-username and --mqtt-password-file/);
+  });
+});
