@@ -17,8 +17,11 @@ afterEach(() => {
 });
 
 // Machines differ in whether a supervisor may make cgroups; the rules hold on both.
-for (const cgroupRoot of [undefined, false] as const) {
-  describe(cgroupRoot === false ? "process driver without cgroups" : "process driver", () => {
+for (const [cgroups, cgroupRoot] of [
+  ["with", undefined],
+  ["without", false],
+] as const) {
+  describe(`process driver ${cgroups} cgroups`, () => {
     test.each(driverContract.map((rule) => [rule.title, rule] as const))("%s", async (_, rule) => {
       const dir = join(base, "programs");
       const options = { dir, clock: systemClock, random: Math.random, ...(cgroupRoot === false && { cgroupRoot }) };

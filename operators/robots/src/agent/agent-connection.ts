@@ -67,13 +67,15 @@ export function connectAgent(options: AgentConnectionOptions): AgentConnection {
   let pause: Timer | undefined;
   let isReady = false;
   let isStopped = false;
-  let unacknowledged = 0;
+  /** Of this connection. What was under way on an earlier one is said again, and its acknowledgements count no more. */
+  let underWay = new Set<symbol>();
 
   function send(topic: string, payload: unknown, retain: boolean): Promise<void> {
-    unacknowledged++;
+    const id = Symbol(topic);
+    const current = underWay.add(id);
     return new Promise((resolve) => {
       client.publish(topic, JSON.stringify(payload), { qos: 1, retain }, () => {
-        unacknowledged--;
+        current.delete(id);
         resolve();
       });
     });
@@ -119,8 +121,7 @@ export function connectAgent(options: AgentConnectionOptions): AgentConnection {
   });
   client.on("close", () => {
     isReady = false;
-    // Callbacks of what was under way may never come; it is said again.
-    unacknowledged = 0;
+    underWay = new Set();
     if (isStopped || pause !== undefined) return;
     const pauseMs = reconnectPauseMs(tries++, random);
     log.warn({ broker: brokerUrl, pauseMs: Math.round(pauseMs) }, "no connection to the broker; trying again after a pause");
@@ -133,7 +134,7 @@ export function connectAgent(options: AgentConnectionOptions): AgentConnection {
   return {
     publish(topic, payload) {
       if (!isReady || isStopped) return;
-      if (unacknowledged >= maxUnacknowledged) {
+      if (underWay.size >= maxUnacknowledged) {
         log.debug({ topic }, "not published: the broker is slow; it is said again later");
         return;
       }

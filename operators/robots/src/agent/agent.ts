@@ -8,7 +8,7 @@ import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";
 import { robotIdPattern, taskUidPattern, topics } from "../protocol/messages.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
 import { connectAgent } from "./agent-connection.ts";
-import type { ConnectMqtt } from "./agent-connection.ts";
+import type { AgentConnection, ConnectMqtt } from "./agent-connection.ts";
 import { step } from "./agent-state.ts";
 import type { AgentEffect, AgentEvent, AgentState, HeldTask } from "./agent-state.ts";
 import { readBootId, readDeviceInfo } from "./read-device-info.ts";
@@ -31,6 +31,9 @@ export interface AgentExtras {
 
 /** How soon a registration is said again while the server has not answered it. */
 const registerAgainMs = 10_000;
+
+/** How long a stopping agent waits for what it is doing. */
+const stopPatienceMs = 2000;
 
 /** Reports of a task whose record was damaged go on from here: above any number that it can have reached. */
 const seqAfterDamage = 1000;
@@ -59,11 +62,13 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
   const records = await openTaskRecords(join(own, "tasks"));
   const policy = { robotId, drivers: options.allowedDrivers ?? ["exec", "raw_exec"] };
   const queues = new Map<string, Promise<void>>();
+  const followed = new Map<string, Promise<void>>();
   const bootId = readBootId();
   let state: AgentState = { robotId, tasks: new Map() };
   let isStopping = false;
   let isRegistered = false;
   let timer: Timer | undefined;
+  let connection: AgentConnection | undefined;
 
   const taskDir = (uid: string): string => join(workDir, uid);
 
@@ -97,7 +102,7 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
       case "forget":
         return records.forget(uid);
       case "publish":
-        connection.publish(topics.status(robotId, uid), effect.report);
+        connection?.publish(topics.status(robotId, uid), effect.report);
         return;
       case "start":
         return start(uid, effect.attempt, effect.order);
@@ -182,13 +187,15 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
     if (program.state.kind === "running") {
       void handle({ kind: "started", uid, attempt, startedAt: program.state.startedAt });
     }
-    void program.exited().then(async (exited) => {
+    const end = program.exited().then(async (exited) => {
       const [stdout, stderr] = await Promise.all([
         readLogTail(program.logs.stdout, logTailBytes),
         readLogTail(program.logs.stderr, logTailBytes),
       ]);
+      followed.delete(program.id);
       await handle({ kind: "exited", uid, attempt, exited, logs: { stdout, stderr } });
     });
+    followed.set(program.id, end);
   }
 
   /** Goes on where an agent before this one ended, wherever that was. */
@@ -245,7 +252,7 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
       .filter((task) => task.phase !== "gone" && task.phase !== "deleting")
       .map((task) => ({ taskUid: task.uid, attempt: task.attempt }));
     const message: RegisterMessage = { robotId, token, deviceInfo: readDeviceInfo(clock.now()), labels, bootId, tasks };
-    connection.publish(topics.register, message);
+    connection?.publish(topics.register, message);
   }
 
   /** One timer: the next heartbeat, or the next try to register while nobody has answered. */
@@ -255,7 +262,7 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
     timer = clock.setTimer(isRegistered ? heartbeatIntervalMs : Math.min(heartbeatIntervalMs, registerAgainMs), () => {
       if (isRegistered) {
         const message: RegisterMessage = { robotId, token, deviceInfo: readDeviceInfo(clock.now()), bootId };
-        connection.publish(topics.heartbeat, message);
+        connection?.publish(topics.heartbeat, message);
       } else {
         register();
       }
@@ -298,7 +305,9 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
     }
   }
 
-  const connection = connectAgent({
+  // Before connecting: a dispatch that comes first has to meet what this robot holds.
+  await resume();
+  connection = connectAgent({
     brokerUrl: options.brokerUrl,
     robotId,
     token,
@@ -314,7 +323,6 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
       arm();
     },
   });
-  await resume();
 
   let resolveDone: () => void = () => {};
   const done = new Promise<void>((resolveIt) => {
@@ -323,18 +331,22 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
 
   async function stop(): Promise<void> {
     if (isStopping) return done;
-    if (options.stopTasksOnExit) {
-      const running = [...state.tasks.values()].flatMap(
-        (task) => driver.get(programId(task.uid, task.programAttempt ?? -1)) ?? [],
-      );
-      await Promise.all(running.map((program) => program.stop()));
-    }
-    // What has been decided is carried out; that may decide more.
-    while (options.stopTasksOnExit && queues.size > 0) await Promise.all(queues.values());
     isStopping = true;
     timer?.cancel();
-    await Promise.all(queues.values());
-    await connection.stop();
+    if (options.stopTasksOnExit) {
+      const ending = [...followed];
+      await Promise.all(ending.map(([id]) => driver.get(id)?.stop()));
+      await Promise.all(ending.map(([, end]) => end));
+    }
+    // What was decided is written down and said. A task that is being deleted may take longer to end; the next agent goes on
+    // with it.
+    let late: Timer | undefined;
+    const patience = new Promise<void>((resolvePatience) => {
+      late = clock.setTimer(stopPatienceMs, resolvePatience);
+    });
+    await Promise.race([Promise.all(queues.values()), patience]);
+    late?.cancel();
+    await connection?.stop();
     await driver.close();
     resolveDone();
   }

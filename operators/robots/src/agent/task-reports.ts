@@ -41,14 +41,21 @@ function sentence(exited: Exited): string {
   }
 }
 
+const events: Readonly<Record<Exited["reason"], StatusMessage["event"]>> = {
+  Completed: "Completed",
+  StartFailed: "StartFailed",
+  Timeout: "Timeout",
+  Error: "Failed",
+  Stopped: "Failed",
+  OOMKilled: "Failed",
+  Lost: "Failed",
+};
+
 /** What a program's end means for its task. */
 export function reportOfExit(exited: Exited, logs: LogTails): ReportBody {
-  const event =
-    ({ Completed: "Completed", StartFailed: "StartFailed", Timeout: "Timeout" } as const)[exited.reason as "Completed"] ??
-    "Failed";
   return {
     state: exited.reason === "Completed" ? "completed" : "failed",
-    event,
+    event: events[exited.reason],
     message: withoutControls(sentence(exited)),
     ...(exited.exitCode >= 0 && { exitCode: exited.exitCode }),
     ...(exited.signal !== undefined && { signal: exited.signal }),

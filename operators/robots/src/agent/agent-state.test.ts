@@ -1,0 +1,197 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { Exited } from "@keelson/execution";
+import { keptFinished, keptRecords, step } from "./agent-state.ts";
+import type { AgentEffect, AgentEvent, AgentState } from "./agent-state.ts";
+
+const uid = "00000000-0000-4000-8000-000000000001";
+const uidOf = (n: number): string => `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`;
+const order = { command: ["true"] as const, env: {} };
+const empty: AgentState = { robotId: "r1", tasks: new Map() };
+const logs = { stdout: "out", stderr: "" };
+const exit = (reason: Exited["reason"], exitCode: number): Exited => ({
+  kind: "exited",
+  reason,
+  message: "m",
+  exitCode,
+  startedAt: 1,
+  finishedAt: 2,
+});
+
+function run(
+  events: readonly AgentEvent[],
+  start = empty,
+): { state: AgentState; effects: AgentEffect[]; last: readonly AgentEffect[] } {
+  let state = start;
+  const effects: AgentEffect[] = [];
+  let last: readonly AgentEffect[] = [];
+  events.forEach((event, now) => {
+    const result = step(state, event, now);
+    state = result.state;
+    last = result.effects;
+    effects.push(...last);
+  });
+  return { state, effects, last };
+}
+
+const create = (attempt: number, id = uid): AgentEvent => ({ kind: "create", uid: id, attempt, order });
+const started = (attempt: number, id = uid): AgentEvent => ({ kind: "started", uid: id, attempt, startedAt: 1 });
+const exited = (attempt: number, how = exit("Completed", 0), id = uid): AgentEvent => ({
+  kind: "exited",
+  uid: id,
+  attempt,
+  exited: how,
+  logs,
+});
+const remove = (attempt: number, id = uid): AgentEvent => ({ kind: "delete", uid: id, attempt });
+const kinds = (effects: readonly AgentEffect[]): readonly string[] => effects.map((effect) => effect.kind);
+const said = (effects: readonly AgentEffect[]) =>
+  effects.flatMap((effect) => (effect.kind === "publish" ? [effect.report] : []));
+
+test("a task is written down before it is started", () => {
+  expect(kinds(run([create(1)]).effects)).toEqual(["save", "start"]);
+});
+
+test("a task's life is reported with rising numbers, the end with code and logs", () => {
+  const reports = said(run([create(1), started(1), exited(1, exit("Error", 7))]).effects);
+  expect(reports).toMatchObject([
+    { state: "running", event: "Started", attempt: 1, seq: 1, robotName: "r1", taskUid: uid },
+    { state: "failed", event: "Failed", attempt: 1, seq: 2, exitCode: 7, logsStdout: "out" },
+  ]);
+});
+
+test.each([
+  ["Completed", 0, "completed", "Completed", "Task completed"],
+  ["Timeout", 143, "failed", "Timeout", "Task terminated: Task timeout"],
+  ["StartFailed", 127, "failed", "StartFailed", "Task failed: m"],
+  ["OOMKilled", 137, "failed", "Failed", "Task failed: OOMKilled: m"],
+] as const)("%s is said as K8s4r does", (reason, exitCode, state, event, message) => {
+  expect(said(run([create(1), exited(1, exit(reason, exitCode))]).effects)).toMatchObject([
+    { state, event, message, exitCode },
+  ]);
+});
+
+test("an exit code that nobody knows is left out", () => {
+  expect(said(run([create(1), exited(1, exit("Lost", -1))]).effects)[0]).not.toHaveProperty("exitCode");
+});
+
+test("a create that comes twice starts nothing, and the last report is said again", () => {
+  expect(run([create(1), create(1)]).last).toEqual([]);
+  expect(kinds(run([create(1), started(1), create(1)]).last)).toEqual(["publish"]);
+  const finished = run([create(1), exited(1), { kind: "ack", uid, attempt: 1, seq: 1 }, create(1)]);
+  expect(said(finished.last)).toMatchObject([{ state: "completed", seq: 1 }]);
+});
+
+test("a create of an earlier attempt changes nothing", () => {
+  const before = run([create(2), started(2)]).state;
+  expect(step(before, create(1), 9)).toEqual({ state: before, effects: [] });
+});
+
+test("a later attempt takes the place of an earlier one, which is stopped first", () => {
+  const { last, state } = run([create(1), started(1), create(2)]);
+  expect(kinds(last)).toEqual(["save", "discard", "start"]);
+  expect(last[1]).toMatchObject({ attempt: 1 });
+  // What the earlier program still does is nobody's business any more.
+  expect(step(state, exited(1), 9).effects).toEqual([]);
+});
+
+test("a task that cannot run here is answered and nothing is started", () => {
+  const { effects } = run([{ kind: "create", uid, attempt: 1, problem: "no docker" }]);
+  expect(kinds(effects)).toEqual(["save", "publish"]);
+  expect(said(effects)).toMatchObject([
+    { state: "failed", event: "StartFailed", message: expect.stringContaining("no docker") },
+  ]);
+});
+
+test("a delete stops, clears and then answers", () => {
+  const { last, state } = run([create(1), started(1), remove(1)]);
+  expect(kinds(last)).toEqual(["save", "discard", "clear"]);
+  const answered = step(state, { kind: "removed", uid }, 9);
+  expect(said(answered.effects)).toMatchObject([{ state: "deleted", event: "Deleted", attempt: 1, seq: 2 }]);
+});
+
+test("a delete of an unknown task is answered at once, each time it comes", () => {
+  expect(said(run([remove(3)]).last)).toMatchObject([{ state: "deleted", attempt: 3 }]);
+  expect(said(run([remove(3), remove(3)]).last)).toMatchObject([{ state: "deleted", attempt: 3 }]);
+});
+
+test("a delete answers for the attempt that it names, also one that never came", () => {
+  const { state } = run([create(1), started(1), remove(2)]);
+  expect(said(step(state, { kind: "removed", uid }, 9).effects)).toMatchObject([{ state: "deleted", attempt: 2, seq: 1 }]);
+});
+
+test("a late delete of an earlier attempt leaves the present one alone", () => {
+  expect(run([create(2), started(2), remove(1)]).last).toEqual([]);
+});
+
+test("a create that comes after its delete runs nothing; a later attempt does", () => {
+  const gone = [create(1), remove(1), { kind: "removed", uid } as const];
+  expect(run([...gone, create(1)]).last).toEqual([]);
+  expect(kinds(run([...gone, create(2)]).last)).toEqual(["save", "start"]);
+});
+
+test("what is not acknowledged is said again on every connect, what is, is not", () => {
+  const before = [create(1), exited(1)];
+  expect(said(run([...before, { kind: "connected" }]).last)).toMatchObject([{ state: "completed" }]);
+  expect(run([...before, { kind: "ack", uid, attempt: 1, seq: 9 }, { kind: "connected" }]).last).toHaveLength(1);
+  expect(run([...before, { kind: "ack", uid, attempt: 1, seq: 1 }, { kind: "connected" }]).last).toEqual([]);
+});
+
+test("what nobody acknowledges is said again ever more rarely", () => {
+  const { effects } = run([create(1), exited(1), ...Array.from({ length: 64 }, () => ({ kind: "tick" }) as const)]);
+  // Once when it happened, then after 1, 2, 4 ... 64 heartbeats.
+  expect(said(effects)).toHaveLength(1 + 7);
+});
+
+test("files of the oldest finished tasks go, and records stay bounded", () => {
+  const events: AgentEvent[] = [];
+  for (let n = 0; n < keptRecords + 200; n++) events.push(create(1, uidOf(n)), exited(1, exit("Completed", 0), uidOf(n)));
+  const { state, effects } = run(events);
+  expect(state.tasks.size).toBe(keptRecords);
+  expect([...state.tasks.values()].filter((task) => task.programAttempt !== undefined)).toHaveLength(keptFinished);
+  expect(effects.filter((effect) => effect.kind === "discard")).toHaveLength(keptRecords + 200 - keptFinished);
+  expect(effects.filter((effect) => effect.kind === "forget")).toHaveLength(200);
+});
+
+const anyEvent: fc.Arbitrary<AgentEvent> = fc
+  .record({
+    id: fc.integer({ min: 1, max: 2 }),
+    attempt: fc.integer({ min: 0, max: 3 }),
+    seq: fc.integer({ min: 0, max: 4 }),
+    kind: fc.nat(7),
+  })
+  .map(({ id, attempt, seq, kind }): AgentEvent => {
+    const target = uidOf(id);
+    const made: readonly AgentEvent[] = [
+      create(attempt, target),
+      remove(attempt, target),
+      started(attempt, target),
+      exited(attempt, exit("Completed", 0), target),
+      { kind: "removed", uid: target },
+      { kind: "ack", uid: target, attempt, seq },
+      { kind: "connected" },
+      { kind: "tick" },
+    ];
+    return made[kind] ?? { kind: "tick" };
+  });
+
+test("whatever comes in whatever order: an attempt starts once, numbers rise, and after an end only deleted is said", () => {
+  fc.assert(
+    fc.property(fc.array(anyEvent, { maxLength: 40 }), (events) => {
+      const { effects } = run(events);
+      const starts = effects.flatMap((effect) => (effect.kind === "start" ? [`${effect.uid}/${effect.attempt}`] : []));
+      expect(new Set(starts).size).toBe(starts.length);
+      const last = new Map<string, { seq: number; state: string }>();
+      for (const report of said(effects)) {
+        const key = `${report.taskUid}/${report.attempt}`;
+        const before = last.get(key);
+        const seq = report.seq ?? 0;
+        expect(seq).toBeGreaterThanOrEqual(before?.seq ?? 1);
+        if (before !== undefined && before.state !== "running" && report.state !== before.state)
+          expect(report.state).toBe("deleted");
+        last.set(key, { seq, state: report.state });
+      }
+    }),
+    { numRuns: 500 },
+  );
+});

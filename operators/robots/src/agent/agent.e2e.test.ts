@@ -1,0 +1,368 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { systemClock } from "@keelson/api-machinery";
+import { silentLogger } from "@keelson/controller";
+import mqtt from "mqtt";
+import type { MqttClient } from "mqtt";
+import { startBroker } from "../broker/broker.ts";
+import type { Broker } from "../broker/broker.ts";
+import type { RunningAgent } from "../commands/start-agent.ts";
+import { topics } from "../protocol/messages.ts";
+import type { RegisterMessage, StatusMessage } from "../protocol/messages.ts";
+import { startAgent } from "./agent.ts";
+import type { AgentExtras } from "./agent.ts";
+
+const robotId = "robot-1";
+const token = "join-me";
+
+let base: string;
+let workDir: string;
+const cleanups: (() => Promise<unknown>)[] = [];
+
+beforeEach(() => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), "keelson-agent-")));
+  workDir = join(base, "tasks");
+});
+
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+  rmSync(base, { recursive: true, force: true });
+});
+
+/** What the agent says to the server, and a hand to answer with. */
+interface Server {
+  readonly registrations: readonly RegisterMessage[];
+  readonly statuses: readonly StatusMessage[];
+  readonly online: readonly boolean[];
+  status(matches: (status: StatusMessage) => boolean): Promise<StatusMessage>;
+  registered(count: number): Promise<void>;
+  send(action: "create" | "delete", uid: string, attempt: number, spec?: object): Promise<void>;
+  ack(status: StatusMessage): Promise<void>;
+  leave(): Promise<void>;
+}
+
+async function startServer(broker: Broker, options: { readonly acknowledges: boolean }): Promise<Server> {
+  const client: MqttClient = mqtt.connect(broker.url, {
+    protocolVersion: 4,
+    reconnectPeriod: 0,
+    manualConnect: true,
+    clientId: `server-${randomUUID()}`,
+    ...broker.bridgeCredentials,
+  });
+  const registrations: RegisterMessage[] = [];
+  const statuses: StatusMessage[] = [];
+  const online: boolean[] = [];
+  let changed: () => void = () => {};
+  // What a test's end or a broker's end cuts off is of no interest.
+  const say = (topic: string, body: unknown): Promise<unknown> =>
+    client.publishAsync(topic, JSON.stringify(body), { qos: 1 }).catch(() => {});
+  const ack = async ({ taskUid, attempt, seq }: StatusMessage): Promise<void> => {
+    await say(topics.ack(robotId, taskUid), { taskUid, attempt, seq });
+  };
+  client.on("message", (topic, payload) => {
+    const body = JSON.parse(payload.toString());
+    if (topic === topics.register) {
+      registrations.push(body);
+      void say(topics.response(robotId), { success: true, message: "ok" });
+    } else if (topic === topics.online(robotId)) {
+      online.push(body.online);
+    } else {
+      statuses.push(body);
+      if (options.acknowledges) void ack(body);
+    }
+    changed();
+  });
+  client.on("error", () => {});
+  const connected = once(client, "connect");
+  client.connect();
+  await connected;
+  await client.subscribeAsync([topics.register, topics.allStatus, topics.allOnline], { qos: 1 });
+  const until = async (holds: () => boolean): Promise<void> => {
+    while (!holds()) {
+      await new Promise<void>((resolve) => {
+        changed = resolve;
+      });
+    }
+  };
+  const leave = async (): Promise<void> => {
+    await client.endAsync(true);
+  };
+  cleanups.push(leave);
+  return {
+    registrations,
+    statuses,
+    online,
+    async status(matches) {
+      await until(() => statuses.some(matches));
+      return statuses.find(matches) as StatusMessage;
+    },
+    registered: (count) => until(() => registrations.length >= count),
+    async send(action, uid, attempt, spec) {
+      const task = { metadata: { uid }, spec, status: { attempt } };
+      await say(topics.dispatch(robotId), { action, task });
+    },
+    ack,
+    leave,
+  };
+}
+
+async function broker(port = 0): Promise<Broker> {
+  const started = await startBroker({ port, joinToken: token, log: silentLogger });
+  cleanups.push(() => started.stop());
+  return started;
+}
+
+async function agent(url: string, extras: AgentExtras & { readonly stopTasksOnExit?: boolean } = {}): Promise<RunningAgent> {
+  const options = {
+    robotId,
+    token,
+    workDir,
+    heartbeatIntervalMs: 30_000,
+    labels: { site: "a" },
+    clock: systemClock,
+    log: silentLogger,
+  };
+  const started = await startAgent({ brokerUrl: url, ...options, stopTasksOnExit: false, ...extras });
+  cleanups.push(() => started.stop());
+  return started;
+}
+
+const shell = (script: string, more: object = {}): object => ({
+  name: "t",
+  driver: "exec",
+  config: { execConfig: { command: "/bin/sh", args: ["-c", script] } },
+  ...more,
+});
+
+/** Not gone, and not a zombie that waits for its parent. */
+function isRunning(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+const file = (name: string): string => join(base, name);
+
+test("an agent registers with what it is, runs a task, and reports its start and its end with its output", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url);
+  await server.registered(1);
+  expect(server.registrations[0]).toMatchObject({
+    robotId,
+    token,
+    labels: { site: "a" },
+    tasks: [],
+    deviceInfo: { platform: { os: "linux" } },
+  });
+  const uid = randomUUID();
+  await server.send("create", uid, 1, shell('echo "out $K8S4R_ATTEMPT $PWD"; echo err >&2; exit 3'));
+  const end = await server.status((status) => status.state === "failed");
+  expect(server.statuses.map((status) => [status.event, status.seq])).toEqual([
+    ["Started", 1],
+    ["Failed", 2],
+  ]);
+  expect(end).toMatchObject({
+    taskUid: uid,
+    robotName: robotId,
+    exitCode: 3,
+    logsStderr: "err\n",
+    logsStdout: `out 1 ${join(workDir, uid)}\n`,
+  });
+  expect(readFileSync(join(workDir, uid, "logs", "stdout.log"), "utf8")).toBe(end.logsStdout);
+  expect(server.online.at(-1)).toBe(true);
+});
+
+test("the agent's own environment stays its own", async () => {
+  process.env.AGENT_SECRET = "leak";
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url);
+  await server.registered(1);
+  await server.send("create", randomUUID(), 1, shell("env", { env: { MINE: "1" } }));
+  const { logsStdout = "" } = await server.status((status) => status.state === "completed");
+  delete process.env.AGENT_SECRET;
+  expect(logsStdout).toContain("MINE=1");
+  expect(logsStdout).not.toContain("AGENT_SECRET");
+});
+
+test("a task that is sent many times runs once", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url);
+  await server.registered(1);
+  const uid = randomUUID();
+  const spec = shell(`echo ran >>${file("ran")}`);
+  await Promise.all(Array.from({ length: 20 }, () => server.send("create", uid, 1, spec)));
+  await server.status((status) => status.state === "completed");
+  await server.send("create", uid, 1, spec);
+  await server.send("delete", uid, 1);
+  await server.status((status) => status.state === "deleted");
+  await server.send("create", uid, 1, spec);
+  const other = randomUUID();
+  await server.send("create", other, 1, shell("true"));
+  await server.status((status) => status.taskUid === other && status.state === "completed");
+  expect(readFileSync(file("ran"), "utf8")).toBe("ran\n");
+});
+
+test("a timeout is reported when the program is dead, and nothing after it", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url);
+  await server.registered(1);
+  const script = `trap "" TERM; echo $$ >${file("pid")}; while :; do sleep 600; done`;
+  await server.send("create", randomUUID(), 1, shell(script, { timeout: "200ms", killTimeout: "100ms" }));
+  const end = await server.status((status) => status.event === "Timeout");
+  expect(end).toMatchObject({ state: "failed", exitCode: 137, message: "Task terminated: Task timeout" });
+  expect(isRunning(Number(readFileSync(file("pid"), "utf8")))).toBe(false);
+  expect(server.statuses.at(-1)).toEqual(end);
+});
+
+test("a delete ends the task's whole tree and leaves no file of it", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url);
+  await server.registered(1);
+  const uid = randomUUID();
+  await server.send(
+    "create",
+    uid,
+    1,
+    shell(`(setsid sh -c 'echo $$ >${file("pid")}; exec sleep 600' &); sleep 600`, { killTimeout: "1s" }),
+  );
+  await server.status((status) => status.state === "running");
+  let pid = 0;
+  while (pid === 0)
+    pid = Number(statSync(file("pid"), { throwIfNoEntry: false })?.size ? readFileSync(file("pid"), "utf8") : 0);
+  await server.send("delete", uid, 1);
+  await server.status((status) => status.state === "deleted");
+  expect(isRunning(pid)).toBe(false);
+  expect(readdirSync(workDir)).toEqual([".agent"]);
+  expect(readdirSync(join(workDir, ".agent", "programs")).filter((name) => !name.startsWith("."))).toEqual([]);
+});
+
+test("a driver that the robot does not have is refused with those that it has", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url, { allowedDrivers: ["exec"] });
+  await server.registered(1);
+  await server.send("create", randomUUID(), 1, { ...shell("true"), driver: "raw_exec" });
+  const end = await server.status((status) => status.state === "failed");
+  expect(end).toMatchObject({ event: "StartFailed", message: expect.stringMatching(/raw_exec.*it has exec/) });
+});
+
+test("a broker that is away for a while loses no status, and the agent comes back by itself with what it holds", async () => {
+  const first = await broker();
+  const before = await startServer(first, { acknowledges: false });
+  await agent(first.url, { random: () => 0 });
+  await before.registered(1);
+  const uid = randomUUID();
+  await before.send("create", uid, 1, shell(`while ! [ -e ${file("gate")} ]; do sleep 0.02; done; exit 5`));
+  await before.status((status) => status.state === "running");
+  await before.leave();
+  await first.stop();
+  writeFileSync(file("gate"), "");
+  // The program ends while nobody can be told.
+  const record = join(workDir, ".agent", "tasks", `${uid}.json`);
+  while (!readFileSync(record, "utf8").includes('"ended"')) await new Promise((resolve) => setImmediate(resolve));
+
+  const second = await broker(Number(new URL(first.url).port));
+  const after = await startServer(second, { acknowledges: true });
+  const end = await after.status((status) => status.state === "failed");
+  expect(end).toMatchObject({ taskUid: uid, attempt: 1, seq: 2, exitCode: 5 });
+  await after.registered(1);
+  expect(after.registrations[0]?.tasks).toEqual([{ taskUid: uid, attempt: 1 }]);
+});
+
+test("an agent that is stopped leaves its tasks running, and the next one reports their real exit", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  const first = await agent(at.url);
+  await server.registered(1);
+  const uid = randomUUID();
+  await server.send("create", uid, 1, shell(`while ! [ -e ${file("gate")} ]; do sleep 0.02; done; exit 7`));
+  await server.status((status) => status.state === "running");
+  await first.stop();
+  await first.done;
+  expect(server.online.at(-1)).toBe(false);
+  await agent(at.url);
+  writeFileSync(file("gate"), "");
+  expect(await server.status((status) => status.state === "failed")).toMatchObject({ exitCode: 7, attempt: 1, seq: 2 });
+});
+
+test("with stopTasksOnExit the tasks end with the agent, and that is reported", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  const first = await agent(at.url, { stopTasksOnExit: true });
+  await server.registered(1);
+  await server.send("create", randomUUID(), 1, shell("exec sleep 600"));
+  await server.status((status) => status.state === "running");
+  await first.stop();
+  expect(await server.status((status) => status.state === "failed")).toMatchObject({ exitCode: 143 });
+});
+
+test("a damaged record does not lose a task that runs", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  const first = await agent(at.url);
+  await server.registered(1);
+  const uid = randomUUID();
+  await server.send("create", uid, 4, shell(`while ! [ -e ${file("gate")} ]; do sleep 0.02; done; exit 7`));
+  await server.status((status) => status.state === "running");
+  await first.stop();
+  const record = join(workDir, ".agent", "tasks", `${uid}.json`);
+  writeFileSync(record, readFileSync(record, "utf8").slice(0, 40));
+  await agent(at.url);
+  writeFileSync(file("gate"), "");
+  const end = await server.status((status) => status.state === "failed");
+  expect(end).toMatchObject({ exitCode: 7, attempt: 4 });
+  expect(end.seq).toBeGreaterThan(1);
+});
+
+/** An agent in a process of its own, to be killed. */
+const killable = `
+  import { startAgent } from ${JSON.stringify(new URL("../../dist/agent/agent.js", import.meta.url).href)};
+  import { systemClock } from "@keelson/api-machinery";
+  import { silentLogger } from "@keelson/controller";
+  const [brokerUrl, robotId, token, workDir] = process.argv.slice(1);
+  await startAgent({ brokerUrl, robotId, token, workDir, heartbeatIntervalMs: 30000, labels: {}, clock: systemClock, log: silentLogger, stopTasksOnExit: false });
+`;
+
+test("after kill -9 of the agent its tasks go on, none runs twice, and the next agent reports their real exits", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  const child: ChildProcess = spawn(
+    process.execPath,
+    ["--input-type=module", "-e", killable, at.url, robotId, token, workDir],
+    {
+      stdio: "inherit",
+      cwd: new URL("../../", import.meta.url).pathname,
+    },
+  );
+  cleanups.push(async () => child.kill("SIGKILL"));
+  await server.registered(1);
+  const [runs, ends] = [randomUUID(), randomUUID()];
+  const script = (gate: string, code: number) =>
+    shell(`echo ran >>${file("ran")}; while ! [ -e ${file(gate)} ]; do sleep 0.02; done; exit ${code}`);
+  await server.send("create", runs, 1, script("gate-1", 7));
+  await server.send("create", ends, 1, script("gate-2", 9));
+  for (const uid of [runs, ends]) await server.status((status) => status.taskUid === uid && status.state === "running");
+  const gone = once(child, "exit");
+  child.kill("SIGKILL");
+  await gone;
+  writeFileSync(file("gate-2"), "");
+  await agent(at.url);
+  await server.send("create", runs, 1, script("gate-1", 7));
+  expect(await server.status((status) => status.taskUid === ends && status.state === "failed")).toMatchObject({ exitCode: 9 });
+  writeFileSync(file("gate-1"), "");
+  expect(await server.status((status) => status.taskUid === runs && status.state === "failed")).toMatchObject({ exitCode: 7 });
+  expect(readFileSync(file("ran"), "utf8")).toBe("ran\nran\n");
+});

@@ -1,0 +1,90 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { readDispatch } from "./task-order.ts";
+import { reportOfExit, withoutControls } from "./task-reports.ts";
+
+const uid = "0a0b0c0d-0000-4000-8000-000000000001";
+const policy = { robotId: "r1", drivers: ["exec", "raw_exec"] };
+const read = (message: unknown) => readDispatch(Buffer.from(JSON.stringify(message)), policy);
+const task = (spec: object, status: object = { attempt: 2 }) => ({
+  action: "create",
+  task: {
+    metadata: { uid, labels: { taskindex: "4" } },
+    spec: { name: "t", driver: "exec", config: { execConfig: { command: "./run", args: ["a"] } }, ...spec },
+    status,
+  },
+});
+
+test("a task becomes a program with its limits and a name for everything", () => {
+  const spec = {
+    jobName: "job",
+    taskGroupName: "job-group",
+    env: { A: "1", K8S4R_ROBOT: "forged" },
+    user: "nobody",
+    timeout: "1m30s",
+    killTimeout: "10s",
+    resources: { cpu: "500m", memory: "64Mi" },
+  };
+  expect(read(task(spec))).toEqual({
+    action: "create",
+    uid,
+    attempt: 2,
+    order: {
+      command: ["./run", "a"],
+      env: {
+        A: "1",
+        K8S4R_JOB: "job",
+        K8S4R_TASK_GROUP: "job-group",
+        K8S4R_TASK: "t",
+        K8S4R_TASK_INDEX: "4",
+        K8S4R_TASK_UID: uid,
+        K8S4R_ROBOT: "r1",
+        K8S4R_ATTEMPT: "2",
+      },
+      user: "nobody",
+      timeoutMs: 90_000,
+      killGraceMs: 10_000,
+      limits: { cpuMillis: 500, memoryBytes: 64 * 1024 * 1024 },
+    },
+  });
+});
+
+test("a task of an original server, without attempts, is attempt 0", () => {
+  expect(read(task({}, {}))).toMatchObject({ attempt: 0 });
+});
+
+test.each([
+  [{ driver: "docker", config: { dockerConfig: { image: "x" } } }, /spec\.driver.*docker.*exec, raw_exec/],
+  [{ driver: "java" }, /spec\.driver/],
+  [{ config: {} }, /spec\.config\.execConfig\.command/],
+  [{ config: { execConfig: { command: "x", args: [1] } } }, /args/],
+  [{ env: { "a=b": "x" } }, /spec\.env/],
+  [{ env: { a: 1 } }, /spec\.env\.a/],
+  [{ timeout: "soon" }, /spec\.timeout/],
+  [{ killTimeout: "-1s" }, /spec\.killTimeout/],
+  [{ resources: { memory: "lots" } }, /spec\.resources\.memory/],
+  [{ targetRobot: "r2" }, /r2.*r1/],
+  [{ artifacts: [{ getterSource: "https://h/x" }] }, /spec\.artifacts/],
+])("a task with %j is refused and the field is named", (spec, field) => {
+  expect(read(task(spec))).toMatchObject({ uid, attempt: 2, problem: expect.stringMatching(field) });
+});
+
+test.each(["../..", "..", "", "x", `${uid}/..`, uid.toUpperCase(), 5, null])("a uid %j never becomes a folder", (bad) => {
+  expect(read({ action: "create", task: { metadata: { uid: bad } } })).toMatch(/uid/);
+  expect(read({ action: "delete", task: { metadata: { uid: bad } } })).toMatch(/uid/);
+});
+
+test("no bytes make it throw", () => {
+  fc.assert(fc.property(fc.uint8Array(), (bytes) => typeof readDispatch(bytes, policy) === "string"));
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.jsonValue(), (spec, status) => {
+      expect(read({ action: "create", task: { metadata: { uid }, spec, status } })).toBeDefined();
+    }),
+  );
+});
+
+test("what a program printed cannot steer a terminal", () => {
+  expect(withoutControls("a\u001b[31mb\tc\nd\r\u0007")).toBe("a\ufffd[31mb\tc\nd\ufffd\ufffd");
+  const exited = { kind: "exited", reason: "Error", message: "\u001b]0;x", exitCode: 1, finishedAt: 0 } as const;
+  expect(JSON.stringify(reportOfExit(exited, { stdout: "\u001b", stderr: "\u0000" }))).not.toMatch(/\\u00/);
+});
