@@ -60,7 +60,7 @@ async function startServer(broker: Broker, options: { readonly acknowledges: boo
   const online: boolean[] = [];
   let changed: () => void = () => {};
   // What a test's end or a broker's end cuts off is of no interest.
-  const say = (topic: string, body: unknown): Promise<unknown> =>
+  const say = (topic: string, body: object): Promise<unknown> =>
     client.publishAsync(topic, JSON.stringify(body), { qos: 1 }).catch(() => {});
   const ack = async ({ taskUid, attempt, seq }: StatusMessage): Promise<void> => {
     await say(topics.ack(robotId, taskUid), { taskUid, attempt, seq });
@@ -79,7 +79,7 @@ async function startServer(broker: Broker, options: { readonly acknowledges: boo
     changed();
   });
   client.on("error", () => {});
-  const connected = once(client, "connect");
+  const connected = new Promise<unknown>((resolve) => client.once("connect", resolve));
   client.connect();
   await connected;
   await client.subscribeAsync([topics.register, topics.allStatus, topics.allOnline], { qos: 1 });
@@ -325,6 +325,20 @@ test("a damaged record does not lose a task that runs", async () => {
   const end = await server.status((status) => status.state === "failed");
   expect(end).toMatchObject({ exitCode: 7, attempt: 4 });
   expect(end.seq).toBeGreaterThan(1);
+});
+
+test("a robot whose disk takes no record runs nothing and says why", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url);
+  await server.registered(1);
+  const records = join(workDir, ".agent", "tasks");
+  rmSync(records, { recursive: true });
+  writeFileSync(records, "");
+  await server.send("create", randomUUID(), 1, shell(`echo ran >${file("ran")}`));
+  const end = await server.status((status) => status.state === "failed");
+  expect(end).toMatchObject({ event: "StartFailed", message: expect.stringContaining("disk") });
+  expect(readdirSync(base)).not.toContain("ran");
 });
 
 /** An agent in a process of its own, to be killed. */

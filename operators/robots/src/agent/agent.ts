@@ -334,9 +334,9 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
     isStopping = true;
     timer?.cancel();
     if (options.stopTasksOnExit) {
-      const ending = [...followed];
-      await Promise.all(ending.map(([id]) => driver.get(id)?.stop()));
-      await Promise.all(ending.map(([, end]) => end));
+      const ends = [...followed.values()];
+      await Promise.all([...followed.keys()].flatMap((id) => driver.get(id)?.stop() ?? []));
+      await Promise.all(ends);
     }
     // What was decided is written down and said. A task that is being deleted may take longer to end; the next agent goes on
     // with it.

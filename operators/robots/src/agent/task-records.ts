@@ -69,7 +69,11 @@ export async function openTaskRecords(dir: string): Promise<TaskRecords> {
         }
         await rename(fresh, fileOf(task.uid));
         const folder = await open(dir, "r");
-        await folder.sync().finally(() => folder.close());
+        try {
+          await folder.sync();
+        } finally {
+          await folder.close();
+        }
       } catch (error) {
         await rm(fresh, { force: true });
         throw error;
