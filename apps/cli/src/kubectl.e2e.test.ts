@@ -103,9 +103,9 @@ test("a wrong type and a missing field are refused with the field's path", async
 });
 
 test("server-side apply tells who owns a field that another manager wants", async () => {
-  const file = manifest("owned", `{apiVersion: v1, kind: ConfigMap, metadata: {name: owned}, data: {a: "1"}}`);
+  const file = manifest("owned", `apiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned}\ndata: {a: "1"}\n`);
   await kubectl("apply", "--server-side", "--field-manager=one", "-f", file);
-  const other = manifest("other", `{apiVersion: v1, kind: ConfigMap, metadata: {name: owned}, data: {a: "2"}}`);
+  const other = manifest("other", `apiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned}\ndata: {a: "2"}\n`);
   await expect(kubectl("apply", "--server-side", "--field-manager=two", "-f", other)).rejects.toThrow(
     /conflict with "one"[\s\S]*\.data\.a/,
   );
@@ -142,7 +142,7 @@ test("Secrets, Leases, Events and Namespaces are read and written, and a Namespa
     "-f",
     manifest(
       "lease",
-      `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l, namespace: short}, spec: {holderIdentity: me, leaseDurationSeconds: 15}}`,
+      `apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: l, namespace: short}\nspec: {holderIdentity: me, leaseDurationSeconds: 15}\n`,
     ),
   );
   expect(await kubectl("get", "lease", "l", "-n", "short", "--no-headers")).toMatch(/^l +me /);
@@ -169,7 +169,7 @@ spec:
   await kubectl("apply", "-f", manifest("crd", crd));
   await kubectl("wait", "crd/lamps.example.com", "--for=condition=Established", "--timeout=10s");
   const lamp = (name: string, spec: string): string =>
-    manifest(name, `{apiVersion: example.com/v1, kind: Lamp, metadata: {name: ${name}}, spec: ${spec}}`);
+    manifest(name, `apiVersion: example.com/v1\nkind: Lamp\nmetadata: {name: ${name}}\nspec: ${spec}\n`);
   await kubectl("apply", "-f", lamp("one", "{}"));
   expect(await kubectl("get", "lp", "one", "-o", "jsonpath={.spec.watts}")).toBe("40");
   await expect(kubectl("apply", "-f", lamp("two", "{watts: 400}"))).rejects.toThrow(/spec\.watts.*less than or equal to 100/);

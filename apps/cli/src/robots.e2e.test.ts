@@ -113,12 +113,8 @@ test("a timeout ends the task with its tree, failed, with 143", async () => {
   await keelson.startRobot("one", "--label", "env=test");
   const client = await keelson.client();
   const job = jobOf("late", "");
-  const task = {
-    name: "t",
-    driver: "exec",
-    timeout: "500ms",
-    config: { execConfig: { command: "/bin/sleep", args: ["60"] } },
-  } as const;
+  const config = { execConfig: { command: "/bin/sleep", args: ["60"] } };
+  const task = { name: "t", driver: "exec" as const, timeout: "500ms", config };
   await createJob(client, { ...job, spec: { ...job.spec, taskGroups: [{ name: "g", count: 1, tasks: [task] }] } });
   const ended = await taskOf(client, "late", ({ status }) => status?.state === "failed");
   expect(ended.status?.message).toContain("timeout");

@@ -27,3 +27,4 @@ export {
   type StorePage,
   type WriteResult,
 } from "./storage/store.ts";
+export { type ServeApiOptions, type ServedApi, serveApi } from "./serve-api.ts";

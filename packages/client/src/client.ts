@@ -98,11 +98,11 @@ export interface Client {
     object: NewObject<T>,
     options?: WriteOptions,
   ): Promise<DeepReadonly<T>>;
-  /** Replaces the object. `metadata.resourceVersion`, where it is set, must match. */
+  /** Replaces the object, or a subresource of it (`finalize`). `metadata.resourceVersion`, where it is set, must match. */
   update<T extends KubernetesObject>(
     type: ResourceType<T>,
     object: DeepReadonly<T>,
-    options?: WriteOptions,
+    options?: WriteOptions & { readonly subresource?: string },
   ): Promise<DeepReadonly<T>>;
   updateStatus<T extends KubernetesObject>(
     type: ResourceType<T>,

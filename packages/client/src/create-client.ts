@@ -104,8 +104,12 @@ class TransportClient implements Client {
     return (await this.#send("POST", path, this.#writeQuery(options), typed(type, object), options)) as DeepReadonly<T>;
   }
 
-  async update<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options: WriteOptions = {}) {
-    const path = objectPath(type, keyOf(object));
+  async update<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options: WriteOptions & { readonly subresource?: string } = {},
+  ) {
+    const path = objectPath(type, keyOf(object), options.subresource);
     return (await this.#send("PUT", path, this.#writeQuery(options), typed(type, object), options)) as DeepReadonly<T>;
   }
 

@@ -1,4 +1,8 @@
-export { type GarbageCollector, type GarbageCollectorOptions, startGarbageCollector } from "./garbage-collector/garbage-collector.ts";
+export {
+  type GarbageCollector,
+  type GarbageCollectorOptions,
+  startGarbageCollector,
+} from "./garbage-collector/garbage-collector.ts";
 export { decideGarbage, type GarbageAction, type OwnerState } from "./garbage-collector/garbage-decision.ts";
 export { type GraphNode, ObjectGraph } from "./garbage-collector/object-graph.ts";
 export type { KindSource } from "./garbage-collector/object-monitor.ts";

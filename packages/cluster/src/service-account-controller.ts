@@ -2,7 +2,13 @@ import { defineController, type ControllerDefinition } from "@keelson/controller
 import { type KubernetesObject, type ResourceType, isAlreadyExists, isNotFound, isStatusError } from "@keelson/api-machinery";
 
 const namespaces: ResourceType = { group: "", version: "v1", kind: "Namespace", plural: "namespaces", scope: "Cluster" };
-const serviceAccounts: ResourceType<KubernetesObject> = { group: "", version: "v1", kind: "ServiceAccount", plural: "serviceaccounts", scope: "Namespaced" };
+const serviceAccounts: ResourceType<KubernetesObject> = {
+  group: "",
+  version: "v1",
+  kind: "ServiceAccount",
+  plural: "serviceaccounts",
+  scope: "Namespaced",
+};
 
 /** Keeps a ServiceAccount `default` in every namespace, as kube-controller-manager does. */
 export const serviceAccountController: ControllerDefinition = defineController({
@@ -11,7 +17,8 @@ export const serviceAccountController: ControllerDefinition = defineController({
   watches: [
     {
       type: serviceAccounts,
-      map: (account) => (account.metadata.name === "default" && account.metadata.namespace ? [{ name: account.metadata.namespace }] : []),
+      map: (account) =>
+        account.metadata.name === "default" && account.metadata.namespace ? [{ name: account.metadata.namespace }] : [],
       predicates: [(change) => change.type === "delete"],
     },
   ],

@@ -29,9 +29,27 @@ export interface Cluster {
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { client, clock, log } = options;
   const random = options.random ?? Math.random;
-  const collector = startGarbageCollector({ client, kinds: options.kinds, clock, random, log: log.child({ controller: "garbage-collector" }) });
-  const namespaces = startNamespaceController({ client, collector, clock, random, log: log.child({ controller: "namespace" }) });
-  const manager = createManager({ name: "kube-controller-manager", client, clock, logger: log, controllers: [serviceAccountController] });
+  const collector = startGarbageCollector({
+    client,
+    kinds: options.kinds,
+    clock,
+    random,
+    log: log.child({ controller: "garbage-collector" }),
+  });
+  const namespaces = startNamespaceController({
+    client,
+    collector,
+    clock,
+    random,
+    log: log.child({ controller: "namespace" }),
+  });
+  const manager = createManager({
+    name: "kube-controller-manager",
+    client,
+    clock,
+    logger: log,
+    controllers: [serviceAccountController],
+  });
   await manager.start();
   return {
     description: "garbage collector, namespaces, service accounts",

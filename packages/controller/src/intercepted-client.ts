@@ -52,7 +52,11 @@ export class InterceptedClient implements Client {
     return this.#write(type, options, () => this.#client.create(type, object, options));
   }
 
-  update<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options?: WriteOptions) {
+  update<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options?: WriteOptions & { readonly subresource?: string },
+  ) {
     return this.#write(type, options, () => this.#client.update(type, object, options));
   }
 

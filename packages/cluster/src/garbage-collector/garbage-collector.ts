@@ -1,4 +1,12 @@
-import { apiVersionOf, type Clock, isConflict, isNotFound, type KubernetesObject, parseApiVersion, type ResourceType } from "@keelson/api-machinery";
+import {
+  apiVersionOf,
+  type Clock,
+  isConflict,
+  isNotFound,
+  type KubernetesObject,
+  parseApiVersion,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { KeyedWorkers } from "../keyed-workers.ts";
@@ -35,7 +43,8 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
   const syncListeners = new Set<() => void>();
   const workers = new KeyedWorkers({ clock, random, log, concurrency: 8, work: (uid, signal) => collect(uid, signal) });
 
-  const concerns = (node: GraphNode): boolean => node.owners.length > 0 || isDeletingDependents(node) || isOrphaningDependents(node);
+  const concerns = (node: GraphNode): boolean =>
+    node.owners.length > 0 || isDeletingDependents(node) || isOrphaningDependents(node);
   const onNode: NodeListener = (change) => {
     const { node, previous } = change;
     if (change.type === "remove") {
@@ -94,14 +103,21 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
       case "nothing":
         return;
       case "delete":
-        log.info({ kind: node.type.kind, namespace: node.namespace, name: node.name, policy: action.policy }, "deleting an object whose owners are gone");
-        await ignoreGone(client.delete(node.type, keyOf(node), { propagationPolicy: action.policy, preconditions: { uid: node.uid }, signal }));
+        log.info(
+          { kind: node.type.kind, namespace: node.namespace, name: node.name, policy: action.policy },
+          "deleting an object whose owners are gone",
+        );
+        await ignoreGone(
+          client.delete(node.type, keyOf(node), { propagationPolicy: action.policy, preconditions: { uid: node.uid }, signal }),
+        );
         return;
       case "dropOwners":
         await dropOwners(node, new Set(action.uids), signal);
         return;
       case "removeFinalizer":
-        await change(node, signal, (object) => ({ finalizers: (object.metadata.finalizers ?? []).filter((each) => each !== action.finalizer) }));
+        await change(node, signal, (object) => ({
+          finalizers: (object.metadata.finalizers ?? []).filter((each) => each !== action.finalizer),
+        }));
         return;
       case "orphanDependents":
         for (const dependent of action.dependents) await dropOwners(dependent, new Set([node.uid]), signal);
@@ -112,7 +128,9 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
   };
 
   const dropOwners = (node: GraphNode, uids: ReadonlySet<string>, signal: AbortSignal): Promise<void> =>
-    change(node, signal, (object) => ({ ownerReferences: (object.metadata.ownerReferences ?? []).filter((owner) => !uids.has(owner.uid)) }));
+    change(node, signal, (object) => ({
+      ownerReferences: (object.metadata.ownerReferences ?? []).filter((owner) => !uids.has(owner.uid)),
+    }));
 
   /** Changes a list in the metadata, refused by the server where somebody else changed the object meanwhile. */
   const change = async (
@@ -149,7 +167,10 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
 }
 
 /** Names an object for a request. */
-export function keyOf(node: Pick<GraphNode, "name" | "namespace" | "type">): { readonly name: string; readonly namespace?: string } {
+export function keyOf(node: Pick<GraphNode, "name" | "namespace" | "type">): {
+  readonly name: string;
+  readonly namespace?: string;
+} {
   return node.type.scope === "Namespaced" ? { namespace: node.namespace, name: node.name } : { name: node.name };
 }
 

@@ -11,7 +11,11 @@ export interface KindSource {
 }
 
 /** Called after the graph has a change: `node` is the object as it is now or was last, `previous` as it was before. */
-export type NodeListener = (change: { readonly type: "put" | "remove"; readonly node: GraphNode; readonly previous?: GraphNode | undefined }) => void;
+export type NodeListener = (change: {
+  readonly type: "put" | "remove";
+  readonly node: GraphNode;
+  readonly previous?: GraphNode | undefined;
+}) => void;
 
 /** Options of {@link ObjectMonitor}. */
 export interface ObjectMonitorOptions {
@@ -55,7 +59,8 @@ export class ObjectMonitor {
 
   /** Whether objects of this group and kind are followed, whatever the version. */
   typeOfOwner(group: string, kind: string): ResourceType | undefined {
-    for (const monitored of this.#kinds.values()) if (monitored.type.group === group && monitored.type.kind === kind) return monitored.type;
+    for (const monitored of this.#kinds.values())
+      if (monitored.type.group === group && monitored.type.kind === kind) return monitored.type;
     return undefined;
   }
 

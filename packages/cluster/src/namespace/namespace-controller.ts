@@ -5,7 +5,13 @@ import { type GarbageCollector, keyOf } from "../garbage-collector/garbage-colle
 import { KeyedWorkers } from "../keyed-workers.ts";
 import { decideNamespace, type Namespace } from "./namespace-decision.ts";
 
-const namespaces: ResourceType<Namespace> = { group: "", version: "v1", kind: "Namespace", plural: "namespaces", scope: "Cluster" };
+const namespaces: ResourceType<Namespace> = {
+  group: "",
+  version: "v1",
+  kind: "Namespace",
+  plural: "namespaces",
+  scope: "Cluster",
+};
 
 /** Options of {@link startNamespaceController}. */
 export interface NamespaceControllerOptions {
@@ -22,28 +28,34 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
   const { client, collector, clock, random, log } = options;
   const stop = new AbortController();
   const known = new Map<string, DeepReadonly<Namespace>>();
+  let isListed = false;
+
+  const isGone = async (name: string, signal: AbortSignal): Promise<boolean> => {
+    if (collector.monitor.graph.inNamespace(name).length === 0) return false;
+    return client.get(namespaces, { name }, { signal }).then(
+      () => false,
+      (error: unknown) => {
+        if (isNotFound(error)) return true;
+        throw error;
+      },
+    );
+  };
 
   const reconcile = async (name: string, signal: AbortSignal): Promise<void> => {
-    const namespace = known.get(name);
-    if (namespace === undefined || !collector.monitor.isSynced) return;
+    if (!collector.monitor.isSynced) return;
+    // An object that was made while its namespace went is left behind in one that is no more: it goes, too.
+    const namespace = known.get(name) ?? (isListed && (await isGone(name, signal)) ? gone(name) : undefined);
+    if (namespace === undefined) return;
     const action = decideNamespace(namespace, collector.monitor.graph.inNamespace(name));
     if (action.kind === "empty") {
       for (const node of action.objects) {
-        await client
-          .delete(node.type, keyOf(node), { propagationPolicy: "Background", preconditions: { uid: node.uid }, signal })
-          .catch((error: unknown) => {
-            if (!isNotFound(error) && !isConflict(error)) throw error;
-          });
+        const options = { propagationPolicy: "Background", preconditions: { uid: node.uid }, signal } as const;
+        await ignoreNotFound(client.delete(node.type, keyOf(node), options));
       }
     } else if (action.kind === "finalize") {
-      // An object may have been made between the last look and now; the server refuses new ones in a namespace that is going, and
-      // the watch has told of all before.
       log.info({ namespace: name }, "the namespace is empty and goes");
-      await client
-        .patch(namespaces, { name }, { type: "merge", body: { spec: { finalizers: action.finalizers } } }, { subresource: "finalize", signal })
-        .catch((error: unknown) => {
-          if (!isNotFound(error)) throw error;
-        });
+      const empty = { ...namespace, spec: { ...namespace.spec, finalizers: action.finalizers } };
+      await ignoreNotFound(client.update(namespaces, empty, { subresource: "finalize", signal }));
     }
   };
 
@@ -55,7 +67,10 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
     random,
     log,
     onEffect(effect) {
-      if (effect.kind === "replace") known.clear();
+      if (effect.kind === "replace") {
+        known.clear();
+        isListed = true;
+      }
       for (const object of effect.kind === "replace" ? effect.objects : [effect.object]) {
         const name = object.metadata.name ?? "";
         if (effect.kind === "remove") known.delete(name);
@@ -64,7 +79,10 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
       }
     },
   });
-  const isGoing = (name: string): boolean => known.get(name)?.metadata.deletionTimestamp !== undefined;
+  const isGoing = (name: string): boolean => {
+    const namespace = known.get(name);
+    return namespace === undefined ? isListed : namespace.metadata.deletionTimestamp !== undefined;
+  };
   const unsubscribe = collector.onNode(({ node }) => {
     if (node.namespace !== "" && isGoing(node.namespace)) workers.add(node.namespace);
   });
@@ -81,4 +99,23 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
       await running;
     },
   };
+}
+
+/** Stands for a namespace that is no more, whose finalizer nobody has to remove. */
+function gone(name: string): Namespace {
+  return {
+    apiVersion: "v1",
+    kind: "Namespace",
+    metadata: { name, deletionTimestamp: "1970-01-01T00:00:00Z" },
+    spec: { finalizers: ["kubernetes"] },
+  };
+}
+
+/** What is gone already needs no deleting; a conflict means that another object has its name now. */
+async function ignoreNotFound(request: Promise<unknown>): Promise<void> {
+  try {
+    await request;
+  } catch (error) {
+    if (!isNotFound(error) && !isConflict(error)) throw error;
+  }
 }

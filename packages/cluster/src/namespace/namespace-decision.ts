@@ -24,7 +24,8 @@ export function decideNamespace<Node extends { readonly isDeleting: boolean }>(
 ): NamespaceAction<Node> {
   const finalizers = namespace.spec?.finalizers ?? [];
   if (namespace.metadata.deletionTimestamp === undefined || !finalizers.includes("kubernetes")) return { kind: "nothing" };
-  if (contents.length === 0) return { kind: "finalize", finalizers: finalizers.filter((finalizer) => finalizer !== "kubernetes") };
+  if (contents.length === 0)
+    return { kind: "finalize", finalizers: finalizers.filter((finalizer) => finalizer !== "kubernetes") };
   const objects = contents.filter((node) => !node.isDeleting);
   return objects.length > 0 ? { kind: "empty", objects } : { kind: "nothing" };
 }

@@ -1,0 +1,146 @@
+import { isNotFound, type KubernetesObject, type ResourceType, systemClock } from "@keelson/api-machinery";
+import { startTestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { silentLogger } from "@keelson/controller";
+import { expect, test } from "vitest";
+import { startCluster } from "./start-cluster.ts";
+
+const configMaps: ResourceType<KubernetesObject> = {
+  group: "",
+  version: "v1",
+  kind: "ConfigMap",
+  plural: "configmaps",
+  scope: "Namespaced",
+};
+const namespaces: ResourceType<KubernetesObject> = {
+  group: "",
+  version: "v1",
+  kind: "Namespace",
+  plural: "namespaces",
+  scope: "Cluster",
+};
+const serviceAccounts: ResourceType<KubernetesObject> = {
+  group: "",
+  version: "v1",
+  kind: "ServiceAccount",
+  plural: "serviceaccounts",
+  scope: "Namespaced",
+};
+
+/** A cluster on a server of its own. */
+async function start(): Promise<{ readonly client: Client } & AsyncDisposable> {
+  const environment = await startTestEnvironment({ clock: systemClock });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const kinds = {
+    list: () =>
+      environment.resources
+        .list()
+        .filter(
+          (resource) =>
+            resource.verbs.includes("watch") && resource.verbs.includes("delete") && resource.group !== "events.k8s.io",
+        ),
+    onChange: (listener: () => void) => environment.resources.onChange(listener),
+  };
+  const cluster = await startCluster({ client, kinds, clock: systemClock, log: silentLogger });
+  return {
+    client,
+    async [Symbol.asyncDispose]() {
+      await cluster.stop();
+      await environment.stop();
+    },
+  };
+}
+
+async function make(
+  client: Client,
+  name: string,
+  owner?: { readonly name: string; readonly uid: string },
+  namespace = "default",
+): Promise<{ name: string; uid: string }> {
+  const ownerReferences = owner ? [{ apiVersion: "v1", kind: "ConfigMap", ...owner, blockOwnerDeletion: true }] : [];
+  const { metadata } = await client.create(configMaps, { metadata: { name, namespace, ownerReferences } });
+  return { name, uid: metadata.uid ?? "" };
+}
+
+/** Resolves when the object is gone. */
+async function gone(client: Client, type: ResourceType, name: string, namespace?: string): Promise<void> {
+  const watch = await client.watch(type, { namespace, fieldSelector: `metadata.name=${name}` });
+  try {
+    await client.get(type, { name, namespace });
+    for await (const event of watch) if (event.type === "DELETED") return;
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  } finally {
+    watch.close();
+  }
+}
+
+test("deleting an owner in the background deletes what it owns, down to the leaves", async () => {
+  await using cluster = await start();
+  const { client } = cluster;
+  const top = await make(client, "top");
+  const middle = await make(client, "middle", top);
+  await make(client, "leaf", middle);
+  await make(client, "free");
+  await client.delete(configMaps, { name: "top", namespace: "default" }, { propagationPolicy: "Background" });
+  await gone(client, configMaps, "leaf", "default");
+  expect((await client.list(configMaps, { namespace: "default" })).items.map((item) => item.metadata.name)).toEqual(["free"]);
+});
+
+test("deleting it in the foreground keeps it until what blocks it is gone", async () => {
+  await using cluster = await start();
+  const { client } = cluster;
+  const top = await make(client, "top");
+  await make(client, "leaf", top);
+  await client.patch(
+    configMaps,
+    { name: "leaf", namespace: "default" },
+    { type: "merge", body: { metadata: { finalizers: ["example.com/hold"] } } },
+  );
+  await client.delete(configMaps, { name: "top", namespace: "default" }, { propagationPolicy: "Foreground" });
+  const watch = await client.watch(configMaps, {
+    namespace: "default",
+    fieldSelector: "metadata.name=leaf",
+    resourceVersion: "0",
+  });
+  for await (const { object } of watch) if (object.metadata.deletionTimestamp !== undefined) break;
+  expect((await client.get(configMaps, { name: "top", namespace: "default" })).metadata.finalizers).toEqual([
+    "foregroundDeletion",
+  ]);
+  await client.patch(
+    configMaps,
+    { name: "leaf", namespace: "default" },
+    { type: "merge", body: { metadata: { finalizers: null } } },
+  );
+  await gone(client, configMaps, "top", "default");
+});
+
+test("orphaning lets the owner go and keeps what it owned, without the reference", async () => {
+  await using cluster = await start();
+  const { client } = cluster;
+  const top = await make(client, "top");
+  await make(client, "leaf", top);
+  await client.delete(configMaps, { name: "top", namespace: "default" }, { propagationPolicy: "Orphan" });
+  await gone(client, configMaps, "top", "default");
+  expect((await client.get(configMaps, { name: "leaf", namespace: "default" })).metadata.ownerReferences ?? []).toEqual([]);
+});
+
+test("an object that names an owner of the same name and another uid is garbage", async () => {
+  await using cluster = await start();
+  const { client } = cluster;
+  await make(client, "top");
+  await make(client, "leaf", { name: "top", uid: "00000000-0000-4000-8000-000000000000" });
+  await gone(client, configMaps, "leaf", "default");
+});
+
+test("a namespace has a service account, and goes with everything in it", async () => {
+  await using cluster = await start();
+  const { client } = cluster;
+  await client.create(namespaces, { metadata: { name: "short" } });
+  await make(client, "kept", undefined, "short");
+  const accounts = await client.watch(serviceAccounts, { namespace: "short", resourceVersion: "0" });
+  for await (const { object } of accounts) if (object.metadata.name === "default") break;
+  await client.delete(namespaces, { name: "short" });
+  await gone(client, namespaces, "short");
+  expect((await client.list(configMaps, { namespace: "short" })).items).toEqual([]);
+});
