@@ -153,6 +153,10 @@ describe("Namespaces", () => {
     ]);
   });
 
+  it("are not labelled with a name that is too long to be one", () => {
+    expect(create(namespaces, object("Namespace", {}, { name: "n".repeat(64) })).made.metadata.labels).toBeUndefined();
+  });
+
   it("change their finalizers through finalize only, and there nothing of their status", () => {
     const sent = { ...draft(made), spec: { finalizers: [] }, status: { phase: "Terminating" } };
     expect(valueAt(update(namespaces, made, sent).made, "spec", "finalizers")).toEqual(["kubernetes"]);

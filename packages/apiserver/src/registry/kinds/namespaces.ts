@@ -1,3 +1,4 @@
+import { labelValueFaults } from "@keelson/api-machinery";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../object-fields.ts";
@@ -66,5 +67,7 @@ const namespaces = builtinResource({
 
 function setNameLabel(object: { metadata: { name?: string; labels?: Record<string, string> } }): void {
   const { name } = object.metadata;
-  if (name !== undefined) object.metadata.labels = { ...object.metadata.labels, [nameLabel]: name };
+  // A name that is no label value is refused as a name, not as a label.
+  if (name !== undefined && labelValueFaults(name).length === 0)
+    object.metadata.labels = { ...object.metadata.labels, [nameLabel]: name };
 }
