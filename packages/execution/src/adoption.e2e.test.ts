@@ -25,7 +25,7 @@ const supervisor = `
 let base: string;
 let dir: string;
 let driver: Driver | undefined;
-let child: ChildProcess | undefined;
+const supervisors: ChildProcess[] = [];
 
 beforeEach(() => {
   base = realpathSync(mkdtempSync(join(tmpdir(), "keelson-adopt-")));
@@ -33,7 +33,7 @@ beforeEach(() => {
 });
 
 afterEach(async () => {
-  child?.kill("SIGKILL");
+  for (const child of supervisors.splice(0)) child.kill("SIGKILL");
   await Promise.all(driver?.list().map((program) => program.stop({ graceMs: 0 })) ?? []);
   await driver?.close();
   driver = undefined;
@@ -52,18 +52,20 @@ const waitingFor = (gate: string, code: number): ProgramSpec["command"] => [
 ];
 
 async function superviseElsewhere(specs: readonly ProgramSpec[]): Promise<ChildProcess> {
-  child = spawn(process.execPath, ["--input-type=module", "-e", supervisor, dir, JSON.stringify(specs)], {
+  const child = spawn(process.execPath, ["--input-type=module", "-e", supervisor, dir, JSON.stringify(specs)], {
     stdio: ["ignore", "pipe", "inherit"],
   });
+  supervisors.push(child);
   if (child.stdout !== null) await once(child.stdout, "data");
   return child;
 }
 
 async function killSupervisor(): Promise<void> {
-  if (child === undefined) return;
-  const gone = once(child, "exit");
-  child.kill("SIGKILL");
-  await gone;
+  for (const child of supervisors.splice(0)) {
+    const gone = once(child, "exit");
+    child.kill("SIGKILL");
+    await gone;
+  }
 }
 
 async function ended(pid: number, startTime: number): Promise<void> {
@@ -95,11 +97,16 @@ test("the lock of a supervisor that was killed is taken over, that of a living o
   await open();
 });
 
-test("a timeout is kept by whoever supervises when it comes", async () => {
-  await superviseElsewhere([{ id: "a", command: ["sleep", "600"], timeoutMs: 1500 }]);
+test("a timeout is kept by whoever supervises when it comes, and counts from the program's start", async () => {
+  await superviseElsewhere([
+    { id: "a", command: ["/bin/sh", "-c", "sleep 1; echo ready >ready; exec sleep 600"], timeoutMs: 1700 },
+  ]);
   await killSupervisor();
-  const next = await open();
-  expect(await next.get("a")?.exited()).toMatchObject({ reason: "Timeout", exitCode: 143 });
+  await content(join(dir, "a", "work", "ready"));
+  const exited = await (await open()).get("a")?.exited();
+  expect(exited).toMatchObject({ reason: "Timeout", exitCode: 143 });
+  // Counted from the adoption it would be 2700 ms.
+  expect((exited?.finishedAt ?? 0) - (exited?.startedAt ?? 0)).toBeLessThan(2600);
 });
 
 test("an adopted program whose shim is killed is Lost, and nothing of it runs on", async () => {

@@ -109,6 +109,27 @@ export const driverContract: readonly DriverContractCase[] = [
     assert.equal(exited.reason, "StartFailed");
     assert.match(exited.message, /no\/such\/interpreter/);
   }),
+  rule("what only the kernel can refuse is StartFailed too", async (driver, { dir }) => {
+    // A script whose interpreter is there, is executable, and cannot run either.
+    const [inner, outer] = [join(dir, "..", "inner"), join(dir, "..", "outer")];
+    await writeFile(inner, "#!/no/such/interpreter\n", { mode: 0o755 });
+    await writeFile(outer, `#!${inner}\n`, { mode: 0o755 });
+    const exited = await exitOf(driver, { command: [outer] });
+    assert.deepEqual([exited.reason, exited.exitCode], ["StartFailed", 127]);
+    assert.match(exited.message, /outer: not found/);
+  }),
+  rule("a program for another processor, or a damaged one, is StartFailed", async (driver, { dir }) => {
+    const path = join(dir, "..", "foreign");
+    const header = Buffer.alloc(64);
+    header.write("\u007fELF\u0002\u0001", "latin1");
+    header.writeUInt16LE(0x1234, 18);
+    await writeFile(path, header, { mode: 0o755 });
+    const foreign = await end(driver, { command: [path] }, "foreign");
+    assert.match((await foreign.program.exited()).message, /another kind of processor/);
+    await writeFile(path, header.subarray(0, 20));
+    const damaged = await end(driver, { command: [path] }, "damaged");
+    assert.match((await damaged.program.exited()).message, /damaged/);
+  }),
   rule("a working directory that is missing is StartFailed and named", async (driver) => {
     const exited = await exitOf(driver, { command: ["true"], cwd: "/no/such/folder" });
     assert.equal(exited.reason, "StartFailed");

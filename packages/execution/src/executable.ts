@@ -1,4 +1,4 @@
-import { open, stat } from "node:fs/promises";
+import { open, readdir, stat } from "node:fs/promises";
 import type { Stats } from "node:fs";
 import { join, resolve } from "node:path";
 import { errorCode } from "./file-error.ts";
@@ -15,21 +15,49 @@ function mayExecute(file: Stats, user: UserIds): boolean {
   return (file.mode & 0o001) !== 0;
 }
 
-/** The interpreter in a script's first line, or undefined for anything else. */
-async function readInterpreter(path: string): Promise<string | undefined> {
-  let start: string;
+const headBytes = 256;
+
+/** The start of a file; empty where it cannot be read (a program may be executable and not readable). */
+async function readHead(path: string): Promise<Buffer> {
   try {
     const handle = await open(path, "r");
     try {
-      const { buffer, bytesRead } = await handle.read(Buffer.alloc(256), 0, 256, 0);
-      start = buffer.toString("latin1", 0, bytesRead);
+      const { buffer, bytesRead } = await handle.read(Buffer.alloc(headBytes), 0, headBytes, 0);
+      return buffer.subarray(0, bytesRead);
     } finally {
       await handle.close();
     }
   } catch {
-    return undefined;
+    return Buffer.alloc(0);
   }
-  return /^#![ \t]*([^\s]+)/.exec(start)?.[1];
+}
+
+const elfHeaderBytes = 52;
+
+/** The processor that an ELF file is for (`e_machine`, elf(5)); undefined for other files, -1 for a truncated one. */
+function machineOf(head: Buffer): number | undefined {
+  if (head.toString("latin1", 0, 4) !== "\u007fELF") return undefined;
+  if (head.length < elfHeaderBytes) return -1;
+  return head[5] === 2 ? head.readUInt16BE(18) : head.readUInt16LE(18);
+}
+
+/** Processors (x86-64, aarch64) that run another's programs too (i386, arm). */
+const alsoRuns: Readonly<Record<number, number>> = { 62: 3, 183: 40 };
+
+/**
+ * Why a file would not run as the binary that it is. A shell takes what the kernel refuses (ENOEXEC) for a script and says
+ * something about its syntax; this says what is wrong.
+ */
+async function binaryProblem(head: Buffer): Promise<string | undefined> {
+  const machine = machineOf(head);
+  if (machine === undefined) return undefined;
+  if (machine === -1) return "is a damaged program: it ends within its header";
+  const own = machineOf(await readHead(process.execPath));
+  if (own === undefined || machine === own || alsoRuns[own] === machine) return undefined;
+  // Emulators can be registered for other processors (binfmt_misc); then the kernel knows better than this.
+  const handlers = await readdir("/proc/sys/fs/binfmt_misc").catch(() => []);
+  if (handlers.some((name) => name !== "register" && name !== "status")) return undefined;
+  return "is a program for another kind of processor";
 }
 
 async function check(path: string, user: UserIds): Promise<Resolved> {
@@ -69,7 +97,10 @@ export async function resolveExecutable(command: string, cwd: string, searchPath
     }
   }
   if ("problem" in found) return found;
-  const interpreter = await readInterpreter(found.path);
+  const head = await readHead(found.path);
+  const problem = await binaryProblem(head);
+  if (problem !== undefined) return { problem: `${found.path} ${problem}`, exitCode: 126 };
+  const interpreter = /^#![ \t]*([^\s]+)/.exec(head.toString("latin1"))?.[1];
   if (interpreter === undefined) return found;
   const checked = await check(resolve(cwd, interpreter), user);
   return "path" in checked
