@@ -11,6 +11,9 @@ import { temporaryFolder } from "./testing/temporary-folder.ts";
 
 const namespace = "default";
 
+/** A group whose tasks are tried once. */
+const once = { name: "g", restartPolicy: { attempts: 0, mode: "fail" as const } };
+
 /** A Job of `count` tasks that run a shell line on robots with the label `env: test`. */
 function jobOf(name: string, line: string, count = 1): Parameters<typeof createJob>[1] {
   return {
@@ -21,7 +24,7 @@ function jobOf(name: string, line: string, count = 1): Parameters<typeof createJ
       robotSelector: { env: "test" },
       taskGroups: [
         {
-          name: "g",
+          ...once,
           count,
           tasks: [{ name: "t", driver: "exec", config: { execConfig: { command: "/bin/sh", args: ["-c", line] } } }],
         },
@@ -93,7 +96,7 @@ test("a task whose program does not exist ends failed with the reason, and so do
       ...job.spec,
       taskGroups: [
         {
-          name: "g",
+          ...once,
           count: 1,
           tasks: [{ name: "t", driver: "exec", config: { execConfig: { command: "/no/such/program" } } }],
         },
@@ -115,7 +118,7 @@ test("a timeout ends the task with its tree, failed, with 143", async () => {
   const job = jobOf("late", "");
   const config = { execConfig: { command: "/bin/sleep", args: ["60"] } };
   const task = { name: "t", driver: "exec" as const, timeout: "500ms", config };
-  await createJob(client, { ...job, spec: { ...job.spec, taskGroups: [{ name: "g", count: 1, tasks: [task] }] } });
+  await createJob(client, { ...job, spec: { ...job.spec, taskGroups: [{ ...once, count: 1, tasks: [task] }] } });
   const ended = await taskOf(client, "late", ({ status }) => status?.state === "failed");
   expect(ended.status?.message).toContain("timeout");
   expect(ended.status?.exitCode).toBe(143);

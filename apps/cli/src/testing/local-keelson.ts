@@ -68,7 +68,6 @@ export async function startTestKeelson(dir: string, ...flags: string[]): Promise
         const watch = await client.watch(Robot, {
           namespace: "default",
           fieldSelector: `metadata.name=${robotId}`,
-          sendInitialEvents: false,
         });
         for await (const event of watch) if (event.type !== "BOOKMARK" && event.object.status?.phase === "Online") break;
         watch.close();

@@ -19,7 +19,15 @@ export function resourcePaths(set: DefinitionSet, resource: ServedResource): Jso
     answer: Json,
     options: { query?: readonly string[]; hasBody?: boolean } = {},
   ): Json =>
-    operationOf(set, { id: `${method}${pascal(group)}${pascal(version)}${kind}`, action, type, answer, body, ...options });
+    operationOf(set, {
+      id: `${method}${pascal(group)}${pascal(version)}${kind}`,
+      origin: resource.origin,
+      action,
+      type,
+      answer,
+      body,
+      ...options,
+    });
 
   const paths: Json = {};
   const status = reference(set.version, addDefinition(set, "meta.v1.Status"));
@@ -51,6 +59,7 @@ export function resourcePaths(set: DefinitionSet, resource: ServedResource): Jso
     const describe = (action: string, method: string, query: readonly string[], hasBody: boolean): Json =>
       operationOf(set, {
         id: `${method}${pascal(group)}${pascal(version)}${kind}${pascal(subresource.name)}`,
+        origin: resource.origin,
         action,
         type: own,
         answer,
@@ -107,15 +116,15 @@ const parameterTypes: Readonly<Record<string, string>> = {
   watch: "boolean",
 };
 
-const patchTypes = [
-  "application/json-patch+json",
-  "application/merge-patch+json",
-  "application/apply-patch+yaml",
-  "application/strategic-merge-patch+json",
-];
+/** kubectl reads from these whether `apply` may patch strategically: custom kinds have no merge keys and may not. */
+function patchTypesOf(origin: ServedResource["origin"]): readonly string[] {
+  const types = ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+  return origin === "builtin" ? [...types, "application/strategic-merge-patch+json"] : types;
+}
 
 interface Operation {
   readonly id: string;
+  readonly origin: ServedResource["origin"];
   readonly action: string;
   readonly type: object;
   readonly answer: Json;
@@ -128,7 +137,7 @@ function operationOf(set: DefinitionSet, operation: Operation): Json {
   const { id, action, type, answer, query = [], hasBody = false } = operation;
   const isPatch = action === "patch";
   const body = isPatch ? reference(set.version, addDefinition(set, "meta.v1.Patch")) : operation.body;
-  const types = isPatch ? patchTypes : ["application/json", "application/yaml"];
+  const types = isPatch ? patchTypesOf(operation.origin) : ["application/json", "application/yaml"];
   const parameters = query.map((name) => parameter(set, name, "query"));
   const status = action === "post" ? "201" : "200";
   if (set.version === "v2") {
