@@ -71,7 +71,7 @@ async function waitFor<T>(watching: Watched<T>, isDone: (object: T) => boolean):
 }
 
 /** When the task's program ran, by its own output: milliseconds since the epoch. */
-async function startedAt(events: AsyncIterator<{ readonly object: Task | unknown }>, name: string): Promise<number> {
+async function startedAt(events: AsyncIterator<{ readonly object: unknown }>, name: string): Promise<number> {
   for (;;) {
     const next = await events.next();
     if (next.done) throw new Error("the watch on Tasks ended");

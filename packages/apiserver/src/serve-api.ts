@@ -57,7 +57,11 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   try {
     const http = await startHttpServer({
       handle: server.handle,
-      authenticate: createAuthenticator({ tokens: [(token) => server.tokens.verify(token)?.user], authorizer: server.authorizer, now }),
+      authenticate: createAuthenticator({
+        tokens: [(token) => server.tokens.verify(token)?.user],
+        authorizer: server.authorizer,
+        now,
+      }),
       tls: { certificate: pki.server.certificate, key: pki.server.key, clientAuthority: pki.authority.certificate },
       toTable,
       bindAddress,
