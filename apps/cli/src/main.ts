@@ -51,7 +51,7 @@ function familyCommand(operator: Operator, setExitCode: (code: number) => void):
   const family = new Command(operator.name).description(operator.description).exitOverride();
   for (const definition of operator.commands) {
     const command = commandOf(definition);
-    addConnectionFlags(command);
+    if (definition.usesCluster !== false) addConnectionFlags(command);
     command.exitOverride().action(async () => {
       setExitCode(await runCommand(definition, command));
     });
@@ -64,7 +64,7 @@ function addConnectionFlags(command: Command): void {
   addFlag(command, {
     name: "kubeconfig",
     value: "FILE",
-    description: "cluster to talk to, where the command talks to one (default: $KUBECONFIG, ~/.kube/config)",
+    description: "cluster to talk to (default: $KUBECONFIG, ~/.kube/config)",
   });
   addFlag(command, { name: "context", value: "NAME", description: "context of the kubeconfig (default: its current one)" });
 }

@@ -51,6 +51,8 @@ export interface CommandDefinition {
   /** Positional arguments, `NAME` for required and `[NAME]` for optional ones. */
   readonly args?: readonly string[];
   readonly flags?: readonly FlagDefinition[];
+  /** Whether it has `--kubeconfig` and `--context`, for {@link CommandContext.client}. Default true. */
+  readonly usesCluster?: boolean;
   /** Answers the exit status. */
   run(context: CommandContext): Promise<number>;
 }

@@ -41,6 +41,7 @@ export function createAgentCommand(startAgent: StartAgent): CommandDefinition {
       },
       { name: "log-level", value: "LEVEL", description: "debug, info, warn, error or silent", default: "info" },
     ],
+    usesCluster: false,
     run: (context) => run(context, startAgent),
   };
 }
