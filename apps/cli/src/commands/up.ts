@@ -92,8 +92,8 @@ async function up(
     });
     try {
       print("ready");
-      print(`\nexport KUBECONFIG=${local.kubeconfig}`);
       if (!flags.tour) {
+        print(`\nexport KUBECONFIG=${local.kubeconfig}`);
         await Promise.race([aborted(shutdown.signal), local.failed]);
         return 0;
       }
