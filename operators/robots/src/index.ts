@@ -1,11 +1,9 @@
 export { Constraint, operands } from "./api/constraint.ts";
 export { DeviceInfo } from "./api/device-info.ts";
 export { DriverConfig } from "./api/driver-config.ts";
-export { parseDurationMs } from "./api/duration.ts";
 export { Job, type TaskGroupTemplate } from "./api/job.ts";
 export * from "./api/names.ts";
 export { RestartPolicy } from "./api/policies.ts";
-export { parseQuantity } from "./api/quantity.ts";
 export { Robot } from "./api/robot.ts";
 export { Task } from "./api/task.ts";
 export { TaskDefinition } from "./api/task-definition.ts";

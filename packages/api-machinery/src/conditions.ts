@@ -22,10 +22,10 @@ export function findCondition<C extends { readonly type: string }>(
 
 /** Whether there is a condition of this type with status `True`. */
 export function isConditionTrue(
-  conditions: readonly { readonly type: string; readonly status: string }[] | undefined,
+  conditions: readonly { readonly type?: string | undefined; readonly status?: string | undefined }[] | undefined,
   type: string,
 ): boolean {
-  return findCondition(conditions, type)?.status === "True";
+  return conditions?.some((condition) => condition.type === type && condition.status === "True") ?? false;
 }
 
 /**

@@ -70,8 +70,10 @@ export interface JsonPatchOperation {
 }
 
 /** What an apply sends: the fields that the caller wants to own, and the object's name. */
-export type ApplyConfiguration<T extends KubernetesObject> = DeepPartial<Omit<T, "metadata" | "apiVersion" | "kind">> & {
-  readonly metadata: DeepPartial<T["metadata"]> & { readonly name: string };
+export type ApplyConfiguration<T extends KubernetesObject> = DeepReadonly<
+  DeepPartial<Omit<T, "metadata" | "apiVersion" | "kind">>
+> & {
+  readonly metadata: DeepReadonly<DeepPartial<T["metadata"]>> & { readonly name: string };
 };
 
 /** A watch on one kind: typed events, until it ends, breaks (throws) or is closed. */

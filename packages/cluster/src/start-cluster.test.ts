@@ -1,31 +1,9 @@
-import { isNotFound, type KubernetesObject, type ResourceType, systemClock } from "@keelson/api-machinery";
+import { ConfigMap, isNotFound, Namespace, type ResourceType, ServiceAccount, systemClock } from "@keelson/api-machinery";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { expect, test } from "vitest";
 import { startCluster } from "./start-cluster.ts";
-
-const configMaps: ResourceType<KubernetesObject> = {
-  group: "",
-  version: "v1",
-  kind: "ConfigMap",
-  plural: "configmaps",
-  scope: "Namespaced",
-};
-const namespaces: ResourceType<KubernetesObject> = {
-  group: "",
-  version: "v1",
-  kind: "Namespace",
-  plural: "namespaces",
-  scope: "Cluster",
-};
-const serviceAccounts: ResourceType<KubernetesObject> = {
-  group: "",
-  version: "v1",
-  kind: "ServiceAccount",
-  plural: "serviceaccounts",
-  scope: "Namespaced",
-};
 
 /** A cluster on a server of its own. */
 async function start(): Promise<{ readonly client: Client } & AsyncDisposable> {
@@ -58,7 +36,7 @@ async function make(
   namespace = "default",
 ): Promise<{ name: string; uid: string }> {
   const ownerReferences = owner ? [{ apiVersion: "v1", kind: "ConfigMap", ...owner, blockOwnerDeletion: true }] : [];
-  const { metadata } = await client.create(configMaps, { metadata: { name, namespace, ownerReferences } });
+  const { metadata } = await client.create(ConfigMap, { metadata: { name, namespace, ownerReferences } });
   return { name, uid: metadata.uid ?? "" };
 }
 
@@ -82,9 +60,9 @@ test("deleting an owner in the background deletes what it owns, down to the leav
   const middle = await make(client, "middle", top);
   await make(client, "leaf", middle);
   await make(client, "free");
-  await client.delete(configMaps, { name: "top", namespace: "default" }, { propagationPolicy: "Background" });
-  await gone(client, configMaps, "leaf", "default");
-  expect((await client.list(configMaps, { namespace: "default" })).items.map((item) => item.metadata.name)).toEqual(["free"]);
+  await client.delete(ConfigMap, { name: "top", namespace: "default" }, { propagationPolicy: "Background" });
+  await gone(client, ConfigMap, "leaf", "default");
+  expect((await client.list(ConfigMap, { namespace: "default" })).items.map((item) => item.metadata.name)).toEqual(["free"]);
 });
 
 test("deleting it in the foreground keeps it until what blocks it is gone", async () => {
@@ -93,26 +71,26 @@ test("deleting it in the foreground keeps it until what blocks it is gone", asyn
   const top = await make(client, "top");
   await make(client, "leaf", top);
   await client.patch(
-    configMaps,
+    ConfigMap,
     { name: "leaf", namespace: "default" },
     { type: "merge", body: { metadata: { finalizers: ["example.com/hold"] } } },
   );
-  await client.delete(configMaps, { name: "top", namespace: "default" }, { propagationPolicy: "Foreground" });
-  const watch = await client.watch(configMaps, {
+  await client.delete(ConfigMap, { name: "top", namespace: "default" }, { propagationPolicy: "Foreground" });
+  const watch = await client.watch(ConfigMap, {
     namespace: "default",
     fieldSelector: "metadata.name=leaf",
     resourceVersion: "0",
   });
   for await (const { object } of watch) if (object.metadata.deletionTimestamp !== undefined) break;
-  expect((await client.get(configMaps, { name: "top", namespace: "default" })).metadata.finalizers).toEqual([
+  expect((await client.get(ConfigMap, { name: "top", namespace: "default" })).metadata.finalizers).toEqual([
     "foregroundDeletion",
   ]);
   await client.patch(
-    configMaps,
+    ConfigMap,
     { name: "leaf", namespace: "default" },
     { type: "merge", body: { metadata: { finalizers: null } } },
   );
-  await gone(client, configMaps, "top", "default");
+  await gone(client, ConfigMap, "top", "default");
 });
 
 test("orphaning lets the owner go and keeps what it owned, without the reference", async () => {
@@ -120,9 +98,9 @@ test("orphaning lets the owner go and keeps what it owned, without the reference
   const { client } = cluster;
   const top = await make(client, "top");
   await make(client, "leaf", top);
-  await client.delete(configMaps, { name: "top", namespace: "default" }, { propagationPolicy: "Orphan" });
-  await gone(client, configMaps, "top", "default");
-  expect((await client.get(configMaps, { name: "leaf", namespace: "default" })).metadata.ownerReferences ?? []).toEqual([]);
+  await client.delete(ConfigMap, { name: "top", namespace: "default" }, { propagationPolicy: "Orphan" });
+  await gone(client, ConfigMap, "top", "default");
+  expect((await client.get(ConfigMap, { name: "leaf", namespace: "default" })).metadata.ownerReferences ?? []).toEqual([]);
 });
 
 test("an object that names an owner of the same name and another uid is garbage", async () => {
@@ -130,17 +108,17 @@ test("an object that names an owner of the same name and another uid is garbage"
   const { client } = cluster;
   await make(client, "top");
   await make(client, "leaf", { name: "top", uid: "00000000-0000-4000-8000-000000000000" });
-  await gone(client, configMaps, "leaf", "default");
+  await gone(client, ConfigMap, "leaf", "default");
 });
 
 test("a namespace has a service account, and goes with everything in it", async () => {
   await using cluster = await start();
   const { client } = cluster;
-  await client.create(namespaces, { metadata: { name: "short" } });
+  await client.create(Namespace, { metadata: { name: "short" } });
   await make(client, "kept", undefined, "short");
-  const accounts = await client.watch(serviceAccounts, { namespace: "short", resourceVersion: "0" });
+  const accounts = await client.watch(ServiceAccount, { namespace: "short", resourceVersion: "0" });
   for await (const { object } of accounts) if (object.metadata.name === "default") break;
-  await client.delete(namespaces, { name: "short" });
-  await gone(client, namespaces, "short");
-  expect((await client.list(configMaps, { namespace: "short" })).items).toEqual([]);
+  await client.delete(Namespace, { name: "short" });
+  await gone(client, Namespace, "short");
+  expect((await client.list(ConfigMap, { namespace: "short" })).items).toEqual([]);
 });

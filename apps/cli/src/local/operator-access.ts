@@ -1,33 +1,19 @@
-import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import {
+  ClusterRole,
+  ClusterRoleBinding,
+  CustomResourceDefinition,
+  type CustomResourceDefinitionObject,
+  type DeepReadonly,
+  isConditionTrue,
+  Namespace,
+  type ResourceDefinition,
+  ServiceAccount,
+} from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Operator } from "@keelson/controller";
 
 /** The namespace of Keelson's own service accounts. */
 export const systemNamespace = "keelson-system";
-
-const rbac = { group: "rbac.authorization.k8s.io", version: "v1", scope: "Cluster" } as const;
-const clusterRoles: ResourceType = { ...rbac, kind: "ClusterRole", plural: "clusterroles" };
-const clusterRoleBindings: ResourceType = { ...rbac, kind: "ClusterRoleBinding", plural: "clusterrolebindings" };
-const namespaces: ResourceType = { group: "", version: "v1", kind: "Namespace", plural: "namespaces", scope: "Cluster" };
-const serviceAccounts: ResourceType = {
-  group: "",
-  version: "v1",
-  kind: "ServiceAccount",
-  plural: "serviceaccounts",
-  scope: "Namespaced",
-};
-const definitions: ResourceType<CustomResourceDefinition> = {
-  group: "apiextensions.k8s.io",
-  version: "v1",
-  kind: "CustomResourceDefinition",
-  plural: "customresourcedefinitions",
-  scope: "Cluster",
-};
-
-interface CustomResourceDefinition extends KubernetesObject {
-  spec?: unknown;
-  status?: { conditions?: { type: string; status: string }[] };
-}
 
 /** The user that an operator's controllers act as: a service account of their own. */
 export function operatorUser(operator: Operator): { readonly username: string; readonly groups: readonly string[] } {
@@ -46,33 +32,36 @@ export async function prepareOperator(admin: Client, operator: Operator, signal:
   const name = `keelson:${operator.name}`;
   await Promise.all(
     operator.resources.map((resource) =>
-      admin.apply(definitions, resource.crd as unknown as Parameters<typeof admin.apply<CustomResourceDefinition>>[1], write),
+      admin.apply(
+        CustomResourceDefinition,
+        { spec: resource.crd.spec as CustomResourceDefinitionObject["spec"], metadata: { name: crdName(resource) } },
+        write,
+      ),
     ),
   );
-  await admin.apply(namespaces, { metadata: { name: systemNamespace } }, write);
-  await admin.apply(serviceAccounts, { metadata: { name: operator.name, namespace: systemNamespace } }, write);
-  await admin.apply(clusterRoles, { metadata: { name }, rules: operator.rules } as never, write);
+  await admin.apply(Namespace, { metadata: { name: systemNamespace } }, write);
+  await admin.apply(ServiceAccount, { metadata: { name: operator.name, namespace: systemNamespace } }, write);
+  await admin.apply(ClusterRole, { metadata: { name }, rules: operator.rules }, write);
   await admin.apply(
-    clusterRoleBindings,
+    ClusterRoleBinding,
     {
       metadata: { name },
-      roleRef: { apiGroup: rbac.group, kind: "ClusterRole", name },
+      roleRef: { apiGroup: ClusterRole.group, kind: "ClusterRole", name },
       subjects: [{ kind: "ServiceAccount", name: operator.name, namespace: systemNamespace }],
-    } as never,
+    },
     write,
   );
-  for (const resource of operator.resources) await established(admin, `${resource.plural}.${resource.group}`, signal);
+  for (const resource of operator.resources) await established(admin, crdName(resource), signal);
 }
 
+const crdName = (resource: ResourceDefinition): string => `${resource.plural}.${resource.group}`;
+
 async function established(admin: Client, name: string, signal: AbortSignal): Promise<void> {
-  const isEstablished = (definition: {
-    readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] };
-  }): boolean =>
-    definition.status?.conditions?.some((condition) => condition.type === "Established" && condition.status === "True") ??
-    false;
-  const current = await admin.get(definitions, { name }, { signal });
+  const isEstablished = ({ status }: DeepReadonly<CustomResourceDefinitionObject>): boolean =>
+    isConditionTrue(status?.conditions, "Established");
+  const current = await admin.get(CustomResourceDefinition, { name }, { signal });
   if (isEstablished(current)) return;
-  const watch = await admin.watch(definitions, {
+  const watch = await admin.watch(CustomResourceDefinition, {
     fieldSelector: `metadata.name=${name}`,
     resourceVersion: current.metadata.resourceVersion ?? "0",
     signal,

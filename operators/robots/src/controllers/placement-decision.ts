@@ -1,6 +1,5 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
+import { type DeepReadonly, isQuantity, quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
 import type { Constraint } from "../api/constraint.ts";
-import { parseQuantity } from "../api/quantity.ts";
 import type { Robot } from "../api/robot.ts";
 import type { TaskResources } from "../api/task-resources.ts";
 import { violationOf } from "./constraint-decision.ts";
@@ -37,8 +36,8 @@ export function amountsOf(resources: DeepReadonly<TaskResources> | undefined): {
   readonly memoryBytes: number;
 } {
   return {
-    cpu: resources?.cpu === undefined ? 0 : (parseQuantity(resources.cpu) ?? 0),
-    memoryBytes: resources?.memory === undefined ? 0 : (parseQuantity(resources.memory) ?? 0),
+    cpu: isQuantity(resources?.cpu) ? quantityToMillis(resources.cpu) / 1000 : 0,
+    memoryBytes: isQuantity(resources?.memory) ? quantityToBytes(resources.memory) : 0,
   };
 }
 

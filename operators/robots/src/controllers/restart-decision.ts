@@ -1,5 +1,4 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
-import { parseDurationMs } from "../api/duration.ts";
+import { type DeepReadonly, isDuration, parseDuration } from "@keelson/api-machinery";
 import type { RestartPolicy } from "../api/policies.ts";
 
 /** What a policy falls back on, by the type of the Job (Nomad's defaults). */
@@ -38,8 +37,8 @@ export function decideRestart(
   if (policy === undefined) return { kind: "fail", why: "no restart policy" };
   const { attempts, interval, delay, mode } = completeRestartPolicy(policy, undefined);
   if (attempts === 0) return { kind: "fail", why: "the restart policy has 0 attempts" };
-  const intervalMs = parseDurationMs(interval) ?? 0;
-  const delayMs = parseDurationMs(delay) ?? 0;
+  const intervalMs = durationMsOf(interval);
+  const delayMs = durationMsOf(delay);
   const isInWindow = past.windowStartMs !== undefined && now < past.windowStartMs + intervalMs;
   const windowStartMs = isInWindow && past.windowStartMs !== undefined ? past.windowStartMs : now;
   const used = isInWindow ? past.restartsInWindow : 0;
@@ -48,4 +47,9 @@ export function decideRestart(
   const nextWindowMs = windowStartMs + intervalMs;
   const atMs = Math.max(nextWindowMs, now + delayMs);
   return { kind: "restart", atMs, windowStartMs: atMs, restartsInWindow: 1 };
+}
+
+/** Durations are checked at admission; one that got past it counts as none. */
+function durationMsOf(text: string): number {
+  return isDuration(text) ? parseDuration(text) : 0;
 }

@@ -1,17 +1,9 @@
-import { type Clock, type DeepReadonly, isConflict, isNotFound, type ResourceType } from "@keelson/api-machinery";
+import { type Clock, type DeepReadonly, isConflict, isNotFound, Namespace, type NamespaceObject } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { Informer, type Logger } from "@keelson/controller";
 import { type GarbageCollector, keyOf } from "../garbage-collector/garbage-collector.ts";
 import { KeyedWorkers } from "../keyed-workers.ts";
-import { decideNamespace, type Namespace } from "./namespace-decision.ts";
-
-const namespaces: ResourceType<Namespace> = {
-  group: "",
-  version: "v1",
-  kind: "Namespace",
-  plural: "namespaces",
-  scope: "Cluster",
-};
+import { decideNamespace } from "./namespace-decision.ts";
 
 /** Options of {@link startNamespaceController}. */
 export interface NamespaceControllerOptions {
@@ -27,12 +19,12 @@ export interface NamespaceControllerOptions {
 export function startNamespaceController(options: NamespaceControllerOptions): { stop(): Promise<void> } {
   const { client, collector, clock, random, log } = options;
   const stop = new AbortController();
-  const known = new Map<string, DeepReadonly<Namespace>>();
+  const known = new Map<string, DeepReadonly<NamespaceObject>>();
   let isListed = false;
 
   const isGone = async (name: string, signal: AbortSignal): Promise<boolean> => {
     if (collector.monitor.graph.inNamespace(name).length === 0) return false;
-    return client.get(namespaces, { name }, { signal }).then(
+    return client.get(Namespace, { name }, { signal }).then(
       () => false,
       (error: unknown) => {
         if (isNotFound(error)) return true;
@@ -55,14 +47,14 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
     } else if (action.kind === "finalize") {
       log.info({ namespace: name }, "the namespace is empty and goes");
       const empty = { ...namespace, spec: { ...namespace.spec, finalizers: action.finalizers } };
-      await ignoreNotFound(client.update(namespaces, empty, { subresource: "finalize", signal }));
+      await ignoreNotFound(client.update(Namespace, empty, { subresource: "finalize", signal }));
     }
   };
 
   const workers = new KeyedWorkers({ clock, random, log, concurrency: 2, work: reconcile });
   const informer = new Informer({
     client,
-    type: namespaces,
+    type: Namespace,
     clock,
     random,
     log,
@@ -74,7 +66,7 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
       for (const object of effect.kind === "replace" ? effect.objects : [effect.object]) {
         const name = object.metadata.name ?? "";
         if (effect.kind === "remove") known.delete(name);
-        else known.set(name, object as DeepReadonly<Namespace>);
+        else known.set(name, object as DeepReadonly<NamespaceObject>);
         workers.add(name);
       }
     },
@@ -102,7 +94,7 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
 }
 
 /** Stands for a namespace that is no more, whose finalizer nobody has to remove. */
-function gone(name: string): Namespace {
+function gone(name: string): NamespaceObject {
   return {
     apiVersion: "v1",
     kind: "Namespace",

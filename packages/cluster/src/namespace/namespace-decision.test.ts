@@ -1,7 +1,8 @@
+import type { NamespaceObject } from "@keelson/api-machinery";
 import { expect, test } from "vitest";
-import { decideNamespace, type Namespace } from "./namespace-decision.ts";
+import { decideNamespace } from "./namespace-decision.ts";
 
-const namespace = (over: Partial<Namespace["metadata"]> = {}, finalizers = ["kubernetes"]): Namespace => ({
+const namespace = (over: Partial<NamespaceObject["metadata"]> = {}, finalizers = ["kubernetes"]): NamespaceObject => ({
   apiVersion: "v1",
   kind: "Namespace",
   metadata: { name: "a", ...over },

@@ -1,10 +1,4 @@
-import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
-
-/** A Namespace, as far as its lifecycle goes. */
-export interface Namespace extends KubernetesObject {
-  spec?: { finalizers?: string[] };
-  status?: { phase?: string };
-}
+import type { DeepReadonly, NamespaceObject } from "@keelson/api-machinery";
 
 /** What is to be done about a Namespace now. */
 export type NamespaceAction<Node> =
@@ -19,7 +13,7 @@ export type NamespaceAction<Node> =
  * and when none is left it may go itself. Objects that are being deleted already are waited for.
  */
 export function decideNamespace<Node extends { readonly isDeleting: boolean }>(
-  namespace: DeepReadonly<Namespace>,
+  namespace: DeepReadonly<NamespaceObject>,
   contents: readonly Node[],
 ): NamespaceAction<Node> {
   const finalizers = namespace.spec?.finalizers ?? [];
