@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { systemClock, sleep } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import { Job, Task } from "@keelson/robots";
+import { Job, Task, TaskGroup } from "@keelson/robots";
 import { expect, test } from "vitest";
 import { startKeelson } from "./testing/keelson-process.ts";
 import { startTestKeelson } from "./testing/local-keelson.ts";
@@ -79,8 +79,8 @@ test("tasks are spread over the robots that the selector matches, and their outp
   const task = tasks[0];
   const log = join(folder.path, "agents", task?.spec.targetRobot ?? "", task?.metadata.uid ?? "", "logs", "stdout.log");
   expect(readFileSync(log, "utf8")).toBe("here\n");
-  const groups = await keelson.kubectl("get", "rtg", "spread-g", "-o", "jsonpath={.status.state} {.status.succeededTasks}");
-  expect(groups).toBe("completed 4");
+  const group = await client.get(TaskGroup, { namespace, name: "spread-g" });
+  expect([group.status?.state, group.status?.succeededTasks]).toEqual(["completed", 4]);
   await client.close();
 });
 
@@ -159,7 +159,6 @@ test("kill -9 of up in the middle: every object is there after a new start, runn
   await using second = await startTestKeelson(folder.path, ...ports);
   const after = await second.client();
   expect((await after.list(Job, { namespace })).items.map((job) => job.metadata.name)).toEqual(["short", "survivor"]);
-  await second.kubectl("create", "configmap", "go");
   // Only now may they end: after the restart, in whatever state the agent's connection is.
   writeFileSync(join(folder.path, "go"), "");
   expect(await jobEnded(after, "survivor")).toBe("completed");

@@ -1,5 +1,6 @@
 import { createServer } from "node:net";
 import { once } from "node:events";
+import { ConfigMap, Namespace } from "@keelson/api-machinery";
 import { expect, test } from "vitest";
 import { startKeelson, upArguments } from "./testing/keelson-process.ts";
 import { startTestKeelson } from "./testing/local-keelson.ts";
@@ -18,10 +19,14 @@ test("what was stored is there after a restart", async () => {
   using folder = temporaryFolder();
   {
     await using first = await startTestKeelson(folder.path);
-    await first.kubectl("create", "configmap", "kept", "--from-literal=a=1");
+    const client = await first.client();
+    await client.create(ConfigMap, { metadata: { name: "kept", namespace: "default" }, data: { a: "1" } });
+    await client.close();
   }
   await using second = await startTestKeelson(folder.path);
-  expect(await second.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")).toBe("1");
+  const client = await second.client();
+  expect((await client.get(ConfigMap, { namespace: "default", name: "kept" })).data).toEqual({ a: "1" });
+  await client.close();
 });
 
 test.each([["--api-port"], ["--mqtt-port"]])(
@@ -46,7 +51,9 @@ test("a second up on the same folder is refused and the first goes on", async ()
   await using second = startKeelson(upArguments(folder.path));
   expect(await second.exited).toBe(1);
   expect(second.output()).toContain(String(first.process.child.pid));
-  expect(await first.kubectl("get", "namespace", "default", "-o", "name")).toBe("namespace/default\n");
+  const client = await first.client();
+  expect((await client.get(Namespace, { name: "default" })).metadata.name).toBe("default");
+  await client.close();
 });
 
 test("a wrong flag is named, with exit status 2", async () => {
