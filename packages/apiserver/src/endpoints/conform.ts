@@ -45,6 +45,8 @@ export function conform(
       throw badRequest(`${resource.kind} in version ${version} cannot be handled as a ${resource.kind}: ${detail}`);
     }
     call.schemaFaults.causes = causes;
+    // After the types are known to be right, so that a kind's defaults can rely on them.
+    resource.strategy.default?.(result);
   }
   return result;
 }
