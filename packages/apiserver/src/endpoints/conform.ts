@@ -11,6 +11,7 @@ import {
   validate,
 } from "@keelson/api-machinery";
 import type { Call } from "./call.ts";
+import { readEmbedded } from "./embedded-metadata.ts";
 import { badRequest } from "./errors.ts";
 import { readMetadata } from "./metadata.ts";
 import type { WriteOptions } from "./write-options.ts";
@@ -30,6 +31,7 @@ export function conform(
   const metadata = readMetadata(object.metadata, resource.kind, resource.version, unknown);
   const pruned = prune(resource.schema, { ...object, metadata });
   unknown.push(...pruned.unknown);
+  if (resource.origin === "custom") readEmbedded(resource.schema, pruned.value, "", unknown);
   report(call, unknown, options);
   const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
   const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;

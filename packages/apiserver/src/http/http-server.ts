@@ -194,6 +194,11 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
         options.onError?.(error, { method: request.method ?? "", path: request.url ?? "", auditId: "" });
     });
   });
+  // A method that HTTP does not know never becomes a request; it is refused here.
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();
+    socket.end(refusalOf(error));
+  });
   // Half-open, broken or hostile connections: nothing to answer.
   server.on("tlsClientError", (_error, socket) => socket.destroy());
 
@@ -232,6 +237,21 @@ function reachableHost(bindAddress: string): string {
 
 function tlsOptions(tls: ServerTls): { cert: string; key: string; ca: string } {
   return { cert: tls.certificate, key: tls.key, ca: tls.clientAuthority };
+}
+
+/** The answer to bytes that are no request, as they go over the wire. */
+function refusalOf(error: NodeJS.ErrnoException): string {
+  const [line, status] =
+    error.code === "HPE_INVALID_METHOD"
+      ? ["405 Method Not Allowed", statusError("MethodNotAllowed", "the server does not allow this method on the requested resource")]
+      : error.code === "HPE_HEADER_OVERFLOW"
+        ? ["431 Request Header Fields Too Large", undefined]
+        : error.code === "ERR_HTTP_REQUEST_TIMEOUT"
+          ? ["408 Request Timeout", undefined]
+          : ["400 Bad Request", undefined];
+  const body = status === undefined ? "" : JSON.stringify(status.status);
+  const type = status === undefined ? "" : "content-type: application/json\r\n";
+  return `HTTP/1.1 ${line}\r\nconnection: close\r\n${type}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }
 
 function isConnectionError(error: unknown): boolean {
