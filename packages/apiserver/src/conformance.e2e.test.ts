@@ -84,7 +84,7 @@ async function differencesOf(scenario: Scenario): Promise<readonly string[]> {
 const corpus = loadCorpus();
 
 for (const { category, scenarios } of corpus) {
-  describe(category, () => {
+  describe(`recorded ${category}`, () => {
     for (const scenario of scenarios) {
       test.concurrent(`${scenario.name}: ${scenario.description}`, async ({ expect }) => {
         const reason = expectedFailures.get(`${category}/${scenario.name}`);

@@ -65,7 +65,8 @@ function lacks(schema: Schema, value: unknown, depth: number): boolean {
   }
   const object = value as Record<string, unknown>;
   const { properties, additionalProperties } = schema;
-  if (properties && defaultedKeys(properties).some((key) => !Object.hasOwn(object, key) || object[key] === undefined)) return true;
+  if (properties && defaultedKeys(properties).some((key) => !Object.hasOwn(object, key) || object[key] === undefined))
+    return true;
   return Object.keys(object).some((key) => {
     const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
     const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);

@@ -1,5 +1,6 @@
 import {
   applyDefaults,
+  createRuleEvaluator,
   type DeepReadonly,
   isJsonObject,
   type JsonObject,
@@ -61,7 +62,10 @@ export function validationCauses(
   const causes =
     resource.origin === "builtin"
       ? call.schemaFaults.causes.filter((cause) => counts(cause, resource.hasStatus, info.subresource))
-      : validate(resource.schema, object, "", live === undefined ? {} : { oldValue: live });
+      : validate(resource.schema, object, "", {
+          rules: createRuleEvaluator(),
+          ...(live === undefined ? {} : { oldValue: live }),
+        });
   return [...causes, ...(resource.strategy.validate?.(object) ?? [])];
 }
 

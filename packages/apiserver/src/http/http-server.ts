@@ -243,7 +243,10 @@ function tlsOptions(tls: ServerTls): { cert: string; key: string; ca: string } {
 function refusalOf(error: NodeJS.ErrnoException): string {
   const [line, status] =
     error.code === "HPE_INVALID_METHOD"
-      ? ["405 Method Not Allowed", statusError("MethodNotAllowed", "the server does not allow this method on the requested resource")]
+      ? [
+          "405 Method Not Allowed",
+          statusError("MethodNotAllowed", "the server does not allow this method on the requested resource"),
+        ]
       : error.code === "HPE_HEADER_OVERFLOW"
         ? ["431 Request Header Fields Too Large", undefined]
         : error.code === "ERR_HTTP_REQUEST_TIMEOUT"
