@@ -1,4 +1,4 @@
-import type { ApiRequest, DeepReadonly, KubernetesObject, ListMeta, Status } from "@keelson/api-machinery";
+import type { ApiRequest, DeepReadonly, KubernetesObject, ListMeta, Status, StatusError } from "@keelson/api-machinery";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 
 /** A request whose sender is known, as the pipeline takes it from HTTP or from a transport in process. */
@@ -11,6 +11,11 @@ export interface PipelineRequest extends ApiRequest {
    * or refused, as `fieldValidation` says.
    */
   readonly duplicateFields?: readonly string[];
+  /**
+   * What is wrong with the form of the request, where HTTP could not make sense of it: its media types or its body. It is told to who may
+   * send such a request to a resource that exists; the others get to know no more than that.
+   */
+  readonly fault?: StatusError;
   /** Length of the body as it came, where it came as bytes. Beyond 3 MiB it is refused (413). */
   readonly bodyBytes?: number;
 }
@@ -49,6 +54,7 @@ export interface ListOutcome {
    * `bytes` by one `{`. 0: send the bytes as they are.
    */
   readonly itemSkip: number;
+  readonly warnings?: readonly string[];
 }
 
 /** A change as one watcher sees it, selectors applied. */
@@ -69,6 +75,7 @@ export interface WatchSink {
  */
 export interface WatchOutcome {
   readonly kind: "watch";
+  readonly warnings?: readonly string[];
   readonly resource: ServedResource;
   open(sink: WatchSink): { close(): void };
 }
