@@ -45,7 +45,10 @@ export function decideDeployment(observed: ObservedDeployment, now: number): Dec
   // A write to the Deployment itself makes this sight of it old: its status waits for the next.
   const isTouched = steps.some((write) => write.kind === "patch" && write.type === Deployment);
   if (isChanged && !isTouched) {
-    return { writes: [...steps, { kind: "status", type: Deployment, object: { ...deployment, status } as never }], requeueAfterMs };
+    return {
+      writes: [...steps, { kind: "status", type: Deployment, object: { ...deployment, status } as never }],
+      requeueAfterMs,
+    };
   }
   return { writes: steps, requeueAfterMs };
 }
@@ -93,7 +96,12 @@ function revise(deployment: SeenDeployment, { current, old }: Generations): read
   const minReadySeconds = deployment.spec.minReadySeconds ?? 0;
   const isStale = Object.entries(annotations).some(([key, value]) => current.metadata.annotations?.[key] !== value);
   if (isStale || (current.spec.minReadySeconds ?? 0) !== minReadySeconds) {
-    writes.push({ kind: "patch", type: ReplicaSet, object: current, body: { metadata: { annotations }, spec: { minReadySeconds } } });
+    writes.push({
+      kind: "patch",
+      type: ReplicaSet,
+      object: current,
+      body: { metadata: { annotations }, spec: { minReadySeconds } },
+    });
   }
   if (deployment.metadata.annotations?.[revisionAnnotation] !== String(revision)) {
     const body = { metadata: { annotations: { [revisionAnnotation]: String(revision) } } };
@@ -125,7 +133,9 @@ function createReplicaSet(deployment: SeenDeployment, { old, hash }: Generations
   };
   return [
     { kind: "create", type: ReplicaSet, object },
-    ...(replicas > 0 ? [announce(deployment, "Normal", "ScalingReplicaSet", `Scaled up replica set ${name} from 0 to ${replicas}`)] : []),
+    ...(replicas > 0
+      ? [announce(deployment, "Normal", "ScalingReplicaSet", `Scaled up replica set ${name} from 0 to ${replicas}`)]
+      : []),
   ];
 }
 
@@ -134,7 +144,8 @@ function createReplicaSet(deployment: SeenDeployment, { old, hash }: Generations
  * one), or another template has the same hash, and the next try has another.
  */
 export function decideCollision(deployment: SeenDeployment, existing: SeenReplicaSet): Decision {
-  if (getController(existing)?.uid === deployment.metadata.uid && generationsOf(deployment, [existing]).current) return { writes: [] };
+  if (getController(existing)?.uid === deployment.metadata.uid && generationsOf(deployment, [existing]).current)
+    return { writes: [] };
   const status = { ...deployment.status, collisionCount: (deployment.status?.collisionCount ?? 0) + 1 };
   return { writes: [{ kind: "status", type: Deployment, object: { ...deployment, status } as never }] };
 }
@@ -171,7 +182,9 @@ function cleanUp(deployment: SeenDeployment, { old, current }: Generations): rea
       totalSize(old) === 0);
   const limit = deployment.spec.revisionHistoryLimit ?? 10;
   if (!isDone) return [];
-  const kept = old.filter(({ metadata }) => metadata.deletionTimestamp === undefined).toSorted((a, b) => revisionOf(a) - revisionOf(b));
+  const kept = old
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+    .toSorted((a, b) => revisionOf(a) - revisionOf(b));
   return kept
     .slice(0, Math.max(kept.length - limit, 0))
     .filter((one) => sizeOf(one) === 0 && (one.status?.replicas ?? 0) === 0 && isObserved(one))

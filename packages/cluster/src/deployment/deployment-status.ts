@@ -88,7 +88,9 @@ function progress(
     withCondition(conditions, condition("Progressing", status, reason, message), now, { updateTime: true });
   const before = conditions.find(({ type }) => type === "Progressing");
   if (deployment.spec.paused) {
-    return before?.reason === "ProgressDeadlineExceeded" ? conditions : set("Unknown", "DeploymentPaused", "Deployment is paused");
+    return before?.reason === "ProgressDeadlineExceeded"
+      ? conditions
+      : set("Unknown", "DeploymentPaused", "Deployment is paused");
   }
   if (before?.reason === "DeploymentPaused") return set("Unknown", "DeploymentResumed", "Deployment is resumed");
   const name = current === undefined ? undefined : `ReplicaSet "${current.metadata.name}"`;
@@ -124,9 +126,7 @@ function failure(conditions: readonly WorkloadCondition[], { current, old }: Gen
 /** Whether every Pod is of the present template and available, and no other is left. */
 export function isComplete(deployment: SeenDeployment, counts: Counts): boolean {
   const desired = desiredReplicas(deployment);
-  return (
-    counts.updatedReplicas === desired && counts.replicas === desired && counts.availableReplicas === desired
-  );
+  return counts.updatedReplicas === desired && counts.replicas === desired && counts.availableReplicas === desired;
 }
 
 function hasProgressed(deployment: SeenDeployment, counts: Counts): boolean {

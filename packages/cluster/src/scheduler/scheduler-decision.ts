@@ -75,7 +75,10 @@ function placePod(pod: SeenPod, loads: readonly NodeLoad[], observed: ObservedPo
 }
 
 /** The claims of a Pod that wait for it, or what is wrong with one of them. */
-function claimsOf(pod: SeenPod, { claims, classes }: ObservedPods): { readonly problem?: string; readonly unbound: readonly Claim[] } {
+function claimsOf(
+  pod: SeenPod,
+  { claims, classes }: ObservedPods,
+): { readonly problem?: string; readonly unbound: readonly Claim[] } {
   const unbound: Claim[] = [];
   for (const name of claimNames(pod)) {
     const claim = claims.find(({ metadata }) => metadata.namespace === pod.metadata.namespace && metadata.name === name);
@@ -83,7 +86,11 @@ function claimsOf(pod: SeenPod, { claims, classes }: ObservedPods): { readonly p
     if (claim.metadata.deletionTimestamp !== undefined) {
       return { problem: `persistentvolumeclaim ${JSON.stringify(name)} is being deleted`, unbound };
     }
-    if (claim.status?.phase === "Lost") return { problem: `persistentvolumeclaim ${JSON.stringify(name)} bound to non-existent persistentvolume ${JSON.stringify(claim.spec?.volumeName ?? "")}`, unbound };
+    if (claim.status?.phase === "Lost")
+      return {
+        problem: `persistentvolumeclaim ${JSON.stringify(name)} bound to non-existent persistentvolume ${JSON.stringify(claim.spec?.volumeName ?? "")}`,
+        unbound,
+      };
     if (claim.spec?.volumeName && claim.status?.phase === "Bound") continue;
     const mode = classes.find(({ metadata }) => metadata.name === claim.spec?.storageClassName)?.volumeBindingMode;
     if (mode !== "WaitForFirstConsumer") return { problem: "pod has unbound immediate PersistentVolumeClaims", unbound };

@@ -11,7 +11,14 @@ import {
   jsonEquals,
   type ResourceType,
 } from "@keelson/api-machinery";
-import { type Cache, type Change, type ControllerDefinition, defineController, type ReconcileContext, watchOf } from "@keelson/controller";
+import {
+  type Cache,
+  type Change,
+  type ControllerDefinition,
+  defineController,
+  type ReconcileContext,
+  watchOf,
+} from "@keelson/controller";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodTerminal, type SeenPod } from "../workload/pod-state.ts";
 import { PersistentVolume, StorageClass } from "../workload/resources.ts";
@@ -52,11 +59,7 @@ export const scheduler: ControllerDefinition = defineController({
   },
 });
 
-async function carryOutPlacement(
-  placement: Placement,
-  assumed: Map<string, string>,
-  context: ReconcileContext,
-): Promise<void> {
+async function carryOutPlacement(placement: Placement, assumed: Map<string, string>, context: ReconcileContext): Promise<void> {
   const { pod } = placement;
   switch (placement.kind) {
     case "bind":

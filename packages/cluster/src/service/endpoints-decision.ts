@@ -48,7 +48,9 @@ function subsetsOf(service: Seen<ServiceObject>, pods: readonly SeenPod[]): read
   const publishesAll = service.spec?.publishNotReadyAddresses === true;
   const groups = new Map<string, { ready: EndpointAddress[]; notReady: EndpointAddress[]; ports: Subset["ports"] }>();
   const serving = pods.filter((pod) => hasEndpoint(pod) && (publishesAll || !isPodTerminating(pod)));
-  for (const pod of serving.toSorted((a, b) => ((a.status?.podIP ?? "") < (b.status?.podIP ?? "") ? -1 : 1)).slice(0, maxAddresses)) {
+  for (const pod of serving
+    .toSorted((a, b) => ((a.status?.podIP ?? "") < (b.status?.podIP ?? "") ? -1 : 1))
+    .slice(0, maxAddresses)) {
     const ports = endpointPorts(service, pod).map(({ name, ...port }) => (name === "" ? port : { name, ...port }));
     const key = stableJson(ports);
     let group = groups.get(key);

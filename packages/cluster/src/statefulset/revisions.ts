@@ -44,7 +44,9 @@ export function revisionsOf(set: SeenStatefulSet, owned: readonly SeenRevision[]
   if (same === undefined) return { current, update: undefined, writes: [createRevision(set, data, highest + 1)] };
   // Rolled back to: the old template is the newest again.
   const isNewest = same.revision === highest;
-  const writes: Write[] = isNewest ? [] : [{ kind: "update", type: ControllerRevision, object: { ...same, revision: highest + 1 } as Seen }];
+  const writes: Write[] = isNewest
+    ? []
+    : [{ kind: "update", type: ControllerRevision, object: { ...same, revision: highest + 1 } as Seen }];
   return { current: current ?? same, update: same, writes };
 }
 
@@ -71,7 +73,11 @@ export function decideHistory(
   { current, update }: Revisions,
   pods: readonly SeenPod[],
 ): readonly Write[] {
-  const live = new Set([current?.metadata.name, update?.metadata.name, ...pods.map(({ metadata }) => metadata.labels?.[revisionLabel])]);
+  const live = new Set([
+    current?.metadata.name,
+    update?.metadata.name,
+    ...pods.map(({ metadata }) => metadata.labels?.[revisionLabel]),
+  ]);
   const history = owned.filter(({ metadata }) => !live.has(metadata.name)).toSorted((a, b) => a.revision - b.revision);
   const limit = set.spec.revisionHistoryLimit ?? 10;
   return history

@@ -1,4 +1,10 @@
-import { controllerReference, type DeepReadonly, getController, type OwnerReference, PersistentVolumeClaim } from "@keelson/api-machinery";
+import {
+  controllerReference,
+  type DeepReadonly,
+  getController,
+  type OwnerReference,
+  PersistentVolumeClaim,
+} from "@keelson/api-machinery";
 import type { SeenPod } from "../workload/pod-state.ts";
 import type { Claim } from "../workload/resources.ts";
 import type { Write } from "../workload/write.ts";
@@ -22,7 +28,9 @@ export function claimOwners(
   claims: readonly Claim[],
   condemned: SeenPod | undefined,
 ): readonly Write[] {
-  const names = new Set((set.spec.volumeClaimTemplates ?? []).map(({ metadata }) => claimName(set, metadata?.name ?? "", ordinal)));
+  const names = new Set(
+    (set.spec.volumeClaimTemplates ?? []).map(({ metadata }) => claimName(set, metadata?.name ?? "", ordinal)),
+  );
   return claims
     .filter(({ metadata }) => names.has(metadata.name ?? "") && metadata.deletionTimestamp === undefined)
     .flatMap((object): readonly Write[] => {
@@ -40,7 +48,10 @@ export function claimOwners(
         : deletesClaimsWithSet(set)
           ? [...others, controllerReference(set)]
           : others;
-      const isSame = wanted.length === references.length && wanted.every(({ uid }) => references.some((one) => one.uid === uid));
-      return isSame ? [] : [{ kind: "patch", type: PersistentVolumeClaim, object, body: { metadata: { ownerReferences: wanted } } }];
+      const isSame =
+        wanted.length === references.length && wanted.every(({ uid }) => references.some((one) => one.uid === uid));
+      return isSame
+        ? []
+        : [{ kind: "patch", type: PersistentVolumeClaim, object, body: { metadata: { ownerReferences: wanted } } }];
     });
 }

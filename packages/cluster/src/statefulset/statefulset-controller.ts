@@ -44,7 +44,10 @@ export const statefulSetController: ControllerDefinition = defineController({
     const keys = [set.metadata.uid ?? "", orphansOf(request.namespace)];
     const pods = keys.flatMap((value) => cache.list(Pod, { index: [controllerIndex, value] }));
     const revisions = keys.flatMap((value) => cache.list(ControllerRevision, { index: [controllerIndex, value] }));
-    const claims = (set.spec.volumeClaimTemplates ?? []).length > 0 ? cache.list(PersistentVolumeClaim, { namespace: request.namespace }) : [];
+    const claims =
+      (set.spec.volumeClaimTemplates ?? []).length > 0
+        ? cache.list(PersistentVolumeClaim, { namespace: request.namespace })
+        : [];
     const decision = decideStatefulSet({ set, pods, revisions, claims }, clock.now());
     try {
       await performWrites(decision.writes, context);

@@ -6,7 +6,15 @@ import { type Claim, ControllerRevision } from "../workload/resources.ts";
 import { announce, type Decision, type Write } from "../workload/write.ts";
 import { decideHistory, type Revisions, revisionsOf, type SeenRevision, templateOf } from "./revisions.ts";
 import { claimOwners, missingClaims } from "./statefulset-claims.ts";
-import { firstOrdinal, ordinalOf, podIndexLabel, podNameLabel, podOf, revisionLabel, type SeenStatefulSet } from "./statefulset-pod.ts";
+import {
+  firstOrdinal,
+  ordinalOf,
+  podIndexLabel,
+  podNameLabel,
+  podOf,
+  revisionLabel,
+  type SeenStatefulSet,
+} from "./statefulset-pod.ts";
 
 /** What a StatefulSet is decided upon. */
 export interface ObservedStatefulSet {
@@ -40,9 +48,7 @@ export function decideStatefulSet(observed: ObservedStatefulSet, now: number): D
   if (update === undefined || revisions.writes.length > 0) return { writes: revisions.writes };
   const minReadyMs = (set.spec.minReadySeconds ?? 0) * 1_000;
   const steps =
-    set.metadata.deletionTimestamp === undefined
-      ? nextStep(observed, rosterOf(set, pods.owned), revisions, now)
-      : [];
+    set.metadata.deletionTimestamp === undefined ? nextStep(observed, rosterOf(set, pods.owned), revisions, now) : [];
   const history = steps.length === 0 ? decideHistory(set, revisionClaims.owned, revisions, pods.owned) : [];
   const status = statusOf(set, pods.owned, revisions, now);
   const statusWrites: readonly Write[] = jsonEquals(set.status, status)
@@ -58,7 +64,10 @@ function rosterOf(set: SeenStatefulSet, pods: readonly SeenPod[]): Roster {
   const start = firstOrdinal(set);
   const replicas = set.spec.replicas ?? 1;
   const byOrdinal = new Map(pods.map((pod) => [ordinalOf(set, pod) ?? -1, pod]));
-  const wanted = Array.from({ length: replicas }, (_, index) => ({ ordinal: start + index, pod: byOrdinal.get(start + index) }));
+  const wanted = Array.from({ length: replicas }, (_, index) => ({
+    ordinal: start + index,
+    pod: byOrdinal.get(start + index),
+  }));
   const condemned = [...byOrdinal]
     .filter(([ordinal]) => ordinal < start || ordinal >= start + replicas)
     .map(([ordinal, pod]) => ({ ordinal, pod }))
@@ -73,13 +82,15 @@ function nextStep(
   now: number,
 ): readonly Write[] {
   const isOrdered = set.spec.podManagementPolicy !== "Parallel";
-  const isAvailable = (pod: SeenPod): boolean => isHealthy(pod) && (podAvailableAt(pod, set.spec.minReadySeconds ?? 0) ?? now + 1) <= now;
+  const isAvailable = (pod: SeenPod): boolean =>
+    isHealthy(pod) && (podAvailableAt(pod, set.spec.minReadySeconds ?? 0) ?? now + 1) <= now;
   const writes: Write[] = [];
   for (const { ordinal, pod } of wanted) {
     const writesOfOne = stepOf(set, ordinal, pod, claims, revisions);
     writes.push(...writesOfOne);
     // One after the other: each is up before the next is begun.
-    if (isOrdered && (writesOfOne.some(({ kind }) => kind !== "patch") || pod === undefined || !isAvailable(pod))) return writes;
+    if (isOrdered && (writesOfOne.some(({ kind }) => kind !== "patch") || pod === undefined || !isAvailable(pod)))
+      return writes;
   }
   const firstUnhealthy = [...wanted.map(({ pod }) => pod), ...condemned.map(({ pod }) => pod).toReversed()].find(
     (pod) => pod !== undefined && !isHealthy(pod),
@@ -116,7 +127,11 @@ function stepOf(
   if (isPodTerminal(pod)) {
     const { namespace, name } = pod.metadata;
     const note = `StatefulSet ${namespace}/${set.metadata.name} is recreating failed Pod ${name}`;
-    return [...owners, announce(set, "Warning", "RecreatingFailedPod", note), { kind: "delete", type: Pod, object: pod, owner: set }];
+    return [
+      ...owners,
+      announce(set, "Warning", "RecreatingFailedPod", note),
+      { kind: "delete", type: Pod, object: pod, owner: set },
+    ];
   }
   const missing = pod.status?.phase === "Running" ? [] : missingClaims(set, ordinal, claims);
   return [...owners, ...missing, ...identity(ordinal, pod)];
@@ -171,7 +186,12 @@ function isHealthy(pod: SeenPod): boolean {
   return pod.status?.phase === "Running" && isPodReady(pod) && !isPodTerminating(pod);
 }
 
-function statusOf(set: SeenStatefulSet, pods: readonly SeenPod[], { current, update }: Revisions, now: number): SeenStatefulSet["status"] {
+function statusOf(
+  set: SeenStatefulSet,
+  pods: readonly SeenPod[],
+  { current, update }: Revisions,
+  now: number,
+): SeenStatefulSet["status"] {
   const existing = pods.filter((pod) => !isPodTerminal(pod));
   const count = (holds: (pod: SeenPod) => boolean): number => existing.filter(holds).length;
   const minReadySeconds = set.spec.minReadySeconds ?? 0;
@@ -183,7 +203,10 @@ function statusOf(set: SeenStatefulSet, pods: readonly SeenPod[], { current, upd
   const replicas = existing.length;
   // A rollout ends when every Pod is of the new revision and ready: that is then the current one.
   const isDone =
-    set.spec.updateStrategy?.type !== "OnDelete" && updated === replicas && ready === replicas && updated === (set.spec.replicas ?? 1);
+    set.spec.updateStrategy?.type !== "OnDelete" &&
+    updated === replicas &&
+    ready === replicas &&
+    updated === (set.spec.replicas ?? 1);
   const settled = isDone ? update : current;
   const currentCount = count(isOf(settled));
   return {

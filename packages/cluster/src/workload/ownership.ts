@@ -57,7 +57,13 @@ export function claim<T extends KubernetesObject>(
     if (controller?.uid === uid) {
       if (isMatching) owned.push(candidate);
       else if (deletionTimestamp === undefined) {
-        writes.push(reown(type, object, ownerReferences.filter((reference) => reference.uid !== uid)));
+        writes.push(
+          reown(
+            type,
+            object,
+            ownerReferences.filter((reference) => reference.uid !== uid),
+          ),
+        );
       }
     } else if (controller === undefined && isMatching && deletionTimestamp === undefined && going === undefined) {
       const others = ownerReferences.filter((reference) => reference.uid !== uid);

@@ -1,4 +1,11 @@
-import { controllerReference, type DeepReadonly, draft, type ObjectMeta, type PodSpec, type PodTemplate } from "@keelson/api-machinery";
+import {
+  controllerReference,
+  type DeepReadonly,
+  draft,
+  type ObjectMeta,
+  type PodSpec,
+  type PodTemplate,
+} from "@keelson/api-machinery";
 import type { Seen } from "./write.ts";
 
 /** A Pod that is to be made. */

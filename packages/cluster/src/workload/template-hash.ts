@@ -24,7 +24,10 @@ export function stableJson(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
   const record = value as Record<string, unknown>;
   const keys = Object.keys(record).filter((key) => record[key] !== undefined);
-  return `{${keys.toSorted().map((key) => `${JSON.stringify(key)}:${stableJson(record[key])}`).join(",")}}`;
+  return `{${keys
+    .toSorted()
+    .map((key) => `${JSON.stringify(key)}:${stableJson(record[key])}`)
+    .join(",")}}`;
 }
 
 /** A short name of a JSON value: other values have others, but for a collision, which another `collisionCount` resolves. */
@@ -33,10 +36,7 @@ export function hashOf(value: unknown, collisionCount = 0): string {
 }
 
 /** Whether two templates make the same Pods, whatever their hash labels. */
-export function isSameTemplate(
-  a: DeepReadonly<PodTemplate> | undefined,
-  b: DeepReadonly<PodTemplate> | undefined,
-): boolean {
+export function isSameTemplate(a: DeepReadonly<PodTemplate> | undefined, b: DeepReadonly<PodTemplate> | undefined): boolean {
   return jsonEquals(withoutHash(a), withoutHash(b));
 }
 
