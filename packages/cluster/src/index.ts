@@ -10,3 +10,4 @@ export { type NamespaceControllerOptions, startNamespaceController } from "./nam
 export { decideNamespace, type NamespaceAction } from "./namespace/namespace-decision.ts";
 export { type Cluster, type ClusterOptions, startCluster } from "./start-cluster.ts";
 export { type FoundContainer, type Kubelet, type KubeletOptions, startKubelet } from "./kubelet/kubelet.ts";
+export { type PodHandler, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";

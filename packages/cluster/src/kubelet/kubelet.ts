@@ -18,6 +18,7 @@ import { createEventRecorder, Informer, type Logger, type StoreEffect } from "@k
 import { createProcessDriver, type Driver, type Program } from "@keelson/execution";
 import { AddressPool } from "./address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
+import type { LogTimes } from "./log-reader.ts";
 import { createNodeObjects } from "./node-objects.ts";
 import { machineName, readMachine, registerNode } from "./node-registration.ts";
 import { newPodState } from "./pod-machine.ts";
@@ -53,6 +54,8 @@ export interface FoundContainer {
   readonly program: Program | undefined;
   /** The attempt before, for `--previous`. */
   readonly previous: Program | undefined;
+  /** When the lines of a program's log were written. */
+  times(program: Program): LogTimes;
 }
 
 /** A node that runs Pods. */
@@ -223,7 +226,7 @@ class PodSet {
       const current = worker.program(name, attempt);
       const before = worker.program(name, attempt - 1);
       // During the back-off the attempt that is to come has no program yet: its log is the last one's.
-      return { pod: worker.pod, name, program: current ?? before, previous: current === undefined ? worker.program(name, attempt - 2) ?? before : before };
+      return { pod: worker.pod, name, program: current ?? before, previous: current === undefined ? worker.program(name, attempt - 2) ?? before : before, times: (program) => worker.logTimes(program) };
     }
     return undefined;
   }

@@ -4,6 +4,8 @@ import { type Condition, isNotFound, isStatusError, jsonEquals, Pod, sleep } fro
 import { ExecutionError, type Program, readLogTail } from "@keelson/execution";
 import { ContainerStartError, containerProgram } from "./container-program.ts";
 import { ContainerConfigError } from "./environment.ts";
+import { LogClock } from "./log-clock.ts";
+import type { LogTimes } from "./log-reader.ts";
 import type { NodeContext } from "./node-context.ts";
 import { nextWake, type PodEffect, type PodEvent, type PodState, probeSpec, stepPod } from "./pod-machine.ts";
 import { podStatus } from "./pod-status.ts";
@@ -20,6 +22,7 @@ export class PodWorker {
   readonly #onGone: (worker: PodWorker) => void;
   readonly #stopping = new AbortController();
   readonly #busy = new Set<Promise<void>>();
+  readonly #logClocks = new Map<string, LogClock>();
   #state: PodState;
   #volumes: ReadonlyMap<string, string> = new Map();
   #written: unknown;
@@ -99,6 +102,23 @@ export class PodWorker {
     return this.#state.containers.find(({ name }) => name === container)?.attempt;
   }
 
+  /** When the lines of a program's log were written. */
+  logTimes(program: Program): LogTimes {
+    let times = this.#logClocks.get(program.id);
+    if (times === undefined) {
+      const startedAt = program.state.kind === "starting" ? this.#node.clock.now() : (program.state.startedAt ?? this.#node.clock.now());
+      times = new LogClock(program.logs.stdout, startedAt, this.#node.clock);
+      this.#logClocks.set(program.id, times);
+    }
+    return times;
+  }
+
+  #forgetLog(program: Program | undefined): void {
+    if (program === undefined) return;
+    this.#logClocks.get(program.id)?.close();
+    this.#logClocks.delete(program.id);
+  }
+
   get state(): PodState {
     return this.#state;
   }
@@ -115,6 +135,7 @@ export class PodWorker {
   /** Stops supervising; programs go on. */
   async close(): Promise<void> {
     this.#stopping.abort(new Error("the node stops"));
+    for (const times of this.#logClocks.values()) times.close();
     await Promise.allSettled([...this.#busy, this.#writing]);
   }
 
@@ -185,7 +206,9 @@ export class PodWorker {
       const program = this.program(name, attempt) ?? (await driver.start(spec));
       this.#watch(name, attempt, program, true);
       // The last attempt is kept for `logs --previous`; older ones go.
-      await this.program(name, attempt - 2)?.remove();
+      const old = this.program(name, attempt - 2);
+      this.#forgetLog(old);
+      await old?.remove();
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
       if (error instanceof ContainerStartError) {
@@ -201,6 +224,7 @@ export class PodWorker {
 
   #watch(name: string, attempt: number, program: Program, isNew: boolean): void {
     const { state } = program;
+    this.logTimes(program);
     if (isNew && (state.kind === "running" || (state.kind === "exited" && state.reason !== "StartFailed"))) {
       const at = state.startedAt ?? this.#node.clock.now();
       this.handle({ kind: "started", name, attempt, at });
@@ -271,7 +295,9 @@ export class PodWorker {
       }
     }
     for (const program of driver.list()) {
-      if (program.spec.metadata?.["podUid"] === uid) await program.remove();
+      if (program.spec.metadata?.["podUid"] !== uid) continue;
+      this.#forgetLog(program);
+      await program.remove();
     }
     await rm(join(podsDir, uid), { recursive: true, force: true });
     this.#onGone(this);
