@@ -29,6 +29,8 @@ export interface ServeApiOptions {
   readonly staticTokens?: ReadonlyMap<string, UserInfo>;
   /** Lets requests without credentials in as `system:anonymous`, for whom RBAC decides. Default false: they are answered 401. */
   readonly anonymous?: boolean;
+  /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
+  readonly subresources?: NonNullable<ApiServerOptions["subresources"]>;
   /** What went wrong where nobody waits for an answer. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
@@ -60,6 +62,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     random,
     signingKey: pki.tokenKey,
     nonResource: (resources) => createDiscoveryHandler(resources),
+    ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
     ...(onError === undefined ? {} : { onError }),
   });
   try {
