@@ -98,7 +98,14 @@ async function up(
         return 0;
       }
       const succeeded = await Promise.race([
-        runTour({ local, clock: systemClock, out: process.stdout, signal: shutdown.signal, keepRunning: flags.exit !== true }),
+        runTour({
+          local,
+          families: [...chosen],
+          clock: systemClock,
+          out: process.stdout,
+          signal: shutdown.signal,
+          keepRunning: flags.exit !== true,
+        }),
         local.failed,
       ]);
       return succeeded ? 0 : 1;

@@ -1,77 +1,44 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, mkdirSync, openSync, readFileSync } from "node:fs";
+import { closeSync, mkdirSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import {
-  apiVersionOf,
-  type Clock,
-  type DeepReadonly,
-  isNotFound,
-  type KubernetesObject,
-  type ResourceType,
-} from "@keelson/api-machinery";
-import type { ApplyConfiguration, Client } from "@keelson/client";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { Job, Robot, Task, TaskGroup } from "@keelson/robots";
-import { parseAllDocuments } from "yaml";
 import { collect } from "./collect.ts";
+import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";
 import type { Row } from "./live-view.ts";
+import { applyManifest, namespace, readExample, removeOld } from "./manifests.ts";
 
-/** Where the tour's robots find the broker, and where they keep their files. */
-export interface TourRobotsOptions {
-  readonly brokerUrl: string;
-  readonly tokenFile: string;
-  /** A folder for the robots' work and logs. */
-  readonly dir: string;
-}
-
-/** Options of {@link runRobotsTour}. */
-export interface RobotsTourOptions {
-  readonly client: Client;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  readonly onRows: (rows: readonly Row[]) => void;
-}
-
-/** How the tour's Job ended. */
-export interface RobotsTourResult {
-  readonly succeeded: boolean;
-  /** One line: how it ended. */
-  readonly summary: string;
-  /** Which task's output it is, and the output. */
-  readonly output?: { readonly task: string; readonly text: string };
-}
-
-/** The tour's robots. */
-export interface TourRobots {
-  stop(): Promise<void>;
-}
+/** A Job on two robots, which run as processes of their own for as long as the tour does. */
+export const robotsTour: FamilyTour = {
+  family: "robots",
+  title: "a Job on two robots (examples/robots/hello.yaml)",
+  needs: [],
+  prepare(context) {
+    const children = robotIds.map((robotId) => startRobot(robotId, context));
+    return {
+      async stop() {
+        await Promise.all(children.map(endChild));
+      },
+    };
+  },
+  run,
+};
 
 const robotIds = ["robot-001", "robot-002"] as const;
-const namespace = "default";
-const example = fileURLToPath(new URL("../../../../examples/robots/hello.yaml", import.meta.url));
 const command = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 
-/** Starts two robots as processes of their own: `keelson robots agent ...`. */
-export function startTourRobots(options: TourRobotsOptions): TourRobots {
-  const children = robotIds.map((robotId) => startRobot(robotId, options));
-  return {
-    async stop() {
-      await Promise.all(children.map(endChild));
-    },
-  };
-}
-
-function startRobot(robotId: string, options: TourRobotsOptions): ChildProcess {
-  const dir = join(options.dir, robotId);
+function startRobot(robotId: string, { dir: parent, dataDir, endpoints }: TourContext): ChildProcess {
+  const dir = join(parent, robotId);
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const log = openSync(join(dir, "agent.log"), "a", 0o600);
   const flags = [
     "--broker-url",
-    options.brokerUrl,
+    endpoints.mqtt ?? "",
     "--robot-id",
     robotId,
     "--token-file",
-    options.tokenFile,
+    join(dataDir, "robots", "join-token"),
     "--work-dir",
     join(dir, "tasks"),
   ];
@@ -101,9 +68,7 @@ function endChild(child: ChildProcess): Promise<void> {
   });
 }
 
-/** Applies `examples/robots/hello.yaml`, shows its Job, TaskGroups and Tasks until the Job has ended. */
-export async function runRobotsTour(options: RobotsTourOptions): Promise<RobotsTourResult> {
-  const { client, clock, signal, onRows } = options;
+async function run({ client, clock, signal, show: onRows }: TourContext): Promise<TourResult> {
   await collect(
     client,
     [{ type: Robot, namespace }],
@@ -125,24 +90,10 @@ export async function runRobotsTour(options: RobotsTourOptions): Promise<RobotsT
     },
   );
 
-  const manifests = readManifests(example);
+  const manifests = readExample("robots/hello.yaml");
   const jobName = manifests.find((manifest) => manifest.kind === "Job")?.metadata.name ?? "hello";
-  await removeOld(client, jobName, signal);
-  for (const manifest of manifests) {
-    const { apiVersion: _apiVersion, kind: _kind, ...configuration } = manifest;
-    await client.apply(
-      typeOf(manifest),
-      {
-        ...configuration,
-        metadata: { namespace, ...manifest.metadata, name: manifest.metadata.name ?? "" },
-      } as ApplyConfiguration<KubernetesObject>,
-      {
-        fieldManager: "keelson-tour",
-        fieldValidation: "Strict",
-        signal,
-      },
-    );
-  }
+  await removeOld(client, Job, jobName, signal);
+  for (const manifest of manifests) await applyManifest(client, [Job], manifest, signal);
 
   const labelSelector = `job=${jobName}`;
   const started = clock.monotonic();
@@ -167,41 +118,17 @@ export async function runRobotsTour(options: RobotsTourOptions): Promise<RobotsT
     succeeded,
     summary: `Job ${jobName} ${succeeded ? "Completed" : `ended ${job?.status?.state ?? "unknown"}`}: ${tasks.length} tasks on ${new Set(tasks.map((each) => each.spec.targetRobot)).size} robots in ${seconds} s`,
     ...(task?.metadata.name
-      ? { output: { task: task.metadata.name, text: `${task.status?.logsStdout ?? ""}${task.status?.logsStderr ?? ""}` } }
+      ? {
+          output: {
+            title: `task ${task.metadata.name}`,
+            text: `${task.status?.logsStdout ?? ""}${task.status?.logsStderr ?? ""}`,
+          },
+        }
       : {}),
   };
 }
 
 const isEnded = (state: string | undefined): boolean => state === "completed" || state === "failed";
-
-async function removeOld(client: Client, name: string, signal: AbortSignal): Promise<void> {
-  try {
-    await client.delete(Job, { namespace, name }, { propagationPolicy: "Foreground", signal });
-  } catch (error) {
-    if (isNotFound(error)) return;
-    throw error;
-  }
-  await collect(
-    client,
-    [{ type: Job, namespace, fieldSelector: `metadata.name=${name}` }],
-    signal,
-    () => {},
-    (seen) => seen.of(Job).length === 0,
-  );
-}
-
-function readManifests(file: string): KubernetesObject[] {
-  const documents = parseAllDocuments(readFileSync(file, "utf8"));
-  return documents.map((document) => document.toJS() as KubernetesObject | null).filter((object) => object !== null);
-}
-
-function typeOf(manifest: KubernetesObject): ResourceType {
-  const type = [Job, TaskGroup, Task, Robot].find(
-    (each) => apiVersionOf(each) === manifest.apiVersion && each.kind === manifest.kind,
-  );
-  if (!type) throw new Error(`${example}: ${manifest.apiVersion} ${manifest.kind} is no kind of the robots family`);
-  return type;
-}
 
 type Seen<T> = readonly DeepReadonly<T>[];
 

@@ -1,45 +1,103 @@
-import { join } from "node:path";
+import { accessSync, constants, mkdirSync } from "node:fs";
+import { delimiter, join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
 import type { Local } from "../local/start-local.ts";
 import { aborted } from "../shutdown.ts";
-import { createLiveView } from "./live-view.ts";
-import { runRobotsTour, startTourRobots } from "./robots.ts";
+import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";
+import { createLiveView, type Row } from "./live-view.ts";
+import { robotsTour } from "./robots.ts";
 
 /** Options of {@link runTour}. */
 export interface TourOptions {
   readonly local: Local;
+  /** Names of the operators that run. */
+  readonly families: readonly string[];
   readonly clock: Clock;
   readonly out: NodeJS.WriteStream;
   readonly signal: AbortSignal;
-  /** Keeps the robots running after the tour, until the signal fires. */
+  /** Keeps everything running after the tour, until the signal fires. */
   readonly keepRunning: boolean;
 }
 
-/** Runs one real workload and shows it live. Answers whether it succeeded. */
+/** The parts, in the order in which they are shown. */
+const tours: readonly FamilyTour[] = [robotsTour];
+
+/** Runs one real workload of each family, all at once, and shows them live. Answers whether all succeeded. */
 export async function runTour(options: TourOptions): Promise<boolean> {
-  const { local, clock, out, signal } = options;
-  const broker = local.endpoints.mqtt;
-  if (broker === undefined)
-    throw new Error("the tour needs the robots: start `keelson up` without --only, or with robots among it");
-  const dir = join(local.dataDir, "tour");
-  const robots = startTourRobots({ brokerUrl: broker, tokenFile: join(local.dataDir, "robots", "join-token"), dir });
+  const { local, out, signal } = options;
+  const parts = tours.filter((tour) => options.families.includes(tour.family));
+  if (parts.length === 0)
+    throw new Error("the tour has nothing to show: start `keelson up` without --only, or with a family among it");
+  const missing = parts.map((tour) => ({ tour, programs: tour.needs.filter(({ program }) => !isInstalled(program)) }));
+  const ready = missing.filter(({ programs }) => programs.length === 0).map(({ tour }) => tour);
+
+  out.write("\ntour:\n");
+  for (const { tour, programs } of missing) {
+    const packages = programs.map((each) => each.package).join(" ");
+    out.write(`  ${tour.family.padEnd(10)}  ${programs.length === 0 ? tour.title : `skipped: apt-get install ${packages}`}\n`);
+  }
+  out.write("\n");
+
+  const view = createLiveView(out, options.clock);
+  const rows = new Map<string, readonly Row[]>(ready.map((tour) => [tour.family, []]));
+  const show = (tour: FamilyTour, next: readonly Row[]): void => {
+    rows.set(
+      tour.family,
+      next.map((row) => ({ ...row, key: `${tour.family}/${row.key}` })),
+    );
+    view.update([...rows.values()].flat());
+  };
+  const contexts = ready.map((tour) => contextOf(tour, options, (next) => show(tour, next)));
+  const prepared = ready.map((tour, index) => tour.prepare?.(contexts[index] ?? contextOf(tour, options, () => {})));
   try {
-    out.write("\ntour: a Job on two robots (examples/robots/hello.yaml)\n\n");
-    const view = createLiveView(out, clock);
-    const result = await runRobotsTour({ client: local.client, clock, signal, onRows: (rows) => view.update(rows) });
+    const results = await Promise.all(
+      ready.map((tour, index) => runOne(tour, contexts[index] ?? contextOf(tour, options, () => {}))),
+    );
+    signal.throwIfAborted();
     view.finish();
-    if (result.output)
-      out.write(`\noutput of task ${result.output.task}:\n${result.output.text.replace(/^/gm, "  ").trimEnd()}\n`);
-    out.write(`\n${result.summary}\n`);
-    if (!options.keepRunning) return result.succeeded;
-    out.write(`\nKeelson keeps running, and so do the robots. In another terminal:\n
+    for (const { output } of results) {
+      if (output) out.write(`\noutput of ${output.title}:\n${output.text.trimEnd().replace(/^/gm, "  ")}\n`);
+    }
+    out.write("\n");
+    for (const { summary } of results) out.write(`${summary}\n`);
+    const succeeded = results.every((result) => result.succeeded);
+    if (!options.keepRunning) return succeeded;
+    out.write(`\nKeelson keeps running. In another terminal:\n
   export KUBECONFIG=${local.kubeconfig}
   kubectl get rjob,rtg,rtask,rb
   kubectl explain rjob.spec --api-version=robot.k8s4r.io/v1alpha1\n
 Ctrl-C stops everything.\n`);
     await Promise.race([aborted(signal), local.failed]);
-    return result.succeeded;
+    return succeeded;
   } finally {
-    await robots.stop();
+    for (const each of prepared) await each?.stop();
   }
+}
+
+function contextOf(tour: FamilyTour, { local, clock, signal }: TourOptions, show: (rows: readonly Row[]) => void): TourContext {
+  const dir = join(local.dataDir, "tour", tour.family);
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const { client, dataDir, kubeconfig, endpoints } = local;
+  return { client, clock, dataDir, dir, kubeconfig, endpoints, signal, show };
+}
+
+/** A part that fails says so, and the others go on. */
+async function runOne(tour: FamilyTour, context: TourContext): Promise<TourResult> {
+  try {
+    return await tour.run(context);
+  } catch (error) {
+    if (context.signal.aborted) return { succeeded: false, summary: `${tour.family}: stopped` };
+    return { succeeded: false, summary: `${tour.family}: failed: ${error instanceof Error ? error.message : String(error)}` };
+  }
+}
+
+function isInstalled(program: string): boolean {
+  return (process.env.PATH ?? "").split(delimiter).some((folder) => {
+    try {
+      accessSync(join(folder, program), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
 }

@@ -1,0 +1,53 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { apiVersionOf, isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import type { ApplyConfiguration, Client } from "@keelson/client";
+import { parseAllDocuments } from "yaml";
+import { collect } from "./collect.ts";
+
+/** The tour's namespace. */
+export const namespace = "default";
+
+/** Path of a file below `examples/`. */
+export function examplePath(name: string): string {
+  return fileURLToPath(new URL(`../../../../examples/${name}`, import.meta.url));
+}
+
+/** The objects of an example. */
+export function readExample(name: string): KubernetesObject[] {
+  const documents = parseAllDocuments(readFileSync(examplePath(name), "utf8"));
+  return documents.map((document) => document.toJS() as KubernetesObject | null).filter((object) => object !== null);
+}
+
+/** Applies an object as `kubectl apply --server-side` would, refusing unknown fields. */
+export async function applyManifest(
+  client: Client,
+  types: readonly ResourceType[],
+  manifest: KubernetesObject,
+  signal: AbortSignal,
+): Promise<void> {
+  const type = types.find((each) => apiVersionOf(each) === manifest.apiVersion && each.kind === manifest.kind);
+  if (!type) throw new Error(`${manifest.apiVersion} ${manifest.kind} is no kind that this part of the tour knows`);
+  const { apiVersion: _apiVersion, kind: _kind, ...rest } = manifest;
+  const metadata = { namespace, ...manifest.metadata, name: manifest.metadata.name ?? "" };
+  const configuration: ApplyConfiguration<KubernetesObject> = { ...rest, metadata };
+  await client.apply(type, configuration, { fieldManager: "keelson-tour", fieldValidation: "Strict", signal });
+}
+
+/** Deletes an object of an earlier run, with what it owns, and waits until it is gone. */
+export async function removeOld(client: Client, type: ResourceType, name: string, signal: AbortSignal): Promise<void> {
+  try {
+    await client.delete(type, { namespace, name }, { propagationPolicy: "Foreground", signal });
+  } catch (error) {
+    if (isNotFound(error)) return;
+    throw error;
+  }
+  const selection = { type, namespace, fieldSelector: `metadata.name=${name}` };
+  await collect(
+    client,
+    [selection],
+    signal,
+    () => {},
+    (seen) => seen.of(type).length === 0,
+  );
+}
