@@ -1,5 +1,8 @@
 import type { Clock } from "@keelson/api-machinery";
 import type { Reviews } from "../auth/reviews.ts";
+import { autoscalingKinds } from "./kinds/autoscaling.ts";
+import { networkingKinds } from "./kinds/networking.ts";
+import { policyKinds } from "./kinds/policy.ts";
 import { configKinds } from "./kinds/config.ts";
 import { crdKinds } from "./kinds/custom-resource-definitions.ts";
 import { eventKinds } from "./kinds/events.ts";
@@ -77,6 +80,9 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...endpointKinds(),
     ...storageKinds(),
     ...workloadKinds(),
+    ...policyKinds(),
+    ...networkingKinds(),
+    ...autoscalingKinds(),
     ...crdKinds(() => clock.now()),
   ];
 }
