@@ -78,7 +78,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...nodeKinds(),
     ...serviceKinds(options.services ?? createServiceAllocator({ store, clock })),
     ...endpointKinds(),
-    ...storageKinds(),
+    ...storageKinds(store),
     ...workloadKinds(),
     ...policyKinds(),
     ...networkingKinds(),

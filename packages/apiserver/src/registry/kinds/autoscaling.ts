@@ -1,4 +1,10 @@
-import { type DeepReadonly, invalidCause, type KubernetesObject, requiredCause, type StatusCause } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  invalidCause,
+  type KubernetesObject,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import * as check from "../field-checks.ts";

@@ -1,4 +1,11 @@
-import { forbiddenCause, invalidCause, jsonEquals, type KubernetesObject, requiredCause, type StatusCause } from "@keelson/api-machinery";
+import {
+  forbiddenCause,
+  invalidCause,
+  jsonEquals,
+  type KubernetesObject,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import * as check from "../field-checks.ts";
@@ -93,7 +100,8 @@ function backendCauses(backend: unknown, path: string): StatusCause[] {
   const number = valueAt(service, "port", "number");
   const name = valueAt(service, "port", "name");
   const causes = check.dnsLabel(`${path}.service.name`, valueAt(service, "name"));
-  if (number === undefined && name === undefined) causes.push(requiredCause(`${path}.service`, "port name or number is required"));
+  if (number === undefined && name === undefined)
+    causes.push(requiredCause(`${path}.service`, "port name or number is required"));
   if (number !== undefined && name !== undefined) {
     causes.push(invalidCause(`${path}.service.port`, "", "cannot set both port name & port number"));
   }

@@ -137,14 +137,21 @@ const resourceQuotas = builtinResource({
   shortNames: ["quota"],
   scope: "Namespaced",
   hasStatus: true,
-  columns: [column("Request", "What is used of what may be requested."), column("Limit", "What is used of the limits."), ageColumn],
+  columns: [
+    column("Request", "What is used of what may be requested."),
+    column("Limit", "What is used of the limits."),
+    ageColumn,
+  ],
   cells: (object, now) => {
     const hard = Object.entries(mapAt(object, "status", "hard")).sort(([a], [b]) => (a < b ? -1 : 1));
     const used = mapAt(object, "status", "used");
     const text = (isLimit: boolean): string =>
       hard
         .filter(([name]) => name.startsWith("limits.") === isLimit)
-        .map(([name, amount]) => `${name}: ${String((Object.hasOwn(used, name) ? used[name] : undefined) ?? "0")}/${String(amount)}`)
+        .map(
+          ([name, amount]) =>
+            `${name}: ${String((Object.hasOwn(used, name) ? used[name] : undefined) ?? "0")}/${String(amount)}`,
+        )
         .join(", ");
     return [text(false), text(true), age(object.metadata.creationTimestamp, now)];
   },
@@ -198,7 +205,9 @@ const priorityClasses = builtinResource({
       const causes = check.oneOf("preemptionPolicy", valueAt(object, "preemptionPolicy"), ["Never", "PreemptLowerPriority"]);
       const isSystem = Object.hasOwn(systemPriorities, name);
       if (name.startsWith("system-") && !isSystem) {
-        causes.push(forbiddenCause("metadata.name", "priority class names with 'system-' prefix are reserved for system use only"));
+        causes.push(
+          forbiddenCause("metadata.name", "priority class names with 'system-' prefix are reserved for system use only"),
+        );
       }
       if (!isSystem && countAt(object, "value") > highestPriority) {
         const detail = `maximum allowed value of a user defined priority is ${highestPriority}`;

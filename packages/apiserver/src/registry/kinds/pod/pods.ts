@@ -1,4 +1,10 @@
-import { type DeepReadonly, forbiddenCause, type JsonObject, type KubernetesObject, type StatusCause } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  forbiddenCause,
+  type JsonObject,
+  type KubernetesObject,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import type { Store } from "../../../storage/store.ts";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { ensureMap, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
@@ -96,7 +102,12 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
   }
   addTolerations(spec);
   if (objectsAt(spec, "schedulingGates").length > 0) {
-    const waiting = { type: "PodScheduled", status: "False", reason: "SchedulingGated", message: "Scheduling is blocked due to non-empty scheduling gates" };
+    const waiting = {
+      type: "PodScheduled",
+      status: "False",
+      reason: "SchedulingGated",
+      message: "Scheduling is blocked due to non-empty scheduling gates",
+    };
     ensureMap(pod, "status")["conditions"] = [waiting];
   }
 }
