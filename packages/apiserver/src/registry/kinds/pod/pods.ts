@@ -46,6 +46,7 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         defaultGraceSeconds: 30,
         default: defaultPod,
         prepareForCreate: (pod) => prepare(pod, store),
+        prepareForUpdate: keepAdmitted,
         validate: podCauses,
         validateUpdate: podUpdateCauses,
       },
@@ -110,6 +111,16 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
     };
     ensureMap(pod, "status")["conditions"] = [waiting];
   }
+}
+
+/** What admission added at creation stays where an update leaves it out. */
+function keepAdmitted(pod: KubernetesObject, old: Read): void {
+  const spec = objectAt(pod, "spec");
+  if (spec === undefined) return;
+  for (const field of ["priority", "priorityClassName", "preemptionPolicy"]) {
+    if (spec[field] === undefined) setField(spec, field, valueAt(old, "spec", field));
+  }
+  addTolerations(spec);
 }
 
 function addTolerations(spec: JsonObject): void {
