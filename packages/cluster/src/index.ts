@@ -12,3 +12,6 @@ export { type Cluster, type ClusterOptions, startCluster } from "./start-cluster
 export { type FoundContainer, type Kubelet, type KubeletOptions, startKubelet } from "./kubelet/kubelet.ts";
 export { type PodHandler, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";
 export { type ServiceProxy, type ServiceProxyOptions, startServiceProxy } from "./service-proxy/service-proxy.ts";
+export { createVolumeControllers, type VolumeControllerOptions } from "./persistent-volume/volume-controllers.ts";
+export { ensureStandardClass } from "./persistent-volume/standard-class.ts";
+export { workloadControllers } from "./workload-controllers.ts";
