@@ -12,3 +12,4 @@ export { type Cluster, type ClusterOptions, startCluster } from "./start-cluster
 export { type FoundContainer, type Kubelet, type KubeletOptions, startKubelet } from "./kubelet/kubelet.ts";
 export { type PodHandler, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";
 export { type ServiceProxy, type ServiceProxyOptions, startServiceProxy } from "./service-proxy/service-proxy.ts";
+export { type IssueToken, issueTokensBy } from "./kubelet/node-objects.ts";

@@ -6,6 +6,7 @@ import { ContainerConfigError, expand, resolveEnvironment } from "./environment.
 import { hostPaths, type Mount, mountedCommand } from "./mount-plan.ts";
 import type { NodeContext } from "./node-context.ts";
 import { type ContainerView, type PodView, programId } from "./pod-view.ts";
+import { hasOwnToken, tokenPath, tokenVolumeName } from "./token-volume.ts";
 import { isInside } from "./atomic-folder.ts";
 
 /** A container whose program cannot be found or executed: it ends at once with reason `StartError`. */
@@ -76,6 +77,8 @@ export async function containerProgram(
   if (!container.workingDir) await mkdir(workingDir, { recursive: true });
   const limits = limitsOf(container);
   const mounts = await mountsOf(container, env, place.volumes, podDir);
+  const token = place.volumes.get(tokenVolumeName);
+  if (token !== undefined && !hasOwnToken(container)) mounts.push({ source: token, path: tokenPath, readOnly: true });
   // Names of Services resolve where we may mount; elsewhere programs find them in the file that KEELSON_HOSTS names.
   if (node.canMount && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
     mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });

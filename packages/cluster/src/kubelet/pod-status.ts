@@ -52,7 +52,8 @@ function containerStatus({ pod }: PodState, record: ContainerRecord): ContainerS
     state: shownState(record, id),
     lastState: record.last === undefined ? {} : { terminated: terminated(record.last, id) },
     ready: record.isReady && !record.isHooked,
-    restartCount: record.attempt,
+    // An attempt that is still to come is no restart yet.
+    restartCount: hasProgram ? record.attempt : (record.last?.attempt ?? 0),
     image: container?.image ?? "",
     imageID: "",
     ...(hasProgram ? { containerID: id(record.attempt) } : record.last ? { containerID: id(record.last.attempt) } : {}),

@@ -12,6 +12,7 @@ import { podStatus } from "./pod-status.ts";
 import { type ContainerView, type PodView, plannedContainers, programId } from "./pod-view.ts";
 import { runProbe } from "./probe-runner.ts";
 import { finishedOf } from "./restore.ts";
+import { withTokenVolume } from "./token-volume.ts";
 import { prepareVolumes } from "./volumes.ts";
 
 /** Carries out what the Pod's state machine says, one worker a Pod, and writes the Pod's status. */
@@ -184,7 +185,9 @@ export class PodWorker {
     const { objects, podsDir, hostIP, nodeName, capacity } = this.#node;
     const folder = join(podsDir, this.pod.metadata.uid ?? "", "volumes");
     await mkdir(folder, { recursive: true });
-    return prepareVolumes(this.pod, folder, { ...objectsOf(objects), podIP: this.#podIP, hostIP, nodeName, nodeLimits: capacity });
+    const hasToken = this.#node.canMount && (await objects.mountsToken(this.pod));
+    const pod = hasToken ? withTokenVolume(this.pod) : this.pod;
+    return prepareVolumes(pod, folder, { ...objectsOf(objects), podIP: this.#podIP, hostIP, nodeName, nodeLimits: capacity, authority: this.#node.authority });
   }
 
   async #prepare(): Promise<void> {

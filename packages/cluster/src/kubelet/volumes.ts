@@ -5,6 +5,7 @@ import type { DeepReadonly, Volume } from "@keelson/api-machinery";
 import { isInside, type VolumeFile, writeAtomicFolder } from "./atomic-folder.ts";
 import { podField, resourceField } from "./environment.ts";
 import type { PodView } from "./pod-view.ts";
+import { tokenVolumeName } from "./token-volume.ts";
 
 /** Where volumes get their content from; each function answers `undefined` for what is not there. */
 export interface VolumeSources {
@@ -13,6 +14,8 @@ export interface VolumeSources {
   /** The folder of the volume that a claim is bound to. Throws {@link VolumeError} while it is not bound. */
   claimFolder(namespace: string, claim: string): Promise<string>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
+  /** PEM that goes beside every token as `ca.crt`, where the Pod did not ask for other files. */
+  readonly authority?: string | undefined;
   readonly podIP: string;
   readonly hostIP: string;
   readonly nodeName: string;
@@ -102,6 +105,9 @@ async function prepareVolume(
     const mode = volume.projected.defaultMode ?? defaultMode;
     for (const source of (volume.projected.sources ?? []) as readonly Projection[]) {
       await addProjection(files, pod, source, mode, sources);
+    }
+    if (volume.name === tokenVolumeName && sources.authority !== undefined) {
+      add(files, "ca.crt", { content: sources.authority, mode });
     }
     return write();
   }
