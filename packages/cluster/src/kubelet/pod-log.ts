@@ -7,7 +7,11 @@ import { type PodView, plannedContainers } from "./pod-view.ts";
 export interface PodCall {
   readonly info: { readonly namespace: string; readonly name: string };
   readonly query: Readonly<Record<string, string | undefined>>;
-  readonly request: { readonly method: string; readonly signal?: AbortSignal | undefined };
+  readonly request: {
+    readonly method: string;
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly signal?: AbortSignal | undefined;
+  };
 }
 
 /** An answer that is sent as it is. */
