@@ -4,6 +4,7 @@ export type { FieldManagementContext } from "./apply/endpoint.ts";
 export { formatFieldsV1, parseFieldsV1 } from "./apply/fields-v1.ts";
 export type { ResetFields } from "./apply/reset-fields.ts";
 export { trackUpdate } from "./apply/track-update.ts";
+export { createRuleEvaluator } from "./cel/rule-evaluator.ts";
 export * from "./clock.ts";
 export * from "./conditions.ts";
 export * from "./builtin-resources.ts";

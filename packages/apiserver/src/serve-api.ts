@@ -5,9 +5,11 @@ import type { Clock } from "@keelson/api-machinery";
 import { createAuthenticator } from "./auth/authenticator.ts";
 import { writeKubeconfig } from "./auth/kubeconfig.ts";
 import { ensurePki } from "./auth/pki.ts";
+import { createStaticTokens } from "./auth/static-tokens.ts";
 import { createDiscoveryHandler } from "./discovery/discovery-handler.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
 import { startHttpServer } from "./http/http-server.ts";
+import type { UserInfo } from "./registry/served-resource.ts";
 import { type ApiServer, type ApiServerOptions, createApiServer } from "./server.ts";
 import { toTable } from "./table/table.ts";
 
@@ -21,6 +23,12 @@ export interface ServeApiOptions {
   readonly port: number;
   readonly clock: Clock;
   readonly random: RandomSource;
+  /** Settings of the storage in `dataDir/storage`. Default: durable writes, ten minutes or 100 000 changes of history for watches. */
+  readonly storage?: Omit<Extract<ApiServerOptions["storage"], { dataDir: string }>, "dataDir">;
+  /** Bearer tokens that are valid as long as the server runs, and whose they are. Each has 16 characters or more. Default: none. */
+  readonly staticTokens?: ReadonlyMap<string, UserInfo>;
+  /** Lets requests without credentials in as `system:anonymous`, for whom RBAC decides. Default false: they are answered 401. */
+  readonly anonymous?: boolean;
   /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
   readonly subresources?: NonNullable<ApiServerOptions["subresources"]>;
   /** What went wrong where nobody waits for an answer. Default: ignored. */
@@ -49,7 +57,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   const isLoopback = bindAddress === "127.0.0.1" || bindAddress === "::1";
   const pki = await ensurePki(join(dataDir, "pki"), now(), isLoopback ? [] : [bindAddress]);
   const server = await createApiServer({
-    storage: { dataDir: join(dataDir, "storage") },
+    storage: { ...options.storage, dataDir: join(dataDir, "storage") },
     clock,
     random,
     signingKey: pki.tokenKey,
@@ -60,7 +68,12 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   try {
     const http = await startHttpServer({
       handle: server.handle,
-      authenticate: createAuthenticator({ tokens: [(token) => server.tokens.verify(token)?.user], authorizer: server.authorizer, now }),
+      authenticate: createAuthenticator({
+        tokens: [createStaticTokens(options.staticTokens ?? []), (token) => server.tokens.verify(token)?.user],
+        authorizer: server.authorizer,
+        now,
+        anonymous: options.anonymous ?? false,
+      }),
       tls: { certificate: pki.server.certificate, key: pki.server.key, clientAuthority: pki.authority.certificate },
       toTable,
       bindAddress,

@@ -18,13 +18,15 @@ import type { RequestInfo } from "./endpoints/request-info.ts";
 import { createInProcessTransport } from "./in-process-transport.ts";
 import { createRegistry } from "./registry/registry.ts";
 import type { ResourceTable, ServedResource, UserInfo } from "./registry/served-resource.ts";
-import { openStore } from "./storage/lmdb-store.ts";
+import { openStore, type OpenStoreOptions } from "./storage/lmdb-store.ts";
 import type { Store } from "./storage/store.ts";
 
 /** What {@link createApiServer} takes. */
 export interface ApiServerOptions {
   /** Where objects are kept, or the store that keeps them, which the server then closes. */
-  readonly storage: { readonly dataDir: string; readonly sync?: boolean } | { readonly store: Store };
+  readonly storage:
+    | ({ readonly dataDir: string } & Pick<OpenStoreOptions, "sync" | "historyMs" | "historyEvents">)
+    | { readonly store: Store };
   readonly clock: Clock;
   readonly random: RandomSource;
   /** PEM of the key that signs service accounts' tokens. Default: a new one, so that no token outlives the server. */
@@ -135,8 +137,9 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
 
 async function storeOf({ storage, clock }: ApiServerOptions): Promise<Store> {
   if ("store" in storage) return storage.store;
-  mkdirSync(storage.dataDir, { recursive: true, mode: 0o700 });
-  return openStore({ dir: storage.dataDir, clock, ...(storage.sync === undefined ? {} : { sync: storage.sync }) });
+  const { dataDir: dir, ...settings } = storage;
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  return openStore({ ...settings, dir, clock });
 }
 
 /** RBAC as the pipeline asks for it. */

@@ -48,6 +48,47 @@ function fill(schema: Schema, value: unknown, depth: number): void {
   }
 }
 
+/**
+ * Whether {@link applyDefaults} would change `value`. Copies nothing: most of what is stored was given its defaults when it was written.
+ */
+export function lacksDefaults(schema: Schema, value: unknown): boolean {
+  return hasDefaults(schema) && lacks(schema, value, 0);
+}
+
+function lacks(schema: Schema, value: unknown, depth: number): boolean {
+  if (typeof value !== "object" || value === null || depth > maxDepth) return false;
+  if (Array.isArray(value)) {
+    const { items } = schema;
+    if (!items || !hasDefaults(items)) return false;
+    const isFilled = items.nullable !== true && items.default !== undefined;
+    return value.some((item) => (item === null ? isFilled : lacks(items, item, depth + 1)));
+  }
+  const object = value as Record<string, unknown>;
+  const { properties, additionalProperties } = schema;
+  if (properties && defaultedKeys(properties).some((key) => !Object.hasOwn(object, key) || object[key] === undefined))
+    return true;
+  return Object.keys(object).some((key) => {
+    const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
+    const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
+    if (!child) return false;
+    return object[key] === null ? !allowsNull(child) : hasDefaults(child) && lacks(child, object[key], depth + 1);
+  });
+}
+
+const withDefaults = new WeakMap<Schema, boolean>();
+
+/** Whether a schema or what is below it has a default. Schemas of custom kinds only: those are finite. */
+function hasDefaults(schema: Schema): boolean {
+  const known = withDefaults.get(schema);
+  if (known !== undefined) return known;
+  const { items, properties = {}, additionalProperties } = schema;
+  const children = [...Object.values(properties), ...(items ? [items] : [])];
+  if (typeof additionalProperties === "object") children.push(additionalProperties);
+  const found = schema.default !== undefined || children.some(hasDefaults);
+  withDefaults.set(schema, found);
+  return found;
+}
+
 function allowsNull(schema: Schema): boolean {
   // Without a type anything goes, null too.
   return schema.nullable === true || (schema.type === undefined && schema["x-kubernetes-int-or-string"] !== true);

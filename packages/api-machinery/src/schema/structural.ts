@@ -1,3 +1,4 @@
+import { ruleCauses } from "../cel/rule-faults.ts";
 import { forbiddenCause, invalidCause, notSupportedCause, requiredCause } from "../field-causes.ts";
 import { isJsonObject, jsonEquals } from "../json.ts";
 import type { StatusCause } from "../status.ts";
@@ -16,16 +17,31 @@ const intOrString = [{ type: "integer" }, { type: "string" }];
 /**
  * What keeps `schema` from being the structural schema of a CustomResourceDefinition, with kube-apiserver's paths, reasons
  * and messages; nothing where it is one. `path` is the schema's own, for example
- * `spec.versions[0].schema.openAPIV3Schema`. CEL rules are not looked at.
+ * `spec.versions[0].schema.openAPIV3Schema`. Where it is one, its CEL rules must compile.
  */
 export function validateStructural(schema: Schema, path = ""): StatusCause[] {
   const causes: StatusCause[] = [];
   visit(asNode(schema), "root", path, 0, causes);
+  if (causes.length === 0) visitRules(schema, path, true, true, causes);
   // What has keywords of another kind of schema is not looked at any further.
   const foreign = causes.filter(({ message }) => message?.endsWith("is not supported"));
   return (foreign.length > 0 ? foreign : causes).sort((a, b) =>
     compare(`${a.field}: ${a.message}`, `${b.field}: ${b.message}`),
   );
+}
+
+/** Rules can be compiled only where the schema says what its values are. */
+function visitRules(schema: Schema, path: string, isRoot: boolean, isCorrelatable: boolean, causes: StatusCause[]): void {
+  causes.push(...ruleCauses(schema, path, { isRoot, isCorrelatable }));
+  const { items, properties = {}, additionalProperties } = schema;
+  if (items) visitRules(items, `${path}.items`, false, isCorrelatable && schema["x-kubernetes-list-type"] === "map", causes);
+  for (const [name, property] of Object.entries(properties)) {
+    if (isRoot && name === "metadata") continue;
+    visitRules(property, `${path}.properties[${name}]`, false, isCorrelatable, causes);
+  }
+  if (typeof additionalProperties === "object") {
+    visitRules(additionalProperties, `${path}.additionalProperties`, false, isCorrelatable, causes);
+  }
 }
 
 function compare(a: string, b: string): number {

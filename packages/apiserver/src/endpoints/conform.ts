@@ -1,5 +1,6 @@
 import {
   applyDefaults,
+  createRuleEvaluator,
   type DeepReadonly,
   isJsonObject,
   type JsonObject,
@@ -12,6 +13,7 @@ import {
 } from "@keelson/api-machinery";
 import { canonicalQuantities } from "../registry/builtin/quantities.ts";
 import type { Call } from "./call.ts";
+import { readEmbedded } from "./embedded-metadata.ts";
 import { badRequest } from "./errors.ts";
 import { readMetadata } from "./metadata.ts";
 import type { WriteOptions } from "./write-options.ts";
@@ -31,6 +33,7 @@ export function conform(
   const metadata = readMetadata(object.metadata, resource.kind, resource.version, unknown);
   const pruned = prune(resource.schema, { ...object, metadata });
   unknown.push(...pruned.unknown);
+  if (resource.origin === "custom") readEmbedded(resource.schema, pruned.value, "", unknown);
   report(call, unknown, options);
   const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
   const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;
@@ -70,7 +73,10 @@ export function validationCauses(
   const causes =
     resource.origin === "builtin"
       ? call.schemaFaults.causes.filter((cause) => counts(cause, resource.hasStatus, info.subresource))
-      : validate(resource.schema, object, "", live === undefined ? {} : { oldValue: live });
+      : validate(resource.schema, object, "", {
+          rules: createRuleEvaluator(),
+          ...(live === undefined ? {} : { oldValue: live }),
+        });
   return [...causes, ...(resource.strategy.validate?.(object) ?? [])];
 }
 

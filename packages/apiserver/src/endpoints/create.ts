@@ -112,7 +112,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   }
   const result = await store.write(key, 0, toStorageVersion(call, next));
   if (!result.ok) return undefined;
-  return { kind: "object", status: 201, object: serve(resource, result.stored), resource, subresource: "" };
+  return { kind: "object", status: 201, object: serve(call, result.stored), resource, subresource: "" };
 }
 
 /** Status is written through its subresource. Only kubelets bring their Node's along when they register. */

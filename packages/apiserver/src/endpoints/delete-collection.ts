@@ -25,7 +25,7 @@ export async function deleteCollection(call: Call): Promise<ListOutcome> {
   }
   return {
     kind: "list",
-    items: items.map((stored) => serve(resource, stored)),
+    items: items.map((stored) => serve(call, stored)),
     listMeta,
     resource,
     itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,

@@ -22,7 +22,7 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
   for (;;) {
     const stored = store.get(key);
     if (stored === undefined) throw notFound(resource, name);
-    const live = serve(resource, stored).object;
+    const live = serve(call, stored).object;
     requirePreconditions(resource, name, live, options);
     await call.admission.validate({
       operation: "DELETE",
@@ -43,11 +43,11 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
       (offsetSeconds) => timestamp(call.clock, offsetSeconds),
       call.clock.now(),
     );
-    if (plan.kind === "unchanged") return held(call, serve(resource, stored), options);
+    if (plan.kind === "unchanged") return held(call, serve(call, stored), options);
     if (plan.kind === "mark") {
       if (options.isDryRun) return held(call, encodePlain(plan.next), options);
       const result = await store.write(key, stored.revision, toStorageVersion(call, plan.next));
-      if (result.ok) return held(call, serve(resource, result.stored), options);
+      if (result.ok) return held(call, serve(call, result.stored), options);
     } else {
       if (options.isDryRun) return gone(call, name, stored);
       const result = await store.write(key, stored.revision, undefined);
@@ -63,7 +63,7 @@ function held(call: Call, object: ObjectOutcome["object"], options: DeleteOption
 
 function gone(call: Call, name: string, stored: StoredObject): ObjectOutcome | StatusOutcome {
   const { resource } = call;
-  const last = serve(resource, stored).object;
+  const last = serve(call, stored).object;
   if (!showsDeletedObject(resource)) return { kind: "status", status: deletedStatus(resource, name, last.metadata.uid) };
   return { kind: "object", status: 200, object: encodePlain(withoutRevision(last)), resource, subresource: "" };
 }

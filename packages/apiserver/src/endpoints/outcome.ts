@@ -1,4 +1,5 @@
-import type { ApiRequest, DeepReadonly, KubernetesObject, ListMeta, Status } from "@keelson/api-machinery";
+import type { Duplex } from "node:stream";
+import type { ApiRequest, DeepReadonly, KubernetesObject, ListMeta, Status, StatusError } from "@keelson/api-machinery";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 
 /** A request whose sender is known, as the pipeline takes it from HTTP or from a transport in process. */
@@ -11,6 +12,11 @@ export interface PipelineRequest extends ApiRequest {
    * or refused, as `fieldValidation` says.
    */
   readonly duplicateFields?: readonly string[];
+  /**
+   * What is wrong with the form of the request, where HTTP could not make sense of it: its media types or its body. It is told to who may
+   * send such a request to a resource that exists; the others get to know no more than that.
+   */
+  readonly fault?: StatusError;
   /** Length of the body as it came, where it came as bytes. Beyond 3 MiB it is refused (413). */
   readonly bodyBytes?: number;
 }
@@ -49,6 +55,7 @@ export interface ListOutcome {
    * `bytes` by one `{`. 0: send the bytes as they are.
    */
   readonly itemSkip: number;
+  readonly warnings?: readonly string[];
 }
 
 /** A change as one watcher sees it, selectors applied. */
@@ -69,6 +76,7 @@ export interface WatchSink {
  */
 export interface WatchOutcome {
   readonly kind: "watch";
+  readonly warnings?: readonly string[];
   readonly resource: ServedResource;
   open(sink: WatchSink): { close(): void };
 }
@@ -97,8 +105,24 @@ export interface RawOutcome {
   readonly body: Uint8Array | string | AsyncIterable<Uint8Array>;
 }
 
+/**
+ * The connection itself: the client asked to speak another protocol on it (`Upgrade`), as for exec, and may. Who answers this
+ * writes the `101 Switching Protocols` and everything after it. Only for requests that ask for an upgrade.
+ */
+export interface UpgradeOutcome {
+  readonly kind: "upgrade";
+  connect(connection: {
+    readonly socket: Duplex;
+    /** What came after the request already. */
+    readonly head: Buffer;
+    /** Path and query as they came: parameters may occur more than once. */
+    readonly url: string;
+    readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  }): void;
+}
+
 /** What the pipeline answers. Errors are answers too: `handle` rejects only where Keelson has a bug that it can't contain. */
-export type Outcome = ObjectOutcome | ListOutcome | WatchOutcome | StatusOutcome | DocumentOutcome | RawOutcome;
+export type Outcome = ObjectOutcome | ListOutcome | WatchOutcome | StatusOutcome | DocumentOutcome | RawOutcome | UpgradeOutcome;
 
 /** From a request to its answer: authorization, admission, validation, storage. */
 export type Handle = (request: PipelineRequest) => Promise<Outcome>;

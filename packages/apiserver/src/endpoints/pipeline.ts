@@ -79,8 +79,10 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
       warnings,
       schemaFaults: { causes: [] },
     };
+    if (resource.deprecationWarning !== undefined) warnings.push(resource.deprecationWarning);
     if (info.subresource !== "") return handleSubresource(call);
     if (!(resource.verbs as readonly string[]).includes(info.verb)) throw methodNotAllowed(resource);
+    requireWellFormed(request);
     switch (info.verb) {
       case "get":
         return getObject(call);
@@ -118,13 +120,20 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
     const { resource, info, request } = call;
     const { subresource, verb } = info;
     const handler = options.subresources?.[`${info.group}/${info.resource}/${subresource}`];
-    if (handler !== undefined) return handler(call);
+    if (handler !== undefined) {
+      requireWellFormed(request);
+      return handler(call);
+    }
     if (info.rest !== "") throw unknownResource();
-    if (subresource === "scale" && resource.scale !== undefined) return scaleObject(call);
+    if (subresource === "scale" && resource.scale !== undefined) {
+      requireWellFormed(request);
+      return scaleObject(call);
+    }
     const own = resource.subresources?.find(({ name }) => name === subresource);
     if (own === undefined && !(subresource === "status" && resource.hasStatus)) throw unknownResource();
     const verbs: readonly string[] = own?.verbs ?? ["get", "patch", "update"];
     if (!verbs.includes(verb)) throw methodNotAllowed(resource);
+    requireWellFormed(request);
     if (verb === "get") return getObject(call);
     if (verb === "update") return updateObject(call);
     if (verb === "patch") return patchObject(call);
@@ -164,10 +173,14 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
   };
 }
 
+function requireWellFormed({ fault }: PipelineRequest): void {
+  if (fault !== undefined) throw fault;
+}
+
 const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]);
 
 function withWarnings(outcome: Outcome, warnings: readonly string[]): Outcome {
-  if (warnings.length === 0 || (outcome.kind !== "object" && outcome.kind !== "status")) return outcome;
+  if (warnings.length === 0 || outcome.kind === "document" || outcome.kind === "raw") return outcome;
   return { ...outcome, warnings };
 }
 

@@ -15,7 +15,7 @@ export function getObject(call: Call): ObjectOutcome {
   if (atLeast !== undefined && atLeast > store.revision) throw tooLargeResourceVersion(atLeast, store.revision);
   const stored = store.get(keyOf(call));
   if (stored === undefined) throw notFound(resource, info.name);
-  return { kind: "object", status: 200, object: serve(resource, stored), resource, subresource: info.subresource };
+  return { kind: "object", status: 200, object: serve(call, stored), resource, subresource: info.subresource };
 }
 
 /** Answers a list. */
@@ -25,7 +25,7 @@ export function listObjects(call: Call): ListOutcome {
   const { items, listMeta } = listStored(call, selection);
   return {
     kind: "list",
-    items: items.map((stored) => serve(resource, stored)),
+    items: items.map((stored) => serve(call, stored)),
     listMeta,
     resource,
     itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,

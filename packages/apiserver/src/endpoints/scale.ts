@@ -33,7 +33,7 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   });
   const stored = call.store.get(keyOf(call));
   if (stored === undefined) throw scaleNotFound(resource, info.name);
-  if (info.verb === "get") return answer(serve(resource, stored).object);
+  if (info.verb === "get") return answer(serve(call, stored).object);
   if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed(resource);
   const options = writeOptions(request, info.verb === "update" ? "UpdateOptions" : "PatchOptions");
   const next = info.verb === "update" ? replacement(call) : patched(call);

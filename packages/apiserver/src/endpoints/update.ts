@@ -14,7 +14,7 @@ import { readBody, requireNames } from "./body.ts";
 import { type Call, keyOf } from "./call.ts";
 import { conform, validationCauses } from "./conform.ts";
 import { createFrom } from "./create.ts";
-import { encodePlain, serve } from "./encoded.ts";
+import { encodePlain, isStoredWhole, serve } from "./encoded.ts";
 import { conflict, invalid, notFound } from "./errors.ts";
 import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems } from "./metadata.ts";
@@ -61,11 +61,11 @@ export async function commitUpdate(call: Call, update: Update): Promise<EncodedO
     const stored = store.get(key);
     if (stored === undefined) throw notFound(resource, info.name);
     const next = await prepare(call, update, stored);
-    if (next === undefined) return serve(resource, stored);
+    if (next === undefined) return serve(call, stored);
     if (update.options.isDryRun) return encodePlain(next);
     const isGone = isReleased(resource, next);
     const result = await store.write(key, stored.revision, isGone ? undefined : toStorageVersion(call, next));
-    if (result.ok) return isGone ? encodePlain(withoutRevision(next)) : serve(resource, result.stored);
+    if (result.ok) return isGone ? encodePlain(withoutRevision(next)) : serve(call, result.stored);
     if (attempt >= update.attempts) throw conflict(resource, info.name);
   }
 }
@@ -75,7 +75,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const { resource, info } = call;
   const { options } = update;
   const subresource = update.subresource ?? info.subresource;
-  const live = serve(resource, stored).object;
+  const live = serve(call, stored).object;
   let next = update.produce(live);
   requireUnmodified(call, update, next, live);
   keepIdentity(next, live);
@@ -115,7 +115,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   ];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
   await call.admission.validate(admission);
-  return isSame(next, live) && !isReleased(resource, next) ? undefined : next;
+  return isSame(next, live) && !isReleased(resource, next) && isStoredWhole(call, stored) ? undefined : next;
 }
 
 function requireUnmodified(

@@ -108,7 +108,7 @@ function openWatch(call: Call, plan: Plan, sink: WatchSink): OpenWatch {
     });
   };
 
-  const serveObject = (stored: StoredObject): EncodedObject => serve(resource, stored);
+  const serveObject = (stored: StoredObject): EncodedObject => serve(call, stored);
   const select = (events: readonly StoreEvent[]): void => {
     const selected: WatchedEvent[] = [];
     for (const event of events) {

@@ -11,7 +11,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createAuthenticator } from "../auth/authenticator.ts";
 import { ensurePki, issueClientCertificate, type Pki } from "../auth/pki.ts";
 import type { EncodedObject, Handle, PipelineRequest, WatchSink } from "../endpoints/outcome.ts";
-import type { ServedResource } from "../registry/served-resource.ts";
+import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
+import { startTestEnvironment } from "../testing/test-environment.ts";
 import { type HttpServer, type HttpServerOptions, startHttpServer } from "./http-server.ts";
 
 interface Gate<T> {
@@ -73,7 +74,9 @@ const tableAccept = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 async function start(handle: Handle, options: Partial<HttpServerOptions> = {}): Promise<HttpServer> {
   const server = await startHttpServer({
-    handle,
+    // The pipeline tells what is wrong with a request's form once it knows that its sender may ask.
+    handle: async (request) =>
+      request.fault === undefined ? handle(request) : { kind: "status", status: request.fault.status },
     authenticate: createAuthenticator({
       tokens: [(token) => (token === "good" ? { username: "tokenuser", groups: [] } : undefined)],
       authorizer: { authorize: (user) => ({ allowed: user.username === "tokenuser", reason: "" }) },
@@ -893,4 +896,54 @@ describe("the server", () => {
     await closing;
     await expect(stuck).rejects.toThrow(/socket hang up|ECONNRESET/);
   });
+});
+
+describe("a request whose form is wrong", () => {
+  const userOnly = { headers: { "content-type": "text/plain", accept: "text/plain" }, body: "x" };
+
+  test.each([
+    ["may not send it", "/api/v1/namespaces/default/configmaps", "nobody", 403],
+    ["sends it to what is not there", "/api/v1/namespaces/default/nothings", "admin", 404],
+    ["may send it", "/api/v1/namespaces/default/configmaps", "admin", 406],
+  ])("is told so only to who %s: %s", async (_, path, name, status) => {
+    await using environment = await startTestEnvironment();
+    const admin: UserInfo = { username: "admin", groups: ["system:masters"] };
+    const server = await start(environment.handle, {
+      handle: environment.handle,
+      authenticate: () => (name === "admin" ? admin : { username: name, groups: [] }),
+    });
+    expect((await ask(server, path, { ...userOnly, method: "POST" })).status).toBe(status);
+  });
+
+  test("has the wrong media type of its body, then none of the answer's", async () => {
+    await using environment = await startTestEnvironment();
+    const server = await start(environment.handle, {
+      handle: environment.handle,
+      authenticate: () => ({ username: "admin", groups: ["system:masters"] }),
+    });
+    const headers = { "content-type": "text/plain" };
+    expect((await ask(server, collection, { method: "POST", headers, body: "x" })).status).toBe(415);
+    expect((await ask(server, `${collection}/x`, { method: "PATCH", headers: userOnly.headers, body: "x" })).status).toBe(415);
+  });
+
+  test("has a method that HTTP does not know: 405", async () => {
+    const server = await start(async () => {
+      throw new Error("never handled");
+    });
+    const reply = await ask(server, collection, { method: "FROB" });
+    expect([reply.status, reply.json["reason"]]).toEqual([405, "MethodNotAllowed"]);
+  });
+});
+
+test("a key that occurs twice in YAML is warned of, or refused when fieldValidation says so", async () => {
+  await using environment = await startTestEnvironment();
+  const server = await start(environment.handle, { authenticate: () => ({ username: "admin", groups: ["system:masters"] }) });
+  const body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '1', x: '2'}\n";
+  const headers = { "content-type": "application/yaml" };
+  const strict = await ask(server, `${collection}?fieldValidation=Strict`, { method: "POST", headers, body });
+  expect(strict.status).toBe(400);
+  const reply = await ask(server, collection, { method: "POST", headers, body });
+  expect(reply.status).toBe(201);
+  expect(reply.json["data"]).toEqual({ x: "2" });
+  expect(reply.headers["warning"]).toContain('duplicate field \\"data.x\\"');
 });

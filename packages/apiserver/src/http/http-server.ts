@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { type IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { type Clock, isStatusError, type Status, statusError, systemClock } from "@keelson/api-machinery";
+import { type Clock, isStatusError, type Status, StatusError, statusError, systemClock } from "@keelson/api-machinery";
 import type { Authenticate } from "../auth/authenticator.ts";
 import { clientCertificateOf } from "../auth/client-certificate.ts";
 import type { Handle, Outcome, PipelineRequest } from "../endpoints/outcome.ts";
@@ -11,7 +12,7 @@ import type { UserInfo } from "../registry/served-resource.ts";
 import type { ToTable } from "./encode.ts";
 import { listen } from "./listen.ts";
 import { acceptedRepresentations, notAcceptable, type Representation } from "./negotiation.ts";
-import { readBody } from "./request-body.ts";
+import { readBody, type RequestBody } from "./request-body.ts";
 import {
   credentialHeaders,
   includeObject,
@@ -118,7 +119,14 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     keepAliveInitialDelay: 30_000,
   });
 
-  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  /** Connections that speak something else by now. */
+  const upgraded = new Set<Duplex>();
+
+  async function serve(
+    request: IncomingMessage,
+    response: ServerResponse,
+    upgrade?: { readonly socket: Duplex; readonly head: Buffer },
+  ): Promise<void> {
     const auditId = requestedAuditId(request) ?? newId();
     response.setHeader("audit-id", auditId);
     response.setHeader("cache-control", "no-cache, private");
@@ -135,7 +143,12 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
         headers: credentialHeaders(request),
         clientCertificate: clientCertificateOf(request.socket as TLSSocket),
       });
-      const outcome = await answer(request, response, target, user, accepted);
+      const outcome = await answer(request, response, target, user, accepted, upgrade !== undefined);
+      if (outcome.kind === "upgrade") {
+        if (upgrade === undefined) throw statusError("BadRequest", "Upgrade request required");
+        handOver(request, response, outcome, upgrade);
+        return;
+      }
       await responder.send(exchange, outcome);
     } catch (error) {
       if (response.destroyed || request.socket.destroyed) return;
@@ -154,20 +167,36 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     }
   }
 
+  function handOver(
+    request: IncomingMessage,
+    response: ServerResponse,
+    outcome: Extract<Outcome, { kind: "upgrade" }>,
+    { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
+  ): void {
+    response.detachSocket(request.socket);
+    request.socket.setTimeout(0);
+    if (isClosing) {
+      socket.destroy();
+      return;
+    }
+    upgraded.add(socket);
+    socket.on("close", () => upgraded.delete(socket));
+    outcome.connect({ socket, head, url: request.url ?? "/", headers: request.headers });
+  }
+
   async function answer(
     request: IncomingMessage,
     response: ServerResponse,
     target: Target,
     user: UserInfo,
     accepted: readonly Representation[],
+    isUpgrade: boolean,
   ): Promise<Outcome> {
     const method = request.method === "HEAD" ? "GET" : request.method;
     if (!isApiMethod(method))
       throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");
-    // Before anything is written, not after.
-    if (accepted.length === 0 && isResourcePath(target.path)) throw notAcceptable();
-    includeObject(target.query);
-    const body = method === "GET" ? undefined : await readBody(request);
+    // What follows a request for an upgrade is no body.
+    const { body, fault } = isUpgrade ? {} : await readForm(request, target, accepted);
     const aborted = new AbortController();
     response.on("close", () => {
       if (!response.writableFinished) aborted.abort(new Error("the client went away"));
@@ -180,6 +209,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
       signal: aborted.signal,
       user,
       userAgent: request.headers["user-agent"],
+      ...(fault === undefined ? {} : { fault }),
       ...(body === undefined || body.value === undefined
         ? {}
         : { body: body.value, bodyBytes: body.bytes, duplicateFields: body.duplicateFields }),
@@ -193,6 +223,24 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
       if (!isConnectionError(error))
         options.onError?.(error, { method: request.method ?? "", path: request.url ?? "", auditId: "" });
     });
+  });
+  // An answer in HTTP where it turns out that the connection does not change its protocol.
+  server.on("upgrade", (request, socket, head) => {
+    socket.on("error", () => socket.destroy());
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(request.socket);
+    response.on("finish", () => socket.end());
+    serve(request, response, { socket, head }).catch((error: unknown) => {
+      socket.destroy();
+      if (!isConnectionError(error))
+        options.onError?.(error, { method: request.method ?? "", path: request.url ?? "", auditId: "" });
+    });
+  });
+  // A method that HTTP does not know never becomes a request; it is refused here.
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();
+    socket.end(refusalOf(error));
   });
   // Half-open, broken or hostile connections: nothing to answer.
   server.on("tlsClientError", (_error, socket) => socket.destroy());
@@ -210,6 +258,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
         resolve();
       });
       responder.endWatches();
+      for (const socket of upgraded) socket.destroy();
       server.closeIdleConnections();
     });
     return closed;
@@ -223,6 +272,28 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   };
 }
 
+/**
+ * The body of a request, or what is wrong with the form of the request. That is not told right away: who may not send the request, or
+ * sends it to what is not there, is told that.
+ */
+async function readForm(
+  request: IncomingMessage,
+  { path, query }: Target,
+  accepted: readonly Representation[],
+): Promise<{ readonly body?: RequestBody; readonly fault?: StatusError }> {
+  try {
+    // A patch of an unknown kind is refused before an answer of an unknown kind; otherwise it is the other way round.
+    const body = request.method === "PATCH" ? await readBody(request) : undefined;
+    if (accepted.length === 0 && isResourcePath(path)) throw notAcceptable();
+    includeObject(query);
+    if (body !== undefined) return { body };
+    return request.method === "GET" || request.method === "HEAD" ? {} : { body: await readBody(request) };
+  } catch (error) {
+    if (!(error instanceof StatusError)) throw error;
+    return { fault: error };
+  }
+}
+
 /** How this machine reaches a server that listens on `bindAddress`, as a URL has it. */
 function reachableHost(bindAddress: string): string {
   if (bindAddress === "0.0.0.0") return "127.0.0.1";
@@ -232,6 +303,24 @@ function reachableHost(bindAddress: string): string {
 
 function tlsOptions(tls: ServerTls): { cert: string; key: string; ca: string } {
   return { cert: tls.certificate, key: tls.key, ca: tls.clientAuthority };
+}
+
+/** The answer to bytes that are no request, as they go over the wire. */
+function refusalOf(error: NodeJS.ErrnoException): string {
+  const [line, status] =
+    error.code === "HPE_INVALID_METHOD"
+      ? [
+          "405 Method Not Allowed",
+          statusError("MethodNotAllowed", "the server does not allow this method on the requested resource"),
+        ]
+      : error.code === "HPE_HEADER_OVERFLOW"
+        ? ["431 Request Header Fields Too Large", undefined]
+        : error.code === "ERR_HTTP_REQUEST_TIMEOUT"
+          ? ["408 Request Timeout", undefined]
+          : ["400 Bad Request", undefined];
+  const body = status === undefined ? "" : JSON.stringify(status.status);
+  const type = status === undefined ? "" : "content-type: application/json\r\n";
+  return `HTTP/1.1 ${line}\r\nconnection: close\r\n${type}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }
 
 function isConnectionError(error: unknown): boolean {

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { type StatusError, statusError } from "@keelson/api-machinery";
-import { type ParsedText, parseJson, requireJsonValue } from "./json-text.ts";
+import { maxDepth, type ParsedText, parseJson, requireJsonValue } from "./json-text.ts";
 
 /** The longest body that is read: what kube-apiserver takes. */
 export const maxBodyBytes = 3 * 1024 * 1024;
@@ -81,19 +81,35 @@ function isJsonText(text: string): boolean {
 }
 
 async function parseYaml(text: string): Promise<ParsedText> {
-  const { parseDocument } = await import("yaml");
+  const { isMap, isScalar, isSeq, parseDocument } = await import("yaml");
+  const duplicateFields: string[] = [];
+  /** Keys that occur twice in one map: of no matter to YAML's reader here, of which Kubernetes warns. */
+  const findDuplicates = (node: unknown, path: string, depth: number): void => {
+    if (depth > maxDepth) return;
+    if (isSeq(node)) node.items.forEach((item, index) => findDuplicates(item, `${path}[${index}]`, depth + 1));
+    if (!isMap(node)) return;
+    const seen = new Set<string>();
+    for (const { key, value: child } of node.items) {
+      const name = String(isScalar(key) ? key.value : key);
+      const at = path === "" ? name : `${path}.${name}`;
+      if (seen.has(name)) duplicateFields.push(at);
+      seen.add(name);
+      findDuplicates(child, at, depth + 1);
+    }
+  };
   let value: unknown;
   try {
-    const document = parseDocument(text, { merge: true, prettyErrors: false, strict: true, uniqueKeys: true });
+    const document = parseDocument(text, { merge: true, prettyErrors: false, strict: true, uniqueKeys: false });
     const [error] = document.errors;
     if (error !== undefined) throw error;
     value = document.toJS({ maxAliasCount: 100 });
+    findDuplicates(document.contents, "", 0);
   } catch (error) {
     const reason = error instanceof RangeError ? "it nests too deep" : (error as Error).message;
     throw statusError("BadRequest", `the body of the request is not valid YAML: ${reason}`);
   }
   requireJsonValue(value);
-  return { value, duplicateFields: [] };
+  return { value, duplicateFields };
 }
 
 function tooLarge(): StatusError {

@@ -66,11 +66,13 @@ export function createResponder(options: {
       }
       case "list": {
         const representation = choose(outcome);
+        setWarnings(response, outcome.warnings);
         return reply(200, representation, await encodeList(outcome, representation, context()));
       }
       case "watch": {
         const representation = choose(outcome);
         if (request.method === "HEAD") throw statusError("MethodNotAllowed", "a watch needs GET");
+        setWarnings(response, outcome.warnings);
         response.writeHead(200, { "content-type": "application/json" });
         const end = sendWatch(response, outcome, representation, context, clock, options.limits);
         if (response.destroyed) return;

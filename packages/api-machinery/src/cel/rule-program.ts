@@ -1,0 +1,160 @@
+import { Environment, Optional } from "@marcbachmann/cel-js";
+import type { Schema, ValidationRule } from "../schema/schema.ts";
+import { registerKubernetesLibrary } from "./kubernetes-library.ts";
+import { registerNetworkLibrary } from "./network-library.ts";
+import { type CelType, declareCelType } from "./object-types.ts";
+import { linearMatches, registerStringLibrary } from "./string-library.ts";
+
+/** A CEL rule that compiled. */
+export interface RuleProgram {
+  readonly rule: ValidationRule;
+  /** Whether it compares with the value before: it is not asked about values that are new. */
+  readonly isTransition: boolean;
+  /** How deep its comprehensions are nested, and how many parts it has: what evaluating it costs at most. */
+  readonly size: RuleSize;
+  /** Whether the value is valid. Throws where it can't be told. */
+  evaluate(variables: RuleVariables): unknown;
+  /** The message, where it has an expression for it. Throws likewise. */
+  message?(variables: RuleVariables): unknown;
+}
+
+/** What bounds the cost of a rule. */
+export interface RuleSize {
+  readonly nodes: number;
+  readonly nesting: number;
+}
+
+/** The values of one place as CEL has them. */
+export interface RuleVariables {
+  readonly self: unknown;
+  readonly oldSelf?: unknown;
+}
+
+/** A rule that did not compile, and what is wrong with it. */
+export interface RuleFault {
+  readonly index: number;
+  readonly field: "rule" | "messageExpression";
+  readonly message: string;
+}
+
+/** The rules of one place of a schema. */
+export interface RuleSet {
+  readonly type: CelType | undefined;
+  readonly programs: readonly RuleProgram[];
+  readonly faults: readonly RuleFault[];
+}
+
+let base: Environment | undefined;
+
+/** CEL as Kubernetes has it: with its libraries, and without anything of this process. */
+function kubernetesEnvironment(): Environment {
+  if (base === undefined) {
+    base = new Environment({
+      enableOptionalTypes: true,
+      // `format` takes lists of anything.
+      homogeneousAggregateLiterals: false,
+      limits: { maxAstNodes: 10_000, maxDepth: 100 },
+    });
+    registerStringLibrary(base);
+    registerNetworkLibrary(base);
+    registerKubernetesLibrary(base);
+  }
+  return base;
+}
+
+const compiled = new WeakMap<Schema, RuleSet>();
+
+/** Compiles the rules of a schema's own place, once. `isObjectRoot`: the place is a whole object with type and metadata. */
+export function compileRules(schema: Schema, isObjectRoot: boolean): RuleSet {
+  let rules = compiled.get(schema);
+  if (rules === undefined) {
+    rules = compileAll(schema, isObjectRoot);
+    compiled.set(schema, rules);
+  }
+  return rules;
+}
+
+function compileAll(schema: Schema, isObjectRoot: boolean): RuleSet {
+  const environment = kubernetesEnvironment().clone();
+  const type = declareCelType(environment, schema, isObjectRoot);
+  const programs: RuleProgram[] = [];
+  const faults: RuleFault[] = [];
+  const withOld = environment.clone();
+  const withOptionalOld = environment.clone();
+  const name = type?.name ?? "dyn";
+  withOld.registerVariable("self", name).registerVariable("oldSelf", name);
+  withOptionalOld.registerVariable("self", name).registerVariable("oldSelf", `optional<${name}>`);
+  for (const [index, rule] of (schema["x-kubernetes-validations"] ?? []).entries()) {
+    const chosen = rule.optionalOldSelf === true ? withOptionalOld : withOld;
+    const program = compileOne(chosen, rule.rule, "bool");
+    if (typeof program === "string") {
+      faults.push({ index, field: "rule", message: program });
+      continue;
+    }
+    const message = rule.messageExpression === undefined ? undefined : compileOne(chosen, rule.messageExpression, "string");
+    if (typeof message === "string") faults.push({ index, field: "messageExpression", message });
+    programs.push({
+      rule,
+      isTransition: rule.optionalOldSelf !== true && /\boldSelf\b/.test(code(rule.rule)),
+      size: sizeOf(rule.rule),
+      evaluate: program,
+      ...(typeof message === "function" ? { message } : {}),
+    });
+  }
+  return { type, programs, faults };
+}
+
+type Program = (variables: RuleVariables) => unknown;
+
+/** The program of an expression, or why there is none. */
+function compileOne(environment: Environment, expression: string, wanted: "bool" | "string"): Program | string {
+  try {
+    const parsed = environment.parse(withLinearMatches(expression));
+    const { valid, type, error } = parsed.check();
+    if (!valid) return error?.message ?? "it has no type";
+    if (type !== wanted && type !== "dyn") return `cel expression must evaluate to a ${wanted}`;
+    return (variables) => parsed({ ...variables });
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** `oldSelf` of a rule that also takes new values. */
+export function optionalOld(value: unknown): Optional<unknown> {
+  return value === undefined ? Optional.none() : Optional.of(value);
+}
+
+const literal = /[rR]?(?:"""(?:\\[^]|[^\\])*?"""|'''(?:\\[^]|[^\\])*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\/\/[^\n]*/g;
+
+/** An expression without its literal texts and comments. */
+function code(expression: string): string {
+  return expression.replaceAll(literal, '""');
+}
+
+/** The expression with calls of `matches` turned to the one that takes linear time. */
+function withLinearMatches(expression: string): string {
+  let result = "";
+  let end = 0;
+  const rename = (text: string): string => text.replaceAll(/\bmatches(?=\s*\()/g, linearMatches);
+  for (const match of expression.matchAll(literal)) {
+    result += rename(expression.slice(end, match.index)) + match[0];
+    end = match.index + match[0].length;
+  }
+  return result + rename(expression.slice(end));
+}
+
+/** Counted on the text: macros are gone from the tree. */
+function sizeOf(expression: string): RuleSize {
+  const text = code(expression);
+  const nodes = text.match(/[A-Za-z_][A-Za-z0-9_]*|\d+|[^\sA-Za-z0-9_]/g)?.length ?? 0;
+  let nesting = 0;
+  const open: boolean[] = [];
+  for (const token of text.matchAll(/\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(|[()]/g)) {
+    if (token[0] === ")") open.pop();
+    else {
+      open.push(token[0] !== "(");
+      nesting = Math.max(nesting, open.filter(Boolean).length);
+    }
+  }
+  return { nodes, nesting };
+}

@@ -1,0 +1,66 @@
+import type { IncomingMessage } from "node:http";
+import { Agent, request } from "node:https";
+
+/** A request as it goes over the wire. */
+export interface WireRequest {
+  readonly method: string;
+  /** Path and query, percent-encoded. */
+  readonly target: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | undefined;
+}
+
+/** An answer that was read to its end. A body that is JSON is parsed; an empty one is null. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingMessage["headers"];
+  readonly body: unknown;
+}
+
+/** A connection to an API server, without any client library between. */
+export interface ApiConnection {
+  send(request: WireRequest): Promise<Answer>;
+  /** Resolves when the status line has come; the body is the caller's to read. */
+  open(request: WireRequest): Promise<IncomingMessage>;
+  close(): void;
+}
+
+/** Connects to an API server by HTTPS, its certificate verified by `authority` (PEM). */
+export function connectApi(url: string, authority: string): ApiConnection {
+  const agent = new Agent({ ca: authority, keepAlive: true });
+
+  function open({ method, target, headers, body }: WireRequest): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const outgoing = request(new URL(target, url), { method, headers, agent }, resolve);
+      outgoing.on("error", reject);
+      outgoing.end(body);
+    });
+  }
+
+  return {
+    open,
+    async send(wireRequest) {
+      const response = await open(wireRequest);
+      return readAnswer(response);
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+/** Reads an answer to its end. */
+export async function readAnswer(response: IncomingMessage): Promise<Answer> {
+  const parts: Buffer[] = [];
+  for await (const part of response) parts.push(part as Buffer);
+  const text = Buffer.concat(parts).toString("utf8");
+  return { status: response.statusCode ?? 0, headers: response.headers, body: parseBody(response.headers, text) };
+}
+
+function parseBody(headers: IncomingMessage["headers"], text: string): unknown {
+  if (text === "") return null;
+  if (!headers["content-type"]?.includes("json") && !/^[{[]/.test(text)) return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

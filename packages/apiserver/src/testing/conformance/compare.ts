@@ -1,0 +1,120 @@
+import { isJsonObject } from "@keelson/api-machinery";
+import { loadNormalisation } from "./corpus.ts";
+
+const placeholder = /<(rv|uid|gen|ip|nodeport):(\d+)>|<(time|microtime|listrv|continue|token|age)>/g;
+const { placeholders } = loadNormalisation();
+
+/** Compares answers of one scenario with what was recorded: a numbered placeholder stands for one value throughout. */
+export interface Comparison {
+  /** What differs, one line each. */
+  differences(expected: unknown, actual: unknown): readonly string[];
+}
+
+/** Makes a {@link Comparison}. `replaceVariables` puts in the values of `${run}` and the namespaces. */
+export function createComparison(replaceVariables: (text: string) => string): Comparison {
+  /** Value by `kind:number`. */
+  const bound = new Map<string, string>();
+
+  function compare(expected: unknown, actual: unknown, path: string, found: string[]): void {
+    if (typeof expected === "string") compareText(expected, actual, path, found);
+    else if (Array.isArray(expected)) compareLists(expected, actual, path, found);
+    else if (isJsonObject(expected)) compareObjects(expected, actual, path, found);
+    else if (expected !== actual) found.push(difference(path, expected, actual));
+  }
+
+  function compareLists(expected: readonly unknown[], actual: unknown, path: string, found: string[]): void {
+    if (!Array.isArray(actual)) return void found.push(difference(path, expected, actual));
+    for (let index = 0; index < Math.max(expected.length, actual.length); index++) {
+      const at = `${path}/${index}`;
+      if (index >= expected.length || index >= actual.length) found.push(difference(at, expected[index], actual[index]));
+      else compare(expected[index], actual[index], at, found);
+    }
+  }
+
+  function compareObjects(expected: Record<string, unknown>, actual: unknown, path: string, found: string[]): void {
+    if (!isJsonObject(actual)) return void found.push(difference(path, expected, actual));
+    const seen = new Set(["$message"]);
+    for (const [recorded, value] of Object.entries(expected)) {
+      if (recorded === "$message") continue;
+      const key = keyOf(recorded);
+      seen.add(key);
+      if (Object.hasOwn(actual, key)) compare(value, actual[key], `${path}/${key}`, found);
+      else found.push(difference(`${path}/${key}`, value, undefined));
+    }
+    for (const [key, value] of Object.entries(actual)) {
+      if (!seen.has(key)) found.push(difference(`${path}/${key}`, undefined, value));
+    }
+  }
+
+  /** A recorded key with the values of its placeholders, which occurred as values before. */
+  function keyOf(recorded: string): string {
+    return replaceVariables(recorded).replaceAll(
+      placeholder,
+      (all, kind: string | undefined, number: string) => bound.get(`${kind}:${number}`) ?? all,
+    );
+  }
+
+  function compareText(expected: string, actual: unknown, path: string, found: string[]): void {
+    const names: string[] = [];
+    let pattern = "";
+    let end = 0;
+    for (const match of expected.matchAll(placeholder)) {
+      const kind = match[1] ?? match[3] ?? "";
+      names.push(match[2] === undefined ? "" : `${kind}:${match[2]}`);
+      pattern += `${escapePattern(replaceVariables(expected.slice(end, match.index)))}(${placeholders[kind] ?? ""})`;
+      end = match.index + match[0].length;
+    }
+    if (names.length === 0) {
+      if (replaceVariables(expected) !== actual) found.push(difference(path, expected, actual));
+      return;
+    }
+    pattern += escapePattern(replaceVariables(expected.slice(end)));
+    const text = typeof actual === "number" && expected.startsWith("<nodeport:") ? String(actual) : actual;
+    const values = typeof text === "string" ? new RegExp(`^(?:${pattern})$`).exec(text)?.slice(1) : undefined;
+    if (values === undefined) return void found.push(difference(path, expected, actual));
+    for (const [index, name] of names.entries()) {
+      const clash = name === "" ? undefined : bind(name, values[index] ?? "");
+      if (clash !== undefined) found.push(`${difference(path, expected, actual)} (${clash})`);
+    }
+  }
+
+  /** Why `name` cannot stand for `value`; undefined when it does now. */
+  function bind(name: string, value: string): string | undefined {
+    const known = bound.get(name);
+    if (known !== undefined) return known === value ? undefined : `<${name}> is ${known}`;
+    const [kind = "", number = ""] = name.split(":");
+    for (const [other, otherValue] of bound) {
+      const [otherKind, otherNumber] = other.split(":");
+      if (otherKind !== kind) continue;
+      if (otherValue === value) return `<${other}> is the same`;
+      const isAbove = Number(number) > Number(otherNumber);
+      if (kind === "rv" && isAbove !== Number(value) > Number(otherValue)) {
+        return `must be ${isAbove ? "above" : "below"} <${other}>, which is ${otherValue}`;
+      }
+    }
+    bound.set(name, value);
+    return undefined;
+  }
+
+  return {
+    differences(expected, actual) {
+      const found: string[] = [];
+      compare(expected, actual, "", found);
+      return found;
+    },
+  };
+}
+
+function escapePattern(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
+}
+
+function difference(path: string, expected: unknown, actual: unknown): string {
+  return `${path || "/"}: expected ${show(expected)}, got ${show(actual)}`;
+}
+
+function show(value: unknown): string {
+  if (value === undefined) return "nothing";
+  const text = JSON.stringify(value);
+  return text.length < 400 ? text : `${text.slice(0, 400)}...`;
+}

@@ -1,0 +1,76 @@
+import { isJsonObject } from "@keelson/api-machinery";
+
+/** A step of a path: a key or index, every element, or the elements of a list that have a value under a key. */
+type Segment =
+  | { readonly kind: "key"; readonly key: string }
+  | { readonly kind: "every" }
+  | { readonly kind: "where"; readonly list: string; readonly key: string; readonly value: string };
+
+/** Splits `/a/b[name=x]/*` at the slashes that are not within brackets. */
+function segmentsOf(path: string): Segment[] {
+  const texts = path.slice(1).match(/(?:[^/[]|\[[^\]]*\])+/g) ?? [];
+  const unescape = (text: string): string => text.replaceAll("~1", "/").replaceAll("~0", "~");
+  return texts.map((text) => {
+    if (text === "*") return { kind: "every" };
+    const where = /^([^[]*)\[([^=\]]+)=([^\]]*)\]$/.exec(text);
+    if (where === null) return { kind: "key", key: unescape(text) };
+    return { kind: "where", list: unescape(where[1] ?? ""), key: where[2] ?? "", value: where[3] ?? "" };
+  });
+}
+
+/** Whether a path may lead to several values. */
+export function isPlural(path: string): boolean {
+  return segmentsOf(path).some(({ kind }) => kind === "every");
+}
+
+/** All values at a path, in order. */
+export function valuesAt(document: unknown, path: string): unknown[] {
+  let values = [document];
+  for (const segment of segmentsOf(path)) {
+    values = values.flatMap((value): unknown[] => {
+      if (segment.kind === "every") return childrenOf(value);
+      if (segment.kind === "where") return itemsWhere(value, segment);
+      const child = childAt(value, segment.key);
+      return child === undefined ? [] : [child];
+    });
+  }
+  return values;
+}
+
+/** Removes what is at a path, in place. */
+export function removeAt(document: unknown, path: string): void {
+  const segments = segmentsOf(path);
+  const last = segments.pop();
+  if (last === undefined) return;
+  let parents = [document];
+  for (const segment of segments) {
+    parents = parents.flatMap((parent): unknown[] => {
+      if (segment.kind === "every") return childrenOf(parent);
+      return segment.kind === "where" ? itemsWhere(parent, segment) : [childAt(parent, segment.key)];
+    });
+  }
+  for (const parent of parents) {
+    if (last.kind === "key" && isJsonObject(parent)) delete parent[last.key];
+    else if (last.kind === "where") {
+      const list = last.list === "" ? parent : childAt(parent, last.list);
+      const found = new Set(itemsWhere(parent, last));
+      if (Array.isArray(list)) list.splice(0, list.length, ...list.filter((item) => !found.has(item)));
+    }
+  }
+}
+
+function childAt(value: unknown, key: string): unknown {
+  if (Array.isArray(value)) return /^\d+$/.test(key) ? value[Number(key)] : undefined;
+  return isJsonObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
+}
+
+function childrenOf(value: unknown): unknown[] {
+  if (Array.isArray(value)) return value;
+  return isJsonObject(value) ? Object.values(value) : [];
+}
+
+function itemsWhere(value: unknown, { list, key, value: wanted }: Extract<Segment, { kind: "where" }>): unknown[] {
+  const items = list === "" ? value : childAt(value, list);
+  if (!Array.isArray(items)) return [];
+  return items.filter((item) => isJsonObject(item) && Object.hasOwn(item, key) && String(item[key]) === wanted);
+}
