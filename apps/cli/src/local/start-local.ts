@@ -91,7 +91,10 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
       node = kubelet;
       stops.push(() => kubelet.stop());
       const proxy = await startServiceProxy({
-        client: createClient({ transport: api.server.transport({ user: nodeUser, userAgent: "kube-proxy" }), fieldManager: "kube-proxy" }),
+        client: createClient({
+          transport: api.server.transport({ user: nodeUser, userAgent: "kube-proxy" }),
+          fieldManager: "kube-proxy",
+        }),
         clock,
         random: Math.random,
         log: log.child({ component: "node" }),

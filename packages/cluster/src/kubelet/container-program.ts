@@ -89,7 +89,13 @@ export async function containerProgram(
     mergeOutput: true,
     killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
     ...(limits === undefined ? {} : { limits }),
-    metadata: { podUid: uid, podName: pod.metadata.name ?? "", podNamespace: namespace, container: container.name, attempt: String(attempt) },
+    metadata: {
+      podUid: uid,
+      podName: pod.metadata.name ?? "",
+      podNamespace: namespace,
+      container: container.name,
+      attempt: String(attempt),
+    },
   };
   if (mounts.length === 0) {
     return { ...shared, command: [first, ...rest], cwd: workingDir, ...(user === undefined ? {} : { user }) };
@@ -135,11 +141,13 @@ async function mountsOf(
     const folder = volumes.get(mount.name);
     if (folder === undefined) throw new ContainerConfigError(`volumeMounts: there is no volume ${JSON.stringify(mount.name)}`);
     const subPath = expand((mount as { readonly subPathExpr?: string }).subPathExpr ?? mount.subPath ?? "", env);
-    if (subPath !== "" && !isInside(subPath)) throw new ContainerConfigError(`volumeMounts: subPath ${JSON.stringify(subPath)} leads out of the volume`);
+    if (subPath !== "" && !isInside(subPath))
+      throw new ContainerConfigError(`volumeMounts: subPath ${JSON.stringify(subPath)} leads out of the volume`);
     const source = subPath === "" ? folder : join(folder, subPath);
     if (subPath !== "" && !hostPaths.isFile(source)) await mkdir(source, { recursive: true });
     const path = mount.mountPath.startsWith("/") ? mount.mountPath.replace(/\/+$/, "") : join("/", mount.mountPath);
-    if (path === "" || podDir === path) throw new ContainerConfigError(`volumeMounts: nothing can be mounted at ${JSON.stringify(mount.mountPath)}`);
+    if (path === "" || podDir === path)
+      throw new ContainerConfigError(`volumeMounts: nothing can be mounted at ${JSON.stringify(mount.mountPath)}`);
     mounts.push({ source, path, readOnly: mount.readOnly === true });
   }
   return mounts;

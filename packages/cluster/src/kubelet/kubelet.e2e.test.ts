@@ -83,7 +83,10 @@ test("registers a node that is ready and has this machine's resources", async ()
 });
 
 test("runs a Pod to its end and says how it ended", async () => {
-  await make("good", { restartPolicy: "Never", containers: [{ name: "main", image: "x", command: sh("echo out; echo err >&2; exit 0") }] });
+  await make("good", {
+    restartPolicy: "Never",
+    containers: [{ name: "main", image: "x", command: sh("echo out; echo err >&2; exit 0") }],
+  });
   const good = await podThat("good", ({ status }) => status?.phase === "Succeeded");
   expect(good.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 0, reason: "Completed" });
   expect(await log("good")).toBe("out\nerr\n");
@@ -117,7 +120,14 @@ test("a Pod has an address of its own, and init containers run first, one by one
 
 test("a deleted Pod gets its signal, and the object goes when the program has ended", async () => {
   await make("polite", {
-    containers: [{ name: "main", image: "x", command: sh("trap 'echo bye > " + "$OUT; exit 0' TERM; echo up; while :; do sleep 0.1; done"), env: [{ name: "OUT", value: join(dataDir, "bye") }] }],
+    containers: [
+      {
+        name: "main",
+        image: "x",
+        command: sh("trap 'echo bye > " + "$OUT; exit 0' TERM; echo up; while :; do sleep 0.1; done"),
+        env: [{ name: "OUT", value: join(dataDir, "bye") }],
+      },
+    ],
   });
   await podThat("polite", isReady);
   await until(async () => (await log("polite")) === "up\n");
@@ -128,13 +138,26 @@ test("a deleted Pod gets its signal, and the object goes when the program has en
 
 test("an image alone runs nothing, and the waiting reason says what to do", async () => {
   await make("image", { containers: [{ name: "main", image: "nginx" }] });
-  const pod = await podThat("image", ({ status }) => status?.containerStatuses?.[0]?.state?.waiting?.reason === "CreateContainerConfigError");
+  const pod = await podThat(
+    "image",
+    ({ status }) => status?.containerStatuses?.[0]?.state?.waiting?.reason === "CreateContainerConfigError",
+  );
   expect(pod.status?.containerStatuses?.[0]?.state?.waiting?.message).toContain("command");
 });
 
 test("programs go on while no kubelet runs, and the next one adopts them without a restart", async () => {
   await make("lasting", { containers: [{ name: "main", image: "x", command: sh("echo $$; sleep 1000") }] });
-  await make("ending", { restartPolicy: "Never", containers: [{ name: "main", image: "x", command: sh("while [ ! -e $OUT ]; do sleep 0.05; done; exit 7"), env: [{ name: "OUT", value: join(dataDir, "go") }] }] });
+  await make("ending", {
+    restartPolicy: "Never",
+    containers: [
+      {
+        name: "main",
+        image: "x",
+        command: sh("while [ ! -e $OUT ]; do sleep 0.05; done; exit 7"),
+        env: [{ name: "OUT", value: join(dataDir, "go") }],
+      },
+    ],
+  });
   const before = await podThat("lasting", isReady);
   await podThat("ending", isReady);
   await kubelet.stop();
@@ -146,5 +169,8 @@ test("programs go on while no kubelet runs, and the next one adopts them without
   expect(ended.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 7 });
   const after = await podThat("lasting", isReady);
   expect(after.status?.podIP).toBe(before.status?.podIP);
-  expect(after.status?.containerStatuses?.[0]).toMatchObject({ restartCount: 0, containerID: before.status?.containerStatuses?.[0]?.containerID });
+  expect(after.status?.containerStatuses?.[0]).toMatchObject({
+    restartCount: 0,
+    containerID: before.status?.containerStatuses?.[0]?.containerID,
+  });
 });

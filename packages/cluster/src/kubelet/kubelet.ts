@@ -44,7 +44,7 @@ export interface KubeletOptions {
   /** Default: a process driver in `dataDir`, closed with the kubelet. */
   readonly driver?: Driver;
   /** Where Pods reach the API, for `KUBERNETES_SERVICE_HOST` and `_PORT`. */
-  readonly apiServer?: { readonly host: string; readonly port: number; /** PEM, for `ca.crt`. */ readonly authority?: string };
+  readonly apiServer?: { readonly host: string; readonly port: number /** PEM, for `ca.crt`. */; readonly authority?: string };
   /** Gets service accounts' tokens for Pods. Default: Pods get none, and volumes that need one are not there. */
   readonly issueToken?: IssueToken;
   /** Where the node itself is reached. Default `127.0.0.1`. */
@@ -130,7 +130,10 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine });
 
   const stopping = new AbortController();
-  const follow = (type: ResourceType, onEffect: (effect: StoreEffect) => void): { readonly run: Promise<void>; readonly listed: Promise<void> } => {
+  const follow = (
+    type: ResourceType,
+    onEffect: (effect: StoreEffect) => void,
+  ): { readonly run: Promise<void>; readonly listed: Promise<void> } => {
     const informer = new Informer({ client, type, clock, random, log, onEffect });
     return { run: informer.run(stopping.signal), listed: informer.listed };
   };
@@ -248,7 +251,13 @@ class PodSet {
       const current = worker.program(name, attempt);
       const before = worker.program(name, attempt - 1);
       // During the back-off the attempt that is to come has no program yet: its log is the last one's.
-      return { pod: worker.pod, name, program: current ?? before, previous: current === undefined ? worker.program(name, attempt - 2) ?? before : before, times: (program) => worker.logTimes(program) };
+      return {
+        pod: worker.pod,
+        name,
+        program: current ?? before,
+        previous: current === undefined ? (worker.program(name, attempt - 2) ?? before) : before,
+        times: (program) => worker.logTimes(program),
+      };
     }
     return undefined;
   }

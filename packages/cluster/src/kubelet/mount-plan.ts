@@ -45,7 +45,19 @@ export function mountedCommand(options: {
     .filter(([name]) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
     .map(([name, value]) => `${name}=${value}`);
   const script = mountScript(options);
-  return ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", script, "sh", options.cwd, ...odd, ...options.command];
+  return [
+    "unshare",
+    "--mount",
+    "--propagation",
+    "private",
+    "/bin/sh",
+    "-c",
+    script,
+    "sh",
+    options.cwd,
+    ...odd,
+    ...options.command,
+  ];
 }
 
 /** The script that mounts and then becomes the program. Its words are quoted here; nothing of it is taken for syntax. */

@@ -100,7 +100,10 @@ export function createNodeObjects(
     async mountsToken(pod) {
       if (issueToken === undefined) return false;
       if (pod.spec.automountServiceAccountToken !== undefined) return pod.spec.automountServiceAccountToken;
-      const account = await get(ServiceAccount, { namespace: pod.metadata.namespace ?? "", name: pod.spec.serviceAccountName ?? "default" });
+      const account = await get(ServiceAccount, {
+        namespace: pod.metadata.namespace ?? "",
+        name: pod.spec.serviceAccountName ?? "default",
+      });
       return account?.automountServiceAccountToken !== false;
     },
     async configMap(namespace, name) {

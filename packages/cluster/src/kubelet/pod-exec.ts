@@ -37,13 +37,7 @@ export async function answerExec(
   findPod: () => Promise<PodView>,
   kubelet: Kubelet | undefined,
 ): Promise<UpgradeAnswer> {
-  const headers = call.request.headers ?? {};
-  const offered = String(headers["sec-websocket-protocol"] ?? "").split(",").map((each) => each.trim());
-  const protocol = protocols.find((each) => offered.includes(each));
-  const key = handshakeKey(headers);
-  if (key === undefined || protocol === undefined) {
-    throw statusError("BadRequest", `pods/${kind} is spoken by WebSocket here, with the protocol ${protocols[0]}: kubectl 1.31 and newer do`);
-  }
+  // The container first: kubectl tries another protocol after a refusal, and shows only what is said then.
   const pod = await findPod();
   const container = chooseContainer(pod, call.query["container"]);
   const { namespace = "", name = "" } = pod.metadata;
@@ -51,6 +45,16 @@ export async function answerExec(
   const program = found?.program;
   if (found === undefined || program === undefined || program.state.kind !== "running") {
     throw statusError("BadRequest", `container ${container} of pod ${name} is not running`);
+  }
+  const headers = call.request.headers ?? {};
+  const offered = (headers["sec-websocket-protocol"] ?? "").split(",").map((each) => each.trim());
+  const protocol = protocols.find((each) => offered.includes(each));
+  const key = handshakeKey(headers);
+  if (key === undefined || protocol === undefined) {
+    throw statusError(
+      "BadRequest",
+      `pods/${kind} is spoken by WebSocket here, with the protocol ${protocols[0]}: kubectl 1.31 and newer do`,
+    );
   }
   return {
     kind: "upgrade",
@@ -70,8 +74,14 @@ function exec(socket: Duplex, head: Buffer, handshake: Handshake, program: Progr
   const command = query.getAll("command");
   const isTty = is("tty");
   // `script` makes the terminal: nothing else that a plain machine has does.
-  const words = isTty ? ["script", "--quiet", "--return", "--flush", "--command", command.map(quote).join(" "), "/dev/null"] : command;
+  const words = isTty
+    ? ["script", "--quiet", "--return", "--flush", "--command", command.map(quote).join(" "), "/dev/null"]
+    : command;
   const child = spawnInContainer(program, words, isTty ? { TERM: "xterm" } : {});
+  let size: Buffer | undefined;
+  const fit = (): void => {
+    if (size !== undefined && child.pid !== undefined) void resize(child.pid, size);
+  };
   const peer = acceptWebSocket(socket, head, handshake, {
     message(data) {
       const channel = data[0];
@@ -81,13 +91,18 @@ function exec(socket: Duplex, head: Buffer, handshake: Handshake, program: Progr
           child.stdin.once("drain", () => peer.resume());
         }
       } else if (channel === channels.close && data[1] === channels.stdin) child.stdin?.end();
-      else if (channel === channels.resize && isTty && child.pid !== undefined) void resize(child.pid, data.subarray(1));
+      else if (channel === channels.resize && isTty) {
+        size = data.subarray(1);
+        fit();
+      }
     },
     closed() {
       // Nobody sees what it does any more.
       killCommand(child);
     },
   });
+  // The size comes before the terminal is there: it is set again when the first output tells that it is.
+  child.stdout?.once("data", fit);
   child.stdin?.on("error", () => {});
   if (!is("stdin")) child.stdin?.end();
   const outputs = [pump(child.stdout, channels.stdout, peer), pump(child.stderr, channels.stderr, peer)];
@@ -102,7 +117,11 @@ function exec(socket: Duplex, head: Buffer, handshake: Handshake, program: Progr
   child.on("close", (code, signal) => {
     void Promise.all(outputs).then(() => {
       const exitCode = code ?? (signal === null ? 1 : 137);
-      finish(exitCode === 0 ? { kind: "Status", apiVersion: "v1", metadata: {}, status: "Success" } : failure(`command terminated with non-zero exit code: exit status ${exitCode}`, exitCode));
+      finish(
+        exitCode === 0
+          ? { kind: "Status", apiVersion: "v1", metadata: {}, status: "Success" }
+          : failure(`command terminated with non-zero exit code: exit status ${exitCode}`, exitCode),
+      );
     });
   });
 }

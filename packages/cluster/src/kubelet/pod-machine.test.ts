@@ -42,7 +42,11 @@ class Played {
     const { attempt, current } = this.record(name);
     const startedAt = current.kind === "running" ? current.startedAt : this.now;
     const reason = exitCode === 0 ? "Completed" : "Error";
-    return this.play({ kind: "exited", name, finished: { attempt, exitCode, reason, message: "", startedAt, finishedAt: this.now } });
+    return this.play({
+      kind: "exited",
+      name,
+      finished: { attempt, exitCode, reason, message: "", startedAt, finishedAt: this.now },
+    });
   }
 
   probed(probe: "startup" | "liveness" | "readiness", problem?: string): this {
@@ -68,7 +72,9 @@ class Played {
   }
 
   get does(): readonly string[] {
-    return this.effects.filter(({ kind }) => kind !== "event").map((effect) => ("name" in effect ? `${effect.kind} ${effect.name}` : effect.kind));
+    return this.effects
+      .filter(({ kind }) => kind !== "event")
+      .map((effect) => ("name" in effect ? `${effect.kind} ${effect.name}` : effect.kind));
   }
 
   get status(): ReturnType<typeof podStatus> {
@@ -175,11 +181,15 @@ describe("probes", () => {
   test("until the startup probe has succeeded no other is asked", () => {
     const container = { ...main, startupProbe: probe, livenessProbe: probe };
     const played = new Played(podOf({ containers: [container] })).started();
-    expect(played.effects.filter(({ kind }) => kind === "probe")).toEqual([{ kind: "probe", name: "main", attempt: 0, probe: "startup" }]);
+    expect(played.effects.filter(({ kind }) => kind === "probe")).toEqual([
+      { kind: "probe", name: "main", attempt: 0, probe: "startup" },
+    ]);
     expect(played.status.containerStatuses?.[0]?.started).toBe(false);
     played.probed("startup");
     expect(played.status.containerStatuses?.[0]?.started).toBe(true);
-    expect(played.effects.filter(({ kind }) => kind === "probe")).toEqual([{ kind: "probe", name: "main", attempt: 0, probe: "liveness" }]);
+    expect(played.effects.filter(({ kind }) => kind === "probe")).toEqual([
+      { kind: "probe", name: "main", attempt: 0, probe: "liveness" },
+    ]);
   });
 
   test("an answer about an attempt that is over changes nothing", () => {
@@ -227,7 +237,11 @@ describe("the end", () => {
 
 describe("after a restart of the node", () => {
   test("a program that runs is neither started again nor counted", () => {
-    const state = restorePodState(podOf(), [{ container: "main", attempt: 2, state: { kind: "running", pid: 1, startedAt: 5 } }], 10);
+    const state = restorePodState(
+      podOf(),
+      [{ container: "main", attempt: 2, state: { kind: "running", pid: 1, startedAt: 5 } }],
+      10,
+    );
     const { effects } = stepPod({ ...state, setup: "done" }, { kind: "tick" }, 10);
     expect(effects).toEqual([]);
     expect(podStatus(state, { hostIP: "", podIP: "" }, 10).containerStatuses?.[0]?.restartCount).toBe(2);

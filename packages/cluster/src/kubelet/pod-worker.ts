@@ -81,7 +81,11 @@ export class PodWorker {
     this.#isRemoved = true;
     const { pod } = this.#state;
     const deletionTimestamp = pod.metadata.deletionTimestamp ?? new Date(this.#node.clock.now()).toISOString();
-    const metadata = { ...pod.metadata, deletionTimestamp, deletionGracePeriodSeconds: Math.min(pod.metadata.deletionGracePeriodSeconds ?? 1, 1) };
+    const metadata = {
+      ...pod.metadata,
+      deletionTimestamp,
+      deletionGracePeriodSeconds: Math.min(pod.metadata.deletionGracePeriodSeconds ?? 1, 1),
+    };
     this.handle({ kind: "changed", pod: { ...pod, metadata } });
   }
 
@@ -107,7 +111,8 @@ export class PodWorker {
   logTimes(program: Program): LogTimes {
     let times = this.#logClocks.get(program.id);
     if (times === undefined) {
-      const startedAt = program.state.kind === "starting" ? this.#node.clock.now() : (program.state.startedAt ?? this.#node.clock.now());
+      const startedAt =
+        program.state.kind === "starting" ? this.#node.clock.now() : (program.state.startedAt ?? this.#node.clock.now());
       times = new LogClock(program.logs.stdout, startedAt, this.#node.clock);
       this.#logClocks.set(program.id, times);
     }
@@ -143,7 +148,8 @@ export class PodWorker {
   #run(action: () => Promise<void>): void {
     const running = action()
       .catch((error: unknown) => {
-        if (!this.#stopping.signal.aborted) this.#node.log.warn({ err: error, pod: this.#name }, "something went wrong for a pod; it goes on");
+        if (!this.#stopping.signal.aborted)
+          this.#node.log.warn({ err: error, pod: this.#name }, "something went wrong for a pod; it goes on");
       })
       .finally(() => this.#busy.delete(running));
     this.#busy.add(running);
@@ -187,7 +193,14 @@ export class PodWorker {
     await mkdir(folder, { recursive: true });
     const hasToken = this.#node.canMount && (await objects.mountsToken(this.pod));
     const pod = hasToken ? withTokenVolume(this.pod) : this.pod;
-    return prepareVolumes(pod, folder, { ...objectsOf(objects), podIP: this.#podIP, hostIP, nodeName, nodeLimits: capacity, authority: this.#node.authority });
+    return prepareVolumes(pod, folder, {
+      ...objectsOf(objects),
+      podIP: this.#podIP,
+      hostIP,
+      nodeName,
+      nodeLimits: capacity,
+      authority: this.#node.authority,
+    });
   }
 
   async #prepare(): Promise<void> {
@@ -220,7 +233,8 @@ export class PodWorker {
         this.handle({ kind: "exited", name, finished });
         return;
       }
-      const reason = error instanceof ContainerConfigError || isInvalid(error) ? "CreateContainerConfigError" : "CreateContainerError";
+      const reason =
+        error instanceof ContainerConfigError || isInvalid(error) ? "CreateContainerConfigError" : "CreateContainerError";
       this.handle({ kind: "refused", name, attempt, reason, message });
     }
   }
@@ -239,10 +253,13 @@ export class PodWorker {
         const finished = finishedOf(attempt, exit);
         const policy = this.#container(name).terminationMessagePolicy;
         const isTold = policy === "FallbackToLogsOnError" && finished.exitCode !== 0 && finished.message === "";
-        const message = isTold ? (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n") : finished.message;
+        const message = isTold
+          ? (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n")
+          : finished.message;
         this.handle({ kind: "exited", name, finished: { ...finished, message } });
       },
-      (error: unknown) => this.#node.log.error({ err: error, pod: this.#name, container: name }, "a program's end was not learnt"),
+      (error: unknown) =>
+        this.#node.log.error({ err: error, pod: this.#name, container: name }, "a program's end was not learnt"),
     );
   }
 
@@ -255,7 +272,11 @@ export class PodWorker {
     if (hook !== undefined && program.state.kind === "running" && grace > 0) {
       const problem = await runProbe(hook, { program, container: this.#container(name), podIP: this.#podIP, clock }, grace);
       if (problem !== undefined) {
-        this.#node.events.event(this.pod, { type: "Warning", reason: "FailedPreStopHook", note: `PreStopHook failed: ${problem}` });
+        this.#node.events.event(this.pod, {
+          type: "Warning",
+          reason: "FailedPreStopHook",
+          note: `PreStopHook failed: ${problem}`,
+        });
       }
     }
     const left = Math.max(grace - (clock.monotonic() - began), grace > 0 && hook !== undefined ? 2000 : 0);
@@ -270,7 +291,12 @@ export class PodWorker {
     if (program === undefined || hook === undefined) return;
     const tenMinutes = 600_000;
     const problem = await runProbe(hook, { program, container, podIP: this.#podIP, clock: this.#node.clock }, tenMinutes);
-    this.handle({ kind: "hooked", name, attempt, ...(problem === undefined ? {} : { problem: `PostStartHook failed: ${problem}` }) });
+    this.handle({
+      kind: "hooked",
+      name,
+      attempt,
+      ...(problem === undefined ? {} : { problem: `PostStartHook failed: ${problem}` }),
+    });
   }
 
   async #probe(name: string, attempt: number, kind: "startup" | "liveness" | "readiness"): Promise<void> {
@@ -324,7 +350,12 @@ export class PodWorker {
       const conditions = (status.conditions ?? []).map((condition) => ({ ...emptyCondition, ...condition }));
       const body = { metadata: { uid }, status: { ...status, conditions } };
       try {
-        await client.patch(Pod, { namespace, name }, { type: "strategic", body }, { subresource: "status", signal: this.#stopping.signal });
+        await client.patch(
+          Pod,
+          { namespace, name },
+          { type: "strategic", body },
+          { subresource: "status", signal: this.#stopping.signal },
+        );
         this.#written = status;
         pause = 500;
       } catch (error) {
@@ -349,7 +380,9 @@ function isInvalid(error: unknown): boolean {
   return error instanceof ExecutionError && error.code === "InvalidSpec";
 }
 
-function objectsOf(objects: NodeContext["objects"]): Pick<NodeContext["objects"], "configMap" | "secret" | "claimFolder" | "token"> {
+function objectsOf(
+  objects: NodeContext["objects"],
+): Pick<NodeContext["objects"], "configMap" | "secret" | "claimFolder" | "token"> {
   const { configMap, secret, claimFolder, token } = objects;
   return { configMap, secret, claimFolder, token };
 }

@@ -98,7 +98,13 @@ async function prepareVolume(
     return write();
   }
   if (volume.downwardAPI !== undefined) {
-    addDownward(files, pod, volume.downwardAPI.items as readonly DownwardItem[] | undefined, volume.downwardAPI.defaultMode, sources);
+    addDownward(
+      files,
+      pod,
+      volume.downwardAPI.items as readonly DownwardItem[] | undefined,
+      volume.downwardAPI.defaultMode,
+      sources,
+    );
     return write();
   }
   if (volume.projected !== undefined) {
@@ -133,8 +139,10 @@ async function hostPath({ path, type = "" }: { readonly path: string; readonly t
   if (found === undefined && type === "DirectoryOrCreate") await mkdir(path, { recursive: true, mode: 0o755 });
   else if (found === undefined && type === "FileOrCreate") await writeFile(path, "", { flag: "a" });
   else if (found === undefined) throw new VolumeError(`hostPath type check failed: ${path} does not exist`);
-  else if (type.startsWith("Directory") && !found.isDirectory()) throw new VolumeError(`hostPath type check failed: ${path} is not a directory`);
-  else if (type.startsWith("File") && !found.isFile()) throw new VolumeError(`hostPath type check failed: ${path} is not a file`);
+  else if (type.startsWith("Directory") && !found.isDirectory())
+    throw new VolumeError(`hostPath type check failed: ${path} is not a directory`);
+  else if (type.startsWith("File") && !found.isFile())
+    throw new VolumeError(`hostPath type check failed: ${path} is not a file`);
   return path;
 }
 

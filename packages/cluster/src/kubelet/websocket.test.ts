@@ -24,7 +24,11 @@ test("messages come whole, however the bytes are cut and the frames split", () =
           payloads.flatMap((payload) => {
             const half = payload.length >> 1;
             return isSplit
-              ? [frame(2, Buffer.from(payload.subarray(0, half)), false), frame(9, Buffer.from("p")), frame(0, Buffer.from(payload.subarray(half)))]
+              ? [
+                  frame(2, Buffer.from(payload.subarray(0, half)), false),
+                  frame(9, Buffer.from("p")),
+                  frame(0, Buffer.from(payload.subarray(half))),
+                ]
               : [frame(2, Buffer.from(payload))];
           }),
         );

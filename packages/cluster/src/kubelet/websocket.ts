@@ -37,7 +37,9 @@ export function acceptWebSocket(
   handshake: { readonly key: string; readonly protocol: string },
   events: WebSocketEvents,
 ): WebSocketEnd {
-  const accept = createHash("sha1").update(handshake.key + magic).digest("base64");
+  const accept = createHash("sha1")
+    .update(handshake.key + magic)
+    .digest("base64");
   socket.write(
     `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n` +
       `Sec-WebSocket-Protocol: ${handshake.protocol}\r\n\r\n`,
