@@ -159,8 +159,9 @@ async function resize(pid: number, data: Buffer): Promise<void> {
     const { Width: columns, Height: rows } = JSON.parse(data.toString("utf8")) as { Width?: unknown; Height?: unknown };
     if (!Number.isInteger(columns) || !Number.isInteger(rows)) return;
     for (const child of await childrenOf(pid)) {
-      const terminal = await readlink(`/proc/${child}/fd/0`);
-      if (!terminal.startsWith("/dev/pts/")) continue;
+      const terminal = `/proc/${child}/fd/0`;
+      // Below a root of the container's own, its path is longer.
+      if (!/\/pts\/\d+$/.test(await readlink(terminal))) continue;
       spawn("stty", ["-F", terminal, "cols", String(columns), "rows", String(rows)], { stdio: "ignore" }).on("error", () => {});
     }
   } catch {
