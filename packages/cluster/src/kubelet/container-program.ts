@@ -114,13 +114,16 @@ export async function containerProgram(
   }
   const scratch = join(podDir, "scratch", `${container.name}.${attempt}`);
   await rm(join(podDir, "scratch", `${container.name}.${attempt - 1}`), { recursive: true, force: true });
+  await rm(`${scratch}.ready`, { force: true });
   await mkdir(scratch, { recursive: true, mode: 0o755 });
   return {
     ...shared,
     cwd: "/",
+    metadata: { ...shared.metadata, marker: `${scratch}.ready` },
     command: mountedCommand({
       mounts,
       scratch,
+      marker: `${scratch}.ready`,
       cwd: workingDir,
       ...(user === undefined ? {} : { user }),
       command: [first, ...rest],

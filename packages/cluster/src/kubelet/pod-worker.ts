@@ -1,5 +1,5 @@
-import { mkdir, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, rm, stat, watch } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { type Condition, isNotFound, isStatusError, jsonEquals, Pod, sleep } from "@keelson/api-machinery";
 import { ExecutionError, type Program, readLogTail } from "@keelson/execution";
 import { ContainerStartError, containerProgram } from "./container-program.ts";
@@ -220,6 +220,7 @@ export class PodWorker {
       const spec = await containerProgram(this.#node, this.pod, this.#container(name), attempt, place);
       if (this.#stopping.signal.aborted) return;
       const program = this.program(name, attempt) ?? (await driver.start(spec));
+      await mounted(program);
       this.#watch(name, attempt, program, true);
       // The last attempt is kept for `logs --previous`; older ones go.
       const old = this.program(name, attempt - 2);
@@ -371,6 +372,31 @@ export class PodWorker {
       }
     }
   }
+}
+
+/** Waits until a program with mounts of its own has them: before that, nothing may be run beside it. */
+async function mounted(program: Program): Promise<void> {
+  const marker = program.spec.metadata?.["marker"];
+  if (marker === undefined) return;
+  const ended = program.exited();
+  while (program.state.kind === "running" && (await sizeOf(marker)) === 0) {
+    const gone = new AbortController();
+    try {
+      const changes = watch(dirname(marker), { signal: gone.signal })[Symbol.asyncIterator]();
+      const changed = changes.next().catch(() => {});
+      // Looked at once more: it may have been written before the watch was there.
+      if ((await sizeOf(marker)) === 0) await Promise.race([changed, ended]);
+    } finally {
+      gone.abort();
+    }
+  }
+}
+
+async function sizeOf(path: string): Promise<number> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  );
 }
 
 /** A patch merges conditions by their type: what a condition no longer has must be taken away. */
