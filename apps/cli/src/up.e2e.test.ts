@@ -11,7 +11,7 @@ test("up prints a line a component, ready last, and SIGTERM ends it with status 
   await using keelson = await startTestKeelson(folder.path);
   const lines = keelson.process.output().trim().split("\n");
   const ready = lines.indexOf("ready");
-  expect(lines.slice(0, ready).map((line) => line.split(/\s/)[0])).toEqual(["apiserver", "cluster", "robots"]);
+  expect(lines.slice(0, ready).map((line) => line.split(/\s/)[0])).toEqual(["apiserver", "cluster", "node", "robots"]);
   expect(await keelson.process.stop()).toBe(0);
 });
 

@@ -81,6 +81,8 @@ async function respond(outcome: Exclude<Outcome, WatchOutcome>): Promise<ApiResp
       return { status: outcome.status, headers: { ...json, ...outcome.headers }, body: outcome.body };
     case "raw":
       return { status: outcome.status, headers: outcome.headers, body: await textOf(outcome.body) };
+    case "upgrade":
+      throw statusError("BadRequest", "this request takes over its connection: it needs one, by HTTP");
   }
 }
 

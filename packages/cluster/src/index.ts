@@ -15,3 +15,4 @@ export { type ServiceProxy, type ServiceProxyOptions, startServiceProxy } from "
 export { createVolumeControllers, type VolumeControllerOptions } from "./persistent-volume/volume-controllers.ts";
 export { ensureStandardClass } from "./persistent-volume/standard-class.ts";
 export { workloadControllers } from "./workload-controllers.ts";
+export { type IssueToken, issueTokensBy } from "./kubelet/node-objects.ts";

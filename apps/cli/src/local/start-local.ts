@@ -1,9 +1,9 @@
-import { mkdir } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
 import { type ServedApi, serveApi, systemRandom } from "@keelson/apiserver";
 import { type Client, createClient } from "@keelson/client";
-import { type Kubelet, podHandlers, startCluster, startKubelet, startServiceProxy } from "@keelson/cluster";
+import { issueTokensBy, type Kubelet, podHandlers, startCluster, startKubelet, startServiceProxy } from "@keelson/cluster";
 import { type FlagValues, type Logger, type Operator, type RunningOperator, startOperator } from "@keelson/controller";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
 
@@ -85,7 +85,8 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
         clock,
         random: Math.random,
         log: log.child({ component: "node" }),
-        apiServer: { host: hostname, port: Number(port) },
+        apiServer: { host: hostname, port: Number(port), authority: await readFile(join(dataDir, "pki", "ca.crt"), "utf8") },
+        issueToken: issueTokensBy(api.server.transport({ user: nodeUser, userAgent: "kubelet" })),
       });
       node = kubelet;
       stops.push(() => kubelet.stop());

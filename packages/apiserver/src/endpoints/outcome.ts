@@ -1,3 +1,4 @@
+import type { Duplex } from "node:stream";
 import type { ApiRequest, DeepReadonly, KubernetesObject, ListMeta, Status, StatusError } from "@keelson/api-machinery";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 
@@ -104,8 +105,24 @@ export interface RawOutcome {
   readonly body: Uint8Array | string | AsyncIterable<Uint8Array>;
 }
 
+/**
+ * The connection itself: the client asked to speak another protocol on it (`Upgrade`), as for exec, and may. Who answers this
+ * writes the `101 Switching Protocols` and everything after it. Only for requests that ask for an upgrade.
+ */
+export interface UpgradeOutcome {
+  readonly kind: "upgrade";
+  connect(connection: {
+    readonly socket: Duplex;
+    /** What came after the request already. */
+    readonly head: Buffer;
+    /** Path and query as they came: parameters may occur more than once. */
+    readonly url: string;
+    readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  }): void;
+}
+
 /** What the pipeline answers. Errors are answers too: `handle` rejects only where Keelson has a bug that it can't contain. */
-export type Outcome = ObjectOutcome | ListOutcome | WatchOutcome | StatusOutcome | DocumentOutcome | RawOutcome;
+export type Outcome = ObjectOutcome | ListOutcome | WatchOutcome | StatusOutcome | DocumentOutcome | RawOutcome | UpgradeOutcome;
 
 /** From a request to its answer: authorization, admission, validation, storage. */
 export type Handle = (request: PipelineRequest) => Promise<Outcome>;

@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { type IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { type Clock, isStatusError, type Status, StatusError, statusError, systemClock } from "@keelson/api-machinery";
 import type { Authenticate } from "../auth/authenticator.ts";
@@ -118,7 +119,14 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     keepAliveInitialDelay: 30_000,
   });
 
-  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  /** Connections that speak something else by now. */
+  const upgraded = new Set<Duplex>();
+
+  async function serve(
+    request: IncomingMessage,
+    response: ServerResponse,
+    upgrade?: { readonly socket: Duplex; readonly head: Buffer },
+  ): Promise<void> {
     const auditId = requestedAuditId(request) ?? newId();
     response.setHeader("audit-id", auditId);
     response.setHeader("cache-control", "no-cache, private");
@@ -135,7 +143,12 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
         headers: credentialHeaders(request),
         clientCertificate: clientCertificateOf(request.socket as TLSSocket),
       });
-      const outcome = await answer(request, response, target, user, accepted);
+      const outcome = await answer(request, response, target, user, accepted, upgrade !== undefined);
+      if (outcome.kind === "upgrade") {
+        if (upgrade === undefined) throw statusError("BadRequest", "Upgrade request required");
+        handOver(request, response, outcome, upgrade);
+        return;
+      }
       await responder.send(exchange, outcome);
     } catch (error) {
       if (response.destroyed || request.socket.destroyed) return;
@@ -154,17 +167,36 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     }
   }
 
+  function handOver(
+    request: IncomingMessage,
+    response: ServerResponse,
+    outcome: Extract<Outcome, { kind: "upgrade" }>,
+    { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
+  ): void {
+    response.detachSocket(request.socket);
+    request.socket.setTimeout(0);
+    if (isClosing) {
+      socket.destroy();
+      return;
+    }
+    upgraded.add(socket);
+    socket.on("close", () => upgraded.delete(socket));
+    outcome.connect({ socket, head, url: request.url ?? "/", headers: request.headers });
+  }
+
   async function answer(
     request: IncomingMessage,
     response: ServerResponse,
     target: Target,
     user: UserInfo,
     accepted: readonly Representation[],
+    isUpgrade: boolean,
   ): Promise<Outcome> {
     const method = request.method === "HEAD" ? "GET" : request.method;
     if (!isApiMethod(method))
       throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");
-    const { body, fault } = await readForm(request, target, accepted);
+    // What follows a request for an upgrade is no body.
+    const { body, fault } = isUpgrade ? {} : await readForm(request, target, accepted);
     const aborted = new AbortController();
     response.on("close", () => {
       if (!response.writableFinished) aborted.abort(new Error("the client went away"));
@@ -192,6 +224,19 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
         options.onError?.(error, { method: request.method ?? "", path: request.url ?? "", auditId: "" });
     });
   });
+  // An answer in HTTP where it turns out that the connection does not change its protocol.
+  server.on("upgrade", (request, socket, head) => {
+    socket.on("error", () => socket.destroy());
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(request.socket);
+    response.on("finish", () => socket.end());
+    serve(request, response, { socket, head }).catch((error: unknown) => {
+      socket.destroy();
+      if (!isConnectionError(error))
+        options.onError?.(error, { method: request.method ?? "", path: request.url ?? "", auditId: "" });
+    });
+  });
   // A method that HTTP does not know never becomes a request; it is refused here.
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();
@@ -213,6 +258,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
         resolve();
       });
       responder.endWatches();
+      for (const socket of upgraded) socket.destroy();
       server.closeIdleConnections();
     });
     return closed;

@@ -44,7 +44,8 @@ export class AddressPool {
 function podAddressNumber(address: string): number | undefined {
   const parts = address.split(".").map(Number);
   const [a, b = -1, c = -1, d = -1] = parts;
-  if (parts.length !== 4 || a !== 127 || parts.some((part) => !Number.isInteger(part) || part < 0 || part > 255)) return undefined;
+  if (parts.length !== 4 || a !== 127 || parts.some((part) => !Number.isInteger(part) || part < 0 || part > 255))
+    return undefined;
   const number = ipNumber(b, c, d);
   return number >= first && number <= last ? number : undefined;
 }

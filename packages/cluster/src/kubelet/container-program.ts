@@ -6,6 +6,7 @@ import { ContainerConfigError, expand, resolveEnvironment } from "./environment.
 import { hostPaths, type Mount, mountedCommand } from "./mount-plan.ts";
 import type { NodeContext } from "./node-context.ts";
 import { type ContainerView, type PodView, programId } from "./pod-view.ts";
+import { hasOwnToken, tokenPath, tokenVolumeName } from "./token-volume.ts";
 import { isInside } from "./atomic-folder.ts";
 
 /** A container whose program cannot be found or executed: it ends at once with reason `StartError`. */
@@ -76,6 +77,8 @@ export async function containerProgram(
   if (!container.workingDir) await mkdir(workingDir, { recursive: true });
   const limits = limitsOf(container);
   const mounts = await mountsOf(container, env, place.volumes, podDir);
+  const token = place.volumes.get(tokenVolumeName);
+  if (token !== undefined && !hasOwnToken(container)) mounts.push({ source: token, path: tokenPath, readOnly: true });
   // Names of Services resolve where we may mount; elsewhere programs find them in the file that KEELSON_HOSTS names.
   if (node.canMount && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
     mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
@@ -86,7 +89,13 @@ export async function containerProgram(
     mergeOutput: true,
     killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
     ...(limits === undefined ? {} : { limits }),
-    metadata: { podUid: uid, podName: pod.metadata.name ?? "", podNamespace: namespace, container: container.name, attempt: String(attempt) },
+    metadata: {
+      podUid: uid,
+      podName: pod.metadata.name ?? "",
+      podNamespace: namespace,
+      container: container.name,
+      attempt: String(attempt),
+    },
   };
   if (mounts.length === 0) {
     return { ...shared, command: [first, ...rest], cwd: workingDir, ...(user === undefined ? {} : { user }) };
@@ -105,13 +114,16 @@ export async function containerProgram(
   }
   const scratch = join(podDir, "scratch", `${container.name}.${attempt}`);
   await rm(join(podDir, "scratch", `${container.name}.${attempt - 1}`), { recursive: true, force: true });
+  await rm(`${scratch}.ready`, { force: true });
   await mkdir(scratch, { recursive: true, mode: 0o755 });
   return {
     ...shared,
     cwd: "/",
+    metadata: { ...shared.metadata, marker: `${scratch}.ready` },
     command: mountedCommand({
       mounts,
       scratch,
+      marker: `${scratch}.ready`,
       cwd: workingDir,
       ...(user === undefined ? {} : { user }),
       command: [first, ...rest],
@@ -132,11 +144,13 @@ async function mountsOf(
     const folder = volumes.get(mount.name);
     if (folder === undefined) throw new ContainerConfigError(`volumeMounts: there is no volume ${JSON.stringify(mount.name)}`);
     const subPath = expand((mount as { readonly subPathExpr?: string }).subPathExpr ?? mount.subPath ?? "", env);
-    if (subPath !== "" && !isInside(subPath)) throw new ContainerConfigError(`volumeMounts: subPath ${JSON.stringify(subPath)} leads out of the volume`);
+    if (subPath !== "" && !isInside(subPath))
+      throw new ContainerConfigError(`volumeMounts: subPath ${JSON.stringify(subPath)} leads out of the volume`);
     const source = subPath === "" ? folder : join(folder, subPath);
     if (subPath !== "" && !hostPaths.isFile(source)) await mkdir(source, { recursive: true });
     const path = mount.mountPath.startsWith("/") ? mount.mountPath.replace(/\/+$/, "") : join("/", mount.mountPath);
-    if (path === "" || podDir === path) throw new ContainerConfigError(`volumeMounts: nothing can be mounted at ${JSON.stringify(mount.mountPath)}`);
+    if (path === "" || podDir === path)
+      throw new ContainerConfigError(`volumeMounts: nothing can be mounted at ${JSON.stringify(mount.mountPath)}`);
     mounts.push({ source, path, readOnly: mount.readOnly === true });
   }
   return mounts;

@@ -68,11 +68,14 @@ async function valueFrom(
   if (from.fieldRef !== undefined) return podField(pod, from.fieldRef.fieldPath, sources);
   if (from.resourceFieldRef !== undefined) {
     const { containerName, resource, divisor } = from.resourceFieldRef;
-    const target = containerName === undefined ? container : (pod.spec.containers.find(({ name }) => name === containerName) ?? container);
+    const target =
+      containerName === undefined ? container : (pod.spec.containers.find(({ name }) => name === containerName) ?? container);
     return resourceField(target, resource, divisor, sources.nodeLimits);
   }
   const [kind, ref] =
-    from.configMapKeyRef === undefined ? (["secret", from.secretKeyRef] as const) : (["configmap", from.configMapKeyRef] as const);
+    from.configMapKeyRef === undefined
+      ? (["secret", from.secretKeyRef] as const)
+      : (["configmap", from.configMapKeyRef] as const);
   if (ref === undefined) return "";
   const name = ref.name ?? "";
   const data = await (kind === "secret" ? sources.secret(name) : sources.configMap(name));
@@ -85,11 +88,7 @@ async function valueFrom(
 }
 
 /** What a fieldRef names. */
-export function podField(
-  pod: PodView,
-  path: string,
-  at: Pick<EnvironmentSources, "podIP" | "hostIP" | "nodeName">,
-): string {
+export function podField(pod: PodView, path: string, at: Pick<EnvironmentSources, "podIP" | "hostIP" | "nodeName">): string {
   const { metadata, spec } = pod;
   const subscript = /^metadata\.(labels|annotations)\['(.*)'\]$/.exec(path);
   if (subscript !== null) {

@@ -13,7 +13,11 @@ export function execCommand(program: Program, pid: number, command: readonly str
 }
 
 /** Starts a command beside a running container's program, with its environment. Throws where nothing runs. */
-export function spawnInContainer(program: Program, command: readonly string[]): ChildProcess {
+export function spawnInContainer(
+  program: Program,
+  command: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): ChildProcess {
   if (program.state.kind !== "running") throw new Error("the container is not running");
   const [first, ...rest] = execCommand(program, program.state.pid, command);
   const [uid, gid] = (program.spec.user ?? "").split(":").map(Number);
@@ -21,7 +25,7 @@ export function spawnInContainer(program: Program, command: readonly string[]): 
   return spawn(first, rest, {
     cwd: program.spec.cwd ?? "/",
     // Its processes belong to the program: when that ends, they end.
-    env: { ...program.spec.env },
+    env: { ...program.spec.env, ...env },
     detached: true,
     stdio: ["pipe", "pipe", "pipe"],
     ...(isMounted || !Number.isInteger(uid) ? {} : { uid: uid ?? 0, gid: Number.isInteger(gid) ? (gid ?? 0) : 0 }),

@@ -1,12 +1,27 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { get } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type DeepReadonly, isNotFound, Node, Pod, type PodObject, type PodSpec, systemClock } from "@keelson/api-machinery";
+import {
+  ConfigMap,
+  type DeepReadonly,
+  EndpointSlice,
+  type EndpointSliceObject,
+  isNotFound,
+  Node,
+  Pod,
+  type PodObject,
+  type PodSpec,
+  Service,
+  systemClock,
+} from "@keelson/api-machinery";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
-import { type Client, createClient } from "@keelson/client";
+import { type Client, createClient, type NewObject } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { startServiceProxy } from "../service-proxy/service-proxy.ts";
 import { type Kubelet, startKubelet } from "./kubelet.ts";
+import { podHandlers } from "./pod-handlers.ts";
 
 type PodView = DeepReadonly<PodObject>;
 
@@ -19,7 +34,9 @@ const start = (): Promise<Kubelet> =>
   startKubelet({ client, dataDir, nodeName: "here", clock: systemClock, random: Math.random, log: silentLogger });
 
 beforeEach(async () => {
-  environment = await startTestEnvironment();
+  environment = await startTestEnvironment({
+    subresources: podHandlers({ client: () => client, kubelet: () => kubelet, now: () => Date.now() }),
+  });
   client = createClient({ transport: environment.transport(), fieldManager: "kubelet" });
   dataDir = await mkdtemp(join(tmpdir(), "keelson-kubelet-"));
   kubelet = await start();
@@ -83,7 +100,10 @@ test("registers a node that is ready and has this machine's resources", async ()
 });
 
 test("runs a Pod to its end and says how it ended", async () => {
-  await make("good", { restartPolicy: "Never", containers: [{ name: "main", image: "x", command: sh("echo out; echo err >&2; exit 0") }] });
+  await make("good", {
+    restartPolicy: "Never",
+    containers: [{ name: "main", image: "x", command: sh("echo out; echo err >&2; exit 0") }],
+  });
   const good = await podThat("good", ({ status }) => status?.phase === "Succeeded");
   expect(good.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 0, reason: "Completed" });
   expect(await log("good")).toBe("out\nerr\n");
@@ -117,7 +137,14 @@ test("a Pod has an address of its own, and init containers run first, one by one
 
 test("a deleted Pod gets its signal, and the object goes when the program has ended", async () => {
   await make("polite", {
-    containers: [{ name: "main", image: "x", command: sh("trap 'echo bye > " + "$OUT; exit 0' TERM; echo up; while :; do sleep 0.1; done"), env: [{ name: "OUT", value: join(dataDir, "bye") }] }],
+    containers: [
+      {
+        name: "main",
+        image: "x",
+        command: sh("trap 'echo bye > " + "$OUT; exit 0' TERM; echo up; while :; do sleep 0.1; done"),
+        env: [{ name: "OUT", value: join(dataDir, "bye") }],
+      },
+    ],
   });
   await podThat("polite", isReady);
   await until(async () => (await log("polite")) === "up\n");
@@ -128,23 +155,192 @@ test("a deleted Pod gets its signal, and the object goes when the program has en
 
 test("an image alone runs nothing, and the waiting reason says what to do", async () => {
   await make("image", { containers: [{ name: "main", image: "nginx" }] });
-  const pod = await podThat("image", ({ status }) => status?.containerStatuses?.[0]?.state?.waiting?.reason === "CreateContainerConfigError");
+  const pod = await podThat(
+    "image",
+    ({ status }) => status?.containerStatuses?.[0]?.state?.waiting?.reason === "CreateContainerConfigError",
+  );
   expect(pod.status?.containerStatuses?.[0]?.state?.waiting?.message).toContain("command");
 });
 
 test("programs go on while no kubelet runs, and the next one adopts them without a restart", async () => {
   await make("lasting", { containers: [{ name: "main", image: "x", command: sh("echo $$; sleep 1000") }] });
-  await make("ending", { restartPolicy: "Never", containers: [{ name: "main", image: "x", command: sh("while [ ! -e $OUT ]; do sleep 0.05; done; exit 7"), env: [{ name: "OUT", value: join(dataDir, "go") }] }] });
+  await make("ending", {
+    restartPolicy: "Never",
+    containers: [
+      {
+        name: "main",
+        image: "x",
+        command: sh("while [ ! -e $OUT ]; do sleep 0.05; done; exit 7"),
+        env: [{ name: "OUT", value: join(dataDir, "go") }],
+      },
+    ],
+  });
   const before = await podThat("lasting", isReady);
   await podThat("ending", isReady);
   await kubelet.stop();
-  await rm(join(dataDir, "none"), { force: true });
-  const { writeFile } = await import("node:fs/promises");
   await writeFile(join(dataDir, "go"), "");
   kubelet = await start();
   const ended = await podThat("ending", ({ status }) => status?.phase === "Failed");
   expect(ended.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 7 });
   const after = await podThat("lasting", isReady);
   expect(after.status?.podIP).toBe(before.status?.podIP);
-  expect(after.status?.containerStatuses?.[0]).toMatchObject({ restartCount: 0, containerID: before.status?.containerStatuses?.[0]?.containerID });
+  expect(after.status?.containerStatuses?.[0]).toMatchObject({
+    restartCount: 0,
+    containerID: before.status?.containerStatuses?.[0]?.containerID,
+  });
 });
+
+test("a ConfigMap that changes is seen by the program that runs, whole", async () => {
+  await client.create(ConfigMap, { metadata: { name: "conf", namespace: "default" }, data: { a: "1", b: "1" } });
+  const script = 'while :; do echo "$(cat /conf/a /conf/b)"; sleep 0.05; done';
+  await make("reader", {
+    containers: [{ name: "main", image: "x", command: sh(script), volumeMounts: [{ name: "c", mountPath: "/conf" }] }],
+    volumes: [{ name: "c", configMap: { name: "conf" } }],
+  });
+  await podThat("reader", isReady);
+  await until(async () => (await log("reader")).startsWith("1"));
+  await client.patch(ConfigMap, { namespace: "default", name: "conf" }, { type: "merge", body: { data: { a: "2", b: "2" } } });
+  await until(async () => (await log("reader")).includes("2\n2"));
+});
+
+test("a Pod waits for a ConfigMap that is not there, says so, and starts when it is", async () => {
+  const env = [{ name: "A", valueFrom: { configMapKeyRef: { name: "late", key: "a" } } }];
+  await make("waiting", { containers: [{ name: "main", image: "x", command: sh("echo $A; sleep 100"), env }] });
+  const waiting = await podThat(
+    "waiting",
+    ({ status }) => status?.containerStatuses?.[0]?.state?.waiting?.message !== undefined,
+  );
+  expect(waiting.status?.containerStatuses?.[0]?.state?.waiting).toMatchObject({
+    reason: "CreateContainerConfigError",
+    message: 'configmap "late" not found',
+  });
+  await client.create(ConfigMap, { metadata: { name: "late", namespace: "default" }, data: { a: "here" } });
+  await podThat("waiting", isReady);
+  await until(async () => (await log("waiting")) === "here\n");
+});
+
+test("what a program mounts is nowhere on the machine", async () => {
+  const path = "/keelson-test-nowhere/deep";
+  await make("private", {
+    containers: [
+      {
+        name: "main",
+        image: "x",
+        command: sh(`touch ${path}/file; sleep 100`),
+        volumeMounts: [{ name: "e", mountPath: path }],
+      },
+    ],
+    volumes: [{ name: "e", emptyDir: {} }],
+  });
+  const pod = await podThat("private", isReady);
+  const file = join(dataDir, "pods", pod.metadata.uid ?? "", "volumes", "e", "file");
+  await until(() =>
+    readFile(file).then(
+      () => true,
+      () => false,
+    ),
+  );
+  await expect(readFile(`${path}/file`)).rejects.toThrow("ENOENT");
+});
+
+test("a liveness probe that fails has the program started again, and its last log is kept", async () => {
+  await make("ill", {
+    containers: [
+      {
+        name: "main",
+        image: "x",
+        command: sh("echo run; sleep 100"),
+        livenessProbe: { exec: { command: ["false"] }, initialDelaySeconds: 1, failureThreshold: 1 },
+      },
+    ],
+  });
+  const pod = await podThat("ill", ({ status }) => (status?.containerStatuses?.[0]?.restartCount ?? 0) > 0);
+  expect(pod.status?.containerStatuses?.[0]?.lastState?.terminated?.exitCode).toBe(143);
+  const answer = await ask("ill", { previous: "true" });
+  expect(answer).toEqual({ status: 200, body: "run\n" });
+});
+
+/** Asks for a log. */
+async function ask(name: string, query: Record<string, string>): Promise<{ readonly status: number; readonly body: unknown }> {
+  const path = `/api/v1/namespaces/default/pods/${name}/log`;
+  const { status, body } = await environment.transport().request({ method: "GET", path, query });
+  return { status, body };
+}
+
+test("logs: follow to the end, the last lines, a limit, and what is wrong", async () => {
+  await make("talks", {
+    restartPolicy: "Never",
+    containers: [{ name: "main", image: "x", command: sh("echo one; echo two; sleep 0.3; echo three") }],
+  });
+  await podThat("talks", ({ status }) => status?.containerStatuses?.[0]?.state?.running !== undefined);
+  expect(await ask("talks", { follow: "true" })).toEqual({ status: 200, body: "one\ntwo\nthree\n" });
+  expect(await ask("talks", { tailLines: "2" })).toEqual({ status: 200, body: "two\nthree\n" });
+  expect(await ask("talks", { limitBytes: "5" })).toEqual({ status: 200, body: "one\nt" });
+  expect((await ask("talks", { timestamps: "true", tailLines: "1" })).body).toMatch(/^\d{4}-.*Z three\n$/);
+  expect((await ask("talks", { container: "other" })).status).toBe(400);
+  expect((await ask("talks", { previous: "true" })).status).toBe(400);
+  expect((await ask("none", {})).status).toBe(404);
+});
+
+test("programs of a Pod that went while no kubelet ran are stopped", async () => {
+  await make("orphan", { containers: [{ name: "main", image: "x", command: sh("sleep 1000") }] });
+  const pod = await podThat("orphan", isReady);
+  await kubelet.stop();
+  await client.delete(Pod, { namespace: "default", name: "orphan" }, { gracePeriodSeconds: 0 });
+  kubelet = await start();
+  const program = join(dataDir, "programs", `${pod.metadata.uid}.main.0`);
+  await until(() =>
+    readFile(join(program, "spec.json")).then(
+      () => false,
+      () => true,
+    ),
+  );
+});
+
+test("a Service's address leads to the Pod that is ready, and its name resolves inside Pods", async () => {
+  const proxy = await startServiceProxy({ client, clock: systemClock, random: Math.random, log: silentLogger });
+  try {
+    const code = "const h=require('http');h.createServer((q,s)=>s.end('it works')).listen(8080, process.env.KEELSON_POD_IP)";
+    await make("web", {
+      containers: [
+        {
+          name: "main",
+          image: "x",
+          command: [process.execPath, "-e", code],
+          readinessProbe: { httpGet: { port: 8080 }, periodSeconds: 1 },
+        },
+      ],
+    });
+    const pod = await podThat("web", isReady);
+    const service = await client.create(Service, {
+      metadata: { name: "web", namespace: "default" },
+      spec: { ports: [{ name: "http", port: 80, targetPort: 8080 }] },
+    });
+    await client.create(EndpointSlice, {
+      metadata: { name: "web-1", namespace: "default", labels: { "kubernetes.io/service-name": "web" } },
+      addressType: "IPv4",
+      ports: [{ name: "http", port: 8080, protocol: "TCP" }],
+      endpoints: [{ addresses: [pod.status?.podIP ?? ""], conditions: { ready: true } }],
+    } as NewObject<EndpointSliceObject>);
+    const address = service.spec?.clusterIP ?? "";
+    await until(async () => (await fetchText(`http://${address}/`)) === "it works");
+    await make("asks", {
+      restartPolicy: "Never",
+      containers: [{ name: "main", image: "x", command: ["getent", "hosts", "web"] }],
+    });
+    await podThat("asks", ({ status }) => status?.phase === "Succeeded");
+    expect(await log("asks")).toContain(address);
+  } finally {
+    await proxy.stop();
+  }
+});
+
+function fetchText(url: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    get(url, (response) => {
+      let text = "";
+      response.on("data", (chunk: Buffer) => (text += chunk.toString()));
+      response.on("end", () => resolve(text));
+    }).on("error", () => resolve(undefined));
+  });
+}

@@ -22,7 +22,7 @@ import { AddressPool } from "./address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
 import { HostsFiles } from "./hosts-files.ts";
 import type { LogTimes } from "./log-reader.ts";
-import { createNodeObjects } from "./node-objects.ts";
+import { createNodeObjects, type IssueToken } from "./node-objects.ts";
 import { machineName, readMachine, registerNode } from "./node-registration.ts";
 import { newPodState } from "./pod-machine.ts";
 import { type PodView, podKey } from "./pod-view.ts";
@@ -44,7 +44,9 @@ export interface KubeletOptions {
   /** Default: a process driver in `dataDir`, closed with the kubelet. */
   readonly driver?: Driver;
   /** Where Pods reach the API, for `KUBERNETES_SERVICE_HOST` and `_PORT`. */
-  readonly apiServer?: { readonly host: string; readonly port: number };
+  readonly apiServer?: { readonly host: string; readonly port: number /** PEM, for `ca.crt`. */; readonly authority?: string };
+  /** Gets service accounts' tokens for Pods. Default: Pods get none, and volumes that need one are not there. */
+  readonly issueToken?: IssueToken;
   /** Where the node itself is reached. Default `127.0.0.1`. */
   readonly hostIP?: string;
 }
@@ -100,6 +102,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
       client,
       (namespace) => [...services.values()].filter(({ metadata }) => metadata.namespace === namespace),
       () => clock.now(),
+      options.issueToken,
     ),
     addresses: new AddressPool(),
     hostsFile(namespace) {
@@ -118,6 +121,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
             KUBERNETES_SERVICE_PORT: String(options.apiServer.port),
             KUBERNETES_SERVICE_PORT_HTTPS: String(options.apiServer.port),
           },
+    authority: options.apiServer?.authority,
     capacity: machine,
     canMount: await canMount(),
   };
@@ -126,7 +130,10 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine });
 
   const stopping = new AbortController();
-  const follow = (type: ResourceType, onEffect: (effect: StoreEffect) => void): { readonly run: Promise<void>; readonly listed: Promise<void> } => {
+  const follow = (
+    type: ResourceType,
+    onEffect: (effect: StoreEffect) => void,
+  ): { readonly run: Promise<void>; readonly listed: Promise<void> } => {
     const informer = new Informer({ client, type, clock, random, log, onEffect });
     return { run: informer.run(stopping.signal), listed: informer.listed };
   };
@@ -244,7 +251,13 @@ class PodSet {
       const current = worker.program(name, attempt);
       const before = worker.program(name, attempt - 1);
       // During the back-off the attempt that is to come has no program yet: its log is the last one's.
-      return { pod: worker.pod, name, program: current ?? before, previous: current === undefined ? worker.program(name, attempt - 2) ?? before : before, times: (program) => worker.logTimes(program) };
+      return {
+        pod: worker.pod,
+        name,
+        program: current ?? before,
+        previous: current === undefined ? (worker.program(name, attempt - 2) ?? before) : before,
+        times: (program) => worker.logTimes(program),
+      };
     }
     return undefined;
   }

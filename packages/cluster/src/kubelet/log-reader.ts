@@ -24,7 +24,10 @@ const chunkBytes = 64 * 1024;
 const newline = 0x0a;
 
 async function sizeOf(path: string): Promise<number> {
-  return stat(path).then(({ size }) => size, () => 0);
+  return stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  );
 }
 
 /** Files of a log that are there, the oldest first. */
@@ -35,7 +38,10 @@ async function logFiles(path: string): Promise<string[]> {
 }
 
 /** Where the last `lines` lines begin: a file and an offset in it. Reads from the end, as much as is needed. */
-async function startOfTail(files: readonly string[], lines: number): Promise<{ readonly file: number; readonly offset: number }> {
+async function startOfTail(
+  files: readonly string[],
+  lines: number,
+): Promise<{ readonly file: number; readonly offset: number }> {
   let missing = lines;
   let isEnd = true;
   if (lines <= 0) return { file: files.length - 1, offset: await sizeOf(files.at(-1) ?? "") };

@@ -35,6 +35,8 @@ export function mountedCommand(options: {
   readonly mounts: readonly Mount[];
   /** An empty folder of the container's own: what the mounts need for themselves is mounted there. */
   readonly scratch: string;
+  /** A file that gets a line when all is mounted and the program is about to run. */
+  readonly marker: string;
   readonly cwd: string;
   readonly user?: string;
   readonly command: readonly string[];
@@ -45,19 +47,38 @@ export function mountedCommand(options: {
     .filter(([name]) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
     .map(([name, value]) => `${name}=${value}`);
   const script = mountScript(options);
-  return ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", script, "sh", options.cwd, ...odd, ...options.command];
+  return [
+    "unshare",
+    "--mount",
+    "--propagation",
+    "private",
+    "/bin/sh",
+    "-c",
+    script,
+    "sh",
+    options.cwd,
+    ...odd,
+    ...options.command,
+  ];
 }
 
 /** The script that mounts and then becomes the program. Its words are quoted here; nothing of it is taken for syntax. */
 export function mountScript(options: {
   readonly mounts: readonly Mount[];
   readonly scratch: string;
+  readonly marker: string;
   readonly user?: string;
   readonly host: HostPaths;
 }): string {
   const { host, scratch } = options;
   const mounts = [...options.mounts].sort((a, b) => a.path.split("/").length - b.path.split("/").length);
-  const lines = ["set -e", `mount -t tmpfs -o mode=0755 tmpfs ${quote(scratch)}`, `cd ${quote(scratch)}`];
+  // Opened before anything can hide it.
+  const lines = [
+    "set -e",
+    `exec 9> ${quote(options.marker)}`,
+    `mount -t tmpfs -o mode=0755 tmpfs ${quote(scratch)}`,
+    `cd ${quote(scratch)}`,
+  ];
   // Sources are taken before anything can hide them.
   for (const [index, mount] of mounts.entries()) {
     lines.push(host.isFile(mount.source) ? `: > m${index}` : `mkdir m${index}`);
@@ -98,7 +119,9 @@ export function mountScript(options: {
     if (mount.readOnly) lines.push(`mount -o remount,bind,ro ${quote(target)}`);
   }
   const userspec = options.user === undefined ? "" : ` --userspec=${quote(options.user)} --groups=`;
-  lines.push(`cwd=$1; shift; exec chroot${userspec} ${hasRoot ? "root" : "/"} /usr/bin/env -C "$cwd" -- "$@"`);
+  lines.push(
+    `cwd=$1; shift; echo ready >&9; exec 9>&- chroot${userspec} ${hasRoot ? "root" : "/"} /usr/bin/env -C "$cwd" -- "$@"`,
+  );
   return lines.join("\n");
 }
 

@@ -22,6 +22,8 @@ export interface NodeContext {
   hostsFile(namespace: string): string;
   /** Variables of every container. */
   readonly environment: Readonly<Record<string, string>>;
+  /** PEM of the authority that signed the API server's certificate. */
+  readonly authority: string | undefined;
   readonly capacity: { readonly cpu: string; readonly memory: string };
   /** Whether this process may make mount namespaces. */
   readonly canMount: boolean;

@@ -8,7 +8,11 @@ import {
   type ResourceType,
   Secret,
   type SecretObject,
+  ServiceAccount,
   type ServiceObject,
+  type Status,
+  StatusError,
+  type Transport,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { PodView } from "./pod-view.ts";
@@ -31,9 +35,33 @@ const persistentVolumes: ResourceType<PersistentVolumeObject> = {
   scope: "Cluster",
 };
 
-interface TokenRequestObject extends KubernetesObject {
-  spec?: unknown;
-  status?: { token: string; expirationTimestamp: string };
+/** Gets a service account's token that lives and dies with a Pod (TokenRequest). */
+export type IssueToken = (request: {
+  readonly namespace: string;
+  readonly account: string;
+  /** Empty: for the API server. */
+  readonly audiences: readonly string[];
+  readonly expirationSeconds: number;
+  readonly pod: { readonly name: string; readonly uid: string };
+}) => Promise<string>;
+
+/** Issues tokens by the API's own `serviceaccounts/token`. */
+export function issueTokensBy(transport: Transport): IssueToken {
+  return async ({ namespace, account, audiences, expirationSeconds, pod }) => {
+    const { status, body } = await transport.request({
+      method: "POST",
+      path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/serviceaccounts/${encodeURIComponent(account)}/token`,
+      body: {
+        apiVersion: "authentication.k8s.io/v1",
+        kind: "TokenRequest",
+        spec: { audiences: [...audiences], expirationSeconds, boundObjectRef: { apiVersion: "v1", kind: "Pod", ...pod } },
+      },
+    });
+    if (status >= 400) throw new StatusError(body as Status);
+    const { status: answer } = body as { readonly status?: { readonly token?: string } };
+    if (answer?.token === undefined) throw new Error("the API server answered a TokenRequest without a token");
+    return answer.token;
+  };
 }
 
 /** Objects that Pods name: ConfigMaps, Secrets, claims, tokens, Services. Read when they are needed, never from an old copy. */
@@ -42,6 +70,8 @@ export interface NodeObjects {
   secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   claimFolder(namespace: string, claim: string): Promise<string>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
+  /** Whether a Pod gets the token of its service account without asking: unless it or the account says no. */
+  mountsToken(pod: PodView): Promise<boolean>;
   /** Services whose variables a Pod of this namespace gets. */
   services(namespace: string): readonly DeepReadonly<ServiceObject>[];
 }
@@ -51,6 +81,7 @@ export function createNodeObjects(
   client: Client,
   services: (namespace: string) => readonly DeepReadonly<ServiceObject>[],
   now: () => number,
+  issueToken?: IssueToken,
 ): NodeObjects {
   const tokens = new Map<string, { readonly token: string; readonly renewAt: number }>();
   const get = async <T extends KubernetesObject>(
@@ -66,6 +97,15 @@ export function createNodeObjects(
   };
   return {
     services,
+    async mountsToken(pod) {
+      if (issueToken === undefined) return false;
+      if (pod.spec.automountServiceAccountToken !== undefined) return pod.spec.automountServiceAccountToken;
+      const account = await get(ServiceAccount, {
+        namespace: pod.metadata.namespace ?? "",
+        name: pod.spec.serviceAccountName ?? "default",
+      });
+      return account?.automountServiceAccountToken !== false;
+    },
     async configMap(namespace, name) {
       const found: DeepReadonly<ConfigMapObject> | undefined = await get(ConfigMap, { namespace, name });
       if (found === undefined) return undefined;
@@ -99,23 +139,14 @@ export function createNodeObjects(
       const key = JSON.stringify([uid, account, audience, expirationSeconds]);
       const known = tokens.get(key);
       if (known !== undefined && now() < known.renewAt) return known.token;
-      const type: ResourceType<TokenRequestObject> = {
-        group: "",
-        version: "v1",
-        kind: "TokenRequest",
-        plural: `serviceaccounts/${encodeURIComponent(account)}/token`,
-        scope: "Namespaced",
-      };
-      const issued = await client.create(type, {
-        apiVersion: "authentication.k8s.io/v1",
-        metadata: { namespace },
-        spec: {
-          audiences: audience === undefined ? [] : [audience],
-          expirationSeconds,
-          boundObjectRef: { apiVersion: "v1", kind: "Pod", name, uid },
-        },
+      if (issueToken === undefined) throw new VolumeError("this node has no way to get tokens of service accounts");
+      const token = await issueToken({
+        namespace,
+        account,
+        audiences: audience === undefined ? [] : [audience],
+        expirationSeconds,
+        pod: { name, uid },
       });
-      const token = issued.status?.token ?? "";
       // Renewed at four fifths of its life, as the kubelet does.
       tokens.set(key, { token, renewAt: now() + expirationSeconds * 800 });
       if (tokens.size > 10_000) tokens.clear();

@@ -1,11 +1,27 @@
 import { arch, cpus, hostname, release, totalmem } from "node:os";
 import { readFileSync } from "node:fs";
-import { formatMicroTime, formatTime, isAlreadyExists, isConflict, isNotFound, type LeaseObject, type NodeObject, Node, type ResourceType } from "@keelson/api-machinery";
+import {
+  formatMicroTime,
+  formatTime,
+  isAlreadyExists,
+  isConflict,
+  isNotFound,
+  type LeaseObject,
+  type NodeObject,
+  Node,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import type { Clock, Timer } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 
-const leases: ResourceType<LeaseObject> = { group: "coordination.k8s.io", version: "v1", kind: "Lease", plural: "leases", scope: "Namespaced" };
+const leases: ResourceType<LeaseObject> = {
+  group: "coordination.k8s.io",
+  version: "v1",
+  kind: "Lease",
+  plural: "leases",
+  scope: "Namespaced",
+};
 
 /** How often the Lease is renewed, and how long it holds. */
 const renewMs = 10_000;
@@ -119,7 +135,14 @@ export async function registerNode(options: {
 
   const tell = async (isReady: boolean): Promise<void> => {
     const node = await client.get(Node, { name: nodeName });
-    const status = nodeStatus({ machine, hostIP, nodeName, isReady, before: node.status as NodeObject["status"], now: clock.now() });
+    const status = nodeStatus({
+      machine,
+      hostIP,
+      nodeName,
+      isReady,
+      before: node.status as NodeObject["status"],
+      now: clock.now(),
+    });
     await client.patch(Node, { name: nodeName }, { type: "strategic", body: { status } }, { subresource: "status" });
   };
   const renew = async (): Promise<void> => {
@@ -141,20 +164,24 @@ export async function registerNode(options: {
   let toldAt = clock.monotonic();
   const arm = (): void => {
     if (isStopped) return;
-    timer = clock.setTimer(renewMs, () => {
-      beat = (async () => {
-        try {
-          await renew();
-          if (clock.monotonic() - toldAt >= heartbeatMs) {
-            await tell(true);
-            toldAt = clock.monotonic();
+    timer = clock.setTimer(
+      renewMs,
+      () => {
+        beat = (async () => {
+          try {
+            await renew();
+            if (clock.monotonic() - toldAt >= heartbeatMs) {
+              await tell(true);
+              toldAt = clock.monotonic();
+            }
+          } catch (error) {
+            if (!isConflict(error)) log.warn({ err: error }, "the node's lease was not renewed; it is tried again");
           }
-        } catch (error) {
-          if (!isConflict(error)) log.warn({ err: error }, "the node's lease was not renewed; it is tried again");
-        }
-        arm();
-      })();
-    }, { background: true });
+          arm();
+        })();
+      },
+      { background: true },
+    );
   };
   arm();
   return {
@@ -169,6 +196,9 @@ export async function registerNode(options: {
 
 /** A name for this machine's Node. */
 export function machineName(): string {
-  const name = hostname().toLowerCase().replaceAll(/[^a-z0-9.-]/g, "-").replaceAll(/^[-.]+|[-.]+$/g, "");
+  const name = hostname()
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9.-]/g, "-")
+    .replaceAll(/^[-.]+|[-.]+$/g, "");
   return name === "" ? "keelson" : name.slice(0, 63);
 }

@@ -1,13 +1,14 @@
 import { isStatusError, Pod, type Status, statusError } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Kubelet } from "./kubelet.ts";
+import { answerExec, type UpgradeAnswer } from "./pod-exec.ts";
 import { answerLog, type PodCall, type RawAnswer } from "./pod-log.ts";
 import type { PodView } from "./pod-view.ts";
 
 /** Answers one of a Pod's subresources; fits the API server's `SubresourceHandler`. */
 export type PodHandler = (
   call: PodCall,
-) => Promise<RawAnswer | { readonly kind: "status"; readonly status: Status }>;
+) => Promise<RawAnswer | UpgradeAnswer | { readonly kind: "status"; readonly status: Status }>;
 
 /** What {@link podHandlers} needs: both come later than the API server that asks. */
 export interface PodHandlersOptions {
@@ -24,7 +25,7 @@ export function podHandlers(options: PodHandlersOptions): Readonly<Record<string
     return client.get(Pod, { namespace: call.info.namespace, name: call.info.name });
   };
   const contained =
-    (answer: (call: PodCall) => Promise<RawAnswer>): PodHandler =>
+    (answer: (call: PodCall) => Promise<RawAnswer | UpgradeAnswer>): PodHandler =>
     async (call) => {
       try {
         return await answer(call);
@@ -34,6 +35,8 @@ export function podHandlers(options: PodHandlersOptions): Readonly<Record<string
       }
     };
   return {
+    "/pods/exec": contained((call) => answerExec(call, "exec", () => findPod(call), options.kubelet())),
+    "/pods/attach": contained((call) => answerExec(call, "attach", () => findPod(call), options.kubelet())),
     "/pods/log": contained(async (call) => {
       if (call.request.method !== "GET") throw statusError("MethodNotAllowed", "pods/log takes GET");
       return answerLog(call, () => findPod(call), options.kubelet(), options.now());

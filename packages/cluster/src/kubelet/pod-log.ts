@@ -7,7 +7,11 @@ import { type PodView, plannedContainers } from "./pod-view.ts";
 export interface PodCall {
   readonly info: { readonly namespace: string; readonly name: string };
   readonly query: Readonly<Record<string, string | undefined>>;
-  readonly request: { readonly method: string; readonly signal?: AbortSignal | undefined };
+  readonly request: {
+    readonly method: string;
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly signal?: AbortSignal | undefined;
+  };
 }
 
 /** An answer that is sent as it is. */
@@ -24,7 +28,10 @@ function numberOf(query: PodCall["query"], name: string, least: number): number 
   if (text === undefined || text === "") return undefined;
   const value = Number(text);
   if (!Number.isSafeInteger(value) || value < least) {
-    throw statusError("Invalid", `PodLogOptions.${name}: Invalid value: ${JSON.stringify(text)}: must be a whole number of ${least} or more`);
+    throw statusError(
+      "Invalid",
+      `PodLogOptions.${name}: Invalid value: ${JSON.stringify(text)}: must be a whole number of ${least} or more`,
+    );
   }
   return value;
 }
@@ -80,7 +87,10 @@ export async function answerLog(
   }
   if (isTrue(query["previous"])) {
     if (found?.previous === undefined) {
-      throw statusError("BadRequest", `previous terminated container ${JSON.stringify(name)} in pod ${JSON.stringify(podName)} not found`);
+      throw statusError(
+        "BadRequest",
+        `previous terminated container ${JSON.stringify(name)} in pod ${JSON.stringify(podName)} not found`,
+      );
     }
     return raw(readLog(found.previous, { ...options, follow: false }, found.times(found.previous)));
   }

@@ -329,7 +329,10 @@ function deadlineOf(state: PodState): number | undefined {
 function decideStop(state: PodState, now: number, effects: PodEffect[]): PodState {
   if (state.pod.metadata.deletionTimestamp !== undefined) {
     const grace = graceMs(state.pod);
-    return { ...state, stop: { reason: state.stop?.reason ?? "deleted", graceMs: Math.min(state.stop?.graceMs ?? grace, grace) } };
+    return {
+      ...state,
+      stop: { reason: state.stop?.reason ?? "deleted", graceMs: Math.min(state.stop?.graceMs ?? grace, grace) },
+    };
   }
   const deadline = deadlineOf(state);
   if (state.stop === undefined && state.end === undefined && deadline !== undefined && deadline <= now) {
@@ -435,7 +438,12 @@ function runOne(pod: PodView, record: ContainerRecord, now: number, effects: Pod
   if (retryAt <= now) return start(next);
   const who = `${record.name} pod=${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})`;
   const message = `back-off ${backOffText(pause)} restarting failed container=${who}`;
-  effects.push({ kind: "event", type: "Warning", reason: "BackOff", note: `Back-off restarting failed container ${record.name} in pod ${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})` });
+  effects.push({
+    kind: "event",
+    type: "Warning",
+    reason: "BackOff",
+    note: `Back-off restarting failed container ${record.name} in pod ${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})`,
+  });
   return { ...next, current: { kind: "waiting", reason: "CrashLoopBackOff", message }, retryAt };
 }
 
@@ -473,11 +481,7 @@ function isRefusal(reason: string): boolean {
 
 /** The probe of a kind as the container has it. */
 export function probeSpec(container: PlannedContainer["container"], kind: ProbeKind): ProbeView | undefined {
-  return kind === "startup"
-    ? container.startupProbe
-    : kind === "liveness"
-      ? container.livenessProbe
-      : container.readinessProbe;
+  return kind === "startup" ? container.startupProbe : kind === "liveness" ? container.livenessProbe : container.readinessProbe;
 }
 
 function planOf(pod: PodView, name: string): PlannedContainer {

@@ -38,7 +38,7 @@ function phaseOf(state: PodState): "Pending" | "Running" | "Succeeded" | "Failed
   if (state.end !== undefined) return state.end;
   const mains = state.containers.filter(({ role }) => role === "main");
   const hasRun = ({ current, last }: ContainerRecord): boolean =>
-    last !== undefined || (current.kind === "running") || current.kind === "terminated";
+    last !== undefined || current.kind === "running" || current.kind === "terminated";
   return mains.length > 0 && mains.every(hasRun) ? "Running" : "Pending";
 }
 
@@ -52,7 +52,8 @@ function containerStatus({ pod }: PodState, record: ContainerRecord): ContainerS
     state: shownState(record, id),
     lastState: record.last === undefined ? {} : { terminated: terminated(record.last, id) },
     ready: record.isReady && !record.isHooked,
-    restartCount: record.attempt,
+    // An attempt that is still to come is no restart yet.
+    restartCount: hasProgram ? record.attempt : (record.last?.attempt ?? 0),
     image: container?.image ?? "",
     imageID: "",
     ...(hasProgram ? { containerID: id(record.attempt) } : record.last ? { containerID: id(record.last.attempt) } : {}),
@@ -69,9 +70,7 @@ function shownState(record: ContainerRecord, id: (attempt: number) => string): N
     case "starting":
       return record.last === undefined ? { waiting: { reason: creating } } : { terminated: terminated(record.last, id) };
     case "running":
-      return record.isHooked
-        ? { waiting: { reason: creating } }
-        : { running: { startedAt: formatTime(current.startedAt) } };
+      return record.isHooked ? { waiting: { reason: creating } } : { running: { startedAt: formatTime(current.startedAt) } };
     case "terminated":
       return { terminated: terminated(current.finished, id) };
   }
@@ -98,7 +97,8 @@ function conditions(state: PodState, phase: string, now: number): Partial<Condit
   const uninitialised = inits
     .filter((record) => (record.role === "sidecar" ? !record.isStarted : !record.isReady))
     .map(({ name }) => name);
-  const isInitialised = uninitialised.length === 0 || mains.some(({ current }) => current.kind !== "waiting") || phase === "Succeeded";
+  const isInitialised =
+    uninitialised.length === 0 || mains.some(({ current }) => current.kind !== "waiting") || phase === "Succeeded";
   const list = (names: readonly string[]): string => `[${names.join(" ")}]`;
   const readiness: Pick<Condition, "status"> & Partial<Condition> =
     phase === "Succeeded"
@@ -114,7 +114,11 @@ function conditions(state: PodState, phase: string, now: number): Partial<Condit
   const closed = gates.filter((gate) => !isOpen(gate));
   const ready =
     readiness.status === "True" && closed.length > 0
-      ? { status: "False" as const, reason: "ReadinessGatesNotReady", message: `corresponding condition of pod readiness gate "${closed[0]?.conditionType}" does not exist.` }
+      ? {
+          status: "False" as const,
+          reason: "ReadinessGatesNotReady",
+          message: `corresponding condition of pod readiness gate "${closed[0]?.conditionType}" does not exist.`,
+        }
       : readiness;
   const wanted: (Pick<Condition, "type" | "status"> & Partial<Condition>)[] = [
     { type: "PodReadyToStartContainers", status: state.setup === "done" && state.end === undefined ? "True" : "False" },

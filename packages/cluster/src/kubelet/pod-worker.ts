@@ -1,5 +1,5 @@
-import { mkdir, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, rm, stat, watch } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { type Condition, isNotFound, isStatusError, jsonEquals, Pod, sleep } from "@keelson/api-machinery";
 import { ExecutionError, type Program, readLogTail } from "@keelson/execution";
 import { ContainerStartError, containerProgram } from "./container-program.ts";
@@ -12,6 +12,7 @@ import { podStatus } from "./pod-status.ts";
 import { type ContainerView, type PodView, plannedContainers, programId } from "./pod-view.ts";
 import { runProbe } from "./probe-runner.ts";
 import { finishedOf } from "./restore.ts";
+import { withTokenVolume } from "./token-volume.ts";
 import { prepareVolumes } from "./volumes.ts";
 
 /** Carries out what the Pod's state machine says, one worker a Pod, and writes the Pod's status. */
@@ -80,7 +81,11 @@ export class PodWorker {
     this.#isRemoved = true;
     const { pod } = this.#state;
     const deletionTimestamp = pod.metadata.deletionTimestamp ?? new Date(this.#node.clock.now()).toISOString();
-    const metadata = { ...pod.metadata, deletionTimestamp, deletionGracePeriodSeconds: Math.min(pod.metadata.deletionGracePeriodSeconds ?? 1, 1) };
+    const metadata = {
+      ...pod.metadata,
+      deletionTimestamp,
+      deletionGracePeriodSeconds: Math.min(pod.metadata.deletionGracePeriodSeconds ?? 1, 1),
+    };
     this.handle({ kind: "changed", pod: { ...pod, metadata } });
   }
 
@@ -106,7 +111,8 @@ export class PodWorker {
   logTimes(program: Program): LogTimes {
     let times = this.#logClocks.get(program.id);
     if (times === undefined) {
-      const startedAt = program.state.kind === "starting" ? this.#node.clock.now() : (program.state.startedAt ?? this.#node.clock.now());
+      const startedAt =
+        program.state.kind === "starting" ? this.#node.clock.now() : (program.state.startedAt ?? this.#node.clock.now());
       times = new LogClock(program.logs.stdout, startedAt, this.#node.clock);
       this.#logClocks.set(program.id, times);
     }
@@ -142,7 +148,8 @@ export class PodWorker {
   #run(action: () => Promise<void>): void {
     const running = action()
       .catch((error: unknown) => {
-        if (!this.#stopping.signal.aborted) this.#node.log.warn({ err: error, pod: this.#name }, "something went wrong for a pod; it goes on");
+        if (!this.#stopping.signal.aborted)
+          this.#node.log.warn({ err: error, pod: this.#name }, "something went wrong for a pod; it goes on");
       })
       .finally(() => this.#busy.delete(running));
     this.#busy.add(running);
@@ -184,7 +191,16 @@ export class PodWorker {
     const { objects, podsDir, hostIP, nodeName, capacity } = this.#node;
     const folder = join(podsDir, this.pod.metadata.uid ?? "", "volumes");
     await mkdir(folder, { recursive: true });
-    return prepareVolumes(this.pod, folder, { ...objectsOf(objects), podIP: this.#podIP, hostIP, nodeName, nodeLimits: capacity });
+    const hasToken = this.#node.canMount && (await objects.mountsToken(this.pod));
+    const pod = hasToken ? withTokenVolume(this.pod) : this.pod;
+    return prepareVolumes(pod, folder, {
+      ...objectsOf(objects),
+      podIP: this.#podIP,
+      hostIP,
+      nodeName,
+      nodeLimits: capacity,
+      authority: this.#node.authority,
+    });
   }
 
   async #prepare(): Promise<void> {
@@ -204,6 +220,7 @@ export class PodWorker {
       const spec = await containerProgram(this.#node, this.pod, this.#container(name), attempt, place);
       if (this.#stopping.signal.aborted) return;
       const program = this.program(name, attempt) ?? (await driver.start(spec));
+      await mounted(program);
       this.#watch(name, attempt, program, true);
       // The last attempt is kept for `logs --previous`; older ones go.
       const old = this.program(name, attempt - 2);
@@ -217,7 +234,8 @@ export class PodWorker {
         this.handle({ kind: "exited", name, finished });
         return;
       }
-      const reason = error instanceof ContainerConfigError || isInvalid(error) ? "CreateContainerConfigError" : "CreateContainerError";
+      const reason =
+        error instanceof ContainerConfigError || isInvalid(error) ? "CreateContainerConfigError" : "CreateContainerError";
       this.handle({ kind: "refused", name, attempt, reason, message });
     }
   }
@@ -236,10 +254,13 @@ export class PodWorker {
         const finished = finishedOf(attempt, exit);
         const policy = this.#container(name).terminationMessagePolicy;
         const isTold = policy === "FallbackToLogsOnError" && finished.exitCode !== 0 && finished.message === "";
-        const message = isTold ? (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n") : finished.message;
+        const message = isTold
+          ? (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n")
+          : finished.message;
         this.handle({ kind: "exited", name, finished: { ...finished, message } });
       },
-      (error: unknown) => this.#node.log.error({ err: error, pod: this.#name, container: name }, "a program's end was not learnt"),
+      (error: unknown) =>
+        this.#node.log.error({ err: error, pod: this.#name, container: name }, "a program's end was not learnt"),
     );
   }
 
@@ -252,7 +273,11 @@ export class PodWorker {
     if (hook !== undefined && program.state.kind === "running" && grace > 0) {
       const problem = await runProbe(hook, { program, container: this.#container(name), podIP: this.#podIP, clock }, grace);
       if (problem !== undefined) {
-        this.#node.events.event(this.pod, { type: "Warning", reason: "FailedPreStopHook", note: `PreStopHook failed: ${problem}` });
+        this.#node.events.event(this.pod, {
+          type: "Warning",
+          reason: "FailedPreStopHook",
+          note: `PreStopHook failed: ${problem}`,
+        });
       }
     }
     const left = Math.max(grace - (clock.monotonic() - began), grace > 0 && hook !== undefined ? 2000 : 0);
@@ -267,7 +292,12 @@ export class PodWorker {
     if (program === undefined || hook === undefined) return;
     const tenMinutes = 600_000;
     const problem = await runProbe(hook, { program, container, podIP: this.#podIP, clock: this.#node.clock }, tenMinutes);
-    this.handle({ kind: "hooked", name, attempt, ...(problem === undefined ? {} : { problem: `PostStartHook failed: ${problem}` }) });
+    this.handle({
+      kind: "hooked",
+      name,
+      attempt,
+      ...(problem === undefined ? {} : { problem: `PostStartHook failed: ${problem}` }),
+    });
   }
 
   async #probe(name: string, attempt: number, kind: "startup" | "liveness" | "readiness"): Promise<void> {
@@ -321,7 +351,12 @@ export class PodWorker {
       const conditions = (status.conditions ?? []).map((condition) => ({ ...emptyCondition, ...condition }));
       const body = { metadata: { uid }, status: { ...status, conditions } };
       try {
-        await client.patch(Pod, { namespace, name }, { type: "strategic", body }, { subresource: "status", signal: this.#stopping.signal });
+        await client.patch(
+          Pod,
+          { namespace, name },
+          { type: "strategic", body },
+          { subresource: "status", signal: this.#stopping.signal },
+        );
         this.#written = status;
         pause = 500;
       } catch (error) {
@@ -339,6 +374,31 @@ export class PodWorker {
   }
 }
 
+/** Waits until a program with mounts of its own has them: before that, nothing may be run beside it. */
+async function mounted(program: Program): Promise<void> {
+  const marker = program.spec.metadata?.["marker"];
+  if (marker === undefined) return;
+  const ended = program.exited();
+  while (program.state.kind === "running" && (await sizeOf(marker)) === 0) {
+    const gone = new AbortController();
+    try {
+      const changes = watch(dirname(marker), { signal: gone.signal })[Symbol.asyncIterator]();
+      const changed = changes.next().catch(() => {});
+      // Looked at once more: it may have been written before the watch was there.
+      if ((await sizeOf(marker)) === 0) await Promise.race([changed, ended]);
+    } finally {
+      gone.abort();
+    }
+  }
+}
+
+async function sizeOf(path: string): Promise<number> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  );
+}
+
 /** A patch merges conditions by their type: what a condition no longer has must be taken away. */
 const emptyCondition: { readonly [K in keyof Condition]?: null } = { reason: null as never, message: null as never };
 
@@ -346,7 +406,9 @@ function isInvalid(error: unknown): boolean {
   return error instanceof ExecutionError && error.code === "InvalidSpec";
 }
 
-function objectsOf(objects: NodeContext["objects"]): Pick<NodeContext["objects"], "configMap" | "secret" | "claimFolder" | "token"> {
+function objectsOf(
+  objects: NodeContext["objects"],
+): Pick<NodeContext["objects"], "configMap" | "secret" | "claimFolder" | "token"> {
   const { configMap, secret, claimFolder, token } = objects;
   return { configMap, secret, claimFolder, token };
 }

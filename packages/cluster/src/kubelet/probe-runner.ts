@@ -39,7 +39,9 @@ export async function runProbe(probe: ProbeView, target: ProbeTarget, timeoutMs:
   }
   const sleepSeconds = (probe as { readonly sleep?: { readonly seconds?: number } }).sleep?.seconds;
   if (sleepSeconds !== undefined) {
-    await new Promise<void>((resolve) => void clock.setTimer(Math.min(sleepSeconds * 1000, timeoutMs), resolve, { background: true }));
+    await new Promise<void>(
+      (resolve) => void clock.setTimer(Math.min(sleepSeconds * 1000, timeoutMs), resolve, { background: true }),
+    );
     return undefined;
   }
   if (probe.grpc !== undefined) return tcpConnect(podIP, probe.grpc.port, timeoutMs, clock);
@@ -60,7 +62,11 @@ function httpGet(
 ): Promise<string | undefined> {
   return new Promise((resolve) => {
     const isTls = url.startsWith("https:");
-    const options = { method: "GET", headers: { "user-agent": "kube-probe/1.35", accept: "*/*", ...headers }, agent: false as const };
+    const options = {
+      method: "GET",
+      headers: { "user-agent": "kube-probe/1.35", accept: "*/*", ...headers },
+      agent: false as const,
+    };
     let timer: { cancel(): void } | undefined;
     const done = (problem: string | undefined): void => {
       timer?.cancel();

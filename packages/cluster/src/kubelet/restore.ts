@@ -14,7 +14,12 @@ export interface FoundProgram {
 export function finishedOf(attempt: number, exit: Exited): Finished {
   const reasons = { StartFailed: "StartError", Lost: "ContainerStatusUnknown", OOMKilled: "OOMKilled" } as const;
   const known = exit.reason in reasons ? reasons[exit.reason as keyof typeof reasons] : undefined;
-  const exitCode = exit.reason === "Lost" && exit.exitCode < 0 ? 137 : exit.reason === "StartFailed" && exit.exitCode <= 0 ? 128 : exit.exitCode;
+  const exitCode =
+    exit.reason === "Lost" && exit.exitCode < 0
+      ? 137
+      : exit.reason === "StartFailed" && exit.exitCode <= 0
+        ? 128
+        : exit.exitCode;
   return {
     attempt,
     exitCode,
@@ -50,7 +55,13 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
         ...(ended.startedAt === undefined ? {} : { startedAt: parseTime(ended.startedAt) ?? now }),
         finishedAt: parseTime(ended.finishedAt ?? "") ?? now,
       };
-      return { ...fresh, attempt: shown.restartCount, failures: shown.restartCount, isReady: role === "init" && finished.exitCode === 0, current: { kind: "terminated", finished } };
+      return {
+        ...fresh,
+        attempt: shown.restartCount,
+        failures: shown.restartCount,
+        isReady: role === "init" && finished.exitCode === 0,
+        current: { kind: "terminated", finished },
+      };
     }
     const { attempt, state } = newest;
     const last = before?.state.kind === "exited" ? { last: finishedOf(before.attempt, before.state) } : {};

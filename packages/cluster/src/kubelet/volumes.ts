@@ -5,6 +5,7 @@ import type { DeepReadonly, Volume } from "@keelson/api-machinery";
 import { isInside, type VolumeFile, writeAtomicFolder } from "./atomic-folder.ts";
 import { podField, resourceField } from "./environment.ts";
 import type { PodView } from "./pod-view.ts";
+import { tokenVolumeName } from "./token-volume.ts";
 
 /** Where volumes get their content from; each function answers `undefined` for what is not there. */
 export interface VolumeSources {
@@ -13,6 +14,8 @@ export interface VolumeSources {
   /** The folder of the volume that a claim is bound to. Throws {@link VolumeError} while it is not bound. */
   claimFolder(namespace: string, claim: string): Promise<string>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
+  /** PEM that goes beside every token as `ca.crt`, where the Pod did not ask for other files. */
+  readonly authority?: string | undefined;
   readonly podIP: string;
   readonly hostIP: string;
   readonly nodeName: string;
@@ -95,13 +98,22 @@ async function prepareVolume(
     return write();
   }
   if (volume.downwardAPI !== undefined) {
-    addDownward(files, pod, volume.downwardAPI.items as readonly DownwardItem[] | undefined, volume.downwardAPI.defaultMode, sources);
+    addDownward(
+      files,
+      pod,
+      volume.downwardAPI.items as readonly DownwardItem[] | undefined,
+      volume.downwardAPI.defaultMode,
+      sources,
+    );
     return write();
   }
   if (volume.projected !== undefined) {
     const mode = volume.projected.defaultMode ?? defaultMode;
     for (const source of (volume.projected.sources ?? []) as readonly Projection[]) {
       await addProjection(files, pod, source, mode, sources);
+    }
+    if (volume.name === tokenVolumeName && sources.authority !== undefined) {
+      add(files, "ca.crt", { content: sources.authority, mode });
     }
     return write();
   }
@@ -127,8 +139,10 @@ async function hostPath({ path, type = "" }: { readonly path: string; readonly t
   if (found === undefined && type === "DirectoryOrCreate") await mkdir(path, { recursive: true, mode: 0o755 });
   else if (found === undefined && type === "FileOrCreate") await writeFile(path, "", { flag: "a" });
   else if (found === undefined) throw new VolumeError(`hostPath type check failed: ${path} does not exist`);
-  else if (type.startsWith("Directory") && !found.isDirectory()) throw new VolumeError(`hostPath type check failed: ${path} is not a directory`);
-  else if (type.startsWith("File") && !found.isFile()) throw new VolumeError(`hostPath type check failed: ${path} is not a file`);
+  else if (type.startsWith("Directory") && !found.isDirectory())
+    throw new VolumeError(`hostPath type check failed: ${path} is not a directory`);
+  else if (type.startsWith("File") && !found.isFile())
+    throw new VolumeError(`hostPath type check failed: ${path} is not a file`);
   return path;
 }
 

@@ -17,7 +17,12 @@ export function hostsText(
   for (const { metadata, spec } of services) {
     const { name = "", namespace: home = "" } = metadata;
     const forms = (host: string): string =>
-      [`${host}.${home}.svc.cluster.local`, `${host}.${home}.svc`, `${host}.${home}`, ...(home === namespace ? [host] : [])].join(" ");
+      [
+        `${host}.${home}.svc.cluster.local`,
+        `${host}.${home}.svc`,
+        `${host}.${home}`,
+        ...(home === namespace ? [host] : []),
+      ].join(" ");
     const ip = spec?.clusterIP;
     const isHeadless = ip === "None";
     if (ip !== undefined && ip !== "" && !isHeadless) lines.push(`${ip} ${forms(name)}`);
@@ -32,5 +37,8 @@ export function hostsText(
     }
   }
   const head = own === "" || own.endsWith("\n") ? own : `${own}\n`;
-  return `${head}${[...new Set(lines)].sort().map((line) => `${line}\n`).join("")}`;
+  return `${head}${[...new Set(lines)]
+    .sort()
+    .map((line) => `${line}\n`)
+    .join("")}`;
 }

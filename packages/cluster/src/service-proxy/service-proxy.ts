@@ -82,14 +82,26 @@ export async function startServiceProxy(options: ServiceProxyOptions): Promise<S
       socket.on("error", () => socket.destroy());
       const { backends } = listener.route;
       const first = listener.turn++;
-      forward(socket, backends.map((_, index) => backends[(first + index) % backends.length] ?? { host: "", port: 0 }), clock, sockets);
+      forward(
+        socket,
+        backends.map((_, index) => backends[(first + index) % backends.length] ?? { host: "", port: 0 }),
+        clock,
+        sockets,
+      );
     });
     const listener: Listener = { route, server, sockets, turn: 0, isListening: false };
     listeners.set(key, listener);
     server.on("error", (error) => {
       listeners.delete(key);
       log.warn({ err: error, service: route.name, address: key }, "a service cannot listen; it is tried again");
-      retry ??= clock.setTimer(retryMs, () => { retry = undefined; changed(); }, { background: true });
+      retry ??= clock.setTimer(
+        retryMs,
+        () => {
+          retry = undefined;
+          changed();
+        },
+        { background: true },
+      );
     });
     server.listen({ host: route.host, port: route.port }, () => {
       listener.isListening = true;
@@ -100,7 +112,10 @@ export async function startServiceProxy(options: ServiceProxyOptions): Promise<S
     for (const socket of sockets) socket.destroy();
   };
 
-  const follow = <T extends KubernetesObject>(type: typeof Service | typeof EndpointSlice, map: Map<string, DeepReadonly<T>>): Informer =>
+  const follow = <T extends KubernetesObject>(
+    type: typeof Service | typeof EndpointSlice,
+    map: Map<string, DeepReadonly<T>>,
+  ): Informer =>
     new Informer({
       client,
       type,

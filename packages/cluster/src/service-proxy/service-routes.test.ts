@@ -22,7 +22,12 @@ const ports = [{ name: "http", port: 80, targetPort: 8080 }];
 test("a service leads to its ready endpoints, on their own port", () => {
   const routes = serviceRoutes(
     [service({ clusterIP: "127.200.0.7", ports })],
-    [slice([{ addresses: ["127.64.0.1"], conditions: { ready: true } }, { addresses: ["127.64.0.2"], conditions: { ready: false } }])],
+    [
+      slice([
+        { addresses: ["127.64.0.1"], conditions: { ready: true } },
+        { addresses: ["127.64.0.2"], conditions: { ready: false } },
+      ]),
+    ],
   );
   expect(routes.get("127.200.0.7:80")?.backends).toEqual([{ host: "127.64.0.1", port: 8080 }]);
 });
@@ -54,12 +59,17 @@ test("names of services resolve by their forms, the short one only at home", () 
 });
 
 test("a headless service is its ready endpoints, each by its host name too", () => {
-  const text = hostsText("default", "", [service({ clusterIP: "None" })], [
-    slice([
-      { addresses: ["127.64.0.1"], hostname: "web-0", conditions: { ready: true } },
-      { addresses: ["127.64.0.2"], hostname: "web-1", conditions: { ready: false } },
-    ]),
-  ]);
+  const text = hostsText(
+    "default",
+    "",
+    [service({ clusterIP: "None" })],
+    [
+      slice([
+        { addresses: ["127.64.0.1"], hostname: "web-0", conditions: { ready: true } },
+        { addresses: ["127.64.0.2"], hostname: "web-1", conditions: { ready: false } },
+      ]),
+    ],
+  );
   expect(text).toContain("127.64.0.1 web-0.web.default.svc.cluster.local web-0.web.default.svc web-0.web.default web-0.web\n");
   expect(text).toContain("127.64.0.1 web.default.svc.cluster.local");
   expect(text).not.toContain("127.64.0.2");

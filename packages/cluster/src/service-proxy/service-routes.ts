@@ -52,7 +52,12 @@ export function serviceRoutes(
     const key = `${metadata.namespace}/${metadata.name}`;
     for (const { name = "", port, protocol = "TCP" } of spec?.ports ?? []) {
       if (protocol !== "TCP") continue;
-      routes.set(`${host}:${port}`, { host, port, name: `${key}:${name || port}`, backends: backendsOf(byService.get(key) ?? [], name) });
+      routes.set(`${host}:${port}`, {
+        host,
+        port,
+        name: `${key}:${name || port}`,
+        backends: backendsOf(byService.get(key) ?? [], name),
+      });
     }
   }
   return routes;

@@ -1,0 +1,264 @@
+import type { Container, PodObject, PodSpec } from "@keelson/api-machinery";
+import { describe, expect, test } from "vitest";
+import { newPodState, nextWake, type PodEffect, type PodEvent, type PodState, stepPod } from "./pod-machine.ts";
+import { podStatus } from "./pod-status.ts";
+import { restorePodState } from "./restore.ts";
+
+const main: Container = { name: "main", image: "x", command: ["run"] };
+
+function podOf(spec: Partial<PodSpec> = {}, metadata: PodObject["metadata"] = {}): PodObject {
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: "p", namespace: "default", uid: "u", ...metadata },
+    spec: { containers: [main], ...spec },
+  };
+}
+
+/** A Pod that is played through: each event is followed by what it led to. */
+class Played {
+  state: PodState;
+  effects: readonly PodEffect[] = [];
+  now = 1_000_000;
+
+  constructor(pod: PodObject) {
+    this.state = newPodState(pod, this.now);
+    this.play({ kind: "tick" });
+    this.play({ kind: "prepared" });
+  }
+
+  play(event: PodEvent): this {
+    const step = stepPod(this.state, event, this.now);
+    this.state = step.state;
+    this.effects = step.effects;
+    return this;
+  }
+
+  started(name = "main"): this {
+    return this.play({ kind: "started", name, attempt: this.record(name).attempt, at: this.now });
+  }
+
+  exited(exitCode: number, name = "main"): this {
+    const { attempt, current } = this.record(name);
+    const startedAt = current.kind === "running" ? current.startedAt : this.now;
+    const reason = exitCode === 0 ? "Completed" : "Error";
+    return this.play({
+      kind: "exited",
+      name,
+      finished: { attempt, exitCode, reason, message: "", startedAt, finishedAt: this.now },
+    });
+  }
+
+  probed(probe: "startup" | "liveness" | "readiness", problem?: string): this {
+    const { attempt } = this.record("main");
+    return this.play({ kind: "probed", name: "main", attempt, probe, ...(problem === undefined ? {} : { problem }) });
+  }
+
+  wait(ms: number): this {
+    this.now += ms;
+    return this.play({ kind: "tick" });
+  }
+
+  deleted(seconds: number): this {
+    const { pod } = this.state;
+    const metadata = { ...pod.metadata, deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: seconds };
+    return this.play({ kind: "changed", pod: { ...pod, metadata } });
+  }
+
+  record(name: string): PodState["containers"][number] {
+    const found = this.state.containers.find((each) => each.name === name);
+    if (found === undefined) throw new Error(`no container ${name}`);
+    return found;
+  }
+
+  get does(): readonly string[] {
+    return this.effects
+      .filter(({ kind }) => kind !== "event")
+      .map((effect) => ("name" in effect ? `${effect.kind} ${effect.name}` : effect.kind));
+  }
+
+  get status(): ReturnType<typeof podStatus> {
+    return podStatus(this.state, { hostIP: "127.0.0.1", podIP: "127.64.0.1" }, this.now);
+  }
+
+  condition(type: string): string | undefined {
+    return this.status.conditions?.find((condition) => condition.type === type)?.status;
+  }
+}
+
+describe("restarts", () => {
+  test.each([
+    ["Always", 0, "Running"],
+    ["Always", 1, "Running"],
+    ["OnFailure", 0, "Succeeded"],
+    ["OnFailure", 1, "Running"],
+    ["Never", 0, "Succeeded"],
+    ["Never", 1, "Failed"],
+  ] as const)("with policy %s a program that ends with %d leaves the Pod %s", (restartPolicy, exitCode, phase) => {
+    const played = new Played(podOf({ restartPolicy })).started().exited(exitCode);
+    expect(played.status.phase).toBe(phase);
+    expect(played.does).toEqual(phase === "Running" ? ["start main"] : []);
+  });
+
+  test("come at once the first time, then after 10 s, 20 s, 40 s up to 5 min", () => {
+    const played = new Played(podOf());
+    const pauses: number[] = [];
+    for (let crash = 0; crash < 8; crash++) {
+      played.started().exited(1);
+      const wake = nextWake(played.state);
+      pauses.push(wake === undefined ? 0 : wake - played.now);
+      if (wake !== undefined) played.wait(wake - played.now);
+    }
+    expect(pauses.map((ms) => ms / 1000)).toEqual([0, 10, 20, 40, 80, 160, 300, 300]);
+  });
+
+  test("show CrashLoopBackOff with the last end, and count only what has started", () => {
+    const played = new Played(podOf()).started().exited(1).started().exited(1);
+    const [status] = played.status.containerStatuses ?? [];
+    expect(status?.state?.waiting?.reason).toBe("CrashLoopBackOff");
+    expect(status?.state?.waiting?.message).toContain("back-off 10s");
+    expect(status?.lastState?.terminated?.exitCode).toBe(1);
+    expect(status?.restartCount).toBe(1);
+  });
+
+  test("forget earlier failures after ten good minutes", () => {
+    const played = new Played(podOf()).started().exited(1).started().wait(600_000).exited(1);
+    expect(played.does).toEqual(["start main"]);
+  });
+});
+
+describe("init containers", () => {
+  const initContainers = [
+    { ...main, name: "one" },
+    { ...main, name: "two" },
+  ];
+
+  test("run one by one before the others", () => {
+    const played = new Played(podOf({ initContainers }));
+    expect(played.does).toEqual(["start one"]);
+    expect(played.condition("Initialized")).toBe("False");
+    expect(played.started("one").exited(0, "one").does).toEqual(["start two"]);
+    expect(played.started("two").exited(0, "two").does).toEqual(["start main"]);
+    expect(played.condition("Initialized")).toBe("True");
+  });
+
+  test("fail the Pod for good where nothing is restarted", () => {
+    const played = new Played(podOf({ initContainers, restartPolicy: "Never" })).started("one").exited(1, "one");
+    expect(played.status.phase).toBe("Failed");
+    expect(played.does).toEqual([]);
+  });
+
+  test("a sidecar runs beside the others and stops after them", () => {
+    const side = { ...main, name: "side", restartPolicy: "Always" };
+    const played = new Played(podOf({ initContainers: [side], restartPolicy: "Never" }));
+    expect(played.started("side").does).toEqual(["start main"]);
+    expect(played.started().exited(0).does).toEqual(["stop side"]);
+    expect(played.exited(143, "side").status.phase).toBe("Succeeded");
+  });
+});
+
+describe("probes", () => {
+  const probe = { exec: { command: ["true"] }, periodSeconds: 5, failureThreshold: 2 };
+
+  test("a readiness probe makes ready and unready, and never restarts", () => {
+    const played = new Played(podOf({ containers: [{ ...main, readinessProbe: probe }] })).started();
+    expect(played.does).toEqual(["probe main"]);
+    expect(played.condition("Ready")).toBe("False");
+    expect(played.probed("readiness").condition("Ready")).toBe("True");
+    expect(played.wait(5_000).does).toEqual(["probe main"]);
+    expect(played.probed("readiness", "no").condition("Ready")).toBe("True");
+    expect(played.wait(5_000).probed("readiness", "no").condition("Ready")).toBe("False");
+    expect(played.record("main").stopGraceMs).toBeUndefined();
+  });
+
+  test("a liveness probe that fails often enough stops the program, which is started again", () => {
+    const played = new Played(podOf({ containers: [{ ...main, livenessProbe: probe }] })).started();
+    played.probed("liveness", "no").wait(5_000).probed("liveness", "no");
+    expect(played.does).toEqual(["stop main"]);
+    expect(played.exited(143).does).toEqual(["start main"]);
+  });
+
+  test("until the startup probe has succeeded no other is asked", () => {
+    const container = { ...main, startupProbe: probe, livenessProbe: probe };
+    const played = new Played(podOf({ containers: [container] })).started();
+    expect(played.effects.filter(({ kind }) => kind === "probe")).toEqual([
+      { kind: "probe", name: "main", attempt: 0, probe: "startup" },
+    ]);
+    expect(played.status.containerStatuses?.[0]?.started).toBe(false);
+    played.probed("startup");
+    expect(played.status.containerStatuses?.[0]?.started).toBe(true);
+    expect(played.effects.filter(({ kind }) => kind === "probe")).toEqual([
+      { kind: "probe", name: "main", attempt: 0, probe: "liveness" },
+    ]);
+  });
+
+  test("an answer about an attempt that is over changes nothing", () => {
+    const played = new Played(podOf({ containers: [{ ...main, livenessProbe: { ...probe, failureThreshold: 1 } }] })).started();
+    const late = { kind: "probed", name: "main", attempt: 0, probe: "liveness", problem: "no" } as const;
+    expect(played.exited(1).started().play(late).does).toEqual([]);
+  });
+});
+
+describe("the end", () => {
+  test("a delete stops with the grace that it asks for, and the object goes when all has ended", () => {
+    const played = new Played(podOf()).started().deleted(7);
+    expect(played.effects).toContainEqual({ kind: "stop", name: "main", attempt: 0, graceMs: 7_000 });
+    expect(played.exited(143).does).toEqual(["release"]);
+    expect(played.play({ kind: "tick" }).does).toEqual([]);
+  });
+
+  test("a second delete with a shorter grace stops sooner, one with a longer changes nothing", () => {
+    const played = new Played(podOf()).started().deleted(30);
+    expect(played.deleted(1).effects).toContainEqual({ kind: "stop", name: "main", attempt: 0, graceMs: 1_000 });
+    expect(played.deleted(60).does).toEqual([]);
+  });
+
+  test("a program that was being started when the delete came is stopped as soon as it runs", () => {
+    const played = new Played(podOf()).deleted(5);
+    expect(played.does).toEqual([]);
+    expect(played.started().does).toEqual(["stop main"]);
+  });
+
+  test("activeDeadlineSeconds ends the Pod as Failed", () => {
+    const played = new Played(podOf({ activeDeadlineSeconds: 10 })).started();
+    expect(nextWake(played.state)).toBe(played.now + 10_000);
+    expect(played.wait(10_000).does).toEqual(["stop main"]);
+    expect(played.exited(143).status).toMatchObject({ phase: "Failed", reason: "DeadlineExceeded" });
+  });
+
+  test("a container that is refused waits with its reason and is tried again when something changes", () => {
+    const played = new Played(podOf());
+    const reason = "CreateContainerConfigError";
+    played.play({ kind: "refused", name: "main", attempt: 0, reason, message: "why" });
+    expect(played.status.containerStatuses?.[0]?.state?.waiting).toEqual({ reason, message: "why" });
+    expect(played.play({ kind: "changed", pod: played.state.pod }).does).toEqual(["start main"]);
+  });
+});
+
+describe("after a restart of the node", () => {
+  test("a program that runs is neither started again nor counted", () => {
+    const state = restorePodState(
+      podOf(),
+      [{ container: "main", attempt: 2, state: { kind: "running", pid: 1, startedAt: 5 } }],
+      10,
+    );
+    const { effects } = stepPod({ ...state, setup: "done" }, { kind: "tick" }, 10);
+    expect(effects).toEqual([]);
+    expect(podStatus(state, { hostIP: "", podIP: "" }, 10).containerStatuses?.[0]?.restartCount).toBe(2);
+  });
+
+  test("an end that nobody saw is told with its exit code", () => {
+    const exited = { kind: "exited", reason: "Error", message: "", exitCode: 7, startedAt: 5, finishedAt: 8 } as const;
+    const state = restorePodState(podOf({ restartPolicy: "Never" }), [{ container: "main", attempt: 0, state: exited }], 10);
+    const step = stepPod({ ...state, setup: "done" }, { kind: "tick" }, 10);
+    expect(podStatus(step.state, { hostIP: "", podIP: "" }, 10)).toMatchObject({
+      phase: "Failed",
+      containerStatuses: [{ state: { terminated: { exitCode: 7, reason: "Error" } } }],
+    });
+  });
+
+  test("a Pod that had ended starts nothing", () => {
+    const ended = { ...podOf(), status: { phase: "Succeeded" as const, startTime: "2026-01-01T00:00:00Z" } };
+    expect(stepPod(restorePodState(ended, [], 10), { kind: "tick" }, 10).effects).toEqual([]);
+  });
+});
