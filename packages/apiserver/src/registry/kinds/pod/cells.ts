@@ -110,7 +110,9 @@ function ending(terminated: unknown): string {
   const reason = textAt(terminated, "reason");
   if (reason !== "") return reason;
   const signal = valueAt(terminated, "signal");
-  return typeof signal === "number" && signal !== 0 ? `Signal:${signal}` : `ExitCode:${String(valueAt(terminated, "exitCode") ?? 0)}`;
+  return typeof signal === "number" && signal !== 0
+    ? `Signal:${signal}`
+    : `ExitCode:${String(valueAt(terminated, "exitCode") ?? 0)}`;
 }
 
 function restartsOf(container: unknown): number {
@@ -133,4 +135,12 @@ function conditionOf(pod: unknown, type: string, status: string): string | undef
     (condition) => textAt(condition, "type") === type && textAt(condition, "status") === status,
   );
   return found === undefined ? undefined : textAt(found, "reason");
+}
+
+/** That a Pod is done, for clients that leave such rows out. */
+export function podRowConditions(pod: unknown): readonly unknown[] {
+  const phase = textAt(pod, "status", "phase");
+  if (phase !== "Succeeded" && phase !== "Failed") return [];
+  const message = phase === "Succeeded" ? "The pod has completed successfully." : "The pod failed.";
+  return [{ type: "Completed", status: "True", reason: phase, message }];
 }

@@ -1,9 +1,15 @@
-import { type DeepReadonly, forbiddenCause, type JsonObject, type KubernetesObject, type StatusCause } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  forbiddenCause,
+  type JsonObject,
+  type KubernetesObject,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import type { Store } from "../../../storage/store.ts";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { ensureMap, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
-import { podCells, podColumns } from "./cells.ts";
+import { podCells, podColumns, podRowConditions } from "./cells.ts";
 import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaults.ts";
 import { priorityOf } from "./priority.ts";
 import { qualityOfService } from "./quality-of-service.ts";
@@ -26,6 +32,7 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
       hasStatus: true,
       columns: podColumns,
       cells: podCells,
+      rowConditions: podRowConditions,
       selectableFields,
       subresources: [
         { name: "attach", kind: "PodAttachOptions", verbs: ["create", "get"] },
@@ -96,7 +103,12 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
   }
   addTolerations(spec);
   if (objectsAt(spec, "schedulingGates").length > 0) {
-    const waiting = { type: "PodScheduled", status: "False", reason: "SchedulingGated", message: "Scheduling is blocked due to non-empty scheduling gates" };
+    const waiting = {
+      type: "PodScheduled",
+      status: "False",
+      reason: "SchedulingGated",
+      message: "Scheduling is blocked due to non-empty scheduling gates",
+    };
     ensureMap(pod, "status")["conditions"] = [waiting];
   }
 }
