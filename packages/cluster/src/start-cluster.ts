@@ -4,7 +4,10 @@ import { createManager, type Logger } from "@keelson/controller";
 import { startGarbageCollector } from "./garbage-collector/garbage-collector.ts";
 import type { KindSource } from "./garbage-collector/object-monitor.ts";
 import { startNamespaceController } from "./namespace/namespace-controller.ts";
+import { ensureStandardClass } from "./persistent-volume/standard-class.ts";
+import { createVolumeControllers } from "./persistent-volume/volume-controllers.ts";
 import { serviceAccountController } from "./service-account-controller.ts";
+import { workloadControllers } from "./workload-controllers.ts";
 
 /** Options of {@link startCluster}. */
 export interface ClusterOptions {
@@ -16,6 +19,11 @@ export interface ClusterOptions {
   /** 0 (inclusive) to 1 (exclusive). Default: `Math.random`. */
   readonly random?: () => number;
   readonly log: Logger;
+  /**
+   * Directory below which claims get volumes, by the StorageClass `standard`. Default: none, and claims are bound to no volumes
+   * but those that somebody makes.
+   */
+  readonly volumesDirectory?: string;
 }
 
 /** The running controllers of a cluster. */
@@ -25,7 +33,10 @@ export interface Cluster {
   stop(): Promise<void>;
 }
 
-/** Starts what kube-controller-manager does, as far as one machine needs it: garbage collection, namespaces, service accounts. */
+/**
+ * Starts what kube-controller-manager and the scheduler do, as far as one machine needs it: garbage collection, namespaces,
+ * service accounts, workloads, endpoints, volumes, and nodes for Pods.
+ */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { client, clock, log } = options;
   const random = options.random ?? Math.random;
@@ -43,16 +54,18 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     random,
     log: log.child({ controller: "namespace" }),
   });
+  const volumes = options.volumesDirectory === undefined ? undefined : { directory: options.volumesDirectory };
   const manager = createManager({
     name: "kube-controller-manager",
     client,
     clock,
     logger: log,
-    controllers: [serviceAccountController],
+    controllers: [serviceAccountController, ...workloadControllers, ...(volumes ? createVolumeControllers(volumes) : [])],
   });
+  if (volumes) await ensureStandardClass(client);
   await manager.start();
   return {
-    description: "garbage collector, namespaces, service accounts",
+    description: "garbage collector, namespaces, service accounts, workloads, endpoints, volumes, scheduler",
     async stop() {
       await manager.stop();
       await namespaces.stop();

@@ -1,0 +1,227 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  type DeepReadonly,
+  Deployment,
+  EndpointSlice,
+  isConditionTrue,
+  Job,
+  type KubernetesObject,
+  Node,
+  PersistentVolumeClaim,
+  Pod,
+  type PodObject,
+  ReplicaSet,
+  type ResourceType,
+  Service,
+  StatefulSet,
+  systemClock,
+} from "@keelson/api-machinery";
+import { startTestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { silentLogger } from "@keelson/controller";
+import { describe, expect, test } from "vitest";
+import { startCluster } from "./start-cluster.ts";
+import { type PodFate, startFakeNode } from "./testing/fake-node.ts";
+import { Endpoints, PersistentVolume } from "./workload/resources.ts";
+
+const namespace = "default";
+
+async function start(options: { readonly fate?: PodFate; readonly noNode?: boolean } = {}) {
+  const environment = await startTestEnvironment({ clock: systemClock });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const kinds = {
+    list: () =>
+      environment.resources
+        .list()
+        .filter(({ verbs, group }) => verbs.includes("watch") && verbs.includes("delete") && group !== "events.k8s.io"),
+    onChange: (listener: () => void) => environment.resources.onChange(listener),
+  };
+  const volumesDirectory = mkdtempSync(join(tmpdir(), "keelson-volumes-"));
+  const cluster = await startCluster({ client, kinds, clock: systemClock, log: silentLogger, volumesDirectory });
+  const node = options.noNode ? undefined : await startFakeNode(client, options);
+  return {
+    client,
+    volumesDirectory,
+    async [Symbol.asyncDispose]() {
+      await node?.stop();
+      await cluster.stop();
+      await environment.stop();
+      rmSync(volumesDirectory, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Resolves with all objects of a kind as soon as they are as they should be. */
+async function until<T extends KubernetesObject>(
+  client: Client,
+  type: ResourceType<T>,
+  holds: (objects: readonly DeepReadonly<T>[]) => boolean,
+): Promise<readonly DeepReadonly<T>[]> {
+  const watch = await client.watch(type, type.scope === "Cluster" ? {} : { namespace });
+  try {
+    const list = async () =>
+      (await client.list(type, type.scope === "Cluster" ? {} : { namespace })).items as DeepReadonly<T>[];
+    let objects = await list();
+    if (holds(objects)) return objects;
+    for await (const _event of watch) {
+      objects = await list();
+      if (holds(objects)) return objects;
+    }
+    throw new Error("the watch ended");
+  } finally {
+    watch.close();
+  }
+}
+
+const template = (labels: Record<string, string>, image = "app:1", more: object = {}) => ({
+  metadata: { labels },
+  spec: { containers: [{ name: "main", image, ports: [{ name: "http", containerPort: 8080 }] }], ...more },
+});
+
+describe("on an API server", () => {
+  test("a Deployment comes up behind its Service, rolls out, scales to none, and goes with everything", async () => {
+    await using cluster = await start();
+    const { client } = cluster;
+    const labels = { app: "web" };
+    await client.create(Service, {
+      metadata: { name: "web", namespace },
+      spec: { selector: labels, ports: [{ port: 80, targetPort: "http" }] },
+    });
+    await client.create(Deployment, {
+      metadata: { name: "web", namespace },
+      spec: { replicas: 3, selector: { matchLabels: labels }, template: template(labels) as never },
+    });
+    await until(client, Deployment, ([one]) => one?.status?.availableReplicas === 3);
+    const [slice] = await until(
+      client,
+      EndpointSlice,
+      (slices) => slices.flatMap(({ endpoints }) => endpoints ?? []).length === 3,
+    );
+    expect(slice?.ports).toMatchObject([{ port: 8080, protocol: "TCP" }]);
+    expect(slice?.endpoints.every(({ conditions }) => conditions?.ready)).toBe(true);
+    await until(
+      client,
+      Endpoints,
+      (all) => all.find(({ metadata }) => metadata.name === "web")?.subsets?.[0]?.addresses?.length === 3,
+    );
+    await client.patch(
+      Deployment,
+      { namespace, name: "web" },
+      {
+        type: "strategic",
+        body: { spec: { template: { spec: { containers: [{ name: "main", image: "app:2" }] } } } },
+      },
+    );
+    await until(
+      client,
+      Deployment,
+      ([one]) =>
+        one?.status?.observedGeneration === 2 &&
+        one.status.updatedReplicas === 3 &&
+        one.status.replicas === 3 &&
+        one.status.availableReplicas === 3,
+    );
+    expect((await client.list(ReplicaSet, { namespace })).items).toHaveLength(2);
+    await client.patch(Deployment, { namespace, name: "web" }, { type: "merge", body: { spec: { replicas: 0 } } });
+    await until(client, Pod, (pods) => pods.length === 0);
+    await client.delete(Deployment, { namespace, name: "web" }, { propagationPolicy: "Foreground" });
+    await until(client, ReplicaSet, (all) => all.length === 0);
+    await client.delete(Service, { namespace, name: "web" });
+    await until(client, EndpointSlice, (all) => all.every(({ metadata }) => !metadata.name?.startsWith("web")));
+  });
+
+  test("a Job of five numbers is complete once each has succeeded", async () => {
+    await using cluster = await start({ fate: () => "succeed" });
+    const { client } = cluster;
+    await client.create(Job, {
+      metadata: { name: "sum", namespace },
+      spec: {
+        completions: 5,
+        parallelism: 2,
+        completionMode: "Indexed",
+        template: template({}, "app:1", { restartPolicy: "Never" }) as never,
+      },
+    });
+    const [job] = await until(client, Job, ([one]) => isConditionTrue((one?.status?.conditions ?? []) as never, "Complete"));
+    expect(job?.status).toMatchObject({ succeeded: 5, completedIndexes: "0-4" });
+    const pods = (await client.list(Pod, { namespace })).items;
+    expect(pods).toHaveLength(5);
+    expect(pods.flatMap(({ metadata }) => metadata.finalizers ?? [])).toEqual([]);
+  });
+
+  test("a StatefulSet comes up in order, each Pod with a volume of its own that outlives it", async () => {
+    await using cluster = await start();
+    const { client } = cluster;
+    const labels = { app: "db" };
+    await client.create(StatefulSet, {
+      metadata: { name: "db", namespace },
+      spec: {
+        serviceName: "db",
+        replicas: 2,
+        selector: { matchLabels: labels },
+        template: template(labels) as never,
+        volumeClaimTemplates: [
+          { metadata: { name: "data" }, spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } } },
+        ],
+      },
+    });
+    const [set] = await until(
+      client,
+      StatefulSet,
+      ([one]) => one?.status?.readyReplicas === 2 && one.status.currentRevision === one.status.updateRevision,
+    );
+    expect(set?.status).toMatchObject({ replicas: 2, availableReplicas: 2, currentReplicas: 2, updatedReplicas: 2 });
+    const claims = await until(
+      client,
+      PersistentVolumeClaim,
+      (all) => all.length === 2 && all.every(({ status }) => status?.phase === "Bound"),
+    );
+    expect(claims.map(({ metadata }) => metadata.name)).toEqual(["data-db-0", "data-db-1"]);
+    const [volume] = (await client.list(PersistentVolume)).items;
+    expect(volume).toMatchObject({ spec: { persistentVolumeReclaimPolicy: "Delete", storageClassName: "standard" } });
+    expect(volume?.spec.hostPath?.path.startsWith(cluster.volumesDirectory)).toBe(true);
+    const before = await client.get(Pod, { namespace, name: "db-1" });
+    await client.delete(Pod, { namespace, name: "db-1" });
+    await until(client, Pod, (pods) =>
+      pods.some(({ metadata }) => metadata.name === "db-1" && metadata.uid !== before.metadata.uid),
+    );
+    await client.patch(
+      PersistentVolumeClaim,
+      { namespace, name: "data-db-0" },
+      { type: "merge", body: { spec: { resources: { requests: { storage: "2Gi" } } } } },
+    );
+    await until(client, PersistentVolumeClaim, ([one]) => one?.status?.capacity?.["storage"] === "2Gi");
+    await client.delete(StatefulSet, { namespace, name: "db" });
+    await until(client, Pod, (pods) => pods.length === 0);
+    await client.delete(PersistentVolumeClaim, { namespace, name: "data-db-0" });
+    await client.delete(PersistentVolumeClaim, { namespace, name: "data-db-1" });
+    await until(client, PersistentVolume, (all) => all.length === 0);
+  });
+
+  test("a Pod that fits nowhere says why, and is placed when it does", async () => {
+    await using cluster = await start({ noNode: true });
+    const { client } = cluster;
+    await client.create(Pod, {
+      metadata: { name: "p", namespace },
+      spec: {
+        containers: [{ name: "main", image: "app", resources: { requests: { cpu: "3" } } }],
+        nodeSelector: { disk: "fast" },
+      },
+    });
+    const message = (pods: readonly DeepReadonly<PodObject>[]) =>
+      pods[0]?.status?.conditions?.find(({ type }) => type === "PodScheduled")?.message;
+    await until(client, Pod, (pods) => message(pods) === "no nodes available to schedule pods");
+    await using node = await startFakeNode(client);
+    await until(
+      client,
+      Pod,
+      (pods) =>
+        message(pods)?.startsWith("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.") === true,
+    );
+    await client.patch(Node, { name: node.name }, { type: "merge", body: { metadata: { labels: { disk: "fast" } } } });
+    const [pod] = await until(client, Pod, (pods) => pods[0]?.status?.phase === "Running");
+    expect(pod?.spec.nodeName).toBe("node");
+  });
+});
