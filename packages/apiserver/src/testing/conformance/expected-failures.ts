@@ -1,5 +1,3 @@
-const controllersAreMissing = "the workload controllers do not run beside this server yet";
-
 /**
  * Scenarios that do not pass, by `category/name`, each with the reason. A scenario that is not here must pass, and one that is here must not:
  * whoever mends the reason removes the line.
@@ -10,8 +8,4 @@ export const expectedFailures: ReadonlyMap<string, string> = new Map([
     "Kubernetes 1.35 differs: a write through the object that changes nothing but its status changes nothing, managedFields included " +
       "(1.20 took the ownership of the ignored status down, which made a new resourceVersion)",
   ],
-  ["controllers/deployment-makes-replicaset-and-pods", controllersAreMissing],
-  ["controllers/deployment-scale-and-delete", controllersAreMissing],
-  ["controllers/deployment-template-change", controllersAreMissing],
-  ["controllers/job-completes", controllersAreMissing],
 ]);
