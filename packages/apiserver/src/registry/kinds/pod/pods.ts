@@ -7,7 +7,7 @@ import {
 } from "@keelson/api-machinery";
 import type { Store } from "../../../storage/store.ts";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
-import { ensureMap, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap, keepField, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { podCells, podColumns, podRowConditions } from "./cells.ts";
 import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaults.ts";
@@ -47,6 +47,7 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         defaultGraceSeconds: 30,
         default: defaultPod,
         prepareForCreate: (pod) => prepare(pod, store),
+        prepareForUpdate: keepAdmitted,
         validate: podCauses,
         validateUpdate: podUpdateCauses,
       },
@@ -111,6 +112,18 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
     };
     ensureMap(pod, "status")["conditions"] = [waiting];
   }
+}
+
+/** What admission added at creation stays where an update leaves it out. */
+function keepAdmitted(pod: KubernetesObject, old: Read): void {
+  const spec = objectAt(pod, "spec");
+  if (spec === undefined) return;
+  for (const field of ["priority", "priorityClassName", "preemptionPolicy"]) {
+    if (spec[field] === undefined) setField(spec, field, valueAt(old, "spec", field));
+  }
+  // These come through a subresource of their own.
+  keepField(spec, valueAt(old, "spec") as object, "ephemeralContainers");
+  addTolerations(spec);
 }
 
 function addTolerations(spec: JsonObject): void {
