@@ -9,7 +9,6 @@ import {
   Job,
   type KubernetesObject,
   Node,
-  PersistentVolumeClaim,
   Pod,
   type PodObject,
   ReplicaSet,
@@ -24,7 +23,7 @@ import { silentLogger } from "@keelson/controller";
 import { describe, expect, test } from "vitest";
 import { startCluster } from "./start-cluster.ts";
 import { type PodFate, startFakeNode } from "./testing/fake-node.ts";
-import { Endpoints, PersistentVolume } from "./workload/resources.ts";
+import { Endpoints } from "./workload/resources.ts";
 
 const namespace = "default";
 
@@ -151,7 +150,7 @@ describe("on an API server", () => {
     expect(pods.flatMap(({ metadata }) => metadata.finalizers ?? [])).toEqual([]);
   });
 
-  test("a StatefulSet comes up in order, each Pod with a volume of its own that outlives it", async () => {
+  test("a StatefulSet comes up in order, and makes a deleted Pod anew", async () => {
     await using cluster = await start();
     const { client } = cluster;
     const labels = { app: "db" };
@@ -162,9 +161,6 @@ describe("on an API server", () => {
         replicas: 2,
         selector: { matchLabels: labels },
         template: template(labels) as never,
-        volumeClaimTemplates: [
-          { metadata: { name: "data" }, spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } } },
-        ],
       },
     });
     const [set] = await until(
@@ -173,31 +169,13 @@ describe("on an API server", () => {
       ([one]) => one?.status?.readyReplicas === 2 && one.status.currentRevision === one.status.updateRevision,
     );
     expect(set?.status).toMatchObject({ replicas: 2, availableReplicas: 2, currentReplicas: 2, updatedReplicas: 2 });
-    const claims = await until(
-      client,
-      PersistentVolumeClaim,
-      (all) => all.length === 2 && all.every(({ status }) => status?.phase === "Bound"),
-    );
-    expect(claims.map(({ metadata }) => metadata.name)).toEqual(["data-db-0", "data-db-1"]);
-    const [volume] = (await client.list(PersistentVolume)).items;
-    expect(volume).toMatchObject({ spec: { persistentVolumeReclaimPolicy: "Delete", storageClassName: "standard" } });
-    expect(volume?.spec.hostPath?.path.startsWith(cluster.volumesDirectory)).toBe(true);
     const before = await client.get(Pod, { namespace, name: "db-1" });
     await client.delete(Pod, { namespace, name: "db-1" });
     await until(client, Pod, (pods) =>
       pods.some(({ metadata }) => metadata.name === "db-1" && metadata.uid !== before.metadata.uid),
     );
-    await client.patch(
-      PersistentVolumeClaim,
-      { namespace, name: "data-db-0" },
-      { type: "merge", body: { spec: { resources: { requests: { storage: "2Gi" } } } } },
-    );
-    await until(client, PersistentVolumeClaim, ([one]) => one?.status?.capacity?.["storage"] === "2Gi");
     await client.delete(StatefulSet, { namespace, name: "db" });
     await until(client, Pod, (pods) => pods.length === 0);
-    await client.delete(PersistentVolumeClaim, { namespace, name: "data-db-0" });
-    await client.delete(PersistentVolumeClaim, { namespace, name: "data-db-1" });
-    await until(client, PersistentVolume, (all) => all.length === 0);
   });
 
   test("a Pod that fits nowhere says why, and is placed when it does", async () => {

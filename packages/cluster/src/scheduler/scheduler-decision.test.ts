@@ -1,0 +1,179 @@
+import { Node, PersistentVolumeClaim, Pod } from "@keelson/api-machinery";
+import { describe, expect, test } from "vitest";
+import { StorageClass } from "../workload/resources.ts";
+import { World } from "../workload/testing/world.ts";
+import { schedule } from "./scheduler-decision.ts";
+
+function start(): World {
+  const world = new World();
+  node(world, "n1");
+  return world;
+}
+function node(world: World, name: string, spec: object = {}, labels: object = {}, ready = "True"): void {
+  const allocatable = { cpu: "2", memory: "4Gi", pods: "3" };
+  const conditions = [{ type: "Ready", status: ready }];
+  world.create(Node, { metadata: { name, labels }, spec, status: { allocatable, conditions } });
+}
+function pod(world: World, name: string, spec: object = {}, cpu = "100m"): void {
+  const containers = [{ name: "c", resources: { requests: { cpu } } }];
+  world.create(Pod, { metadata: { name }, spec: { containers, ...spec } });
+  world.now += 1_000;
+}
+const placements = (world: World, assumed: ReadonlyMap<string, string> = new Map()): string[] =>
+  schedule({
+    nodes: world.list(Node),
+    pods: world.list(Pod),
+    claims: world.list(PersistentVolumeClaim),
+    classes: world.list(StorageClass),
+    volumes: [],
+    assumed,
+  }).map((one) => `${one.pod.metadata.name}: ${one.kind === "fail" ? one.message : `${one.kind} ${one.node}`}`);
+
+const helpless = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+const victims = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
+
+describe("the scheduler", () => {
+  test("binds Pods to the node with the most room, each of them counted for the next", () => {
+    const world = start();
+    node(world, "n2");
+    pod(world, "a", {}, "1500m");
+    pod(world, "b", {}, "1500m");
+    pod(world, "c", {}, "1500m");
+    expect(placements(world).toSorted()).toEqual([
+      "a: bind n1",
+      "b: bind n2",
+      "c: 0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.",
+    ]);
+  });
+
+  test("takes the more urgent first, then the older", () => {
+    const world = start();
+    pod(world, "old", {}, "1");
+    pod(world, "young", {}, "1");
+    pod(world, "urgent", { priority: 100 }, "1");
+    expect(placements(world)).toEqual([
+      "urgent: bind n1",
+      "old: bind n1",
+      expect.stringMatching(/^young: .* 1 Insufficient cpu/),
+    ]);
+  });
+
+  test("counts what runs, what is assumed and what is being deleted, but not what has ended", () => {
+    const world = start();
+    pod(world, "ended", { nodeName: "n1" }, "2");
+    world.setPod("ended", "Succeeded");
+    pod(world, "ends", { nodeName: "n1" }, "1");
+    world.delete(Pod, "ends", true);
+    pod(world, "assumed", {}, "500m");
+    pod(world, "big", {}, "1");
+    const assumed = new Map([[world.get(Pod, "assumed").metadata.uid ?? "", "n1"]]);
+    expect(placements(world, assumed)).toEqual([`big: 0/1 nodes are available: 1 Insufficient cpu. ${victims}`]);
+    world.end("ends");
+    expect(placements(world, assumed)).toEqual(["big: bind n1"]);
+  });
+
+  test.each([
+    ["no place for so large a Pod", {}, "3", `1 Insufficient cpu. ${helpless}`],
+    [
+      "another label",
+      { nodeSelector: { disk: "fast" } },
+      "1",
+      `1 node(s) didn't match Pod's node affinity/selector. ${helpless}`,
+    ],
+    [
+      "another zone",
+      {
+        affinity: {
+          nodeAffinity: {
+            requiredDuringSchedulingIgnoredDuringExecution: {
+              nodeSelectorTerms: [{ matchExpressions: [{ key: "zone", operator: "In", values: ["a"] }] }],
+            },
+          },
+        },
+      },
+      "1",
+      `1 node(s) didn't match Pod's node affinity/selector. ${helpless}`,
+    ],
+    [
+      "a claim that is not there",
+      { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "gone" } }] },
+      "1",
+      `persistentvolumeclaim "gone" not found. ${helpless}`,
+    ],
+  ])("says that there is %s", (_what, spec, cpu, message) => {
+    const world = start();
+    pod(world, "p", spec, cpu);
+    expect(placements(world)).toEqual([`p: 0/1 nodes are available: ${message}`]);
+  });
+
+  test("says that there are no nodes, too many Pods on them, taints, or a port that is taken", () => {
+    const empty = new World();
+    pod(empty, "p");
+    expect(placements(empty)).toEqual(["p: no nodes available to schedule pods"]);
+
+    const full = start();
+    for (const name of ["a", "b", "c"]) pod(full, name, { nodeName: "n1" });
+    pod(full, "p");
+    expect(placements(full)).toEqual([`p: 0/1 nodes are available: 1 Too many pods. ${victims}`]);
+
+    const tainted = new World();
+    node(tainted, "n1", { taints: [{ key: "only", value: "gpu", effect: "NoSchedule" }] });
+    pod(tainted, "p");
+    pod(tainted, "tolerant", { tolerations: [{ key: "only", operator: "Equal", value: "gpu" }] });
+    expect(placements(tainted)).toEqual([
+      `p: 0/1 nodes are available: 1 node(s) had untolerated taint {only: gpu}. ${helpless}`,
+      "tolerant: bind n1",
+    ]);
+
+    const down = new World();
+    node(down, "n1", {}, {}, "Unknown");
+    pod(down, "p");
+    expect(placements(down)[0]).toContain("1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }");
+
+    const cordoned = new World();
+    node(cordoned, "n1", { unschedulable: true });
+    pod(cordoned, "p");
+    expect(placements(cordoned)).toEqual([`p: 0/1 nodes are available: 1 node(s) were unschedulable. ${helpless}`]);
+
+    const ports = start();
+    const spec = { containers: [{ name: "c", ports: [{ containerPort: 1, hostPort: 80 }] }] };
+    pod(ports, "a", { ...spec, nodeName: "n1" });
+    pod(ports, "b", spec);
+    expect(placements(ports)[0]).toContain("1 node(s) didn't have free ports for the requested pod ports");
+  });
+
+  test("leaves Pods of other schedulers, gated ones and those that have a node", () => {
+    const world = start();
+    pod(world, "other", { schedulerName: "mine" });
+    pod(world, "gated", { schedulingGates: [{ name: "g" }] });
+    pod(world, "placed", { nodeName: "n1" });
+    expect(placements(world)).toEqual([]);
+  });
+
+  test("waits for a claim that is bound at once, and chooses the node for one that waits for its first consumer", () => {
+    const world = start();
+    world.create(StorageClass, { metadata: { name: "late" }, provisioner: "p", volumeBindingMode: "WaitForFirstConsumer" });
+    world.create(PersistentVolumeClaim, { metadata: { name: "c" }, spec: { storageClassName: "standard" } });
+    pod(world, "p", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "c" } }] });
+    expect(placements(world)[0]).toContain("pod has unbound immediate PersistentVolumeClaims");
+    world.change(PersistentVolumeClaim, "c", { spec: { storageClassName: "late" } });
+    expect(placements(world)).toEqual(["p: select-node n1"]);
+    world.change(PersistentVolumeClaim, "c", { metadata: { annotations: { "volume.kubernetes.io/selected-node": "n1" } } });
+    expect(placements(world)).toEqual([]);
+    world.change(PersistentVolumeClaim, "c", { spec: { volumeName: "v" }, status: { phase: "Bound" } });
+    expect(placements(world)).toEqual(["p: bind n1"]);
+  });
+
+  test("counts init containers by the largest, and sidecars beside all", () => {
+    const world = start();
+    const requests = (cpu: string): object => ({ resources: { requests: { cpu } } });
+    const initContainers = [
+      { name: "s", restartPolicy: "Always", ...requests("500m") },
+      { name: "i", ...requests("1600m") },
+    ];
+    pod(world, "p", { initContainers, containers: [{ name: "c", ...requests("1") }] });
+    expect(placements(world)[0]).toContain("1 Insufficient cpu");
+    world.change(Pod, "p", { spec: { initContainers: [initContainers[0], { name: "i", ...requests("1500m") }] } });
+    expect(placements(world)).toEqual(["p: bind n1"]);
+  });
+});
