@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery";
 import { createClient } from "@keelson/client";
-import { type Cluster, startCluster } from "@keelson/cluster";
+import { startCluster, startGarbageCollector, startNamespaceController } from "@keelson/cluster";
 import { silentLogger } from "@keelson/controller";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createSeededRandom, systemRandom } from "./endpoints/random-source.ts";
@@ -16,6 +16,7 @@ import { expectedFailures } from "./testing/conformance/expected-failures.ts";
 import { runScenario } from "./testing/conformance/run-scenario.ts";
 
 const token = randomUUID();
+const random = createSeededRandom(Date.now());
 
 /** A server with what runs beside it. */
 interface Environment {
@@ -23,7 +24,11 @@ interface Environment {
   stop(): Promise<void>;
 }
 
-async function startEnvironment(storage: ServeApiOptions["storage"]): Promise<Environment> {
+/** Starts a server and, beside it, garbage collection and namespaces, or all controllers of a cluster. */
+async function startEnvironment(
+  storage: ServeApiOptions["storage"],
+  controllers: "garbage-collector" | "all",
+): Promise<Environment> {
   const dataDir = await mkdtemp(join(tmpdir(), "keelson-conformance-"));
   const api: ServedApi = await serveApi({
     dataDir,
@@ -35,18 +40,34 @@ async function startEnvironment(storage: ServeApiOptions["storage"]): Promise<En
     anonymous: true,
   });
   const { resources } = api.server;
-  const cluster: Cluster = await startCluster({
-    client: createClient({ transport: api.server.transport() }),
-    kinds: { list: () => storedKinds(resources), onChange: (listener) => resources.onChange(listener) },
+  const options = {
+    client: createClient({ transport: api.server.transport(), fieldManager: "kube-controller-manager" }),
+    kinds: {
+      list: () => storedKinds(resources),
+      onChange: (listener: () => void) => resources.onChange(listener),
+    },
     clock: systemClock,
+    random: () => random.below(1_000) / 1_000,
     log: silentLogger,
-  });
+  };
+  const stops: (() => Promise<void>)[] = [];
+  if (controllers === "all") {
+    const cluster = await startCluster(options);
+    stops.push(() => cluster.stop());
+  } else {
+    const collector = startGarbageCollector(options);
+    const namespaces = startNamespaceController({ ...options, collector });
+    stops.push(
+      () => namespaces.stop(),
+      () => collector.stop(),
+    );
+  }
   const connection = connectApi(api.url, await readFile(join(dataDir, "pki", "ca.crt"), "utf8"));
   return {
     connection,
     async stop() {
       connection.close();
-      await cluster.stop();
+      for (const stop of stops) await stop();
       await api.close();
       await rm(dataDir, { recursive: true, force: true });
     },
@@ -62,20 +83,25 @@ function storedKinds(resources: ResourceTable) {
     .map(({ group, version, kind, plural, scope }) => ({ group, version, kind, plural, scope }));
 }
 
-const environments = new Map<"whole" | "compacted", Environment>();
+type Surroundings = "plain" | "compacted" | "workloads";
+const environments = new Map<Surroundings, Environment>();
 
 beforeAll(async () => {
-  environments.set("whole", await startEnvironment({}));
-  environments.set("compacted", await startEnvironment({ historyEvents: 1 }));
+  environments.set("plain", await startEnvironment({}, "garbage-collector"));
+  environments.set("compacted", await startEnvironment({ historyEvents: 1 }, "garbage-collector"));
+  environments.set("workloads", await startEnvironment({}, "all"));
 });
 afterAll(async () => {
   for (const environment of environments.values()) await environment.stop();
 });
 
-const random = createSeededRandom(Date.now());
+function surroundingsOf({ requires = [] }: Scenario): Surroundings {
+  if (requires.includes("compacted-history")) return "compacted";
+  return requires.includes("workload-controllers") ? "workloads" : "plain";
+}
 
 async function differencesOf(scenario: Scenario): Promise<readonly string[]> {
-  const environment = environments.get(scenario.requires?.includes("compacted-history") ? "compacted" : "whole");
+  const environment = environments.get(surroundingsOf(scenario));
   if (environment === undefined) throw new Error("the server was not started");
   const run = `r${random.uuid().replaceAll("-", "").slice(0, 7)}`;
   return runScenario(environment.connection, scenario, { run, token });

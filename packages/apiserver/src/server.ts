@@ -9,6 +9,7 @@ import { mastersGroup } from "./auth/pki.ts";
 import type { AccessTarget } from "./auth/policy-rule.ts";
 import { type Authorizer, createRbacAuthorizer } from "./auth/rbac-authorizer.ts";
 import { createReviews } from "./auth/reviews.ts";
+import { startRoleAggregation } from "./auth/role-aggregation.ts";
 import { createServiceAccountTokens, type ServiceAccountTokens } from "./auth/service-account-tokens.ts";
 import type { Handle, Outcome, PipelineRequest } from "./endpoints/outcome.ts";
 import { type Authorize, createPipeline, type PipelineOptions } from "./endpoints/pipeline.ts";
@@ -116,6 +117,13 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     });
     closers.push(() => pipeline.endWatches());
     await makeNamespaces(pipeline.handle);
+    closers.push(
+      await startRoleAggregation({
+        store,
+        apply: (name, rules) => applyRules(pipeline.handle, name, rules),
+        onError: onError ?? (() => undefined),
+      }),
+    );
     return {
       handle: pipeline.handle,
       store,
@@ -151,6 +159,19 @@ function targetOf(info: RequestInfo): AccessTarget {
   if (!info.isResource) return { path: info.path };
   const { group, resource, subresource, namespace, name } = info;
   return { group, resource, subresource, namespace, name };
+}
+
+/** Writes what a ClusterRole gathers, as the controller of that in Kubernetes does. */
+async function applyRules(handle: Handle, name: string, rules: readonly unknown[]): Promise<void> {
+  const outcome = await handle({
+    method: "PATCH",
+    path: `/apis/rbac.authorization.k8s.io/v1/clusterroles/${encodeURIComponent(name)}`,
+    query: { fieldManager: "clusterrole-aggregation-controller", force: "true" },
+    headers: { "content-type": "application/apply-patch+yaml" },
+    body: { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata: { name }, rules },
+    user: systemUser,
+  });
+  if (outcome.kind === "status") throw new StatusError(outcome.status);
 }
 
 async function makeNamespaces(handle: Handle): Promise<void> {

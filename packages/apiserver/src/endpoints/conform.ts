@@ -2,11 +2,9 @@ import {
   applyDefaults,
   createRuleEvaluator,
   type DeepReadonly,
-  isJsonObject,
   type JsonObject,
   type KubernetesObject,
   prune,
-  type Schema,
   type StatusCause,
   unknownFieldMessages,
   validate,
@@ -14,6 +12,7 @@ import {
 import { canonicalQuantities } from "../registry/builtin/quantities.ts";
 import type { Call } from "./call.ts";
 import { readEmbedded } from "./embedded-metadata.ts";
+import { dropEmpty } from "./empty-values.ts";
 import { badRequest } from "./errors.ts";
 import { readMetadata } from "./metadata.ts";
 import type { WriteOptions } from "./write-options.ts";
@@ -38,7 +37,7 @@ export function conform(
   const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
   const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;
   if (resource.origin === "builtin") {
-    dropEmpty(resource.schema, result as unknown as JsonObject, true);
+    dropEmpty(resource.schema, result as unknown as JsonObject);
     try {
       canonicalQuantities(resource.schema, result);
     } catch (error) {
@@ -97,25 +96,4 @@ function report(call: Call, unknown: readonly string[], { fieldValidation }: Pic
   if (messages.length === 0) return;
   if (fieldValidation === "Strict") throw badRequest(`strict decoding error: ${messages.join(", ")}`);
   for (const message of messages) if (!call.warnings.includes(message)) call.warnings.push(message);
-}
-
-/** Removes null, and empty lists and maps that are not required, from a value of a built-in kind, in place. */
-function dropEmpty(schema: Schema, value: JsonObject, isRoot = false): void {
-  const { properties, additionalProperties, required = [] } = schema;
-  for (const key of Object.keys(value)) {
-    const child = value[key];
-    const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
-    const childSchema = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
-    if (isRoot && key === "metadata") continue;
-    if (child === null) {
-      if (childSchema?.type !== undefined) delete value[key];
-    } else if (Array.isArray(child)) {
-      if (child.length === 0 && own?.type === "array" && !required.includes(key)) delete value[key];
-      else if (childSchema?.items) for (const item of child) if (isJsonObject(item)) dropEmpty(childSchema.items, item);
-    } else if (isJsonObject(child) && childSchema !== undefined) {
-      const isMap = own !== undefined && own.additionalProperties !== undefined && own.properties === undefined;
-      if (isMap && Object.keys(child).length === 0 && !required.includes(key)) delete value[key];
-      else dropEmpty(childSchema, child);
-    }
-  }
 }

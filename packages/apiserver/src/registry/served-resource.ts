@@ -32,6 +32,8 @@ export interface ServedResource {
   readonly columns: readonly PrinterColumn[];
   /** Cells of a row where JSONPath cannot say it (pods' READY). One for every column. */
   readonly cells?: (object: DeepReadonly<KubernetesObject>, now: number) => readonly (string | number)[];
+  /** Conditions of a Table's row (meta/v1 TableRowCondition): that a Pod is done. Default: none. */
+  readonly rowConditions?: (object: DeepReadonly<KubernetesObject>) => readonly unknown[];
   readonly strategy: Strategy;
   /** Fields besides `metadata.name` and `metadata.namespace` that a field selector may name, and how to read them. */
   readonly selectableFields: Readonly<Record<string, (object: DeepReadonly<KubernetesObject>) => string>>;

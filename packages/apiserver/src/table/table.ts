@@ -16,6 +16,7 @@ export interface TableColumn {
 /** A row of a Table (meta/v1 TableRow). */
 export interface TableRow {
   readonly cells: readonly unknown[];
+  readonly conditions?: readonly unknown[];
   readonly object: unknown;
 }
 
@@ -41,9 +42,15 @@ export function toTable(
     columnDefinitions: layout.columns,
     rows: objects.map((object) => ({
       cells: layout.cells(object, options.now),
+      ...conditionsOf(resource, object),
       object: rowObject(object, options.includeObject),
     })),
   };
+}
+
+function conditionsOf(resource: ServedResource, object: DeepReadonly<KubernetesObject>): Pick<TableRow, "conditions"> {
+  const conditions = resource.rowConditions?.(object) ?? [];
+  return conditions.length === 0 ? {} : { conditions };
 }
 
 interface Layout {

@@ -23,6 +23,7 @@ export interface BuiltinKind {
   /** Default: Name and Created At. */
   readonly columns?: readonly PrinterColumn[];
   readonly cells?: ServedResource["cells"];
+  readonly rowConditions?: ServedResource["rowConditions"];
   readonly strategy?: Strategy;
   readonly selectableFields?: ServedResource["selectableFields"];
   readonly subresources?: readonly Subresource[];

@@ -1,55 +1,11 @@
-const kindsAreMissing = "Pods, Services, claims and the kinds of apps and batch are not served yet";
-const controllersAreMissing = "the workload controllers do not run beside this server yet";
-
 /**
  * Scenarios that do not pass, by `category/name`, each with the reason. A scenario that is not here must pass, and one that is here must not:
  * whoever mends the reason removes the line.
  */
 export const expectedFailures: ReadonlyMap<string, string> = new Map([
-  ["apply/containers-by-name", kindsAreMissing],
-  ["apply/created-then-applied", kindsAreMissing],
-  ["apply/defaults-are-not-owned", kindsAreMissing],
-  ["apply/immutable-and-invalid", kindsAreMissing],
-  ["apply/new-containers-come-last", kindsAreMissing],
-  ["apply/ports-by-number-and-protocol", kindsAreMissing],
-  ["apply/quantities-and-int-or-string", kindsAreMissing],
-  ["apply/status-conditions", kindsAreMissing],
-  ["crud/deployment-generation", kindsAreMissing],
-  ["crud/deployment-validation", kindsAreMissing],
-  ["crud/job-defaults", kindsAreMissing],
-  ["crud/pod-defaults", kindsAreMissing],
-  ["crud/pod-update-rules", kindsAreMissing],
-  ["crud/pod-validation", kindsAreMissing],
-  ["crud/pvc-rules", kindsAreMissing],
-  ["crud/service-defaults", kindsAreMissing],
-  ["crud/service-validation", kindsAreMissing],
-  ["deletion/pod-grace", kindsAreMissing],
-  ["deletion/pod-without-node", kindsAreMissing],
-  ["discovery/apps-group", kindsAreMissing],
-  ["discovery/core-group", kindsAreMissing],
-  ["discovery/core-subresources", kindsAreMissing],
-  ["discovery/groups", kindsAreMissing],
-  ["discovery/openapi-patch-keys", kindsAreMissing],
-  ["discovery/other-groups", kindsAreMissing],
-  ["lists/field-selectors-pods", kindsAreMissing],
-  ["negotiation/pod-table", kindsAreMissing],
-  ["negotiation/workload-tables", kindsAreMissing],
-  ["patches/json-patch-arrays", kindsAreMissing],
-  ["patches/merge-patch", kindsAreMissing],
-  ["patches/patch-status", kindsAreMissing],
-  ["patches/strategic-containers", kindsAreMissing],
-  ["patches/strategic-directives", kindsAreMissing],
-  ["patches/strategic-ports-and-volumes", kindsAreMissing],
-  ["subresources/binding", kindsAreMissing],
-  ["subresources/deployment-scale", kindsAreMissing],
-  ["subresources/deployment-status", kindsAreMissing],
-  ["subresources/eviction", kindsAreMissing],
-  ["subresources/pod-status", kindsAreMissing],
-  ["watches/field-selector-transitions", kindsAreMissing],
-  ["watches/status-updates", kindsAreMissing],
-  ["watches/too-old", kindsAreMissing],
-  ["controllers/deployment-makes-replicaset-and-pods", controllersAreMissing],
-  ["controllers/deployment-scale-and-delete", controllersAreMissing],
-  ["controllers/deployment-template-change", controllersAreMissing],
-  ["controllers/job-completes", controllersAreMissing],
+  [
+    "crud/pod-update-rules",
+    "Kubernetes 1.35 differs: a write through the object that changes nothing but its status changes nothing, managedFields included " +
+      "(1.20 took the ownership of the ignored status down, which made a new resourceVersion)",
+  ],
 ]);

@@ -136,3 +136,11 @@ function conditionOf(pod: unknown, type: string, status: string): string | undef
   );
   return found === undefined ? undefined : textAt(found, "reason");
 }
+
+/** That a Pod is done, for clients that leave such rows out. */
+export function podRowConditions(pod: unknown): readonly unknown[] {
+  const phase = textAt(pod, "status", "phase");
+  if (phase !== "Succeeded" && phase !== "Failed") return [];
+  const message = phase === "Succeeded" ? "The pod has completed successfully." : "The pod failed.";
+  return [{ type: "Completed", status: "True", reason: phase, message }];
+}

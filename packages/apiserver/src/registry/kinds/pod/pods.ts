@@ -9,7 +9,7 @@ import type { Store } from "../../../storage/store.ts";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { ensureMap, keepField, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
-import { podCells, podColumns } from "./cells.ts";
+import { podCells, podColumns, podRowConditions } from "./cells.ts";
 import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaults.ts";
 import { priorityOf } from "./priority.ts";
 import { qualityOfService } from "./quality-of-service.ts";
@@ -32,6 +32,7 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
       hasStatus: true,
       columns: podColumns,
       cells: podCells,
+      rowConditions: podRowConditions,
       selectableFields,
       subresources: [
         { name: "attach", kind: "PodAttachOptions", verbs: ["create", "get"] },

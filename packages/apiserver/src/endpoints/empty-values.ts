@@ -1,0 +1,88 @@
+import { isJsonObject, type JsonObject, type Schema } from "@keelson/api-machinery";
+
+/**
+ * Optional texts that Go keeps by pointer: empty is a value of its own (`storageClassName: ""` asks for a volume without class). All
+ * other optional texts are absent when they are empty.
+ */
+const keptTexts = new Set([
+  "apiGroup",
+  "appProtocol",
+  "fsType",
+  "holderIdentity",
+  "hostname",
+  "ingressClassName",
+  "localhostProfile",
+  "name",
+  "namespace",
+  "nodeName",
+  "preferredHolder",
+  "runtimeClassName",
+  "storageClassName",
+  "strategy",
+  "volumeAttributesClassName",
+  "zone",
+]);
+
+/** Optional flags and numbers that Go does not keep by pointer: false and 0 are the same as absent. */
+const droppedFlags = new Set([
+  "hostIPC",
+  "hostNetwork",
+  "hostPID",
+  "paused",
+  "publishNotReadyAddresses",
+  "readOnly",
+  "stdin",
+  "stdinOnce",
+  "tty",
+  "unschedulable",
+]);
+const droppedNumbers = new Set(["healthCheckNodePort", "hostPort", "initialDelaySeconds", "minReadySeconds", "nodePort"]);
+const droppedStatusNumbers = new Set([
+  "active",
+  "availableReplicas",
+  "currentReplicas",
+  "failed",
+  "fullyLabeledReplicas",
+  "observedGeneration",
+  "readyReplicas",
+  "replicas",
+  "succeeded",
+  "unavailableReplicas",
+  "updatedReplicas",
+]);
+
+/**
+ * Removes what is no value of a built-in kind, in place: null, and where they are not required, empty lists, maps and texts, and false and
+ * 0 of some fields. Clients of Kubernetes decode to Go structs, which do not tell these from absent ones. Metadata is left alone.
+ */
+export function dropEmpty(schema: Schema, object: JsonObject): void {
+  drop(schema, object, "root");
+}
+
+function drop(schema: Schema, value: JsonObject, place: "root" | "status" | "other"): void {
+  const { properties, additionalProperties, required = [] } = schema;
+  for (const key of Object.keys(value)) {
+    if (place === "root" && key === "metadata") continue;
+    const child = value[key];
+    const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
+    const childSchema = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
+    const isOptional = own !== undefined && !required.includes(key);
+    if (child === null) {
+      if (childSchema?.type !== undefined) delete value[key];
+    } else if (Array.isArray(child)) {
+      if (child.length === 0 && isOptional && own.type === "array") delete value[key];
+      else if (childSchema?.items) for (const item of child) if (isJsonObject(item)) drop(childSchema.items, item, "other");
+    } else if (isJsonObject(child)) {
+      if (childSchema === undefined) continue;
+      const isMap = own !== undefined && own.additionalProperties !== undefined && own.properties === undefined;
+      if (isMap && isOptional && Object.keys(child).length === 0) delete value[key];
+      else drop(childSchema, child, place === "root" && key === "status" ? "status" : "other");
+    } else if (place !== "root" && isOptional && isZero(own, key, child, place)) delete value[key];
+  }
+}
+
+function isZero(schema: Schema, key: string, value: unknown, place: "status" | "other"): boolean {
+  if (value === "") return schema.type === "string" && schema.default === undefined && !keptTexts.has(key);
+  if (value === false) return droppedFlags.has(key);
+  return value === 0 && (droppedNumbers.has(key) || (place === "status" && droppedStatusNumbers.has(key)));
+}
