@@ -53,9 +53,14 @@ export function createInProcessTransport(handle: Handle, options: InProcessOptio
         if (outcome.kind === "status") throw new StatusError(outcome.status);
         throw statusError("BadRequest", `${request.path} can't be watched`);
       }
-      const stream = streamOf(outcome, watchBuffer, () => watches.delete(stream));
+      const onAbort = (): void => stream.close();
+      const stream = streamOf(outcome, watchBuffer, () => {
+        watches.delete(stream);
+        request.signal?.removeEventListener("abort", onAbort);
+      });
       watches.add(stream);
-      request.signal?.addEventListener("abort", () => stream.close(), { once: true });
+      // One signal may stand for a process's life and see many watches: none leaves a listener behind.
+      request.signal?.addEventListener("abort", onAbort, { once: true });
       return stream;
     },
     async close() {

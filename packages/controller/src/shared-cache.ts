@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import {
   type Clock,
   type DeepReadonly,
@@ -134,6 +135,8 @@ export class SharedCache implements Cache {
 
   constructor(options: SharedCacheOptions) {
     this.#options = options;
+    // Every informer waits for it; that is no leak.
+    setMaxListeners(0, this.#stop.signal);
   }
 
   get kinds(): readonly CachedKind[] {

@@ -71,6 +71,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
         },
         clock,
         log: log.child({ component: "cluster" }),
+        volumesDirectory: join(dataDir, "volumes"),
       });
       stops.push(() => cluster.stop());
       onComponent("cluster", cluster.description);
