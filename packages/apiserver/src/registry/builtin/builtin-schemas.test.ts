@@ -72,6 +72,11 @@ describe("built-in schemas", () => {
     });
   });
 
+  it("knows the defaults of the keys of lists, so that an apply may leave them out", () => {
+    expect(builtinSchema("core.v1.ServicePort").properties?.["protocol"]).toEqual({ type: "string", default: "TCP" });
+    expect(builtinSchema("core.v1.ContainerPort").properties?.["protocol"]).toEqual({ type: "string", default: "TCP" });
+  });
+
   it("knows no kind that is not in the facts", () => {
     expect(builtinKindSchema("", "v1", "Nonesuch")).toBeUndefined();
     expect(() => builtinSchema("core.v1.Nonesuch")).toThrow(/Nonesuch/);

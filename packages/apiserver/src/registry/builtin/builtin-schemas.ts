@@ -54,6 +54,12 @@ const scalars: Readonly<Record<string, Schema>> = {
   string: { type: "string" },
 };
 
+/** Defaults of fields that tell the items of a list apart: an apply must know an item by them before it is defaulted. */
+const keyDefaults: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
+  "core.v1.ContainerPort": { protocol: "TCP" },
+  "core.v1.ServicePort": { protocol: "TCP" },
+};
+
 function schemaOf(definition: Definition): Schema {
   const known = special[definition.name];
   if (known !== undefined) return Object.freeze(known);
@@ -62,21 +68,25 @@ function schemaOf(definition: Definition): Schema {
   return Object.freeze({
     type: "object",
     ...(description === undefined ? {} : { description }),
-    properties: lazyProperties(definition.fields),
+    properties: lazyProperties(definition.fields, keyDefaults[definition.name] ?? {}),
     ...(required.length === 0 ? {} : { required }),
     ...(definition.mapType === undefined ? {} : { "x-kubernetes-map-type": definition.mapType }),
   } satisfies Schema);
 }
 
 /** An object whose properties are made when first read and stay what they are. */
-function lazyProperties(fields: readonly DefinitionField[]): { readonly [name: string]: Schema } {
+function lazyProperties(
+  fields: readonly DefinitionField[],
+  defaults: Readonly<Record<string, unknown>>,
+): { readonly [name: string]: Schema } {
   const properties: Record<string, Schema> = {};
   for (const field of fields) {
     Object.defineProperty(properties, field.name, {
       enumerable: true,
       configurable: true,
       get(): Schema {
-        const value = fieldSchema(field);
+        const plain = fieldSchema(field);
+        const value = Object.hasOwn(defaults, field.name) ? { ...plain, default: defaults[field.name] } : plain;
         Object.defineProperty(properties, field.name, { value, enumerable: true });
         return value;
       },

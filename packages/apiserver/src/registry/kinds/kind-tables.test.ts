@@ -1,5 +1,6 @@
 import { draft, type KubernetesObject } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
+import type { StoredObject } from "../../storage/store.ts";
 import { builtinKinds } from "../builtin-kinds.ts";
 import { listAt, mapAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
@@ -434,5 +435,41 @@ describe("Jobs", () => {
     expect(counts({})).toEqual([1, 1, 6]);
     expect(counts({ parallelism: 3 })).toEqual([undefined, 3, 6]);
     expect(counts({ completions: 4 })).toEqual([4, 1, 6]);
+  });
+});
+
+describe("PersistentVolumeClaims", () => {
+  const storageClass = (name: string, time: string, isDefault: boolean): StoredObject => {
+    const metadata = {
+      name,
+      creationTimestamp: time,
+      annotations: { "storageclass.kubernetes.io/is-default-class": String(isDefault) },
+    };
+    const object = { apiVersion: "storage.k8s.io/v1", kind: "StorageClass", metadata, provisioner: "x" } as KubernetesObject;
+    return { key: `storage.k8s.io/storageclasses//${name}`, revision: 1, bytes: new Uint8Array(), object };
+  };
+  const items = [
+    storageClass("old", "2026-01-01T00:00:00Z", true),
+    storageClass("new", "2026-01-02T00:00:00Z", true),
+    storageClass("other", "2026-01-03T00:00:00Z", false),
+  ];
+  const store = {
+    get: () => undefined,
+    list: (prefix: string) => ({ items: items.filter(({ key }) => key.startsWith(prefix)), revision: 1, remaining: 0 }),
+    watch: () => ({ close: () => undefined }),
+  };
+  const claims = builtinKinds({ clock: { now: () => now }, reviews: noReviews, store }).find(
+    ({ plural }) => plural === "persistentvolumeclaims",
+  );
+
+  it.each([
+    ["get the newest default class", {}, "new"],
+    ["keep the class that they name", { storageClassName: "old" }, "old"],
+    ["keep it that they want none", { storageClassName: "" }, ""],
+  ])("%s", (_what, fields, expected) => {
+    if (claims === undefined) throw new Error("claims are not served");
+    const claim = objectOf(claims, { spec: { ...claimSpec, ...fields } });
+    claims.strategy.prepareForCreate?.(claim);
+    expect(valueAt(claim, "spec", "storageClassName")).toBe(expected);
   });
 });

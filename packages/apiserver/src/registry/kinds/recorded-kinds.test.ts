@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { isJsonObject, type JsonObject, type KubernetesObject, jsonEquals } from "@keelson/api-machinery";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { Outcome, PipelineRequest } from "../../endpoints/outcome.ts";
 import { systemUser } from "../../server.ts";
 import { toTable } from "../../table/table.ts";
@@ -40,7 +40,8 @@ const scenarios = JSON.parse(
 
 describe("built-in kinds answer as a recorded kube-apiserver", () => {
   it.each(scenarios)("$name", async ({ steps }) => {
-    await using environment = await startTestEnvironment();
+    const environment = await startTestEnvironment();
+    onTestFinished(() => environment.stop());
     const answers = new Map<string, unknown>();
     const made = await send(environment, {
       method: "POST",

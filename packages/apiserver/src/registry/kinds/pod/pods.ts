@@ -7,7 +7,7 @@ import {
 } from "@keelson/api-machinery";
 import type { Store } from "../../../storage/store.ts";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
-import { ensureMap, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap, keepField, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { podCells, podColumns } from "./cells.ts";
 import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaults.ts";
@@ -120,6 +120,8 @@ function keepAdmitted(pod: KubernetesObject, old: Read): void {
   for (const field of ["priority", "priorityClassName", "preemptionPolicy"]) {
     if (spec[field] === undefined) setField(spec, field, valueAt(old, "spec", field));
   }
+  // These come through a subresource of their own.
+  keepField(spec, valueAt(old, "spec") as object, "ephemeralContainers");
   addTolerations(spec);
 }
 
