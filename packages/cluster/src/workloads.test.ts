@@ -4,6 +4,7 @@ import { join } from "node:path";
 import {
   type DeepReadonly,
   Deployment,
+  Endpoints,
   EndpointSlice,
   isConditionTrue,
   Job,
@@ -23,7 +24,6 @@ import { silentLogger } from "@keelson/controller";
 import { describe, expect, test } from "vitest";
 import { startCluster } from "./start-cluster.ts";
 import { type PodFate, startFakeNode } from "./testing/fake-node.ts";
-import { Endpoints } from "./workload/resources.ts";
 
 const namespace = "default";
 

@@ -3,10 +3,12 @@ import {
   formatQuantity,
   jsonEquals,
   type ObjectReference,
+  PersistentVolume,
   PersistentVolumeClaim,
+  type StorageClassObject,
 } from "@keelson/api-machinery";
 import { selectedNodeAnnotation } from "../scheduler/scheduler-decision.ts";
-import { type Claim, PersistentVolume, type StorageClassObject } from "../workload/resources.ts";
+import type { Claim } from "../workload/resources.ts";
 import { announce, type Decision, type Seen, type Write } from "../workload/write.ts";
 import { capacityOf, isFor, matchVolume, requestOf, type SeenVolume } from "./volume-matching.ts";
 
@@ -57,7 +59,7 @@ function decideUnbound(observed: ObservedClaim): readonly Write[] {
   const storageClass = classes.find(({ metadata }) => metadata.name === claim.spec?.storageClassName);
   const waitsForConsumer =
     storageClass?.volumeBindingMode === "WaitForFirstConsumer" && !claim.metadata.annotations?.[selectedNodeAnnotation];
-  if (waitsForConsumer && (found === undefined || found.spec.claimRef === undefined)) {
+  if (waitsForConsumer && (found === undefined || found.spec?.claimRef === undefined)) {
     return pend(claim, "WaitForFirstConsumer", "waiting for first consumer to be created before binding");
   }
   if (found !== undefined) return bind(claim, found);
@@ -110,7 +112,7 @@ function provision({ claim, pathOf }: ObservedClaim, storageClass: Seen<StorageC
 
 function bind(claim: Claim, volume: SeenVolume): readonly Write[] {
   const writes: Write[] = [];
-  if (volume.spec.claimRef?.uid !== claim.metadata.uid) {
+  if (volume.spec?.claimRef?.uid !== claim.metadata.uid) {
     const body = {
       spec: { claimRef: referenceTo(claim) },
       metadata: { annotations: { "pv.kubernetes.io/bound-by-controller": "yes" } },
@@ -132,10 +134,10 @@ function decideBound({ claim, volumes, classes }: ObservedClaim, volumeName: str
       announce(claim as Seen, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"),
     ];
   }
-  if (volume.spec.claimRef !== undefined && !isFor(volume, claim)) {
+  if (volume.spec?.claimRef !== undefined && !isFor(volume, claim)) {
     return pend(claim, "FailedBinding", `volume ${JSON.stringify(volumeName)} already bound to a different claim.`, "Warning");
   }
-  if (volume.spec.claimRef?.uid !== claim.metadata.uid) {
+  if (volume.spec?.claimRef?.uid !== claim.metadata.uid) {
     return [
       { kind: "patch", type: PersistentVolume, object: volume as Seen, body: { spec: { claimRef: referenceTo(claim) } } },
     ];
@@ -146,11 +148,11 @@ function decideBound({ claim, volumes, classes }: ObservedClaim, volumeName: str
 /** A directory grows by saying so. It never shrinks: what is asked for less than there is stays as it is. */
 function grow(claim: Claim, volume: SeenVolume, classes: readonly Seen<StorageClassObject>[]): readonly Write[] {
   const storage = requestOf(claim);
-  const storageClass = classes.find(({ metadata }) => metadata.name === volume.spec.storageClassName);
+  const storageClass = classes.find(({ metadata }) => metadata.name === volume.spec?.storageClassName);
   const isOurs = volume.metadata.annotations?.[provisionedByAnnotation] === directoryProvisioner;
   if (!isOurs || compareQuantities(storage, capacityOf(volume)) <= 0) return [];
   if (storageClass?.allowVolumeExpansion !== true) {
-    const note = `storage class ${JSON.stringify(volume.spec.storageClassName ?? "")} does not allow volumes to grow (allowVolumeExpansion)`;
+    const note = `storage class ${JSON.stringify(volume.spec?.storageClassName ?? "")} does not allow volumes to grow (allowVolumeExpansion)`;
     return [announce(claim as Seen, "Warning", "VolumeResizeFailed", note)];
   }
   return [
@@ -160,7 +162,7 @@ function grow(claim: Claim, volume: SeenVolume, classes: readonly Seen<StorageCl
 }
 
 function statusOf(claim: Claim, volume: SeenVolume): readonly Write[] {
-  const wanted = { phase: "Bound", accessModes: volume.spec.accessModes ?? [], capacity: { storage: capacityOf(volume) } };
+  const wanted = { phase: "Bound", accessModes: volume.spec?.accessModes ?? [], capacity: { storage: capacityOf(volume) } };
   const { phase, accessModes = [], capacity } = claim.status ?? {};
   if (jsonEquals({ phase, accessModes, capacity }, wanted)) return [];
   return [status(claim, wanted)];

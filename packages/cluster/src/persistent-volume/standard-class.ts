@@ -1,6 +1,5 @@
-import { isAlreadyExists } from "@keelson/api-machinery";
+import { isAlreadyExists, StorageClass } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import { StorageClass } from "../workload/resources.ts";
 import { defaultClassAnnotation, directoryProvisioner } from "./claim-decision.ts";
 
 /** Makes the StorageClass `standard`, the default one, where there is none of that name. What somebody changed stays. */

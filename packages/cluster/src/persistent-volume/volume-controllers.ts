@@ -1,11 +1,17 @@
 import { rm } from "node:fs/promises";
 import { join, resolve, sep } from "node:path";
-import { type DeepReadonly, type KubernetesObject, PersistentVolumeClaim, Pod } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  type KubernetesObject,
+  PersistentVolume,
+  PersistentVolumeClaim,
+  Pod,
+  StorageClass,
+} from "@keelson/api-machinery";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { claimNames } from "../scheduler/scheduler-decision.ts";
 import { carryOut, performWrites } from "../workload/perform-writes.ts";
 import { isPodTerminal, type SeenPod } from "../workload/pod-state.ts";
-import { PersistentVolume, StorageClass } from "../workload/resources.ts";
 import { decideClaim } from "./claim-decision.ts";
 import { decideVolume, volumeFailed } from "./volume-decision.ts";
 
@@ -34,7 +40,7 @@ export function createVolumeControllers(options: VolumeControllerOptions): reado
     reads: [readOf(Pod, { [claimIndex]: byClaim })],
     watches: [
       watchOf(PersistentVolume, (volume, { cache }) => {
-        const { namespace, name } = volume.spec.claimRef ?? {};
+        const { namespace, name } = volume.spec?.claimRef ?? {};
         if (name !== undefined) return [{ namespace, name }];
         return unboundClaims(cache.list(PersistentVolumeClaim));
       }),
@@ -66,7 +72,9 @@ export function createVolumeControllers(options: VolumeControllerOptions): reado
       watchOf(PersistentVolumeClaim, (claim, { cache }) =>
         cache
           .list(PersistentVolume)
-          .filter(({ metadata, spec }) => metadata.name === claim.spec?.volumeName || spec.claimRef?.uid === claim.metadata.uid)
+          .filter(
+            ({ metadata, spec }) => metadata.name === claim.spec?.volumeName || spec?.claimRef?.uid === claim.metadata.uid,
+          )
           .map(({ metadata: { name = "" } }) => ({ name })),
       ),
     ],
@@ -74,7 +82,7 @@ export function createVolumeControllers(options: VolumeControllerOptions): reado
       const { cache } = context;
       const volume = cache.get(PersistentVolume, request);
       if (volume === undefined) return;
-      const { namespace, name = "" } = volume.spec.claimRef ?? {};
+      const { namespace, name = "" } = volume.spec?.claimRef ?? {};
       const claim = name === "" ? undefined : cache.get(PersistentVolumeClaim, { namespace, name });
       const { writes, removes } = decideVolume(volume, claim);
       if (removes !== undefined) {

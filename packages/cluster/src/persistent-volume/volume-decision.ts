@@ -1,4 +1,5 @@
-import { type Claim, PersistentVolume } from "../workload/resources.ts";
+import { PersistentVolume } from "@keelson/api-machinery";
+import type { Claim } from "../workload/resources.ts";
 import { announce, type Seen, type Write } from "../workload/write.ts";
 import { directoryProvisioner, provisionedByAnnotation, volumeFinalizer } from "./claim-decision.ts";
 import type { SeenVolume } from "./volume-matching.ts";
@@ -12,7 +13,7 @@ export interface VolumeDecision {
 
 /** The next step of a volume whose claim is `claim`; undefined where it has none (any more). */
 export function decideVolume(volume: SeenVolume, claim: Claim | undefined): VolumeDecision {
-  const reference = volume.spec.claimRef;
+  const reference = volume.spec?.claimRef;
   const isClaimed = claim !== undefined && (reference?.uid === undefined || reference.uid === claim.metadata.uid);
   const finalizers = volume.metadata.finalizers ?? [];
   if (volume.metadata.deletionTimestamp !== undefined) {
@@ -24,9 +25,9 @@ export function decideVolume(volume: SeenVolume, claim: Claim | undefined): Volu
   if (reference.uid === undefined || reference.uid === "") return { writes: phase(volume, "Available") };
   if (isClaimed)
     return { writes: claim.spec?.volumeName === volume.metadata.name ? phase(volume, "Bound") : phase(volume, "Available") };
-  if (volume.spec.persistentVolumeReclaimPolicy !== "Delete") return { writes: phase(volume, "Released") };
+  if (volume.spec?.persistentVolumeReclaimPolicy !== "Delete") return { writes: phase(volume, "Released") };
   const isOurs = volume.metadata.annotations?.[provisionedByAnnotation] === directoryProvisioner;
-  const path = volume.spec.hostPath?.path;
+  const path = volume.spec?.hostPath?.path;
   if (!isOurs || path === undefined) return { writes: phase(volume, "Released") };
   // First the files, then the object that says where they are: if the first fails, the second tells of it.
   return {

@@ -1,5 +1,11 @@
-import { compareQuantities, isQuantity, type LabelSelector, selectorFromObject } from "@keelson/api-machinery";
-import type { Claim, PersistentVolumeObject } from "../workload/resources.ts";
+import {
+  compareQuantities,
+  isQuantity,
+  type LabelSelector,
+  type PersistentVolumeObject,
+  selectorFromObject,
+} from "@keelson/api-machinery";
+import type { Claim } from "../workload/resources.ts";
 import type { Seen } from "../workload/write.ts";
 
 /** A volume as it is read. */
@@ -13,13 +19,13 @@ export function requestOf(claim: Claim): string {
 
 /** How much a volume holds. */
 export function capacityOf({ spec }: SeenVolume): string {
-  const capacity = spec.capacity?.["storage"];
+  const capacity = spec?.capacity?.["storage"];
   return isQuantity(capacity) ? capacity : "0";
 }
 
 /** Whether a volume is kept for, or bound to, this very claim. */
 export function isFor({ spec }: SeenVolume, { metadata }: Claim): boolean {
-  const { namespace, name, uid } = spec.claimRef ?? {};
+  const { namespace, name, uid } = spec?.claimRef ?? {};
   return (
     name === metadata.name && namespace === metadata.namespace && (uid === undefined || uid === "" || uid === metadata.uid)
   );
@@ -30,16 +36,16 @@ export function matchVolume(claim: Claim, volumes: readonly SeenVolume[]): SeenV
   const selector = claim.spec?.selector;
   const suits = (volume: SeenVolume): boolean =>
     volume.metadata.deletionTimestamp === undefined &&
-    (volume.spec.storageClassName ?? "") === (claim.spec?.storageClassName ?? "") &&
-    (volume.spec.volumeMode ?? "Filesystem") === (claim.spec?.volumeMode ?? "Filesystem") &&
-    (claim.spec?.accessModes ?? []).every((mode) => volume.spec.accessModes?.includes(mode)) &&
+    (volume.spec?.storageClassName ?? "") === (claim.spec?.storageClassName ?? "") &&
+    (volume.spec?.volumeMode ?? "Filesystem") === (claim.spec?.volumeMode ?? "Filesystem") &&
+    (claim.spec?.accessModes ?? []).every((mode) => volume.spec?.accessModes?.includes(mode)) &&
     compareQuantities(capacityOf(volume), requestOf(claim)) >= 0;
-  const kept = volumes.find((volume) => volume.spec.claimRef !== undefined && isFor(volume, claim) && suits(volume));
+  const kept = volumes.find((volume) => volume.spec?.claimRef !== undefined && isFor(volume, claim) && suits(volume));
   if (kept !== undefined) return kept;
   const isSelected = (volume: SeenVolume): boolean =>
     selector === undefined || selectorFromObject(selector as LabelSelector).matches(volume.metadata.labels);
   return volumes
-    .filter((volume) => volume.spec.claimRef === undefined && (volume.status?.phase ?? "Available") === "Available")
+    .filter((volume) => volume.spec?.claimRef === undefined && (volume.status?.phase ?? "Available") === "Available")
     .filter((volume) => suits(volume) && isSelected(volume))
     .toSorted((a, b) => compareQuantities(capacityOf(a), capacityOf(b)))[0];
 }

@@ -1,6 +1,5 @@
-import { PersistentVolumeClaim } from "@keelson/api-machinery";
+import { PersistentVolume, PersistentVolumeClaim, StorageClass } from "@keelson/api-machinery";
 import { describe, expect, test } from "vitest";
-import { PersistentVolume, StorageClass } from "../workload/resources.ts";
 import { World } from "../workload/testing/world.ts";
 import type { Decision } from "../workload/write.ts";
 import { decideClaim } from "./claim-decision.ts";
@@ -90,7 +89,7 @@ describe("a claim", () => {
     settle(world);
     expect(bound(world).spec?.volumeName).toBe("right");
     expect(bound(world).status?.capacity).toEqual({ storage: "2Gi" });
-    expect(world.get(PersistentVolume, "right").spec.claimRef?.uid).toBe(bound(world).metadata.uid);
+    expect(world.get(PersistentVolume, "right").spec?.claimRef?.uid).toBe(bound(world).metadata.uid);
   });
 
   test("grows when it asks for more, and stays as it is when it asks for less", () => {

@@ -1,6 +1,5 @@
-import { Node, PersistentVolumeClaim, Pod } from "@keelson/api-machinery";
+import { Node, PersistentVolumeClaim, Pod, StorageClass } from "@keelson/api-machinery";
 import { describe, expect, test } from "vitest";
-import { StorageClass } from "../workload/resources.ts";
 import { World } from "../workload/testing/world.ts";
 import { schedule } from "./scheduler-decision.ts";
 

@@ -1,6 +1,12 @@
-import { findCondition, type NodeObject, parseTime } from "@keelson/api-machinery";
+import {
+  findCondition,
+  type NodeObject,
+  parseTime,
+  type PersistentVolumeObject,
+  type StorageClassObject,
+} from "@keelson/api-machinery";
 import { isPodTerminal, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
-import type { Claim, PersistentVolumeObject, StorageClassObject } from "../workload/resources.ts";
+import type { Claim } from "../workload/resources.ts";
 import type { Seen } from "../workload/write.ts";
 import { freeShare, loadOf, type Misfit, misfitsOf, type NodeLoad, place } from "./node-fit.ts";
 

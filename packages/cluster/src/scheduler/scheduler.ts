@@ -2,14 +2,16 @@ import {
   formatTime,
   isConflict,
   isNotFound,
+  jsonEquals,
   type KubernetesObject,
   Node,
   type NodeObject,
+  PersistentVolume,
   PersistentVolumeClaim,
   Pod,
   type PodObject,
-  jsonEquals,
   type ResourceType,
+  StorageClass,
 } from "@keelson/api-machinery";
 import {
   type Cache,
@@ -21,7 +23,6 @@ import {
 } from "@keelson/controller";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodTerminal, type SeenPod } from "../workload/pod-state.ts";
-import { PersistentVolume, StorageClass } from "../workload/resources.ts";
 import { announce, type Write } from "../workload/write.ts";
 import { isToldOf, isWaiting, type Placement, schedule, selectedNodeAnnotation } from "./scheduler-decision.ts";
 

@@ -1,6 +1,5 @@
-import { EndpointSlice, Pod, Service } from "@keelson/api-machinery";
+import { Endpoints, EndpointSlice, Pod, Service } from "@keelson/api-machinery";
 import { describe, expect, test } from "vitest";
-import { Endpoints } from "../workload/resources.ts";
 import { World } from "../workload/testing/world.ts";
 import { decideEndpointSlices } from "./endpoint-slice-decision.ts";
 import { decideEndpoints, decideOrphanedEndpoints } from "./endpoints-decision.ts";

@@ -1,6 +1,6 @@
-import { jsonEquals, type ServiceObject } from "@keelson/api-machinery";
+import { Endpoints, type EndpointsObject, jsonEquals, type ServiceObject } from "@keelson/api-machinery";
 import { isPodReady, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
-import { type EndpointAddress, Endpoints, type EndpointsObject } from "../workload/resources.ts";
+import type { EndpointAddress } from "../workload/resources.ts";
 import { stableJson } from "../workload/template-hash.ts";
 import type { Seen, Write } from "../workload/write.ts";
 import { endpointPorts } from "./endpoint-ports.ts";

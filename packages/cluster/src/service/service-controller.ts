@@ -1,8 +1,7 @@
-import { EndpointSlice, jsonEquals, Pod, type PodObject, selectorFromLabels, Service } from "@keelson/api-machinery";
+import { Endpoints, EndpointSlice, jsonEquals, Pod, type PodObject, selectorFromLabels, Service } from "@keelson/api-machinery";
 import { type Change, type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodReady } from "../workload/pod-state.ts";
-import { Endpoints } from "../workload/resources.ts";
 import { decideEndpointSlices, managedByLabel, serviceNameLabel, sliceManager } from "./endpoint-slice-decision.ts";
 import { decideEndpoints, decideOrphanedEndpoints } from "./endpoints-decision.ts";
 

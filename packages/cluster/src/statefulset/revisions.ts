@@ -1,5 +1,11 @@
-import { controllerReference, type DeepReadonly, jsonEquals, type PodTemplate } from "@keelson/api-machinery";
-import { ControllerRevision, type ControllerRevisionObject } from "../workload/resources.ts";
+import {
+  controllerReference,
+  ControllerRevision,
+  type ControllerRevisionObject,
+  type DeepReadonly,
+  jsonEquals,
+  type PodTemplate,
+} from "@keelson/api-machinery";
 import { hashOf } from "../workload/template-hash.ts";
 import type { SeenPod } from "../workload/pod-state.ts";
 import type { Seen, Write } from "../workload/write.ts";

@@ -1,8 +1,14 @@
-import { getController, isAlreadyExists, PersistentVolumeClaim, Pod, StatefulSet } from "@keelson/api-machinery";
+import {
+  ControllerRevision,
+  getController,
+  isAlreadyExists,
+  PersistentVolumeClaim,
+  Pod,
+  StatefulSet,
+} from "@keelson/api-machinery";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { byController, controllerIndex, orphansOf, workloadSelector } from "../workload/ownership.ts";
 import { performWrites, resultOf } from "../workload/perform-writes.ts";
-import { ControllerRevision } from "../workload/resources.ts";
 import { decideStatefulSet } from "./statefulset-decision.ts";
 import { ordinalOf } from "./statefulset-pod.ts";
 

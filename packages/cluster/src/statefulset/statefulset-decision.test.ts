@@ -1,6 +1,5 @@
-import { PersistentVolumeClaim, Pod, StatefulSet, type StatefulSetObject } from "@keelson/api-machinery";
+import { ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet, type StatefulSetObject } from "@keelson/api-machinery";
 import { describe, expect, test } from "vitest";
-import { ControllerRevision } from "../workload/resources.ts";
 import { World } from "../workload/testing/world.ts";
 import type { Decision } from "../workload/write.ts";
 import { decideStatefulSet } from "./statefulset-decision.ts";

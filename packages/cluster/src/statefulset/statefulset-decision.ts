@@ -1,8 +1,8 @@
-import { jsonEquals, Pod, StatefulSet } from "@keelson/api-machinery";
+import { ControllerRevision, jsonEquals, Pod, StatefulSet } from "@keelson/api-machinery";
 import { resolveIntOrPercent } from "../workload/int-or-percent.ts";
 import { claim, workloadSelector } from "../workload/ownership.ts";
 import { isPodReady, isPodTerminal, isPodTerminating, podAvailableAt, type SeenPod } from "../workload/pod-state.ts";
-import { type Claim, ControllerRevision } from "../workload/resources.ts";
+import type { Claim } from "../workload/resources.ts";
 import { announce, type Decision, type Write } from "../workload/write.ts";
 import { decideHistory, type Revisions, revisionsOf, type SeenRevision, templateOf } from "./revisions.ts";
 import { claimOwners, missingClaims } from "./statefulset-claims.ts";
