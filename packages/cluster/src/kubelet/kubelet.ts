@@ -127,7 +127,12 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   };
   const pods = new PodSet(node);
   await pods.recall();
-  const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine });
+  pods.keepFresh();
+  const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine }).catch(async (error: unknown) => {
+    await pods.close();
+    if (options.driver === undefined) await driver.close();
+    throw error;
+  });
 
   const stopping = new AbortController();
   const follow = (
@@ -188,6 +193,9 @@ function keep<T extends KubernetesObject>(map: Map<string, DeepReadonly<T>>, eff
   else map.delete(podKey(effect.object));
 }
 
+/** Well within the fifth of a token's life that is left when it is renewed. */
+const refreshMs = 60_000;
+
 /** What is written down about a Pod besides its programs. */
 interface PodRecord {
   readonly namespace: string;
@@ -203,11 +211,24 @@ class PodSet {
   readonly #starting = new Set<string>();
   #timer: Timer | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
+  #refreshTimer: Timer | undefined;
   #isArming = false;
   #isClosed = false;
 
   constructor(node: NodeContext) {
     this.#node = node;
+  }
+
+  /** Now and then files of volumes are made anew though nothing changed: tokens are renewed by that. */
+  keepFresh(): void {
+    this.#refreshTimer = this.#node.clock.setTimer(
+      refreshMs,
+      () => {
+        for (const worker of this.#workers.values()) if (worker.state.setup === "done") worker.refresh();
+        this.keepFresh();
+      },
+      { background: true },
+    );
   }
 
   /** Reads what an earlier kubelet wrote down. */
@@ -265,6 +286,7 @@ class PodSet {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#timer?.cancel();
+    this.#refreshTimer?.cancel();
     await Promise.allSettled([...this.#workers.values()].map((worker) => worker.close()));
   }
 

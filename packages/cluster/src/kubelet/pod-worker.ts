@@ -24,6 +24,8 @@ export class PodWorker {
   readonly #stopping = new AbortController();
   readonly #busy = new Set<Promise<void>>();
   readonly #logClocks = new Map<string, LogClock>();
+  #files: Promise<void> = Promise.resolve();
+  #isRefreshDue = false;
   #state: PodState;
   #volumes: ReadonlyMap<string, string> = new Map();
   #written: unknown;
@@ -92,9 +94,21 @@ export class PodWorker {
   /** Brings the files of volumes up to date. */
   refresh(): void {
     if (this.#state.isReleased || (this.pod.spec.volumes ?? []).length === 0) return;
-    this.#run(async () => {
-      this.#volumes = await this.#prepareVolumes();
-    });
+    if (this.#isRefreshDue) return;
+    this.#isRefreshDue = true;
+    this.#run(() =>
+      this.#oneByOne(async () => {
+        this.#isRefreshDue = false;
+        if (!this.#state.isReleased) this.#volumes = await this.#prepareVolumes();
+      }),
+    );
+  }
+
+  /** Whatever touches the Pod's folder does so alone. */
+  #oneByOne(action: () => Promise<void>): Promise<void> {
+    const done = this.#files.then(action);
+    this.#files = done.catch(() => {});
+    return done;
   }
 
   /** The program of an attempt of a container. */
@@ -205,7 +219,9 @@ export class PodWorker {
 
   async #prepare(): Promise<void> {
     try {
-      this.#volumes = await this.#prepareVolumes();
+      await this.#oneByOne(async () => {
+        this.#volumes = await this.#prepareVolumes();
+      });
     } catch (error) {
       this.handle({ kind: "prepare-failed", message: error instanceof Error ? error.message : String(error) });
       return;
@@ -329,7 +345,7 @@ export class PodWorker {
       this.#forgetLog(program);
       await program.remove();
     }
-    await rm(join(podsDir, uid), { recursive: true, force: true });
+    await this.#oneByOne(() => rm(join(podsDir, uid), { recursive: true, force: true }));
     this.#onGone(this);
   }
 
