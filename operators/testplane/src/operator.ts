@@ -1,0 +1,22 @@
+import type { Operator } from "@keelson/controller";
+import { IntegrationTest } from "./api/integration-test.ts";
+import { LoadTest } from "./api/load-test.ts";
+import { group } from "./api/names.ts";
+import { integrationTestController } from "./controllers/integration-test.ts";
+
+/** The test plane family: tests of operators, as objects. */
+export const testplane: Operator = {
+  name: "testplane",
+  commandName: "test",
+  description: "Tests of operators: steps, rounds, checks and load, as objects",
+  resources: [IntegrationTest, LoadTest],
+  rules: [
+    { apiGroups: [group], resources: ["integrationtests", "loadtests"], verbs: ["get", "list", "watch", "patch"] },
+    { apiGroups: [group], resources: ["integrationtests/status", "loadtests/status"], verbs: ["patch"] },
+    { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
+    { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
+  ],
+  controllers: [integrationTestController],
+  servers: [],
+  commands: [],
+};
