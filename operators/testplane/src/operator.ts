@@ -2,7 +2,9 @@ import type { Operator } from "@keelson/controller";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { group } from "./api/names.ts";
+import { runCommand } from "./commands/run.ts";
 import { integrationTestController } from "./controllers/integration-test.ts";
+import { loadTestController } from "./controllers/load-test.ts";
 
 /** The test plane family: tests of operators, as objects. */
 export const testplane: Operator = {
@@ -16,7 +18,7 @@ export const testplane: Operator = {
     { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
     { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
   ],
-  controllers: [integrationTestController],
+  controllers: [integrationTestController, loadTestController],
   servers: [],
-  commands: [],
+  commands: [runCommand],
 };

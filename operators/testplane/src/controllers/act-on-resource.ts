@@ -19,6 +19,8 @@ export interface ActContext {
   readonly fieldManager: string;
   /** The test: owner of what it makes. */
   readonly owner: DeepReadonly<KubernetesObject>;
+  /** Deletes only what the test made. */
+  readonly onlyOwn?: boolean;
   readonly mapKind: (apiVersion: string, kind: string) => ResourceType | undefined;
 }
 
@@ -84,7 +86,7 @@ export async function deleteResource(
   const key = { namespace: type.scope === "Cluster" ? undefined : owner.metadata.namespace, name };
   try {
     const present = await presentObject(client, type, key, signal);
-    if (present === undefined) return { kind: "done", object: { name } };
+    if (present === undefined || (context.onlyOwn && !isOwnedBy(present, owner))) return { kind: "done", object: { name } };
     const { uid } = present.metadata;
     await client.delete(type, key, {
       propagationPolicy: "Background",

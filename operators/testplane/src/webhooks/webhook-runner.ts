@@ -34,6 +34,9 @@ interface Waiting {
   readonly host: string;
 }
 
+/** How many answers of one test are kept: those of earlier rounds and checks are not looked at again. */
+const maxKnown = 20_000;
+
 /** How many questions may wait. */
 const maxWaiting = 10_000;
 
@@ -71,7 +74,11 @@ export class WebhookRunner {
       known.set(ask.key, { kind: "answered", atMs: this.#options.clock.now(), stateVersion: ask.stateVersion, answer });
       return;
     }
+    // Taken out first, so that what was asked longest ago stands first.
+    known.delete(ask.key);
     known.set(ask.key, { kind: "asking" });
+    const [oldest] = known.keys();
+    if (known.size > maxKnown && oldest !== undefined) known.delete(oldest);
     this.#waiting.push({ request, ask, host: URL.canParse(ask.url) ? new URL(ask.url).host : "" });
     this.#startWaiting();
   }
