@@ -15,6 +15,8 @@ export const testplane: Operator = {
   rules: [
     { apiGroups: [group], resources: ["integrationtests", "loadtests"], verbs: ["get", "list", "watch", "patch"] },
     { apiGroups: [group], resources: ["integrationtests/status", "loadtests/status"], verbs: ["patch"] },
+    // Owner references that hold back a foreground deletion need this where that admission check is on.
+    { apiGroups: [group], resources: ["integrationtests/finalizers", "loadtests/finalizers"], verbs: ["update"] },
     { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
     { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
   ],

@@ -48,6 +48,8 @@ export async function applyResource(
   try {
     const present = await presentObject(client, type, key, signal);
     const isOwn = present === undefined || isOwnedBy(present, owner);
+    const going = present === undefined ? undefined : goingWith(present, owner);
+    if (going !== undefined) return { kind: "unavailable", message: `${type.kind} ${key.name} ${going}` };
     if (!isOwn && !adopt) {
       const message = `${type.kind} ${key.name} is there already and was not made by this test; delete it, or set adopt: true`;
       return { kind: "failed", reason: "AlreadyExists", message };
@@ -60,7 +62,8 @@ export async function applyResource(
         ...(labels ? { labels } : {}),
         ...(annotations ? { annotations } : {}),
         ...(finalizers ? { finalizers } : {}),
-        ...(isOwn ? { ownerReferences: [ownerReference(owner)] } : {}),
+        // Blocking, so that a test that is deleted in the foreground is gone only after what it made.
+        ...(isOwn ? { ownerReferences: [{ ...ownerReference(owner), blockOwnerDeletion: true }] } : {}),
       },
     };
     const applied = await client.apply(type, configuration as unknown as ApplyConfiguration<KubernetesObject>, {
@@ -142,6 +145,18 @@ async function presentObject(
 
 const isOwnedBy = (object: DeepReadonly<KubernetesObject>, owner: DeepReadonly<KubernetesObject>): boolean =>
   object.metadata.ownerReferences?.some(({ uid }) => uid === owner.metadata.uid) ?? false;
+
+/** Why an object is about to go by itself, so that it is no use to change it: the watch tells when it is gone. */
+function goingWith(object: DeepReadonly<KubernetesObject>, owner: DeepReadonly<KubernetesObject>): string | undefined {
+  const { deletionTimestamp, finalizers = [], ownerReferences = [] } = object.metadata;
+  if (deletionTimestamp !== undefined) {
+    return `is being deleted${finalizers.length === 0 ? "" : `; it waits for its finalizers ${finalizers.join(", ")}`}`;
+  }
+  const isOfEarlierRun = ownerReferences.some(
+    ({ kind, name, uid }) => kind === owner.kind && name === owner.metadata.name && uid !== owner.metadata.uid,
+  );
+  return isOfEarlierRun ? "is of an earlier test of this name and not collected yet" : undefined;
+}
 
 function identityOf(object: DeepReadonly<KubernetesObject>, name: string) {
   const { uid, resourceVersion } = object.metadata;

@@ -42,6 +42,8 @@ export async function callWebhook(
       }),
       signal: limit,
     });
+    // Letting go of a body makes it emit an error that nobody waits for; without a listener it would end the process.
+    body.on("error", () => {});
     if (statusCode !== 200) {
       body.destroy();
       return { kind: "error", message: `the webhook answered HTTP ${statusCode}${statusCode >= 300 && statusCode < 400 ? "; redirects are not followed" : ""}` };
