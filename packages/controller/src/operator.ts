@@ -106,6 +106,11 @@ export interface Operator {
   readonly resources: readonly ResourceDefinition[];
   /** The rights of its controllers and servers; nothing else is granted. */
   readonly rules: readonly PolicyRule[];
+  /**
+   * Further rights that `keelson up` grants on its own machine, where whoever starts it may do everything anyway. In a cluster
+   * they are the administrator's to give.
+   */
+  readonly localRules?: readonly PolicyRule[];
   readonly controllers: readonly ControllerDefinition[];
   readonly servers: readonly ServerDefinition[];
   readonly commands: readonly CommandDefinition[];

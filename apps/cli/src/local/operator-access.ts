@@ -51,7 +51,11 @@ export async function prepareOperator(admin: Client, operator: Operator, signal:
   );
   await admin.apply(namespaces, { metadata: { name: systemNamespace } }, write);
   await admin.apply(serviceAccounts, { metadata: { name: operator.name, namespace: systemNamespace } }, write);
-  await admin.apply(clusterRoles, { metadata: { name }, rules: operator.rules } as never, write);
+  await admin.apply(
+    clusterRoles,
+    { metadata: { name }, rules: [...operator.rules, ...(operator.localRules ?? [])] } as never,
+    write,
+  );
   await admin.apply(
     clusterRoleBindings,
     {
