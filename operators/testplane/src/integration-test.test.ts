@@ -10,12 +10,23 @@ beforeEach(async () => {
 });
 afterEach(() => tested[Symbol.asyncDispose]());
 
-const lamp = (name: string, spec: Lamp["spec"] = { on: true }) => ({ apiVersion: "example.com/v1", kind: "Lamp", metadata: { name }, spec });
-const configMap = (name: string, data: Record<string, string>) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name }, data });
+const lamp = (name: string, spec: Lamp["spec"] = { on: true }) => ({
+  apiVersion: "example.com/v1",
+  kind: "Lamp",
+  metadata: { name },
+  spec,
+});
+const configMap = (name: string, data: Record<string, string>) => ({
+  apiVersion: "v1",
+  kind: "ConfigMap",
+  metadata: { name },
+  data,
+});
 const create = (name: string, spec: IntegrationTest["spec"]) =>
   tested.client.create(IntegrationTest, { metadata: { name, namespace }, spec });
-const isDone = (test: { readonly status?: { readonly completionTime?: string | undefined } | undefined } | undefined): boolean =>
-  test?.status?.completionTime !== undefined;
+const isDone = (
+  test: { readonly status?: { readonly completionTime?: string | undefined } | undefined } | undefined,
+): boolean => test?.status?.completionTime !== undefined;
 
 describe("an IntegrationTest", () => {
   it("applies, waits for its operator by watch, checks, and deletes", async () => {
@@ -52,7 +63,11 @@ describe("an IntegrationTest", () => {
   it("fails at once with every fault named, and makes nothing", async () => {
     await create("bad", {
       steps: [
-        { name: "a", resource: { manifest: configMap("a", {}), selector: undefined } as never, expectations: { allOf: [{ function: "FieldEquals", params: { path: "data.x" } }] } },
+        {
+          name: "a",
+          resource: { manifest: configMap("a", {}), selector: undefined } as never,
+          expectations: { allOf: [{ function: "FieldEquals", params: { path: "data.x" } }] },
+        },
         { name: "a", resource: { manifest: { ...configMap("b", {}), metadata: { name: "b", namespace: "other" } } } },
       ],
     });
@@ -65,8 +80,16 @@ describe("an IntegrationTest", () => {
   });
 
   it.each([
-    ["an unknown function", { name: "s", resource: { manifest: {} }, expectations: { allOf: [{ function: "PodRedy" }] } }, /allOf\[0\]/],
-    ["manifest and selector", { name: "s", resource: { manifest: {}, selector: { apiVersion: "v1", kind: "Pod", name: "x" } } }, /resource/],
+    [
+      "an unknown function",
+      { name: "s", resource: { manifest: {} }, expectations: { allOf: [{ function: "PodRedy" }] } },
+      /allOf\[0\]/,
+    ],
+    [
+      "manifest and selector",
+      { name: "s", resource: { manifest: {}, selector: { apiVersion: "v1", kind: "Pod", name: "x" } } },
+      /resource/,
+    ],
     ["a step without a name", { resource: { manifest: {} } }, /steps\[0\]\.name/],
     ["a negative time", { name: "s", timeoutSeconds: -1 }, /timeoutSeconds/],
   ])("is refused with %s", async (_, step, message) => {

@@ -30,9 +30,7 @@ describe("a LoadTest", () => {
       target: { resource: { manifest: lamp }, readyCondition: isReady },
       workload: {
         envInjection: [{ name: "TARGET_URL", extract: { function: "FieldPath", params: { path: "status.url" } } }],
-        resources: [
-          { manifest: { items: [configMap, { ...lamp, metadata: { name: "pod-like" }, spec: {} }] } },
-        ],
+        resources: [{ manifest: { items: [configMap, { ...lamp, metadata: { name: "pod-like" }, spec: {} }] } }],
       },
       healthCheck: { intervalSeconds: 1, ...isReady },
       durationSeconds: 1,

@@ -20,6 +20,8 @@ export const testplane: Operator = {
     { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
     { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
   ],
+  // What tests touch is whatever their writers have under test.
+  localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
   controllers: [integrationTestController, loadTestController],
   servers: [],
   commands: [runCommand],

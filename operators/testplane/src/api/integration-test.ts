@@ -22,9 +22,13 @@ export type TestStep = Static<typeof TestStep>;
 const Repeat = Type.Object(
   {
     count: Type.Optional(int32("How many rounds. 0: no limit.", { minimum: 0 })),
-    maxDurationSeconds: Type.Optional(int32("Seconds that all rounds may take, from the start of the test. 0: no limit.", { minimum: 0 })),
+    maxDurationSeconds: Type.Optional(
+      int32("Seconds that all rounds may take, from the start of the test. 0: no limit.", { minimum: 0 }),
+    ),
     untilFailure: Type.Optional(Type.Boolean({ description: "Whether the first round that fails is the last one." })),
-    delayBetweenRounds: Type.Optional(int32("Seconds between the end of a round and the start of the next one.", { minimum: 0 })),
+    delayBetweenRounds: Type.Optional(
+      int32("Seconds between the end of a round and the start of the next one.", { minimum: 0 }),
+    ),
   },
   { description: "Runs the steps again and again. Without this: one round." },
 );
@@ -129,7 +133,9 @@ const status = Type.Object(
       ),
     ),
     conditions: Type.Optional(
-      conditionsSchema({ description: "Progressing: it runs. Complete: it has ended. SpecChangedIgnored: the spec was changed." }),
+      conditionsSchema({
+        description: "Progressing: it runs. Complete: it has ended. SpecChangedIgnored: the spec was changed.",
+      }),
     ),
   },
   { description: "How the test goes." },

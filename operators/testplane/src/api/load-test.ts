@@ -33,7 +33,9 @@ const spec = Type.Object(
     target: Type.Object(
       {
         resource: resourceRef,
-        readyCondition: Type.Optional(stepCondition("What has to hold before the workload starts. Its time is 300 s by default.")),
+        readyCondition: Type.Optional(
+          stepCondition("What has to hold before the workload starts. Its time is 300 s by default."),
+        ),
       },
       { description: "What is put under load." },
     ),

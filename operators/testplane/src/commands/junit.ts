@@ -35,7 +35,14 @@ export function junitReport(tests: readonly ReportedTest[]): string {
 function casesOf({ kind, object }: ReportedTest): readonly Case[] {
   const status = object?.status;
   if (status === undefined || status.completionTime === undefined) {
-    return [{ name: "test", seconds: secondsOf(status), outcome: "error", message: `it did not end: ${status?.message ?? status?.phase ?? "it was not begun"}` }];
+    return [
+      {
+        name: "test",
+        seconds: secondsOf(status),
+        outcome: "error",
+        message: `it did not end: ${status?.message ?? status?.phase ?? "it was not begun"}`,
+      },
+    ];
   }
   if (kind === "LoadTest" || object === undefined || !("steps" in object.spec)) {
     const outcome = status.phase === "Succeeded" ? "passed" : "failed";
@@ -46,19 +53,31 @@ function casesOf({ kind, object }: ReportedTest): readonly Case[] {
     return roundHistory.map((round) => ({
       name: `round ${round.round}`,
       seconds: round.durationSeconds,
-      outcome: round.outcome === "Succeeded" ? ("passed" as const) : round.outcome === "Failed" ? ("failed" as const) : ("skipped" as const),
+      outcome:
+        round.outcome === "Succeeded"
+          ? ("passed" as const)
+          : round.outcome === "Failed"
+            ? ("failed" as const)
+            : ("skipped" as const),
       message: round.failedStep === undefined ? undefined : `${round.failedStep}: ${round.message ?? ""}`,
     }));
   }
-  if (steps.length === 0) return [{ name: "test", seconds: 0, outcome: "error", message: `${reason ?? ""}: ${status.message ?? ""}` }];
+  if (steps.length === 0)
+    return [{ name: "test", seconds: 0, outcome: "error", message: `${reason ?? ""}: ${status.message ?? ""}` }];
   const cases: Case[] = steps.map((step) => ({
     name: step.name,
-    seconds: step.startedAt === undefined || step.finishedAt === undefined ? 0 : Math.max(Date.parse(step.finishedAt) - Date.parse(step.startedAt), 0) / 1_000,
+    seconds:
+      step.startedAt === undefined || step.finishedAt === undefined
+        ? 0
+        : Math.max(Date.parse(step.finishedAt) - Date.parse(step.startedAt), 0) / 1_000,
     outcome: step.state === "Succeeded" ? "passed" : step.state === "Failed" ? "failed" : "skipped",
     message: step.state === "Failed" ? `${step.reason ?? ""}: ${step.message ?? ""}` : undefined,
     details: [...(step.readyConditionStatus?.results ?? []), ...(step.expectationResults ?? [])]
       .filter(({ passed }) => !passed)
-      .map((result) => `${result.expect}: ${result.message ?? ""}${result.actual === undefined ? "" : ` (actual: ${result.actual})`}`)
+      .map(
+        (result) =>
+          `${result.expect}: ${result.message ?? ""}${result.actual === undefined ? "" : ` (actual: ${result.actual})`}`,
+      )
       .join("\n"),
   }));
   if (finalExpectations !== undefined) {
@@ -85,7 +104,9 @@ function counts(cases: readonly Case[]): string {
   return `tests="${cases.length}" failures="${count("failed")}" errors="${count("error")}" skipped="${count("skipped")}"`;
 }
 
-function secondsOf(status: { readonly startTime?: string | undefined; readonly completionTime?: string | undefined } | undefined): number {
+function secondsOf(
+  status: { readonly startTime?: string | undefined; readonly completionTime?: string | undefined } | undefined,
+): number {
   if (status?.startTime === undefined || status.completionTime === undefined) return 0;
   return Math.max(Date.parse(status.completionTime) - Date.parse(status.startTime), 0) / 1_000;
 }
@@ -98,7 +119,10 @@ function escape(text: string): string {
     text
       .replaceAll(/[&<>"']/g, (mark) => `&#${mark.charCodeAt(0)};`)
       // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that XML has no way to write.
-      .replaceAll(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd")
+      .replaceAll(
+        /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g,
+        "\ufffd",
+      )
       .replaceAll(/[\n\r\t]/g, (mark) => `&#${mark.charCodeAt(0)};`)
   );
 }

@@ -16,7 +16,9 @@ export function progressLines(before: Test | undefined, after: Test): readonly s
     for (const round of after.status?.roundHistory ?? []) {
       const last = old?.roundHistory?.at(-1)?.round ?? 0;
       if (round.round > last && (after.spec.repeat !== undefined || !round.succeeded)) {
-        lines.push(`round ${round.round}: ${round.outcome} in ${round.durationSeconds.toFixed(1)} s${round.failedStep === undefined ? "" : `: ${round.failedStep}: ${round.message ?? ""}`}`);
+        lines.push(
+          `round ${round.round}: ${round.outcome} in ${round.durationSeconds.toFixed(1)} s${round.failedStep === undefined ? "" : `: ${round.failedStep}: ${round.message ?? ""}`}`,
+        );
       }
     }
     for (const [index, step] of (after.status?.steps ?? []).entries()) {
@@ -32,14 +34,19 @@ export function progressLines(before: Test | undefined, after: Test): readonly s
   } else {
     const old = before !== undefined && !isIntegration(before) ? before.status : undefined;
     if (status.phase !== old?.phase && status.completionTime === undefined) lines.push(`  ${status.phase ?? ""}`);
-    if (status.message !== undefined && status.message !== old?.message && status.completionTime === undefined) lines.push(`  ${status.message}`);
+    if (status.message !== undefined && status.message !== old?.message && status.completionTime === undefined)
+      lines.push(`  ${status.message}`);
     const health = after.status?.healthCheckStatus;
     if (health?.checkCount !== old?.healthCheckStatus?.checkCount) {
-      lines.push(`  check ${health?.checkCount ?? 0}: ${health?.consecutiveFailures === 0 ? "held" : `failed, ${health?.consecutiveFailures ?? 0} in a row`}`);
+      lines.push(
+        `  check ${health?.checkCount ?? 0}: ${health?.consecutiveFailures === 0 ? "held" : `failed, ${health?.consecutiveFailures ?? 0} in a row`}`,
+      );
     }
   }
   if (status.completionTime !== undefined && before?.status?.completionTime === undefined) {
-    lines.push(`${status.phase ?? ""}${status.phase === "Succeeded" ? "" : ` (${status.reason ?? ""})`}: ${status.message ?? ""}${tookOf(status.startTime, status.completionTime)}`);
+    lines.push(
+      `${status.phase ?? ""}${status.phase === "Succeeded" ? "" : ` (${status.reason ?? ""})`}: ${status.message ?? ""}${tookOf(status.startTime, status.completionTime)}`,
+    );
   }
   return lines;
 }

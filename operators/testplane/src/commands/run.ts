@@ -1,5 +1,12 @@
 import { writeFile } from "node:fs/promises";
-import { type DeepReadonly, isDuration, isNotFound, isStatusError, parseDuration, type ResourceType } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  isDuration,
+  isNotFound,
+  isStatusError,
+  parseDuration,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { CommandContext, CommandDefinition } from "@keelson/controller";
 import { IntegrationTest } from "../api/integration-test.ts";
@@ -23,7 +30,11 @@ export const runCommand: CommandDefinition = {
   args: ["FILE"],
   flags: [
     { name: "namespace", value: "NAME", description: "namespace of tests that name none", default: "default" },
-    { name: "timeout", value: "TIME", description: "how long all of it may take, such as 90s or 10m (exit status 124 after that)" },
+    {
+      name: "timeout",
+      value: "TIME",
+      description: "how long all of it may take, such as 90s or 10m (exit status 124 after that)",
+    },
     { name: "junit", value: "FILE", description: "write a JUnit report" },
     { name: "delete", description: "delete the tests, and with them what they made, when they have ended" },
   ],
@@ -117,7 +128,11 @@ class TestRun {
       const [now] = list.items;
       if (now === undefined) throw new Error(`${manifest.kind} ${key.name} was deleted while it ran`);
       if (this.#take(manifest, { ...now, apiVersion: "", kind: manifest.kind } as DeepReadonly<Test>)) return;
-      const watch = await this.#client.watch(type, { ...only(key), resourceVersion: list.metadata.resourceVersion ?? "", signal });
+      const watch = await this.#client.watch(type, {
+        ...only(key),
+        resourceVersion: list.metadata.resourceVersion ?? "",
+        signal,
+      });
       for await (const event of watch) {
         if (event.type === "DELETED") throw new Error(`${manifest.kind} ${key.name} was deleted while it ran`);
         if (event.type === "ERROR") break;
@@ -158,10 +173,18 @@ class TestRun {
     const type = typeOf(manifest);
     const key = this.#keyOf(manifest);
     const list = await this.#client.list(type, { ...only(key), signal });
-    const watch = await this.#client.watch(type, { ...only(key), resourceVersion: list.metadata.resourceVersion ?? "", signal });
+    const watch = await this.#client.watch(type, {
+      ...only(key),
+      resourceVersion: list.metadata.resourceVersion ?? "",
+      signal,
+    });
     const { uid } = test.metadata;
     // What the last run made goes first, or the new one would find it and not know it.
-    await this.#client.delete(type, key, { propagationPolicy: "Foreground", ...(uid === undefined ? {} : { preconditions: { uid } }), signal });
+    await this.#client.delete(type, key, {
+      propagationPolicy: "Foreground",
+      ...(uid === undefined ? {} : { preconditions: { uid } }),
+      signal,
+    });
     for await (const event of watch) if (event.type === "DELETED") break;
     watch.close();
   }
@@ -185,7 +208,10 @@ class TestRun {
         await this.#client.delete(typeOf(manifest), this.#keyOf(manifest), { propagationPolicy: "Background" });
         if (isRunning) this.#say(manifest, "stopped and deleted");
       } catch (error) {
-        if (!isNotFound(error)) this.#context.stderr.write(`${manifest.name}: not deleted: ${error instanceof Error ? error.message : String(error)}\n`);
+        if (!isNotFound(error))
+          this.#context.stderr.write(
+            `${manifest.name}: not deleted: ${error instanceof Error ? error.message : String(error)}\n`,
+          );
       }
     }
   }

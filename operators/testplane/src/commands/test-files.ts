@@ -7,8 +7,20 @@ import { group, version } from "../api/names.ts";
 
 /** A test out of a file. */
 export type TestManifest =
-  | { readonly kind: "IntegrationTest"; readonly name: string; readonly namespace: string | undefined; readonly spec: IntegrationTest["spec"]; readonly labels: Record<string, string> }
-  | { readonly kind: "LoadTest"; readonly name: string; readonly namespace: string | undefined; readonly spec: LoadTest["spec"]; readonly labels: Record<string, string> };
+  | {
+      readonly kind: "IntegrationTest";
+      readonly name: string;
+      readonly namespace: string | undefined;
+      readonly spec: IntegrationTest["spec"];
+      readonly labels: Record<string, string>;
+    }
+  | {
+      readonly kind: "LoadTest";
+      readonly name: string;
+      readonly namespace: string | undefined;
+      readonly spec: LoadTest["spec"];
+      readonly labels: Record<string, string>;
+    };
 
 /** A file that cannot be run; the message says where and why. */
 export class TestFileError extends Error {
@@ -45,7 +57,8 @@ export function parseTests(text: string, file: string): readonly TestManifest[] 
         `${place}: a ${String(kind)} of ${String(apiVersion)} is no test; apply it first (kubectl apply -f), or make it a step's resource`,
       );
     }
-    if (!isJsonObject(metadata) || typeof metadata["name"] !== "string") throw new TestFileError(`${place}: metadata.name is missing`);
+    if (!isJsonObject(metadata) || typeof metadata["name"] !== "string")
+      throw new TestFileError(`${place}: metadata.name is missing`);
     const { name, namespace, labels } = metadata;
     tests.push({
       kind,

@@ -1,5 +1,4 @@
 import {
-
   type DeepReadonly,
   draft,
   isNotFound,
@@ -170,4 +169,3 @@ function outcomeOf(error: unknown, reason: string): ActOutcome {
   }
   return { kind: "unavailable", message: reasonOf(error) };
 }
-

@@ -81,8 +81,7 @@ function evaluateOne(
   return {
     passed: all.every(({ result }) => result.passed) && (any.length === 0 || any.some(({ result }) => result.passed)),
     results: checked.map(({ result }, index) => summary(names[index]?.function ?? "", result)),
-    isFinal:
-      all.some(({ result }) => result.isFinal) || (any.length > 0 && any.every(({ result }) => result.isFinal === true)),
+    isFinal: all.some(({ result }) => result.isFinal) || (any.length > 0 && any.every(({ result }) => result.isFinal === true)),
     asks: checked.flatMap(({ ask }) => (ask === undefined ? [] : [ask])),
     isPending: checked.some(({ isPending }) => isPending),
     ...(times.length === 0 ? {} : { againAtMs: Math.min(...times) }),
@@ -133,7 +132,8 @@ function askWebhook(
         ? pass(answer.actual)
         : fail(answer.message ?? "the webhook says no", answer.actual);
   // An answer about another state is none about this one.
-  if (knowledge.stateVersion !== stateVersion) return { result: fail("the webhook is being asked again"), ask, isPending: true };
+  if (knowledge.stateVersion !== stateVersion)
+    return { result: fail("the webhook is being asked again"), ask, isPending: true };
   if (result.passed) return { result };
   const againAtMs = atMs + askAgainMs;
   return now >= againAtMs ? { result, ask } : { result, againAtMs };

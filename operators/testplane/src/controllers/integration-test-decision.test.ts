@@ -149,14 +149,21 @@ describe("a Sequential test", () => {
     test.settle();
     expect(test.wakesInMs).toBe(5_000);
     test.wait(5);
-    expect(test.settle().steps?.[0]).toMatchObject({ state: "Failed", reason: "Timeout", readyConditionStatus: { state: "Failed" } });
+    expect(test.settle().steps?.[0]).toMatchObject({
+      state: "Failed",
+      reason: "Timeout",
+      readyConditionStatus: { state: "Failed" },
+    });
   });
 
   it("fails at once where a check can never hold", () => {
     const test = simulate({ steps: [step("a", { expectations: { allOf: [{ function: "JobComplete" }] } })] });
     test.turn();
     test.turn();
-    test.objects.set("a", { ...lamp("a"), status: { conditions: [{ type: "Failed", status: "True", message: "BackoffLimit" }] } });
+    test.objects.set("a", {
+      ...lamp("a"),
+      status: { conditions: [{ type: "Failed", status: "True", message: "BackoffLimit" }] },
+    });
     expect(test.settle()).toMatchObject({ phase: "Failed", reason: "StepFailed", steps: [{ reason: "CheckFailed" }] });
   });
 });
@@ -247,7 +254,13 @@ describe("rounds", () => {
 describe("final expectations", () => {
   const spec: IntegrationTestSpec = {
     steps: [{ name: "a", resource: { manifest: lamp("a") } }],
-    finalExpectations: [{ name: "all lit", resource: { selector: { ...lamp(""), name: "b" } as never }, expectations: { timeoutSeconds: 10, ...lit } }],
+    finalExpectations: [
+      {
+        name: "all lit",
+        resource: { selector: { ...lamp(""), name: "b" } as never },
+        expectations: { timeoutSeconds: 10, ...lit },
+      },
+    ],
   };
 
   it("are waited for when all steps have succeeded", () => {

@@ -121,10 +121,16 @@ function start({ spec, generation, namespace, now }: IntegrationTestInput): Inte
       failedRounds: 0,
       ...roundStatus(spec, 1, now),
       conditions: [
-        ...setCondition(undefined, { type: "Progressing", status: true, reason: "Running", observedGeneration: generation }, now),
+        ...setCondition(
+          undefined,
+          { type: "Progressing", status: true, reason: "Running", observedGeneration: generation },
+          now,
+        ),
       ],
     }),
-    events: [{ type: "Normal", reason: "IntegrationTestStarted", note: `${spec.steps.length} steps, ${spec.mode ?? "Sequential"}` }],
+    events: [
+      { type: "Normal", reason: "IntegrationTestStarted", note: `${spec.steps.length} steps, ${spec.mode ?? "Sequential"}` },
+    ],
     wakeAtMs: now + 1,
   };
 }
@@ -233,7 +239,9 @@ function advanceFinal(run: Run, status: Status): Status {
         ? { kind: "known", objects: [], hasSeen: () => true }
         : observe(targetOf(final.resource, namespace));
     if (observation.kind !== "known") {
-      failures.push(`${final.name}: its object is not known${observation.kind === "loading" && observation.error ? `: ${observation.error}` : ""}`);
+      failures.push(
+        `${final.name}: its object is not known${observation.kind === "loading" && observation.error ? `: ${observation.error}` : ""}`,
+      );
       isFailed ||= now >= until;
       run.wakes.push(until);
       continue;
@@ -293,7 +301,9 @@ function endRound(run: Run, before: Status, outcome: "Succeeded" | "Failed", end
     // The first failure is what the test's reason tells in the end, however many rounds follow.
     ...(isFirstFailure
       ? {
-          reason: before.steps?.some(({ state, reason }) => state === "Failed" && reason === "Timeout") ? "Timeout" : "StepFailed",
+          reason: before.steps?.some(({ state, reason }) => state === "Failed" && reason === "Timeout")
+            ? "Timeout"
+            : "StepFailed",
           message: cut(`round ${last?.round ?? 1}: ${last?.failedStep ?? ""}: ${last?.message ?? ""}`, 1024),
         }
       : {}),
@@ -335,7 +345,9 @@ function finish(run: Run, before: Status): Status {
 
 function ended(status: Status, generation: number, now: number): Status {
   // What was still running when the test's time was up runs no more.
-  const steps = status.steps?.map((step) => (step.state === "Running" ? { ...step, state: "" as const, reason: "Stopped", finishedAt: iso(now) } : step));
+  const steps = status.steps?.map((step) =>
+    step.state === "Running" ? { ...step, state: "" as const, reason: "Stopped", finishedAt: iso(now) } : step,
+  );
   return {
     ...status,
     ...(steps === undefined ? {} : { steps }),

@@ -8,7 +8,12 @@ import {
   withoutFinalizer,
 } from "@keelson/api-machinery";
 import { defineController, type ReconcileContext, type Request, type Result, watchOf } from "@keelson/controller";
-import { IntegrationTest, type IntegrationTestSpec, type IntegrationTestStatus, type StepStatus } from "../api/integration-test.ts";
+import {
+  IntegrationTest,
+  type IntegrationTestSpec,
+  type IntegrationTestStatus,
+  type StepStatus,
+} from "../api/integration-test.ts";
 import { fieldManagers, finalizers } from "../api/names.ts";
 import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
 import { type ActContext, applyResource, deleteResource, releaseResource } from "./act-on-resource.ts";

@@ -177,7 +177,8 @@ function targetObstacle(
   status: Status,
   { objects, hasSeen }: Extract<Observation, { kind: "known" }>,
 ): string | undefined {
-  if (status.targetVersion !== undefined && !hasSeen(status.targetVersion)) return `waits to see what was applied to ${nameOf(target)}`;
+  if (status.targetVersion !== undefined && !hasSeen(status.targetVersion))
+    return `waits to see what was applied to ${nameOf(target)}`;
   const [object] = objects;
   if (object === undefined) return `there is no ${nameOf(target)}`;
   const generation = numberAt(object, ["metadata", "generation"], 0);
@@ -193,7 +194,8 @@ function extractValues(spec: DeepReadonly<LoadTestSpec>, target: Resource): Reco
   const values: [string, string][] = [];
   for (const { name, extract } of spec.workload.envInjection ?? []) {
     const value = findExtractor(extract.function)?.extract(target, extract.params ?? {});
-    if (value === undefined) return `${name}: ${extract.function} ${JSON.stringify(extract.params ?? {})} found nothing in the target`;
+    if (value === undefined)
+      return `${name}: ${extract.function} ${JSON.stringify(extract.params ?? {})} found nothing in the target`;
     values.push([name, value]);
   }
   return Object.fromEntries(values);
@@ -215,7 +217,8 @@ function run({ spec, namespace, observe, known, now }: LoadTestInput, status: St
   const count = before?.checkCount ?? 0;
   // From the start of the load, not from the last check: a late check does not move those after it.
   const last = before?.lastCheckTime === undefined ? undefined : Date.parse(before.lastCheckTime);
-  const due = last === undefined ? startedAt + intervalMs : startedAt + (Math.floor((last - startedAt) / intervalMs) + 1) * intervalMs;
+  const due =
+    last === undefined ? startedAt + intervalMs : startedAt + (Math.floor((last - startedAt) / intervalMs) + 1) * intervalMs;
   const isEnd = end !== undefined && now >= end;
   if (now < due && !isEnd) return { status, asks: [], events: [], wakeAtMs: Math.min(due, end ?? due) };
 
@@ -269,7 +272,8 @@ function run({ spec, namespace, observe, known, now }: LoadTestInput, status: St
 
 function succeed(status: Status, now: number): LoadTestDecision {
   const health = status.healthCheckStatus;
-  const message = health === undefined ? "the load ran to its end" : `${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`;
+  const message =
+    health === undefined ? "the load ran to its end" : `${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`;
   return {
     status: withConditions({ ...status, phase: "Succeeded", message, completionTime: iso(now) }, now, {
       type: "Ready",
@@ -309,7 +313,8 @@ export function failTest(
 /** The status with these conditions, of the generation that runs. */
 export function withConditions(status: Status, now: number, ...claims: readonly ConditionInput[]): Status {
   let conditions = status.conditions;
-  for (const claim of claims) conditions = setCondition(conditions, { observedGeneration: status.observedGeneration, ...claim }, now);
+  for (const claim of claims)
+    conditions = setCondition(conditions, { observedGeneration: status.observedGeneration, ...claim }, now);
   return conditions === status.conditions || conditions === undefined ? status : { ...status, conditions };
 }
 

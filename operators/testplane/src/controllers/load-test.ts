@@ -1,4 +1,11 @@
-import { CustomResourceDefinition, type DeepReadonly, hasFinalizer, isBeingDeleted, jsonEquals, withoutFinalizer } from "@keelson/api-machinery";
+import {
+  CustomResourceDefinition,
+  type DeepReadonly,
+  hasFinalizer,
+  isBeingDeleted,
+  jsonEquals,
+  withoutFinalizer,
+} from "@keelson/api-machinery";
 import { defineController, type ReconcileContext, type Request, type Result, watchOf } from "@keelson/controller";
 import { LoadTest, type LoadTestSpec, type LoadTestStatus } from "../api/load-test.ts";
 import { fieldManagers, finalizers } from "../api/names.ts";
@@ -70,7 +77,8 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
   const written = await writeStatus(test, decision.status, decision.events, context);
   if (written === undefined) return undefined;
   for (const ask of decision.asks) tests.webhooks.ask(request, ask);
-  const retryAfterMs = decision.act === undefined ? undefined : await act(decision.act, written, spec, decision.status, context);
+  const retryAfterMs =
+    decision.act === undefined ? undefined : await act(decision.act, written, spec, decision.status, context);
   const untilMs = decision.wakeAtMs === undefined ? undefined : Math.max(decision.wakeAtMs - clock.now(), 1);
   const requeueAfterMs = Math.min(retryAfterMs ?? Number.POSITIVE_INFINITY, untilMs ?? Number.POSITIVE_INFINITY);
   return Number.isFinite(requeueAfterMs) ? { requeueAfterMs } : undefined;
@@ -98,7 +106,10 @@ async function act(
   if (kind === "delete-workload") {
     if (unavailable !== undefined) return retryMs;
     const { frozenSpec: _, ...rest } = status;
-    const left = failure?.kind === "failed" ? { message: `${status.message ?? ""}; the workload was not deleted: ${failure.message}` } : {};
+    const left =
+      failure?.kind === "failed"
+        ? { message: `${status.message ?? ""}; the workload was not deleted: ${failure.message}` }
+        : {};
     await writeStatus(test, { ...rest, ...left, workloadCleaned: true }, [], context);
     return undefined;
   }

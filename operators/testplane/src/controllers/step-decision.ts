@@ -34,7 +34,11 @@ export interface StepDecision {
 const iso = (ms: number): string => new Date(ms).toISOString();
 
 /** The status of a step that begins now. */
-export function beginStep(status: DeepReadonly<StepStatus>, step: DeepReadonly<TestStep>, now: number): DeepReadonly<StepStatus> {
+export function beginStep(
+  status: DeepReadonly<StepStatus>,
+  step: DeepReadonly<TestStep>,
+  now: number,
+): DeepReadonly<StepStatus> {
   return {
     name: status.name,
     index: status.index,
@@ -68,7 +72,12 @@ export function afterAct(status: DeepReadonly<StepStatus>, outcome: ActOutcome, 
 }
 
 /** A step that has failed. */
-export function failed(status: DeepReadonly<StepStatus>, reason: string, message: string, now: number): DeepReadonly<StepStatus> {
+export function failed(
+  status: DeepReadonly<StepStatus>,
+  reason: string,
+  message: string,
+  now: number,
+): DeepReadonly<StepStatus> {
   return { ...status, state: "Failed", reason, message: cut(message, 1024), finishedAt: iso(now) };
 }
 
@@ -212,9 +221,12 @@ function convergence(
   if (step.resource.action === "Delete") {
     if (object === undefined) return undefined;
     const finalizers = valueAt(object, "metadata", "finalizers");
-    const held = Array.isArray(finalizers) && finalizers.length > 0 ? `; it waits for its finalizers ${finalizers.join(", ")}` : "";
+    const held =
+      Array.isArray(finalizers) && finalizers.length > 0 ? `; it waits for its finalizers ${finalizers.join(", ")}` : "";
     const again =
-      applied?.uid !== undefined && stringAt(object, "metadata", "uid") !== applied.uid ? "; it was deleted and made again" : "";
+      applied?.uid !== undefined && stringAt(object, "metadata", "uid") !== applied.uid
+        ? "; it was deleted and made again"
+        : "";
     return { message: `${nameOf(target)} is still there${held}${again}` };
   }
   if (applied?.resourceVersion !== undefined && !hasSeen(applied.resourceVersion)) {

@@ -48,7 +48,8 @@ export function faultsOfLoadTest(spec: DeepReadonly<LoadTestSpec>, namespace: st
     if (fault !== undefined) faults.push(`${path}.extract.${fault}`);
     const annotation = annotationNameOf(injection.name);
     const other = names.get(annotation);
-    if (other !== undefined) faults.push(`${path}.name: ${injection.name} and ${other} both become ${injectPrefix}${annotation}`);
+    if (other !== undefined)
+      faults.push(`${path}.name: ${injection.name} and ${other} both become ${injectPrefix}${annotation}`);
     names.set(annotation, injection.name);
   }
   for (const [index, ref] of spec.workload.resources.entries()) {
@@ -70,7 +71,8 @@ export function faultsOfLoadTest(spec: DeepReadonly<LoadTestSpec>, namespace: st
 function resource(ref: DeepReadonly<ResourceRef> | undefined, path: string, namespace: string, faults: Faults): void {
   if (ref === undefined) return;
   const { manifest, selector } = ref;
-  if (manifest !== undefined && selector !== undefined) faults.push(`${path}: has both manifest and selector; give one of them`);
+  if (manifest !== undefined && selector !== undefined)
+    faults.push(`${path}: has both manifest and selector; give one of them`);
   else if (manifest !== undefined) {
     if (Object.hasOwn(manifest, "items")) faults.push(`${path}.manifest: is a list; a step is about one object`);
     else faults.push(...manifestFaults(manifest, `${path}.manifest`, namespace));
@@ -87,9 +89,11 @@ function manifestFaults(manifest: DeepReadonly<Record<string, unknown>>, path: s
     if (typeof manifest[field] !== "string" || manifest[field] === "") faults.push(`${path}.${field}: is missing`);
   }
   const metadata = manifest["metadata"];
-  if (typeof metadata !== "object" || metadata === null || Array.isArray(metadata)) return [...faults, `${path}.metadata: is missing`];
+  if (typeof metadata !== "object" || metadata === null || Array.isArray(metadata))
+    return [...faults, `${path}.metadata: is missing`];
   const { name, namespace: own, labels, annotations } = metadata as Readonly<Record<string, unknown>>;
-  if (typeof name !== "string" || name === "") faults.push(`${path}.metadata.name: is missing (generateName makes another object each round)`);
+  if (typeof name !== "string" || name === "")
+    faults.push(`${path}.metadata.name: is missing (generateName makes another object each round)`);
   if (own !== undefined && own !== namespace) {
     faults.push(`${path}.metadata.namespace: a test changes objects in its own namespace, ${namespace}, only`);
   }
@@ -116,14 +120,19 @@ function condition(
   }
 }
 
-function expectationFault(expectation: DeepReadonly<Expectation>, ref: DeepReadonly<ResourceRef> | undefined): string | undefined {
+function expectationFault(
+  expectation: DeepReadonly<Expectation>,
+  ref: DeepReadonly<ResourceRef> | undefined,
+): string | undefined {
   const { webhook } = expectation;
   if (webhook === undefined || webhook === "") {
     if (ref === undefined) return `function: ${expectation.function} needs a resource to look at`;
     return callFault("check", expectation.function, expectation.params);
   }
   const url = URL.canParse(webhook) ? new URL(webhook) : undefined;
-  if (url?.protocol !== "http:" && url?.protocol !== "https:") return `webhook: ${JSON.stringify(webhook)} is no http or https URL`;
-  if (url.username !== "" || url.password !== "") return "webhook: a URL with a password in it would be shown to everybody who may read the test";
+  if (url?.protocol !== "http:" && url?.protocol !== "https:")
+    return `webhook: ${JSON.stringify(webhook)} is no http or https URL`;
+  if (url.username !== "" || url.password !== "")
+    return "webhook: a URL with a password in it would be shown to everybody who may read the test";
   return undefined;
 }

@@ -5,7 +5,9 @@ import { conditionOf, stringAt, textOf } from "./read.ts";
 /** The first value that the path of `params` (`a.b`, `.a.b`, `.a[0]['b.c']`) leads to. */
 function fieldOf(resource: Resource, params: Params): unknown {
   const path = String(params["path"]);
-  return parseJsonPath(path.startsWith(".") || path.startsWith("$") || path.startsWith("{") ? path : `.${path}`)(resource ?? {})[0];
+  return parseJsonPath(path.startsWith(".") || path.startsWith("$") || path.startsWith("{") ? path : `.${path}`)(
+    resource ?? {},
+  )[0];
 }
 
 const path = { type: "string", required: true } as const;

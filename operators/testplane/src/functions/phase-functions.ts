@@ -1,4 +1,12 @@
-import { type CheckFunction, type CheckResult, type ExtractorFunction, fail, type Params, pass, type Resource } from "./function.ts";
+import {
+  type CheckFunction,
+  type CheckResult,
+  type ExtractorFunction,
+  fail,
+  type Params,
+  pass,
+  type Resource,
+} from "./function.ts";
 import { numberAt, objectsAt, stringAt, textOf, valueAt } from "./read.ts";
 
 /*
@@ -106,7 +114,10 @@ function nodeAddress(resource: Resource, params: Params): string | undefined {
   const nodes = objectsAt(resource, "status", "nodes");
   const index = numberAt(params, ["index"], 0);
   if (typeof role !== "string" || role === "") return stringAt(nodes[index], "privateIP") || undefined;
-  const details = valueAt(resource, "displayTabs", "nodeDetails") === undefined ? ["status", "displayTabs", "nodeDetails"] : ["displayTabs", "nodeDetails"];
+  const details =
+    valueAt(resource, "displayTabs", "nodeDetails") === undefined
+      ? ["status", "displayTabs", "nodeDetails"]
+      : ["displayTabs", "nodeDetails"];
   const ids = objectsAt(resource, ...details)
     .filter((detail) => stringAt(detail, "node-role").toLowerCase() === role.toLowerCase())
     .map((detail) => stringAt(detail, "node-id"));
@@ -133,8 +144,7 @@ export const clusterExtractors: readonly ExtractorFunction[] = [
   {
     name: "ClusterVIP",
     params: { name: { type: "string", required: true } },
-    extract: (resource, params) =>
-      someText(valueAt(resource, "spec", "endpoints", "reservedVIPs", String(params["name"]))),
+    extract: (resource, params) => someText(valueAt(resource, "spec", "endpoints", "reservedVIPs", String(params["name"]))),
   },
   {
     name: "ClusterClientPort",

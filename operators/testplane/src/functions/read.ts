@@ -26,7 +26,9 @@ export function stringAt(resource: Resource, ...path: readonly string[]): string
 export function objectsAt(resource: Resource, ...path: readonly string[]): readonly Readonly<Record<string, unknown>>[] {
   const value = valueAt(resource, ...path);
   if (!Array.isArray(value)) return [];
-  return value.filter((each): each is Record<string, unknown> => typeof each === "object" && each !== null && !Array.isArray(each));
+  return value.filter(
+    (each): each is Record<string, unknown> => typeof each === "object" && each !== null && !Array.isArray(each),
+  );
 }
 
 /** The condition of this type in `status.conditions`. */

@@ -7,9 +7,7 @@ import { workloadFunctions } from "./workload-functions.ts";
 const checks = new Map<string, CheckFunction>(
   [...workloadFunctions, ...phaseFunctions, ...fieldFunctions].map((each) => [each.name, each]),
 );
-const extractors = new Map<string, ExtractorFunction>(
-  [fieldExtractor, ...clusterExtractors].map((each) => [each.name, each]),
-);
+const extractors = new Map<string, ExtractorFunction>([fieldExtractor, ...clusterExtractors].map((each) => [each.name, each]));
 
 /** Names of the functions that check. */
 export const checkNames: readonly string[] = [...checks.keys()];

@@ -5,7 +5,11 @@ const isAbsent = (resource: Resource): resource is undefined => resource === und
 
 /** A check that an object has to be there for. */
 function onObject(name: string, check: (resource: NonNullable<Resource>) => CheckResult): CheckFunction {
-  return { name, params: {}, check: (resource) => (isAbsent(resource) ? fail("there is no such object", "absent") : check(resource)) };
+  return {
+    name,
+    params: {},
+    check: (resource) => (isAbsent(resource) ? fail("there is no such object", "absent") : check(resource)),
+  };
 }
 
 /** The controller has taken note of the newest spec: what `status` counts is about it. */

@@ -1,4 +1,10 @@
-import { type DeepReadonly, type KubernetesObject, defineResource, type ObjectType, type ResourceType } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  type KubernetesObject,
+  defineResource,
+  type ObjectType,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { type RunningOperator, startOperator } from "@keelson/controller";

@@ -113,7 +113,11 @@ class WatchedKind implements View {
   readonly #wake: (request: Request) => void;
   #isListed = false;
 
-  constructor({ client, clock, log, wake, random = Math.random }: WatchSetOptions, type: ResourceType, namespace: string | undefined) {
+  constructor(
+    { client, clock, log, wake, random = Math.random }: WatchSetOptions,
+    type: ResourceType,
+    namespace: string | undefined,
+  ) {
     this.#wake = wake;
     this.#informer = new Informer({
       client,

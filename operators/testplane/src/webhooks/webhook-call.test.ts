@@ -47,7 +47,11 @@ it.each([
   ["no `passed`", json('{"message": "fine"}'), /has no `passed`/],
   ["`passed` as text", json('{"passed": "true"}'), /has no `passed`/],
   ["a failure", (_: IncomingMessage, response: ServerResponse) => void response.writeHead(500).end(), /HTTP 500/],
-  ["an endless body", (_: IncomingMessage, response: ServerResponse) => void response.end("x".repeat((1 << 20) + 1)), /longer than/],
+  [
+    "an endless body",
+    (_: IncomingMessage, response: ServerResponse) => void response.end("x".repeat((1 << 20) + 1)),
+    /longer than/,
+  ],
 ])("takes %s for no answer, and says what it was", async (_, behaviour, message) => {
   answer = behaviour;
   expect(await ask()).toEqual({ kind: "error", message: expect.stringMatching(message) });

@@ -46,7 +46,10 @@ export async function callWebhook(
     body.on("error", () => {});
     if (statusCode !== 200) {
       body.destroy();
-      return { kind: "error", message: `the webhook answered HTTP ${statusCode}${statusCode >= 300 && statusCode < 400 ? "; redirects are not followed" : ""}` };
+      return {
+        kind: "error",
+        message: `the webhook answered HTTP ${statusCode}${statusCode >= 300 && statusCode < 400 ? "; redirects are not followed" : ""}`,
+      };
     }
     const chunks: Buffer[] = [];
     let length = 0;
@@ -60,7 +63,8 @@ export async function callWebhook(
     }
     return answerOf(Buffer.concat(chunks).toString("utf8"));
   } catch (error) {
-    if (limit.aborted && !signal.aborted) return { kind: "error", message: `the webhook did not answer within ${timeoutMs / 1000} s` };
+    if (limit.aborted && !signal.aborted)
+      return { kind: "error", message: `the webhook did not answer within ${timeoutMs / 1000} s` };
     return { kind: "error", message: `the webhook could not be asked: ${reasonOf(error)}` };
   }
 }
@@ -80,7 +84,9 @@ export function answerOf(text: string): WebhookAnswer {
   return {
     kind: "answer",
     passed: passed === true,
-    ...(actual === undefined || actual === null ? {} : { actual: typeof actual === "string" ? actual : JSON.stringify(actual) }),
+    ...(actual === undefined || actual === null
+      ? {}
+      : { actual: typeof actual === "string" ? actual : JSON.stringify(actual) }),
     ...(typeof message === "string" ? { message } : {}),
   };
 }
