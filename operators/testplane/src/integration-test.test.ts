@@ -1,3 +1,5 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { ConfigMap, isNotFound } from "@keelson/api-machinery";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
@@ -94,5 +96,75 @@ describe("an IntegrationTest", () => {
     ["a negative time", { name: "s", timeoutSeconds: -1 }, /timeoutSeconds/],
   ])("is refused with %s", async (_, step, message) => {
     await expect(create("refused", { steps: [step as never] })).rejects.toThrow(message);
+  });
+
+  it("goes on by the spec that it started with, and says so once it is changed", async () => {
+    const check = (value: string) => ({ allOf: [{ function: "FieldEquals", params: { path: "data.x", value } }] });
+    const spec = (value: string) => ({
+      steps: [{ name: "a", resource: { manifest: configMap("a", { x: "old" }) }, expectations: check(value) }],
+    });
+    await create("frozen", spec("changed"));
+    await tested.until(IntegrationTest, "frozen", (each) => each?.status?.steps?.[0]?.stage === "Expect");
+    const body = { spec: spec("old") };
+    await tested.client.patch(IntegrationTest, { namespace, name: "frozen" }, { type: "merge", body });
+    await tested.until(
+      IntegrationTest,
+      "frozen",
+      (each) =>
+        each?.status?.conditions?.some(({ type, status }) => type === "SpecChangedIgnored" && status === "True") ?? false,
+    );
+    await tested.restart();
+    await tested.client.patch(ConfigMap, { namespace, name: "a" }, { type: "merge", body: { data: { x: "changed" } } });
+    const done = await tested.until(IntegrationTest, "frozen", isDone);
+    expect(done?.status?.phase).toBe("Succeeded");
+  });
+
+  it("refuses an object that it did not make; with adopt it changes it, and takes that back when it is deleted", async () => {
+    await tested.client.create(ConfigMap, { metadata: { name: "theirs", namespace }, data: { mine: "1" } });
+    const manifest = configMap("theirs", { added: "2" });
+    await create("refused", { steps: [{ name: "a", resource: { manifest } }] });
+    expect((await tested.until(IntegrationTest, "refused", isDone))?.status?.steps?.[0]?.reason).toBe("AlreadyExists");
+    await create("adopts", { steps: [{ name: "a", resource: { manifest, adopt: true } }] });
+    expect((await tested.until(IntegrationTest, "adopts", isDone))?.status?.phase).toBe("Succeeded");
+    const changed = await tested.client.get(ConfigMap, { namespace, name: "theirs" });
+    expect(changed.data).toEqual({ mine: "1", added: "2" });
+    expect(changed.metadata.ownerReferences).toBeUndefined();
+    await tested.client.delete(IntegrationTest, { namespace, name: "adopts" });
+    await tested.until(IntegrationTest, "adopts", (each) => each === undefined);
+    expect((await tested.client.get(ConfigMap, { namespace, name: "theirs" })).data).toEqual({ mine: "1" });
+  });
+
+  it("asks a webhook with the object, and again when it has changed", async () => {
+    const asked: string[] = [];
+    const server = createServer((request, response) => {
+      let text = "";
+      request.on("data", (chunk: Buffer) => (text += chunk.toString()));
+      request.on("end", () => {
+        const { state } = JSON.parse(text) as { state: { data: { x: string } } };
+        asked.push(state.data.x);
+        response.end(JSON.stringify({ passed: state.data.x === "2", message: "not yet" }));
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const webhook = `http://127.0.0.1:${(server.address() as AddressInfo).port}/check`;
+    await create("asks", {
+      steps: [
+        {
+          name: "a",
+          resource: { manifest: configMap("a", { x: "1" }) },
+          expectations: { allOf: [{ function: "IsTwo", webhook }] },
+        },
+      ],
+    });
+    await tested.until(
+      IntegrationTest,
+      "asks",
+      (each) => each?.status?.steps?.[0]?.expectationResults?.[0]?.message === "not yet",
+    );
+    await tested.client.patch(ConfigMap, { namespace, name: "a" }, { type: "merge", body: { data: { x: "2" } } });
+    const done = await tested.until(IntegrationTest, "asks", isDone);
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    expect([done?.status?.phase, asked]).toEqual(["Succeeded", ["1", "2"]]);
   });
 });

@@ -12,15 +12,18 @@ export function progressLines(before: Test | undefined, after: Test): readonly s
   if (isIntegration(after)) {
     const old = before !== undefined && isIntegration(before) ? before.status : undefined;
     const isNewRound = (old?.currentRound ?? 0) !== (after.status?.currentRound ?? 0);
+    const rounds: string[] = [];
     // What ended between two looks: its round may be over already.
     for (const round of after.status?.roundHistory ?? []) {
       const last = old?.roundHistory?.at(-1)?.round ?? 0;
       if (round.round > last && (after.spec.repeat !== undefined || !round.succeeded)) {
-        lines.push(
+        rounds.push(
           `round ${round.round}: ${round.outcome} in ${round.durationSeconds.toFixed(1)} s${round.failedStep === undefined ? "" : `: ${round.failedStep}: ${round.message ?? ""}`}`,
         );
       }
     }
+    // A round that is shown with the steps of the next one ended before them.
+    if (isNewRound) lines.push(...rounds);
     for (const [index, step] of (after.status?.steps ?? []).entries()) {
       const was = isNewRound ? undefined : old?.steps?.[index];
       const label = `  ${step.name}`;
@@ -31,6 +34,7 @@ export function progressLines(before: Test | undefined, after: Test): readonly s
       if (step.state === "Succeeded") lines.push(`${label}: succeeded${tookOf(step.startedAt, step.finishedAt)}`);
       if (step.state === "Failed") lines.push(`${label}: FAILED: ${step.reason ?? ""}: ${step.message ?? ""}`);
     }
+    if (!isNewRound) lines.push(...rounds);
   } else {
     const old = before !== undefined && !isIntegration(before) ? before.status : undefined;
     if (status.phase !== old?.phase && status.completionTime === undefined) lines.push(`  ${status.phase ?? ""}`);
