@@ -49,6 +49,7 @@ function createProgram(setExitCode: (code: number) => void): Command {
 
 function familyCommand(operator: Operator, setExitCode: (code: number) => void): Command {
   const family = new Command(operator.name).description(operator.description).exitOverride();
+  if (operator.commandName !== undefined) family.alias(operator.commandName);
   for (const definition of operator.commands) {
     const command = commandOf(definition);
     if (definition.usesCluster !== false) addConnectionFlags(command);

@@ -1,1 +1,15 @@
-export {};
+export type { Expectation, ExpectationResult, Extractor, StepCondition } from "./api/expectation.ts";
+export {
+  IntegrationTest,
+  type IntegrationTestSpec,
+  type IntegrationTestStatus,
+  type RoundSummary,
+  type StepStatus,
+  type TestStep,
+} from "./api/integration-test.ts";
+export { type HealthCheck, LoadTest, type LoadTestSpec, type LoadTestStatus } from "./api/load-test.ts";
+export * from "./api/names.ts";
+export type { ResourceRef, ResourceSelector } from "./api/resource-ref.ts";
+export { faultsOfIntegrationTest, faultsOfLoadTest } from "./controllers/validate-spec.ts";
+export { checkNames, extractorNames } from "./functions/registry.ts";
+export { testplane } from "./operator.ts";

@@ -75,6 +75,11 @@ export class ControllerRunner {
       });
       this.#removeHandlers.push(remove);
     }
+    for (const trigger of this.#definition.triggers ?? []) {
+      const { client, cache, clock } = this.#options;
+      const enqueue = (request: Request): void => this.#queue.add(request, { priority: 0 });
+      this.#removeHandlers.push(trigger.start({ client, cache, clock, log: this.#log, enqueue }));
+    }
     const count = Math.max(this.#definition.maxConcurrentReconciles ?? 1, 1);
     this.#workers = Promise.all(Array.from({ length: count }, () => this.#work()));
   }

@@ -101,11 +101,18 @@ export interface ServerDefinition {
 export interface Operator {
   /** The name in `keelson <name> ...` and `--only <name>`. */
   readonly name: string;
+  /** A second name of its group of commands: `keelson <commandName> ...`. */
+  readonly commandName?: string;
   /** One line: what it is for. */
   readonly description: string;
   readonly resources: readonly ResourceDefinition[];
   /** The rights of its controllers and servers; nothing else is granted. */
   readonly rules: readonly PolicyRule[];
+  /**
+   * Further rights that `keelson up` grants on its own machine, where whoever starts it may do everything anyway. In a cluster
+   * they are the administrator's to give.
+   */
+  readonly localRules?: readonly PolicyRule[];
   readonly controllers: readonly ControllerDefinition[];
   readonly servers: readonly ServerDefinition[];
   readonly commands: readonly CommandDefinition[];

@@ -93,6 +93,25 @@ export interface Read<T extends KubernetesObject> {
   readonly indexes?: Readonly<Record<string, IndexFunction<T>>>;
 }
 
+/** What a {@link Trigger} starts with. */
+export interface TriggerContext {
+  readonly client: Client;
+  readonly cache: Cache;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Puts a request in the controller's queue. Any number of times; those that wait there already are one. */
+  readonly enqueue: (request: Request) => void;
+}
+
+/**
+ * Leads to reconciles by something else than the kinds that a controller declares: watches that come and go, answers from
+ * elsewhere (controller-runtime's `source.Channel`). Started before the workers; stopped before they are waited for.
+ */
+export interface Trigger {
+  /** Answers the way to stop. */
+  readonly start: (context: TriggerContext) => () => void;
+}
+
 /** A controller as data. The manager runs it. */
 export interface ControllerDefinition {
   /** Unique in the process; the `controller` label of metrics and logs. */
@@ -104,6 +123,7 @@ export interface ControllerDefinition {
   readonly owns: readonly ResourceType[];
   readonly watches: readonly Watch<KubernetesObject>[];
   readonly reads: readonly Read<KubernetesObject>[];
+  readonly triggers?: readonly Trigger[];
   /** Default 1. */
   readonly maxConcurrentReconciles?: number;
   /** Default: none. */
@@ -121,6 +141,7 @@ export interface ControllerOptions<T extends KubernetesObject> {
   readonly watches?: readonly Watch<KubernetesObject>[];
   /** Made by {@link readOf}. */
   readonly reads?: readonly Read<KubernetesObject>[];
+  readonly triggers?: readonly Trigger[];
   readonly maxConcurrentReconciles?: number;
   readonly reconcileTimeoutMs?: number;
   readonly reconcile: (request: Request, context: ReconcileContext) => Promise<Result | undefined | void>;

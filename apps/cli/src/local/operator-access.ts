@@ -41,7 +41,7 @@ export async function prepareOperator(admin: Client, operator: Operator, signal:
   );
   await admin.apply(Namespace, { metadata: { name: systemNamespace } }, write);
   await admin.apply(ServiceAccount, { metadata: { name: operator.name, namespace: systemNamespace } }, write);
-  await admin.apply(ClusterRole, { metadata: { name }, rules: operator.rules }, write);
+  await admin.apply(ClusterRole, { metadata: { name }, rules: [...operator.rules, ...(operator.localRules ?? [])] }, write);
   await admin.apply(
     ClusterRoleBinding,
     {

@@ -1,0 +1,231 @@
+import { writeFile } from "node:fs/promises";
+import {
+  type DeepReadonly,
+  isDuration,
+  isNotFound,
+  isStatusError,
+  parseDuration,
+  type ResourceType,
+} from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { CommandContext, CommandDefinition } from "@keelson/controller";
+import { IntegrationTest } from "../api/integration-test.ts";
+import { LoadTest } from "../api/load-test.ts";
+import { isOver } from "../controllers/integration-test-decision.ts";
+import { junitReport, type ReportedTest } from "./junit.ts";
+import { progressLines } from "./progress.ts";
+import { readTests, TestFileError, type TestManifest } from "./test-files.ts";
+
+type Test = IntegrationTest | LoadTest;
+
+const fieldManager = "keelson-test-run";
+
+/** Exit statuses of `run`. */
+const exit = { succeeded: 0, failed: 1, bad: 2, timedOut: 124, interrupted: 130 } as const;
+
+/** `keelson testplane run FILE`. */
+export const runCommand: CommandDefinition = {
+  name: "run",
+  description: "run the tests of a file and tell how they go; the exit status says whether all succeeded",
+  args: ["FILE"],
+  flags: [
+    { name: "namespace", value: "NAME", description: "namespace of tests that name none", default: "default" },
+    {
+      name: "timeout",
+      value: "TIME",
+      description: "how long all of it may take, such as 90s or 10m (exit status 124 after that)",
+    },
+    { name: "junit", value: "FILE", description: "write a JUnit report" },
+    { name: "delete", description: "delete the tests, and with them what they made, when they have ended" },
+  ],
+  run,
+};
+
+async function run(context: CommandContext): Promise<number> {
+  const { args, flags, stderr } = context;
+  const timeout = flags["timeout"];
+  if (typeof timeout === "string" && (!isDuration(timeout) || parseDuration(timeout) <= 0)) {
+    stderr.write(`--timeout: ${JSON.stringify(timeout)} is no time such as 90s or 10m\n`);
+    return exit.bad;
+  }
+  let manifests: readonly TestManifest[];
+  try {
+    manifests = await readTests(args[0] ?? "");
+  } catch (error) {
+    if (!(error instanceof TestFileError)) throw error;
+    stderr.write(`${error.message}\n`);
+    return exit.bad;
+  }
+  return new TestRun(context, await context.client(), manifests).run();
+}
+
+/** One call of the command. */
+class TestRun {
+  readonly #context: CommandContext;
+  readonly #client: Client;
+  readonly #manifests: readonly TestManifest[];
+  readonly #latest = new Map<TestManifest, DeepReadonly<Test>>();
+  readonly #made = new Set<TestManifest>();
+  readonly #abort = new AbortController();
+  #isTimedOut = false;
+
+  constructor(context: CommandContext, client: Client, manifests: readonly TestManifest[]) {
+    this.#context = context;
+    this.#client = client;
+    this.#manifests = manifests;
+  }
+
+  async run(): Promise<number> {
+    const { signal, clock, flags, stderr } = this.#context;
+    const stop = (): void => this.#abort.abort();
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
+    const timeout = flags["timeout"];
+    const timer =
+      typeof timeout === "string"
+        ? clock.setTimer(parseDuration(timeout), () => {
+            this.#isTimedOut = true;
+            stop();
+          })
+        : undefined;
+    try {
+      const settled = await Promise.allSettled(this.#manifests.map((manifest) => this.#follow(manifest)));
+      const isStopped = this.#abort.signal.aborted;
+      const faults = settled.flatMap((each) => (each.status === "rejected" ? [each.reason as unknown] : []));
+      if (!isStopped) for (const fault of faults) stderr.write(`${fault instanceof Error ? fault.message : String(fault)}\n`);
+      await this.#report();
+      await this.#cleanUp(isStopped);
+      if (this.#isTimedOut) {
+        stderr.write(`not done within ${String(timeout)}\n`);
+        return exit.timedOut;
+      }
+      if (signal.aborted) return exit.interrupted;
+      if (faults.length > 0) return exit.bad;
+      return [...this.#latest.values()].every((test) => test.status?.phase === "Succeeded") ? exit.succeeded : exit.failed;
+    } finally {
+      timer?.cancel();
+      signal.removeEventListener("abort", stop);
+    }
+  }
+
+  /** Makes a test, or finds it running, and tells how it goes until it has ended. */
+  async #follow(manifest: TestManifest): Promise<void> {
+    const { signal } = this.#abort;
+    const type = typeOf(manifest);
+    const key = this.#keyOf(manifest);
+    const present = await this.#present(manifest);
+    if (present !== undefined && isOver(present.status)) await this.#deleteAndWait(manifest, present);
+    if (present === undefined || isOver(present.status)) {
+      const { name, spec, labels } = manifest;
+      const metadata = { name, namespace: key.namespace, ...(Object.keys(labels).length === 0 ? {} : { labels }) };
+      const options = { fieldManager, fieldValidation: "Strict", signal } as const;
+      await this.#client.create<Test>(type, { metadata, spec } as never, options);
+      this.#made.add(manifest);
+      this.#say(manifest, "begins");
+    } else this.#say(manifest, "runs already; it is followed as it is");
+    while (!signal.aborted) {
+      const list = await this.#client.list(type, { ...only(key), signal });
+      const [now] = list.items;
+      if (now === undefined) throw new Error(`${manifest.kind} ${key.name} was deleted while it ran`);
+      if (this.#take(manifest, { ...now, apiVersion: "", kind: manifest.kind } as DeepReadonly<Test>)) return;
+      const watch = await this.#client.watch(type, {
+        ...only(key),
+        resourceVersion: list.metadata.resourceVersion ?? "",
+        signal,
+      });
+      for await (const event of watch) {
+        if (event.type === "DELETED") throw new Error(`${manifest.kind} ${key.name} was deleted while it ran`);
+        if (event.type === "ERROR") break;
+        if (event.type !== "BOOKMARK" && this.#take(manifest, event.object)) {
+          watch.close();
+          return;
+        }
+      }
+    }
+  }
+
+  /** Tells what is new of a test. Answers whether it has ended. */
+  #take(manifest: TestManifest, test: DeepReadonly<Test>): boolean {
+    for (const line of progressLines(this.#latest.get(manifest), test)) this.#say(manifest, line);
+    this.#latest.set(manifest, test);
+    return isOver(test.status);
+  }
+
+  #say(manifest: TestManifest, text: string): void {
+    this.#context.stdout.write(`${manifest.name}\t${text}\n`);
+  }
+
+  #keyOf({ name, namespace }: TestManifest): { readonly name: string; readonly namespace: string } {
+    return { name, namespace: namespace ?? String(this.#context.flags["namespace"] ?? "default") };
+  }
+
+  async #present(manifest: TestManifest): Promise<DeepReadonly<Test> | undefined> {
+    try {
+      return await this.#client.get(typeOf(manifest), this.#keyOf(manifest), { signal: this.#abort.signal });
+    } catch (error) {
+      if (isNotFound(error) && !isStatusMissingKind(error)) return undefined;
+      throw error;
+    }
+  }
+
+  async #deleteAndWait(manifest: TestManifest, test: DeepReadonly<Test>): Promise<void> {
+    const { signal } = this.#abort;
+    const type = typeOf(manifest);
+    const key = this.#keyOf(manifest);
+    const list = await this.#client.list(type, { ...only(key), signal });
+    const watch = await this.#client.watch(type, {
+      ...only(key),
+      resourceVersion: list.metadata.resourceVersion ?? "",
+      signal,
+    });
+    const { uid } = test.metadata;
+    // What the last run made goes first, or the new one would find it and not know it.
+    await this.#client.delete(type, key, {
+      propagationPolicy: "Foreground",
+      ...(uid === undefined ? {} : { preconditions: { uid } }),
+      signal,
+    });
+    for await (const event of watch) if (event.type === "DELETED") break;
+    watch.close();
+  }
+
+  async #report(): Promise<void> {
+    const file = this.#context.flags["junit"];
+    if (typeof file !== "string") return;
+    const tests = this.#manifests.map(
+      (manifest) => ({ kind: manifest.kind, name: manifest.name, object: this.#latest.get(manifest) }) as ReportedTest,
+    );
+    await writeFile(file, junitReport(tests));
+  }
+
+  /** Deletes the tests that this call made: all that still run when it was stopped, all with `--delete`. */
+  async #cleanUp(isStopped: boolean): Promise<void> {
+    const isAsked = this.#context.flags["delete"] === true;
+    for (const manifest of this.#made) {
+      const isRunning = !isOver(this.#latest.get(manifest)?.status);
+      if (!isAsked && !(isStopped && isRunning)) continue;
+      try {
+        await this.#client.delete(typeOf(manifest), this.#keyOf(manifest), { propagationPolicy: "Background" });
+        if (isRunning) this.#say(manifest, "stopped and deleted");
+      } catch (error) {
+        if (!isNotFound(error))
+          this.#context.stderr.write(
+            `${manifest.name}: not deleted: ${error instanceof Error ? error.message : String(error)}\n`,
+          );
+      }
+    }
+  }
+}
+
+const typeOf = ({ kind }: TestManifest): ResourceType<Test> =>
+  (kind === "IntegrationTest" ? IntegrationTest : LoadTest) as unknown as ResourceType<Test>;
+
+const only = ({ name, namespace }: { readonly name: string; readonly namespace: string }) => ({
+  namespace,
+  fieldSelector: `metadata.name=${name}`,
+});
+
+/** Whether it is the kind that is not there, not the object. */
+function isStatusMissingKind(error: unknown): boolean {
+  return isStatusError(error) && error.status.details?.name === undefined;
+}

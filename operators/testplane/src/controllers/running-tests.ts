@@ -1,0 +1,83 @@
+import { type DeepReadonly, isStatusError, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import type { Cache, Request, Trigger } from "@keelson/controller";
+import { mapKind } from "../watching/resource-mapper.ts";
+import { type Want, WatchSet } from "../watching/watch-set.ts";
+import { WebhookRunner } from "../webhooks/webhook-runner.ts";
+import { isTarget, type Observation, type Target } from "./target.ts";
+
+/** What the tests of one controller have in common while it runs: watches that come and go, and webhooks that are asked. */
+export interface RunningTests {
+  readonly watches: WatchSet;
+  readonly webhooks: WebhookRunner;
+}
+
+/** Keeps {@link RunningTests} by the cache of the manager that runs the controller: a process may run several. */
+export interface RunningTestsOf {
+  /** Starts and stops them with the controller. */
+  readonly trigger: Trigger;
+  of(cache: Cache): RunningTests;
+}
+
+/** Makes a {@link RunningTestsOf} for one controller. */
+export function createRunningTests(): RunningTestsOf {
+  const running = new WeakMap<Cache, RunningTests>();
+  return {
+    trigger: {
+      start({ cache, client, clock, log, enqueue }) {
+        const tests: RunningTests = {
+          watches: new WatchSet({ client, clock, log, wake: enqueue }),
+          webhooks: new WebhookRunner({ clock, wake: enqueue }),
+        };
+        running.set(cache, tests);
+        return () => {
+          tests.watches.stop();
+          tests.webhooks.stop();
+        };
+      },
+    },
+    of(cache) {
+      const tests = running.get(cache);
+      if (tests === undefined) throw new Error("the controller's trigger was not started");
+      return tests;
+    },
+  };
+}
+
+/** Makes a test follow its targets, and answers the way to look at them. */
+export function followTargets(
+  { watches }: RunningTests,
+  cache: Cache,
+  request: Request,
+  targets: readonly Target[],
+): (target: Target) => Observation {
+  const wants: Want[] = [];
+  for (const target of targets) {
+    const type = mapKind(cache, target.apiVersion, target.kind);
+    if (type !== undefined) wants.push({ type, namespace: namespaceOf(type, target), name: target.name });
+  }
+  watches.follow(request, wants);
+  return (target) => {
+    const type = mapKind(cache, target.apiVersion, target.kind);
+    if (type === undefined) return { kind: "unknown-kind" };
+    const view = watches.view(type, namespaceOf(type, target));
+    if (view === undefined) return { kind: "loading" };
+    if (!view.isListed) return { kind: "loading", ...(view.error === undefined ? {} : { error: reasonOf(view.error) }) };
+    const objects = target.name === undefined ? view.list() : [view.get(target.name)];
+    return {
+      kind: "known",
+      objects: objects.filter(
+        (object): object is DeepReadonly<KubernetesObject> => object !== undefined && isTarget(target, object.metadata),
+      ) as unknown as Extract<Observation, { kind: "known" }>["objects"],
+      hasSeen: (resourceVersion) => view.hasSeen(resourceVersion),
+    };
+  };
+}
+
+const namespaceOf = (type: ResourceType, target: Target): string | undefined =>
+  type.scope === "Cluster" ? undefined : target.namespace;
+
+/** What an error says, for people. */
+export function reasonOf(error: unknown): string {
+  if (isStatusError(error)) return `${error.reason || "error"}: ${error.message}`;
+  return error instanceof Error ? error.message : String(error);
+}

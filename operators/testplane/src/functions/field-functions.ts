@@ -1,0 +1,48 @@
+import { jsonEquals, parseJsonPath } from "@keelson/api-machinery";
+import { type CheckFunction, type ExtractorFunction, fail, type Params, pass, type Resource } from "./function.ts";
+import { conditionOf, stringAt, textOf } from "./read.ts";
+
+/** The first value that the path of `params` (`a.b`, `.a.b`, `.a[0]['b.c']`) leads to. */
+function fieldOf(resource: Resource, params: Params): unknown {
+  const path = String(params["path"]);
+  return parseJsonPath(path.startsWith(".") || path.startsWith("$") || path.startsWith("{") ? path : `.${path}`)(
+    resource ?? {},
+  )[0];
+}
+
+const path = { type: "string", required: true } as const;
+
+/** Takes any field: strings as they are, numbers and booleans as text, the rest as JSON. */
+export const fieldExtractor: ExtractorFunction = {
+  name: "FieldPath",
+  params: { path },
+  extract: (resource, params) => {
+    const value = fieldOf(resource, params);
+    return value === undefined || value === null ? undefined : textOf(value);
+  },
+};
+
+/** Checks on any kind, besides those of TestPlane. */
+export const fieldFunctions: readonly CheckFunction[] = [
+  {
+    name: "FieldEquals",
+    params: { path, value: { type: "any", required: true } },
+    check: (resource, params) => {
+      const actual = fieldOf(resource, params);
+      if (jsonEquals(actual, params["value"])) return pass(textOf(actual));
+      const shown = actual === undefined ? "absent" : textOf(actual);
+      return fail(`${String(params["path"])} is ${shown}, not ${textOf(params["value"])}`, shown);
+    },
+  },
+  {
+    name: "ConditionTrue",
+    params: { type: { type: "string", required: true } },
+    check: (resource, params) => {
+      const condition = conditionOf(resource, String(params["type"]));
+      const status = stringAt(condition, "status") || "absent";
+      if (status === "True") return pass(status);
+      const why = [stringAt(condition, "reason"), stringAt(condition, "message")].filter((each) => each !== "").join(": ");
+      return fail(`condition ${String(params["type"])} is ${status}${why === "" ? "" : ` (${why})`}`, status);
+    },
+  },
+];

@@ -1,0 +1,65 @@
+import { parseJsonPath } from "@keelson/api-machinery";
+import { fieldExtractor, fieldFunctions } from "./field-functions.ts";
+import type { CheckFunction, ExtractorFunction, Params, Parameter } from "./function.ts";
+import { clusterExtractors, phaseFunctions } from "./phase-functions.ts";
+import { workloadFunctions } from "./workload-functions.ts";
+
+const checks = new Map<string, CheckFunction>(
+  [...workloadFunctions, ...phaseFunctions, ...fieldFunctions].map((each) => [each.name, each]),
+);
+const extractors = new Map<string, ExtractorFunction>([fieldExtractor, ...clusterExtractors].map((each) => [each.name, each]));
+
+/** Names of the functions that check. */
+export const checkNames: readonly string[] = [...checks.keys()];
+
+/** Names of the functions that take a value out. They are no checks: one that always holds tests nothing. */
+export const extractorNames: readonly string[] = [...extractors.keys()];
+
+/** The check of this name. */
+export const findCheck = (name: string): CheckFunction | undefined => checks.get(name);
+
+/** The extractor of this name. */
+export const findExtractor = (name: string): ExtractorFunction | undefined => extractors.get(name);
+
+/** What is wrong with a call, or `undefined`. */
+export function callFault(kind: "check" | "extractor", name: string, params: Params | undefined): string | undefined {
+  const found = kind === "check" ? checks.get(name) : extractors.get(name);
+  if (found === undefined) {
+    if (kind === "check" && extractors.has(name)) {
+      return `function: ${name} takes a value out and checks nothing; use FieldEquals with path and value`;
+    }
+    return `function: unknown function ${JSON.stringify(name)}${suggestion(name, kind === "check" ? checkNames : extractorNames)}`;
+  }
+  for (const [key, parameter] of Object.entries(found.params)) {
+    const value = params !== undefined && Object.hasOwn(params, key) ? params[key] : undefined;
+    if (value === undefined) {
+      if (parameter.required) return `params.${key}: ${name} needs it`;
+    } else if (!fits(value, parameter)) return `params.${key}: must be of type ${parameter.type}`;
+  }
+  for (const key of Object.keys(params ?? {})) {
+    if (!Object.hasOwn(found.params, key)) return `params.${key}: ${name} has no such parameter`;
+  }
+  return Object.hasOwn(found.params, "path") ? pathFault(params?.["path"]) : undefined;
+}
+
+function fits(value: unknown, { type }: Parameter): boolean {
+  if (type === "any") return true;
+  return type === "integer" ? Number.isSafeInteger(value) : typeof value === type;
+}
+
+function pathFault(path: unknown): string | undefined {
+  try {
+    const text = String(path);
+    parseJsonPath(/^[.${]/.test(text) ? text : `.${text}`);
+    return undefined;
+  } catch (error) {
+    return `params.path: ${error instanceof Error ? error.message : String(error)}`;
+  }
+}
+
+/** `; did you mean PodReady?`, where a name differs by case or contains it. */
+function suggestion(name: string, names: readonly string[]): string {
+  const lower = name.toLowerCase();
+  const near = names.find((each) => each.toLowerCase() === lower) ?? names.find((each) => each.toLowerCase().startsWith(lower));
+  return near === undefined ? "" : `; did you mean ${near}?`;
+}

@@ -1,0 +1,92 @@
+import { readdirSync, readFileSync } from "node:fs";
+import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import { startTestEnvironment } from "@keelson/apiserver/testing";
+import { createClient } from "@keelson/client";
+import { type Logger, silentLogger, startOperator } from "@keelson/controller";
+import { describe, expect, it } from "vitest";
+import { IntegrationTest } from "./api/integration-test.ts";
+import { LoadTest } from "./api/load-test.ts";
+import { parseTests } from "./commands/test-files.ts";
+import { faultsOfIntegrationTest, faultsOfLoadTest } from "./controllers/validate-spec.ts";
+import { testplane } from "./operator.ts";
+import { startTested } from "./testing/tested.ts";
+import { watched } from "./testing/watched.ts";
+
+const folder = new URL("../../../examples/testplane/", import.meta.url);
+const examples = readdirSync(folder).filter((file) => file.endsWith(".yaml"));
+const read = (file: string) => parseTests(readFileSync(new URL(file, folder), "utf8"), file);
+
+describe("the examples", () => {
+  it.each(examples)("%s is taken by the server with no field unknown, and is without a fault", async (file) => {
+    await using tested = await startTested();
+    for (const test of read(file)) {
+      const options = { fieldValidation: "Strict", dryRun: true } as const;
+      const metadata = { name: test.name, namespace: "default" };
+      if (test.kind === "IntegrationTest") {
+        await tested.client.create(IntegrationTest, { metadata, spec: test.spec }, options);
+        expect(faultsOfIntegrationTest(test.spec, "default")).toEqual([]);
+      } else {
+        await tested.client.create(LoadTest, { metadata, spec: test.spec }, options);
+        expect(faultsOfLoadTest(test.spec, "default")).toEqual([]);
+      }
+    }
+  });
+
+  it("hello.yaml and parallel.yaml succeed", async () => {
+    await using tested = await startTested();
+    for (const test of ["hello.yaml", "parallel.yaml"].flatMap(read)) {
+      if (test.kind !== "IntegrationTest") continue;
+      const { delayBetweenRounds: _, ...repeat } = test.spec.repeat ?? { count: 1 };
+      const metadata = { name: test.name, namespace: "default" };
+      await tested.client.create(IntegrationTest, { metadata, spec: { ...test.spec, repeat } });
+      const done = await tested.until(IntegrationTest, test.name, (each) => each?.status?.completionTime !== undefined);
+      expect(done?.status).toMatchObject({ phase: "Succeeded", completedRounds: repeat.count });
+    }
+  });
+});
+
+it("needs no right but its own and those to what a test touches", async () => {
+  await using environment = await startTestEnvironment({ crds: testplane.resources.map(({ crd }) => crd) });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const rbac = (kind: string, plural: string): ResourceType => ({
+    group: "rbac.authorization.k8s.io",
+    version: "v1",
+    kind,
+    plural,
+    scope: "Cluster",
+  });
+  const rules = [
+    ...testplane.rules,
+    { apiGroups: [""], resources: ["configmaps"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
+  ];
+  const metadata = { name: "testplane" };
+  await client.create(rbac("ClusterRole", "clusterroles"), { metadata, rules } as unknown as KubernetesObject);
+  await client.create(rbac("ClusterRoleBinding", "clusterrolebindings"), {
+    metadata,
+    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "testplane" },
+    subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "testplane" }],
+  } as unknown as KubernetesObject);
+  const refused: string[] = [];
+  const log: Logger = {
+    ...silentLogger,
+    child: () => log,
+    error: (fields, message) => refused.push(`${message} ${JSON.stringify(fields)}`),
+  };
+  const limited = createClient({
+    transport: environment.transport({ username: "testplane", groups: ["system:authenticated"] }),
+    fieldManager: "testplane",
+  });
+  await using _ = await startOperator({ operator: testplane, client: limited, dataDir: "/nonexistent", logger: log });
+  const configMap = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "made" }, data: { a: "b" } };
+  const make = (name: string, manifest: object) =>
+    client.create(IntegrationTest, {
+      metadata: { name, namespace: "default" },
+      spec: { steps: [{ name: "make", timeoutSeconds: 5, resource: { manifest: manifest as Record<string, unknown> } }] },
+    });
+  await make("allowed", configMap);
+  await make("forbidden", { ...configMap, kind: "Secret", data: {} });
+  const ended = (name: string) => watched(client, IntegrationTest, name, (test) => test?.status?.completionTime !== undefined);
+  expect((await ended("allowed"))?.status?.phase).toBe("Succeeded");
+  expect((await ended("forbidden"))?.status?.steps?.[0]).toMatchObject({ state: "Failed", reason: "Forbidden" });
+  expect(refused).toEqual([]);
+});

@@ -1,0 +1,28 @@
+import type { Operator } from "@keelson/controller";
+import { IntegrationTest } from "./api/integration-test.ts";
+import { LoadTest } from "./api/load-test.ts";
+import { group } from "./api/names.ts";
+import { runCommand } from "./commands/run.ts";
+import { integrationTestController } from "./controllers/integration-test.ts";
+import { loadTestController } from "./controllers/load-test.ts";
+
+/** The test plane family: tests of operators, as objects. */
+export const testplane: Operator = {
+  name: "testplane",
+  commandName: "test",
+  description: "Tests of operators: steps, rounds, checks and load, as objects",
+  resources: [IntegrationTest, LoadTest],
+  rules: [
+    { apiGroups: [group], resources: ["integrationtests", "loadtests"], verbs: ["get", "list", "watch", "patch"] },
+    { apiGroups: [group], resources: ["integrationtests/status", "loadtests/status"], verbs: ["patch"] },
+    // Owner references that hold back a foreground deletion need this where that admission check is on.
+    { apiGroups: [group], resources: ["integrationtests/finalizers", "loadtests/finalizers"], verbs: ["update"] },
+    { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
+    { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
+  ],
+  // What tests touch is whatever their writers have under test.
+  localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
+  controllers: [integrationTestController, loadTestController],
+  servers: [],
+  commands: [runCommand],
+};

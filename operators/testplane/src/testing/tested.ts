@@ -1,0 +1,64 @@
+import {
+  type DeepReadonly,
+  type KubernetesObject,
+  defineResource,
+  type ObjectType,
+  type ResourceType,
+} from "@keelson/api-machinery";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { type RunningOperator, startOperator } from "@keelson/controller";
+import { Type } from "typebox";
+import { testplane } from "../operator.ts";
+import { watched } from "./watched.ts";
+
+/** A kind whose operator is the test itself. */
+export const Lamp = defineResource({
+  group: "example.com",
+  version: "v1",
+  kind: "Lamp",
+  plural: "lamps",
+  description: "A lamp.",
+  spec: Type.Object({ on: Type.Optional(Type.Boolean()), watts: Type.Optional(Type.Integer()) }),
+  status: Type.Object({
+    observedGeneration: Type.Optional(Type.Integer()),
+    phase: Type.Optional(Type.String()),
+    url: Type.Optional(Type.String()),
+  }),
+});
+export type Lamp = ObjectType<typeof Lamp>;
+
+/** The operator on an API server of its own. */
+export interface Tested extends AsyncDisposable {
+  readonly environment: TestEnvironment;
+  readonly client: Client;
+  /** Stops the operator and starts another one. */
+  restart(): Promise<void>;
+  /** Waits until an object of the namespace is so. */
+  until<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    name: string,
+    isReached: (object: DeepReadonly<T> | undefined) => boolean,
+  ): Promise<DeepReadonly<T> | undefined>;
+}
+
+/** Starts the operator with the kinds that tests use. */
+export async function startTested(): Promise<Tested> {
+  const environment = await startTestEnvironment({ crds: [...testplane.resources, Lamp].map(({ crd }) => crd) });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const start = (): Promise<RunningOperator> => startOperator({ operator: testplane, client, dataDir: "/nonexistent" });
+  let operator = await start();
+  return {
+    environment,
+    client,
+    restart: async () => {
+      await operator.stop();
+      operator = await start();
+    },
+    until: (type, name, isReached) => watched(client, type, name, isReached),
+    [Symbol.asyncDispose]: async () => {
+      await operator.stop();
+      await environment.stop();
+    },
+  };
+}

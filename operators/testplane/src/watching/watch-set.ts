@@ -1,0 +1,196 @@
+import { apiVersionOf, type Clock, type DeepReadonly, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { Informer, type Logger, type Request, type StoreEffect } from "@keelson/controller";
+
+/** What a test wants to follow: a kind in a namespace (none for cluster-scoped ones), one object or all. */
+export interface Want {
+  readonly type: ResourceType;
+  readonly namespace: string | undefined;
+  /** Absent: all objects. */
+  readonly name?: string | undefined;
+}
+
+/** What is known of a kind in a namespace. */
+export interface View {
+  /** Whether it was listed: until then nothing is known. */
+  readonly isListed: boolean;
+  /** Why the last list or watch failed, until one succeeds. */
+  readonly error: unknown;
+  get(name: string): DeepReadonly<KubernetesObject> | undefined;
+  /** Sorted by name. */
+  list(): readonly DeepReadonly<KubernetesObject>[];
+  /** Whether everything up to this resource version is in it. */
+  hasSeen(resourceVersion: string): boolean;
+}
+
+/** Options of {@link WatchSet}. */
+export interface WatchSetOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** A number in [0, 1), for jitter. Default: `Math.random`. */
+  readonly random?: () => number;
+  /** Called when something changed that this request follows. */
+  readonly wake: (request: Request) => void;
+}
+
+interface Follower {
+  readonly request: Request;
+  /** Absent: every object. */
+  readonly names: ReadonlySet<string> | undefined;
+}
+
+/**
+ * Watches of the kinds that running tests name, one a kind and namespace however many tests share it: started with the first
+ * test that needs it and stopped with the last one.
+ */
+export class WatchSet {
+  readonly #options: WatchSetOptions;
+  readonly #watched = new Map<string, WatchedKind>();
+  readonly #watchesOf = new Map<string, ReadonlySet<string>>();
+
+  constructor(options: WatchSetOptions) {
+    this.#options = options;
+  }
+
+  /** How many watches there are. */
+  get size(): number {
+    return this.#watched.size;
+  }
+
+  /** Makes a test follow these and nothing else; with no wants it follows nothing any more. */
+  follow(request: Request, wants: readonly Want[]): void {
+    const id = `${request.namespace ?? ""}/${request.name}`;
+    const namesByKind = new Map<string, { readonly want: Want; names: Set<string> | undefined }>();
+    for (const want of wants) {
+      const key = keyOf(want.type, want.namespace);
+      const entry = namesByKind.get(key) ?? { want, names: new Set<string>() };
+      if (want.name === undefined) entry.names = undefined;
+      else entry.names?.add(want.name);
+      namesByKind.set(key, entry);
+    }
+    for (const [key, { want, names }] of namesByKind) {
+      let kind = this.#watched.get(key);
+      if (kind === undefined) {
+        kind = new WatchedKind(this.#options, want.type, want.namespace);
+        this.#watched.set(key, kind);
+      }
+      kind.followers.set(id, { request, names });
+    }
+    for (const key of this.#watchesOf.get(id) ?? []) {
+      if (namesByKind.has(key)) continue;
+      const kind = this.#watched.get(key);
+      kind?.followers.delete(id);
+      if (kind === undefined || kind.followers.size > 0) continue;
+      kind.stop();
+      this.#watched.delete(key);
+    }
+    if (namesByKind.size === 0) this.#watchesOf.delete(id);
+    else this.#watchesOf.set(id, new Set(namesByKind.keys()));
+  }
+
+  /** What is known of a kind that is followed. */
+  view(type: ResourceType, namespace: string | undefined): View | undefined {
+    return this.#watched.get(keyOf(type, namespace));
+  }
+
+  /** Ends every watch. */
+  stop(): void {
+    for (const kind of this.#watched.values()) kind.stop();
+    this.#watched.clear();
+    this.#watchesOf.clear();
+  }
+}
+
+const keyOf = (type: ResourceType, namespace: string | undefined): string =>
+  `${apiVersionOf(type)}/${type.plural}@${namespace ?? ""}`;
+
+class WatchedKind implements View {
+  readonly followers = new Map<string, Follower>();
+  readonly #objects = new Map<string, DeepReadonly<KubernetesObject>>();
+  readonly #informer: Informer;
+  readonly #abort = new AbortController();
+  readonly #wake: (request: Request) => void;
+  #isListed = false;
+
+  constructor(
+    { client, clock, log, wake, random = Math.random }: WatchSetOptions,
+    type: ResourceType,
+    namespace: string | undefined,
+  ) {
+    this.#wake = wake;
+    this.#informer = new Informer({
+      client,
+      type,
+      namespace,
+      clock,
+      random,
+      // A failure changes what a test is told it waits for; the informer tells of it by its log alone.
+      log: {
+        ...log,
+        warn: (fields, message) => {
+          log.warn(fields, message);
+          this.#wakeAll();
+        },
+      },
+      onEffect: (effect) => this.#take(effect),
+    });
+    void this.#informer.run(this.#abort.signal);
+  }
+
+  get isListed(): boolean {
+    return this.#isListed;
+  }
+
+  get error(): unknown {
+    return this.#informer.lastError;
+  }
+
+  get(name: string): DeepReadonly<KubernetesObject> | undefined {
+    return this.#objects.get(name);
+  }
+
+  list(): readonly DeepReadonly<KubernetesObject>[] {
+    return [...this.#objects.entries()].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)).map(([, object]) => object);
+  }
+
+  hasSeen(resourceVersion: string): boolean {
+    return this.#informer.hasSeen(resourceVersion);
+  }
+
+  stop(): void {
+    this.#abort.abort();
+    this.followers.clear();
+  }
+
+  #take(effect: StoreEffect): void {
+    switch (effect.kind) {
+      case "replace":
+        this.#objects.clear();
+        for (const object of effect.objects) this.#objects.set(object.metadata.name ?? "", object);
+        this.#isListed = true;
+        this.#wakeLater(undefined);
+        return;
+      case "put":
+        this.#objects.set(effect.object.metadata.name ?? "", effect.object);
+        break;
+      case "remove":
+        this.#objects.delete(effect.object.metadata.name ?? "");
+        break;
+    }
+    this.#wakeLater(effect.object.metadata.name ?? "");
+  }
+
+  /** After the informer has noted the version of what it just put here, so that `hasSeen` is true for whoever is woken. */
+  #wakeLater(name: string | undefined): void {
+    queueMicrotask(() => {
+      for (const { request, names } of this.followers.values()) {
+        if (name === undefined || names === undefined || names.has(name)) this.#wake(request);
+      }
+    });
+  }
+
+  #wakeAll(): void {
+    this.#wakeLater(undefined);
+  }
+}
