@@ -14,9 +14,6 @@ export function choice<const T extends string>(
   return Type.Unsafe<T>({ type: "string", enum: [...values], description, ...options });
 }
 
-
-
-
 /** A moment, RFC 3339. */
 export function time(description: string) {
   return Type.String({ format: "date-time", description });
@@ -34,7 +31,6 @@ export function int32(
 export function int64(description: string) {
   return Type.Integer({ format: "int64", description });
 }
-
 
 /** Options that make a list one keyed by `key`, whose keys are unique and whose elements several writers may own. */
 export function listMap(key: string, description: string): TSchemaOptions {

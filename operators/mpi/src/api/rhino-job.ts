@@ -6,7 +6,8 @@ import { earlierVersion, group, version } from "./names.ts";
 const spec = Type.Object(
   {
     image: Type.String({
-      description: "Image of the launcher and of the workers: it has the program and its MPI. Not read where Pods run without images.",
+      description:
+        "Image of the launcher and of the workers: it has the program and its MPI. Not read where Pods run without images.",
       minLength: 1,
     }),
     parallelism: int32("How many ranks the program runs in, each in a worker of its own.", {

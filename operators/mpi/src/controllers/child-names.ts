@@ -16,7 +16,10 @@ const longestBase = 38;
  */
 export function childNames(name: string, uid: string): ChildNames {
   const plain = name.replaceAll(".", "-");
-  const base = plain.length <= longestBase && plain === name ? plain : `${plain.slice(0, longestBase - 7).replace(/-+$/, "")}-${hash(name)}`;
+  const base =
+    plain.length <= longestBase && plain === name
+      ? plain
+      : `${plain.slice(0, longestBase - 7).replace(/-+$/, "")}-${hash(name)}`;
   const prefix = `${base}-${uid.slice(0, 5)}`;
   return { secret: `${prefix}-token`, launcher: `${prefix}-launcher`, workers: `${prefix}-workers` };
 }
