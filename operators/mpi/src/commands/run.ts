@@ -13,7 +13,7 @@ export const runCommand: CommandDefinition = {
   description: "run a program in many ranks, print what it writes, and end with its exit status",
   args: ["PROGRAM", "[ARGS...]"],
   flags: [
-    { name: "np", value: "RANKS", description: "how many ranks", default: "1" },
+    { name: "np", short: "n", value: "RANKS", description: "how many ranks", default: "1" },
     { name: "name", value: "NAME", description: "name of the job (default: the program's name and a random end)" },
     namespaceFlag,
     { name: "image", value: "IMAGE", description: "image with the program and its MPI, in a cluster", default: "local" },
