@@ -11,3 +11,4 @@ export { decideNamespace, type NamespaceAction } from "./namespace/namespace-dec
 export { type Cluster, type ClusterOptions, startCluster } from "./start-cluster.ts";
 export { type FoundContainer, type Kubelet, type KubeletOptions, startKubelet } from "./kubelet/kubelet.ts";
 export { type PodHandler, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";
+export { type ServiceProxy, type ServiceProxyOptions, startServiceProxy } from "./service-proxy/service-proxy.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
 import { type ServedApi, serveApi, systemRandom } from "@keelson/apiserver";
 import { type Client, createClient } from "@keelson/client";
-import { type Kubelet, podHandlers, startCluster, startKubelet } from "@keelson/cluster";
+import { type Kubelet, podHandlers, startCluster, startKubelet, startServiceProxy } from "@keelson/cluster";
 import { type FlagValues, type Logger, type Operator, type RunningOperator, startOperator } from "@keelson/controller";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
 
@@ -89,6 +89,13 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
       });
       node = kubelet;
       stops.push(() => kubelet.stop());
+      const proxy = await startServiceProxy({
+        client: createClient({ transport: api.server.transport({ user: nodeUser, userAgent: "kube-proxy" }), fieldManager: "kube-proxy" }),
+        clock,
+        random: Math.random,
+        log: log.child({ component: "node" }),
+      });
+      stops.push(() => proxy.stop());
       onComponent("node", kubelet.description);
     }
 

@@ -49,6 +49,7 @@ export async function containerProgram(
         `nothing of ${JSON.stringify(container.image ?? "")} is known here; set spec.containers[].command to the program to run`,
     );
   }
+  const hostsFile = node.hostsFile(namespace);
   const env = await resolveEnvironment(pod, container, {
     configMap: async (name) => texts(await node.objects.configMap(namespace, name)),
     secret: async (name) => texts(await node.objects.secret(namespace, name)),
@@ -62,6 +63,7 @@ export async function containerProgram(
       HOME: "/root",
       HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",
       ...node.environment,
+      KEELSON_HOSTS: hostsFile,
       KEELSON_POD_IP: place.podIP,
     },
   });
@@ -74,6 +76,10 @@ export async function containerProgram(
   if (!container.workingDir) await mkdir(workingDir, { recursive: true });
   const limits = limitsOf(container);
   const mounts = await mountsOf(container, env, place.volumes, podDir);
+  // Names of Services resolve where we may mount; elsewhere programs find them in the file that KEELSON_HOSTS names.
+  if (node.canMount && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
+    mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
+  }
   const shared = {
     id,
     env,

@@ -19,7 +19,7 @@ const start = (): Promise<Kubelet> =>
   startKubelet({ client, dataDir, nodeName: "here", clock: systemClock, random: Math.random, log: silentLogger });
 
 beforeEach(async () => {
-  environment = await startTestEnvironment({ kinds: (await import("/tmp/kt/scratch-kinds.ts")).kinds });
+  environment = await startTestEnvironment();
   client = createClient({ transport: environment.transport(), fieldManager: "kubelet" });
   dataDir = await mkdtemp(join(tmpdir(), "keelson-kubelet-"));
   kubelet = await start();

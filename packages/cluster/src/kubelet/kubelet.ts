@@ -5,6 +5,8 @@ import {
   type Clock,
   ConfigMap,
   type DeepReadonly,
+  EndpointSlice,
+  type EndpointSliceObject,
   type KubernetesObject,
   Pod,
   type ResourceType,
@@ -18,6 +20,7 @@ import { createEventRecorder, Informer, type Logger, type StoreEffect } from "@k
 import { createProcessDriver, type Driver, type Program } from "@keelson/execution";
 import { AddressPool } from "./address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
+import { HostsFiles } from "./hosts-files.ts";
 import type { LogTimes } from "./log-reader.ts";
 import { createNodeObjects } from "./node-objects.ts";
 import { machineName, readMachine, registerNode } from "./node-registration.ts";
@@ -84,6 +87,9 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const machine = readMachine();
   const events = createEventRecorder({ client, clock, random, log, controller: "kubelet", instance: nodeName });
   const services = new Map<string, DeepReadonly<ServiceObject>>();
+  const slices = new Map<string, DeepReadonly<EndpointSliceObject>>();
+  const hosts = new HostsFiles(join(dataDir, "hosts"));
+  const namesChanged = (): void => hosts.update([...services.values()], [...slices.values()]);
   const node: NodeContext = {
     client,
     clock,
@@ -96,6 +102,11 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
       () => clock.now(),
     ),
     addresses: new AddressPool(),
+    hostsFile(namespace) {
+      const file = hosts.file(namespace);
+      namesChanged();
+      return file;
+    },
     nodeName,
     hostIP,
     podsDir,
@@ -120,7 +131,14 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     return { run: informer.run(stopping.signal), listed: informer.listed };
   };
   const followed = [
-    follow(Service, (effect) => keep(services, effect)),
+    follow(Service, (effect) => {
+      keep(services, effect);
+      namesChanged();
+    }),
+    follow(EndpointSlice, (effect) => {
+      keep(slices, effect);
+      namesChanged();
+    }),
     follow(ConfigMap, (effect) => pods.sourceChanged("configMap", effect)),
     follow(Secret, (effect) => pods.sourceChanged("secret", effect)),
   ];

@@ -18,6 +18,8 @@ export interface NodeContext {
   readonly hostIP: string;
   /** Folders of Pods, one each by uid. */
   readonly podsDir: string;
+  /** The hosts file of a namespace's Pods. */
+  hostsFile(namespace: string): string;
   /** Variables of every container. */
   readonly environment: Readonly<Record<string, string>>;
   readonly capacity: { readonly cpu: string; readonly memory: string };
