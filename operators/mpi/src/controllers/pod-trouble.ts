@@ -47,12 +47,19 @@ export function exitCodeOf(pod: DeepReadonly<PodObject>): number | undefined {
   return pod.status?.containerStatuses?.[0]?.state?.terminated?.exitCode;
 }
 
-/** What a Pod's program said last: its own message, the system's reason (OOMKilled, Evicted), nothing. */
+/**
+ * Why a Pod's program ended as it did, where more is known than its exit status: what launcher or worker said of it, or the
+ * system's reason (OOMKilled, StartError, Evicted). The program's own last words are in its log.
+ */
 export function terminationMessage(pod: DeepReadonly<PodObject>): string | undefined {
   const terminated = pod.status?.containerStatuses?.[0]?.state?.terminated;
-  const reason = [terminated?.reason, pod.status?.reason].find((each) => each && each !== "Error" && each !== "Completed");
-  const text = (terminated?.message ?? pod.status?.message ?? "").trim();
+  const text = (terminated?.message ?? "").trim();
   const ours = text.split("\n").findLast((line) => line.startsWith("keelson mpi "));
-  const said = (ours ?? text.split("\n").slice(-5).join("\n")).replace(/^keelson mpi \w+: /, "");
-  return [reason, said].filter(Boolean).join(": ") || undefined;
+  if (ours !== undefined) return ours.replace(/^keelson mpi \w+: /, "");
+  for (const [reason, message] of [
+    [terminated?.reason, text],
+    [pod.status?.reason, pod.status?.message ?? ""],
+  ] as const)
+    if (reason && reason !== "Error" && reason !== "Completed") return message === "" ? reason : `${reason}: ${message}`;
+  return undefined;
 }

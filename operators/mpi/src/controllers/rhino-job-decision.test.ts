@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { RhinoJob } from "../api/rhino-job.ts";
 import { at, jobOf, podOf, rhinoJobOf, t0 } from "../testing/objects.ts";
-import { decideRhinoJob, type RhinoJobObservation } from "./rhino-job-decision.ts";
+import { decideRefused, decideRhinoJob, type RhinoJobObservation } from "./rhino-job-decision.ts";
 
 type Status = NonNullable<RhinoJob["status"]>;
 
@@ -191,6 +191,24 @@ describe("decideRhinoJob, at the end", () => {
       }),
     );
     expect(decision.status?.message).toBe("mpiexec ended with 125: WorkerLost: worker 1 was lost: read ECONNRESET");
+  });
+
+  it("gives the system's reason, and not the last lines of what the program wrote", () => {
+    const ended = (reason: string, message?: string) =>
+      podOf("l", "Failed", { state: { terminated: { exitCode: 137, reason, ...(message ? { message } : {}) } } });
+    const messageOf = (pod: ReturnType<typeof ended>) =>
+      decideRhinoJob(observed({ job: running, launcher: jobOf("launcher", { end: exhausted }), launcherPods: [pod] })).status
+        ?.message;
+    expect(messageOf(ended("OOMKilled"))).toBe("mpiexec ended with 137: OOMKilled");
+    expect(messageOf(ended("Error", "pi is 3\n-----\nsomething\n"))).toBe("mpiexec ended with 137");
+  });
+
+  it("fails with what the server says where it refuses launcher or workers for good", () => {
+    const decision = decideRefused(observed(), "Job is invalid: spec.template.spec.containers[0].image");
+    expect(decision.status).toMatchObject({
+      jobStatus: "Failed",
+      message: "Job is invalid: spec.template.spec.containers[0].image",
+    });
   });
 
   it("is Failed, not Pending, when the launcher could never be made to run (issue 32 of the original)", () => {

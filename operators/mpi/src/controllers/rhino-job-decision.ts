@@ -111,6 +111,11 @@ export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecisi
   return { ...nothing, ...progress(observation, runningOrWaiting(observation), true) };
 }
 
+/** The decision about a job whose launcher or workers the server refuses for good: it fails and says why. */
+export function decideRefused(observation: RhinoJobObservation, message: string): RhinoJobDecision {
+  return ended(observation, "Failed", "Refused", message);
+}
+
 /** What there is to do for a job that has ended: end what still runs of it, and delete it in time. */
 function afterTheEnd({ job, launcher, workers, now }: RhinoJobObservation): RhinoJobDecision {
   const suspend = stillActive(job, launcher, workers);

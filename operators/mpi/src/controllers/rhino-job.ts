@@ -4,6 +4,7 @@ import {
   isAlreadyExists,
   isConflict,
   isNotFound,
+  isStatusError,
   Job,
   type JobObject,
   type ObjectKey,
@@ -24,7 +25,7 @@ import { labels, tokenKey } from "../api/names.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { type ChildNames, childNames } from "./child-names.ts";
 import { launcherJob, type PodTools, podLabels, workersJob } from "./job-templates.ts";
-import { decideRhinoJob } from "./rhino-job-decision.ts";
+import { decideRefused, decideRhinoJob, type RhinoJobObservation } from "./rhino-job-decision.ts";
 import { unlessMovedOn } from "./optimistic.ts";
 
 const fieldManager = "mpi-rhinojob-controller";
@@ -78,14 +79,15 @@ async function reconcile(
   const pods = cache.list(Pod, { namespace, index: ["rhinoJob", job.metadata.uid ?? ""] });
   const podsOf = (owner: DeepReadonly<JobObject> | undefined) =>
     pods.filter((pod) => owner !== undefined && pod.metadata.ownerReferences?.some(({ uid }) => uid === owner.metadata.uid));
-  const decision = decideRhinoJob({
+  const observation: RhinoJobObservation = {
     job,
     launcher,
     workers,
     launcherPods: podsOf(launcher),
     workerPods: podsOf(workers),
     now: clock.now(),
-  });
+  };
+  let decision = decideRhinoJob(observation);
 
   if (decision.isExpired) {
     const { uid } = job.metadata;
@@ -101,18 +103,20 @@ async function reconcile(
     return undefined;
   }
   // Children first: a status without them would hide that they are missing if this stopped here.
-  if (decision.createLauncher) {
-    await createToken(job, names, context, options);
-    await createJob(job, names.launcher, launcherJob(job, names, options.tools()), "launcher", context);
+  try {
+    if (decision.createLauncher) {
+      await createToken(job, names, context, options);
+      await createJob(job, names.launcher, launcherJob(job, names, options.tools()), "launcher", context);
+    }
+    if (decision.createWorkers) {
+      const { launcherIP } = decision.createWorkers;
+      await createJob(job, names.workers, workersJob(job, names, launcherIP, options.tools()), "worker", context);
+    }
+  } catch (error) {
+    // Asking again would not help. Other refusals (a quota, a namespace that goes) pass, or the job with them.
+    if (!isStatusError(error, "Invalid")) throw error;
+    decision = decideRefused(observation, error.message);
   }
-  if (decision.createWorkers)
-    await createJob(
-      job,
-      names.workers,
-      workersJob(job, names, decision.createWorkers.launcherIP, options.tools()),
-      "worker",
-      context,
-    );
   if (decision.status !== undefined) {
     const isWritten = await unlessMovedOn(
       client.applyStatus(
