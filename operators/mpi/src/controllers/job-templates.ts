@@ -124,7 +124,7 @@ function podSpec(container: Container, tools: PodTools): PodSpec {
             {
               name: "keelson",
               image: tools.image,
-              command: ["keelson-mpi-tools", toolsFolder],
+              command: ["keelson", "mpi", "copy-tools", toolsFolder],
               volumeMounts: [{ name: "keelson", mountPath: toolsFolder }],
             },
           ],

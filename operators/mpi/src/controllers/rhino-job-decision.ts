@@ -191,7 +191,8 @@ function workersFailed(observation: RhinoJobObservation): RhinoJobDecision {
   const failed = observation.workerPods.find((pod) => pod.status?.phase === "Failed");
   const said = failed === undefined ? undefined : terminationMessage(failed);
   const code = failed === undefined ? undefined : exitCodeOf(failed);
-  const who = failed === undefined ? "a worker failed" : `the worker ${failed.metadata.name} ended with ${code ?? "no status"}`;
+  const who =
+    failed === undefined ? "a worker is gone" : `the worker ${failed.metadata.name} ended with ${code ?? "no status"}`;
   return ended(observation, "Failed", "WorkerFailed", said === undefined ? who : `${who}: ${said}`);
 }
 

@@ -64,6 +64,11 @@ describe("a launch", () => {
     expect(effects).toEqual([{ type: "finish", exitCode: 3 }]);
   });
 
+  it("names the worker that failed first, not those that fail because of it", () => {
+    const { effects } = after(2, line(0), line(1), joined(0), joined(1), ended(1, 143), ended(0, 1));
+    expect(types(effects)).toEqual(["endAgent"]);
+  });
+
   it("refuses a line that needs a shell, and a host that there is not", () => {
     for (const event of [line(0, "orted; id"), { type: "line", worker: undefined, host: "x", text: "orted" } as const])
       expect(types(after(1, event).effects)).toEqual(["say", "killMpiexec"]);

@@ -141,7 +141,9 @@ function onEnded(
   const effects: LaunchEffect[] = [{ type: "endAgent", worker: event.worker, exitCode: event.exitCode }];
   // A worker whose ranks are through early is nothing unusual. One that failed is what mpiexec ends for; where it does not,
   // the other ranks would wait for ever.
-  if (event.exitCode !== 0 && state.stop === undefined) {
+  // The first to fail is the one to name: others fail because of it.
+  const isFirst = !state.workers.some(({ exitCode }) => exitCode !== undefined && exitCode !== 0);
+  if (event.exitCode !== 0 && state.stop === undefined && isFirst) {
     effects.push({
       type: "say",
       message: `worker ${event.worker} ended with ${event.exitCode}${event.message ? `: ${event.message}` : ""}`,

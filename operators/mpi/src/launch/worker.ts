@@ -57,8 +57,13 @@ class Worker {
     this.#folder = folder;
     this.#resolve = resolve;
     this.#startedAt = options.clock.monotonic();
-    options.signal.addEventListener("abort", () => this.#end(terminatedExitCode), { once: true });
-    if (options.signal.aborted) this.#end(terminatedExitCode);
+    const terminate = (): void => {
+      // The launcher hears of it before what runs here ends, and so before others end for it.
+      if (this.#daemonExitCode === undefined) this.#tellEnd(terminatedExitCode, "it was told to end");
+      this.#end(terminatedExitCode);
+    };
+    options.signal.addEventListener("abort", terminate, { once: true });
+    if (options.signal.aborted) terminate();
   }
 
   connect(): void {
@@ -116,8 +121,12 @@ class Worker {
   #onDaemonEnded(exitCode: number, message?: string): void {
     if (this.#daemonExitCode !== undefined) return;
     this.#daemonExitCode = exitCode;
-    this.#channel?.send({ type: "ended", exitCode, ...(message === undefined ? {} : { message }) });
+    this.#tellEnd(exitCode, message);
     if (this.#exitCode !== undefined) this.#finish();
+  }
+
+  #tellEnd(exitCode: number, message?: string): void {
+    this.#channel?.send({ type: "ended", exitCode, ...(message === undefined ? {} : { message }) });
   }
 
   #end(exitCode: number, daemonIsTo: "end" | "wait" = "end"): void {

@@ -24,7 +24,8 @@ export function startPodProcess(
 ): PodProcess {
   const child = spawn(process.execPath, [podProgram, part], {
     cwd,
-    env: { ...process.env, ...variables },
+    // Ones that are killed leave their temporary files: here they go with the test's folder.
+    env: { ...process.env, TMPDIR: cwd, ...variables },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let [stdout, stderr] = ["", ""];
