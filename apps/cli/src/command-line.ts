@@ -10,7 +10,8 @@ export class UsageError extends Error {
 /** Adds a flag that is given as data to a command. */
 export function addFlag(command: Command, flag: FlagDefinition): void {
   const value = flag.value === undefined ? "" : flag.repeatable ? ` <${flag.value}...>` : ` <${flag.value}>`;
-  const option = new Option(`--${flag.name}${value}`, flag.description);
+  const short = flag.short === undefined ? "" : `-${flag.short}, `;
+  const option = new Option(`${short}--${flag.name}${value}`, flag.description);
   if (flag.default !== undefined) option.default(flag.repeatable ? [flag.default] : flag.default);
   if (flag.required) option.makeOptionMandatory();
   if (flag.env) option.env(flag.env);

@@ -1,1 +1,7 @@
-export {};
+export * from "./api/names.ts";
+export { type JobStatus, jobStatuses, RhinoJob, type RhinoJobSpec } from "./api/rhino-job.ts";
+export { createRhinoJobController, type RhinoJobControllerOptions } from "./controllers/rhino-job.ts";
+export type { PodTools } from "./controllers/job-templates.ts";
+export { podProgram } from "./controllers/pod-program-path.ts";
+export { type LaunchOrder, type MpiImplementation, rendezvousPort } from "./launch/pod-environment.ts";
+export { mpi } from "./operator.ts";

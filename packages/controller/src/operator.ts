@@ -16,6 +16,8 @@ export interface PolicyRule {
 export interface FlagDefinition {
   /** Without dashes: `broker-url`. */
   readonly name: string;
+  /** One letter that does the same, without its dash: `n`. */
+  readonly short?: string;
   /** Placeholder of the value (`URL`); a flag without one is a switch. */
   readonly value?: string;
   readonly description: string;

@@ -1,0 +1,127 @@
+import { mkdtempSync, rmSync, watch } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { CustomResourceDefinition, type DeepReadonly, Job, Pod, Secret, systemClock } from "@keelson/api-machinery";
+import { serveApi, type ServedApi, systemRandom } from "@keelson/apiserver";
+import { type Client, createClient } from "@keelson/client";
+import { type Cluster, type Kubelet, podHandlers, startCluster, startKubelet } from "@keelson/cluster";
+import { type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { RhinoJob } from "./api/rhino-job.ts";
+import { podLog } from "./commands/pod-log.ts";
+import { hasEnded, watchUntilEnd } from "./commands/watch-job.ts";
+import { mpi } from "./operator.ts";
+import { compilePi } from "./testing/pod-processes.ts";
+import { watched } from "./testing/watched.ts";
+
+/*
+ * A RhinoJob on everything that `keelson up` starts: API server, Job controller, node, operator, and both MPIs for real.
+ */
+
+const namespace = "default";
+const source = fileURLToPath(new URL("../../../examples/mpi/pi.c", import.meta.url));
+const signal = AbortSignal.timeout(120_000);
+let folder: string;
+let api: ServedApi;
+let client: Client;
+let cluster: Cluster;
+let kubelet: Kubelet;
+let operator: RunningOperator;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "mpi-cluster-"));
+  compilePi("mpicc.openmpi", source, join(folder, "pi-openmpi"));
+  compilePi("mpicc.mpich", source, join(folder, "pi-mpich"));
+  const subresources = podHandlers({ client: () => client, kubelet: () => kubelet, now: () => Date.now() });
+  const common = { clock: systemClock, random: Math.random, log: silentLogger };
+  api = await serveApi({ dataDir: join(folder, "api"), clock: systemClock, random: systemRandom, subresources, port: 0 });
+  client = createClient({ transport: api.server.transport(), fieldManager: "test" });
+  await client.create(CustomResourceDefinition, RhinoJob.crd as never);
+  await watched(
+    client,
+    CustomResourceDefinition,
+    RhinoJob.crd.metadata.name ?? "",
+    (crd) => crd?.status?.conditions?.some(({ type, status }) => type === "Established" && status === "True") ?? false,
+  );
+  const kinds = {
+    list: () =>
+      api.server.resources
+        .list()
+        .filter(({ verbs }) => verbs.includes("delete") && verbs.includes("watch"))
+        .map(({ group, version, kind, plural, scope }) => ({ group, version, kind, plural, scope })),
+    onChange: (listener: () => void) => api.server.resources.onChange(listener),
+  };
+  cluster = await startCluster({ client, kinds, ...common });
+  kubelet = await startKubelet({ client, dataDir: join(folder, "node"), ...common });
+  operator = await startOperator({ operator: mpi, client, dataDir: folder, flags: {} });
+});
+
+afterAll(async () => {
+  for (const { metadata } of (await client.list(RhinoJob, { namespace })).items)
+    await client.delete(RhinoJob, { namespace, name: metadata.name ?? "" });
+  await operator.stop();
+  await kubelet.stop();
+  await cluster.stop();
+  await api.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function make(name: string, spec: Partial<RhinoJob["spec"]>): Promise<void> {
+  const full = { image: "local", workingDir: folder, ...spec } as RhinoJob["spec"];
+  await client.create(RhinoJob, { metadata: { name, namespace }, spec: full });
+}
+
+const end = (name: string): Promise<DeepReadonly<RhinoJob> | undefined> =>
+  watchUntilEnd(client, { namespace, name, signal, onChange: () => {} });
+
+const log = async (job: DeepReadonly<RhinoJob> | undefined): Promise<string> =>
+  (await podLog(client, { namespace, name: job?.status?.launcherPodNames?.[0] ?? "" }, signal)) ?? "";
+
+describe.each(["openmpi", "mpich"])("a RhinoJob of %s", (implementation) => {
+  it.each([1, 2, 4])("runs to Completed in %i ranks, and its log is what the ranks wrote", async (parallelism) => {
+    const name = `${implementation}-${parallelism}`;
+    await make(name, { parallelism, appExec: `./pi-${implementation}`, appArgs: ["1000"] });
+    const job = await end(name);
+    expect(job?.status).toMatchObject({ jobStatus: "Completed", exitCode: 0 });
+    expect(job?.status?.workerPodNames).toHaveLength(parallelism);
+    expect(await log(job)).toContain(`pi is 3.14159274, by ${parallelism} ranks and 1000 strips\n`);
+  });
+
+  it("is Failed with the program's exit status", async () => {
+    await make(`${implementation}-bad`, { parallelism: 2, appExec: `./pi-${implementation}`, appArgs: ["1000", "5"] });
+    expect((await end(`${implementation}-bad`))?.status).toMatchObject({ jobStatus: "Failed", exitCode: 5 });
+  });
+});
+
+describe("a RhinoJob that runs", () => {
+  const script = "require('fs').writeFileSync('up-' + process.pid, ''); setTimeout(() => {}, 600000)";
+  const sleeper = { parallelism: 2, appExec: process.execPath, appArgs: ["-e", script] };
+  const running = (name: string) => watched(client, RhinoJob, name, (job) => job?.status?.jobStatus === "Running");
+
+  it("fails when a worker is deleted, and names it", async () => {
+    const up = new Set<string>();
+    const watcher = watch(folder);
+    const areUp = new Promise<void>((resolve) =>
+      watcher.on("change", (_, name) => String(name).startsWith("up-") && up.add(String(name)).size === 2 && resolve()),
+    );
+    await make("lose", { ...sleeper, mpiImplementation: "OpenMPI" });
+    await areUp;
+    watcher.close();
+    const { items } = await client.list(Pod, { namespace, labelSelector: "app=lose,type=worker" });
+    await client.delete(Pod, { namespace, name: items[1]?.metadata.name ?? "" });
+    const job = await end("lose");
+    expect(job?.status?.jobStatus).toBe("Failed");
+    expect(job?.status?.message).toMatch(/worker [01] ended with 143: it was told to end/);
+  });
+
+  it("leaves nothing when it is deleted", async () => {
+    await make("gone", { ...sleeper, mpiImplementation: "MPICH" });
+    const job = await running("gone");
+    expect(job !== undefined && hasEnded(job)).toBe(false);
+    await client.delete(RhinoJob, { namespace, name: "gone" }, { propagationPolicy: "Foreground" });
+    await watched(client, RhinoJob, "gone", (each) => each === undefined);
+    const owned = [...(await client.list(Job, { namespace })).items, ...(await client.list(Secret, { namespace })).items];
+    expect(owned.filter(({ metadata }) => metadata.ownerReferences?.some(({ name }) => name === "gone"))).toEqual([]);
+  });
+});

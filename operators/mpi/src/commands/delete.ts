@@ -1,0 +1,32 @@
+import { isNotFound } from "@keelson/api-machinery";
+import type { CommandDefinition } from "@keelson/controller";
+import { RhinoJob } from "../api/rhino-job.ts";
+import { namespaceFlag, text } from "./flags.ts";
+
+/** `keelson mpi delete NAME ...`. */
+export const deleteCommand: CommandDefinition = {
+  name: "delete",
+  description: "delete jobs: what runs of them is ended, and their logs go too",
+  args: ["NAME", "[NAMES...]"],
+  flags: [namespaceFlag],
+  async run({ args, flags, stdout, stderr, signal, client: connect }) {
+    const namespace = text(flags, "namespace") ?? "default";
+    const client = await connect();
+    let exitCode = 0;
+    try {
+      for (const name of args) {
+        try {
+          await client.delete(RhinoJob, { namespace, name }, { propagationPolicy: "Background", signal });
+          stdout.write(`rhinojob ${name} deleted\n`);
+        } catch (error) {
+          if (!isNotFound(error)) throw error;
+          stderr.write(`there is no rhinojob ${name} in ${namespace}\n`);
+          exitCode = 1;
+        }
+      }
+      return exitCode;
+    } finally {
+      await client.close();
+    }
+  },
+};

@@ -1,0 +1,118 @@
+import { dns1123LabelFaults, labelValueFaults } from "@keelson/api-machinery";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { launcherEnvironment, podVariables } from "../launch/pod-environment.ts";
+import { rhinoJobOf, uid } from "../testing/objects.ts";
+import { childNames, labelValue } from "./child-names.ts";
+import { launcherJob, type PodTools, workersJob } from "./job-templates.ts";
+
+const local: PodTools = { kind: "local", command: ["/usr/bin/node", "/keelson/pod-program.js"] };
+const image: PodTools = { kind: "image", image: "keelson:1" };
+const names = childNames("pi", uid);
+
+describe("names of a RhinoJob's children", () => {
+  it("are those of the original where its name is short", () => {
+    expect(names).toEqual({ secret: "pi-0a1b2-token", launcher: "pi-0a1b2-launcher", workers: "pi-0a1b2-workers" });
+  });
+
+  it("fit host names of Pods and labels, whatever the job's name (regression 14)", () => {
+    const name = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?$/);
+    fc.assert(
+      fc.property(name, (each) => {
+        const { launcher, workers } = childNames(each, uid);
+        expect([launcher, `${workers}-9999`].flatMap(dns1123LabelFaults)).toEqual([]);
+        expect(labelValueFaults(labelValue(each))).toEqual([]);
+      }),
+    );
+  });
+
+  it("differ for two long names that begin alike", () => {
+    expect(childNames(`${"a".repeat(80)}-1`, uid)).not.toEqual(childNames(`${"a".repeat(80)}-2`, uid));
+  });
+});
+
+describe("the launcher's Job", () => {
+  it("is tried once: nothing restarts an mpiexec whose workers are another's (regression 6)", () => {
+    const job = launcherJob(rhinoJobOf(), names, local);
+    expect(job).toMatchObject({
+      parallelism: 1,
+      completions: 1,
+      backoffLimit: 0,
+      template: { spec: { restartPolicy: "Never" } },
+    });
+  });
+
+  it("has the arguments as they are, without a shell (regression 7)", () => {
+    const args = ["a b", "; rm -rf /", "$(id)", "$(KEELSON_MPI_TOKEN)"];
+    const [container] = launcherJob(rhinoJobOf({ appArgs: args }), names, local).template.spec.containers;
+    expect(container?.command).toEqual(["/usr/bin/node", "/keelson/pod-program.js", "launcher"]);
+    const value = container?.env?.find(({ name }) => name === podVariables.order)?.value ?? "";
+    expect(value).not.toContain("$(");
+    const { order } = launcherEnvironment({
+      [podVariables.order]: value,
+      [podVariables.token]: "t",
+      [podVariables.podIP]: "::1",
+    });
+    expect(order.command).toEqual(["./pi", ...args]);
+  });
+
+  it("has the token from a Secret and in no text of its own", () => {
+    const text = JSON.stringify(launcherJob(rhinoJobOf(), names, local));
+    expect(text).toContain('"secretKeyRef":{"name":"pi-0a1b2-token","key":"token"}');
+  });
+
+  it("has the labels and the container's name of the original, and no access to the API", () => {
+    const { template } = launcherJob(rhinoJobOf(), names, local);
+    expect(template.metadata?.labels).toEqual({ app: "pi", type: "launcher", rhinoID: uid });
+    expect(template.spec).toMatchObject({
+      automountServiceAccountToken: false,
+      containers: [{ name: "rhino-mpi-launcher", image: "x" }],
+    });
+  });
+
+  it("brings its tools into any image of a cluster", () => {
+    const { spec } = launcherJob(rhinoJobOf(), names, image).template;
+    expect(spec.initContainers?.[0]).toMatchObject({ image: "keelson:1", volumeMounts: [{ mountPath: "/keelson" }] });
+    expect(spec.containers[0]).toMatchObject({
+      command: ["/keelson/keelson-mpi", "launcher"],
+      volumeMounts: [{ readOnly: true }],
+    });
+  });
+});
+
+describe("the workers' Job", () => {
+  it("is indexed, one Pod a rank, each tried once (regression 5)", () => {
+    const job = workersJob(rhinoJobOf({ parallelism: 4 }), names, "10.0.0.7", local);
+    expect(job).toMatchObject({ completionMode: "Indexed", parallelism: 4, completions: 4, backoffLimit: 0 });
+    expect(job.template.spec.containers[0]?.env?.[0]).toEqual({ name: "KEELSON_MPI_LAUNCHER", value: "10.0.0.7:21000" });
+  });
+
+  it("writes an IPv6 address so that its port can be told from it", () => {
+    const job = workersJob(rhinoJobOf(), names, "fd00::7", local);
+    expect(job.template.spec.containers[0]?.env?.[0]?.value).toBe("[fd00::7]:21000");
+  });
+
+  it("has the NFS volume at /data, and the launcher has not", () => {
+    const job = rhinoJobOf({ dataServer: "10.0.0.7", dataPath: "/share" });
+    const { spec } = workersJob(job, names, "10.0.0.1", image).template;
+    expect(spec.volumes).toContainEqual({ name: "data", nfs: { server: "10.0.0.7", path: "/share" } });
+    expect(spec.containers[0]?.volumeMounts).toContainEqual({ name: "data", mountPath: "/data" });
+    expect(JSON.stringify(launcherJob(job, names, image))).not.toContain("nfs");
+  });
+
+  it.each([
+    ["FixedPerCoreMemory", 5, "1-5Gi"],
+    ["FixedTotalMemory", 5, "1-3Gi"],
+  ] as const)(
+    "asks for memory as the original does: %s of %i is %s",
+    (memoryAllocationMode, memoryAllocationSize, expected) => {
+      const { metadata } = workersJob(
+        rhinoJobOf({ memoryAllocationMode, memoryAllocationSize }),
+        names,
+        "10.0.0.1",
+        local,
+      ).template;
+      expect(metadata?.annotations).toEqual({ "k8s.aliyun.com/eci-use-specs": expected });
+    },
+  );
+});

@@ -1,0 +1,135 @@
+import type { Container, DeepReadonly, EnvVar, JobObject, PodSpec, Volume } from "@keelson/api-machinery";
+import { containerNames, labels, tokenKey } from "../api/names.ts";
+import type { RhinoJob } from "../api/rhino-job.ts";
+import { formatOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";
+import { type ChildNames, labelValue } from "./child-names.ts";
+
+/** How launcher and workers get at the program of ours that they run. */
+export type PodTools =
+  /** Pods are programs on the operator's machine: these words start it. */
+  | { readonly kind: "local"; readonly command: readonly string[] }
+  /** Pods are containers: this image has Keelson, and gives it to the Pod before the job's own image starts. */
+  | { readonly kind: "image"; readonly image: string };
+
+const toolsFolder = "/keelson";
+
+/** The Job that runs mpiexec. */
+export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tools: PodTools): JobObject["spec"] {
+  const { spec } = job;
+  const order = formatOrder({
+    implementation: spec.mpiImplementation,
+    ranks: spec.parallelism,
+    command: [spec.appExec, ...(spec.appArgs ?? [])],
+    ...(spec.startDeadlineSeconds === undefined ? {} : { startDeadlineMs: spec.startDeadlineSeconds * 1000 }),
+  });
+  const container: Container = {
+    ...containerOf(job, "launcher", tools),
+    env: [
+      { name: podVariables.order, value: order },
+      tokenVariable(names),
+      { name: podVariables.podIP, valueFrom: { fieldRef: { fieldPath: "status.podIP" } } },
+    ],
+    ports: [{ name: "rendezvous", containerPort: rendezvousPort }],
+    // It listens once it has read every launch line from mpiexec; who connects and says nothing does no harm.
+    readinessProbe: { tcpSocket: { port: rendezvousPort }, periodSeconds: 1, failureThreshold: 1 },
+  };
+  return {
+    parallelism: 1,
+    completions: 1,
+    // A second mpiexec could not take over the workers of the first.
+    backoffLimit: 0,
+    ...(spec.activeDeadlineSeconds === undefined ? {} : { activeDeadlineSeconds: spec.activeDeadlineSeconds }),
+    template: { metadata: { labels: podLabels(job, "launcher") }, spec: podSpec(container, tools) },
+  };
+}
+
+/** The Job of the workers, one Pod a rank, that join the launcher at this address. */
+export function workersJob(
+  job: DeepReadonly<RhinoJob>,
+  names: ChildNames,
+  launcherIP: string,
+  tools: PodTools,
+): JobObject["spec"] {
+  const { spec } = job;
+  const host = launcherIP.includes(":") ? `[${launcherIP}]` : launcherIP;
+  const container: Container = {
+    ...containerOf(job, "worker", tools),
+    env: [{ name: podVariables.launcher, value: `${host}:${rendezvousPort}` }, tokenVariable(names), indexVariable],
+  };
+  const hasData = Boolean(spec.dataServer) && Boolean(spec.dataPath);
+  if (hasData) container.volumeMounts = [...(container.volumeMounts ?? []), { name: "data", mountPath: "/data" }];
+  const data = { name: "data", nfs: { server: spec.dataServer ?? "", path: spec.dataPath ?? "" } } as Volume;
+  const gib =
+    spec.memoryAllocationMode === "FixedTotalMemory"
+      ? Math.ceil(spec.memoryAllocationSize / spec.parallelism)
+      : spec.memoryAllocationSize;
+  const base = podSpec(container, tools);
+  return {
+    completionMode: "Indexed",
+    parallelism: spec.parallelism,
+    completions: spec.parallelism,
+    backoffLimit: 0,
+    template: {
+      metadata: {
+        labels: { ...podLabels(job, "worker"), "alibabacloud.com/eci": "true" },
+        annotations: { "k8s.aliyun.com/eci-use-specs": `1-${gib}Gi` },
+      },
+      spec: hasData ? { ...base, volumes: [...(base.volumes ?? []), data] } : base,
+    },
+  };
+}
+
+/** Labels of a job's Pods of this type. */
+export function podLabels(job: DeepReadonly<RhinoJob>, type: "launcher" | "worker"): Record<string, string> {
+  return {
+    [labels.app]: labelValue(job.metadata.name ?? ""),
+    [labels.type]: type,
+    [labels.uid]: job.metadata.uid ?? "",
+  };
+}
+
+/** Kubernetes sets it by itself in Pods of indexed Jobs; where it is given, it is this. */
+const indexVariable: EnvVar = {
+  name: podVariables.index,
+  valueFrom: { fieldRef: { fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']" } },
+};
+
+function tokenVariable(names: ChildNames): EnvVar {
+  return { name: podVariables.token, valueFrom: { secretKeyRef: { name: names.secret, key: tokenKey } } };
+}
+
+function containerOf(job: DeepReadonly<RhinoJob>, part: "launcher" | "worker", tools: PodTools): Container {
+  const { image, workingDir } = job.spec;
+  return {
+    name: containerNames[part],
+    image,
+    command: tools.kind === "local" ? [...tools.command, part] : [`${toolsFolder}/keelson-mpi`, part],
+    ...(workingDir === undefined ? {} : { workingDir }),
+    ...(tools.kind === "local" ? {} : { volumeMounts: [{ name: "keelson", mountPath: toolsFolder, readOnly: true }] }),
+    // The last lines say why it failed.
+    terminationMessagePolicy: "FallbackToLogsOnError",
+  };
+}
+
+function podSpec(container: Container, tools: PodTools): PodSpec {
+  return {
+    restartPolicy: "Never",
+    automountServiceAccountToken: false,
+    enableServiceLinks: false,
+    terminationGracePeriodSeconds: 10,
+    ...(tools.kind === "local"
+      ? {}
+      : {
+          initContainers: [
+            {
+              name: "keelson",
+              image: tools.image,
+              command: ["keelson", "mpi", "copy-tools", toolsFolder],
+              volumeMounts: [{ name: "keelson", mountPath: toolsFolder }],
+            },
+          ],
+          volumes: [{ name: "keelson", emptyDir: {} }],
+        }),
+    containers: [container],
+  };
+}

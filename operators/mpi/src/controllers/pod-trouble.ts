@@ -1,0 +1,65 @@
+import type { DeepReadonly, PodObject } from "@keelson/api-machinery";
+
+/** Why a Pod does not start. */
+export interface PodTrouble {
+  readonly reason: string;
+  readonly message: string;
+  /** Whether it is its image that cannot be had. */
+  readonly isImage: boolean;
+}
+
+const imageReasons: ReadonlySet<string> = new Set([
+  "ErrImagePull",
+  "ImagePullBackOff",
+  "ErrImageNeverPull",
+  "InvalidImageName",
+  "ImageInspectError",
+  "RegistryUnavailable",
+]);
+/** What a container waits for on its usual way. */
+const usualReasons: ReadonlySet<string> = new Set(["", "ContainerCreating", "PodInitializing"]);
+
+/** Why a Pod does not start; `undefined` where nothing is known to be in the way. */
+export function podTrouble(pod: DeepReadonly<PodObject>): PodTrouble | undefined {
+  const containers = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
+  for (const { state } of containers) {
+    const reason = state?.waiting?.reason ?? "";
+    if (usualReasons.has(reason)) continue;
+    return { reason, message: state?.waiting?.message ?? "", isImage: imageReasons.has(reason) };
+  }
+  const scheduled = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
+  if (scheduled?.status === "False")
+    return { reason: scheduled.reason ?? "Unschedulable", message: scheduled.message ?? "", isImage: false };
+  return undefined;
+}
+
+/** Whether a Pod runs and is ready, and is not being deleted. */
+export function isReady(pod: DeepReadonly<PodObject>): boolean {
+  return (
+    pod.metadata.deletionTimestamp === undefined &&
+    pod.status?.phase === "Running" &&
+    (pod.status.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false)
+  );
+}
+
+/** Exit status of a Pod's program, once it has ended. */
+export function exitCodeOf(pod: DeepReadonly<PodObject>): number | undefined {
+  return pod.status?.containerStatuses?.[0]?.state?.terminated?.exitCode;
+}
+
+/**
+ * Why a Pod's program ended as it did, where more is known than its exit status: what launcher or worker said of it, or the
+ * system's reason (OOMKilled, StartError, Evicted). The program's own last words are in its log.
+ */
+export function terminationMessage(pod: DeepReadonly<PodObject>): string | undefined {
+  const terminated = pod.status?.containerStatuses?.[0]?.state?.terminated;
+  const text = (terminated?.message ?? "").trim();
+  const ours = text.split("\n").findLast((line) => line.startsWith("keelson mpi "));
+  if (ours !== undefined) return ours.replace(/^keelson mpi \w+: /, "");
+  for (const [reason, message] of [
+    [terminated?.reason, text],
+    [pod.status?.reason, pod.status?.message ?? ""],
+  ] as const)
+    if (reason && reason !== "Error" && reason !== "Completed") return message === "" ? reason : `${reason}: ${message}`;
+  return undefined;
+}

@@ -1,0 +1,364 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { RhinoJob } from "../api/rhino-job.ts";
+import { at, jobOf, podOf, rhinoJobOf, t0 } from "../testing/objects.ts";
+import { decideRefused, decideRhinoJob, type RhinoJobObservation } from "./rhino-job-decision.ts";
+
+type Status = NonNullable<RhinoJob["status"]>;
+
+const observed = (rest: Partial<RhinoJobObservation> = {}): RhinoJobObservation => ({
+  job: rhinoJobOf(),
+  launcher: undefined,
+  workers: undefined,
+  launcherPods: [],
+  workerPods: [],
+  now: t0,
+  ...rest,
+});
+
+const condition = (status: DeepReadonly<Status> | undefined, type: string) =>
+  status?.conditions?.find((each) => each.type === type);
+const started: Status = { jobStatus: "Pending", startTime: at(0) };
+const wasReady: Status = {
+  ...started,
+  conditions: [{ type: "LauncherReady", status: "True", lastTransitionTime: at(0), reason: "LinesRead", message: "" }],
+};
+const readyLauncher = podOf("l", "Running", { ready: true, ip: "127.5.0.1" });
+const failedWith = (code: number, message?: string) =>
+  podOf("l", "Failed", { state: { terminated: { exitCode: code, reason: "Error", ...(message ? { message } : {}) } } });
+const exhausted = {
+  type: "Failed" as const,
+  reason: "BackoffLimitExceeded",
+  message: "Job has reached the specified backoff limit",
+};
+
+describe("decideRhinoJob, on the way", () => {
+  it("first makes the launcher, and notes that it did", () => {
+    const decision = decideRhinoJob(observed());
+    expect(decision).toMatchObject({ createLauncher: true, status: { jobStatus: "Pending", startTime: at(0) } });
+    expect(decision.createWorkers).toBeUndefined();
+  });
+
+  it("makes it again where it stopped before it could note that", () => {
+    expect(decideRhinoJob(observed({ now: t0 + 5000 })).createLauncher).toBe(true);
+  });
+
+  it("makes no workers before the launcher has read its lines (the launcher runs, and is not ready)", () => {
+    const decision = decideRhinoJob(
+      observed({ launcher: jobOf("launcher"), launcherPods: [podOf("l", "Running", { ip: "127.5.0.1" })] }),
+    );
+    expect(decision.createWorkers).toBeUndefined();
+    expect(decision.status).toMatchObject({
+      jobStatus: "Pending",
+      message: "the launcher runs and reads what mpiexec wants to start",
+      launcherPodNames: ["l"],
+    });
+  });
+
+  it("makes the workers once the launcher is ready, with its address", () => {
+    const decision = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [readyLauncher] }));
+    expect(decision.createWorkers).toEqual({ launcherIP: "127.5.0.1" });
+    expect(condition(decision.status, "LauncherReady")?.status).toBe("True");
+  });
+
+  it("does not take a ready launcher that is being deleted, nor one without an address", () => {
+    for (const pod of [
+      podOf("l", "Running", { ready: true, ip: "127.5.0.1", deleting: true }),
+      podOf("l", "Running", { ready: true }),
+    ]) {
+      expect(decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [pod] })).createWorkers).toBeUndefined();
+    }
+  });
+
+  it("finds the launcher's Pod by what it is and not by its place (issue 41 of the original)", () => {
+    const dead = podOf("l-dead", "Failed", { ip: "127.5.0.9" });
+    const decision = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [dead, readyLauncher] }));
+    expect(decision.createWorkers).toEqual({ launcherIP: "127.5.0.1" });
+  });
+
+  it("is Pending, not Running, while a worker does not run, and says which and why (1.6)", () => {
+    const decision = decideRhinoJob(
+      observed({
+        job: rhinoJobOf({}, { status: wasReady }),
+        launcher: jobOf("launcher"),
+        workers: jobOf("workers"),
+        workerPods: [podOf("w-0", "Running"), podOf("w-1", "Pending", { unschedulable: "0/1 nodes fit" })],
+      }),
+    );
+    expect(decision.status).toMatchObject({
+      jobStatus: "Pending",
+      message: "the worker w-1 cannot start: Unschedulable: 0/1 nodes fit",
+    });
+  });
+
+  it("is Running once all workers run, and does not go back", () => {
+    const jobs = { launcher: jobOf("launcher"), workers: jobOf("workers") };
+    const both = [podOf("w-0", "Running"), podOf("w-1", "Running")];
+    const running = decideRhinoJob(observed({ job: rhinoJobOf({}, { status: wasReady }), ...jobs, workerPods: both })).status;
+    expect(running).toMatchObject({ jobStatus: "Running", workerPodNames: ["w-0", "w-1"] });
+    const job = rhinoJobOf({}, { status: running as Status });
+    expect(decideRhinoJob(observed({ job, ...jobs, workerPods: both.slice(1) })).status?.jobStatus).toBe("Running");
+  });
+
+  it("says ImageError for an image that cannot be had, of the launcher and of a worker, and takes it back", () => {
+    const state = { waiting: { reason: "ImagePullBackOff", message: "no such image" } };
+    const launcher = jobOf("launcher");
+    const first = decideRhinoJob(observed({ launcher, launcherPods: [podOf("l", "Pending", { state })] })).status;
+    expect(first).toMatchObject({
+      jobStatus: "ImageError",
+      message: "the launcher cannot start: ImagePullBackOff: no such image",
+    });
+    const workers = jobOf("workers");
+    const job = rhinoJobOf({}, { status: wasReady });
+    const second = decideRhinoJob(
+      observed({ job, launcher, workers, workerPods: [podOf("w-1", "Pending", { state })] }),
+    ).status;
+    expect(second?.jobStatus).toBe("ImageError");
+    const again = decideRhinoJob(
+      observed({ job: rhinoJobOf({}, { status: first as Status }), launcher, launcherPods: [podOf("l", "Running")] }),
+    );
+    expect(again.status?.jobStatus).toBe("Pending");
+  });
+
+  it("does not call it an image's error when a container waits for something else", () => {
+    const state = { waiting: { reason: "CreateContainerConfigError", message: "no secret" } };
+    const decision = decideRhinoJob(
+      observed({ launcher: jobOf("launcher"), launcherPods: [podOf("l", "Pending", { state })] }),
+    );
+    expect(decision.status).toMatchObject({
+      jobStatus: "Pending",
+      message: expect.stringContaining("CreateContainerConfigError"),
+    });
+  });
+
+  it("writes nothing where nothing has changed (regression 16)", () => {
+    const first = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [podOf("l", "Pending")] }));
+    const job = rhinoJobOf({}, { status: first.status as Status });
+    const second = decideRhinoJob(
+      observed({ job, launcher: jobOf("launcher"), launcherPods: [podOf("l", "Pending")], now: t0 + 60_000 }),
+    );
+    expect(second.status).toBeUndefined();
+  });
+
+  it("does nothing about a job that is being deleted", () => {
+    expect(decideRhinoJob(observed({ job: rhinoJobOf({}, { deleting: true }) }))).toEqual({ suspend: [], happenings: [] });
+  });
+});
+
+describe("decideRhinoJob, at the end", () => {
+  const running = rhinoJobOf({}, { status: { ...wasReady, jobStatus: "Running" } });
+
+  it("is Completed when the launcher ended with 0", () => {
+    const decision = decideRhinoJob(
+      observed({
+        job: running,
+        launcher: jobOf("launcher", { end: { type: "Complete" } }),
+        workers: jobOf("workers"),
+        now: t0 + 9000,
+      }),
+    );
+    expect(decision.status).toMatchObject({ jobStatus: "Completed", exitCode: 0, completionTime: at(9) });
+    expect(condition(decision.status, "Completed")?.status).toBe("True");
+    expect(condition(decision.status, "Running")?.status).toBe("False");
+  });
+
+  it("stays Completed where a worker fails after the program's end", () => {
+    const workers = jobOf("workers", { end: { ...exhausted, at: 1 } });
+    const launcher = jobOf("launcher", { end: { type: "Complete" } });
+    expect(decideRhinoJob(observed({ job: running, launcher, workers, now: t0 + 60_000 })).status?.jobStatus).toBe("Completed");
+  });
+
+  it("is Failed with the program's status when it failed, though every worker did its part (regression 1)", () => {
+    const decision = decideRhinoJob(
+      observed({
+        job: running,
+        launcher: jobOf("launcher", { end: exhausted }),
+        workers: jobOf("workers", { end: { type: "Complete" } }),
+        launcherPods: [failedWith(7)],
+      }),
+    );
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", exitCode: 7, message: "mpiexec ended with 7" });
+    expect(condition(decision.status, "Failed")?.reason).toBe("ProgramFailed");
+  });
+
+  it("gives the launcher's own reason where it has one", () => {
+    const decision = decideRhinoJob(
+      observed({
+        job: running,
+        launcher: jobOf("launcher", { end: exhausted }),
+        launcherPods: [failedWith(125, "noise\nkeelson mpi launcher: WorkerLost: worker 1 was lost: read ECONNRESET\n")],
+      }),
+    );
+    expect(decision.status?.message).toBe("mpiexec ended with 125: WorkerLost: worker 1 was lost: read ECONNRESET");
+  });
+
+  it("gives the system's reason, and not the last lines of what the program wrote", () => {
+    const ended = (reason: string, message?: string) =>
+      podOf("l", "Failed", { state: { terminated: { exitCode: 137, reason, ...(message ? { message } : {}) } } });
+    const messageOf = (pod: ReturnType<typeof ended>) =>
+      decideRhinoJob(observed({ job: running, launcher: jobOf("launcher", { end: exhausted }), launcherPods: [pod] })).status
+        ?.message;
+    expect(messageOf(ended("OOMKilled"))).toBe("mpiexec ended with 137: OOMKilled");
+    expect(messageOf(ended("Error", "pi is 3\n-----\nsomething\n"))).toBe("mpiexec ended with 137");
+  });
+
+  it("fails with what the server says where it refuses launcher or workers for good", () => {
+    const decision = decideRefused(observed(), "Job is invalid: spec.template.spec.containers[0].image");
+    expect(decision.status).toMatchObject({
+      jobStatus: "Failed",
+      message: "Job is invalid: spec.template.spec.containers[0].image",
+    });
+  });
+
+  it("is Failed, not Pending, when the launcher could never be made to run (issue 32 of the original)", () => {
+    const decision = decideRhinoJob(
+      observed({ job: rhinoJobOf({}, { status: started }), launcher: jobOf("launcher", { end: exhausted }) }),
+    );
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: exhausted.message });
+  });
+
+  it("says that the deadline has passed", () => {
+    const launcher = jobOf("launcher", {
+      end: { type: "Failed", reason: "DeadlineExceeded", message: "Job was active longer" },
+    });
+    const decision = decideRhinoJob(observed({ job: running, launcher, workers: jobOf("workers") }));
+    expect(condition(decision.status, "Failed")).toMatchObject({
+      reason: "DeadlineExceeded",
+      message: "Job was active longer",
+    });
+    expect(decision.suspend).toEqual(["workers"]);
+  });
+
+  it("leaves the launcher a while to say why a worker failed, then fails by itself and ends the launcher", () => {
+    const workers = jobOf("workers", { end: { ...exhausted, at: 10 } });
+    const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 127 } } });
+    const seen = { job: running, launcher: jobOf("launcher"), workers, workerPods: [worker] };
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 15_000 }))).toMatchObject({ requeueAfterMs: 10_000 });
+    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 25_000 }));
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "the worker w-1 ended with 127" });
+    expect(decision.suspend).toEqual(["launcher"]);
+  });
+
+  it.each([
+    ["the launcher that is gone", { job: rhinoJobOf({}, { status: started }) }, "LauncherDeleted"],
+    [
+      "the launcher that is gone before its status was written, beside its workers",
+      { workers: jobOf("workers") },
+      "LauncherDeleted",
+    ],
+    ["a launcher that is being deleted", { launcher: jobOf("launcher", { deleting: true }) }, "LauncherDeleted"],
+    [
+      "workers that are gone",
+      { job: rhinoJobOf({}, { status: wasReady }), launcher: jobOf("launcher"), launcherPods: [readyLauncher] },
+      "WorkersDeleted",
+    ],
+    ["a name that somebody else has", { launcher: jobOf("launcher", { ownerUid: "other" }) }, "NameTaken"],
+  ] as const)("fails for %s instead of waiting or making it again (regressions 4 and 6)", (_, rest, reason) => {
+    const decision = decideRhinoJob(observed(rest));
+    expect(condition(decision.status, "Failed")?.reason).toBe(reason);
+    expect([decision.createLauncher, decision.createWorkers]).toEqual([undefined, undefined]);
+  });
+
+  it("does not touch a Job of somebody else", () => {
+    const foreign = jobOf("launcher", { ownerUid: "other" });
+    expect(decideRhinoJob(observed({ launcher: foreign })).suspend).toEqual([]);
+    const job = rhinoJobOf({}, { status: { jobStatus: "Failed", completionTime: at(0) } });
+    expect(decideRhinoJob(observed({ job, launcher: foreign })).suspend).toEqual([]);
+  });
+});
+
+describe("decideRhinoJob, after the end", () => {
+  const ended = (ttl: number, jobStatus: "Completed" | "Failed" = "Completed") =>
+    rhinoJobOf({ ttl }, { status: { jobStatus, startTime: at(0), completionTime: at(1000) } });
+
+  it("counts the time to live from the end (regression 3)", () => {
+    expect(decideRhinoJob(observed({ job: ended(600), now: t0 + 1_100_000 })).requeueAfterMs).toBe(500_000);
+    expect(decideRhinoJob(observed({ job: ended(600), now: t0 + 1_599_999 })).isExpired).toBeUndefined();
+    expect(decideRhinoJob(observed({ job: ended(600), now: t0 + 1_600_000 })).isExpired).toBe(true);
+  });
+
+  it("deletes it at once when nobody looked while its time passed", () => {
+    expect(decideRhinoJob(observed({ job: ended(1), now: t0 + 9_999_000 })).isExpired).toBe(true);
+  });
+
+  it("keeps it for ever with 0", () => {
+    expect(decideRhinoJob(observed({ job: ended(0), now: t0 + 1e12 }))).toEqual({ suspend: [], happenings: [] });
+  });
+
+  it("ends what still runs of it, once", () => {
+    const jobs = { launcher: jobOf("launcher", { end: { type: "Complete" } }), workers: jobOf("workers") };
+    expect(decideRhinoJob(observed({ job: ended(0), ...jobs })).suspend).toEqual(["workers"]);
+    expect(
+      decideRhinoJob(observed({ job: ended(0), ...jobs, workers: jobOf("workers", { suspended: true }) })).suspend,
+    ).toEqual([]);
+  });
+});
+
+describe("decideRhinoJob, always", () => {
+  const end = fc.option(
+    fc.record({
+      type: fc.constantFrom("Complete" as const, "Failed" as const),
+      reason: fc.constantFrom("BackoffLimitExceeded", "DeadlineExceeded"),
+      at: fc.nat(100),
+    }),
+    { nil: undefined },
+  );
+  const child = (type: "launcher" | "workers") =>
+    fc.option(
+      fc
+        .record({ end, deleting: fc.boolean(), suspended: fc.boolean() })
+        .map(({ end: how, ...rest }) => jobOf(type, { ...rest, ...(how ? { end: how } : {}) })),
+      { nil: undefined },
+    );
+  const pods = (prefix: string) =>
+    fc
+      .array(
+        fc.record({
+          phase: fc.constantFrom("Pending" as const, "Running" as const, "Succeeded" as const, "Failed" as const),
+          ready: fc.boolean(),
+        }),
+        { maxLength: 3 },
+      )
+      .map((list) => list.map(({ phase, ready }, index) => podOf(`${prefix}-${index}`, phase, { ready, ip: "127.5.0.1" })));
+  const views = fc.array(
+    fc.record({
+      launcher: child("launcher"),
+      workers: child("workers"),
+      launcherPods: pods("l"),
+      workerPods: pods("w"),
+      seconds: fc.nat(2000),
+    }),
+    { maxLength: 8 },
+  );
+
+  it("keeps an end as it is, deletes nothing that has not ended, and is Completed only after the launcher is", () => {
+    fc.assert(
+      fc.property(views, (steps) => {
+        let job = rhinoJobOf({ ttl: 60 });
+        let now = t0;
+        for (const { seconds, ...view } of steps) {
+          now += seconds * 1000;
+          const before = job.status;
+          const decision = decideRhinoJob({ job, ...view, now });
+          const isEnd = before?.jobStatus === "Completed" || before?.jobStatus === "Failed";
+          if (isEnd)
+            expect([decision.status, decision.createLauncher, decision.createWorkers]).toEqual([
+              undefined,
+              undefined,
+              undefined,
+            ]);
+          if (decision.isExpired) {
+            expect(now - Date.parse(before?.completionTime ?? "")).toBeGreaterThanOrEqual(60_000);
+            return;
+          }
+          if (decision.status?.jobStatus === "Completed")
+            expect(view.launcher?.status?.conditions?.some(({ type }) => type === "Complete")).toBe(true);
+          if (decision.createWorkers) expect(condition(before, "LauncherReady")?.status).not.toBe("True");
+          if (decision.status) job = { ...job, status: decision.status };
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+});

@@ -1,0 +1,216 @@
+import {
+  controllerReference,
+  type DeepReadonly,
+  isAlreadyExists,
+  isConflict,
+  isNotFound,
+  isStatusError,
+  Job,
+  type JobObject,
+  type ObjectKey,
+  Pod,
+  type PodObject,
+  Secret,
+} from "@keelson/api-machinery";
+import {
+  type ControllerDefinition,
+  defineController,
+  type ReconcileContext,
+  type Request,
+  type Result,
+  readOf,
+  watchOf,
+} from "@keelson/controller";
+import { labels, tokenKey } from "../api/names.ts";
+import { RhinoJob } from "../api/rhino-job.ts";
+import { type ChildNames, childNames } from "./child-names.ts";
+import { launcherJob, type PodTools, podLabels, workersJob } from "./job-templates.ts";
+import { decideRefused, decideRhinoJob, type RhinoJobObservation } from "./rhino-job-decision.ts";
+import { unlessMovedOn } from "./optimistic.ts";
+
+const fieldManager = "mpi-rhinojob-controller";
+
+/** What the controller needs besides its context. */
+export interface RhinoJobControllerOptions {
+  /** How Pods get at launcher and worker. Asked for when a Pod is about to be made. */
+  readonly tools: () => PodTools;
+  /** Makes a secret that nobody can guess. */
+  readonly randomToken: () => string;
+}
+
+/** Makes the launcher of a RhinoJob, then its workers, tells how it goes, and deletes it in time. */
+export function createRhinoJobController(options: RhinoJobControllerOptions): ControllerDefinition {
+  return defineController({
+    name: "mpi-rhinojob",
+    for: RhinoJob,
+    owns: [Job],
+    watches: [watchOf(Pod, jobOfPod)],
+    reads: [readOf(Pod, { rhinoJob: (pod: DeepReadonly<PodObject>) => [pod.metadata.labels?.[labels.uid] ?? ""] })],
+    maxConcurrentReconciles: 4,
+    reconcile: (request, context) => reconcile(request, context, options),
+  });
+}
+
+/** A Pod leads to its RhinoJob over the Job that owns it: labels are anybody's to write. */
+function jobOfPod(pod: DeepReadonly<PodObject>, { cache }: Pick<ReconcileContext, "cache">): readonly Request[] {
+  if (pod.metadata.labels?.[labels.uid] === undefined) return [];
+  const { namespace } = pod.metadata;
+  const owner = pod.metadata.ownerReferences?.find(({ controller, kind }) => controller && kind === "Job");
+  const job = owner === undefined ? undefined : cache.get(Job, { namespace, name: owner.name });
+  const grandOwner = job?.metadata.ownerReferences?.find(({ controller, kind }) => controller && kind === RhinoJob.kind);
+  return grandOwner === undefined ? [] : [{ namespace, name: grandOwner.name }];
+}
+
+async function reconcile(
+  request: Request,
+  context: ReconcileContext,
+  options: RhinoJobControllerOptions,
+): Promise<Result | undefined> {
+  const { cache, client, clock, events, signal } = context;
+  const job = cache.get(RhinoJob, request);
+  // Gone: deleted by somebody, or for its time to live. What it owned goes with it.
+  if (job === undefined) return undefined;
+  const { namespace } = request;
+  const names = childNames(request.name, job.metadata.uid ?? "");
+  const hasStarted = job.status?.startTime !== undefined && job.status.completionTime === undefined;
+  const launcher = await find({ namespace, name: names.launcher }, hasStarted, context);
+  const wasReady = job.status?.conditions?.some(({ type, status }) => type === "LauncherReady" && status === "True") ?? false;
+  const workers = await find({ namespace, name: names.workers }, hasStarted && wasReady, context);
+  const pods = cache.list(Pod, { namespace, index: ["rhinoJob", job.metadata.uid ?? ""] });
+  const podsOf = (owner: DeepReadonly<JobObject> | undefined) =>
+    pods.filter((pod) => owner !== undefined && pod.metadata.ownerReferences?.some(({ uid }) => uid === owner.metadata.uid));
+  const observation: RhinoJobObservation = {
+    job,
+    launcher,
+    workers,
+    launcherPods: podsOf(launcher),
+    workerPods: podsOf(workers),
+    now: clock.now(),
+  };
+  let decision = decideRhinoJob(observation);
+
+  if (decision.isExpired) {
+    const { uid } = job.metadata;
+    try {
+      await client.delete(RhinoJob, request, {
+        propagationPolicy: "Background",
+        ...(uid ? { preconditions: { uid } } : {}),
+        signal,
+      });
+    } catch (error) {
+      if (!isNotFound(error) && !isConflict(error)) throw error;
+    }
+    return undefined;
+  }
+  // Children first: a status without them would hide that they are missing if this stopped here.
+  try {
+    if (decision.createLauncher) {
+      await createToken(job, names, context, options);
+      await createJob(job, names.launcher, launcherJob(job, names, options.tools()), "launcher", context);
+    }
+    if (decision.createWorkers) {
+      const { launcherIP } = decision.createWorkers;
+      await createJob(job, names.workers, workersJob(job, names, launcherIP, options.tools()), "worker", context);
+    }
+  } catch (error) {
+    // Asking again would not help. Other refusals (a quota, a namespace that goes) pass, or the job with them.
+    if (!isStatusError(error, "Invalid")) throw error;
+    decision = decideRefused(observation, error.message);
+  }
+  if (decision.status !== undefined) {
+    const isWritten = await unlessMovedOn(
+      client.applyStatus(
+        RhinoJob,
+        {
+          metadata: { name: request.name, namespace, resourceVersion: job.metadata.resourceVersion },
+          status: decision.status,
+        } as Parameters<typeof client.applyStatus<RhinoJob>>[1],
+        { fieldManager, signal },
+      ),
+    );
+    if (isWritten) for (const { type, reason, note } of decision.happenings) events.event(job, { type, reason, note });
+  }
+  for (const child of decision.suspend) await suspend({ namespace, name: names[child] }, context);
+  return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+}
+
+/** A Job out of the cache; where it is known to have been made and the cache has none, the server is asked. */
+async function find(
+  key: ObjectKey,
+  wasMade: boolean,
+  { cache, client, signal }: ReconcileContext,
+): Promise<DeepReadonly<JobObject> | undefined> {
+  const cached = cache.get(Job, key);
+  if (cached !== undefined || !wasMade) return cached;
+  try {
+    return await client.get(Job, key, { signal });
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
+
+async function createToken(
+  job: DeepReadonly<RhinoJob>,
+  names: ChildNames,
+  { client, signal }: ReconcileContext,
+  { randomToken }: RhinoJobControllerOptions,
+): Promise<void> {
+  await unlessThere(
+    client.create(
+      Secret,
+      {
+        metadata: { name: names.secret, ...namespaceOf(job), ownerReferences: [controllerReference(job)] },
+        type: "openrhino.org/token",
+        immutable: true,
+        data: { [tokenKey]: Buffer.from(randomToken()).toString("base64") },
+      },
+      { fieldManager, signal },
+    ),
+  );
+}
+
+async function createJob(
+  job: DeepReadonly<RhinoJob>,
+  name: string,
+  spec: JobObject["spec"],
+  type: "launcher" | "worker",
+  { client, signal }: ReconcileContext,
+): Promise<void> {
+  await unlessThere(
+    client.create(
+      Job,
+      {
+        metadata: {
+          name,
+          ...namespaceOf(job),
+          labels: podLabels(job, type),
+          ownerReferences: [controllerReference(job)],
+        },
+        spec,
+      },
+      { fieldManager, signal },
+    ),
+  );
+}
+
+function namespaceOf(job: DeepReadonly<RhinoJob>): { readonly namespace?: string } {
+  return job.metadata.namespace === undefined ? {} : { namespace: job.metadata.namespace };
+}
+
+/** Awaits a creation that an earlier pass may have made already; the next pass sees whose it is. */
+async function unlessThere(creation: Promise<unknown>): Promise<void> {
+  try {
+    await creation;
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}
+
+async function suspend(key: ObjectKey, { client, signal }: ReconcileContext): Promise<void> {
+  try {
+    await client.patch(Job, key, { type: "merge", body: { spec: { suspend: true } } }, { fieldManager, signal });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+}

@@ -1,0 +1,19 @@
+import { expect, it } from "vitest";
+import { findMpiexec, libraryOf, MpiexecNotFoundError } from "./find-mpiexec.ts";
+
+it.each([
+  ["MPICH of Debian", "\x7fELF..libmpich.so.12\0libc.so.6", "MPICH"],
+  ["MPICH elsewhere", "\x7fELF..libmpi.so.12\0libc.so.6", "MPICH"],
+  ["Open MPI", "\x7fELF..libmpi.so.40\0libc.so.6", "OpenMPI"],
+  ["no MPI", "\x7fELF..libc.so.6", undefined],
+  ["a script that speaks of one", "#!/bin/sh\n# libmpich.so.12", undefined],
+])("tells the MPI of a program linked with %s", (_, content, expected) => {
+  expect(libraryOf(Buffer.from(content, "latin1"))).toBe(expected);
+});
+
+it("says what to install where there is no mpiexec", () => {
+  const order = { implementation: "MPICH", ranks: 1, command: ["./pi"] } as const;
+  expect(() => findMpiexec(order, "/nonexistent", "/")).toThrow(MpiexecNotFoundError);
+  expect(() => findMpiexec(order, "/nonexistent", "/")).toThrow(/apt-get install mpich/);
+  expect(() => findMpiexec({ ...order, implementation: "Auto" }, "/nonexistent", "/")).toThrow(/openmpi-bin/);
+});

@@ -1,0 +1,187 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { constants } from "node:os";
+import type { Clock } from "@keelson/api-machinery";
+import { type AgentFolder, createAgentFolder } from "./agent-folder.ts";
+import { type Channel, type ChannelServer, listenForChannels } from "./channel.ts";
+import { findMpiexec } from "./find-mpiexec.ts";
+import {
+  type LaunchEffect,
+  type LaunchEvent,
+  newLaunch,
+  partialExitGraceMs,
+  stepLaunch,
+  launchFailedExitCode,
+} from "./launch-state.ts";
+import { type LauncherMessage, workerMessage } from "./messages.ts";
+import { mpiexecWords, workerHost, workerOfHost } from "./mpiexec-command.ts";
+import type { LauncherEnvironment } from "./pod-environment.ts";
+
+/** What a launcher runs with. */
+export interface LauncherOptions extends LauncherEnvironment {
+  readonly port: number;
+  readonly workingDirectory: string;
+  /** For mpiexec. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly clock: Clock;
+  /** Asks it to end: it answers 143 then, whatever mpiexec does. */
+  readonly signal: AbortSignal;
+  /** Takes a line for people. */
+  readonly say: (message: string) => void;
+}
+
+/**
+ * Starts mpiexec, reads from it what is to run on which worker, gives that to the workers, and answers mpiexec's exit status.
+ * Workers are let in once every line is there, so the open port says that the launcher is ready.
+ */
+export async function runLauncher(options: LauncherOptions): Promise<number> {
+  const { order, environment, workingDirectory } = options;
+  const { implementation, path } = findMpiexec(order, environment.PATH ?? "/usr/local/bin:/usr/bin:/bin", workingDirectory);
+  const hosts = Array.from({ length: order.ranks }, (_, index) => workerHost(index));
+  return new Promise((resolve, reject) => {
+    const launch = new Launch(options, resolve, reject);
+    const folder = createAgentFolder(hosts, (host, text) =>
+      launch.on({ type: "line", host, text, worker: workerOfHost(host) }),
+    );
+    const [command = "", ...words] = mpiexecWords({ ...options, implementation, mpiexec: path, agent: folder.agent });
+    const mpiexec = spawn(command, words, {
+      cwd: workingDirectory,
+      // Open MPI's runs of one user on one machine clear each other's folders away where they share one.
+      env: { ...environment, TMPDIR: folder.temporary },
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+    launch.start(mpiexec, folder);
+  });
+}
+
+/** A launch that goes on: carries out what {@link stepLaunch} says. */
+class Launch {
+  readonly #options: LauncherOptions;
+  readonly #resolve: (exitCode: number) => void;
+  readonly #reject: (error: unknown) => void;
+  readonly #channels = new Map<number, Channel>();
+  readonly #timers: { cancel(): void }[] = [];
+  #state;
+  #mpiexec: ChildProcess | undefined;
+  #folder: AgentFolder | undefined;
+  #server: ChannelServer | undefined;
+
+  constructor(options: LauncherOptions, resolve: (exitCode: number) => void, reject: (error: unknown) => void) {
+    this.#options = options;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#state = newLaunch(options.order.ranks);
+  }
+
+  start(mpiexec: ChildProcess, folder: AgentFolder): void {
+    const { clock, order, signal, say } = this.#options;
+    this.#mpiexec = mpiexec;
+    this.#folder = folder;
+    mpiexec.once("error", (error) => {
+      say(`mpiexec does not start: ${error.message}`);
+      this.on({ type: "mpiexecEnded", exitCode: launchFailedExitCode });
+    });
+    mpiexec.once("exit", (code, killedBy) =>
+      this.on({ type: "mpiexecEnded", exitCode: code ?? 128 + (constants.signals[killedBy ?? "SIGKILL"] ?? 0) }),
+    );
+    if (order.startDeadlineMs !== undefined)
+      this.#timers.push(clock.setTimer(order.startDeadlineMs, () => this.on({ type: "startDeadline" })));
+    const terminate = (): void => this.on({ type: "terminate" });
+    if (signal.aborted) terminate();
+    signal.addEventListener("abort", terminate, { once: true });
+  }
+
+  on(event: LaunchEvent): void {
+    const [next, effects] = stepLaunch(this.#state, event);
+    this.#state = next;
+    for (const effect of effects) this.#carryOut(effect);
+  }
+
+  #carryOut(effect: LaunchEffect): void {
+    switch (effect.type) {
+      case "listen":
+        return void this.#listen();
+      case "run":
+        return this.#tell(effect.worker, { type: "run", words: effect.words });
+      case "refuse":
+        return this.#options.say(`worker ${effect.worker} is sent away: ${effect.message}`);
+      case "endAgent":
+        return this.#folder?.endAgent(workerHost(effect.worker), effect.exitCode);
+      case "armPartialExit":
+        this.#timers.push(
+          this.#options.clock.setTimer(partialExitGraceMs, () => this.on({ type: "partialExit", worker: effect.worker })),
+        );
+        return;
+      case "allJoined":
+        return;
+      case "killMpiexec":
+        // SIGTERM does not do: MPICH's ignores it before workers have joined, and ends with 0 after that.
+        return void this.#mpiexec?.kill("SIGKILL");
+      case "say":
+        return this.#options.say(effect.message);
+      case "finish":
+        return this.#finish(effect.exitCode);
+    }
+  }
+
+  async #listen(): Promise<void> {
+    const { podIP, port, token, clock } = this.#options;
+    try {
+      const server = await listenForChannels({
+        host: podIP,
+        port,
+        token,
+        clock,
+        onChannel: (channel) => this.#onChannel(channel),
+      });
+      if (this.#state.isOver) server.close();
+      else this.#server = server;
+    } catch (error) {
+      this.#mpiexec?.kill("SIGKILL");
+      this.#folder?.close();
+      this.#reject(error);
+    }
+  }
+
+  #onChannel(channel: Channel) {
+    let worker: number | undefined;
+    return {
+      onMessage: (value: unknown): void => {
+        const message = workerMessage(value);
+        if (message === undefined || (worker === undefined) !== (message.type === "join")) {
+          if (message?.type !== "alive") channel.close();
+        } else if (message.type === "join") {
+          const had = this.#state.workers[message.worker]?.hasJoined ?? true;
+          if (!had) this.#channels.set(message.worker, channel);
+          this.on({ type: "joined", worker: message.worker });
+          const isIn = !had && this.#state.workers[message.worker]?.hasJoined === true;
+          if (isIn) worker = message.worker;
+          else {
+            if (!had) this.#channels.delete(message.worker);
+            channel.close();
+          }
+        } else if (message.type === "ended" && worker !== undefined) {
+          const { exitCode, message: text } = message;
+          this.on({ type: "ended", worker, exitCode, ...(text === undefined ? {} : { message: text }) });
+        }
+      },
+      onClose: (message: string): void => {
+        if (worker !== undefined) this.on({ type: "lost", worker, message });
+      },
+    };
+  }
+
+  #tell(worker: number, message: LauncherMessage): void {
+    this.#channels.get(worker)?.send(message);
+  }
+
+  #finish(exitCode: number): void {
+    for (const timer of this.#timers) timer.cancel();
+    for (const [worker, channel] of this.#channels) {
+      this.#tell(worker, { type: "over", exitCode });
+      channel.close();
+    }
+    this.#server?.close();
+    this.#folder?.close();
+    this.#resolve(exitCode);
+  }
+}

@@ -1,0 +1,40 @@
+/** What a worker says to its launcher. */
+export type WorkerMessage =
+  | { readonly type: "join"; readonly worker: number }
+  /** What it was told to run has ended; a signal counts as 128 and its number, a program that is not there as 127. */
+  | { readonly type: "ended"; readonly exitCode: number; readonly message?: string }
+  | { readonly type: "alive" };
+
+/** What a launcher says to its workers. */
+export type LauncherMessage =
+  /** Run these words, without a shell. */
+  | { readonly type: "run"; readonly words: readonly string[] }
+  /** The job has ended. */
+  | { readonly type: "over"; readonly exitCode: number }
+  | { readonly type: "alive" };
+
+/** Reads a worker's message; `undefined` where it is none. */
+export function workerMessage(value: unknown): WorkerMessage | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { type, worker, exitCode, message } = value as Record<string, unknown>;
+  if (type === "alive") return { type };
+  if (type === "join" && isCount(worker)) return { type, worker };
+  if (type === "ended" && isCount(exitCode))
+    return { type, exitCode, ...(typeof message === "string" ? { message: message.slice(0, 1024) } : {}) };
+  return undefined;
+}
+
+/** Reads a launcher's message; `undefined` where it is none. */
+export function launcherMessage(value: unknown): LauncherMessage | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { type, words, exitCode } = value as Record<string, unknown>;
+  if (type === "alive") return { type };
+  if (type === "over" && isCount(exitCode)) return { type, exitCode };
+  if (type === "run" && Array.isArray(words) && words.length > 0 && words.every((word) => typeof word === "string"))
+    return { type, words: words as string[] };
+  return undefined;
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 1_000_000;
+}

@@ -1,0 +1,187 @@
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { copyTools } from "../commands/copy-tools.ts";
+import {
+  compilePi,
+  type PodProcess,
+  startLauncherProcess,
+  startWorkerProcess,
+  waitUntilListening,
+} from "../testing/pod-processes.ts";
+import { formatOrder, type LaunchOrder, type MpiImplementation, podVariables, rendezvousPort } from "./pod-environment.ts";
+
+const source = fileURLToPath(new URL("../../../../examples/mpi/pi.c", import.meta.url));
+const token = "a-token-of-this-test";
+let folder: string;
+let network = 0;
+const started: PodProcess[] = [];
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "mpi-e2e-"));
+  compilePi("mpicc.openmpi", source, join(folder, "pi-OpenMPI"));
+  compilePi("mpicc.mpich", source, join(folder, "pi-MPICH"));
+});
+
+afterEach(() => {
+  for (const { child } of started.splice(0)) if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
+});
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const order = (ranks: number, command: string[], rest: Partial<LaunchOrder> = {}): LaunchOrder => ({
+  implementation: "Auto",
+  ranks,
+  command,
+  ...rest,
+});
+
+/** An address that no other test of this run has had. */
+function nextAddress(): string {
+  network += 1;
+  return `127.77.${process.pid % 250}.${network}`;
+}
+
+function launcher(podIP: string, given: LaunchOrder): PodProcess {
+  const process = startLauncherProcess(podIP, token, given, folder);
+  started.push(process);
+  return process;
+}
+
+function worker(podIP: string, index: number, withToken = token): PodProcess {
+  const process = startWorkerProcess(podIP, withToken, index, folder);
+  started.push(process);
+  return process;
+}
+
+async function run(given: LaunchOrder) {
+  const podIP = nextAddress();
+  const first = launcher(podIP, given);
+  const workers = Array.from({ length: given.ranks }, (_, index) => worker(podIP, index));
+  return { launcher: await first.done, workers: await Promise.all(workers.map((each) => each.done)) };
+}
+
+describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of %s", (implementation) => {
+  const pi = `./pi-${implementation}`;
+
+  it.each([1, 2, 4])("run a program in %i ranks that find each other", async (ranks) => {
+    const ended = await run(order(ranks, [pi, "1000"]));
+    // Open MPI warns when an agent is faster than the call that gives it its process group.
+    expect(ended.launcher.stderr.replaceAll(/^.*plm:rsh: Warning: setpgid.*\n/gm, "")).toBe("");
+    expect(ended.launcher).toMatchObject({ exitCode: 0, stdout: `pi is 3.14159274, by ${ranks} ranks and 1000 strips\n` });
+    expect(ended.workers.map(({ exitCode }) => exitCode)).toEqual(Array(ranks).fill(0));
+  });
+
+  it("end with the program's own status when a rank fails", async () => {
+    const ended = await run(order(2, [pi, "1000", "7"]));
+    expect(ended.launcher.exitCode).toBe(7);
+  });
+
+  it("hand every argument over as it was written", async () => {
+    const strange = ["a b", "'\"", "$(id)", "$HOME", ";true", "*", "é\n", ""];
+    const script = 'process.stdout.write(JSON.stringify(process.argv.slice(1)) + "\\n")';
+    const ended = await run(order(1, [process.execPath, "-e", script, ...strange], { implementation }));
+    expect(ended.launcher).toMatchObject({ exitCode: 0, stdout: `${JSON.stringify(strange)}\n` });
+  });
+
+  it("fail where the program is not there", async () => {
+    const ended = await run(order(2, ["./no-such-program"], { implementation }));
+    expect(ended.launcher.exitCode).toBeGreaterThan(0);
+  });
+
+  it("keep the launcher's environment and the token from the ranks", async () => {
+    const script = "process.stdout.write(Object.keys(process.env).filter((name) => /^KEELSON/.test(name)).join() + '|')";
+    const ended = await run(order(2, [process.execPath, "-e", script], { implementation }));
+    expect(ended.launcher.stdout.replaceAll("\n", "")).toBe("||");
+  });
+
+  it("end with WorkerLost when a worker is killed", async () => {
+    const podIP = nextAddress();
+    const sleeper = "process.stdout.write('up\\n'); setTimeout(() => {}, 600000)";
+    const first = launcher(podIP, order(2, [process.execPath, "-e", sleeper], { implementation }));
+    const [kept, killed] = [worker(podIP, 0), worker(podIP, 1)];
+    let up = 0;
+    await new Promise<void>((resolve) =>
+      first.child.stdout?.on("data", (text: string) => (up += text.split("up").length - 1) >= 2 && resolve()),
+    );
+    killed.child.kill("SIGKILL");
+    const ended = await first.done;
+    expect(ended.exitCode).toBe(125);
+    expect(ended.stderr).toContain("WorkerLost: worker 1 was lost");
+    expect((await kept.done).exitCode).not.toBe(0);
+  });
+
+  it("end with 143 when asked to, before and after workers have joined", async () => {
+    const podIP = nextAddress();
+    const sleeper = [process.execPath, "-e", "process.stdout.write('up\\n'); setTimeout(() => {}, 600000)"];
+    const alone = launcher(podIP, order(1, sleeper, { implementation }));
+    await waitUntilListening(podIP, alone);
+    alone.child.kill("SIGTERM");
+    expect((await alone.done).exitCode).toBe(143);
+    const other = nextAddress();
+    const joined = launcher(other, order(1, sleeper, { implementation }));
+    const its = worker(other, 0);
+    await new Promise((resolve) => joined.child.stdout?.once("data", resolve));
+    joined.child.kill("SIGTERM");
+    expect((await joined.done).exitCode).toBe(143);
+    expect((await its.done).exitCode).not.toBe(0);
+  });
+
+  it("survive strangers at the launcher's door", async () => {
+    const podIP = nextAddress();
+    const first = launcher(podIP, order(1, [pi, "1000"]));
+    await waitUntilListening(podIP, first);
+    const noise = ["GET / HTTP/1.0\r\n\r\n", "\0\0\0\0", '{"type":"join","worker":0}\n'];
+    for (const text of noise) {
+      const socket = connect({ host: podIP, port: rendezvousPort }, () => socket.write(text));
+      socket.on("error", () => {});
+    }
+    const impostor = worker(podIP, 0, "a-wrong-token");
+    const right = worker(podIP, 0);
+    expect((await first.done).exitCode).toBe(0);
+    expect((await right.done).exitCode).toBe(0);
+    impostor.child.kill("SIGKILL");
+    await impostor.done;
+  });
+
+  it("name the workers that did not come before the deadline", async () => {
+    const podIP = nextAddress();
+    const first = launcher(podIP, order(3, [pi], { startDeadlineMs: 1500 }));
+    worker(podIP, 1);
+    const ended = await first.done;
+    expect(ended).toMatchObject({ exitCode: 124 });
+    expect(ended.stderr).toContain("StartDeadlineExceeded: 1 of 3 workers joined in time; missing: 0, 2");
+  });
+});
+
+it("runs from a folder that has all it needs, as Pods of other images have it", async () => {
+  const tools = join(folder, "tools");
+  copyTools(tools, process.execPath);
+  const environment = { PATH: "/usr/bin:/bin", [podVariables.token]: token, TMPDIR: folder };
+  const podIP = nextAddress();
+  const start = (part: string, variables: Record<string, string>) =>
+    spawn(join(tools, "keelson-mpi"), [part], { cwd: folder, env: { ...environment, ...variables } });
+  const first = start("launcher", {
+    [podVariables.order]: formatOrder(order(1, ["./pi-OpenMPI", "1000"])),
+    [podVariables.podIP]: podIP,
+  });
+  start("worker", { [podVariables.launcher]: `${podIP}:${rendezvousPort}`, [podVariables.index]: "0" });
+  let output = "";
+  first.stdout.on("data", (text: Buffer) => (output += text.toString()));
+  const [exitCode] = await once(first, "close");
+  expect([exitCode, output]).toEqual([0, "pi is 3.14159274, by 1 ranks and 1000 strips\n"]);
+});
+
+it("leaves neither files nor processes behind", async () => {
+  const before = readdirSync(folder).filter((name) => name.startsWith("kmpi-"));
+  const ended = await run(order(2, ["./pi-OpenMPI", "1000"]));
+  expect(ended.launcher.exitCode).toBe(0);
+  expect(readdirSync(folder).filter((name) => name.startsWith("kmpi-") && !before.includes(name))).toEqual([]);
+  const { stdout } = spawnSync("ps", ["-eo", "args"], { encoding: "utf8" });
+  expect(stdout.split("\n").filter((line) => line.includes(folder))).toEqual([]);
+});

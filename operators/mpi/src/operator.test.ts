@@ -1,0 +1,203 @@
+import { type ClusterRoleObject, type DeepReadonly, Job, Pod, type PodObject, Secret } from "@keelson/api-machinery";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { type Logger, type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { RhinoJob } from "./api/rhino-job.ts";
+import { mpi } from "./operator.ts";
+import { watched } from "./testing/watched.ts";
+
+const namespace = "default";
+let environment: TestEnvironment;
+let client: Client;
+let operator: RunningOperator;
+
+beforeEach(async () => {
+  environment = await startTestEnvironment({ crds: mpi.resources.map((resource) => resource.crd) });
+  client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  operator = await startOperator({ operator: mpi, client, dataDir: "/nonexistent", flags: {} });
+});
+
+afterEach(async () => {
+  await operator.stop();
+  await environment.stop();
+});
+
+async function make(spec: Partial<RhinoJob["spec"]> = {}, name = "pi"): Promise<DeepReadonly<RhinoJob>> {
+  const full = { image: "x", appExec: "./pi", parallelism: 2, ...spec } as RhinoJob["spec"];
+  return client.create(RhinoJob, { metadata: { name, namespace }, spec: full });
+}
+
+const reached = (isReached: (job: DeepReadonly<RhinoJob> | undefined) => boolean, name = "pi") =>
+  watched(client, RhinoJob, name, isReached);
+
+/** The names that a RhinoJob's Jobs have. */
+const jobsOf = (job: DeepReadonly<RhinoJob>) => {
+  const prefix = `${job.metadata.name}-${job.metadata.uid?.slice(0, 5)}`;
+  return { launcher: `${prefix}-launcher`, workers: `${prefix}-workers`, secret: `${prefix}-token` };
+};
+
+/** Does what the Job controller and the kubelet do: a Pod of a Job, in this state. */
+async function pod(owner: string, name: string, status: NonNullable<PodObject["status"]>): Promise<void> {
+  const job = await client.get(Job, { namespace, name: owner });
+  await client.create(Pod, {
+    metadata: {
+      name,
+      namespace,
+      labels: { ...job.spec.template.metadata?.labels },
+      ownerReferences: [{ apiVersion: "batch/v1", kind: "Job", name: owner, uid: job.metadata.uid ?? "", controller: true }],
+    },
+    spec: job.spec.template.spec,
+  });
+  await setPod(name, status);
+}
+
+async function setPod(name: string, status: NonNullable<PodObject["status"]>): Promise<void> {
+  await client.patch(Pod, { namespace, name }, { type: "merge", body: { status } }, { subresource: "status" });
+}
+
+async function endJob(name: string, type: "Complete" | "Failed", reason: string): Promise<void> {
+  const now = new Date().toISOString().replace(/\.\d+Z/, "Z");
+  const condition = (each: string) => ({
+    type: each,
+    status: "True",
+    reason,
+    message: "",
+    lastTransitionTime: now,
+    lastProbeTime: now,
+  });
+  const before = type === "Complete" ? "SuccessCriteriaMet" : "FailureTarget";
+  const status =
+    type === "Complete"
+      ? { succeeded: 1, startTime: now, completionTime: now, conditions: [condition(before), condition(type)] }
+      : { failed: 1, startTime: now, conditions: [condition(before), condition(type)] };
+  await client.patch(Job, { namespace, name }, { type: "merge", body: { status } }, { subresource: "status" });
+}
+
+const ready = { phase: "Running" as const, podIP: "127.5.0.1", conditions: [{ type: "Ready", status: "True" as const }] };
+
+/** Takes a job so far that all its Pods run. */
+async function running(job: DeepReadonly<RhinoJob>): Promise<ReturnType<typeof jobsOf>> {
+  const names = jobsOf(job);
+  await watched(client, Job, names.launcher, (each) => each !== undefined);
+  await pod(names.launcher, "pi-l", ready);
+  await watched(client, Job, names.workers, (each) => each !== undefined);
+  for (const index of [0, 1]) await pod(names.workers, `pi-w-${index}`, { phase: "Running" });
+  await reached((each) => each?.status?.jobStatus === "Running");
+  return names;
+}
+
+describe("the mpi operator", () => {
+  it("makes launcher, then workers, and is Completed when the launcher is", async () => {
+    const job = await make();
+    const names = jobsOf(job);
+    await watched(client, Job, names.launcher, (each) => each !== undefined);
+    await expect(client.get(Job, { namespace, name: names.workers })).rejects.toThrow(/not found/);
+    await running(job);
+    const workers = await client.get(Job, { namespace, name: names.workers });
+    expect(workers.spec).toMatchObject({ completionMode: "Indexed", completions: 2, backoffLimit: 0 });
+    expect(workers.metadata.ownerReferences).toMatchObject([{ kind: "RhinoJob", uid: job.metadata.uid, controller: true }]);
+    const secret = await client.get(Secret, { namespace, name: names.secret });
+    expect(Buffer.from(secret.data?.token ?? "", "base64").length).toBeGreaterThanOrEqual(32);
+    await endJob(names.launcher, "Complete", "CompletionsReached");
+    const done = await reached((each) => each?.status?.jobStatus === "Completed");
+    expect(done?.status).toMatchObject({ exitCode: 0, launcherPodNames: ["pi-l"], workerPodNames: ["pi-w-0", "pi-w-1"] });
+    // What still runs of it is ended.
+    await watched(client, Job, names.workers, (each) => each?.spec.suspend === true);
+  });
+
+  it("is Failed with the exit status of a program that failed", async () => {
+    const names = await running(await make());
+    await setPod("pi-l", {
+      phase: "Failed",
+      containerStatuses: [
+        {
+          ...{ name: "rhino-mpi-launcher", ready: false, restartCount: 0, image: "x", imageID: "" },
+          state: { terminated: { exitCode: 3, reason: "Error" } },
+        },
+      ],
+    });
+    await endJob(names.launcher, "Failed", "BackoffLimitExceeded");
+    const failed = await reached((each) => each?.status?.jobStatus === "Failed");
+    expect(failed?.status).toMatchObject({ exitCode: 3, message: "mpiexec ended with 3" });
+  });
+
+  it("goes on where an operator that was stopped had left off, at every step", async () => {
+    const restart = async (): Promise<void> => {
+      await operator.stop();
+      operator = await startOperator({ operator: mpi, client, dataDir: "/nonexistent", flags: {} });
+    };
+    const job = await make();
+    const names = jobsOf(job);
+    await watched(client, Job, names.launcher, (each) => each !== undefined);
+    await restart();
+    await pod(names.launcher, "pi-l", ready);
+    await watched(client, Job, names.workers, (each) => each !== undefined);
+    await restart();
+    for (const index of [0, 1]) await pod(names.workers, `pi-w-${index}`, { phase: "Running" });
+    await reached((each) => each?.status?.jobStatus === "Running");
+    await operator.stop();
+    await endJob(names.launcher, "Complete", "CompletionsReached");
+    operator = await startOperator({ operator: mpi, client, dataDir: "/nonexistent", flags: {} });
+    await reached((each) => each?.status?.jobStatus === "Completed");
+    expect((await client.list(Job, { namespace })).items).toHaveLength(2);
+  });
+
+  it("fails when somebody deletes the launcher, and does not make it again", async () => {
+    const names = await running(await make());
+    await client.delete(Job, { namespace, name: names.launcher }, { propagationPolicy: "Background" });
+    const failed = await reached((each) => each?.status?.jobStatus === "Failed");
+    expect(failed?.status?.conditions?.find(({ type }) => type === "Failed")?.reason).toBe("LauncherDeleted");
+    await expect(client.get(Job, { namespace, name: names.launcher })).rejects.toThrow(/not found/);
+  });
+
+  it("deletes a job its time to live after its end", async () => {
+    const names = await running(await make({ ttl: 1 }));
+    await endJob(names.launcher, "Complete", "CompletionsReached");
+    const done = await reached((each) => each?.status?.jobStatus === "Completed");
+    await reached((each) => each === undefined);
+    expect(Date.now() - Date.parse(done?.status?.completionTime ?? "")).toBeGreaterThanOrEqual(1000);
+  });
+
+  it("can be submitted again under the same name while the first one goes (issue 26 of the original)", async () => {
+    const first = jobsOf(await make());
+    await watched(client, Job, first.launcher, (each) => each !== undefined);
+    await client.delete(RhinoJob, { namespace, name: "pi" });
+    const second = jobsOf(await make());
+    expect(second.launcher).not.toBe(first.launcher);
+    await watched(client, Job, second.launcher, (each) => each !== undefined);
+  });
+
+  it("needs no right that its rules do not name", async () => {
+    await operator.stop();
+    const role = { apiVersion: "rbac.authorization.k8s.io/v1", metadata: { name: "mpi" } };
+    const resource = (kind: string, plural: string) =>
+      ({ group: "rbac.authorization.k8s.io", version: "v1", kind, plural, scope: "Cluster" }) as const;
+    await client.create(resource("ClusterRole", "clusterroles"), {
+      ...role,
+      kind: "ClusterRole",
+      rules: mpi.rules,
+    } as unknown as ClusterRoleObject);
+    await client.create(resource("ClusterRoleBinding", "clusterrolebindings"), {
+      ...role,
+      kind: "ClusterRoleBinding",
+      roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "mpi" },
+      subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "mpi-operator" }],
+    } as never);
+    const user = { username: "mpi-operator", groups: ["system:authenticated"] };
+    const limited = createClient({ transport: environment.transport(user), fieldManager: "mpi" });
+    const refused: string[] = [];
+    const log: Logger = {
+      ...silentLogger,
+      child: () => log,
+      error: (fields, message) => refused.push(`${message} ${JSON.stringify(fields)}`),
+      warn: (fields, message) => /forbidden|cannot/.test(message) && refused.push(`${message} ${JSON.stringify(fields)}`),
+    };
+    operator = await startOperator({ operator: mpi, client: limited, dataDir: "/nonexistent", flags: {}, logger: log });
+    const names = await running(await make({ ttl: 1 }));
+    await endJob(names.launcher, "Complete", "CompletionsReached");
+    await watched(client, Job, names.workers, (each) => each?.spec.suspend === true);
+    await reached((each) => each === undefined);
+    expect(refused).toEqual([]);
+  });
+});

@@ -1,0 +1,35 @@
+import { randomBytes } from "node:crypto";
+import type { Operator } from "@keelson/controller";
+import { group } from "./api/names.ts";
+import { RhinoJob } from "./api/rhino-job.ts";
+import { commands } from "./commands/commands.ts";
+import type { PodTools } from "./controllers/job-templates.ts";
+import { podProgram } from "./controllers/pod-program-path.ts";
+import { createRhinoJobController } from "./controllers/rhino-job.ts";
+
+/** Where launcher and workers come from: in a cluster from an image that has Keelson, else from this very installation. */
+function podTools(): PodTools {
+  const image = process.env.KEELSON_IMAGE;
+  return image ? { kind: "image", image } : { kind: "local", command: [process.execPath, podProgram] };
+}
+
+/** The MPI family: programs in many ranks, without ssh. */
+export const mpi: Operator = {
+  name: "mpi",
+  description: "MPI programs in many ranks, without ssh",
+  resources: [RhinoJob],
+  rules: [
+    { apiGroups: [group], resources: ["rhinojobs"], verbs: ["get", "list", "watch", "delete"] },
+    { apiGroups: [group], resources: ["rhinojobs/status"], verbs: ["patch"] },
+    // Owner references that hold back a foreground deletion need this where that admission check is on.
+    { apiGroups: [group], resources: ["rhinojobs/finalizers"], verbs: ["update"] },
+    { apiGroups: ["batch"], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch"] },
+    { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
+    // Made and never read: the token is for the Pods alone.
+    { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
+    { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
+  ],
+  controllers: [createRhinoJobController({ tools: podTools, randomToken: () => randomBytes(32).toString("base64url") })],
+  servers: [],
+  commands,
+};

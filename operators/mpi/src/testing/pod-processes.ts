@@ -1,0 +1,77 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { podProgram } from "../controllers/pod-program-path.ts";
+import { formatOrder, type LaunchOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";
+
+/*
+ * Launcher and workers as plain processes on loopback addresses, for tests of what runs in Pods without anything that runs
+ * Pods.
+ */
+
+/** A process that was started as a Pod's program. */
+export interface PodProcess {
+  readonly child: ChildProcess;
+  /** Its exit status, and what it wrote. */
+  readonly done: Promise<{ readonly exitCode: number | null; readonly stdout: string; readonly stderr: string }>;
+}
+
+/** Starts a program with this environment besides one's own. */
+export function startPodProcess(
+  part: "launcher" | "worker",
+  variables: Readonly<Record<string, string>>,
+  cwd: string,
+): PodProcess {
+  const child = spawn(process.execPath, [podProgram, part], {
+    cwd,
+    // Ones that are killed leave their temporary files: here they go with the test's folder.
+    env: { ...process.env, TMPDIR: cwd, ...variables },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let [stdout, stderr] = ["", ""];
+  child.stdout?.setEncoding("utf8").on("data", (text: string) => (stdout += text));
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => (stderr += text));
+  const done = once(child, "close").then(([exitCode]) => ({ exitCode: exitCode as number | null, stdout, stderr }));
+  return { child, done };
+}
+
+/** Starts a launcher on an address. */
+export function startLauncherProcess(podIP: string, token: string, order: LaunchOrder, cwd: string): PodProcess {
+  return startPodProcess(
+    "launcher",
+    { [podVariables.order]: formatOrder(order), [podVariables.token]: token, [podVariables.podIP]: podIP },
+    cwd,
+  );
+}
+
+/** Starts a worker of the launcher at an address. */
+export function startWorkerProcess(launcherIP: string, token: string, index: number, cwd: string): PodProcess {
+  return startPodProcess(
+    "worker",
+    {
+      [podVariables.launcher]: `${launcherIP}:${rendezvousPort}`,
+      [podVariables.token]: token,
+      [podVariables.index]: String(index),
+    },
+    cwd,
+  );
+}
+
+/** Connects to an address until that works or the process has ended. */
+export async function waitUntilListening(podIP: string, launcher: PodProcess): Promise<void> {
+  while (launcher.child.exitCode === null) {
+    const isOpen = await new Promise<boolean>((resolve) => {
+      const socket = connect({ host: podIP, port: rendezvousPort });
+      socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
+      socket.once("connect", () => socket.destroy());
+    });
+    if (isOpen) return;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** Compiles the example. */
+export function compilePi(compiler: string, source: string, output: string): void {
+  const { status, stderr } = spawnSync(compiler, ["-O1", "-o", output, source], { encoding: "utf8" });
+  if (status !== 0) throw new Error(`${compiler}: ${stderr}`);
+}
