@@ -7,3 +7,7 @@ export { programIdPattern } from "./program-spec.ts";
 export { defaultPath } from "./program-spec.ts";
 export { resolveLocalUser } from "./user.ts";
 export type { ResolvedUser, UserIds } from "./user.ts";
+export { createBubblewrapDriver, findBubblewrap } from "./bubblewrap-driver.ts";
+export type { BubblewrapDriverOptions } from "./bubblewrap-driver.ts";
+export type { BindMount, Isolation } from "./isolation.ts";
+export { pathInRoot } from "./root-path.ts";

@@ -1,0 +1,141 @@
+import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { lastLine } from "./last-line.ts";
+import { StartFailure } from "./launcher.ts";
+import type { LaunchRequest } from "./launcher.ts";
+import type { BindMount } from "./isolation.ts";
+import { defaultPath } from "./program-spec.ts";
+import { programFolder } from "./program-folder.ts";
+import type { ProgramFolder } from "./program-folder.ts";
+import type { Execution, Wrapping } from "./process-launcher.ts";
+import { programVariable } from "./process-tree.ts";
+
+/*
+ * How a program is put into bubblewrap. The shim executes
+ *
+ *     sh -c 'exec 3>>status 4<arguments; exec bwrap ...' --> bwrap (waits) --> bwrap (process 1 inside) --> program
+ *
+ * bwrap's options are in a file that only we can read: they hold the program's environment. bwrap writes to `status` which
+ * process is process 1, and the exit code only if the program was executed: so one that could not be is told from one that
+ * exits with 1.
+ */
+
+const script = 'exec 3>>"$1" 4<"$2"; bwrap=$3; shift 3; exec "$bwrap" --json-status-fd 3 --args 4 -- "$@"';
+
+const statusFile = (folder: ProgramFolder): string => join(folder.path, "bwrap-status.json");
+const argumentsFile = (folder: ProgramFolder): string => join(folder.path, "bwrap-arguments");
+const temporaryFolder = (folder: ProgramFolder): string => join(folder.path, "tmp");
+
+/** Folders of the machine that a program without an image sees, read-only, where they are. */
+const machineFolders = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"];
+
+/** What hides in the machine's own `/etc`: nothing of it is for a program that is kept apart from the machine. */
+const hiddenFiles = ["/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers"];
+
+interface Status {
+  readonly processOne?: number;
+  readonly exitCode?: number;
+}
+
+function readStatus(folder: ProgramFolder): Status {
+  let text = "";
+  try {
+    text = readFileSync(statusFile(folder), "utf8");
+  } catch {
+    return {};
+  }
+  const one = /"child-pid": (\d+)/.exec(text)?.[1];
+  const exit = /"exit-code": (\d+)/.exec(text)?.[1];
+  return { ...(one !== undefined && { processOne: Number(one) }), ...(exit !== undefined && { exitCode: Number(exit) }) };
+}
+
+/** What makes a process launcher one that starts programs in bubblewrap. */
+export function createBubblewrapWrapping(options: {
+  readonly bwrap: string;
+  readonly dir: string;
+  readonly binds: readonly BindMount[];
+}): Wrapping {
+  return {
+    rootOf: (request) => request.spec.isolation?.root,
+    wrap(request, execution) {
+      const { folder } = request;
+      mkdirSync(temporaryFolder(folder), { recursive: true, mode: 0o1777 });
+      rmSync(statusFile(folder), { force: true });
+      const words = [...bwrapArguments(request, execution, options)];
+      writeFileSync(argumentsFile(folder), words.map((word) => `${word}\0`).join(""), { mode: 0o600 });
+      return {
+        command: [
+          "/bin/sh",
+          "-c",
+          script,
+          "keelson-bubblewrap",
+          statusFile(folder),
+          argumentsFile(folder),
+          options.bwrap,
+          ...execution.command,
+        ],
+        // The folder inside may be a path that only the image has; bwrap goes there.
+        cwd: folder.path,
+        env: {},
+      };
+    },
+    startProblem(folder, exitCode) {
+      if (exitCode !== 1 || readStatus(folder).exitCode !== undefined) return undefined;
+      const words = lastLine(folder.stderr);
+      const failure = /^bwrap: execvp (.*): ([^:]*)$/.exec(words);
+      if (failure === null) return words.startsWith("bwrap: ") ? { exitCode: 126, message: words } : undefined;
+      const [, program = "", reason = ""] = failure;
+      if (/no such file/i.test(reason)) return { exitCode: 127, message: `${basename(program)}: not found (${program})` };
+      return { exitCode: 126, message: `${program}: ${reason}` };
+    },
+  };
+}
+
+function* bwrapArguments(
+  { spec, folder }: LaunchRequest,
+  execution: Execution,
+  { dir, binds }: { readonly dir: string; readonly binds: readonly BindMount[] },
+): Generator<string> {
+  const { root, network = "shared", hostname, join: joined, binds: ownBinds = [] } = spec.isolation ?? {};
+  const host = joined === undefined ? undefined : joinedFolder(dir, joined);
+  yield* ["--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-pid"];
+  if (network === "none") yield "--unshare-net";
+  if (hostname !== undefined) yield* ["--hostname", hostname];
+  yield* ["--cap-drop", "ALL", "--new-session"];
+  if (root !== undefined) yield* ["--ro-bind", root, "/"];
+  else yield* machineRoot();
+  yield* ["--proc", "/proc", "--dev", "/dev"];
+  yield* ["--bind", temporaryFolder(host ?? folder), "/tmp"];
+  for (const path of ["/run", "/var/tmp"]) yield* ["--tmpfs", path];
+  if (root === undefined) {
+    for (const path of hiddenFiles) if (existsSync(path)) yield* ["--ro-bind", "/dev/null", path];
+  }
+  for (const bind of [...binds, ...ownBinds]) {
+    yield* [bind.isWritable === true ? "--bind" : "--ro-bind", bind.source, bind.target];
+  }
+  const work = (host ?? folder).work;
+  if (existsSync(work)) yield* ["--bind", work, work];
+  yield "--clearenv";
+  // Without cgroups, its processes are found by the tag.
+  const env = { PATH: defaultPath, ...spec.env, [programVariable]: folder.tag };
+  for (const [name, value] of Object.entries(env)) yield* ["--setenv", name, value];
+  yield* ["--chdir", execution.cwd];
+}
+
+function* machineRoot(): Generator<string> {
+  for (const path of machineFolders) {
+    if (!existsSync(path)) continue;
+    // A link into /usr (as on machines with a merged one) stays a link, so that programs see what they would see outside.
+    if (lstatSync(path).isSymbolicLink()) yield* ["--symlink", readlinkSync(path), path];
+    else yield* ["--ro-bind", path, path];
+  }
+  yield* ["--dir", "/var"];
+}
+
+function joinedFolder(dir: string, id: string): ProgramFolder {
+  const folder = programFolder(dir, id);
+  if (!existsSync(dirname(folder.spec)) || readStatus(folder).processOne === undefined) {
+    throw new StartFailure(`The program could not be started: there is no running program ${id} to join`, 126);
+  }
+  return folder;
+}
