@@ -1,10 +1,11 @@
-import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { lastLine } from "./last-line.ts";
 import { StartFailure } from "./launcher.ts";
 import type { LaunchRequest } from "./launcher.ts";
 import type { BindMount } from "./isolation.ts";
 import { defaultPath } from "./program-spec.ts";
+import { pathInRoot } from "./root-path.ts";
 import { programFolder } from "./program-folder.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import type { Execution, Wrapping } from "./process-launcher.ts";
@@ -19,6 +20,9 @@ import { programVariable } from "./process-tree.ts";
  * process is process 1, and the exit code only if the program was executed: so one that could not be is told from one that
  * exits with 1.
  */
+
+/** Where a program with an image has its work folder. */
+const imageWork = "/work";
 
 const script = 'exec 3>>"$1" 4<"$2"; bwrap=$3; shift 3; exec "$bwrap" --json-status-fd 3 --args 4 -- "$@"';
 
@@ -102,11 +106,13 @@ function* bwrapArguments(
   if (network === "none") yield "--unshare-net";
   if (hostname !== undefined) yield* ["--hostname", hostname];
   yield* ["--cap-drop", "ALL", "--new-session"];
-  if (root !== undefined) yield* ["--ro-bind", root, "/"];
+  // The root is a folder in memory with the parts of the image, or of the machine, in it: so places for mounts can be made.
+  if (root !== undefined) yield* imageRoot(root);
   else yield* machineRoot();
   yield* ["--proc", "/proc", "--dev", "/dev"];
   yield* ["--bind", temporaryFolder(host ?? folder), "/tmp"];
-  for (const path of ["/run", "/var/tmp"]) yield* ["--tmpfs", path];
+  yield* ["--tmpfs", "/run"];
+  if (root === undefined || existsSync(pathInRoot(root, "/var/tmp"))) yield* ["--tmpfs", "/var/tmp"];
   if (root === undefined) {
     for (const path of hiddenFiles) if (existsSync(path)) yield* ["--ro-bind", "/dev/null", path];
   }
@@ -114,12 +120,25 @@ function* bwrapArguments(
     yield* [bind.isWritable === true ? "--bind" : "--ro-bind", bind.source, bind.target];
   }
   const work = (host ?? folder).work;
-  if (existsSync(work)) yield* ["--bind", work, work];
+  if (existsSync(work)) yield* ["--bind", work, root === undefined ? work : imageWork];
+  yield* ["--remount-ro", "/"];
   yield "--clearenv";
   // Without cgroups, its processes are found by the tag.
   const env = { PATH: defaultPath, ...spec.env, [programVariable]: folder.tag };
   for (const [name, value] of Object.entries(env)) yield* ["--setenv", name, value];
-  yield* ["--chdir", execution.cwd];
+  yield* ["--chdir", root !== undefined && spec.cwd === undefined ? imageWork : execution.cwd];
+}
+
+/** What the kernel or we put into a root. */
+const notOfImages: ReadonlySet<string> = new Set(["proc", "dev", "sys", "tmp", "run"]);
+
+function* imageRoot(root: string): Generator<string> {
+  for (const entry of readdirSync(root, { withFileTypes: true })) {
+    if (notOfImages.has(entry.name)) continue;
+    const path = join(root, entry.name);
+    if (entry.isSymbolicLink()) yield* ["--symlink", readlinkSync(path), `/${entry.name}`];
+    else yield* ["--ro-bind", path, `/${entry.name}`];
+  }
 }
 
 function* machineRoot(): Generator<string> {
