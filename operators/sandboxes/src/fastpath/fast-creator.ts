@@ -15,6 +15,8 @@ export interface FastCreatorOptions {
   readonly log: Logger;
   readonly intents: IntentLog;
   readonly agentClient: (namespace: string, name: string) => AgentClient | undefined;
+  /** Whether there is such an agent, heard of or not. One that is gone has nothing left to take back. */
+  readonly isThere: (namespace: string, name: string) => boolean;
   readonly clock: Clock;
   /** 128 random bits as 32 hexadecimal digits. */
   readonly newId: () => string;
@@ -79,7 +81,11 @@ export function createFastCreator(options: FastCreatorOptions): FastCreator {
 
   /** Leaves nothing of it on the agent, and its place free. */
   async function undo(intent: Intent): Promise<void> {
-    await options.agentClient(intent.namespace, intent.agent)?.delete(intent.sandboxId);
+    const agentClient = options.agentClient(intent.namespace, intent.agent);
+    if (agentClient === undefined && options.isThere(intent.namespace, intent.agent)) {
+      throw new Error(`agent ${intent.agent} is not heard of`);
+    }
+    await agentClient?.delete(intent.sandboxId);
     registry.release(keyOf(intent));
     await finish(intent);
   }
