@@ -1,4 +1,4 @@
-import { isStatusError, type Clock, sleep } from "@keelson/api-machinery";
+import { isNotFound, isStatusError, type Clock, sleep } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import type { AgentClient } from "../agent/agent-client.ts";
@@ -97,12 +97,13 @@ export function createFastCreator(options: FastCreatorOptions): FastCreator {
       if (intent === undefined) return;
       try {
         if (intent.isDeleted === true) {
+          // An earlier attempt may have written the object, and nobody may have heard of it.
+          if (await isOurs(intent)) await client.delete(Sandbox, { namespace: intent.namespace, name: intent.name });
           await undo(intent);
           return;
         }
         await client.create(Sandbox, objectOf(intent));
-        const deleted = held.get(key)?.intent.isDeleted === true;
-        if (deleted) await client.delete(Sandbox, { namespace: intent.namespace, name: intent.name });
+        if (held.get(key)?.intent.isDeleted === true) continue;
         await finish(intent);
         return;
       } catch (error) {
@@ -126,8 +127,13 @@ export function createFastCreator(options: FastCreatorOptions): FastCreator {
   }
 
   async function isOurs(intent: Intent): Promise<boolean> {
-    const present = await client.get(Sandbox, { namespace: intent.namespace, name: intent.name });
-    return present.metadata.annotations?.[allocationAnnotation]?.includes(intent.sandboxId) ?? false;
+    try {
+      const present = await client.get(Sandbox, { namespace: intent.namespace, name: intent.name });
+      return present.metadata.annotations?.[allocationAnnotation]?.includes(intent.sandboxId) ?? false;
+    } catch (error) {
+      if (isNotFound(error)) return false;
+      throw error;
+    }
   }
 
   function hold(intent: Intent): void {
