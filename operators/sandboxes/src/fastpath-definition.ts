@@ -4,7 +4,7 @@ import { type FlagValues, readOf, type RunningServer, type ServerContext, type S
 import { findBubblewrap } from "@keelson/execution";
 import { type AgentMonitor, startAgentMonitor } from "./agent/agent-monitor.ts";
 import { createLocalFleet } from "./agent/fleet.ts";
-import { hostImages } from "./agent/image-store.ts";
+import { openImageFolder, readArchive } from "./agent/image-folder.ts";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
 import { ensureToken } from "./bearer-token.ts";
@@ -41,6 +41,12 @@ export const fastPathServer: ServerDefinition = {
       value: "DURATION",
       description: "how old a sandbox without an object has to be before it is ended, in seconds",
       default: "10s",
+    },
+    {
+      name: "sandbox-image",
+      value: "NAME=FILE",
+      description: "OCI archive that is unpacked at the start, under this name",
+      repeatable: true,
     },
     {
       name: "sandbox-driver",
@@ -80,11 +86,13 @@ async function start(context: ServerContext): Promise<RunningServer> {
     for (let next = stops.pop(); next !== undefined; next = stops.pop()) await next();
   };
   try {
+    const images = await openImageFolder(join(dataDir, "images"));
+    for (const given of imagesOf(flags)) await images.add(given.name, await readArchive(given.file));
     const fleet = await createLocalFleet({
       dir: join(dataDir, "agents"),
       token: await ensureToken(join(dataDir, "agent-token")),
       driver,
-      images: hostImages,
+      images,
       clock,
       random: Math.random,
       log,
@@ -155,6 +163,16 @@ async function start(context: ServerContext): Promise<RunningServer> {
 function text(flags: FlagValues, name: string): string | undefined {
   const value = flags[name];
   return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function imagesOf(flags: FlagValues): readonly { readonly name: string; readonly file: string }[] {
+  const given = flags["sandbox-image"];
+  const pairs = given === undefined || given === true ? [] : typeof given === "string" ? [given] : given;
+  return pairs.map((pair) => {
+    const equals = pair.indexOf("=");
+    if (equals < 1) throw new Error(`--sandbox-image: ${JSON.stringify(pair)} has to be like busybox=busybox.tar`);
+    return { name: pair.slice(0, equals), file: pair.slice(equals + 1) };
+  });
 }
 
 function oneOf<const T extends string>(flags: FlagValues, name: string, values: readonly [T, ...T[]]): T {

@@ -95,6 +95,10 @@ afterEach(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
+/** The client with another create. */
+const clientWith = (create: (...parameters: Parameters<Client["create"]>) => Promise<unknown>): Client =>
+  ({ get: client.get.bind(client), delete: client.delete.bind(client), create }) as unknown as Client;
+
 /** A new process finds what the last one left. */
 async function recover(): Promise<{ fast: FastCreator; registry: Registry }> {
   const next = await open();
@@ -148,7 +152,7 @@ describe("FAST", () => {
   });
 
   it("killed before the API was told, and before the log knew that it was: the object is there once", async () => {
-    const deaf: Client = Object.assign(Object.create(client) as Client, { create: () => never });
+    const deaf = clientWith(() => never);
     const first = await open({ client: deaf });
     expect((await first.fast.create(request)).kind).toBe("created");
     await recover();
@@ -172,11 +176,9 @@ describe("FAST", () => {
   it("never lets a sandbox appear that was deleted before the API knew of it (C3), whether the answer was lost or not", async () => {
     let release: () => void = () => {};
     const gate = new Promise<void>((resolve) => (release = resolve));
-    const slow: Client = Object.assign(Object.create(client) as Client, {
-      create: async (...parameters: Parameters<Client["create"]>) => {
-        await gate;
-        return client.create(...parameters);
-      },
+    const slow = clientWith(async (...parameters: Parameters<Client["create"]>) => {
+      await gate;
+      return client.create(...parameters);
     });
     const { fast } = await open({ client: slow });
     await fast.create(request);
