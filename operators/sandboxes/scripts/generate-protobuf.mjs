@@ -1,6 +1,6 @@
 // Generates src/fastpath/generated from proto/; with --check only says whether that is as it would be generated (exit status 1 if not).
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,6 +16,14 @@ function generate(out) {
     plugins: [{ local: [join(bin, "protoc-gen-es")], out, opt: ["target=ts", "import_extension=ts"] }],
   };
   execFileSync(join(bin, "buf"), ["generate", "--template", JSON.stringify(template)], { cwd: home, stdio: "inherit" });
+  // Through standard input: the formatter looks at no file outside of the project.
+  for (const path of files(out)) {
+    const formatted = execFileSync(join(bin, "biome"), ["format", `--stdin-file-path=${join(target, relative(out, path))}`], {
+      cwd: resolve(home, "../.."),
+      input: readFileSync(path),
+    });
+    writeFileSync(path, formatted);
+  }
 }
 
 const files = (folder) =>

@@ -28,7 +28,12 @@ export const fastPathTokenFile = (dataDir: string): string => join(dataDir, "fas
 export const fastPathServer: ServerDefinition = {
   name: "fastpath",
   flags: [
-    { name: "fastpath-bind-address", value: "ADDRESS", description: "address of the sandboxes' gRPC server", default: "127.0.0.1" },
+    {
+      name: "fastpath-bind-address",
+      value: "ADDRESS",
+      description: "address of the sandboxes' gRPC server",
+      default: "127.0.0.1",
+    },
     { name: "fastpath-port", value: "PORT", description: "its port; 0 picks a free one", default: "9090" },
     {
       name: "fastpath-consistency-mode",
@@ -127,7 +132,10 @@ async function start(context: ServerContext): Promise<RunningServer> {
       },
     });
     const running = monitor;
-    stops.push(() => running.stop(), () => janitor.stop());
+    stops.push(
+      () => running.stop(),
+      () => janitor.stop(),
+    );
     provideRuntime(cache, {
       fleet,
       registry,
@@ -143,12 +151,24 @@ async function start(context: ServerContext): Promise<RunningServer> {
       routes(router) {
         router.service(
           FastPathService,
-          createFastPathService({ client, cache, onChange, fast, clock, defaultMode: mode, newId, strongTimeoutMs: mostStrongMs }),
+          createFastPathService({
+            client,
+            cache,
+            onChange,
+            fast,
+            clock,
+            defaultMode: mode,
+            newId,
+            strongTimeoutMs: mostStrongMs,
+          }),
         );
         router.service(SandboxStreams, createStreamsService({ cache, agentClient: running.client }));
       },
     });
-    stops.push(() => fast.stop(), () => server.close());
+    stops.push(
+      () => fast.stop(),
+      () => server.close(),
+    );
     return {
       description: `fast path (gRPC) on ${server.url}, token in ${fastPathTokenFile(dataDir)}, sandboxes in ${driver}`,
       endpoints: { fastpath: server.url },
@@ -191,6 +211,7 @@ function secondsOf(flags: FlagValues, name: string, otherwise: string): number {
 
 function portOf(flags: FlagValues, name: string, otherwise: string): number {
   const given = text(flags, name) ?? otherwise;
-  if (!/^\d{1,5}$/.test(given) || Number(given) > 65535) throw new Error(`--${name}: ${JSON.stringify(given)} has to be 0 to 65535`);
+  if (!/^\d{1,5}$/.test(given) || Number(given) > 65535)
+    throw new Error(`--${name}: ${JSON.stringify(given)} has to be 0 to 65535`);
   return Number(given);
 }

@@ -35,10 +35,26 @@ let child: ChildProcess | undefined;
 
 beforeEach(async () => {
   base = realpathSync(mkdtempSync(join(tmpdir(), "sandboxes-kill-")));
-  api = await serveApi({ dataDir: join(base, "api"), bindAddress: "127.0.0.1", port: 0, clock: systemClock, random: systemRandom, onError: () => {} });
+  api = await serveApi({
+    dataDir: join(base, "api"),
+    bindAddress: "127.0.0.1",
+    port: 0,
+    clock: systemClock,
+    random: systemRandom,
+    onError: () => {},
+  });
   client = createClient({ transport: api.server.transport(), fieldManager: "test" });
   for (const { crd } of sandboxes.resources) {
-    await client.create({ group: "apiextensions.k8s.io", version: "v1", kind: "CustomResourceDefinition", plural: "customresourcedefinitions", scope: "Cluster" }, crd as never);
+    await client.create(
+      {
+        group: "apiextensions.k8s.io",
+        version: "v1",
+        kind: "CustomResourceDefinition",
+        plural: "customresourcedefinitions",
+        scope: "Cluster",
+      },
+      crd as never,
+    );
   }
 });
 
@@ -103,12 +119,17 @@ it("killed right after FAST creates, the next operator has each sandbox once: ob
     const sandbox = await watched(client, Sandbox, name, (each) => each?.status?.phase === "Running");
     expect(sandbox?.status?.sandboxID).toBe(id);
     const programs = join(base, "operator", "agents", "default_pool_pool-agent-0_6", "programs");
-    expect(readFileSync(join(programs, id, "work", "starts"), "utf8").trim().split("\n")).toHaveLength(1);
+    expect(
+      readFileSync(join(programs, id, "work", "starts"), "utf8")
+        .trim()
+        .split("\n"),
+    ).toHaveLength(1);
   }
   // Whatever was not answered is there whole or not at all, and its name can be used again.
   for (const name of names) {
     const present = await fastPath.getSandbox({ sandboxName: name }).catch(() => undefined);
-    if (present === undefined) await fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: ["sleep", "600"] });
+    if (present === undefined)
+      await fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: ["sleep", "600"] });
     await watched(client, Sandbox, name, (each) => each?.status?.phase === "Running");
   }
 });

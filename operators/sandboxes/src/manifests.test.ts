@@ -21,9 +21,13 @@ it("takes manifests of the original as they are, with no field unknown, and fill
     exposedPorts: [8080, 65535],
     resetRevision: "2026-01-01T00:00:00.123456789Z",
   };
-  const sandbox = await client.create(Sandbox, { metadata: { name: "a", namespace: "default" }, spec: spec as Sandbox["spec"] }, {
-    fieldValidation: "Strict",
-  });
+  const sandbox = await client.create(
+    Sandbox,
+    { metadata: { name: "a", namespace: "default" }, spec: spec as Sandbox["spec"] },
+    {
+      fieldValidation: "Strict",
+    },
+  );
   expect(sandbox.spec).toEqual({ ...spec, failurePolicy: "Manual", recoveryTimeoutSeconds: 60 });
   const pool = {
     capacity: { poolMin: 1, poolMax: 3, bufferMin: 1, bufferMax: 2 },
@@ -31,9 +35,13 @@ it("takes manifests of the original as they are, with no field unknown, and fill
     runtimeType: "container",
     agentTemplate: { spec: { containers: [{ name: "agent", image: "fast-sandbox/agent:dev" }] } },
   };
-  await client.create(SandboxPool, { metadata: { name: "p", namespace: "default" }, spec: pool as SandboxPool["spec"] }, {
-    fieldValidation: "Strict",
-  });
+  await client.create(
+    SandboxPool,
+    { metadata: { name: "p", namespace: "default" }, spec: pool as SandboxPool["spec"] },
+    {
+      fieldValidation: "Strict",
+    },
+  );
 });
 
 it.each([

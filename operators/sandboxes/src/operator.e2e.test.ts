@@ -1,7 +1,13 @@
 import { mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Code, ConnectError, createClient as createRpcClient, type Client as RpcClient, type Interceptor } from "@connectrpc/connect";
+import {
+  Code,
+  ConnectError,
+  createClient as createRpcClient,
+  type Client as RpcClient,
+  type Interceptor,
+} from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
@@ -24,7 +30,12 @@ let fastPath: RpcClient<typeof FastPathService>;
 let streams: RpcClient<typeof SandboxStreams>;
 
 async function start(): Promise<void> {
-  operator = await startOperator({ operator: sandboxes, client, dataDir, flags: { "fastpath-port": "0", "fastpath-orphan-timeout": "0s" } });
+  operator = await startOperator({
+    operator: sandboxes,
+    client,
+    dataDir,
+    flags: { "fastpath-port": "0", "fastpath-orphan-timeout": "0s" },
+  });
   const token = readFileSync(fastPathTokenFile(dataDir), "utf8").trim();
   const authorize: Interceptor = (next) => (request) => {
     request.header.set("authorization", `Bearer ${token}`);
@@ -106,7 +117,9 @@ describe("the sandboxes operator", () => {
     const after = await client.get(Sandbox, { namespace, name: "one" });
     expect([after.spec.recoveryTimeoutSeconds, after.metadata.labels?.a]).toEqual([7, "b"]);
     expect((await fastPath.updateSandbox({ sandboxName: "no-such", labels: { a: "b" } })).success).toBe(false);
-    await expect(fastPath.createSandbox({ name: "one", image: "host", poolRef: "pool", consistencyMode })).rejects.toMatchObject({
+    await expect(
+      fastPath.createSandbox({ name: "one", image: "host", poolRef: "pool", consistencyMode }),
+    ).rejects.toMatchObject({
       code: Code.AlreadyExists,
     });
     expect((await fastPath.deleteSandbox({ sandboxName: "one" })).success).toBe(true);
@@ -116,7 +129,9 @@ describe("the sandboxes operator", () => {
 
   it("refuses callers without the token", async () => {
     const anonymous = createRpcClient(FastPathService, createGrpcTransport({ baseUrl: operator.endpoints.fastpath ?? "" }));
-    await expect(anonymous.listSandboxes({})).rejects.toSatisfy((error) => ConnectError.from(error).code === Code.Unauthenticated);
+    await expect(anonymous.listSandboxes({})).rejects.toSatisfy(
+      (error) => ConnectError.from(error).code === Code.Unauthenticated,
+    );
   });
 
   it("waits for a place, makes an agent for it up to poolMax, and places it when one is free", async () => {

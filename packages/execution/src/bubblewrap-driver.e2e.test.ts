@@ -74,11 +74,16 @@ describe("a program in bubblewrap", () => {
     const seen = await output("ls /proc | grep -c '^[0-9]'; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status");
     const [count, ...rest] = seen.trim().split("\n");
     expect(Number(count)).toBeLessThan(6);
-    expect(rest.map((line) => line.split(/\s+/))).toEqual([
-      ["CapBnd:", "0000000000000000"],
-      ["CapEff:", "0000000000000000"],
-      ["NoNewPrivs:", "1"],
-    ].sort((one, other) => rest.findIndex((line) => line.startsWith(one[0] ?? "")) - rest.findIndex((line) => line.startsWith(other[0] ?? ""))));
+    expect(rest.map((line) => line.split(/\s+/))).toEqual(
+      [
+        ["CapBnd:", "0000000000000000"],
+        ["CapEff:", "0000000000000000"],
+        ["NoNewPrivs:", "1"],
+      ].sort(
+        (one, other) =>
+          rest.findIndex((line) => line.startsWith(one[0] ?? "")) - rest.findIndex((line) => line.startsWith(other[0] ?? "")),
+      ),
+    );
   });
 
   test("cannot write outside of what is its own, nor read the machine's folders or passwords", async () => {
@@ -110,7 +115,8 @@ describe("a program in bubblewrap", () => {
     await output(`true`);
     await driver.get("a")?.remove();
     const { mkdirSync, symlinkSync, copyFileSync, cpSync } = await import("node:fs");
-    for (const folder of ["bin", "lib64", "tmp", "proc", "dev", "run", "var/tmp", "real"]) mkdirSync(join(root, folder), { recursive: true });
+    for (const folder of ["bin", "lib64", "tmp", "proc", "dev", "run", "var/tmp", "real"])
+      mkdirSync(join(root, folder), { recursive: true });
     copyFileSync("/bin/dash", join(root, "real", "dash"));
     symlinkSync("/real/dash", join(root, "bin", "sh"));
     cpSync("/lib/x86_64-linux-gnu/libc.so.6", join(root, "lib/x86_64-linux-gnu/libc.so.6"), { recursive: true });

@@ -49,7 +49,7 @@ export async function createBubblewrapDriver(options: BubblewrapDriverOptions): 
       spareFolder: join(dir, ".spare"),
       random: options.random,
       ...(options.cgroupRoot !== undefined && { cgroupRoot: options.cgroupRoot }),
-      ...createBubblewrapWrapping({ bwrap, dir, binds: options.binds ?? [] }),
+      ...createBubblewrapWrapping({ bwrap, binds: options.binds ?? [] }),
     }),
   );
 }

@@ -1,12 +1,10 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { basename, join } from "node:path";
 import { lastLine } from "./last-line.ts";
-import { StartFailure } from "./launcher.ts";
 import type { LaunchRequest } from "./launcher.ts";
 import type { BindMount } from "./isolation.ts";
 import { defaultPath } from "./program-spec.ts";
 import { pathInRoot } from "./root-path.ts";
-import { programFolder } from "./program-folder.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import type { Execution, Wrapping } from "./process-launcher.ts";
 import { programVariable } from "./process-tree.ts";
@@ -36,36 +34,24 @@ const machineFolders = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/l
 /** What hides in the machine's own `/etc`: nothing of it is for a program that is kept apart from the machine. */
 const hiddenFiles = ["/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers"];
 
-interface Status {
-  readonly processOne?: number;
-  readonly exitCode?: number;
-}
-
-function readStatus(folder: ProgramFolder): Status {
-  let text = "";
+/** Whether bwrap has executed the program: only then does it say how it ended. */
+function wasExecuted(folder: ProgramFolder): boolean {
   try {
-    text = readFileSync(statusFile(folder), "utf8");
+    return readFileSync(statusFile(folder), "utf8").includes('"exit-code"');
   } catch {
-    return {};
+    return false;
   }
-  const one = /"child-pid": (\d+)/.exec(text)?.[1];
-  const exit = /"exit-code": (\d+)/.exec(text)?.[1];
-  return { ...(one !== undefined && { processOne: Number(one) }), ...(exit !== undefined && { exitCode: Number(exit) }) };
 }
 
 /** What makes a process launcher one that starts programs in bubblewrap. */
-export function createBubblewrapWrapping(options: {
-  readonly bwrap: string;
-  readonly dir: string;
-  readonly binds: readonly BindMount[];
-}): Wrapping {
+export function createBubblewrapWrapping(options: { readonly bwrap: string; readonly binds: readonly BindMount[] }): Wrapping {
   return {
     rootOf: (request) => request.spec.isolation?.root,
     wrap(request, execution) {
       const { folder } = request;
       mkdirSync(temporaryFolder(folder), { recursive: true, mode: 0o1777 });
       rmSync(statusFile(folder), { force: true });
-      const words = [...bwrapArguments(request, execution, options)];
+      const words = [...bwrapArguments(request, execution, options.binds)];
       writeFileSync(argumentsFile(folder), words.map((word) => `${word}\0`).join(""), { mode: 0o600 });
       return {
         command: [
@@ -84,7 +70,7 @@ export function createBubblewrapWrapping(options: {
       };
     },
     startProblem(folder, exitCode) {
-      if (exitCode !== 1 || readStatus(folder).exitCode !== undefined) return undefined;
+      if (exitCode !== 1 || wasExecuted(folder)) return undefined;
       const words = lastLine(folder.stderr);
       const failure = /^bwrap: execvp (.*): ([^:]*)$/.exec(words);
       if (failure === null) return words.startsWith("bwrap: ") ? { exitCode: 126, message: words } : undefined;
@@ -98,10 +84,9 @@ export function createBubblewrapWrapping(options: {
 function* bwrapArguments(
   { spec, folder }: LaunchRequest,
   execution: Execution,
-  { dir, binds }: { readonly dir: string; readonly binds: readonly BindMount[] },
+  binds: readonly BindMount[],
 ): Generator<string> {
-  const { root, network = "shared", hostname, join: joined, binds: ownBinds = [] } = spec.isolation ?? {};
-  const host = joined === undefined ? undefined : joinedFolder(dir, joined);
+  const { root, network = "shared", hostname, binds: ownBinds = [] } = spec.isolation ?? {};
   yield* ["--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-pid"];
   if (network === "none") yield "--unshare-net";
   if (hostname !== undefined) yield* ["--hostname", hostname];
@@ -110,7 +95,7 @@ function* bwrapArguments(
   if (root !== undefined) yield* imageRoot(root);
   else yield* machineRoot();
   yield* ["--proc", "/proc", "--dev", "/dev"];
-  yield* ["--bind", temporaryFolder(host ?? folder), "/tmp"];
+  yield* ["--bind", temporaryFolder(folder), "/tmp"];
   yield* ["--tmpfs", "/run"];
   if (root === undefined || existsSync(pathInRoot(root, "/var/tmp"))) yield* ["--tmpfs", "/var/tmp"];
   if (root === undefined) {
@@ -119,7 +104,7 @@ function* bwrapArguments(
   for (const bind of [...binds, ...ownBinds]) {
     yield* [bind.isWritable === true ? "--bind" : "--ro-bind", bind.source, bind.target];
   }
-  const work = (host ?? folder).work;
+  const work = folder.work;
   if (existsSync(work)) yield* ["--bind", work, root === undefined ? work : imageWork];
   yield* ["--remount-ro", "/"];
   yield "--clearenv";
@@ -149,12 +134,4 @@ function* machineRoot(): Generator<string> {
     else yield* ["--ro-bind", path, path];
   }
   yield* ["--dir", "/var"];
-}
-
-function joinedFolder(dir: string, id: string): ProgramFolder {
-  const folder = programFolder(dir, id);
-  if (!existsSync(dirname(folder.spec)) || readStatus(folder).processOne === undefined) {
-    throw new StartFailure(`The program could not be started: there is no running program ${id} to join`, 126);
-  }
-  return folder;
 }

@@ -21,11 +21,6 @@ export interface Isolation {
   readonly network?: "shared" | "none";
   /** Name that the program sees as the machine's. Default: the machine's. */
   readonly hostname?: string;
-  /**
-   * Id of another program of the driver whose processes and `/tmp` this one shares: how a command is run inside it. That
-   * program has to run.
-   */
-  readonly join?: string;
 }
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
@@ -35,16 +30,15 @@ const isPath = (value: unknown): value is string =>
   typeof value === "string" && isAbsolute(value) && !value.includes("\0") && normalize(value) === value;
 
 /** What is wrong with what a spec says of its isolation, beginning with the field's name. */
-export function isolationProblem(value: unknown, idPattern: RegExp): string | undefined {
+export function isolationProblem(value: unknown): string | undefined {
   if (value === undefined) return undefined;
   if (!isRecord(value)) return "isolation: must be an object";
-  const { root, binds, network, hostname, join } = value;
+  const { root, binds, network, hostname } = value;
   if (root !== undefined && !isPath(root)) return "isolation.root: must be an absolute path without .. in it";
   if (network !== undefined && network !== "shared" && network !== "none") return "isolation.network: must be shared or none";
   if (hostname !== undefined && !(typeof hostname === "string" && /^[A-Za-z0-9]([-.A-Za-z0-9]{0,62})$/.test(hostname))) {
     return "isolation.hostname: must be a host name of at most 63 characters";
   }
-  if (join !== undefined && !(typeof join === "string" && idPattern.test(join))) return "isolation.join: must be a program's id";
   if (binds === undefined) return undefined;
   if (!Array.isArray(binds)) return "isolation.binds: must be a list";
   for (const [index, bind] of binds.entries()) {

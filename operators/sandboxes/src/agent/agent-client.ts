@@ -33,7 +33,8 @@ export function createAgentClient({ url, token }: AgentAddress): AgentClient {
       const response = await post(agentPaths.create, { sandbox });
       if (response.status !== 200 && response.status !== 409 && response.status !== 500) throw await failure(response);
       const value: unknown = await response.json();
-      if (!isJsonObject(value) || typeof value.success !== "boolean") throw new Error(`the agent at ${url} answers something else`);
+      if (!isJsonObject(value) || typeof value.success !== "boolean")
+        throw new Error(`the agent at ${url} answers something else`);
       return value as unknown as CreateAnswer;
     },
     async delete(sandboxId) {

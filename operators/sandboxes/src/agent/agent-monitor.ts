@@ -56,7 +56,8 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     const next = (writes.get(key) ?? Promise.resolve())
       .then(write)
       .catch((error: unknown) => {
-        if (!isConflict(error) && !isNotFound(error)) log.warn({ err: error, object: key }, "what an agent said could not be written");
+        if (!isConflict(error) && !isNotFound(error))
+          log.warn({ err: error, object: key }, "what an agent said could not be written");
       })
       .finally(() => {
         if (writes.get(key) === next) writes.delete(key);
@@ -77,7 +78,10 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
           return { name: agent.name, ready, since: before?.ready === ready ? before.since : formatTime(clock.now()) };
         });
       if (jsonEquals(agents, present.status?.agents ?? [])) return;
-      const configuration = { metadata: { namespace, name: pool }, status: { agents } } as unknown as ApplyConfiguration<SandboxPool>;
+      const configuration = {
+        metadata: { namespace, name: pool },
+        status: { agents },
+      } as unknown as ApplyConfiguration<SandboxPool>;
       await api.applyStatus(SandboxPool, configuration, { fieldManager });
     });
   }
@@ -202,7 +206,10 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
   };
 }
 
-function runtimeOf(sandboxID: string, found: SandboxStatus | undefined): NonNullable<NonNullable<Sandbox["status"]>["runtime"]> {
+function runtimeOf(
+  sandboxID: string,
+  found: SandboxStatus | undefined,
+): NonNullable<NonNullable<Sandbox["status"]>["runtime"]> {
   if (found === undefined) return { sandboxID, phase: "terminated" };
   return {
     sandboxID,

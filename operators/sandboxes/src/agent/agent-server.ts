@@ -59,7 +59,9 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
       case agentPaths.delete: {
         const value = await body(request);
         const id = typeof value === "object" && value !== null && "sandboxId" in value ? String(value.sandboxId) : "";
-        void manager.delete(id).catch((error: unknown) => log.error({ err: error, sandboxId: id }, "a sandbox could not be deleted"));
+        void manager
+          .delete(id)
+          .catch((error: unknown) => log.error({ err: error, sandboxId: id }, "a sandbox could not be deleted"));
         return send(response, 200, { success: true });
       }
       case agentPaths.status: {
@@ -130,14 +132,17 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     }
   }
 
-  const server: Server = createServer({ requestTimeout: 30_000, headersTimeout: 10_000, maxHeaderSize: 16_384 }, (request, response) => {
-    answer(request, response).catch((error: unknown) => {
-      const status = error instanceof BadRequest ? error.status : 500;
-      if (status === 500) log.error({ err: error }, "a request to the agent failed");
-      if (response.headersSent) response.destroy();
-      else send(response, status, { success: false, message: error instanceof Error ? error.message : String(error) });
-    });
-  });
+  const server: Server = createServer(
+    { requestTimeout: 30_000, headersTimeout: 10_000, maxHeaderSize: 16_384 },
+    (request, response) => {
+      answer(request, response).catch((error: unknown) => {
+        const status = error instanceof BadRequest ? error.status : 500;
+        if (status === 500) log.error({ err: error }, "a request to the agent failed");
+        if (response.headersSent) response.destroy();
+        else send(response, status, { success: false, message: error instanceof Error ? error.message : String(error) });
+      });
+    },
+  );
   server.listen(options.port, options.bindAddress);
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;

@@ -71,11 +71,14 @@ export async function createLocalFleet(options: LocalFleetOptions): Promise<Flee
   const changed = (): void => {
     for (const listener of listeners) listener();
   };
-  const folderOf = ({ namespace, pool, name, capacity }: AgentSpec): string => join(dir, [namespace, pool, name, capacity].join("_"));
+  const folderOf = ({ namespace, pool, name, capacity }: AgentSpec): string =>
+    join(dir, [namespace, pool, name, capacity].join("_"));
 
   async function start(spec: AgentSpec): Promise<LocalAgent> {
     const driverOptions = { dir: join(folderOf(spec), "programs"), clock, random };
-    const driver = await (options.driver === "bubblewrap" ? createBubblewrapDriver(driverOptions) : createProcessDriver(driverOptions));
+    const driver = await (options.driver === "bubblewrap"
+      ? createBubblewrapDriver(driverOptions)
+      : createProcessDriver(driverOptions));
     const manager = createSandboxManager({
       agentId: spec.name,
       nodeName,

@@ -75,7 +75,13 @@ it("puts a file in the place of a link, not through it", () => {
 
 it("unpacks an OCI archive by digest once, layers over one another with whiteouts, and knows it after a restart", async () => {
   const layers = [
-    gzipSync(tar({ path: "bin/", type: "5", mode: 0o755 }, { path: "bin/sh", content: "sh", mode: 0o755 }, { path: "etc/gone", content: "x" })),
+    gzipSync(
+      tar(
+        { path: "bin/", type: "5", mode: 0o755 },
+        { path: "bin/sh", content: "sh", mode: 0o755 },
+        { path: "etc/gone", content: "x" },
+      ),
+    ),
     tar({ path: "etc/.wh.gone" }, { path: "etc/kept", content: "y" }, { path: "bin/busy", type: "1", link: "bin/sh" }),
   ];
   const blobs: Item[] = [];
@@ -92,7 +98,12 @@ it("unpacks an OCI archive by digest once, layers over one another with whiteout
   expect(await images.add("docker.io/library/busybox:latest", archive)).toBe(digest);
   const again = await openImageFolder(dir);
   const image = again.find("busybox:latest");
-  expect(image).toMatchObject({ command: ["/bin/sh"], env: { A: "b=c" }, workingDir: "/etc", root: join(dir, digest, "rootfs") });
+  expect(image).toMatchObject({
+    command: ["/bin/sh"],
+    env: { A: "b=c" },
+    workingDir: "/etc",
+    root: join(dir, digest, "rootfs"),
+  });
   expect(existsSync(join(image?.root ?? "", "etc/gone"))).toBe(false);
   expect(readFileSync(join(image?.root ?? "", "bin/busy"), "utf8")).toBe("sh");
   const damaged = Buffer.from(archive);

@@ -32,7 +32,8 @@ export async function openImageFolder(dir: string, options: { readonly maxBytes?
   if (isJsonObject(known)) for (const [name, digest] of Object.entries(known)) names.set(name, String(digest));
   const configs = new Map<string, ReadyImage>();
   // What was being unpacked when a process died.
-  for (const entry of await readdir(dir)) if (entry.endsWith(".partial")) await rm(join(dir, entry), { recursive: true, force: true });
+  for (const entry of await readdir(dir))
+    if (entry.endsWith(".partial")) await rm(join(dir, entry), { recursive: true, force: true });
   for (const digest of new Set(names.values())) {
     const path = join(dir, digest, "config.json");
     if (existsSync(path)) configs.set(digest, readyImage(join(dir, digest, layout), JSON.parse(readFileSync(path, "utf8"))));
@@ -43,7 +44,8 @@ export async function openImageFolder(dir: string, options: { readonly maxBytes?
     list: () => [...hostImages.list(), ...names.keys()],
     async add(name, archive) {
       const blobs = new Map<string, Uint8Array>();
-      for (const entry of readTar(archive)) if (entry.kind === "file") blobs.set(entry.path.replace(/^\.\//, ""), entry.content);
+      for (const entry of readTar(archive))
+        if (entry.kind === "file") blobs.set(entry.path.replace(/^\.\//, ""), entry.content);
       const json = (path: string): Record<string, unknown> => {
         const bytes = blobs.get(path);
         if (bytes === undefined) throw new TarError(`the archive is no OCI image: it has no ${path}`);
@@ -62,7 +64,8 @@ export async function openImageFolder(dir: string, options: { readonly maxBytes?
       const manifests = json("index.json").manifests;
       const first: unknown = Array.isArray(manifests) ? manifests[0] : undefined;
       const manifest: unknown = JSON.parse(Buffer.from(blob(first)).toString("utf8"));
-      if (!isJsonObject(manifest) || !Array.isArray(manifest.layers)) throw new TarError("the archive's first manifest has no layers");
+      if (!isJsonObject(manifest) || !Array.isArray(manifest.layers))
+        throw new TarError("the archive's first manifest has no layers");
       const config = Buffer.from(blob(manifest.config)).toString("utf8");
       const digest = createHash("sha256").update(blob(first)).digest("hex");
       if (!configs.has(digest)) {
@@ -73,7 +76,11 @@ export async function openImageFolder(dir: string, options: { readonly maxBytes?
           for (const descriptor of manifest.layers) {
             const bytes = blob(descriptor);
             const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
-            unpackLayer(join(partial, layout), isCompressed ? gunzipSync(bytes, { maxOutputLength: Math.min(limits.bytes, 2 ** 31 - 1) }) : bytes, limits);
+            unpackLayer(
+              join(partial, layout),
+              isCompressed ? gunzipSync(bytes, { maxOutputLength: Math.min(limits.bytes, 2 ** 31 - 1) }) : bytes,
+              limits,
+            );
           }
           await writeFile(join(partial, "config.json"), config, { mode: 0o600 });
           await rename(partial, join(dir, digest));

@@ -69,13 +69,25 @@ const isText = (value: unknown): value is string => typeof value === "string" &&
 const isTexts = (value: unknown): boolean => Array.isArray(value) && value.length <= 1024 && value.every(isText);
 
 /** Whether a value is a port. */
-export const isPort = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 65535;
+export const isPort = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 65535;
 
 /** Reads the body of a create: the sandbox, or what is wrong with it. */
 export function parseAgentSandbox(body: unknown): { readonly sandbox: AgentSandbox } | { readonly problem: string } {
   const value = isJsonObject(body) ? body.sandbox : undefined;
   if (!isJsonObject(value)) return { problem: "sandbox: must be an object" };
-  const { sandboxId, claimUid = "", claimName = "", namespace = "default", image, command, args, env, workingDir, ports } = value;
+  const {
+    sandboxId,
+    claimUid = "",
+    claimName = "",
+    namespace = "default",
+    image,
+    command,
+    args,
+    env,
+    workingDir,
+    ports,
+  } = value;
   if (!isText(sandboxId) || !sandboxIdPattern.test(sandboxId))
     return { problem: "sandbox.sandboxId: must be 32 hexadecimal digits or a UUID" };
   if (!isText(image) || image === "") return { problem: "sandbox.image: must name an image" };

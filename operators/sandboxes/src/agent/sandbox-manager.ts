@@ -51,7 +51,10 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
   const follow = (program: Program): void => void program.exited().then(changed);
 
   const portsOf = (program: Program): readonly number[] =>
-    (program.spec.metadata?.ports ?? "").split(",").filter((text) => text !== "").map(Number);
+    (program.spec.metadata?.ports ?? "")
+      .split(",")
+      .filter((text) => text !== "")
+      .map(Number);
   const isTaken = (ports: readonly number[], except: string): number | undefined => {
     const used = new Set<number>();
     for (const program of driver.list()) if (program.id !== except) for (const port of portsOf(program)) used.add(port);
@@ -85,12 +88,17 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
         if (present.spec.metadata?.hash !== hashOf(sandbox)) return refuse(`there is another sandbox ${sandboxId}`);
         return { success: true, sandboxId, createdAt: seconds(createdAt(present, clock)) };
       }
-      if (known().size >= capacity) return refuse(`agent ${options.agentId} has no free place: ${capacity} of ${capacity} taken`);
+      if (known().size >= capacity)
+        return refuse(`agent ${options.agentId} has no free place: ${capacity} of ${capacity} taken`);
       const port = isTaken(sandbox.ports ?? [], sandboxId);
       if (port !== undefined) return refuse(`port ${port} is taken on agent ${options.agentId}`);
       const image = images.find(sandbox.image);
       if (image === undefined) {
-        return { success: false, message: `image ${sandbox.image} is not on this machine; there is ${images.list().join(", ")}`, sandboxId };
+        return {
+          success: false,
+          message: `image ${sandbox.image} is not on this machine; there is ${images.list().join(", ")}`,
+          sandboxId,
+        };
       }
       asked.set(sandboxId, sandbox);
       const creation = start(sandbox, image).finally(() => {
@@ -152,7 +160,9 @@ const seconds = (ms: number): number => Math.floor(ms / 1000);
 
 /** Names what a sandbox runs: two creates with the same id and hash are one. */
 function hashOf({ claimUid: _, ...sandbox }: AgentSandbox): string {
-  return createHash("sha256").update(JSON.stringify(Object.entries(sandbox).sort())).digest("hex");
+  return createHash("sha256")
+    .update(JSON.stringify(Object.entries(sandbox).sort()))
+    .digest("hex");
 }
 
 function programOf(sandbox: AgentSandbox, image: ReadyImage, options: SandboxManagerOptions): ProgramSpec {
@@ -203,6 +213,9 @@ function statusOf(program: Program, isDeleting: boolean, clock: Clock): SandboxS
     message: state.kind === "exited" ? state.message : "",
     createdAt: seconds(createdAt(program, clock)),
     ...(state.kind === "exited" && { exitCode: state.exitCode }),
-    ports: (metadata.ports ?? "").split(",").filter((text) => text !== "").map(Number),
+    ports: (metadata.ports ?? "")
+      .split(",")
+      .filter((text) => text !== "")
+      .map(Number),
   };
 }

@@ -53,7 +53,8 @@ function paxRecords(content: Uint8Array): ReadonlyMap<string, string> {
   for (let at = 0; at < content.length; ) {
     const space = content.indexOf(0x20, at);
     const length = Number(Buffer.from(content.subarray(at, space)).toString("latin1"));
-    if (space < 0 || !Number.isInteger(length) || length < 5 || at + length > content.length) throw new TarError("a pax header is damaged");
+    if (space < 0 || !Number.isInteger(length) || length < 5 || at + length > content.length)
+      throw new TarError("a pax header is damaged");
     const record = Buffer.from(content.subarray(space + 1, at + length - 1)).toString("utf8");
     const equals = record.indexOf("=");
     records.set(record.slice(0, equals), record.slice(equals + 1));
@@ -71,7 +72,8 @@ export function* readTar(archive: Uint8Array): Generator<TarEntry> {
     const header = archive.subarray(at, at + blockBytes);
     at += blockBytes;
     if (header.every((byte) => byte === 0)) return;
-    if (numberOf(header.subarray(148, 156)) !== checksumOf(header)) throw new TarError("the archive is damaged: a checksum is wrong");
+    if (numberOf(header.subarray(148, 156)) !== checksumOf(header))
+      throw new TarError("the archive is damaged: a checksum is wrong");
     const size = Number(pax.get("size") ?? numberOf(header.subarray(124, 136)));
     if (!Number.isSafeInteger(size) || size < 0 || at + size > archive.length) throw new TarError("the archive is cut off");
     const content = archive.subarray(at, at + size);

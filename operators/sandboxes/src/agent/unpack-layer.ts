@@ -1,4 +1,16 @@
-import { chmodSync, closeSync, constants, linkSync, lstatSync, mkdirSync, openSync, readdirSync, rmSync, symlinkSync, writeSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  writeSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { readTar, type TarEntry, TarError } from "./tar.ts";
 
@@ -32,7 +44,8 @@ export function unpackLayer(root: string, archive: Uint8Array, limits: { bytes: 
       for (const child of readdirSync(folder)) rmSync(join(folder, child), { recursive: true, force: true });
     } else if (name.startsWith(whiteout)) {
       const gone = name.slice(whiteout.length);
-      if (gone === "" || gone === "." || gone === "..") throw new TarError(`${JSON.stringify(entry.path)} removes nothing that may be removed`);
+      if (gone === "" || gone === "." || gone === "..")
+        throw new TarError(`${JSON.stringify(entry.path)} removes nothing that may be removed`);
       rmSync(join(folder, gone), { recursive: true, force: true });
     } else {
       place(root, join(folder, name), entry);
@@ -70,7 +83,8 @@ function place(root: string, path: string, entry: TarEntry): void {
       const parts = partsOf(entry.link);
       const target = join(existing(root, parts.slice(0, -1)), parts.at(-1) ?? "");
       const found = lstatSync(target, { throwIfNoEntry: false });
-      if (found === undefined || !found.isFile()) throw new TarError(`${JSON.stringify(entry.path)} is a link to no file of the image`);
+      if (found === undefined || !found.isFile())
+        throw new TarError(`${JSON.stringify(entry.path)} is a link to no file of the image`);
       linkSync(target, path);
       return;
     }
@@ -86,7 +100,8 @@ function makeFolders(root: string, parts: readonly string[]): string {
     path = join(path, part);
     const present = lstatSync(path, { throwIfNoEntry: false });
     if (present?.isDirectory() === true) continue;
-    if (present?.isSymbolicLink() === true) throw new TarError(`${JSON.stringify(parts.join("/"))} leads through a symbolic link`);
+    if (present?.isSymbolicLink() === true)
+      throw new TarError(`${JSON.stringify(parts.join("/"))} leads through a symbolic link`);
     if (present !== undefined) rmSync(path, { force: true });
     mkdirSync(path, { mode: 0o755 });
   }

@@ -23,7 +23,9 @@ const spec = Type.Object(
   {
     image: Type.String({ description: "Container image; host: the machine's own programs.", minLength: 1, maxLength: 512 }),
     poolRef: Type.String({ description: "Name of the SandboxPool whose agents may run it.", minLength: 1, maxLength: 253 }),
-    command: Type.Optional(Type.Array(Type.String(), { description: "What to run instead of the image's own.", maxItems: 1024 })),
+    command: Type.Optional(
+      Type.Array(Type.String(), { description: "What to run instead of the image's own.", maxItems: 1024 }),
+    ),
     args: Type.Optional(Type.Array(Type.String(), { description: "Its arguments.", maxItems: 1024 })),
     envs: Type.Optional(
       Type.Array(
@@ -47,14 +49,14 @@ const spec = Type.Object(
       }),
     ),
     expireTime: Type.Optional(time("When it is stopped; the object stays.")),
-    expireTimeSeconds: Type.Optional(
-      int64("The same as Unix seconds; 0: never. expireTime goes before it.", { minimum: 0 }),
-    ),
+    expireTimeSeconds: Type.Optional(int64("The same as Unix seconds; 0: never. expireTime goes before it.", { minimum: 0 })),
     consistencyMode: Type.Optional(
       choice(["fast", "strong", "FAST", "STRONG"], "How the fast path made it; of no effect on an object that is here."),
     ),
     failurePolicy: Type.Optional(
-      choice(["Manual", "AutoRecreate", "manual", "autoRecreate"], "What follows when its agent is lost.", { default: "Manual" }),
+      choice(["Manual", "AutoRecreate", "manual", "autoRecreate"], "What follows when its agent is lost.", {
+        default: "Manual",
+      }),
     ),
     recoveryTimeoutSeconds: Type.Optional(
       int32("How long a lost agent is waited for before the sandbox is made anew elsewhere.", { minimum: 1, default: 60 }),

@@ -6,6 +6,7 @@ import {
   type SandboxInfo,
   SandboxInfoSchema,
 } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
+import { agentCommand } from "./agent.ts";
 import { CommandError, connectionFlags, listFlag, runWith, textFlag } from "./connection.ts";
 
 const name = (context: CommandContext): string => context.args[0] ?? "";
@@ -23,7 +24,8 @@ function pairsFlag(context: CommandContext, flag: string): Record<string, string
 function numberFlag(context: CommandContext, flag: string): number | undefined {
   const value = textFlag(context, flag);
   if (value === undefined) return undefined;
-  if (!/^\d{1,12}$/.test(value)) throw new CommandError(`--${flag}: ${JSON.stringify(value)} has to be a whole number, 0 or above`);
+  if (!/^\d{1,12}$/.test(value))
+    throw new CommandError(`--${flag}: ${JSON.stringify(value)} has to be a whole number, 0 or above`);
   return Number(value);
 }
 
@@ -88,7 +90,9 @@ const run: CommandDefinition = {
         { signal: context.signal },
       );
       const total = created.timings.total;
-      context.stdout.write(`Name:       ${created.sandboxName}\nID:         ${created.sandboxId}\nAgent:      ${created.agentPod}\n`);
+      context.stdout.write(
+        `Name:       ${created.sandboxName}\nID:         ${created.sandboxId}\nAgent:      ${created.agentPod}\n`,
+      );
       if (created.endpoints.length > 0) context.stdout.write(`Endpoints:  ${created.endpoints.join(", ")}\n`);
       if (total !== undefined) context.stdout.write(`Took:       ${total.toFixed(1)} ms\n`);
       return 0;
@@ -119,7 +123,13 @@ const list: CommandDefinition = {
       ]);
       const table = [["NAME", "ID", "PHASE", "IMAGE", "AGENT", "AGE"], ...rows];
       const widths = table.reduce((most, row) => row.map((cell, index) => Math.max(most[index] ?? 0, cell.length)), [0]);
-      for (const row of table) context.stdout.write(`${row.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join("  ").trimEnd()}\n`);
+      for (const row of table)
+        context.stdout.write(
+          `${row
+            .map((cell, index) => cell.padEnd(widths[index] ?? 0))
+            .join("  ")
+            .trimEnd()}\n`,
+        );
       return 0;
     }),
 };
@@ -215,4 +225,4 @@ const reset: CommandDefinition = {
 };
 
 /** The commands `keelson sandbox ...`. */
-export const sandboxCommands: readonly CommandDefinition[] = [run, list, get, logs, remove, update, reset];
+export const sandboxCommands: readonly CommandDefinition[] = [run, list, get, logs, remove, update, reset, agentCommand];

@@ -7,7 +7,11 @@ import { type AgentView, decideSandbox } from "./sandbox-decision.ts";
 const now = Date.UTC(2026, 0, 1);
 const id = "0".repeat(32);
 
-function sandbox(status: Partial<NonNullable<Sandbox["status"]>> = {}, spec: Partial<Sandbox["spec"]> = {}, metadata: object = {}): Sandbox {
+function sandbox(
+  status: Partial<NonNullable<Sandbox["status"]>> = {},
+  spec: Partial<Sandbox["spec"]> = {},
+  metadata: object = {},
+): Sandbox {
   return {
     apiVersion: "sandbox.fast.io/v1alpha1",
     kind: "Sandbox",
@@ -59,8 +63,13 @@ describe("a Sandbox", () => {
   });
 
   it("takes the fast path's place once, and not again after it was started anew (C4)", () => {
-    const metadata = { annotations: { [allocationAnnotation]: JSON.stringify({ assignedPod: "a", assignedNode: "n", sandboxID: id }) } };
-    expect(step(sandbox({}, {}, metadata))).toMatchObject({ kind: "write", status: { phase: "Creating", assignedPod: "a", sandboxID: id } });
+    const metadata = {
+      annotations: { [allocationAnnotation]: JSON.stringify({ assignedPod: "a", assignedNode: "n", sandboxID: id }) },
+    };
+    expect(step(sandbox({}, {}, metadata))).toMatchObject({
+      kind: "write",
+      status: { phase: "Creating", assignedPod: "a", sandboxID: id },
+    });
     expect(step(sandbox({ phase: "Pending", instance: 1 }, {}, metadata)).kind).toBe("place");
   });
 
@@ -101,27 +110,40 @@ describe("a Sandbox", () => {
   });
 
   it("is Succeeded or Failed when its program has ended, with the exit code (A5)", () => {
-    expect(step(sandbox(running), ready("stopped"))).toMatchObject({ kind: "write", releases: false, status: { phase: "Succeeded" } });
-    expect(step(sandbox(running), ready("failed"))).toMatchObject({ status: { phase: "Failed", exitCode: 3, message: "exit code 3" } });
+    expect(step(sandbox(running), ready("stopped"))).toMatchObject({
+      kind: "write",
+      releases: false,
+      status: { phase: "Succeeded" },
+    });
+    expect(step(sandbox(running), ready("failed"))).toMatchObject({
+      status: { phase: "Failed", exitCode: 3, message: "exit code 3" },
+    });
   });
 
   it("with Manual is Lost with its agent and stays so, until the agent is back with it (C8)", () => {
     const lost = step(sandbox(running), unreachable);
-    expect(lost).toMatchObject({ kind: "write", releases: false, status: { phase: "Lost", agentLostTime: "2026-01-01T00:00:00Z" } });
+    expect(lost).toMatchObject({
+      kind: "write",
+      releases: false,
+      status: { phase: "Lost", agentLostTime: "2026-01-01T00:00:00Z" },
+    });
     const status = lost.kind === "write" ? lost.status : {};
     expect(step(sandbox(status), unreachable).kind).toBe("wait");
     expect(step(sandbox(status), ready("running"))).toMatchObject({ kind: "write", status: { phase: "Running" } });
     expect(step(sandbox(running), gone)).toMatchObject({ status: { phase: "Lost" }, releases: true });
   });
 
-  it.each(["AutoRecreate", "autoRecreate"] as const)("with %s is made anew when recoveryTimeoutSeconds have passed, not before", (failurePolicy) => {
-    const first = decideSandbox({ sandbox: sandbox(running, { failurePolicy }), agent: unreachable, now });
-    expect(first).toMatchObject({ step: { status: { phase: "Lost" } }, requeueAfterMs: 60_000 });
-    const status = first.step.kind === "write" ? first.step.status : {};
-    const early = decideSandbox({ sandbox: sandbox(status, { failurePolicy }), agent: unreachable, now: now + 59_000 });
-    expect(early).toEqual({ step: { kind: "wait" }, requeueAfterMs: 1000 });
-    const due = decideSandbox({ sandbox: sandbox(status, { failurePolicy }), agent: unreachable, now: now + 60_000 });
-    expect(due).toMatchObject({ step: { kind: "write", releases: true, status: { phase: "Pending", instance: 1 } } });
-    expect(step(sandbox(running, { failurePolicy }), gone)).toMatchObject({ status: { phase: "Pending" } });
-  });
+  it.each(["AutoRecreate", "autoRecreate"] as const)(
+    "with %s is made anew when recoveryTimeoutSeconds have passed, not before",
+    (failurePolicy) => {
+      const first = decideSandbox({ sandbox: sandbox(running, { failurePolicy }), agent: unreachable, now });
+      expect(first).toMatchObject({ step: { status: { phase: "Lost" } }, requeueAfterMs: 60_000 });
+      const status = first.step.kind === "write" ? first.step.status : {};
+      const early = decideSandbox({ sandbox: sandbox(status, { failurePolicy }), agent: unreachable, now: now + 59_000 });
+      expect(early).toEqual({ step: { kind: "wait" }, requeueAfterMs: 1000 });
+      const due = decideSandbox({ sandbox: sandbox(status, { failurePolicy }), agent: unreachable, now: now + 60_000 });
+      expect(due).toMatchObject({ step: { kind: "write", releases: true, status: { phase: "Pending", instance: 1 } } });
+      expect(step(sandbox(running, { failurePolicy }), gone)).toMatchObject({ status: { phase: "Pending" } });
+    },
+  );
 });

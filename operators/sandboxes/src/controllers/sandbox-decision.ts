@@ -100,7 +100,10 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
     if (status.phase !== "Terminating") {
       const place = fastPathPlace(sandbox);
       const bound = status.assignedPod ?? place?.pod;
-      const terminating = draft("Terminating", "is being stopped", { sandboxID: id, ...(bound !== undefined && { assignedPod: bound }) });
+      const terminating = draft("Terminating", "is being stopped", {
+        sandboxID: id,
+        ...(bound !== undefined && { assignedPod: bound }),
+      });
       return { step: { kind: "write", status: terminating, releases: false } };
     }
     return agent.kind === "ready" ? { step: { kind: "delete", sandboxId: id } } : { step: { kind: "wait" } };
@@ -124,10 +127,13 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
     // Not heard of: it may still run there. The wait ends when the agent is back or gone.
     return later({ kind: "wait" });
   };
-  const again = (message: string): SandboxStatusDraft => unbound(draft("Pending", message, { instance: (status.instance ?? 0) + 1 }));
+  const again = (message: string): SandboxStatusDraft =>
+    unbound(draft("Pending", message, { instance: (status.instance ?? 0) + 1 }));
 
   if (isExpired && !(isReset && expiry > now)) {
-    return status.phase === "Expired" ? { step: { kind: "wait" } } : leave(unbound(draft("Expired", "its expireTime has come")));
+    return status.phase === "Expired"
+      ? { step: { kind: "wait" } }
+      : leave(unbound(draft("Expired", "its expireTime has come")));
   }
   if (isReset) {
     return leave({ ...again(`was reset (${reset})`), acceptedResetRevision: reset });
@@ -144,7 +150,8 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
     case "Creating":
     case "Bound": {
       if (status.sandboxID === undefined) return later({ kind: "write", status: again("was not bound"), releases: true });
-      if (agent.kind === "gone" || agent.kind === "none") return later({ kind: "write", status: again("its agent is gone"), releases: true });
+      if (agent.kind === "gone" || agent.kind === "none")
+        return later({ kind: "write", status: again("its agent is gone"), releases: true });
       if (agent.kind === "unreachable") return lost(observation, later, again, draft);
       return later({ kind: "create", sandboxId: status.sandboxID });
     }
@@ -162,7 +169,12 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
 type Later = (step: SandboxStep, otherMs?: number) => SandboxDecision;
 type Draft = (phase: Phase, message: string, change?: Partial<SandboxStatusDraft>) => SandboxStatusDraft;
 
-function running({ sandbox, agent, now }: SandboxObservation, later: Later, again: (message: string) => SandboxStatusDraft, draft: Draft): SandboxDecision {
+function running(
+  { sandbox, agent, now }: SandboxObservation,
+  later: Later,
+  again: (message: string) => SandboxStatusDraft,
+  draft: Draft,
+): SandboxDecision {
   const { status = {} } = sandbox;
   const id = status.sandboxID ?? "";
   if (agent.kind !== "ready") return lost({ sandbox, agent, now }, later, again, draft);
@@ -184,13 +196,22 @@ function running({ sandbox, agent, now }: SandboxObservation, later: Later, agai
   return later({ kind: "write", status: finished, releases: false });
 }
 
-function lost({ sandbox, agent, now }: SandboxObservation, later: Later, again: (message: string) => SandboxStatusDraft, draft: Draft): SandboxDecision {
+function lost(
+  { sandbox, agent, now }: SandboxObservation,
+  later: Later,
+  again: (message: string) => SandboxStatusDraft,
+  draft: Draft,
+): SandboxDecision {
   const { status = {}, spec } = sandbox;
   const since = status.agentLostTime === undefined ? now : Date.parse(status.agentLostTime);
   const isGone = agent.kind === "gone" || agent.kind === "none";
   const dueMs = since + (spec.recoveryTimeoutSeconds ?? 60) * 1000 - now;
   if (isAuto(sandbox) && (isGone || dueMs <= 0)) {
-    return later({ kind: "write", status: again(isGone ? "its agent is gone" : "its agent was not heard of in time"), releases: true });
+    return later({
+      kind: "write",
+      status: again(isGone ? "its agent is gone" : "its agent was not heard of in time"),
+      releases: true,
+    });
   }
   const message = isGone ? "its agent is gone; reset it to start it again" : "its agent is not heard of";
   if (status.phase !== "Lost" || status.message !== message) {
@@ -232,7 +253,17 @@ export function draftOf(
 
 /** A status in which no agent has the sandbox. */
 export function unbound(status: SandboxStatusDraft): SandboxStatusDraft {
-  const { assignedPod: _pod, nodeName: _node, sandboxID: _id, endpoints: _endpoints, agentLostTime: _lost, startTime: _start, exitCode: _exit, finishTime: _finish, ...rest } = status;
+  const {
+    assignedPod: _pod,
+    nodeName: _node,
+    sandboxID: _id,
+    endpoints: _endpoints,
+    agentLostTime: _lost,
+    startTime: _start,
+    exitCode: _exit,
+    finishTime: _finish,
+    ...rest
+  } = status;
   return rest;
 }
 

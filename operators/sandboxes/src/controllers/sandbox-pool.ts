@@ -1,6 +1,14 @@
 import type { ApplyConfiguration } from "@keelson/client";
 import { type Condition, type DeepReadonly, isConflict, isNotFound, jsonEquals, setCondition } from "@keelson/api-machinery";
-import { addFinalizer, defineController, type ReconcileContext, removeFinalizer, type Request, type Result, watchOf } from "@keelson/controller";
+import {
+  addFinalizer,
+  defineController,
+  type ReconcileContext,
+  removeFinalizer,
+  type Request,
+  type Result,
+  watchOf,
+} from "@keelson/controller";
 import { cleanupFinalizer, defaultSandboxesPerAgent } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
@@ -26,10 +34,12 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
   const pool = cache.get(SandboxPool, request);
   if (pool === undefined) return undefined;
   const { namespace = "", name } = request;
-  if (pool.metadata.deletionTimestamp === undefined && (await addFinalizer(client, SandboxPool, pool, cleanupFinalizer))) return undefined;
+  if (pool.metadata.deletionTimestamp === undefined && (await addFinalizer(client, SandboxPool, pool, cleanupFinalizer)))
+    return undefined;
 
   const sandboxes = cache.list(Sandbox, { namespace, index: ["pool", name] });
-  const own = (): ReturnType<typeof fleet.list> => fleet.list().filter((agent) => agent.namespace === namespace && agent.pool === name);
+  const own = (): ReturnType<typeof fleet.list> =>
+    fleet.list().filter((agent) => agent.namespace === namespace && agent.pool === name);
   const busyOf = (agent: string): number =>
     Math.max(registry.allocated(namespace, agent), agentStatus(namespace, agent)?.allocated ?? 0);
   const decision = decidePool(
@@ -52,7 +62,18 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
     if (own().length === 0) await removeFinalizer(client, SandboxPool, pool, cleanupFinalizer);
     return undefined;
   }
-  await write(pool, statusOf(pool, own().map((agent) => agent.name), decision.desired, problem, context, busyOf), context);
+  await write(
+    pool,
+    statusOf(
+      pool,
+      own().map((agent) => agent.name),
+      decision.desired,
+      problem,
+      context,
+      busyOf,
+    ),
+    context,
+  );
   return problem === "" ? undefined : { requeueAfterMs: startAgainMs };
 }
 

@@ -1,12 +1,29 @@
 import { type ApplyConfiguration } from "@keelson/client";
 import { ConfigMap, type DeepReadonly, formatTime, isConflict, isNotFound, Secret } from "@keelson/api-machinery";
-import { addFinalizer, defineController, readOf, type ReconcileContext, removeFinalizer, type Request, type Result, watchOf } from "@keelson/controller";
+import {
+  addFinalizer,
+  defineController,
+  readOf,
+  type ReconcileContext,
+  removeFinalizer,
+  type Request,
+  type Result,
+  watchOf,
+} from "@keelson/controller";
 import type { AgentSandbox } from "../agent/protocol.ts";
 import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { runtimeOf } from "../runtime.ts";
-import { type AgentView, decideSandbox, draftOf, fastPathPlace, instanceId, type SandboxStatusDraft, unbound } from "./sandbox-decision.ts";
+import {
+  type AgentView,
+  decideSandbox,
+  draftOf,
+  fastPathPlace,
+  instanceId,
+  type SandboxStatusDraft,
+  unbound,
+} from "./sandbox-decision.ts";
 
 const fieldManager = "sandboxes-sandbox-controller";
 
@@ -46,7 +63,9 @@ export const sandboxController = defineController({
       [
         (change) =>
           change.type === "delete" ||
-          (change.type === "update" && change.old?.status?.assignedPod !== undefined && change.object.status?.assignedPod === undefined),
+          (change.type === "update" &&
+            change.old?.status?.assignedPod !== undefined &&
+            change.object.status?.assignedPod === undefined),
       ],
     ),
   ],
@@ -170,7 +189,9 @@ async function create(
   } else if (answer.rejected === true) {
     // Nothing was done there: look for another place. The instance goes on counting, as an id is used once.
     runtime.registry.release(key);
-    const next = draftOf(sandbox, "Pending", answer.message ?? "was refused", now, { instance: (sandbox.status?.instance ?? 0) + 1 });
+    const next = draftOf(sandbox, "Pending", answer.message ?? "was refused", now, {
+      instance: (sandbox.status?.instance ?? 0) + 1,
+    });
     await write(sandbox, unbound(next), context);
   } else {
     const message = answer.message ?? "could not be started";
@@ -181,7 +202,11 @@ async function create(
 }
 
 /** What an agent is asked for. */
-export function agentSandbox(sandbox: DeepReadonly<Sandbox>, sandboxId: string, env: Readonly<Record<string, string>>): AgentSandbox {
+export function agentSandbox(
+  sandbox: DeepReadonly<Sandbox>,
+  sandboxId: string,
+  env: Readonly<Record<string, string>>,
+): AgentSandbox {
   const { spec, metadata } = sandbox;
   return {
     sandboxId,
@@ -205,7 +230,10 @@ async function environmentOf(
   const { namespace } = sandbox.metadata;
   for (const { name, value, valueFrom } of sandbox.spec.envs ?? []) {
     const from = valueFrom as
-      | { secretKeyRef?: { name?: string; key: string; optional?: boolean }; configMapKeyRef?: { name?: string; key: string; optional?: boolean } }
+      | {
+          secretKeyRef?: { name?: string; key: string; optional?: boolean };
+          configMapKeyRef?: { name?: string; key: string; optional?: boolean };
+        }
       | undefined;
     const reference = from?.secretKeyRef ?? from?.configMapKeyRef;
     if (reference === undefined) {
@@ -220,13 +248,18 @@ async function environmentOf(
       if (found !== undefined) env.push([name, found]);
     } catch (error) {
       if (!isNotFound(error)) throw error;
-      if (reference.optional !== true) return { problem: `envs ${name}: there is no ${from?.secretKeyRef ? "Secret" : "ConfigMap"} ${reference.name}` };
+      if (reference.optional !== true)
+        return { problem: `envs ${name}: there is no ${from?.secretKeyRef ? "Secret" : "ConfigMap"} ${reference.name}` };
     }
   }
   return { env: Object.fromEntries(env) };
 }
 
-async function write(sandbox: DeepReadonly<Sandbox>, status: SandboxStatusDraft, { client, signal }: ReconcileContext): Promise<void> {
+async function write(
+  sandbox: DeepReadonly<Sandbox>,
+  status: SandboxStatusDraft,
+  { client, signal }: ReconcileContext,
+): Promise<void> {
   const { name = "", namespace, resourceVersion } = sandbox.metadata;
   const configuration = { metadata: { name, namespace, resourceVersion }, status } as unknown as ApplyConfiguration<Sandbox>;
   try {

@@ -59,7 +59,9 @@ const status = (): AgentStatus => ({
   })),
 });
 
-async function open(change: { agent?: AgentClient; client?: Client } = {}): Promise<{ fast: FastCreator; registry: Registry; agent: AgentClient }> {
+async function open(
+  change: { agent?: AgentClient; client?: Client } = {},
+): Promise<{ fast: FastCreator; registry: Registry; agent: AgentClient }> {
   const registry = createRegistry();
   const intents = await openIntentLog(join(dir, "intents"));
   logs.push(intents);
@@ -74,7 +76,16 @@ async function open(change: { agent?: AgentClient; client?: Client } = {}): Prom
     clock: systemClock,
     newId: () => String(++ids).padStart(32, "0"),
   });
-  registry.register({ name: "a", namespace: "default", pool: "pool", node: "n", address: "127.0.0.1", capacity: 1, images: [], isReady: true });
+  registry.register({
+    name: "a",
+    namespace: "default",
+    pool: "pool",
+    node: "n",
+    address: "127.0.0.1",
+    capacity: 1,
+    images: [],
+    isReady: true,
+  });
   return { fast, registry, agent: one };
 }
 
@@ -131,7 +142,9 @@ describe("FAST", () => {
     while (fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
     expect(await objects()).toEqual([]);
     expect(registry.placeOf("default/one")).toBeUndefined();
-    expect((await agent().create({ sandboxId: id, claimUid: "", claimName: "one", namespace: "default", image: "host" })).rejected).toBe(true);
+    expect(
+      (await agent().create({ sandboxId: id, claimUid: "", claimName: "one", namespace: "default", image: "host" })).rejected,
+    ).toBe(true);
   });
 
   it("killed after the agent has it and before it answered: the object is written by the next process", async () => {
@@ -163,7 +176,10 @@ describe("FAST", () => {
   });
 
   it("ends a sandbox that the API refuses, and frees its place (C1, C2)", async () => {
-    await client.create(Sandbox, { metadata: { name: "one", namespace: "default" }, spec: { image: "other", poolRef: "pool" } as Sandbox["spec"] });
+    await client.create(Sandbox, {
+      metadata: { name: "one", namespace: "default" },
+      spec: { image: "other", poolRef: "pool" } as Sandbox["spec"],
+    });
     const { fast, registry } = await open();
     const outcome = await fast.create(request);
     const id = outcome.kind === "created" ? outcome.sandboxId : "";
@@ -186,7 +202,8 @@ describe("FAST", () => {
     release();
     expect(await deletion).toBe(true);
     // The controller takes the finalizer off; here there is none, so a deletion shows as its mark.
-    for (const each of (await client.list(Sandbox, { namespace: "default" })).items) expect(each.metadata.deletionTimestamp).toBeDefined();
+    for (const each of (await client.list(Sandbox, { namespace: "default" })).items)
+      expect(each.metadata.deletionTimestamp).toBeDefined();
   });
 
   it("gives the second of two with one name nothing, and the one after the last place a word", async () => {

@@ -3,7 +3,13 @@ import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import type { AgentClient } from "../agent/agent-client.ts";
 import type { AgentStatus } from "../agent/protocol.ts";
-import { allocationAnnotation, cleanupFinalizer, createdByFastPath, createdByLabel, createTimestampAnnotation } from "../api/names.ts";
+import {
+  allocationAnnotation,
+  cleanupFinalizer,
+  createdByFastPath,
+  createdByLabel,
+  createTimestampAnnotation,
+} from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import type { RegisteredAgent, Registry } from "../registry/registry.ts";
 import type { Intent, IntentLog } from "./intent-log.ts";
@@ -32,7 +38,12 @@ export interface FastRequest {
 
 /** What came of it. `full`: no agent has room, and nothing was done. */
 export type FastOutcome =
-  | { readonly kind: "created"; readonly sandboxId: string; readonly agent: RegisteredAgent; readonly timings: Readonly<Record<string, number>> }
+  | {
+      readonly kind: "created";
+      readonly sandboxId: string;
+      readonly agent: RegisteredAgent;
+      readonly timings: Readonly<Record<string, number>>;
+    }
   | { readonly kind: "full"; readonly message: string }
   | { readonly kind: "exists" }
   | { readonly kind: "failed"; readonly message: string };
@@ -199,7 +210,12 @@ export function createFastCreator(options: FastCreatorOptions): FastCreator {
           if (answer?.success === true) {
             const asked = clock.monotonic();
             hold(held.get(key)?.intent ?? intent);
-            const timings = { allocate: allocated - began, log: written - allocated, agent: asked - written, total: asked - began };
+            const timings = {
+              allocate: allocated - began,
+              log: written - allocated,
+              agent: asked - written,
+              total: asked - began,
+            };
             return { kind: "created", sandboxId: intent.sandboxId, agent, timings };
           }
           problem = answer?.message ?? "the agent is not heard of";

@@ -24,7 +24,10 @@ export async function startFastPathServer(options: {
 }): Promise<FastPathServer> {
   const authenticate: Interceptor = (next) => (request) => {
     if (!hasToken(request.header.get("authorization"), options.token)) {
-      throw new ConnectError("a bearer token is needed: authorization: Bearer <content of the token file>", Code.Unauthenticated);
+      throw new ConnectError(
+        "a bearer token is needed: authorization: Bearer <content of the token file>",
+        Code.Unauthenticated,
+      );
     }
     return next(request);
   };

@@ -1,6 +1,14 @@
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
-import { type Clock, type DeepReadonly, isAlreadyExists, isNotFound, isStatusError, dns1123SubdomainFaults, type StatusError } from "@keelson/api-machinery";
+import {
+  type Clock,
+  type DeepReadonly,
+  isAlreadyExists,
+  isNotFound,
+  isStatusError,
+  dns1123SubdomainFaults,
+  type StatusError,
+} from "@keelson/api-machinery";
 import type { Client, Patch } from "@keelson/client";
 import type { Cache, OnChange } from "@keelson/controller";
 import { isPort } from "../agent/protocol.ts";
@@ -61,11 +69,17 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
         settle();
         const present = cache.get(Sandbox, key);
         const detail = present?.status?.message ? `: ${present.status.message}` : "";
-        reject(new ConnectError(`${reason}; sandbox ${key.namespace}/${key.name} is ${present?.status?.phase ?? "Pending"}${detail}`, Code.DeadlineExceeded));
+        reject(
+          new ConnectError(
+            `${reason}; sandbox ${key.namespace}/${key.name} is ${present?.status?.phase ?? "Pending"}${detail}`,
+            Code.DeadlineExceeded,
+          ),
+        );
       };
       const abort = (): void => fail("the caller does not wait any longer");
       const stop = options.onChange(Sandbox, ({ type, object }) => {
-        if (object.metadata.name === key.name && object.metadata.namespace === key.namespace) look(type === "delete" ? undefined : object);
+        if (object.metadata.name === key.name && object.metadata.namespace === key.namespace)
+          look(type === "delete" ? undefined : object);
       });
       const timer = clock.setTimer(options.strongTimeoutMs, () => fail(`it does not run after ${options.strongTimeoutMs} ms`), {
         background: true,
@@ -145,7 +159,10 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
         return create(UpdateResponseSchema, { success: true, message: "updated", sandbox: sandboxInfo(sandbox) });
       } catch (error) {
         // As the original: what is wrong is in the answer, and the call itself succeeds.
-        return create(UpdateResponseSchema, { success: false, message: error instanceof Error ? error.message : String(error) });
+        return create(UpdateResponseSchema, {
+          success: false,
+          message: error instanceof Error ? error.message : String(error),
+        });
       }
     },
 
@@ -219,7 +236,8 @@ function updateOf({ update, labels }: UpdateRequest): { readonly spec?: unknown;
       return { ...metadata, spec: { expireTime: seconds === 0 ? null : timeOf(seconds), expireTimeSeconds: null } };
     }
     case "resetRevision": {
-      if (Number.isNaN(Date.parse(update.value))) throw new Error(`reset_revision: ${JSON.stringify(update.value)} is no RFC 3339 time`);
+      if (Number.isNaN(Date.parse(update.value)))
+        throw new Error(`reset_revision: ${JSON.stringify(update.value)} is no RFC 3339 time`);
       return { ...metadata, spec: { resetRevision: update.value } };
     }
     case "failurePolicy":
@@ -244,6 +262,7 @@ const codes: Readonly<Record<number, Code>> = {
 
 function connectError(error: unknown): ConnectError {
   if (error instanceof ConnectError) return error;
-  if (isStatusError(error)) return new ConnectError((error as StatusError).message, codes[error.status.code ?? 500] ?? Code.Unavailable);
+  if (isStatusError(error))
+    return new ConnectError((error as StatusError).message, codes[error.status.code ?? 500] ?? Code.Unavailable);
   return new ConnectError(error instanceof Error ? error.message : String(error), Code.Unavailable);
 }

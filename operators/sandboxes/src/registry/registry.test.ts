@@ -82,7 +82,12 @@ describe("the registry", () => {
       const found = registry.allocate(ask(key));
       return "agent" in found ? found.agent.name : found.problem;
     };
-    expect([place("default/1"), place("default/2"), place("default/3"), place("default/4")]).toEqual(["cached", "cached", "empty", "empty"]);
+    expect([place("default/1"), place("default/2"), place("default/3"), place("default/4")]).toEqual([
+      "cached",
+      "cached",
+      "empty",
+      "empty",
+    ]);
     expect(place("default/5")).toBe("no agent of pool pool has room: 2 full");
   });
 

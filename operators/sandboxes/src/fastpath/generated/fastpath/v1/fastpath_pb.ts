@@ -12,8 +12,11 @@ import type { Message } from "@bufbuild/protobuf";
 /**
  * Describes the file fastpath/v1/fastpath.proto.
  */
-export const file_fastpath_v1_fastpath: GenFile = /*@__PURE__*/
-  fileDesc("ChpmYXN0cGF0aC92MS9mYXN0cGF0aC5wcm90bxILZmFzdHBhdGgudjEi7QMKDUNyZWF0ZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkSEAoIcG9vbF9yZWYYAiABKAkSFQoNZXhwb3NlZF9wb3J0cxgDIAMoBRIPCgdjb21tYW5kGAQgAygJEgwKBGFyZ3MYBSADKAkSEQoJbmFtZXNwYWNlGAYgASgJEjYKEGNvbnNpc3RlbmN5X21vZGUYByABKA4yHC5mYXN0cGF0aC52MS5Db25zaXN0ZW5jeU1vZGUSDAoEbmFtZRgIIAEoCRIyCgRlbnZzGAkgAygLMiQuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5FbnZzRW50cnkSEwoLd29ya2luZ19kaXIYCiABKAkSGwoTZXhwaXJlX3RpbWVfc2Vjb25kcxhkIAEoAxIyCg5mYWlsdXJlX3BvbGljeRhlIAEoDjIaLmZhc3RwYXRoLnYxLkZhaWx1cmVQb2xpY3kSNgoGbGFiZWxzGGYgAygLMiYuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5MYWJlbHNFbnRyeRorCglFbnZzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIssBCg5DcmVhdGVSZXNwb25zZRISCgpzYW5kYm94X2lkGAEgASgJEhEKCWFnZW50X3BvZBgCIAEoCRIRCgllbmRwb2ludHMYAyADKAkSFAoMc2FuZGJveF9uYW1lGAQgASgJEjkKB3RpbWluZ3MYZCADKAsyKC5mYXN0cGF0aC52MS5DcmVhdGVSZXNwb25zZS5UaW1pbmdzRW50cnkaLgoMVGltaW5nc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAEiOAoNRGVsZXRlUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJIiEKDkRlbGV0ZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgiNQoKR2V0UmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJIiAKC0xpc3RSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCSI3CgxMaXN0UmVzcG9uc2USJwoFaXRlbXMYASADKAsyGC5mYXN0cGF0aC52MS5TYW5kYm94SW5mbyKhAQoLU2FuZGJveEluZm8SEgoKc2FuZGJveF9pZBgBIAEoCRINCgVwaGFzZRgCIAEoCRIRCglhZ2VudF9wb2QYAyABKAkSEQoJZW5kcG9pbnRzGAQgAygJEhIKCmNyZWF0ZWRfYXQYBSABKAMSDQoFaW1hZ2UYBiABKAkSEAoIcG9vbF9yZWYYByABKAkSFAoMc2FuZGJveF9uYW1lGAggASgJIrwCCg1VcGRhdGVSZXF1ZXN0EhQKDHNhbmRib3hfbmFtZRgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkSHQoTZXhwaXJlX3RpbWVfc2Vjb25kcxgDIAEoA0gAEhgKDnJlc2V0X3JldmlzaW9uGAQgASgJSAASNAoOZmFpbHVyZV9wb2xpY3kYBSABKA4yGi5mYXN0cGF0aC52MS5GYWlsdXJlUG9saWN5SAASIgoYcmVjb3ZlcnlfdGltZW91dF9zZWNvbmRzGAYgASgFSAASNgoGbGFiZWxzGAcgAygLMiYuZmFzdHBhdGgudjEuVXBkYXRlUmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQggKBnVwZGF0ZSJdCg5VcGRhdGVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg8KB21lc3NhZ2UYAiABKAkSKQoHc2FuZGJveBgDIAEoCzIYLmZhc3RwYXRoLnYxLlNhbmRib3hJbmZvKicKD0NvbnNpc3RlbmN5TW9kZRIICgRGQVNUEAASCgoGU1RST05HEAEqLgoNRmFpbHVyZVBvbGljeRIKCgZNQU5VQUwQABIRCg1BVVRPX1JFQ1JFQVRFEAEy9gIKD0Zhc3RQYXRoU2VydmljZRJICg1DcmVhdGVTYW5kYm94EhouZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdBobLmZhc3RwYXRoLnYxLkNyZWF0ZVJlc3BvbnNlEkgKDURlbGV0ZVNhbmRib3gSGi5mYXN0cGF0aC52MS5EZWxldGVSZXF1ZXN0GhsuZmFzdHBhdGgudjEuRGVsZXRlUmVzcG9uc2USSAoNVXBkYXRlU2FuZGJveBIaLmZhc3RwYXRoLnYxLlVwZGF0ZVJlcXVlc3QaGy5mYXN0cGF0aC52MS5VcGRhdGVSZXNwb25zZRJECg1MaXN0U2FuZGJveGVzEhguZmFzdHBhdGgudjEuTGlzdFJlcXVlc3QaGS5mYXN0cGF0aC52MS5MaXN0UmVzcG9uc2USPwoKR2V0U2FuZGJveBIXLmZhc3RwYXRoLnYxLkdldFJlcXVlc3QaGC5mYXN0cGF0aC52MS5TYW5kYm94SW5mb2IGcHJvdG8z");
+export const file_fastpath_v1_fastpath: GenFile =
+  /*@__PURE__*/
+  fileDesc(
+    "ChpmYXN0cGF0aC92MS9mYXN0cGF0aC5wcm90bxILZmFzdHBhdGgudjEi7QMKDUNyZWF0ZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkSEAoIcG9vbF9yZWYYAiABKAkSFQoNZXhwb3NlZF9wb3J0cxgDIAMoBRIPCgdjb21tYW5kGAQgAygJEgwKBGFyZ3MYBSADKAkSEQoJbmFtZXNwYWNlGAYgASgJEjYKEGNvbnNpc3RlbmN5X21vZGUYByABKA4yHC5mYXN0cGF0aC52MS5Db25zaXN0ZW5jeU1vZGUSDAoEbmFtZRgIIAEoCRIyCgRlbnZzGAkgAygLMiQuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5FbnZzRW50cnkSEwoLd29ya2luZ19kaXIYCiABKAkSGwoTZXhwaXJlX3RpbWVfc2Vjb25kcxhkIAEoAxIyCg5mYWlsdXJlX3BvbGljeRhlIAEoDjIaLmZhc3RwYXRoLnYxLkZhaWx1cmVQb2xpY3kSNgoGbGFiZWxzGGYgAygLMiYuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5MYWJlbHNFbnRyeRorCglFbnZzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIssBCg5DcmVhdGVSZXNwb25zZRISCgpzYW5kYm94X2lkGAEgASgJEhEKCWFnZW50X3BvZBgCIAEoCRIRCgllbmRwb2ludHMYAyADKAkSFAoMc2FuZGJveF9uYW1lGAQgASgJEjkKB3RpbWluZ3MYZCADKAsyKC5mYXN0cGF0aC52MS5DcmVhdGVSZXNwb25zZS5UaW1pbmdzRW50cnkaLgoMVGltaW5nc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAEiOAoNRGVsZXRlUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJIiEKDkRlbGV0ZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgiNQoKR2V0UmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJIiAKC0xpc3RSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCSI3CgxMaXN0UmVzcG9uc2USJwoFaXRlbXMYASADKAsyGC5mYXN0cGF0aC52MS5TYW5kYm94SW5mbyKhAQoLU2FuZGJveEluZm8SEgoKc2FuZGJveF9pZBgBIAEoCRINCgVwaGFzZRgCIAEoCRIRCglhZ2VudF9wb2QYAyABKAkSEQoJZW5kcG9pbnRzGAQgAygJEhIKCmNyZWF0ZWRfYXQYBSABKAMSDQoFaW1hZ2UYBiABKAkSEAoIcG9vbF9yZWYYByABKAkSFAoMc2FuZGJveF9uYW1lGAggASgJIrwCCg1VcGRhdGVSZXF1ZXN0EhQKDHNhbmRib3hfbmFtZRgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkSHQoTZXhwaXJlX3RpbWVfc2Vjb25kcxgDIAEoA0gAEhgKDnJlc2V0X3JldmlzaW9uGAQgASgJSAASNAoOZmFpbHVyZV9wb2xpY3kYBSABKA4yGi5mYXN0cGF0aC52MS5GYWlsdXJlUG9saWN5SAASIgoYcmVjb3ZlcnlfdGltZW91dF9zZWNvbmRzGAYgASgFSAASNgoGbGFiZWxzGAcgAygLMiYuZmFzdHBhdGgudjEuVXBkYXRlUmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQggKBnVwZGF0ZSJdCg5VcGRhdGVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg8KB21lc3NhZ2UYAiABKAkSKQoHc2FuZGJveBgDIAEoCzIYLmZhc3RwYXRoLnYxLlNhbmRib3hJbmZvKicKD0NvbnNpc3RlbmN5TW9kZRIICgRGQVNUEAASCgoGU1RST05HEAEqLgoNRmFpbHVyZVBvbGljeRIKCgZNQU5VQUwQABIRCg1BVVRPX1JFQ1JFQVRFEAEy9gIKD0Zhc3RQYXRoU2VydmljZRJICg1DcmVhdGVTYW5kYm94EhouZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdBobLmZhc3RwYXRoLnYxLkNyZWF0ZVJlc3BvbnNlEkgKDURlbGV0ZVNhbmRib3gSGi5mYXN0cGF0aC52MS5EZWxldGVSZXF1ZXN0GhsuZmFzdHBhdGgudjEuRGVsZXRlUmVzcG9uc2USSAoNVXBkYXRlU2FuZGJveBIaLmZhc3RwYXRoLnYxLlVwZGF0ZVJlcXVlc3QaGy5mYXN0cGF0aC52MS5VcGRhdGVSZXNwb25zZRJECg1MaXN0U2FuZGJveGVzEhguZmFzdHBhdGgudjEuTGlzdFJlcXVlc3QaGS5mYXN0cGF0aC52MS5MaXN0UmVzcG9uc2USPwoKR2V0U2FuZGJveBIXLmZhc3RwYXRoLnYxLkdldFJlcXVlc3QaGC5mYXN0cGF0aC52MS5TYW5kYm94SW5mb2IGcHJvdG8z",
+  );
 
 /**
  * @generated from message fastpath.v1.CreateRequest
@@ -95,8 +98,7 @@ export type CreateRequest = Message<"fastpath.v1.CreateRequest"> & {
  * Describes the message fastpath.v1.CreateRequest.
  * Use `create(CreateRequestSchema)` to create a new message.
  */
-export const CreateRequestSchema: GenMessage<CreateRequest> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 0);
+export const CreateRequestSchema: GenMessage<CreateRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 0);
 
 /**
  * @generated from message fastpath.v1.CreateResponse
@@ -134,8 +136,7 @@ export type CreateResponse = Message<"fastpath.v1.CreateResponse"> & {
  * Describes the message fastpath.v1.CreateResponse.
  * Use `create(CreateResponseSchema)` to create a new message.
  */
-export const CreateResponseSchema: GenMessage<CreateResponse> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 1);
+export const CreateResponseSchema: GenMessage<CreateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 1);
 
 /**
  * @generated from message fastpath.v1.DeleteRequest
@@ -156,8 +157,7 @@ export type DeleteRequest = Message<"fastpath.v1.DeleteRequest"> & {
  * Describes the message fastpath.v1.DeleteRequest.
  * Use `create(DeleteRequestSchema)` to create a new message.
  */
-export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 2);
+export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 2);
 
 /**
  * @generated from message fastpath.v1.DeleteResponse
@@ -173,8 +173,7 @@ export type DeleteResponse = Message<"fastpath.v1.DeleteResponse"> & {
  * Describes the message fastpath.v1.DeleteResponse.
  * Use `create(DeleteResponseSchema)` to create a new message.
  */
-export const DeleteResponseSchema: GenMessage<DeleteResponse> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 3);
+export const DeleteResponseSchema: GenMessage<DeleteResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 3);
 
 /**
  * @generated from message fastpath.v1.GetRequest
@@ -195,8 +194,7 @@ export type GetRequest = Message<"fastpath.v1.GetRequest"> & {
  * Describes the message fastpath.v1.GetRequest.
  * Use `create(GetRequestSchema)` to create a new message.
  */
-export const GetRequestSchema: GenMessage<GetRequest> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 4);
+export const GetRequestSchema: GenMessage<GetRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 4);
 
 /**
  * @generated from message fastpath.v1.ListRequest
@@ -212,8 +210,7 @@ export type ListRequest = Message<"fastpath.v1.ListRequest"> & {
  * Describes the message fastpath.v1.ListRequest.
  * Use `create(ListRequestSchema)` to create a new message.
  */
-export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 5);
+export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 5);
 
 /**
  * @generated from message fastpath.v1.ListResponse
@@ -229,8 +226,7 @@ export type ListResponse = Message<"fastpath.v1.ListResponse"> & {
  * Describes the message fastpath.v1.ListResponse.
  * Use `create(ListResponseSchema)` to create a new message.
  */
-export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 6);
+export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 6);
 
 /**
  * @generated from message fastpath.v1.SandboxInfo
@@ -283,8 +279,7 @@ export type SandboxInfo = Message<"fastpath.v1.SandboxInfo"> & {
  * Describes the message fastpath.v1.SandboxInfo.
  * Use `create(SandboxInfoSchema)` to create a new message.
  */
-export const SandboxInfoSchema: GenMessage<SandboxInfo> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 7);
+export const SandboxInfoSchema: GenMessage<SandboxInfo> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 7);
 
 /**
  * @generated from message fastpath.v1.UpdateRequest
@@ -303,35 +298,40 @@ export type UpdateRequest = Message<"fastpath.v1.UpdateRequest"> & {
   /**
    * @generated from oneof fastpath.v1.UpdateRequest.update
    */
-  update: {
-    /**
-     * Unix seconds; 0 removes it.
-     *
-     * @generated from field: int64 expire_time_seconds = 3;
-     */
-    value: bigint;
-    case: "expireTimeSeconds";
-  } | {
-    /**
-     * RFC 3339.
-     *
-     * @generated from field: string reset_revision = 4;
-     */
-    value: string;
-    case: "resetRevision";
-  } | {
-    /**
-     * @generated from field: fastpath.v1.FailurePolicy failure_policy = 5;
-     */
-    value: FailurePolicy;
-    case: "failurePolicy";
-  } | {
-    /**
-     * @generated from field: int32 recovery_timeout_seconds = 6;
-     */
-    value: number;
-    case: "recoveryTimeoutSeconds";
-  } | { case: undefined; value?: undefined };
+  update:
+    | {
+        /**
+         * Unix seconds; 0 removes it.
+         *
+         * @generated from field: int64 expire_time_seconds = 3;
+         */
+        value: bigint;
+        case: "expireTimeSeconds";
+      }
+    | {
+        /**
+         * RFC 3339.
+         *
+         * @generated from field: string reset_revision = 4;
+         */
+        value: string;
+        case: "resetRevision";
+      }
+    | {
+        /**
+         * @generated from field: fastpath.v1.FailurePolicy failure_policy = 5;
+         */
+        value: FailurePolicy;
+        case: "failurePolicy";
+      }
+    | {
+        /**
+         * @generated from field: int32 recovery_timeout_seconds = 6;
+         */
+        value: number;
+        case: "recoveryTimeoutSeconds";
+      }
+    | { case: undefined; value?: undefined };
 
   /**
    * @generated from field: map<string, string> labels = 7;
@@ -343,8 +343,7 @@ export type UpdateRequest = Message<"fastpath.v1.UpdateRequest"> & {
  * Describes the message fastpath.v1.UpdateRequest.
  * Use `create(UpdateRequestSchema)` to create a new message.
  */
-export const UpdateRequestSchema: GenMessage<UpdateRequest> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 8);
+export const UpdateRequestSchema: GenMessage<UpdateRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 8);
 
 /**
  * @generated from message fastpath.v1.UpdateResponse
@@ -370,8 +369,7 @@ export type UpdateResponse = Message<"fastpath.v1.UpdateResponse"> & {
  * Describes the message fastpath.v1.UpdateResponse.
  * Use `create(UpdateResponseSchema)` to create a new message.
  */
-export const UpdateResponseSchema: GenMessage<UpdateResponse> = /*@__PURE__*/
-  messageDesc(file_fastpath_v1_fastpath, 9);
+export const UpdateResponseSchema: GenMessage<UpdateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 9);
 
 /**
  * @generated from enum fastpath.v1.ConsistencyMode
@@ -391,8 +389,7 @@ export enum ConsistencyMode {
 /**
  * Describes the enum fastpath.v1.ConsistencyMode.
  */
-export const ConsistencyModeSchema: GenEnum<ConsistencyMode> = /*@__PURE__*/
-  enumDesc(file_fastpath_v1_fastpath, 0);
+export const ConsistencyModeSchema: GenEnum<ConsistencyMode> = /*@__PURE__*/ enumDesc(file_fastpath_v1_fastpath, 0);
 
 /**
  * @generated from enum fastpath.v1.FailurePolicy
@@ -412,8 +409,7 @@ export enum FailurePolicy {
 /**
  * Describes the enum fastpath.v1.FailurePolicy.
  */
-export const FailurePolicySchema: GenEnum<FailurePolicy> = /*@__PURE__*/
-  enumDesc(file_fastpath_v1_fastpath, 1);
+export const FailurePolicySchema: GenEnum<FailurePolicy> = /*@__PURE__*/ enumDesc(file_fastpath_v1_fastpath, 1);
 
 /**
  * @generated from service fastpath.v1.FastPathService
@@ -426,7 +422,7 @@ export const FastPathService: GenService<{
     methodKind: "unary";
     input: typeof CreateRequestSchema;
     output: typeof CreateResponseSchema;
-  },
+  };
   /**
    * @generated from rpc fastpath.v1.FastPathService.DeleteSandbox
    */
@@ -434,7 +430,7 @@ export const FastPathService: GenService<{
     methodKind: "unary";
     input: typeof DeleteRequestSchema;
     output: typeof DeleteResponseSchema;
-  },
+  };
   /**
    * @generated from rpc fastpath.v1.FastPathService.UpdateSandbox
    */
@@ -442,7 +438,7 @@ export const FastPathService: GenService<{
     methodKind: "unary";
     input: typeof UpdateRequestSchema;
     output: typeof UpdateResponseSchema;
-  },
+  };
   /**
    * @generated from rpc fastpath.v1.FastPathService.ListSandboxes
    */
@@ -450,7 +446,7 @@ export const FastPathService: GenService<{
     methodKind: "unary";
     input: typeof ListRequestSchema;
     output: typeof ListResponseSchema;
-  },
+  };
   /**
    * @generated from rpc fastpath.v1.FastPathService.GetSandbox
    */
@@ -458,7 +454,5 @@ export const FastPathService: GenService<{
     methodKind: "unary";
     input: typeof GetRequestSchema;
     output: typeof SandboxInfoSchema;
-  },
-}> = /*@__PURE__*/
-  serviceDesc(file_fastpath_v1_fastpath, 0);
-
+  };
+}> = /*@__PURE__*/ serviceDesc(file_fastpath_v1_fastpath, 0);

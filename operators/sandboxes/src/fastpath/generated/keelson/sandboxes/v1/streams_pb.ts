@@ -11,8 +11,11 @@ import type { Message } from "@bufbuild/protobuf";
 /**
  * Describes the file keelson/sandboxes/v1/streams.proto.
  */
-export const file_keelson_sandboxes_v1_streams: GenFile = /*@__PURE__*/
-  fileDesc("CiJrZWVsc29uL3NhbmRib3hlcy92MS9zdHJlYW1zLnByb3RvEhRrZWVsc29uLnNhbmRib3hlcy52MSJGCgtMb2dzUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEg4KBmZvbGxvdxgDIAEoCCIYCghMb2dDaHVuaxIMCgRkYXRhGAEgASgMMl0KDlNhbmRib3hTdHJlYW1zEksKBExvZ3MSIS5rZWVsc29uLnNhbmRib3hlcy52MS5Mb2dzUmVxdWVzdBoeLmtlZWxzb24uc2FuZGJveGVzLnYxLkxvZ0NodW5rMAFiBnByb3RvMw");
+export const file_keelson_sandboxes_v1_streams: GenFile =
+  /*@__PURE__*/
+  fileDesc(
+    "CiJrZWVsc29uL3NhbmRib3hlcy92MS9zdHJlYW1zLnByb3RvEhRrZWVsc29uLnNhbmRib3hlcy52MSJGCgtMb2dzUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEg4KBmZvbGxvdxgDIAEoCCIYCghMb2dDaHVuaxIMCgRkYXRhGAEgASgMMl0KDlNhbmRib3hTdHJlYW1zEksKBExvZ3MSIS5rZWVsc29uLnNhbmRib3hlcy52MS5Mb2dzUmVxdWVzdBoeLmtlZWxzb24uc2FuZGJveGVzLnYxLkxvZ0NodW5rMAFiBnByb3RvMw",
+  );
 
 /**
  * @generated from message keelson.sandboxes.v1.LogsRequest
@@ -42,8 +45,7 @@ export type LogsRequest = Message<"keelson.sandboxes.v1.LogsRequest"> & {
  * Describes the message keelson.sandboxes.v1.LogsRequest.
  * Use `create(LogsRequestSchema)` to create a new message.
  */
-export const LogsRequestSchema: GenMessage<LogsRequest> = /*@__PURE__*/
-  messageDesc(file_keelson_sandboxes_v1_streams, 0);
+export const LogsRequestSchema: GenMessage<LogsRequest> = /*@__PURE__*/ messageDesc(file_keelson_sandboxes_v1_streams, 0);
 
 /**
  * @generated from message keelson.sandboxes.v1.LogChunk
@@ -59,8 +61,7 @@ export type LogChunk = Message<"keelson.sandboxes.v1.LogChunk"> & {
  * Describes the message keelson.sandboxes.v1.LogChunk.
  * Use `create(LogChunkSchema)` to create a new message.
  */
-export const LogChunkSchema: GenMessage<LogChunk> = /*@__PURE__*/
-  messageDesc(file_keelson_sandboxes_v1_streams, 1);
+export const LogChunkSchema: GenMessage<LogChunk> = /*@__PURE__*/ messageDesc(file_keelson_sandboxes_v1_streams, 1);
 
 /**
  * @generated from service keelson.sandboxes.v1.SandboxStreams
@@ -73,7 +74,5 @@ export const SandboxStreams: GenService<{
     methodKind: "server_streaming";
     input: typeof LogsRequestSchema;
     output: typeof LogChunkSchema;
-  },
-}> = /*@__PURE__*/
-  serviceDesc(file_keelson_sandboxes_v1_streams, 0);
-
+  };
+}> = /*@__PURE__*/ serviceDesc(file_keelson_sandboxes_v1_streams, 0);
