@@ -40,7 +40,9 @@ if (process.argv.includes("--check")) {
       return committed === undefined || readFileSync(committed, "utf8") !== readFileSync(path, "utf8");
     });
     if (stale.length > 0) {
-      console.error(`not as generated: ${stale.map((path) => relative(out, path)).join(", ")}; run node ${process.argv[1]}`);
+      process.stderr.write(
+        `not as generated: ${stale.map((path) => relative(out, path)).join(", ")}; run node ${process.argv[1]}\n`,
+      );
       process.exitCode = 1;
     }
   } finally {

@@ -29,10 +29,10 @@ let dataDir: string;
 let fastPath: RpcClient<typeof FastPathService>;
 let streams: RpcClient<typeof SandboxStreams>;
 
-async function start(): Promise<void> {
+async function start(as: Client = client): Promise<void> {
   operator = await startOperator({
     operator: sandboxes,
-    client,
+    client: as,
     dataDir,
     flags: { "fastpath-port": "0", "fastpath-orphan-timeout": "0s" },
   });
@@ -183,6 +183,41 @@ describe("the sandboxes operator", () => {
     expect((await phase("image", "Failed"))?.status?.message).toMatch(/image no\/such:image is not on this machine/);
     await sandbox("program", { command: ["no-such-program"] });
     expect((await phase("program", "Failed"))?.status?.message).toMatch(/no-such-program: not found in PATH/);
+  });
+
+  it("needs no right that its rules do not name", async () => {
+    await operator.stop();
+    const apiVersion = "rbac.authorization.k8s.io/v1";
+    const resource = (kind: string, plural: string) =>
+      ({ group: "rbac.authorization.k8s.io", version: "v1", kind, plural, scope: "Cluster" }) as const;
+    const metadata = { name: "sandboxes" };
+    await client.create(resource("ClusterRole", "clusterroles"), {
+      apiVersion,
+      kind: "ClusterRole",
+      metadata,
+      rules: sandboxes.rules,
+    } as never);
+    await client.create(resource("ClusterRoleBinding", "clusterrolebindings"), {
+      apiVersion,
+      kind: "ClusterRoleBinding",
+      metadata,
+      roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "sandboxes" },
+      subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "sandboxes-operator" }],
+    } as never);
+    const user = { username: "sandboxes-operator", groups: ["system:authenticated"] };
+    await start(createClient({ transport: environment.transport(user), fieldManager: "sandboxes" }));
+    await pool();
+    await watched(client, SandboxPool, "pool", (each) => each?.status?.readyPods === 1);
+    const times: number[] = [];
+    for (const name of ["a", "b"]) {
+      const created = await fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: ["sleep", "600"] });
+      times.push(created.timings.total ?? Number.NaN);
+    }
+    await phase("a", "Running");
+    await phase("b", "Running");
+    expect((await fastPath.deleteSandbox({ sandboxName: "a" })).success).toBe(true);
+    await phase("a", undefined);
+    expect(times.every((ms) => ms < 5000)).toBe(true);
   });
 
   it("finds what runs when it starts again, and goes on with it", async () => {

@@ -61,7 +61,7 @@ export function createAgentClient({ url, token }: AgentAddress): AgentClient {
     },
     async logs(sandboxId, follow, signal) {
       const query = new URLSearchParams({ sandboxId, follow: String(follow) });
-      const response = await fetch(`${url}${agentPaths.logs}?${query}`, { headers, signal });
+      const response = await fetch(`${url}${agentPaths.logs}?${query.toString()}`, { headers, signal });
       if (!response.ok || response.body === null) throw await failure(response);
       return response.body as AsyncIterable<Uint8Array>;
     },

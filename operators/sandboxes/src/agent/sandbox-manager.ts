@@ -159,10 +159,9 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
 const seconds = (ms: number): number => Math.floor(ms / 1000);
 
 /** Names what a sandbox runs: two creates with the same id and hash are one. */
-function hashOf({ claimUid: _, ...sandbox }: AgentSandbox): string {
-  return createHash("sha256")
-    .update(JSON.stringify(Object.entries(sandbox).sort()))
-    .digest("hex");
+function hashOf(sandbox: AgentSandbox): string {
+  const entries = Object.entries(sandbox).filter(([key]) => key !== "claimUid");
+  return createHash("sha256").update(JSON.stringify(entries.sort())).digest("hex");
 }
 
 function programOf(sandbox: AgentSandbox, image: ReadyImage, options: SandboxManagerOptions): ProgramSpec {

@@ -194,7 +194,7 @@ function specOf(request: CreateRequest, key: { namespace: string; name: string }
   if (request.poolRef === "") throw invalid("pool_ref: is missing");
   const ports = new Set<number>();
   for (const port of request.exposedPorts) {
-    if (!isPort(port)) throw invalid(`exposed_ports: ${port} is no port; it has to be 1 to 65535`);
+    if (!isPort(port)) throw invalid(`exposed_ports: ${String(port)} is no port; it has to be 1 to 65535`);
     if (reservedPorts.includes(port)) throw invalid(`exposed_ports: ${port} is a port of the agents and the fast path`);
     if (ports.has(port)) throw invalid(`exposed_ports: ${port} is there twice`);
     ports.add(port);
