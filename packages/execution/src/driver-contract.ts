@@ -14,6 +14,8 @@ import { isAlive, readStat } from "./proc.ts";
 export interface DriverContractSetup {
   readonly dir: string;
   open(): Promise<Driver>;
+  /** The number on this machine of a process that program `id` knows as `pid`. Default: the same. */
+  outsidePid?(id: string, pid: number): number;
 }
 
 /** One rule, with the sentence that says it. */
@@ -145,7 +147,7 @@ export const driverContract: readonly DriverContractCase[] = [
     const env = { A: "1 2", "dotted.name": "x", PATH: "/usr/bin:/bin" };
     const { out } = await end(driver, { command: ["env"], env });
     delete process.env.KEELSON_SECRET;
-    const lines = out.split("\n").filter((line) => line !== "" && !line.startsWith("KEELSON_PROGRAM="));
+    const lines = out.split("\n").filter((line) => line !== "" && !/^(KEELSON_PROGRAM|PWD)=/.test(line));
     assert.deepEqual(lines.sort(), ["A=1 2", "PATH=/usr/bin:/bin", "dotted.name=x"]);
   }),
   rule("without a cwd it runs in a work folder of its own", async (driver) => {
@@ -218,14 +220,15 @@ export const driverContract: readonly DriverContractCase[] = [
   }),
   rule(
     "stop leaves nothing of a tree: children, a session of its own, a double fork without parents",
-    async (driver, { dir }) => {
-      const work = join(dir, "a", "work");
+    async (driver, setup) => {
+      const outside = (pid: number): number => setup.outsidePid?.("a", pid) ?? pid;
+      const work = join(setup.dir, "a", "work");
       const sleeper = (name: string) =>
         `trap "" TERM; read -r pid rest </proc/self/stat; echo $pid >${name}; while :; do sleep 600; done`;
       const script = `(${sleeper("child")}) & setsid sh -c '${sleeper("session")}' & (setsid sh -c '${sleeper("orphan")}' &) ; ${sleeper("main")}`;
       const program = await driver.start({ id: "a", command: shell(script), killGraceMs: 50 });
       const names = ["child", "session", "orphan", "main"];
-      const pids = await Promise.all(names.map(async (name) => Number(await content(join(work, name)))));
+      const pids = await Promise.all(names.map(async (name) => outside(Number(await content(join(work, name))))));
       const starts = pids.map((pid) => readStat(pid)?.startTime ?? -1);
       assert.ok(pids.every((pid, index) => isAlive(pid, starts[index] ?? -1)));
       await program.stop();
@@ -235,10 +238,11 @@ export const driverContract: readonly DriverContractCase[] = [
       );
     },
   ),
-  rule("what a program leaves behind ends with it", async (driver, { dir }) => {
+  rule("what a program leaves behind ends with it", async (driver, { dir, outsidePid }) => {
     const script = "(setsid sh -c 'echo $$ >left; exec sleep 600' &); while ! [ -s left ]; do :; done; exit 3";
     const exited = await exitOf(driver, { command: shell(script) });
-    const pid = Number(await content(join(dir, "a", "work", "left")));
+    const inside = Number(await content(join(dir, "a", "work", "left")));
+    const pid = outsidePid?.("a", inside) ?? inside;
     assert.equal(exited.exitCode, 3);
     assert.ok(!isAlive(pid, readStat(pid)?.startTime ?? -1));
   }),
@@ -332,7 +336,8 @@ export const driverContract: readonly DriverContractCase[] = [
       const first = await setup.open();
       const work = join(setup.dir, "a", "work");
       await first.start({ id: "a", command: shell("echo $$ >pid; while ! [ -e gate ]; do sleep 0.02; done; exit 9") });
-      const pid = Number(await content(join(work, "pid")));
+      const inside = Number(await content(join(work, "pid")));
+      const pid = setup.outsidePid?.("a", inside) ?? inside;
       const startTime = readStat(pid)?.startTime ?? -1;
       await first.close();
       writeFileSync(join(work, "gate"), "");
@@ -376,7 +381,8 @@ export const driverContract: readonly DriverContractCase[] = [
         const first = await setup.open();
         const program = await first.start({ id: "a", command: shell("echo $$ >pid; exec sleep 600") });
         await first.start({ id: "b", command: ["true"] });
-        const pid = Number(await content(join(setup.dir, "a", "work", "pid")));
+        const inside = Number(await content(join(setup.dir, "a", "work", "pid")));
+        const pid = setup.outsidePid?.("a", inside) ?? inside;
         const startTime = readStat(pid)?.startTime ?? -1;
         await first.close();
         writeFileSync(join(setup.dir, "a", file), '{"id": "a", "comm');

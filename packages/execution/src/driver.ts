@@ -1,3 +1,5 @@
+import type { Isolation } from "./isolation.ts";
+
 /** Limits of a program. Each is applied where the machine lets us (a writable cgroup); `Program.limits` says which were. */
 export interface Limits {
   /** Thousandths of a cpu, as `500m` in Kubernetes. */
@@ -29,6 +31,8 @@ export interface ProgramSpec {
   readonly killSignal?: NodeJS.Signals;
   /** From the first signal to SIGKILL. Default 5000. */
   readonly killGraceMs?: number;
+  /** What it sees of the machine; for the `bubblewrap` driver only. */
+  readonly isolation?: Isolation;
   /** Kept with the program for its owner, across restarts: a task's uid and attempt, a sandbox's name. */
   readonly metadata?: Readonly<Record<string, string>>;
 }

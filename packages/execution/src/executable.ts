@@ -2,6 +2,7 @@ import { open, readdir, stat } from "node:fs/promises";
 import type { Stats } from "node:fs";
 import { join, resolve } from "node:path";
 import { errorCode } from "./file-error.ts";
+import { pathInRoot } from "./root-path.ts";
 import type { UserIds } from "./user.ts";
 
 /** What was found for a command's first word: a path, or why it cannot run and the exit code that shells give that. */
@@ -60,10 +61,10 @@ async function binaryProblem(head: Buffer): Promise<string | undefined> {
   return "is a program for another kind of processor";
 }
 
-async function check(path: string, user: UserIds): Promise<Resolved> {
+async function check(path: string, user: UserIds, root?: string): Promise<Resolved> {
   let file: Stats;
   try {
-    file = await stat(path);
+    file = await stat(root === undefined ? path : pathInRoot(root, path));
   } catch (error) {
     if (errorCode(error) === "EACCES") return { problem: `${path}: permission denied`, exitCode: 126 };
     return { problem: `${path}: there is no such file`, exitCode: 127 };
@@ -78,16 +79,22 @@ async function check(path: string, user: UserIds): Promise<Resolved> {
  * Finds the program of a command as execvp(3) does: a word with a slash is a path (from `cwd`), another is looked up in
  * `searchPath`. Done before the start so that a program that cannot run is told from one that ran and exited with 127, and
  * with a reason. What only the kernel can see (a folder above that is closed to the user, a wrong architecture) shows when
- * it is executed.
+ * it is executed. With `root`, paths are those of a program that has this folder as its root.
  */
-export async function resolveExecutable(command: string, cwd: string, searchPath: string, user: UserIds): Promise<Resolved> {
+export async function resolveExecutable(
+  command: string,
+  cwd: string,
+  searchPath: string,
+  user: UserIds,
+  root?: string,
+): Promise<Resolved> {
   let found: Resolved;
   if (command.includes("/")) {
-    found = await check(resolve(cwd, command), user);
+    found = await check(resolve(cwd, command), user, root);
   } else {
     found = { problem: `${command}: not found in PATH (${searchPath})`, exitCode: 127 };
     for (const folder of searchPath.split(":")) {
-      const candidate = await check(resolve(cwd, join(folder, command)), user);
+      const candidate = await check(resolve(cwd, join(folder, command)), user, root);
       if ("path" in candidate) {
         found = candidate;
         break;
@@ -97,12 +104,12 @@ export async function resolveExecutable(command: string, cwd: string, searchPath
     }
   }
   if ("problem" in found) return found;
-  const head = await readHead(found.path);
+  const head = await readHead(root === undefined ? found.path : pathInRoot(root, found.path));
   const problem = await binaryProblem(head);
   if (problem !== undefined) return { problem: `${found.path} ${problem}`, exitCode: 126 };
   const interpreter = /^#![ \t]*([^\s]+)/.exec(head.toString("latin1"))?.[1];
   if (interpreter === undefined) return found;
-  const checked = await check(resolve(cwd, interpreter), user);
+  const checked = await check(resolve(cwd, interpreter), user, root);
   return "path" in checked
     ? found
     : { problem: `${found.path} needs its interpreter: ${checked.problem}`, exitCode: checked.exitCode };

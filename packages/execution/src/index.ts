@@ -9,3 +9,7 @@ export { resolveLocalUser } from "./user.ts";
 export type { ResolvedUser, UserIds } from "./user.ts";
 export { resolveExecutable } from "./executable.ts";
 export type { Resolved } from "./executable.ts";
+export { createBubblewrapDriver, findBubblewrap } from "./bubblewrap-driver.ts";
+export type { BubblewrapDriverOptions } from "./bubblewrap-driver.ts";
+export type { BindMount, Isolation } from "./isolation.ts";
+export { pathInRoot } from "./root-path.ts";

@@ -6,12 +6,14 @@ import type { Limits, ProgramSpec, ProgramStats } from "./driver.ts";
 import { resolveExecutable } from "./executable.ts";
 import { FifoPool, openAliveEnd, watchAlive } from "./fifo-pool.ts";
 import { describeError } from "./file-error.ts";
+import { lastLine } from "./last-line.ts";
 import { StartFailure } from "./launcher.ts";
 import type { Ending, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
 import { elapsedMs, isAlive, readBootId, readStat, ticksPerSecond } from "./proc.ts";
 import { defaultPath } from "./program-spec.ts";
+import { pathInRoot } from "./root-path.ts";
 import type { ProgramFolder } from "./program-folder.ts";
-import { killTree, listTree, programVariable, signalTree } from "./process-tree.ts";
+import { killTree, listTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
 import type { ProcessTree } from "./process-tree.ts";
 import { exitFileBytes, parseExitFile, spawnShim, splitEnvironment } from "./shim.ts";
 import type { ExitFile } from "./shim.ts";
@@ -22,26 +24,39 @@ import type { UserIds } from "./user.ts";
 export interface Execution {
   readonly command: readonly [string, ...string[]];
   readonly cwd: string;
+  /** The environment that it is launched in. Default: the spec's. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** What puts programs into something else, such as bubblewrap. */
+export interface Wrapping {
+  /** Folder that the program will see as `/`; its command is looked up there. Default: the machine's root. */
+  readonly rootOf: (request: LaunchRequest) => string | undefined;
+  /** What is executed in the program's place. Called after the program was found and may be executed. */
+  readonly wrap: (request: LaunchRequest, execution: Execution) => Execution;
+  /** Why the program could not be executed, where what wraps it ended with this code and that was the cause. */
+  readonly startProblem: (
+    folder: ProgramFolder,
+    exitCode: number,
+  ) => { readonly exitCode: number; readonly message: string } | undefined;
 }
 
 /** What {@link createProcessLauncher} needs. */
-export interface ProcessLauncherOptions {
+export interface ProcessLauncherOptions extends Partial<Wrapping> {
   /** Folder for its own files, on the file system of the programs' folders. */
   readonly spareFolder: string;
   readonly random: () => number;
   /** Parent group in every cgroup hierarchy, below its mount; default: the supervisor's own. `false`: use no cgroups. */
   readonly cgroupRoot?: string | false;
-  /**
-   * Puts a program into something else (bubblewrap). Called after the program was found and may be executed. Default: the
-   * spec's own words.
-   */
-  readonly wrap?: (request: LaunchRequest, execution: Execution) => Execution;
 }
 
 const own: UserIds = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
 
 /** The pause between two looks at an adopted shim that holds no FIFO (a file system without them). The only polling here. */
 const lookEveryMs = 5000;
+
+/** The last pause, of 1, 2, 4 ... ms, for a program to appear inside what wraps it. */
+const longestStartMs = 1024;
 
 /** How often a cgroup that cannot be removed yet is tried again. */
 const cgroupRemovals = 8;
@@ -61,12 +76,7 @@ function errorLog(folder: ProgramFolder, spec: ProgramSpec): string {
 
 /** The last words of the error output: what the shell said when it could not execute a program. */
 function lastWords(folder: ProgramFolder, spec: ProgramSpec): string {
-  try {
-    const lines = readFileSync(errorLog(folder, spec), "utf8").trim().split("\n");
-    return (lines.at(-1) ?? "").replace(/^.*?: \d+: (?:exec: )?/, "").slice(0, 300);
-  } catch {
-    return "";
-  }
+  return lastLine(errorLog(folder, spec)).replace(/^.*?: \d+: (?:exec: )?/, "");
 }
 
 /**
@@ -85,13 +95,15 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   }
 
   function cwdOf(request: LaunchRequest, user: UserIds | undefined): string {
+    const root = options.rootOf?.(request);
     const cwd = request.spec.cwd ?? request.folder.work;
     try {
       if (request.spec.cwd === undefined) {
         mkdirSync(cwd, { recursive: true, mode: 0o755 });
         if (user !== undefined && own.uid === 0) chownSync(cwd, user.uid, user.gid);
       }
-      if (!statSync(cwd).isDirectory()) throw new StartFailure(`The working directory ${cwd} is not a directory`, 126);
+      const place = root === undefined || request.spec.cwd === undefined ? cwd : pathInRoot(root, cwd);
+      if (!statSync(place).isDirectory()) throw new StartFailure(`The working directory ${cwd} is not a directory`, 126);
     } catch (error) {
       if (error instanceof StartFailure) throw error;
       throw new StartFailure(`The working directory ${cwd} cannot be used: ${describeError(error)}`, 126);
@@ -102,7 +114,11 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   async function executionOf(request: LaunchRequest, user: UserIds | undefined, cwd: string): Promise<Execution> {
     const [first, ...rest] = request.spec.command;
     const searchPath = request.spec.env?.PATH ?? defaultPath;
-    const resolved = await resolveExecutable(first, cwd, searchPath, user ?? own);
+    const root = options.rootOf?.(request);
+    if (request.spec.isolation !== undefined && options.wrap === undefined) {
+      throw new StartFailure("The program could not be started: it asks for isolation, which this driver does not give", 126);
+    }
+    const resolved = await resolveExecutable(first, cwd, searchPath, user ?? own, root);
     if ("problem" in resolved)
       throw new StartFailure(`The program could not be started: ${resolved.problem}`, resolved.exitCode);
     // The shell looks it up once more and so keeps the program's own name for itself (argv[0]); but would take -x for an option.
@@ -114,7 +130,14 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   function treeOf(folder: ProgramFolder, shim?: ProcessTree["shim"]): ProcessTree {
     const { program, outsideCgroup } = readExit(folder);
     const isGrouped = program !== undefined && !outsideCgroup;
-    return { tag: folder.tag, hierarchies, isGrouped, ...(shim !== undefined && { shim }) };
+    const wrapper = options.wrap === undefined ? undefined : program;
+    return {
+      tag: folder.tag,
+      hierarchies,
+      isGrouped,
+      ...(shim !== undefined && { shim }),
+      ...(wrapper !== undefined && { wrapper }),
+    };
   }
 
   async function cleanUpCgroup(folder: ProgramFolder, deadlines: Deadlines): Promise<void> {
@@ -146,6 +169,12 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
         const words = lastWords(folder, request.spec);
         resolveEnded({ kind: "start-failed", exitCode: exit.exitCode, message: `The program could not be executed: ${words}` });
       } else {
+        const problem = options.startProblem?.(folder, exit.exitCode);
+        if (problem !== undefined) {
+          const message = `The program could not be executed: ${problem.message}`;
+          resolveEnded({ kind: "start-failed", exitCode: problem.exitCode, message });
+          return;
+        }
         const oomKilled = exit.exitCode === 137 && wasOomKilled(hierarchies, folder.tag);
         resolveEnded({ kind: "exited", exitCode: exit.exitCode, oomKilled });
       }
@@ -157,7 +186,10 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       ended,
       elapsedMs: () => elapsedMs(shim.startTime),
       async signal(signal) {
-        await signalTree(tree, signal);
+        // Right after the start there is only what wraps the program, and the signal is for the program.
+        for (let pauseMs = 1; !(await signalTree(tree, signal)) && pauseMs <= longestStartMs; pauseMs *= 2) {
+          await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
+        }
       },
       async kill() {
         await killTree(tree, deadlines);
@@ -165,7 +197,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
         if (isAlive(shim.pid, shim.startTime)) process.kill(shim.pid, "SIGCONT");
       },
       async stats(): Promise<ProgramStats> {
-        const stats = await listTree(tree);
+        const stats = withoutWrapper(tree, await listTree(tree));
         const at = elapsedMs(shim.startTime);
         const ticks = stats.reduce((sum, stat) => sum + stat.cpuTicks, 0);
         const spentMs = (Math.max(ticks - sample.ticks, 0) * 1000) / ticksPerSecond;
@@ -184,7 +216,11 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
     const user = userOf(request);
     const cwd = cwdOf(request, user);
     const execution = await executionOf(request, user, cwd);
-    const { inherited, assignments } = splitEnvironment({ PATH: defaultPath, ...spec.env, [programVariable]: folder.tag });
+    const { inherited, assignments } = splitEnvironment({
+      PATH: defaultPath,
+      ...(execution.env ?? spec.env),
+      [programVariable]: folder.tag,
+    });
     const [program] = execution.command;
     if (assignments.length > 0 && program.includes("=")) {
       const names = assignments.map((assignment) => assignment.slice(0, assignment.indexOf("="))).join(", ");

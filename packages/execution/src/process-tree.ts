@@ -2,7 +2,7 @@ import { readCgroupPids, killCgroup } from "./cgroup.ts";
 import type { CgroupHierarchy } from "./cgroup.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { errorCode } from "./file-error.ts";
-import { hasEnded, hasEnvironment, listProcesses, readStat } from "./proc.ts";
+import { hasEnded, hasEnvironment, isAlive, listProcesses, readStat } from "./proc.ts";
 import type { ProcessStat } from "./proc.ts";
 
 /** Variable in the environment of every process of a program; its value is the program's tag. */
@@ -17,6 +17,11 @@ export interface ProcessTree {
    * this program's: its pid, and with it the session's number, may be somebody else's by now.
    */
   readonly shim?: { readonly pid: number; readonly startTime: number };
+  /**
+   * What waits for the program and is itself no part of it (bubblewrap); nor is its child, process 1 of the program's world.
+   * Signals are not for these two: they would end without telling how the program ended.
+   */
+  readonly wrapper?: { readonly pid: number; readonly startTime: number };
   /** Whether the program is known to have started inside its cgroup, so that what is not in there is not the program's. */
   readonly isGrouped: boolean;
 }
@@ -49,6 +54,12 @@ export async function listTree(tree: ProcessTree): Promise<readonly ProcessStat[
   return all.filter((_, index) => tagged[index] === true);
 }
 
+/** The processes of a tree that are the program's own. */
+export function withoutWrapper({ wrapper }: ProcessTree, stats: readonly ProcessStat[]): readonly ProcessStat[] {
+  if (wrapper === undefined || readStat(wrapper.pid)?.startTime !== wrapper.startTime) return stats;
+  return stats.filter((stat) => stat.pid !== wrapper.pid && stat.parent !== wrapper.pid);
+}
+
 /** Sends a signal to a process if it is still the one that was seen. */
 export function signalProcess(seen: { readonly pid: number; readonly startTime: number }, signal: NodeJS.Signals): void {
   if (readStat(seen.pid)?.startTime !== seen.startTime) return;
@@ -69,10 +80,22 @@ const trapped: ReadonlySet<NodeJS.Signals> = new Set(
 
 /**
  * Sends a signal to every process of a program. What is in the shim's process group gets it in one call, so that a process
- * that forks meanwhile does not slip through; then those outside the group, one by one.
+ * that forks meanwhile does not slip through; then those outside the group, one by one. Answers false where the program is not
+ * there yet, only what wraps it.
  */
-export async function signalTree(tree: ProcessTree, signal: NodeJS.Signals): Promise<void> {
+export async function signalTree(tree: ProcessTree, signal: NodeJS.Signals): Promise<boolean> {
   const { shim } = tree;
+  if (tree.wrapper !== undefined) {
+    // One that was forked meanwhile is in the second list; none gets the signal twice.
+    const seen = new Set<number>();
+    for (let look = 0; look < 2; look++) {
+      for (const stat of withoutWrapper(tree, await listTree(tree))) {
+        if (!seen.has(stat.pid)) signalProcess(stat, signal);
+        seen.add(stat.pid);
+      }
+    }
+    return seen.size > 0 || !isAlive(tree.wrapper.pid, tree.wrapper.startTime);
+  }
   const whole = shim !== undefined && trapped.has(signal) && readStat(shim.pid)?.startTime === shim.startTime;
   if (whole) {
     try {
@@ -82,6 +105,7 @@ export async function signalTree(tree: ProcessTree, signal: NodeJS.Signals): Pro
     }
   }
   for (const stat of await listTree(tree)) if (!(whole && stat.group === shim.pid)) signalProcess(stat, signal);
+  return true;
 }
 
 /** The longest pause between two looks at processes that were killed and have not gone yet. */

@@ -2,6 +2,7 @@ import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { ExecutionError } from "./driver.ts";
 import type { ProgramSpec } from "./driver.ts";
+import { isolationProblem } from "./isolation.ts";
 
 /** PATH of a program whose `env` has none. */
 export const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -58,6 +59,8 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
   if (!isCount(timeoutMs, 1)) return `timeoutMs: ${show(timeoutMs)} must be a whole number above 0`;
   if (!isCount(killGraceMs, 0)) return `killGraceMs: ${show(killGraceMs)} must be a whole number, 0 or above`;
   if (killSignal !== undefined && !isSignal(killSignal)) return `killSignal: ${show(killSignal)} is no signal`;
+  const problem = isolationProblem(spec.isolation);
+  if (problem !== undefined) return problem;
   if (metadata !== undefined && !isStrings(metadata)) return "metadata: must map names to text";
   return undefined;
 }

@@ -1,0 +1,220 @@
+import type { ApplyConfiguration } from "@keelson/client";
+import { type Clock, type DeepReadonly, formatTime, isConflict, isNotFound, jsonEquals, sleep } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { Cache, Logger, OnChange } from "@keelson/controller";
+import { Sandbox } from "../api/sandbox.ts";
+import { SandboxPool } from "../api/sandbox-pool.ts";
+import type { Registry } from "../registry/registry.ts";
+import { type AgentClient, createAgentClient } from "./agent-client.ts";
+import { statusHeartbeatMs } from "./agent-server.ts";
+import type { Fleet, FleetAgent } from "./fleet.ts";
+import type { AgentStatus, SandboxStatus } from "./protocol.ts";
+
+/** What an {@link AgentMonitor} is made from. */
+export interface AgentMonitorOptions {
+  readonly fleet: Fleet;
+  readonly registry: Registry;
+  readonly client: Client;
+  readonly cache: Cache;
+  readonly onChange: OnChange;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Called with every status. */
+  readonly onStatus?: (agent: FleetAgent, client: AgentClient, status: AgentStatus) => void;
+}
+
+/** Listens to every agent on a stream of its own, and tells the API what changed. One slow agent holds up no other. */
+export interface AgentMonitor {
+  status(namespace: string, name: string): AgentStatus | undefined;
+  client(namespace: string, name: string): AgentClient | undefined;
+  stop(): Promise<void>;
+}
+
+interface Followed {
+  readonly agent: FleetAgent;
+  readonly client: AgentClient;
+  readonly control: AbortController;
+  done: Promise<void>;
+  status?: AgentStatus;
+}
+
+/** An agent that says nothing for this long is lost: three of its heartbeats. */
+export const agentTimeoutMs = 3 * statusHeartbeatMs;
+const firstPauseMs = 50;
+const longestPauseMs = 2_000;
+const fieldManager = "sandboxes-agent-monitor";
+
+/** Starts following the agents of a fleet. */
+export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
+  const { fleet, registry, client: api, cache, clock, log } = options;
+  const followed = new Map<string, Followed>();
+  const writes = new Map<string, Promise<void>>();
+  const idOf = (agent: { readonly namespace: string; readonly name: string }): string => `${agent.namespace}/${agent.name}`;
+
+  /** Writes in order, and for one object one at a time; the last state wins because each reads it when it runs. */
+  const queue = (key: string, write: () => Promise<void>): void => {
+    const next = (writes.get(key) ?? Promise.resolve())
+      .then(write)
+      .catch((error: unknown) => {
+        if (!isConflict(error) && !isNotFound(error))
+          log.warn({ err: error, object: key }, "what an agent said could not be written");
+      })
+      .finally(() => {
+        if (writes.get(key) === next) writes.delete(key);
+      });
+    writes.set(key, next);
+  };
+
+  function tellPool(namespace: string, pool: string): void {
+    queue(`pool ${namespace}/${pool}`, async () => {
+      const present = cache.get(SandboxPool, { namespace, name: pool });
+      if (present === undefined) return;
+      const agents = fleet
+        .list()
+        .filter((agent) => agent.namespace === namespace && agent.pool === pool)
+        .map((agent) => {
+          const ready = followed.get(idOf(agent))?.status !== undefined;
+          const before = present.status?.agents?.find((each) => each.name === agent.name);
+          return { name: agent.name, ready, since: before?.ready === ready ? before.since : formatTime(clock.now()) };
+        });
+      if (jsonEquals(agents, present.status?.agents ?? [])) return;
+      const configuration = {
+        metadata: { namespace, name: pool },
+        status: { agents },
+      } as unknown as ApplyConfiguration<SandboxPool>;
+      await api.applyStatus(SandboxPool, configuration, { fieldManager });
+    });
+  }
+
+  function tellSandbox(sandbox: DeepReadonly<Sandbox>): void {
+    const { namespace = "", name = "" } = sandbox.metadata;
+    const id = sandbox.status?.sandboxID;
+    const pod = sandbox.status?.assignedPod;
+    if (id === undefined || pod === undefined) return;
+    const agent = followed.get(`${namespace}/${pod}`)?.status;
+    if (agent === undefined) return;
+    const found = agent.sandboxStatuses.find((each) => each.sandboxId === id);
+    const runtime = runtimeOf(id, found);
+    const before = sandbox.status?.runtime;
+    if (jsonEquals(runtime, before)) return;
+    // An agent that does not have it yet says nothing of it; one that does not have it any more does.
+    if (found === undefined && before?.sandboxID !== id) return;
+    queue(`sandbox ${namespace}/${name}`, async () => {
+      const configuration = { metadata: { namespace, name, uid: sandbox.metadata.uid }, status: { runtime } };
+      await api.applyStatus(Sandbox, configuration as unknown as ApplyConfiguration<Sandbox>, { fieldManager });
+    });
+  }
+
+  function heard(entry: Followed, status: AgentStatus): void {
+    const { agent } = entry;
+    const wasReady = entry.status !== undefined;
+    const before = entry.status;
+    entry.status = status;
+    registry.register({ ...agent, capacity: status.capacity, images: status.images, isReady: true });
+    options.onStatus?.(agent, entry.client, status);
+    if (!wasReady) tellPool(agent.namespace, agent.pool);
+    if (jsonEquals(before?.sandboxStatuses, status.sandboxStatuses)) return;
+    for (const sandbox of cache.list(Sandbox, { namespace: agent.namespace, index: ["pool", agent.pool] })) {
+      if (sandbox.status?.assignedPod === agent.name) tellSandbox(sandbox);
+    }
+  }
+
+  function lose(entry: Followed): void {
+    const { agent } = entry;
+    if (entry.status === undefined) return;
+    delete entry.status;
+    const known = registry.agent(agent.namespace, agent.name);
+    if (known !== undefined) registry.register({ ...known, isReady: false });
+    tellPool(agent.namespace, agent.pool);
+  }
+
+  async function follow(entry: Followed): Promise<void> {
+    const { signal } = entry.control;
+    let pauseMs = firstPauseMs;
+    while (!signal.aborted) {
+      const attempt = new AbortController();
+      const abort = (): void => attempt.abort();
+      signal.addEventListener("abort", abort, { once: true });
+      let timer = clock.setTimer(agentTimeoutMs, abort, { background: true });
+      try {
+        for await (const status of entry.client.watch(attempt.signal)) {
+          timer.cancel();
+          timer = clock.setTimer(agentTimeoutMs, abort, { background: true });
+          pauseMs = firstPauseMs;
+          heard(entry, status);
+        }
+      } catch (error) {
+        if (!signal.aborted) log.debug({ err: error, agent: entry.agent.name }, "an agent is not heard of");
+      } finally {
+        timer.cancel();
+        signal.removeEventListener("abort", abort);
+      }
+      if (signal.aborted) break;
+      lose(entry);
+      await sleep(clock, pauseMs, signal).catch(() => {});
+      pauseMs = Math.min(pauseMs * 2, longestPauseMs);
+    }
+  }
+
+  function forget(id: string, entry: Followed): void {
+    followed.delete(id);
+    entry.control.abort();
+  }
+
+  function sync(): void {
+    const present = new Map(fleet.list().map((agent) => [idOf(agent), agent] as const));
+    for (const [id, entry] of followed) {
+      const agent = present.get(id);
+      if (agent?.api?.url === entry.agent.api?.url && agent !== undefined) continue;
+      forget(id, entry);
+      if (agent === undefined) {
+        registry.remove(entry.agent.namespace, entry.agent.name);
+        tellPool(entry.agent.namespace, entry.agent.pool);
+      }
+    }
+    for (const [id, agent] of present) {
+      if (followed.has(id) || agent.api === undefined) continue;
+      const entry: Followed = {
+        agent,
+        client: createAgentClient(agent.api),
+        control: new AbortController(),
+        done: Promise.resolve(),
+      };
+      followed.set(id, entry);
+      entry.done = follow(entry);
+    }
+  }
+
+  const stops = [
+    fleet.onChange(sync),
+    options.onChange(Sandbox, ({ type, object }) => type !== "delete" && tellSandbox(object)),
+    options.onChange(SandboxPool, ({ type, object }) => {
+      if (type === "create") tellPool(object.metadata.namespace ?? "", object.metadata.name ?? "");
+    }),
+  ];
+  sync();
+  return {
+    status: (namespace, name) => followed.get(`${namespace}/${name}`)?.status,
+    client: (namespace, name) => followed.get(`${namespace}/${name}`)?.client,
+    async stop() {
+      for (const stop of stops) stop();
+      const entries = [...followed];
+      for (const [id, entry] of entries) forget(id, entry);
+      await Promise.all(entries.map(([, entry]) => entry.done));
+      await Promise.allSettled(writes.values());
+    },
+  };
+}
+
+function runtimeOf(
+  sandboxID: string,
+  found: SandboxStatus | undefined,
+): NonNullable<NonNullable<Sandbox["status"]>["runtime"]> {
+  if (found === undefined) return { sandboxID, phase: "terminated" };
+  return {
+    sandboxID,
+    phase: found.phase,
+    ...(found.message !== "" && { message: found.message }),
+    ...(found.exitCode !== undefined && { exitCode: found.exitCode }),
+  };
+}

@@ -1,0 +1,42 @@
+import { hostImage } from "../api/names.ts";
+
+/** An image that is ready to run. */
+export interface ReadyImage {
+  /** Folder that becomes the root; absent for the machine's own programs. */
+  readonly root?: string;
+  /** What the image says to run where the sandbox says nothing. */
+  readonly entrypoint: readonly string[];
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly workingDir?: string;
+}
+
+/** The images of a machine. */
+export interface ImageStore {
+  /** An image that is here, or undefined. Never fetches anything. */
+  find(image: string): ReadyImage | undefined;
+  /** Names of the images that are here. */
+  list(): readonly string[];
+}
+
+/** The machine's own programs under the name `host`, and nothing else. */
+export const hostImages: ImageStore = {
+  find: (image) => (normalizeImage(image) === hostImage ? { entrypoint: [], command: ["/bin/sh"], env: {} } : undefined),
+  list: () => [hostImage],
+};
+
+/**
+ * The full name of an image, so that two ways to write one are one: `alpine` is `docker.io/library/alpine:latest`. Digests
+ * stay; `host` stays.
+ */
+export function normalizeImage(image: string): string {
+  if (image === hostImage) return image;
+  const slash = image.indexOf("/");
+  const first = slash < 0 ? "" : image.slice(0, slash);
+  const hasRegistry = first.includes(".") || first.includes(":") || first === "localhost";
+  const registry = hasRegistry ? (first === "index.docker.io" ? "docker.io" : first) : "docker.io";
+  const rest = hasRegistry ? image.slice(slash + 1) : image;
+  const path = registry === "docker.io" && !rest.includes("/") ? `library/${rest}` : rest;
+  const hasTag = path.includes("@") || path.slice(path.lastIndexOf("/")).includes(":");
+  return `${registry}/${path}${hasTag ? "" : ":latest"}`;
+}

@@ -1,0 +1,50 @@
+import { watch } from "node:fs";
+import { open } from "node:fs/promises";
+import type { Program } from "@keelson/execution";
+
+/** How much is read at once. */
+const chunkBytes = 64 * 1024;
+
+/**
+ * What a program has written to its output, and with `follow` what it writes until it has ended. Waits by the kernel's word of a
+ * change (inotify), not by looking. Goes on at the start of a file that was rotated.
+ */
+export async function* readLog(program: Program, options: { follow: boolean; signal: AbortSignal }): AsyncGenerator<Buffer> {
+  const path = program.logs.stdout;
+  let wake: () => void = () => {};
+  let isDirty = false;
+  let hasEnded = program.state.kind === "exited";
+  const notify = (): void => {
+    isDirty = true;
+    wake();
+  };
+  const watcher = options.follow ? watch(path, notify) : undefined;
+  watcher?.on("error", notify);
+  void program.exited().then(() => {
+    hasEnded = true;
+    notify();
+  });
+  options.signal.addEventListener("abort", notify, { once: true });
+  const file = await open(path, "r");
+  try {
+    let position = 0;
+    while (!options.signal.aborted) {
+      isDirty = false;
+      const last = hasEnded;
+      const { size } = await file.stat();
+      if (size < position) position = 0;
+      while (position < size && !options.signal.aborted) {
+        const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(chunkBytes), 0, chunkBytes, position);
+        if (bytesRead === 0) break;
+        position += bytesRead;
+        yield buffer.subarray(0, bytesRead);
+      }
+      if (last || !options.follow) return;
+      if (!isDirty) await new Promise<void>((resolve) => (wake = resolve));
+    }
+  } finally {
+    options.signal.removeEventListener("abort", notify);
+    watcher?.close();
+    await file.close();
+  }
+}

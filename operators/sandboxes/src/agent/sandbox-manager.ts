@@ -1,0 +1,220 @@
+import { createHash } from "node:crypto";
+import { type Clock, jsonEquals } from "@keelson/api-machinery";
+import type { Driver, Program, ProgramSpec } from "@keelson/execution";
+import { sandboxIdPattern } from "../api/names.ts";
+import { type ImageStore, normalizeImage, type ReadyImage } from "./image-store.ts";
+import type { AgentPhase, AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "./protocol.ts";
+
+/** What a {@link SandboxManager} is made from. */
+export interface SandboxManagerOptions {
+  readonly agentId: string;
+  readonly nodeName: string;
+  readonly capacity: number;
+  readonly driver: Driver;
+  readonly images: ImageStore;
+  readonly clock: Clock;
+  readonly maxLogBytes?: number;
+}
+
+/**
+ * The sandboxes of one agent: the authority on its places, its ports and its ids.
+ *
+ * **Guarantees**: a create is admitted or refused before anything is done, and a repeated one of the same sandbox is the same
+ * one; a delete of anything, also of what never was, ends with its absence; an id that was deleted is never run again while this
+ * manager lives; what ran when an agent died is here when the next one opens the same driver.
+ */
+export interface SandboxManager {
+  create(sandbox: AgentSandbox): Promise<CreateAnswer>;
+  /** Settles when nothing of it is left. */
+  delete(sandboxId: string): Promise<void>;
+  status(): AgentStatus;
+  /** The log's files of a sandbox that is here. */
+  program(sandboxId: string): Program | undefined;
+  /** Calls `listener` after every change of the status. Returns the way to stop. */
+  onChange(listener: () => void): () => void;
+}
+
+/** Ids of deleted sandboxes that are remembered, so that a create that comes late does not bring one back. */
+const mostTombstones = 4096;
+
+/** Makes a {@link SandboxManager} of the programs that the driver has. */
+export function createSandboxManager(options: SandboxManagerOptions): SandboxManager {
+  const { driver, images, clock, capacity } = options;
+  const listeners = new Set<() => void>();
+  const creating = new Map<string, Promise<CreateAnswer>>();
+  const asked = new Map<string, AgentSandbox>();
+  const deleting = new Map<string, Promise<void>>();
+  const tombstones = new Set<string>();
+  const changed = (): void => {
+    for (const listener of listeners) listener();
+  };
+  const follow = (program: Program): void => void program.exited().then(changed);
+
+  const portsOf = (program: Program): readonly number[] =>
+    (program.spec.metadata?.ports ?? "")
+      .split(",")
+      .filter((text) => text !== "")
+      .map(Number);
+  const isTaken = (ports: readonly number[], except: string): number | undefined => {
+    const used = new Set<number>();
+    for (const program of driver.list()) if (program.id !== except) for (const port of portsOf(program)) used.add(port);
+    for (const [id, sandbox] of asked) if (id !== except) for (const port of sandbox.ports ?? []) used.add(port);
+    return ports.find((port) => used.has(port));
+  };
+  const known = (): ReadonlySet<string> => new Set([...driver.list().map((program) => program.id), ...creating.keys()]);
+
+  async function start(sandbox: AgentSandbox, image: ReadyImage): Promise<CreateAnswer> {
+    const { sandboxId } = sandbox;
+    const program = await driver.start(programOf(sandbox, image, options));
+    follow(program);
+    if (program.state.kind === "exited" && program.state.reason === "StartFailed") {
+      return { success: false, message: program.state.message, sandboxId };
+    }
+    return { success: true, sandboxId, createdAt: seconds(createdAt(program, clock)) };
+  }
+
+  return {
+    async create(sandbox) {
+      const { sandboxId } = sandbox;
+      const refuse = (message: string): CreateAnswer => ({ success: false, rejected: true, message, sandboxId });
+      if (tombstones.has(sandboxId) || deleting.has(sandboxId)) return refuse(`sandbox ${sandboxId} was deleted`);
+      const running = creating.get(sandboxId);
+      if (running !== undefined) {
+        return jsonEquals(asked.get(sandboxId), sandbox) ? running : refuse(`there is another sandbox ${sandboxId}`);
+      }
+      const present = driver.get(sandboxId);
+      if (present !== undefined) {
+        // The claim's uid is not known yet where the fast path asks, and is where the controller asks again.
+        if (present.spec.metadata?.hash !== hashOf(sandbox)) return refuse(`there is another sandbox ${sandboxId}`);
+        return { success: true, sandboxId, createdAt: seconds(createdAt(present, clock)) };
+      }
+      if (known().size >= capacity)
+        return refuse(`agent ${options.agentId} has no free place: ${capacity} of ${capacity} taken`);
+      const port = isTaken(sandbox.ports ?? [], sandboxId);
+      if (port !== undefined) return refuse(`port ${port} is taken on agent ${options.agentId}`);
+      const image = images.find(sandbox.image);
+      if (image === undefined) {
+        return {
+          success: false,
+          message: `image ${sandbox.image} is not on this machine; there is ${images.list().join(", ")}`,
+          sandboxId,
+        };
+      }
+      asked.set(sandboxId, sandbox);
+      const creation = start(sandbox, image).finally(() => {
+        creating.delete(sandboxId);
+        asked.delete(sandboxId);
+        changed();
+      });
+      creating.set(sandboxId, creation);
+      changed();
+      return creation;
+    },
+    delete(sandboxId) {
+      const present = deleting.get(sandboxId);
+      if (present !== undefined) return present;
+      tombstones.add(sandboxId);
+      // The oldest first: a set keeps the order of insertion.
+      for (const oldest of tombstones) {
+        if (tombstones.size <= mostTombstones) break;
+        tombstones.delete(oldest);
+      }
+      const deletion = (async () => {
+        await creating.get(sandboxId)?.catch(() => {});
+        const program = driver.get(sandboxId);
+        if (program === undefined) return;
+        changed();
+        await program.stop();
+        await program.remove();
+      })().finally(() => {
+        deleting.delete(sandboxId);
+        changed();
+      });
+      deleting.set(sandboxId, deletion);
+      return deletion;
+    },
+    status() {
+      const statuses = driver
+        .list()
+        .filter((program) => sandboxIdPattern.test(program.id))
+        .map((program): SandboxStatus => statusOf(program, deleting.has(program.id), clock));
+      return {
+        agentId: options.agentId,
+        nodeName: options.nodeName,
+        capacity,
+        allocated: known().size,
+        images: images.list(),
+        sandboxStatuses: statuses,
+      };
+    },
+    program: (sandboxId) => (sandboxIdPattern.test(sandboxId) ? driver.get(sandboxId) : undefined),
+    onChange(listener) {
+      if (listeners.size === 0) for (const program of driver.list()) follow(program);
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+  };
+}
+
+const seconds = (ms: number): number => Math.floor(ms / 1000);
+
+/** Names what a sandbox runs: two creates with the same id and hash are one. */
+function hashOf(sandbox: AgentSandbox): string {
+  const entries = Object.entries(sandbox).filter(([key]) => key !== "claimUid");
+  return createHash("sha256").update(JSON.stringify(entries.sort())).digest("hex");
+}
+
+function programOf(sandbox: AgentSandbox, image: ReadyImage, options: SandboxManagerOptions): ProgramSpec {
+  const { command = [], args = [], env = {}, workingDir } = sandbox;
+  const own = command.length > 0 ? [...command, ...args] : [...image.entrypoint, ...(args.length > 0 ? args : image.command)];
+  const [first = "/bin/sh", ...rest] = own;
+  const cwd = workingDir === undefined || workingDir === "" ? image.workingDir : workingDir;
+  const isIsolated = options.driver.name === "bubblewrap";
+  return {
+    id: sandbox.sandboxId,
+    command: [first, ...rest],
+    env: { ...image.env, ...env },
+    ...(cwd !== undefined && { cwd }),
+    ...(isIsolated && {
+      isolation: { ...(image.root !== undefined && { root: image.root }) },
+    }),
+    killGraceMs: 10_000,
+    logRotation: { maxBytes: options.maxLogBytes ?? 10 * 1024 * 1024, maxFiles: 2 },
+    metadata: {
+      hash: hashOf(sandbox),
+      claimUid: sandbox.claimUid,
+      claimName: sandbox.claimName,
+      namespace: sandbox.namespace,
+      image: normalizeImage(sandbox.image),
+      ports: (sandbox.ports ?? []).join(","),
+      createdAt: String(options.clock.now()),
+    },
+  };
+}
+
+const createdAt = (program: Program, clock: Clock): number => Number(program.spec.metadata?.createdAt ?? clock.now());
+
+function statusOf(program: Program, isDeleting: boolean, clock: Clock): SandboxStatus {
+  const { state } = program;
+  const { metadata = {} } = program.spec;
+  const phase = (): AgentPhase => {
+    if (isDeleting) return "terminating";
+    if (state.kind === "starting") return "creating";
+    if (state.kind === "running") return "running";
+    return state.reason === "Completed" ? "stopped" : "failed";
+  };
+  return {
+    sandboxId: program.id,
+    claimUid: metadata.claimUid ?? "",
+    claimName: metadata.claimName ?? "",
+    namespace: metadata.namespace ?? "",
+    phase: phase(),
+    message: state.kind === "exited" ? state.message : "",
+    createdAt: seconds(createdAt(program, clock)),
+    ...(state.kind === "exited" && { exitCode: state.exitCode }),
+    ports: (metadata.ports ?? "")
+      .split(",")
+      .filter((text) => text !== "")
+      .map(Number),
+  };
+}

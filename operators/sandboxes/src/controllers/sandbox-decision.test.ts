@@ -1,0 +1,149 @@
+import { describe, expect, it } from "vitest";
+import type { AgentStatus, SandboxStatus } from "../agent/protocol.ts";
+import { allocationAnnotation, cleanupFinalizer } from "../api/names.ts";
+import type { Sandbox } from "../api/sandbox.ts";
+import { type AgentView, decideSandbox } from "./sandbox-decision.ts";
+
+const now = Date.UTC(2026, 0, 1);
+const id = "0".repeat(32);
+
+function sandbox(
+  status: Partial<NonNullable<Sandbox["status"]>> = {},
+  spec: Partial<Sandbox["spec"]> = {},
+  metadata: object = {},
+): Sandbox {
+  return {
+    apiVersion: "sandbox.fast.io/v1alpha1",
+    kind: "Sandbox",
+    metadata: { name: "one", namespace: "default", uid: "uid-1", generation: 1, finalizers: [cleanupFinalizer], ...metadata },
+    spec: { image: "host", poolRef: "pool", failurePolicy: "Manual", recoveryTimeoutSeconds: 60, ...spec },
+    status,
+  };
+}
+
+const ready = (...phases: readonly SandboxStatus["phase"][]): AgentView => ({
+  kind: "ready",
+  status: {
+    agentId: "a",
+    nodeName: "n",
+    capacity: 5,
+    allocated: phases.length,
+    images: [],
+    sandboxStatuses: phases.map((phase) => ({
+      sandboxId: id,
+      claimUid: "",
+      claimName: "one",
+      namespace: "default",
+      phase,
+      message: "",
+      createdAt: 0,
+      exitCode: 3,
+      ports: [],
+    })),
+  } satisfies AgentStatus,
+});
+const running = { phase: "Running", assignedPod: "a", sandboxID: id, observedGeneration: 1 } as const;
+const unreachable: AgentView = { kind: "unreachable" };
+const gone: AgentView = { kind: "gone" };
+const step = (one: Sandbox, agent: AgentView = { kind: "none" }) => decideSandbox({ sandbox: one, agent, now }).step;
+const deleted = { deletionTimestamp: "2026-01-01T00:00:00Z" };
+
+describe("a Sandbox", () => {
+  it("gets its finalizer before anything else", () => {
+    expect(step(sandbox({}, {}, { finalizers: [] })).kind).toBe("add-finalizer");
+  });
+
+  it("is placed, also with an expireTime that is near (C7)", () => {
+    const decision = decideSandbox({
+      sandbox: sandbox({}, { expireTime: new Date(now + 5000).toISOString() }),
+      agent: { kind: "none" },
+      now,
+    });
+    expect(decision).toMatchObject({ step: { kind: "place" }, requeueAfterMs: 5000 });
+  });
+
+  it("takes the fast path's place once, and not again after it was started anew (C4)", () => {
+    const metadata = {
+      annotations: { [allocationAnnotation]: JSON.stringify({ assignedPod: "a", assignedNode: "n", sandboxID: id }) },
+    };
+    expect(step(sandbox({}, {}, metadata))).toMatchObject({
+      kind: "write",
+      status: { phase: "Creating", assignedPod: "a", sandboxID: id },
+    });
+    expect(step(sandbox({ phase: "Pending", instance: 1 }, {}, metadata)).kind).toBe("place");
+  });
+
+  it.each(["Pending", "Creating", "Running", "Failed", "Lost", "Succeeded", "Expired", "Terminating"] as const)(
+    "can be deleted when it is %s, and goes only once its agent has nothing of it (C6)",
+    (phase) => {
+      const one = sandbox({ ...running, phase }, {}, deleted);
+      expect(step(one, ready("running")).kind).toBe(phase === "Terminating" ? "delete" : "write");
+      expect(step(one, unreachable).kind).toBe(phase === "Terminating" ? "wait" : "write");
+      expect(step(one, ready()).kind).toBe("remove-finalizer");
+      expect(step(one, gone).kind).toBe("remove-finalizer");
+    },
+  );
+
+  it("is ended on its agent before it is Expired, and stays Expired", () => {
+    const expired = { expireTime: new Date(now - 1).toISOString() };
+    expect(step(sandbox(running, expired), ready("running"))).toMatchObject({ kind: "delete", sandboxId: id });
+    const written = step(sandbox(running, expired), ready());
+    expect(written).toMatchObject({ kind: "write", releases: true, status: { phase: "Expired" } });
+    expect(written.kind === "write" && "assignedPod" in written.status).toBe(false);
+    expect(step(sandbox({ phase: "Expired" }, expired)).kind).toBe("wait");
+    expect(step(sandbox({ phase: "Expired" }, {})).kind).toBe("wait");
+  });
+
+  it("counts expireTimeSeconds as Unix seconds and 0 as never", () => {
+    expect(step(sandbox({ phase: "Pending" }, { expireTimeSeconds: now / 1000 - 1 })).kind).toBe("write");
+    expect(step(sandbox({ phase: "Pending" }, { expireTimeSeconds: 0 })).kind).toBe("place");
+  });
+
+  it("starts anew at a reset with another instance, once for a revision, also when Lost or ended", () => {
+    const spec = { resetRevision: "2026-01-01T00:00:00Z" };
+    expect(step(sandbox(running, spec), ready("running"))).toMatchObject({ kind: "delete" });
+    for (const phase of ["Running", "Lost", "Failed", "Succeeded", "Expired"] as const) {
+      const status = { phase: "Pending", instance: 1, acceptedResetRevision: spec.resetRevision };
+      expect(step(sandbox({ ...running, phase }, spec), ready())).toMatchObject({ kind: "write", releases: true, status });
+    }
+    expect(step(sandbox({ ...running, acceptedResetRevision: spec.resetRevision }, spec), ready("running")).kind).toBe("wait");
+  });
+
+  it("is Succeeded or Failed when its program has ended, with the exit code (A5)", () => {
+    expect(step(sandbox(running), ready("stopped"))).toMatchObject({
+      kind: "write",
+      releases: false,
+      status: { phase: "Succeeded" },
+    });
+    expect(step(sandbox(running), ready("failed"))).toMatchObject({
+      status: { phase: "Failed", exitCode: 3, message: "exit code 3" },
+    });
+  });
+
+  it("with Manual is Lost with its agent and stays so, until the agent is back with it (C8)", () => {
+    const lost = step(sandbox(running), unreachable);
+    expect(lost).toMatchObject({
+      kind: "write",
+      releases: false,
+      status: { phase: "Lost", agentLostTime: "2026-01-01T00:00:00Z" },
+    });
+    const status = lost.kind === "write" ? lost.status : {};
+    expect(step(sandbox(status), unreachable).kind).toBe("wait");
+    expect(step(sandbox(status), ready("running"))).toMatchObject({ kind: "write", status: { phase: "Running" } });
+    expect(step(sandbox(running), gone)).toMatchObject({ status: { phase: "Lost" }, releases: true });
+  });
+
+  it.each(["AutoRecreate", "autoRecreate"] as const)(
+    "with %s is made anew when recoveryTimeoutSeconds have passed, not before",
+    (failurePolicy) => {
+      const first = decideSandbox({ sandbox: sandbox(running, { failurePolicy }), agent: unreachable, now });
+      expect(first).toMatchObject({ step: { status: { phase: "Lost" } }, requeueAfterMs: 60_000 });
+      const status = first.step.kind === "write" ? first.step.status : {};
+      const early = decideSandbox({ sandbox: sandbox(status, { failurePolicy }), agent: unreachable, now: now + 59_000 });
+      expect(early).toEqual({ step: { kind: "wait" }, requeueAfterMs: 1000 });
+      const due = decideSandbox({ sandbox: sandbox(status, { failurePolicy }), agent: unreachable, now: now + 60_000 });
+      expect(due).toMatchObject({ step: { kind: "write", releases: true, status: { phase: "Pending", instance: 1 } } });
+      expect(step(sandbox(running, { failurePolicy }), gone)).toMatchObject({ status: { phase: "Pending" } });
+    },
+  );
+});

@@ -1,0 +1,47 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import type { Sandbox } from "../api/sandbox.ts";
+import type { SandboxPool } from "../api/sandbox-pool.ts";
+import { decidePool } from "./sandbox-pool-decision.ts";
+
+const pool = (capacity: NonNullable<SandboxPool["spec"]["capacity"]>, maxSandboxesPerPod = 2): SandboxPool =>
+  ({ metadata: { name: "p" }, spec: { capacity, maxSandboxesPerPod } }) as SandboxPool;
+const sandbox = (phase: string): Sandbox => ({ metadata: {}, spec: {}, status: { phase } }) as unknown as Sandbox;
+
+it("makes agents for what runs and what waits, and for the buffer", () => {
+  const decision = decidePool(pool({ poolMin: 1, poolMax: 5, bufferMin: 1 }), [sandbox("Running"), sandbox("Pending")], []);
+  expect(decision).toEqual({ desired: 2, create: ["p-agent-0", "p-agent-1"], remove: [] });
+});
+
+it("never ends an agent that has a sandbox, nor goes beyond its bounds", () => {
+  fc.assert(
+    fc.property(
+      fc.nat(4),
+      fc.nat(6),
+      fc.nat(5),
+      fc.array(fc.constantFrom("Running", "Pending", "Failed", "Expired", "Lost"), { maxLength: 20 }),
+      fc.array(fc.nat(2), { maxLength: 8 }),
+      (poolMin, extra, bufferMin, phases, busy) => {
+        const agents = busy.map((count, index) => ({ name: `p-agent-${index}`, busy: count }));
+        const poolMax = poolMin + extra;
+        const { create, remove, desired } = decidePool(pool({ poolMin, poolMax, bufferMin }), phases.map(sandbox), agents);
+        expect(remove.every((name) => agents.find((agent) => agent.name === name)?.busy === 0)).toBe(true);
+        expect(desired).toBeGreaterThanOrEqual(poolMin);
+        expect(desired).toBeLessThanOrEqual(poolMax);
+        expect(new Set([...create, ...agents.map((agent) => agent.name)]).size).toBe(create.length + agents.length);
+        expect(create.length === 0 || remove.length === 0).toBe(true);
+        expect(agents.length - remove.length).toBeGreaterThanOrEqual(Math.min(poolMin, agents.length));
+      },
+    ),
+  );
+});
+
+it("ends every idle agent of a pool that is deleted", () => {
+  const deleted = pool({ poolMin: 2 });
+  deleted.metadata.deletionTimestamp = "2026-01-01T00:00:00Z";
+  const agents = [
+    { name: "p-agent-0", busy: 1 },
+    { name: "p-agent-1", busy: 0 },
+  ];
+  expect(decidePool(deleted, [], agents)).toEqual({ desired: 0, create: [], remove: ["p-agent-1"] });
+});

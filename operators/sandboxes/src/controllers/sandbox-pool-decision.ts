@@ -1,0 +1,61 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { defaultSandboxesPerAgent } from "../api/names.ts";
+import type { Sandbox } from "../api/sandbox.ts";
+import type { SandboxPool } from "../api/sandbox-pool.ts";
+
+/** An agent as the pool sees it. */
+export interface PoolAgent {
+  readonly name: string;
+  /** Sandboxes on it, those that are placed and not started included. */
+  readonly busy: number;
+}
+
+/** What a pool is to change. */
+export interface PoolDecision {
+  /** How many agents there are to be. */
+  readonly desired: number;
+  /** Names of agents to make. */
+  readonly create: readonly string[];
+  /** Idle agents to end. One with sandboxes is never among them. */
+  readonly remove: readonly string[];
+}
+
+const isActive = (sandbox: DeepReadonly<Sandbox>): boolean =>
+  !["Succeeded", "Failed", "Expired", "Pending"].includes(sandbox.status?.phase ?? "Pending");
+const isWaiting = (sandbox: DeepReadonly<Sandbox>): boolean => (sandbox.status?.phase ?? "Pending") === "Pending";
+
+/**
+ * How many agents a pool needs: room for its active and waiting sandboxes and `bufferMin`, between `poolMin` and `poolMax`.
+ * Agents above that go only while idle, and only where more than `bufferMax` places stay free without them.
+ */
+export function decidePool(
+  pool: DeepReadonly<SandboxPool>,
+  sandboxes: readonly DeepReadonly<Sandbox>[],
+  agents: readonly PoolAgent[],
+): PoolDecision {
+  const { poolMin = 0, bufferMin = 0, ...capacity } = pool.spec.capacity ?? {};
+  const poolMax = Math.max(capacity.poolMax ?? Math.max(poolMin, 1), poolMin);
+  const each = pool.spec.maxSandboxesPerPod ?? defaultSandboxesPerAgent;
+  const bufferMax = Math.max(capacity.bufferMax ?? bufferMin + each, bufferMin);
+  const isDeleted = pool.metadata.deletionTimestamp !== undefined;
+  const need = sandboxes.filter((sandbox) => isActive(sandbox) || isWaiting(sandbox)).length;
+  const desired = isDeleted ? 0 : Math.min(Math.max(Math.ceil((need + bufferMin) / each), poolMin), poolMax);
+
+  const names = new Set(agents.map((agent) => agent.name));
+  const create: string[] = [];
+  for (let index = 0; agents.length + create.length < desired; index++) {
+    const name = `${pool.metadata.name}-agent-${index}`;
+    if (!names.has(name)) create.push(name);
+  }
+  const remove: string[] = [];
+  let left = agents.length;
+  // The last made first, so that names stay low.
+  for (const agent of [...agents].sort((one, other) => other.name.localeCompare(one.name, "en", { numeric: true }))) {
+    if (left <= desired || agent.busy > 0) continue;
+    const freeWithout = (left - 1) * each - need;
+    if (!isDeleted && left <= poolMax && freeWithout < bufferMax) continue;
+    remove.push(agent.name);
+    left--;
+  }
+  return { desired, create, remove };
+}

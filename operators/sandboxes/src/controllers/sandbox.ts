@@ -1,0 +1,271 @@
+import { type ApplyConfiguration } from "@keelson/client";
+import { ConfigMap, type DeepReadonly, formatTime, isConflict, isNotFound, Secret } from "@keelson/api-machinery";
+import {
+  addFinalizer,
+  defineController,
+  readOf,
+  type ReconcileContext,
+  removeFinalizer,
+  type Request,
+  type Result,
+  watchOf,
+} from "@keelson/controller";
+import type { AgentSandbox } from "../agent/protocol.ts";
+import { cleanupFinalizer } from "../api/names.ts";
+import { Sandbox } from "../api/sandbox.ts";
+import { SandboxPool } from "../api/sandbox-pool.ts";
+import { runtimeOf } from "../runtime.ts";
+import {
+  type AgentView,
+  decideSandbox,
+  draftOf,
+  fastPathPlace,
+  instanceId,
+  type SandboxStatusDraft,
+  unbound,
+} from "./sandbox-decision.ts";
+
+const fieldManager = "sandboxes-sandbox-controller";
+
+/** How long the answer of a delete may take to show in the agent's status before it is asked again. */
+const askAgainMs = 15_000;
+
+/** Index on Sandboxes: their pool, and their id in an agent. */
+export const sandboxReads = readOf(Sandbox, {
+  pool: (sandbox) => [sandbox.spec.poolRef],
+  sandboxID: (sandbox) => (sandbox.status?.sandboxID === undefined ? [] : [sandbox.status.sandboxID]),
+});
+
+const keyOf = (object: DeepReadonly<Sandbox>): Request => ({
+  namespace: object.metadata.namespace,
+  name: object.metadata.name ?? "",
+});
+
+/** Takes Sandboxes through their lives. */
+export const sandboxController = defineController({
+  name: "sandboxes-sandbox",
+  for: Sandbox,
+  maxConcurrentReconciles: 16,
+  reads: [sandboxReads],
+  watches: [
+    // An agent came or went: for all of its pool.
+    watchOf(SandboxPool, (pool, { cache }) =>
+      cache.list(Sandbox, { namespace: pool.metadata.namespace, index: ["pool", pool.metadata.name ?? ""] }).map(keyOf),
+    ),
+    // A place may have become free: for those that wait for one.
+    watchOf(
+      Sandbox,
+      (sandbox, { cache }) =>
+        cache
+          .list(Sandbox, { namespace: sandbox.metadata.namespace, index: ["pool", sandbox.spec.poolRef] })
+          .filter((other) => other.status?.phase === "Pending")
+          .map(keyOf),
+      [
+        (change) =>
+          change.type === "delete" ||
+          (change.type === "update" &&
+            change.old?.status?.assignedPod !== undefined &&
+            change.object.status?.assignedPod === undefined),
+      ],
+    ),
+  ],
+  reconcile,
+});
+
+async function reconcile(request: Request, context: ReconcileContext): Promise<Result | undefined> {
+  const { cache, client, clock, events } = context;
+  const runtime = runtimeOf(cache);
+  const sandbox = cache.get(Sandbox, request);
+  const key = `${request.namespace}/${request.name}`;
+  if (sandbox === undefined) {
+    runtime.registry.release(key);
+    return undefined;
+  }
+  const now = clock.now();
+  const { step, requeueAfterMs } = decideSandbox({ sandbox, agent: agentOf(sandbox, context), now });
+  const result = requeueAfterMs === undefined ? undefined : { requeueAfterMs };
+  switch (step.kind) {
+    case "wait":
+      return result;
+    case "add-finalizer":
+      await addFinalizer(client, Sandbox, sandbox, cleanupFinalizer);
+      return result;
+    case "remove-finalizer":
+      runtime.registry.release(key);
+      await removeFinalizer(client, Sandbox, sandbox, cleanupFinalizer);
+      return undefined;
+    case "write":
+      if (step.releases) runtime.registry.release(key);
+      if (step.status.phase !== sandbox.status?.phase && step.status.phase !== undefined) {
+        const type = ["Failed", "Lost"].includes(step.status.phase) ? "Warning" : "Normal";
+        events.event(sandbox, { type, reason: step.status.phase, note: step.status.message || `is ${step.status.phase}` });
+      }
+      await write(sandbox, step.status, context);
+      return result;
+    case "place":
+      return place(sandbox, key, step.status, context, result);
+    case "create":
+      return create(sandbox, key, step.sandboxId, context, result);
+    case "delete": {
+      const agent = boundAgent(sandbox);
+      await runtime.agentClient(request.namespace ?? "", agent ?? "")?.delete(step.sandboxId);
+      return { requeueAfterMs: Math.min(requeueAfterMs ?? askAgainMs, askAgainMs) };
+    }
+  }
+}
+
+const boundAgent = (sandbox: DeepReadonly<Sandbox>): string | undefined =>
+  sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathPlace(sandbox)?.pod : undefined);
+
+function agentOf(sandbox: DeepReadonly<Sandbox>, { cache }: ReconcileContext): AgentView {
+  const runtime = runtimeOf(cache);
+  const namespace = sandbox.metadata.namespace ?? "";
+  const name = boundAgent(sandbox);
+  if (name === undefined) return { kind: "none" };
+  const status = runtime.agentStatus(namespace, name);
+  if (status !== undefined) return { kind: "ready", status };
+  const isThere = runtime.fleet.list().some((agent) => agent.namespace === namespace && agent.name === name);
+  return { kind: isThere ? "unreachable" : "gone" };
+}
+
+async function place(
+  sandbox: DeepReadonly<Sandbox>,
+  key: string,
+  status: SandboxStatusDraft,
+  context: ReconcileContext,
+  result: Result | undefined,
+): Promise<Result | undefined> {
+  const { registry } = runtimeOf(context.cache);
+  const { namespace = "", uid = "" } = sandbox.metadata;
+  const { spec } = sandbox;
+  const found = registry.allocate({ key, namespace, pool: spec.poolRef, image: spec.image, ports: spec.exposedPorts ?? [] });
+  const now = context.clock.now();
+  if ("problem" in found) {
+    if (sandbox.status?.phase !== "Pending" || sandbox.status.message !== found.problem) {
+      await write(sandbox, draftOf(sandbox, "Pending", found.problem, now), context);
+    }
+    return result;
+  }
+  const { agent } = found;
+  await write(
+    sandbox,
+    {
+      ...status,
+      message: `agent ${agent.name} is asked`,
+      assignedPod: agent.name,
+      nodeName: agent.node,
+      sandboxID: instanceId(uid, sandbox.status?.instance ?? 0),
+    },
+    context,
+  );
+  return result;
+}
+
+async function create(
+  sandbox: DeepReadonly<Sandbox>,
+  key: string,
+  sandboxId: string,
+  context: ReconcileContext,
+  result: Result | undefined,
+): Promise<Result | undefined> {
+  const runtime = runtimeOf(context.cache);
+  const { namespace = "" } = sandbox.metadata;
+  const pod = sandbox.status?.assignedPod ?? "";
+  const agent = runtime.registry.agent(namespace, pod);
+  runtime.registry.restore(key, namespace, pod, sandbox.spec.exposedPorts ?? []);
+  const env = await environmentOf(sandbox, context);
+  const now = context.clock.now();
+  if ("problem" in env) {
+    await write(sandbox, draftOf(sandbox, "Creating", env.problem, now), context);
+    return { requeueAfterMs: askAgainMs };
+  }
+  const answer = await runtime.agentClient(namespace, pod)?.create(agentSandbox(sandbox, sandboxId, env.env));
+  if (answer === undefined) return result;
+  if (answer.success) {
+    const endpoints = (sandbox.spec.exposedPorts ?? []).map((port) => `${agent?.address ?? "127.0.0.1"}:${port}`);
+    const startTime = formatTime((answer.createdAt ?? Math.floor(now / 1000)) * 1000);
+    context.events.event(sandbox, { type: "Normal", reason: "Running", note: `runs on agent ${pod}` });
+    await write(sandbox, draftOf(sandbox, "Running", "", now, { endpoints, startTime }), context);
+  } else if (answer.rejected === true) {
+    // Nothing was done there: look for another place. The instance goes on counting, as an id is used once.
+    runtime.registry.release(key);
+    const next = draftOf(sandbox, "Pending", answer.message ?? "was refused", now, {
+      instance: (sandbox.status?.instance ?? 0) + 1,
+    });
+    await write(sandbox, unbound(next), context);
+  } else {
+    const message = answer.message ?? "could not be started";
+    context.events.event(sandbox, { type: "Warning", reason: "Failed", note: message });
+    await write(sandbox, draftOf(sandbox, "Failed", message, now, { finishTime: formatTime(now) }), context);
+  }
+  return result;
+}
+
+/** What an agent is asked for. */
+export function agentSandbox(
+  sandbox: DeepReadonly<Sandbox>,
+  sandboxId: string,
+  env: Readonly<Record<string, string>>,
+): AgentSandbox {
+  const { spec, metadata } = sandbox;
+  return {
+    sandboxId,
+    claimUid: metadata.uid ?? "",
+    claimName: metadata.name ?? "",
+    namespace: metadata.namespace ?? "",
+    image: spec.image,
+    command: spec.command ?? [],
+    args: spec.args ?? [],
+    env,
+    workingDir: spec.workingDir ?? "",
+    ports: spec.exposedPorts ?? [],
+  };
+}
+
+async function environmentOf(
+  sandbox: DeepReadonly<Sandbox>,
+  { client, signal }: ReconcileContext,
+): Promise<{ readonly env: Readonly<Record<string, string>> } | { readonly problem: string }> {
+  const env: [string, string][] = [];
+  const { namespace } = sandbox.metadata;
+  for (const { name, value, valueFrom } of sandbox.spec.envs ?? []) {
+    const from = valueFrom as
+      | {
+          secretKeyRef?: { name?: string; key: string; optional?: boolean };
+          configMapKeyRef?: { name?: string; key: string; optional?: boolean };
+        }
+      | undefined;
+    const reference = from?.secretKeyRef ?? from?.configMapKeyRef;
+    if (reference === undefined) {
+      env.push([name, value ?? ""]);
+      continue;
+    }
+    const key = { namespace, name: reference.name ?? "" };
+    try {
+      const found = from?.secretKeyRef
+        ? Buffer.from((await client.get(Secret, key, { signal })).data?.[reference.key] ?? "", "base64").toString("utf8")
+        : (await client.get(ConfigMap, key, { signal })).data?.[reference.key];
+      if (found !== undefined) env.push([name, found]);
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      if (reference.optional !== true)
+        return { problem: `envs ${name}: there is no ${from?.secretKeyRef ? "Secret" : "ConfigMap"} ${reference.name}` };
+    }
+  }
+  return { env: Object.fromEntries(env) };
+}
+
+async function write(
+  sandbox: DeepReadonly<Sandbox>,
+  status: SandboxStatusDraft,
+  { client, signal }: ReconcileContext,
+): Promise<void> {
+  const { name = "", namespace, resourceVersion } = sandbox.metadata;
+  const configuration = { metadata: { name, namespace, resourceVersion }, status } as unknown as ApplyConfiguration<Sandbox>;
+  try {
+    await client.applyStatus(Sandbox, configuration, { fieldManager, signal });
+  } catch (error) {
+    // It moved on: the watch brings what it is now, and with it the next reconcile.
+    if (!isConflict(error) && !isNotFound(error)) throw error;
+  }
+}

@@ -1,0 +1,217 @@
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import { type FlagValues, readOf, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/controller";
+import { findBubblewrap } from "@keelson/execution";
+import { type AgentMonitor, startAgentMonitor } from "./agent/agent-monitor.ts";
+import { createLocalFleet } from "./agent/fleet.ts";
+import { openImageFolder, readArchive } from "./agent/image-folder.ts";
+import { Sandbox } from "./api/sandbox.ts";
+import { SandboxPool } from "./api/sandbox-pool.ts";
+import { ensureToken } from "./bearer-token.ts";
+import { sandboxReads } from "./controllers/sandbox.ts";
+import { fastPathPlace } from "./controllers/sandbox-decision.ts";
+import { createFastCreator } from "./fastpath/fast-creator.ts";
+import { startFastPathServer } from "./fastpath/fastpath-server.ts";
+import { FastPathService } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
+import { openIntentLog } from "./fastpath/intent-log.ts";
+import { createFastPathService } from "./fastpath/service.ts";
+import { createStreamsService } from "./fastpath/streams-service.ts";
+import { SandboxStreams } from "./fastpath/generated/keelson/sandboxes/v1/streams_pb.ts";
+import { createJanitor } from "./janitor/janitor.ts";
+import { createRegistry } from "./registry/registry.ts";
+import { provideRuntime } from "./runtime.ts";
+
+/** File, below the operator's data folder, with the token that callers of the fast path need. */
+export const fastPathTokenFile = (dataDir: string): string => join(dataDir, "fastpath-token");
+
+/** The fast path, the agents of this process, what listens to them, and the janitor. */
+export const fastPathServer: ServerDefinition = {
+  name: "fastpath",
+  flags: [
+    {
+      name: "fastpath-bind-address",
+      value: "ADDRESS",
+      description: "address of the sandboxes' gRPC server",
+      default: "127.0.0.1",
+    },
+    { name: "fastpath-port", value: "PORT", description: "its port; 0 picks a free one", default: "9090" },
+    {
+      name: "fastpath-consistency-mode",
+      value: "MODE",
+      description: "what a create does that names no mode: fast (agent first) or strong (API first)",
+      default: "fast",
+    },
+    {
+      name: "fastpath-orphan-timeout",
+      value: "DURATION",
+      description: "how old a sandbox without an object has to be before it is ended, in seconds",
+      default: "10s",
+    },
+    {
+      name: "sandbox-image",
+      value: "NAME=FILE",
+      description: "OCI archive that is unpacked at the start, under this name",
+      repeatable: true,
+    },
+    {
+      name: "sandbox-driver",
+      value: "NAME",
+      description: "what isolates sandboxes of local agents: bubblewrap, or process (no isolation at all)",
+      default: "bubblewrap",
+    },
+  ],
+  reads: [sandboxReads, readOf(SandboxPool)],
+  // Two of them would give the same places away twice.
+  needsLeaderElection: true,
+  start,
+};
+
+const mostStrongMs = 60_000;
+
+async function start(context: ServerContext): Promise<RunningServer> {
+  const { client, cache, clock, dataDir, flags, log, onChange } = context;
+  const mode = oneOf(flags, "fastpath-consistency-mode", ["fast", "strong"] as const);
+  const driver = oneOf(flags, "sandbox-driver", ["bubblewrap", "process"] as const);
+  const protectionMs = secondsOf(flags, "fastpath-orphan-timeout", "10s") * 1000;
+  const port = portOf(flags, "fastpath-port", "9090");
+  if (driver === "bubblewrap" && findBubblewrap() === undefined) {
+    log.warn({}, "there is no bwrap on this machine, so no sandbox can start: apt-get install bubblewrap");
+  }
+  const registry = createRegistry();
+  const newId = (): string => randomBytes(16).toString("hex");
+
+  // What is known to be taken comes first: nothing is given away before that.
+  for (const sandbox of cache.list(Sandbox)) {
+    const pod = sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathPlace(sandbox)?.pod : undefined);
+    const { namespace = "", name = "" } = sandbox.metadata;
+    if (pod !== undefined) registry.restore(`${namespace}/${name}`, namespace, pod, sandbox.spec.exposedPorts ?? []);
+  }
+  const stops: (() => Promise<void>)[] = [];
+  const stop = async (): Promise<void> => {
+    for (let next = stops.pop(); next !== undefined; next = stops.pop()) await next();
+  };
+  try {
+    const images = await openImageFolder(join(dataDir, "images"));
+    for (const given of imagesOf(flags)) await images.add(given.name, await readArchive(given.file));
+    const fleet = await createLocalFleet({
+      dir: join(dataDir, "agents"),
+      token: await ensureToken(join(dataDir, "agent-token")),
+      driver,
+      images,
+      clock,
+      random: Math.random,
+      log,
+    });
+    stops.push(() => fleet.close());
+    const intents = await openIntentLog(join(dataDir, "fastpath-intents.jsonl"));
+    stops.push(() => intents.close());
+    const monitorOf = (): AgentMonitor | undefined => monitor;
+    let monitor: AgentMonitor | undefined;
+    const fast = createFastCreator({
+      client,
+      registry,
+      log,
+      intents,
+      clock,
+      newId,
+      agentClient: (namespace, name) => monitorOf()?.client(namespace, name),
+      isThere: (namespace, name) => fleet.list().some((agent) => agent.namespace === namespace && agent.name === name),
+    });
+    const janitor = createJanitor({ client, clock, log, isInHand: fast.isInHand, protectionMs });
+    monitor = startAgentMonitor({
+      fleet,
+      registry,
+      client,
+      cache,
+      onChange,
+      clock,
+      log,
+      onStatus(agent, agentClient, status) {
+        fast.recover(agent.namespace, agent.name, agentClient, status);
+        janitor.look(agent, agentClient, status);
+      },
+    });
+    const running = monitor;
+    stops.push(
+      () => running.stop(),
+      () => janitor.stop(),
+    );
+    provideRuntime(cache, {
+      fleet,
+      registry,
+      agentClient: running.client,
+      agentStatus: running.status,
+      isInHand: fast.isInHand,
+    });
+    const token = await ensureToken(fastPathTokenFile(dataDir));
+    const server = await startFastPathServer({
+      bindAddress: text(flags, "fastpath-bind-address") ?? "127.0.0.1",
+      port,
+      token,
+      routes(router) {
+        router.service(
+          FastPathService,
+          createFastPathService({
+            client,
+            cache,
+            onChange,
+            fast,
+            clock,
+            defaultMode: mode,
+            newId,
+            strongTimeoutMs: mostStrongMs,
+          }),
+        );
+        router.service(SandboxStreams, createStreamsService({ cache, agentClient: running.client }));
+      },
+    });
+    stops.push(
+      () => fast.stop(),
+      () => server.close(),
+    );
+    return {
+      description: `fast path (gRPC) on ${server.url}, token in ${fastPathTokenFile(dataDir)}, sandboxes in ${driver}`,
+      endpoints: { fastpath: server.url },
+      stop,
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+function text(flags: FlagValues, name: string): string | undefined {
+  const value = flags[name];
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function imagesOf(flags: FlagValues): readonly { readonly name: string; readonly file: string }[] {
+  const given = flags["sandbox-image"];
+  const pairs = given === undefined || given === true ? [] : typeof given === "string" ? [given] : given;
+  return pairs.map((pair) => {
+    const equals = pair.indexOf("=");
+    if (equals < 1) throw new Error(`--sandbox-image: ${JSON.stringify(pair)} has to be like busybox=busybox.tar`);
+    return { name: pair.slice(0, equals), file: pair.slice(equals + 1) };
+  });
+}
+
+function oneOf<const T extends string>(flags: FlagValues, name: string, values: readonly [T, ...T[]]): T {
+  const given = text(flags, name) ?? values[0];
+  const found = values.find((value) => value === given);
+  if (found === undefined) throw new Error(`--${name}: ${JSON.stringify(given)} has to be ${values.join(" or ")}`);
+  return found;
+}
+
+function secondsOf(flags: FlagValues, name: string, otherwise: string): number {
+  const given = text(flags, name) ?? otherwise;
+  const found = /^(\d{1,6}(?:\.\d+)?)(ms|s|m)?$/.exec(given);
+  if (found === null) throw new Error(`--${name}: ${JSON.stringify(given)} has to be like 10s`);
+  return Number(found[1]) * (found[2] === "ms" ? 0.001 : found[2] === "m" ? 60 : 1);
+}
+
+function portOf(flags: FlagValues, name: string, otherwise: string): number {
+  const given = text(flags, name) ?? otherwise;
+  if (!/^\d{1,5}$/.test(given) || Number(given) > 65535)
+    throw new Error(`--${name}: ${JSON.stringify(given)} has to be 0 to 65535`);
+  return Number(given);
+}

@@ -1,0 +1,215 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { systemClock } from "@keelson/api-machinery";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { silentLogger } from "@keelson/controller";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { AgentClient } from "../agent/agent-client.ts";
+import type { AgentSandbox, AgentStatus, CreateAnswer } from "../agent/protocol.ts";
+import { Sandbox } from "../api/sandbox.ts";
+import { createRegistry, type Registry } from "../registry/registry.ts";
+import { watched } from "../testing/watched.ts";
+import { createFastCreator, type FastCreator } from "./fast-creator.ts";
+import { type IntentLog, openIntentLog } from "./intent-log.ts";
+
+let environment: TestEnvironment;
+let client: Client;
+let dir: string;
+/** What runs on the one agent: it lives on when the operator dies. */
+let running: Map<string, AgentSandbox>;
+let fenced: Set<string>;
+const logs: IntentLog[] = [];
+let ids = 0;
+const never = new Promise<never>(() => {});
+const request = { namespace: "default", name: "one", spec: { image: "host", poolRef: "pool" } as Sandbox["spec"], labels: {} };
+
+const agent = (change: Partial<AgentClient> = {}): AgentClient => ({
+  create: async (sandbox): Promise<CreateAnswer> => {
+    if (fenced.has(sandbox.sandboxId)) return { success: false, rejected: true, sandboxId: sandbox.sandboxId };
+    running.set(sandbox.sandboxId, sandbox);
+    return { success: true, sandboxId: sandbox.sandboxId, createdAt: 1 };
+  },
+  delete: async (id) => {
+    fenced.add(id);
+    running.delete(id);
+  },
+  status: () => never,
+  watch: () => ({ [Symbol.asyncIterator]: () => ({ next: () => never }) }),
+  logs: () => never,
+  ...change,
+});
+
+const status = (): AgentStatus => ({
+  agentId: "a",
+  nodeName: "n",
+  capacity: 1,
+  allocated: running.size,
+  images: [],
+  sandboxStatuses: [...running.values()].map((each) => ({
+    sandboxId: each.sandboxId,
+    claimUid: "",
+    claimName: each.claimName,
+    namespace: each.namespace,
+    phase: "running" as const,
+    message: "",
+    createdAt: 1,
+    ports: [],
+  })),
+});
+
+async function open(
+  change: { agent?: AgentClient; client?: Client } = {},
+): Promise<{ fast: FastCreator; registry: Registry; agent: AgentClient }> {
+  const registry = createRegistry();
+  const intents = await openIntentLog(join(dir, "intents"));
+  logs.push(intents);
+  const one = change.agent ?? agent();
+  const fast = createFastCreator({
+    client: change.client ?? client,
+    registry,
+    log: silentLogger,
+    intents,
+    agentClient: () => one,
+    isThere: () => true,
+    clock: systemClock,
+    newId: () => String(++ids).padStart(32, "0"),
+  });
+  registry.register({
+    name: "a",
+    namespace: "default",
+    pool: "pool",
+    node: "n",
+    address: "127.0.0.1",
+    capacity: 1,
+    images: [],
+    isReady: true,
+  });
+  return { fast, registry, agent: one };
+}
+
+const objects = async (): Promise<readonly string[]> =>
+  (await client.list(Sandbox, { namespace: "default" })).items.map((each) => each.metadata.name ?? "");
+
+beforeEach(async () => {
+  environment = await startTestEnvironment({ crds: [Sandbox.crd] });
+  client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  dir = mkdtempSync(join(tmpdir(), "fast-creator-"));
+  running = new Map();
+  fenced = new Set();
+});
+
+afterEach(async () => {
+  for (const log of logs.splice(0)) await log.close();
+  await environment.stop();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+/** The client with another create. */
+const clientWith = (create: (...parameters: Parameters<Client["create"]>) => Promise<unknown>): Client =>
+  ({ get: client.get.bind(client), delete: client.delete.bind(client), create }) as unknown as Client;
+
+/** A new process finds what the last one left. */
+async function recover(): Promise<{ fast: FastCreator; registry: Registry }> {
+  const next = await open();
+  next.fast.recover("default", "a", next.agent, status());
+  return next;
+}
+
+async function settled(fast: FastCreator): Promise<void> {
+  while (await fast.delete("default", "no-such")) await Promise.resolve();
+  await new Promise((resolve) => setImmediate(resolve));
+}
+
+describe("FAST", () => {
+  it("runs the sandbox, then tells the API", async () => {
+    const { fast } = await open();
+    const outcome = await fast.create(request);
+    expect(outcome).toMatchObject({ kind: "created", agent: { name: "a" } });
+    await watched(client, Sandbox, "one", (each) => each !== undefined);
+    expect(running.size).toBe(1);
+  });
+
+  it("killed before the agent is asked: neither sandbox nor object, the place is free, and a late request finds the door shut", async () => {
+    const first = await open({ agent: agent({ create: () => never }) });
+    void first.fast.create(request);
+    while (first.fast.isInHand(String(ids).padStart(32, "0")) === false) await new Promise((resolve) => setImmediate(resolve));
+    await logs[0]?.close();
+    logs.length = 0;
+    const id = String(ids).padStart(32, "0");
+    const { fast, registry } = await recover();
+    while (fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect(await objects()).toEqual([]);
+    expect(registry.placeOf("default/one")).toBeUndefined();
+    expect(
+      (await agent().create({ sandboxId: id, claimUid: "", claimName: "one", namespace: "default", image: "host" })).rejected,
+    ).toBe(true);
+  });
+
+  it("killed after the agent has it and before it answered: the object is written by the next process", async () => {
+    const first = await open({
+      agent: agent({
+        create: async (sandbox) => {
+          running.set(sandbox.sandboxId, sandbox);
+          return never;
+        },
+      }),
+    });
+    void first.fast.create(request);
+    while (running.size === 0) await new Promise((resolve) => setImmediate(resolve));
+    const { registry } = await recover();
+    const object = await watched(client, Sandbox, "one", (each) => each !== undefined);
+    expect(JSON.stringify(object?.metadata.annotations)).toContain([...running.keys()][0]);
+    expect(registry.placeOf("default/one")).toBe("a");
+  });
+
+  it("killed before the API was told, and before the log knew that it was: the object is there once", async () => {
+    const deaf = clientWith(() => never);
+    const first = await open({ client: deaf });
+    expect((await first.fast.create(request)).kind).toBe("created");
+    await recover();
+    await watched(client, Sandbox, "one", (each) => each !== undefined);
+    await settled((await recover()).fast);
+    expect(await objects()).toEqual(["one"]);
+    expect(running.size).toBe(1);
+  });
+
+  it("ends a sandbox that the API refuses, and frees its place (C1, C2)", async () => {
+    await client.create(Sandbox, {
+      metadata: { name: "one", namespace: "default" },
+      spec: { image: "other", poolRef: "pool" } as Sandbox["spec"],
+    });
+    const { fast, registry } = await open();
+    const outcome = await fast.create(request);
+    const id = outcome.kind === "created" ? outcome.sandboxId : "";
+    while (fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect(running.size).toBe(0);
+    expect(registry.placeOf("default/one")).toBeUndefined();
+    expect((await client.get(Sandbox, { namespace: "default", name: "one" })).spec.image).toBe("other");
+  });
+
+  it("never lets a sandbox appear that was deleted before the API knew of it (C3), whether the answer was lost or not", async () => {
+    let release: () => void = () => {};
+    const gate = new Promise<void>((resolve) => (release = resolve));
+    const slow = clientWith(async (...parameters: Parameters<Client["create"]>) => {
+      await gate;
+      return client.create(...parameters);
+    });
+    const { fast } = await open({ client: slow });
+    await fast.create(request);
+    const deletion = fast.delete("default", "one");
+    release();
+    expect(await deletion).toBe(true);
+    // The controller takes the finalizer off; here there is none, so a deletion shows as its mark.
+    for (const each of (await client.list(Sandbox, { namespace: "default" })).items)
+      expect(each.metadata.deletionTimestamp).toBeDefined();
+  });
+
+  it("gives the second of two with one name nothing, and the one after the last place a word", async () => {
+    const { fast } = await open();
+    const outcomes = await Promise.all([fast.create(request), fast.create(request), fast.create({ ...request, name: "two" })]);
+    expect(outcomes.map((each) => each.kind)).toEqual(["created", "exists", "full"]);
+    expect(running.size).toBe(1);
+  });
+});

@@ -1,0 +1,21 @@
+import { create } from "@bufbuild/protobuf";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Sandbox } from "../api/sandbox.ts";
+import { fastPathPlace } from "../controllers/sandbox-decision.ts";
+import { type SandboxInfo, SandboxInfoSchema } from "./generated/fastpath/v1/fastpath_pb.ts";
+
+/** A Sandbox as the fast path tells of it. */
+export function sandboxInfo(sandbox: DeepReadonly<Sandbox>): SandboxInfo {
+  const { metadata, spec, status } = sandbox;
+  const place = status?.phase === undefined ? fastPathPlace(sandbox) : undefined;
+  return create(SandboxInfoSchema, {
+    sandboxId: status?.sandboxID ?? place?.sandboxId ?? "",
+    phase: status?.phase ?? (place === undefined ? "Pending" : "Creating"),
+    agentPod: status?.assignedPod ?? place?.pod ?? "",
+    endpoints: [...(status?.endpoints ?? [])],
+    createdAt: BigInt(Math.floor(Date.parse(metadata.creationTimestamp ?? "1970-01-01T00:00:00Z") / 1000)),
+    image: spec.image,
+    poolRef: spec.poolRef,
+    sandboxName: metadata.name ?? "",
+  });
+}

@@ -1,0 +1,61 @@
+import { startTestEnvironment } from "@keelson/apiserver/testing";
+import { createClient } from "@keelson/client";
+import { expect, it } from "vitest";
+import { Sandbox } from "./api/sandbox.ts";
+import { SandboxPool } from "./api/sandbox-pool.ts";
+import { sandboxes } from "./operator.ts";
+
+const crds = sandboxes.resources.map((resource) => resource.crd);
+const base = { image: "alpine:latest", poolRef: "pool" } as Sandbox["spec"];
+
+it("takes manifests of the original as they are, with no field unknown, and fills in its defaults", async () => {
+  await using environment = await startTestEnvironment({ crds });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const spec = {
+    ...base,
+    command: ["/bin/sleep"],
+    args: ["3600"],
+    envs: [{ name: "A", value: "b" }],
+    workingDir: "/tmp",
+    expireTime: "2030-01-01T00:00:00Z",
+    exposedPorts: [8080, 65535],
+    resetRevision: "2026-01-01T00:00:00.123456789Z",
+  };
+  const sandbox = await client.create(
+    Sandbox,
+    { metadata: { name: "a", namespace: "default" }, spec: spec as Sandbox["spec"] },
+    {
+      fieldValidation: "Strict",
+    },
+  );
+  expect(sandbox.spec).toEqual({ ...spec, failurePolicy: "Manual", recoveryTimeoutSeconds: 60 });
+  const pool = {
+    capacity: { poolMin: 1, poolMax: 3, bufferMin: 1, bufferMax: 2 },
+    maxSandboxesPerPod: 5,
+    runtimeType: "container",
+    agentTemplate: { spec: { containers: [{ name: "agent", image: "fast-sandbox/agent:dev" }] } },
+  };
+  await client.create(
+    SandboxPool,
+    { metadata: { name: "p", namespace: "default" }, spec: pool as SandboxPool["spec"] },
+    {
+      fieldValidation: "Strict",
+    },
+  );
+});
+
+it.each([
+  ["no image", { image: undefined }, /spec\.image/],
+  ["an empty image", { image: "" }, /spec\.image/],
+  ["an empty poolRef", { poolRef: "" }, /spec\.poolRef/],
+  ["port 0", { exposedPorts: [0] }, /spec\.exposedPorts\[0\]/],
+  ["port 65536", { exposedPorts: [80, 65536] }, /spec\.exposedPorts\[1\]/],
+  ["an unknown failurePolicy", { failurePolicy: "Never" }, /spec\.failurePolicy/],
+  ["a variable without a name", { envs: [{ value: "x" }] }, /spec\.envs\[0\]\.name/],
+  ["a recoveryTimeoutSeconds of 0", { recoveryTimeoutSeconds: 0 }, /spec\.recoveryTimeoutSeconds/],
+])("refuses %s, and names the field", async (_, change, message) => {
+  await using environment = await startTestEnvironment({ crds: [Sandbox.crd] });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const spec = { ...base, ...change } as Sandbox["spec"];
+  await expect(client.create(Sandbox, { metadata: { name: "a", namespace: "default" }, spec })).rejects.toThrow(message);
+});

@@ -1,0 +1,26 @@
+import type { Operator } from "@keelson/controller";
+import { group } from "./api/names.ts";
+import { Sandbox } from "./api/sandbox.ts";
+import { SandboxPool } from "./api/sandbox-pool.ts";
+import { sandboxCommands } from "./commands/commands.ts";
+import { sandboxController } from "./controllers/sandbox.ts";
+import { sandboxPoolController } from "./controllers/sandbox-pool.ts";
+import { fastPathServer } from "./fastpath-definition.ts";
+
+/** The sandboxes family: isolated programs that start in milliseconds, on pools of agents. */
+export const sandboxes: Operator = {
+  name: "sandboxes",
+  commandName: "sandbox",
+  description: "Code sandboxes that start in milliseconds, on pools of agents",
+  resources: [Sandbox, SandboxPool],
+  rules: [
+    { apiGroups: [group], resources: ["sandboxes"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
+    { apiGroups: [group], resources: ["sandboxpools"], verbs: ["get", "list", "watch", "patch"] },
+    { apiGroups: [group], resources: ["sandboxes/status", "sandboxpools/status"], verbs: ["patch"] },
+    { apiGroups: [""], resources: ["secrets", "configmaps"], verbs: ["get"] },
+    { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
+  ],
+  controllers: [sandboxPoolController, sandboxController],
+  servers: [fastPathServer],
+  commands: sandboxCommands,
+};

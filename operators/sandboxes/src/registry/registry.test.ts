@@ -1,0 +1,109 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { createRegistry, type RegisteredAgent } from "./registry.ts";
+
+const agent = (name: string, change: Partial<RegisteredAgent> = {}): RegisteredAgent => ({
+  name,
+  namespace: "default",
+  pool: "pool",
+  node: "node",
+  address: "127.0.0.1",
+  capacity: 2,
+  images: [],
+  isReady: true,
+  ...change,
+});
+
+const ask = (key: string, ports: readonly number[] = [], image = "alpine") => ({
+  key,
+  namespace: "default",
+  pool: "pool",
+  image,
+  ports,
+});
+
+describe("the registry", () => {
+  it("never gives more places than there are, nor a port twice on an agent, whatever is asked in whatever order", () => {
+    const command = fc.oneof(
+      fc.record({
+        kind: fc.constant("allocate" as const),
+        key: fc.integer({ min: 0, max: 12 }),
+        ports: fc.uniqueArray(fc.integer({ min: 1, max: 4 }), { maxLength: 3 }),
+        except: fc.subarray(["a", "b", "c"]),
+      }),
+      fc.record({ kind: fc.constant("release" as const), key: fc.integer({ min: 0, max: 12 }) }),
+      fc.record({ kind: fc.constant("ready" as const), name: fc.constantFrom("a", "b", "c"), isReady: fc.boolean() }),
+      fc.record({ kind: fc.constant("remove" as const), name: fc.constantFrom("a", "b", "c") }),
+    );
+    fc.assert(
+      fc.property(fc.array(command, { maxLength: 60 }), (commands) => {
+        const registry = createRegistry();
+        for (const name of ["a", "b", "c"]) registry.register(agent(name));
+        const model = new Map<string, { agent: string; ports: readonly number[] }>();
+        for (const each of commands) {
+          const key = "key" in each ? `default/${each.key}` : "";
+          if (each.kind === "release") {
+            registry.release(key);
+            model.delete(key);
+          } else if (each.kind === "ready") {
+            registry.register(agent(each.name, { isReady: each.isReady }));
+          } else if (each.kind === "remove") {
+            registry.remove("default", each.name);
+            for (const [other, place] of model) if (place.agent === each.name) model.delete(other);
+            registry.register(agent(each.name));
+          } else {
+            const before = model.get(key);
+            const found = registry.allocate({ ...ask(key, each.ports), except: new Set(each.except) });
+            if ("problem" in found) {
+              expect(registry.placeOf(key)).toBe(before?.agent);
+              continue;
+            }
+            if (before?.agent === found.agent.name) continue;
+            expect(each.except).not.toContain(found.agent.name);
+            model.set(key, { agent: found.agent.name, ports: each.ports });
+          }
+          for (const name of ["a", "b", "c"]) {
+            const places = [...model.values()].filter((place) => place.agent === name);
+            expect(registry.allocated("default", name)).toBe(places.length);
+            expect(places.length).toBeLessThanOrEqual(2);
+            const ports = places.flatMap((place) => place.ports);
+            expect(new Set(ports).size).toBe(ports.length);
+          }
+        }
+      }),
+    );
+  });
+
+  it("prefers an agent that has the image, however it is spelled, and among equals the least busy", () => {
+    const registry = createRegistry();
+    registry.register(agent("empty"));
+    registry.register(agent("cached", { images: ["docker.io/library/alpine:latest"] }));
+    const place = (key: string): unknown => {
+      const found = registry.allocate(ask(key));
+      return "agent" in found ? found.agent.name : found.problem;
+    };
+    expect([place("default/1"), place("default/2"), place("default/3"), place("default/4")]).toEqual([
+      "cached",
+      "cached",
+      "empty",
+      "empty",
+    ]);
+    expect(place("default/5")).toBe("no agent of pool pool has room: 2 full");
+  });
+
+  it("keeps to the pool and the namespace", () => {
+    const registry = createRegistry();
+    registry.register(agent("other", { pool: "other" }));
+    registry.register(agent("far", { namespace: "far" }));
+    expect(registry.allocate(ask("default/1"))).toEqual({ problem: "no agent has room: pool pool has no agents" });
+  });
+
+  it("counts what was restored before its agent was heard of", () => {
+    const registry = createRegistry();
+    registry.restore("default/1", "default", "a", [80]);
+    registry.register(agent("a", { capacity: 1 }));
+    expect(registry.allocate(ask("default/2"))).toHaveProperty("problem");
+    registry.release("default/1");
+    expect(registry.allocate(ask("default/2"))).toHaveProperty("agent.name", "a");
+  });
+});
