@@ -2,7 +2,7 @@ import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
 import { anyMap, conditions, int32, int64, listMap } from "./fields.ts";
 import { group, version } from "./names.ts";
-import { named, operation, operationRequest, podState, resources, storage, time } from "./parts.ts";
+import { named, operation, operationRequest, podState, resources, storage } from "./parts.ts";
 
 const reference = (description: string) =>
   Type.Object(
