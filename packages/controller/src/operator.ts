@@ -99,6 +99,8 @@ export interface ServerDefinition {
 export interface Operator {
   /** The name in `keelson <name> ...` and `--only <name>`. */
   readonly name: string;
+  /** The name of its commands, `keelson <commandName> ...`. Default: `name`. */
+  readonly commandName?: string;
   /** One line: what it is for. */
   readonly description: string;
   readonly resources: readonly ResourceDefinition[];
