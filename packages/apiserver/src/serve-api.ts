@@ -8,7 +8,7 @@ import { ensurePki } from "./auth/pki.ts";
 import { createDiscoveryHandler } from "./discovery/discovery-handler.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
 import { startHttpServer } from "./http/http-server.ts";
-import { type ApiServer, createApiServer } from "./server.ts";
+import { type ApiServer, type ApiServerOptions, createApiServer } from "./server.ts";
 import { toTable } from "./table/table.ts";
 
 /** Options of {@link serveApi}. */
@@ -21,6 +21,8 @@ export interface ServeApiOptions {
   readonly port: number;
   readonly clock: Clock;
   readonly random: RandomSource;
+  /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
+  readonly subresources?: NonNullable<ApiServerOptions["subresources"]>;
   /** What went wrong where nobody waits for an answer. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
@@ -52,6 +54,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     random,
     signingKey: pki.tokenKey,
     nonResource: (resources) => createDiscoveryHandler(resources),
+    ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
     ...(onError === undefined ? {} : { onError }),
   });
   try {

@@ -21,6 +21,8 @@ export interface ProgramSpec {
   readonly limits?: Limits;
   /** Log files are kept as stdout.log, stdout.log.1, ... Default 10 MiB each, 3 of them. */
   readonly logRotation?: { readonly maxBytes: number; readonly maxFiles: number };
+  /** Both outputs go to stdout.log, in the order in which they are written; stderr.log stays empty. Default: one file each. */
+  readonly mergeOutput?: boolean;
   /** Ends the program this long after its start, whatever supervisor runs then. Default: never. */
   readonly timeoutMs?: number;
   /** First signal of a stop. Default SIGTERM. */

@@ -7,3 +7,5 @@ export { programIdPattern } from "./program-spec.ts";
 export { defaultPath } from "./program-spec.ts";
 export { resolveLocalUser } from "./user.ts";
 export type { ResolvedUser, UserIds } from "./user.ts";
+export { resolveExecutable } from "./executable.ts";
+export type { Resolved } from "./executable.ts";

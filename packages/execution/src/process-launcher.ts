@@ -2,7 +2,7 @@ import { chownSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writ
 import { createCgroup, discoverCgroups, removeCgroup, wasOomKilled } from "./cgroup.ts";
 import type { CgroupHierarchy } from "./cgroup.ts";
 import type { Deadlines } from "./deadlines.ts";
-import type { Limits, ProgramStats } from "./driver.ts";
+import type { Limits, ProgramSpec, ProgramStats } from "./driver.ts";
 import { resolveExecutable } from "./executable.ts";
 import { FifoPool, openAliveEnd, watchAlive } from "./fifo-pool.ts";
 import { describeError } from "./file-error.ts";
@@ -54,10 +54,15 @@ function readExit(folder: ProgramFolder): ExitFile {
   }
 }
 
-/** The last words of stderr.log: what the shell said when it could not execute a program. */
-function lastWords(folder: ProgramFolder): string {
+/** Where a program's error output goes. */
+function errorLog(folder: ProgramFolder, spec: ProgramSpec): string {
+  return spec.mergeOutput === true ? folder.stdout : folder.stderr;
+}
+
+/** The last words of the error output: what the shell said when it could not execute a program. */
+function lastWords(folder: ProgramFolder, spec: ProgramSpec): string {
   try {
-    const lines = readFileSync(folder.stderr, "utf8").trim().split("\n");
+    const lines = readFileSync(errorLog(folder, spec), "utf8").trim().split("\n");
     return (lines.at(-1) ?? "").replace(/^.*?: \d+: (?:exec: )?/, "").slice(0, 300);
   } catch {
     return "";
@@ -138,7 +143,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       if (exit.exitCode === undefined) {
         resolveEnded({ kind: "lost", message: lostMessage });
       } else if (exit.execFailed) {
-        const words = lastWords(folder);
+        const words = lastWords(folder, request.spec);
         resolveEnded({ kind: "start-failed", exitCode: exit.exitCode, message: `The program could not be executed: ${words}` });
       } else {
         const oomKilled = exit.exitCode === 137 && wasOomKilled(hierarchies, folder.tag);
@@ -204,7 +209,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
         cwd: execution.cwd,
         ...(user !== undefined && own.uid === 0 && { user }),
         stdout: openFile(folder.stdout, "a"),
-        stderr: openFile(folder.stderr, "a"),
+        stderr: openFile(errorLog(folder, request.spec), "a"),
         exit: openFile(folder.exit, "r+"),
         alive,
         groups: cgroup.procsFiles.slice(0, 4).map((path) => openFile(path, "w")),

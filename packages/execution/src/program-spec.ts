@@ -54,6 +54,7 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
     if (logRotation.maxBytes === undefined || !isCount(logRotation.maxBytes, 1)) return "logRotation.maxBytes: must be above 0";
     if (logRotation.maxFiles === undefined || !isCount(logRotation.maxFiles, 1)) return "logRotation.maxFiles: must be above 0";
   }
+  if (spec.mergeOutput !== undefined && typeof spec.mergeOutput !== "boolean") return "mergeOutput: must be true or false";
   if (!isCount(timeoutMs, 1)) return `timeoutMs: ${show(timeoutMs)} must be a whole number above 0`;
   if (!isCount(killGraceMs, 0)) return `killGraceMs: ${show(killGraceMs)} must be a whole number, 0 or above`;
   if (killSignal !== undefined && !isSignal(killSignal)) return `killSignal: ${show(killSignal)} is no signal`;

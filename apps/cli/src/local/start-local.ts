@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
 import { type ServedApi, serveApi, systemRandom } from "@keelson/apiserver";
 import { type Client, createClient } from "@keelson/client";
-import { startCluster } from "@keelson/cluster";
+import { type Kubelet, podHandlers, startCluster, startKubelet, startServiceProxy } from "@keelson/cluster";
 import { type FlagValues, type Logger, type Operator, type RunningOperator, startOperator } from "@keelson/controller";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
 
@@ -48,11 +48,15 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
     for (let next = stops.pop(); next !== undefined; next = stops.pop()) await next();
   };
   try {
-    const api = await startApi(options);
+    // Logs and exec are answered by the node, which starts after the server that asks it.
+    let node: Kubelet | undefined;
+    let client: Client | undefined;
+    const handlers = podHandlers({ client: () => client, kubelet: () => node, now: () => clock.now() });
+    const api = await startApi(options, handlers);
     stops.push(() => api.close());
     onComponent("apiserver", api.url);
 
-    const client = createClient({ transport: api.server.transport(), fieldManager: "keelson" });
+    client = createClient({ transport: api.server.transport(), fieldManager: "keelson" });
     if (options.hasCluster) {
       const cluster = await startCluster({
         client: createClient({
@@ -70,6 +74,29 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
       });
       stops.push(() => cluster.stop());
       onComponent("cluster", cluster.description);
+
+      const { hostname, port } = new URL(api.url);
+      const kubelet = await startKubelet({
+        client: createClient({
+          transport: api.server.transport({ user: nodeUser, userAgent: "kubelet" }),
+          fieldManager: "kubelet",
+        }),
+        dataDir: join(dataDir, "node"),
+        clock,
+        random: Math.random,
+        log: log.child({ component: "node" }),
+        apiServer: { host: hostname, port: Number(port) },
+      });
+      node = kubelet;
+      stops.push(() => kubelet.stop());
+      const proxy = await startServiceProxy({
+        client: createClient({ transport: api.server.transport({ user: nodeUser, userAgent: "kube-proxy" }), fieldManager: "kube-proxy" }),
+        clock,
+        random: Math.random,
+        log: log.child({ component: "node" }),
+      });
+      stops.push(() => proxy.stop());
+      onComponent("node", kubelet.description);
     }
 
     const running: RunningOperator[] = [];
@@ -98,6 +125,9 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
   }
 }
 
+/** The node's kubelet. It writes Pods' and its Node's status, reads what Pods name, and asks for their tokens. */
+const nodeUser = { username: "system:node:local", groups: ["system:nodes", "system:masters", "system:authenticated"] };
+
 async function startOne(operator: Operator, api: ServedApi, options: LocalOptions): Promise<RunningOperator> {
   const { clock, log, signal, flags, mayMovePorts } = options;
   const dataDir = join(options.dataDir, operator.name);
@@ -124,7 +154,7 @@ async function startOne(operator: Operator, api: ServedApi, options: LocalOption
   );
 }
 
-function startApi(options: LocalOptions): Promise<ServedApi> {
+function startApi(options: LocalOptions, subresources: ReturnType<typeof podHandlers>): Promise<ServedApi> {
   const { dataDir, bindAddress, clock, log } = options;
   const serve = (port: number): Promise<ServedApi> =>
     serveApi({
@@ -133,6 +163,7 @@ function startApi(options: LocalOptions): Promise<ServedApi> {
       port,
       clock,
       random: systemRandom,
+      subresources,
       onError: (error) => log.error({ err: error, component: "apiserver" }, "failed where nobody waits for an answer"),
     });
   return withFreePort(() => serve(options.apiPort), options.mayMovePorts.has("api-port") ? () => serve(0) : undefined);

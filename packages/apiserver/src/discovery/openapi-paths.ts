@@ -1,3 +1,4 @@
+import { definitionNames } from "../registry/builtin/definition.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { addDefinition, definitionName, type DefinitionSet, reference } from "./openapi-definitions.ts";
 import { subresourcesOf } from "./resource-groups.ts";
@@ -88,7 +89,9 @@ function subresourceDefinition(
 ): string {
   if (type.group === resource.group && type.version === resource.version && type.kind === resource.kind)
     return definitionName(resource);
-  return addDefinition(set, `${type.group.split(".")[0] || "core"}.${type.version}.${type.kind}`);
+  const name = `${type.group.split(".")[0] || "core"}.${type.version}.${type.kind}`;
+  // Options that travel in the query (PodExecOptions) have no schema.
+  return definitionNames().includes(name) ? addDefinition(set, name) : definitionName(resource);
 }
 
 const writeParameters = ["dryRun", "fieldManager", "fieldValidation"];

@@ -10,6 +10,7 @@ import {
   unknownFieldMessages,
   validate,
 } from "@keelson/api-machinery";
+import { canonicalQuantities } from "../registry/builtin/quantities.ts";
 import type { Call } from "./call.ts";
 import { badRequest } from "./errors.ts";
 import { readMetadata } from "./metadata.ts";
@@ -33,11 +34,19 @@ export function conform(
   report(call, unknown, options);
   const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
   const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;
-  if (resource.origin === "builtin") dropEmpty(resource.schema, result as unknown as JsonObject, true);
+  if (resource.origin === "builtin") {
+    dropEmpty(resource.schema, result as unknown as JsonObject, true);
+    try {
+      canonicalQuantities(resource.schema, result);
+    } catch (error) {
+      throw badRequest(`${resource.kind} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: ${error instanceof Error ? error.message : ""}`);
+    }
+  }
   applyDefaults(resource.schema, result);
   call.schemaFaults.causes = [];
   if (resource.origin === "builtin") {
-    const causes = validate(resource.schema, result);
+    // Items twice in a list are for each kind's own rules to tell, which know them by other keys.
+    const causes = validate(resource.schema, result).filter(({ reason }) => reason !== "FieldValueDuplicate");
     const wrongType = causes.find(({ reason }) => reason === "FieldValueTypeInvalid");
     if (wrongType !== undefined) {
       const version = JSON.stringify(resource.version);
@@ -45,6 +54,8 @@ export function conform(
       throw badRequest(`${resource.kind} in version ${version} cannot be handled as a ${resource.kind}: ${detail}`);
     }
     call.schemaFaults.causes = causes;
+    // After the types are known to be right, so that a kind's defaults can rely on them.
+    resource.strategy.default?.(result);
   }
   return result;
 }

@@ -8,13 +8,33 @@ import { namespaceKinds } from "./kinds/namespaces.ts";
 import { rbacKinds } from "./kinds/rbac.ts";
 import { reviewKinds } from "./kinds/reviews.ts";
 import { serviceAccountKinds } from "./kinds/service-accounts.ts";
+import { endpointKinds } from "./kinds/endpoints.ts";
+import { nodeKinds } from "./kinds/nodes.ts";
+import { createServiceAllocator, type ServiceAllocator } from "./kinds/service/service-allocator.ts";
+import { serviceKinds } from "./kinds/service/services.ts";
+import { storageKinds } from "./kinds/storage.ts";
+import { podKinds } from "./kinds/pod/pods.ts";
+import type { Store } from "../storage/store.ts";
 import type { ServedResource } from "./served-resource.ts";
 
 /** What built-in kinds need of the server. */
 export interface BuiltinKindsOptions {
   readonly clock: Pick<Clock, "now">;
   readonly reviews: Reviews;
+  /** Where kinds look up others: PriorityClasses of Pods, addresses of Services. Default: nothing is stored. */
+  readonly store?: KindStore;
+  /** Hands out addresses and ports of Services. Default: addresses of 127.200.0.0/16, all of them this machine's. */
+  readonly services?: ServiceAllocator;
 }
+
+/** As much of a store as kinds read. */
+export type KindStore = Pick<Store, "get" | "list" | "watch">;
+
+const emptyStore: KindStore = {
+  get: () => undefined,
+  list: () => ({ items: [], revision: 0, remaining: 0 }),
+  watch: () => ({ close: () => undefined }),
+};
 
 /** Groups in the order in which discovery lists them, as kube-apiserver does: what is not here comes after it, by name. */
 export const groupOrder: readonly string[] = [
@@ -41,7 +61,7 @@ export const groupOrder: readonly string[] = [
 
 /** Every built-in kind. A further group of kinds is a further file in `kinds/` and one line here. */
 export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResource[] {
-  const { clock, reviews } = options;
+  const { clock, reviews, store = emptyStore } = options;
   return [
     ...configKinds(),
     ...eventKinds(),
@@ -50,6 +70,11 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...reviewKinds(reviews),
     ...rbacKinds(),
     ...coordinationKinds(),
+    ...podKinds(store),
+    ...nodeKinds(),
+    ...serviceKinds(options.services ?? createServiceAllocator({ store, clock })),
+    ...endpointKinds(),
+    ...storageKinds(),
     ...crdKinds(() => clock.now()),
   ];
 }

@@ -28,6 +28,17 @@ export function mapAt(value: unknown, ...path: readonly (string | number)[]): Re
   return isJsonObject(found) ? found : {};
 }
 
+/** The JSON objects in the list at a path, to be changed in place; empty where there is none. */
+export function objectsAt(value: unknown, ...path: readonly (string | number)[]): readonly JsonObject[] {
+  return listAt(value, ...path).filter(isJsonObject);
+}
+
+/** The JSON object at a path, to be changed in place; undefined where there is none. */
+export function objectAt(value: unknown, ...path: readonly (string | number)[]): JsonObject | undefined {
+  const found = valueAt(value, ...path);
+  return isJsonObject(found) ? found : undefined;
+}
+
 /** Sets a field of an object of a kind that the compiler knows nothing of; `undefined` removes it. */
 export function setField(object: object, name: string, value: unknown): void {
   if (value === undefined) delete (object as Record<string, unknown>)[name];

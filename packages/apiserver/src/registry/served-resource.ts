@@ -75,6 +75,11 @@ export type Verb = "create" | "delete" | "deletecollection" | "get" | "list" | "
  * is the request's own copy and may be changed; `old` is what is stored.
  */
 export interface Strategy {
+  /**
+   * Sets the defaults of a built-in kind, in place, in whatever a client wrote: on create, update, patch and what an apply makes. Runs
+   * before managedFields and validation, on an object whose fields have the types of the schema. Running it twice changes nothing more.
+   */
+  default?(object: KubernetesObject): void;
   /** Fills in what create adds (`status.phase` of a Namespace) and drops what a client may not set. */
   prepareForCreate?(object: KubernetesObject): void;
   /** Not for updates through a subresource. */

@@ -11,6 +11,8 @@ export interface BuiltinKind {
   readonly version: string;
   readonly kind: string;
   readonly plural: string;
+  /** Default: the kind in lower case. */
+  readonly singular?: string;
   readonly scope: Scope;
   readonly shortNames?: readonly string[];
   readonly categories?: readonly string[];

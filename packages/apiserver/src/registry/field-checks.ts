@@ -1,0 +1,152 @@
+import {
+  dns1123LabelFaults,
+  dns1123SubdomainFaults,
+  invalidCause,
+  isJsonObject,
+  labelKeyFaults,
+  labelValueFaults,
+  forbiddenCause,
+  notSupportedCause,
+  qualifiedNameFaults,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { listAt, mapAt, textAt, valueAt } from "./object-fields.ts";
+
+/*
+ * Checks of single fields as kube-apiserver makes and words them. `field` is the path in the cause. What the schema requires and is
+ * absent has been told by the schema: these look at what is there.
+ */
+
+/** A number must be at least `least`, if it is there. */
+export function atLeast(field: string, value: unknown, least = 0): StatusCause[] {
+  if (typeof value !== "number" || value >= least) return [];
+  const detail = least === 1 ? "must be greater than 0" : `must be greater than or equal to ${least}`;
+  return [invalidCause(field, value, detail)];
+}
+
+/** A number of a port, if it is there. */
+export function portNumber(field: string, value: unknown): StatusCause[] {
+  if (typeof value !== "number" || (value >= 1 && value <= 65535)) return [];
+  return [invalidCause(field, value, "must be between 1 and 65535, inclusive")];
+}
+
+/** What keeps a text from being the name of a port (an IANA service name). */
+export function portNameFaults(value: string): string[] {
+  const faults: string[] = [];
+  if (value.length > 15) faults.push("must be no more than 15 characters");
+  if (!/^[-a-z0-9]+$/.test(value)) faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
+  if (!/[a-z]/.test(value)) faults.push("must contain at least one letter (a-z)");
+  if (value.includes("--")) faults.push("must not contain consecutive hyphens");
+  if (value.startsWith("-") || value.endsWith("-")) faults.push("must not begin or end with a hyphen");
+  return faults;
+}
+
+/** A port by number or name, if it is there. */
+export function portReference(field: string, value: unknown): StatusCause[] {
+  if (typeof value !== "string") return portNumber(field, value);
+  return portNameFaults(value).map((fault) => invalidCause(field, value, fault));
+}
+
+/** One of `supported`, if it is there. */
+export function oneOf(field: string, value: unknown, supported: readonly string[]): StatusCause[] {
+  if (value === undefined || (typeof value === "string" && supported.includes(value))) return [];
+  return [notSupportedCause(field, value, supported)];
+}
+
+/** A text that must be there and not be empty. */
+export function nonEmpty(field: string, value: unknown, detail = ""): StatusCause[] {
+  return value === undefined || value === "" ? [requiredCause(field, detail)] : [];
+}
+
+/** A DNS-1123 label that must not be empty, if it is there. */
+export function dnsLabel(field: string, value: unknown): StatusCause[] {
+  if (typeof value !== "string") return [];
+  if (value === "") return [requiredCause(field)];
+  return dns1123LabelFaults(value).map((fault) => invalidCause(field, value, fault));
+}
+
+/** A DNS-1123 subdomain, if it is there and not empty. */
+export function dnsSubdomain(field: string, value: unknown): StatusCause[] {
+  if (typeof value !== "string" || value === "") return [];
+  return dns1123SubdomainFaults(value).map((fault) => invalidCause(field, value, fault));
+}
+
+/** Keys and values of labels. */
+export function labels(field: string, value: unknown): StatusCause[] {
+  if (!isJsonObject(value)) return [];
+  return Object.entries(value).flatMap(([key, label]) => [
+    ...labelKeyFaults(key).map((fault) => invalidCause(field, key, fault)),
+    ...(typeof label === "string" ? labelValueFaults(label).map((fault) => invalidCause(field, label, fault)) : []),
+  ]);
+}
+
+/** Keys of annotations. */
+export function annotations(field: string, value: unknown): StatusCause[] {
+  if (!isJsonObject(value)) return [];
+  return Object.keys(value).flatMap((key) =>
+    qualifiedNameFaults(key.toLowerCase()).map((fault) => invalidCause(field, key, fault)),
+  );
+}
+
+/** A LabelSelector, if it is there. */
+export function labelSelector(field: string, selector: unknown): StatusCause[] {
+  if (!isJsonObject(selector)) return [];
+  const causes = labels(`${field}.matchLabels`, valueAt(selector, "matchLabels"));
+  for (const [index, expression] of listAt(selector, "matchExpressions").entries()) {
+    const path = `${field}.matchExpressions[${index}]`;
+    const operator = textAt(expression, "operator");
+    const values = listAt(expression, "values");
+    if (operator === "In" || operator === "NotIn") {
+      if (values.length === 0) {
+        causes.push(requiredCause(`${path}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
+      }
+    } else if (operator === "Exists" || operator === "DoesNotExist") {
+      if (values.length > 0) {
+        const detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+        causes.push(forbiddenCause(`${path}.values`, detail));
+      }
+    } else causes.push(invalidCause(`${path}.operator`, operator, "not a valid selector operator"));
+    const key = textAt(expression, "key");
+    causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)));
+    for (const [at, value] of values.entries()) {
+      if (typeof value !== "string") continue;
+      causes.push(...labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${at}]`, value, fault)));
+    }
+  }
+  return causes;
+}
+
+/** Whether a LabelSelector selects everything: it has no term. */
+export function isEmptySelector(selector: unknown): boolean {
+  return Object.keys(mapAt(selector, "matchLabels")).length === 0 && listAt(selector, "matchExpressions").length === 0;
+}
+
+/** A number or a percentage, at least 0, if it is there. */
+export function countOrPercent(field: string, value: unknown): StatusCause[] {
+  if (typeof value !== "string") return atLeast(field, value);
+  if (/^[0-9]+%$/.test(value)) return [];
+  const rule = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+  return [invalidCause(field, value, rule)];
+}
+
+/** What a percentage says, or undefined where the value is no percentage. */
+export function percentOf(value: unknown): number | undefined {
+  return typeof value === "string" && /^[0-9]+%$/.test(value) ? Number(value.slice(0, -1)) : undefined;
+}
+
+/** An IPv4 or IPv6 address. */
+export function isIpAddress(value: string): boolean {
+  if (/^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.|$)){4}$/.test(value) && !value.endsWith(".")) return true;
+  return isIpv6(value);
+}
+
+/** An IPv6 address without a zone. */
+export function isIpv6(value: string): boolean {
+  if (!value.includes(":") || !/^[0-9a-fA-F:.]+$/.test(value)) return false;
+  try {
+    return new URL(`http://[${value}]/`).hostname !== "";
+  } catch {
+    return false;
+  }
+}

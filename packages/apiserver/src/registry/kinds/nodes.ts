@@ -1,0 +1,115 @@
+import {
+  type DeepReadonly,
+  duplicateCause,
+  forbiddenCause,
+  invalidCause,
+  jsonEquals,
+  type KubernetesObject,
+  labelKeyFaults,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { age } from "../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import * as check from "../field-checks.ts";
+import { ensureMap, listAt, objectAt, setField, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** Nodes. */
+export function nodeKinds(): readonly ServedResource[] {
+  return [
+    builtinResource({
+      group: "",
+      version: "v1",
+      kind: "Node",
+      plural: "nodes",
+      shortNames: ["no"],
+      scope: "Cluster",
+      hasStatus: true,
+      columns: [
+        column("Status", "Ready, NotReady or Unknown, and whether it takes new Pods."),
+        column("Roles", "From its labels node-role.kubernetes.io/*."),
+        ageColumn,
+        column("Version", "Of its kubelet."),
+        column("Internal-IP", "Its address in the cluster.", { wide: true }),
+        column("External-IP", "Its address outside.", { wide: true }),
+        column("OS-Image", "Its operating system.", { wide: true }),
+        column("Kernel-Version", "Its kernel.", { wide: true }),
+        column("Container-Runtime", "What runs its containers.", { wide: true }),
+      ],
+      cells: nodeCells,
+      selectableFields: { "spec.unschedulable": (node) => String(valueAt(node, "spec", "unschedulable") === true) },
+      strategy: {
+        hasGeneration: false,
+        default: (node) => {
+          const status = objectAt(node, "status");
+          const capacity = valueAt(status, "capacity");
+          if (status !== undefined && status["allocatable"] === undefined && capacity !== undefined) {
+            setField(status, "allocatable", structuredClone(capacity));
+          }
+        },
+        prepareForCreate: (node) => void ensureMap(node, "spec"),
+        prepareForUpdate: (node) => void ensureMap(node, "spec"),
+        validate: nodeCauses,
+        validateUpdate: updateCauses,
+      },
+    }),
+  ];
+}
+
+function nodeCauses(node: Read): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const taints = new Set<string>();
+  for (const [index, taint] of listAt(node, "spec", "taints").entries()) {
+    const at = `spec.taints[${index}]`;
+    const key = textAt(taint, "key");
+    causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault)));
+    const effect = valueAt(taint, "effect");
+    if (effect === "") causes.push(...check.nonEmpty(`${at}.effect`, effect));
+    else causes.push(...check.oneOf(`${at}.effect`, effect, ["NoExecute", "NoSchedule", "PreferNoSchedule"]));
+    const identity = `${key}:${String(effect)}`;
+    if (taints.has(identity)) causes.push(duplicateCause(at, taint));
+    taints.add(identity);
+  }
+  return causes;
+}
+
+function updateCauses(node: Read, old: Read): StatusCause[] {
+  const causes: StatusCause[] = [];
+  for (const field of ["podCIDR", "podCIDRs", "providerID"]) {
+    const before = valueAt(old, "spec", field);
+    if (before === undefined || before === "" || jsonEquals(before, valueAt(node, "spec", field))) continue;
+    causes.push(forbiddenCause(`spec.${field}`, "node updates may not change it once set"));
+  }
+  return causes;
+}
+
+const rolePrefix = "node-role.kubernetes.io/";
+
+function nodeCells(node: Read, now: number): readonly string[] {
+  const ready = listAt(node, "status", "conditions").find((condition) => textAt(condition, "type") === "Ready");
+  const states = [ready === undefined ? "Unknown" : textAt(ready, "status") === "True" ? "Ready" : "NotReady"];
+  if (valueAt(node, "spec", "unschedulable") === true) states.push("SchedulingDisabled");
+  const labels = Object.entries(node.metadata.labels ?? {});
+  const roles = labels
+    .map(([key, value]) => (key.startsWith(rolePrefix) ? key.slice(rolePrefix.length) : key === "kubernetes.io/role" ? value : ""))
+    .filter((role) => role !== "");
+  const info = (field: string): string => textAt(node, "status", "nodeInfo", field) || "<unknown>";
+  return [
+    states.join(","),
+    roles.length === 0 ? "<none>" : roles.sort().join(","),
+    age(node.metadata.creationTimestamp, now),
+    textAt(node, "status", "nodeInfo", "kubeletVersion"),
+    addressOf(node, "InternalIP"),
+    addressOf(node, "ExternalIP"),
+    info("osImage"),
+    info("kernelVersion"),
+    info("containerRuntimeVersion"),
+  ];
+}
+
+function addressOf(node: Read, type: string): string {
+  const found = listAt(node, "status", "addresses").find((address) => textAt(address, "type") === type);
+  return textAt(found, "address") || "<none>";
+}

@@ -1,0 +1,136 @@
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, column } from "../../builtin/builtin-resource.ts";
+import { listAt, textAt, valueAt } from "../../object-fields.ts";
+
+/** Columns of `kubectl get pods`. */
+export const podColumns = [
+  column("Ready", "How many of its containers are ready."),
+  column("Status", "Its phase, or why it is not well."),
+  column("Restarts", "How often its containers were started anew."),
+  ageColumn,
+  column("IP", "Its address.", { wide: true }),
+  column("Node", "Where it runs.", { wide: true }),
+  column("Nominated Node", "Where it waits for others to go.", { wide: true }),
+  column("Readiness Gates", "How many of its readiness gates are open.", { wide: true }),
+];
+
+/** Cells of {@link podColumns}. */
+export function podCells(pod: DeepReadonly<KubernetesObject>, now: number): readonly (string | number)[] {
+  const containers = listAt(pod, "spec", "containers");
+  const summary = summarize(pod);
+  const gates = listAt(pod, "spec", "readinessGates");
+  const open = gates.filter((gate) => isConditionTrue(pod, textAt(gate, "conditionType")));
+  const restarted = summary.restartedAt === undefined ? "" : ` (${age(summary.restartedAt, now)} ago)`;
+  return [
+    `${summary.ready}/${containers.length + summary.sidecars}`,
+    summary.status,
+    `${summary.restarts}${restarted}`,
+    age(pod.metadata.creationTimestamp, now),
+    textAt(pod, "status", "podIPs", 0, "ip") || textAt(pod, "status", "podIP") || "<none>",
+    textAt(pod, "spec", "nodeName") || "<none>",
+    textAt(pod, "status", "nominatedNodeName") || "<none>",
+    gates.length === 0 ? "<none>" : `${open.length}/${gates.length}`,
+  ];
+}
+
+interface Summary {
+  readonly status: string;
+  readonly ready: number;
+  readonly restarts: number;
+  readonly restartedAt: string | undefined;
+  /** Init containers that go on running count as containers. */
+  readonly sidecars: number;
+}
+
+function summarize(pod: unknown): Summary {
+  let status = textAt(pod, "status", "reason") || textAt(pod, "status", "phase");
+  if (conditionOf(pod, "PodScheduled", "False") === "SchedulingGated") status = "SchedulingGated";
+  const sidecarNames = new Set(
+    listAt(pod, "spec", "initContainers")
+      .filter((container) => textAt(container, "restartPolicy") === "Always")
+      .map((container) => textAt(container, "name")),
+  );
+  let ready = 0;
+  let restarts = 0;
+  let sidecarRestarts = 0;
+  let restartedAt: string | undefined;
+  let sidecarRestartedAt: string | undefined;
+  let isInitializing = false;
+  const initStatuses = listAt(pod, "status", "initContainerStatuses");
+  for (const [index, container] of initStatuses.entries()) {
+    const count = restartsOf(container);
+    restarts += count;
+    restartedAt = later(restartedAt, textAt(container, "lastState", "terminated", "finishedAt"));
+    const isSidecar = sidecarNames.has(textAt(container, "name"));
+    if (isSidecar) {
+      sidecarRestarts += count;
+      sidecarRestartedAt = later(sidecarRestartedAt, textAt(container, "lastState", "terminated", "finishedAt"));
+    }
+    const terminated = valueAt(container, "state", "terminated");
+    if (valueAt(terminated, "exitCode") === 0) continue;
+    if (isSidecar && valueAt(container, "started") === true) {
+      if (valueAt(container, "ready") === true) ready++;
+      continue;
+    }
+    const waiting = textAt(container, "state", "waiting", "reason");
+    if (terminated !== undefined) status = `Init:${ending(terminated)}`;
+    else if (waiting !== "" && waiting !== "PodInitializing") status = `Init:${waiting}`;
+    else status = `Init:${index}/${listAt(pod, "spec", "initContainers").length}`;
+    isInitializing = true;
+    break;
+  }
+  if (!isInitializing || isConditionTrue(pod, "Initialized")) {
+    restarts = sidecarRestarts;
+    restartedAt = sidecarRestartedAt;
+    let isAnyRunning = false;
+    for (const container of [...listAt(pod, "status", "containerStatuses")].reverse()) {
+      restarts += restartsOf(container);
+      restartedAt = later(restartedAt, textAt(container, "lastState", "terminated", "finishedAt"));
+      const waiting = textAt(container, "state", "waiting", "reason");
+      const terminated = valueAt(container, "state", "terminated");
+      if (waiting !== "") status = waiting;
+      else if (terminated !== undefined) status = ending(terminated);
+      else if (valueAt(container, "ready") === true && valueAt(container, "state", "running") !== undefined) {
+        isAnyRunning = true;
+        ready++;
+      }
+    }
+    if (status === "Completed" && isAnyRunning) status = isConditionTrue(pod, "Ready") ? "Running" : "NotReady";
+  }
+  const phase = textAt(pod, "status", "phase");
+  if (valueAt(pod, "metadata", "deletionTimestamp") !== undefined) {
+    if (textAt(pod, "status", "reason") === "NodeLost") status = "Unknown";
+    else if (phase !== "Succeeded" && phase !== "Failed") status = "Terminating";
+  }
+  return { status, ready, restarts, restartedAt, sidecars: sidecarNames.size };
+}
+
+function ending(terminated: unknown): string {
+  const reason = textAt(terminated, "reason");
+  if (reason !== "") return reason;
+  const signal = valueAt(terminated, "signal");
+  return typeof signal === "number" && signal !== 0 ? `Signal:${signal}` : `ExitCode:${String(valueAt(terminated, "exitCode") ?? 0)}`;
+}
+
+function restartsOf(container: unknown): number {
+  const count = valueAt(container, "restartCount");
+  return typeof count === "number" ? count : 0;
+}
+
+function later(known: string | undefined, time: string): string | undefined {
+  if (time === "") return known;
+  return known === undefined || Date.parse(time) > Date.parse(known) ? time : known;
+}
+
+function isConditionTrue(pod: unknown, type: string): boolean {
+  return conditionOf(pod, type, "True") !== undefined;
+}
+
+/** The reason of a condition that has this status; undefined where there is none. */
+function conditionOf(pod: unknown, type: string, status: string): string | undefined {
+  const found = listAt(pod, "status", "conditions").find(
+    (condition) => textAt(condition, "type") === type && textAt(condition, "status") === status,
+  );
+  return found === undefined ? undefined : textAt(found, "reason");
+}

@@ -1,0 +1,288 @@
+import {
+  compareQuantities,
+  configMapKeyFaults,
+  duplicateCause,
+  forbiddenCause,
+  invalidCause,
+  isJsonObject,
+  isQuantity,
+  notFoundCause,
+  notSupportedCause,
+  qualifiedNameFaults,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import * as check from "../../field-checks.ts";
+import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
+
+/** Protocols of ports, in the order of kube-apiserver's message. */
+export const protocols: readonly string[] = ["SCTP", "TCP", "UDP"];
+
+/** What is wrong with the containers of a PodSpec: init containers, containers, and ephemeral ones, whose names are one set. */
+export function containerCauses(spec: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const names = new Set<string>();
+  const volumes = new Set(listAt(spec, "volumes").map((volume) => textAt(volume, "name")));
+  const claims = new Set(listAt(spec, "volumes").filter(isBlockSource).map((volume) => textAt(volume, "name")));
+  for (const field of ["initContainers", "containers", "ephemeralContainers"]) {
+    for (const [index, container] of listAt(spec, field).entries()) {
+      const at = `${path}.${field}[${index}]`;
+      const name = textAt(container, "name");
+      causes.push(...check.dnsLabel(`${at}.name`, valueAt(container, "name")));
+      if (name !== "" && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
+      names.add(name);
+      causes.push(...oneContainer(container, at, volumes, claims));
+      causes.push(...lifeCauses(container, at, field));
+    }
+  }
+  if (Array.isArray(valueAt(spec, "containers")) && listAt(spec, "containers").length === 0) {
+    causes.push(requiredCause(`${path}.containers`));
+  }
+  return causes;
+}
+
+function isBlockSource(volume: unknown): boolean {
+  return valueAt(volume, "persistentVolumeClaim") !== undefined || valueAt(volume, "ephemeral") !== undefined;
+}
+
+function oneContainer(
+  container: unknown,
+  path: string,
+  volumes: ReadonlySet<string>,
+  claims: ReadonlySet<string>,
+): StatusCause[] {
+  const image = textAt(container, "image");
+  const causes = check.nonEmpty(`${path}.image`, image);
+  if (image !== image.trim()) causes.push(invalidCause(`${path}.image`, image, "must not have leading or trailing whitespace"));
+  const pull = valueAt(container, "imagePullPolicy");
+  causes.push(...check.oneOf(`${path}.imagePullPolicy`, pull, ["Always", "IfNotPresent", "Never"]));
+  const message = valueAt(container, "terminationMessagePolicy");
+  causes.push(...check.oneOf(`${path}.terminationMessagePolicy`, message, ["FallbackToLogsOnError", "File"]));
+  causes.push(...portCauses(container, path), ...environmentCauses(container, path));
+  const mountPaths = new Set<string>();
+  for (const [index, mount] of listAt(container, "volumeMounts").entries()) {
+    const at = `${path}.volumeMounts[${index}]`;
+    const name = textAt(mount, "name");
+    const mountPath = textAt(mount, "mountPath");
+    if (name === "") causes.push(requiredCause(`${at}.name`));
+    else if (!volumes.has(name)) causes.push(notFoundCause(`${at}.name`, name));
+    if (mountPath === "") causes.push(requiredCause(`${at}.mountPath`));
+    else if (mountPaths.has(mountPath)) causes.push(invalidCause(`${at}.mountPath`, mountPath, "must be unique"));
+    mountPaths.add(mountPath);
+    const subPath = textAt(mount, "subPath");
+    const subPathExpression = textAt(mount, "subPathExpr");
+    if (subPath !== "" && subPathExpression !== "") {
+      causes.push(invalidCause(`${at}.subPathExpr`, subPathExpression, "subPathExpr and subPath are mutually exclusive"));
+    }
+    causes.push(...localPathCauses(`${at}.subPath`, subPath), ...localPathCauses(`${at}.subPathExpr`, subPathExpression));
+  }
+  for (const [index, device] of listAt(container, "volumeDevices").entries()) {
+    const name = textAt(device, "name");
+    if (name !== "" && !claims.has(name)) causes.push(notFoundCause(`${path}.volumeDevices[${index}].name`, name));
+  }
+  for (const field of ["runAsUser", "runAsGroup"]) {
+    causes.push(...check.atLeast(`${path}.securityContext.${field}`, valueAt(container, "securityContext", field)));
+  }
+  if (
+    valueAt(container, "securityContext", "privileged") === true &&
+    valueAt(container, "securityContext", "allowPrivilegeEscalation") === false
+  ) {
+    const detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
+    causes.push(invalidCause(`${path}.securityContext`, mapAt(container, "securityContext"), detail));
+  }
+  return [...causes, ...resourceCauses(valueAt(container, "resources"), `${path}.resources`)];
+}
+
+/** A relative path that stays below where it starts. */
+export function localPathCauses(field: string, path: string): StatusCause[] {
+  if (path.startsWith("/")) return [invalidCause(field, path, "must be a relative path")];
+  return path.split("/").includes("..") ? [invalidCause(field, path, "must not contain '..'")] : [];
+}
+
+function portCauses(container: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const names = new Set<string>();
+  for (const [index, port] of listAt(container, "ports").entries()) {
+    const at = `${path}.ports[${index}]`;
+    const name = textAt(port, "name");
+    if (name !== "") {
+      const faults = check.portNameFaults(name);
+      causes.push(...faults.map((fault) => invalidCause(`${at}.name`, name, fault)));
+      if (faults.length === 0 && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
+      names.add(name);
+    }
+    if (valueAt(port, "containerPort") === 0) causes.push(requiredCause(`${at}.containerPort`));
+    else causes.push(...check.portNumber(`${at}.containerPort`, valueAt(port, "containerPort")));
+    const hostPort = valueAt(port, "hostPort");
+    if (hostPort !== 0) causes.push(...check.portNumber(`${at}.hostPort`, hostPort));
+    causes.push(...check.oneOf(`${at}.protocol`, valueAt(port, "protocol"), protocols));
+  }
+  return causes;
+}
+
+const environmentRule =
+  "a valid environment variable name must consist only of printable ASCII characters other than '=' (e.g. 'my.env-name',  or " +
+  "'MY_ENV.NAME',  or 'MyEnvName1')";
+const environmentName = /^[ -<>-~]+$/;
+const variableSources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
+
+function environmentCauses(container: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  for (const [index, variable] of listAt(container, "env").entries()) {
+    const at = `${path}.env[${index}]`;
+    const name = valueAt(variable, "name");
+    if (name === "") causes.push(requiredCause(`${at}.name`));
+    else if (typeof name === "string" && !environmentName.test(name)) {
+      causes.push(invalidCause(`${at}.name`, name, environmentRule));
+    }
+    causes.push(...variableSourceCauses(variable, `${at}.valueFrom`));
+  }
+  for (const [index, source] of listAt(container, "envFrom").entries()) {
+    const at = `${path}.envFrom[${index}]`;
+    const given = ["configMapRef", "secretRef"].filter((field) => valueAt(source, field) !== undefined);
+    if (given.length === 0) causes.push(invalidCause(at, "", "must specify one of: `configMapRef` or `secretRef`"));
+    if (given.length > 1) causes.push(invalidCause(at, "", "may not have more than one field specified at a time"));
+    for (const field of given) if (textAt(source, field, "name") === "") causes.push(requiredCause(`${at}.${field}.name`));
+  }
+  return causes;
+}
+
+function variableSourceCauses(variable: unknown, path: string): StatusCause[] {
+  const source = valueAt(variable, "valueFrom");
+  if (!isJsonObject(source)) return [];
+  const causes: StatusCause[] = [];
+  const given = variableSources.filter((field) => valueAt(source, field) !== undefined);
+  if (given.length === 0) {
+    const detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+    causes.push(invalidCause(path, "", detail));
+  }
+  if (textAt(variable, "value") !== "" && given.length > 0) {
+    causes.push(invalidCause(path, "", "may not be specified when `value` is not empty"));
+  } else if (given.length > 1) causes.push(invalidCause(path, "", "may not have more than one field specified at a time"));
+  for (const field of ["configMapKeyRef", "secretKeyRef"]) {
+    if (!given.includes(field)) continue;
+    if (textAt(source, field, "name") === "") causes.push(requiredCause(`${path}.${field}.name`));
+    const key = textAt(source, field, "key");
+    if (key === "") causes.push(requiredCause(`${path}.${field}.key`));
+    else causes.push(...configMapKeyFaults(key).map((fault) => invalidCause(`${path}.${field}.key`, key, fault)));
+  }
+  if (given.includes("fieldRef")) causes.push(...fieldReferenceCauses(source["fieldRef"], `${path}.fieldRef`, true));
+  if (given.includes("resourceFieldRef") && textAt(source, "resourceFieldRef", "resource") === "") {
+    causes.push(requiredCause(`${path}.resourceFieldRef.resource`));
+  }
+  return causes;
+}
+
+const metadataPaths = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+const environmentPaths = [
+  "metadata.name",
+  "metadata.namespace",
+  "metadata.uid",
+  "spec.nodeName",
+  "spec.serviceAccountName",
+  "status.hostIP",
+  "status.hostIPs",
+  "status.podIP",
+  "status.podIPs",
+];
+
+/** What is wrong with an ObjectFieldSelector: environments and files may read different fields. */
+export function fieldReferenceCauses(reference: unknown, path: string, isEnvironment: boolean): StatusCause[] {
+  const fieldPath = valueAt(reference, "fieldPath");
+  if (fieldPath === "") return [requiredCause(`${path}.fieldPath`)];
+  if (typeof fieldPath !== "string") return [];
+  const keyed = /^(metadata\.(?:annotations|labels))\['(.*)'\]$/.exec(fieldPath);
+  if (keyed !== null) {
+    const key = keyed[2] ?? "";
+    return qualifiedNameFaults(key).map((fault) => invalidCause(`${path}.fieldPath`, fieldPath, fault));
+  }
+  const supported = isEnvironment ? environmentPaths : metadataPaths;
+  return supported.includes(fieldPath) ? [] : [notSupportedCause(`${path}.fieldPath`, fieldPath, supported)];
+}
+
+/** What is wrong with ResourceRequirements. */
+export function resourceCauses(resources: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const limits = mapAt(resources, "limits");
+  const requests = mapAt(resources, "requests");
+  for (const [field, amounts] of [
+    ["limits", limits],
+    ["requests", requests],
+  ] as const) {
+    for (const [name, amount] of Object.entries(amounts)) {
+      const faults = qualifiedNameFaults(name);
+      causes.push(...faults.map((fault) => invalidCause(`${path}.${field}[${name}]`, name, fault)));
+      if (faults.length === 0 && !name.includes("/") && !standardResource.test(name)) {
+        const detail = "must be a standard resource type or fully qualified";
+        causes.push(invalidCause(`${path}.${field}[${name}]`, name, detail));
+      }
+      if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
+        causes.push(invalidCause(`${path}.${field}[${name}]`, amount, "must be greater than or equal to 0"));
+      }
+    }
+  }
+  for (const [name, request] of Object.entries(requests)) {
+    const limit = Object.hasOwn(limits, name) ? limits[name] : undefined;
+    if (!isQuantity(request) || !isQuantity(limit) || compareQuantities(request, limit) <= 0) continue;
+    const detail = `must be less than or equal to ${name} limit of ${limit}`;
+    causes.push(invalidCause(`${path}.requests`, request, detail));
+  }
+  return causes;
+}
+
+const standardResource = /^(?:cpu|memory|ephemeral-storage|hugepages-.+)$/;
+
+const handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
+
+/** Probes, hooks and the restart policy of one container. */
+function lifeCauses(container: unknown, path: string, field: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const policy = valueAt(container, "restartPolicy");
+  const isSidecar = field === "initContainers" && policy === "Always";
+  if (field === "initContainers") causes.push(...check.oneOf(`${path}.restartPolicy`, policy, ["Always"]));
+  const mayProbe = field === "containers" || isSidecar;
+  for (const name of ["livenessProbe", "readinessProbe", "startupProbe"]) {
+    const probe = valueAt(container, name);
+    if (probe === undefined) continue;
+    const at = `${path}.${name}`;
+    if (!mayProbe) {
+      const detail = "may not be set for init containers without restartPolicy=Always";
+      causes.push(forbiddenCause(at, field === "initContainers" ? detail : "probes not allowed for ephemeral containers"));
+      continue;
+    }
+    causes.push(...handlerCauses(probe, at));
+    for (const number of ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]) {
+      causes.push(...check.atLeast(`${at}.${number}`, valueAt(probe, number)));
+    }
+    causes.push(...check.atLeast(`${at}.terminationGracePeriodSeconds`, valueAt(probe, "terminationGracePeriodSeconds"), 1));
+    const threshold = valueAt(probe, "successThreshold");
+    if (name !== "readinessProbe" && typeof threshold === "number" && threshold !== 1) {
+      causes.push(invalidCause(`${at}.successThreshold`, threshold, "must be 1"));
+    }
+  }
+  for (const hook of ["postStart", "preStop"]) {
+    const handler = valueAt(container, "lifecycle", hook);
+    if (handler === undefined) continue;
+    if (mayProbe) causes.push(...handlerCauses(handler, `${path}.lifecycle.${hook}`));
+    else causes.push(forbiddenCause(`${path}.lifecycle`, "may not be set for init containers without restartPolicy=Always"));
+  }
+  return causes;
+}
+
+function handlerCauses(handler: unknown, path: string): StatusCause[] {
+  const given = [...handlers, "sleep"].filter((name) => valueAt(handler, name) !== undefined);
+  if (given.length === 0) return [requiredCause(path, "must specify a handler type")];
+  const causes: StatusCause[] = given
+    .slice(1)
+    .map((name) => forbiddenCause(`${path}.${name}`, "may not specify more than 1 handler type"));
+  if (given.includes("exec") && listAt(handler, "exec", "command").length === 0) {
+    causes.push(requiredCause(`${path}.exec.command`));
+  }
+  for (const name of ["httpGet", "tcpSocket", "grpc"]) {
+    if (given.includes(name)) causes.push(...check.portReference(`${path}.${name}.port`, valueAt(handler, name, "port")));
+  }
+  if (given.includes("httpGet")) {
+    causes.push(...check.oneOf(`${path}.httpGet.scheme`, valueAt(handler, "httpGet", "scheme"), ["HTTP", "HTTPS"]));
+  }
+  return causes;
+}

@@ -1,0 +1,119 @@
+import type { JsonObject } from "@keelson/api-machinery";
+import { ensureMap, objectAt, objectsAt, textAt } from "../../object-fields.ts";
+
+/** Sets the defaults of a PodTemplateSpec (core/v1), in place. */
+export function defaultPodTemplate(template: JsonObject | undefined): void {
+  if (template !== undefined) defaultPodSpec(objectAt(template, "spec"));
+}
+
+/** Sets the defaults that a PodSpec has wherever it is, in place. Those of Pods alone are in {@link defaultRunningSpec}. */
+export function defaultPodSpec(spec: JsonObject | undefined): void {
+  if (spec === undefined) return;
+  spec["restartPolicy"] ??= "Always";
+  spec["terminationGracePeriodSeconds"] ??= 30;
+  spec["dnsPolicy"] ??= "ClusterFirst";
+  spec["securityContext"] ??= {};
+  spec["schedulerName"] ??= "default-scheduler";
+  // The old name of the field is kept beside the new one; the new one wins.
+  const account = textAt(spec, "serviceAccountName") || textAt(spec, "serviceAccount");
+  if (account !== "") {
+    spec["serviceAccountName"] = account;
+    spec["serviceAccount"] = account;
+  }
+  for (const container of containersOf(spec)) defaultContainer(container);
+  for (const volume of objectsAt(spec, "volumes")) defaultVolume(volume);
+}
+
+/** Sets the defaults that only the spec of a Pod has and that of a template has not: links, requests as limits, host ports. */
+export function defaultRunningSpec(spec: JsonObject): void {
+  spec["enableServiceLinks"] ??= true;
+  for (const container of [...objectsAt(spec, "initContainers"), ...objectsAt(spec, "containers")]) {
+    const limits = objectAt(container, "resources", "limits");
+    if (limits !== undefined) {
+      const requests = ensureMap(ensureMap(container, "resources"), "requests");
+      for (const [name, amount] of Object.entries(limits)) if (!Object.hasOwn(requests, name)) requests[name] = amount;
+    }
+    if (spec["hostNetwork"] !== true) continue;
+    for (const port of objectsAt(container, "ports")) {
+      if (!port["hostPort"] && port["containerPort"] !== undefined) port["hostPort"] = port["containerPort"];
+    }
+  }
+}
+
+/** Every container of a PodSpec: init, ordinary, ephemeral. */
+export function containersOf(spec: unknown): readonly JsonObject[] {
+  return ["initContainers", "containers", "ephemeralContainers"].flatMap((field) => objectsAt(spec, field));
+}
+
+function defaultContainer(container: JsonObject): void {
+  container["resources"] ??= {};
+  container["terminationMessagePath"] ??= "/dev/termination-log";
+  container["terminationMessagePolicy"] ??= "File";
+  container["imagePullPolicy"] ??= isLatest(textAt(container, "image")) ? "Always" : "IfNotPresent";
+  for (const port of objectsAt(container, "ports")) port["protocol"] ??= "TCP";
+  for (const variable of objectsAt(container, "env")) {
+    defaultFieldReference(objectAt(variable, "valueFrom", "fieldRef"));
+    defaultDivisor(objectAt(variable, "valueFrom", "resourceFieldRef"));
+  }
+  for (const name of ["livenessProbe", "readinessProbe", "startupProbe"]) defaultProbe(objectAt(container, name));
+  for (const hook of ["postStart", "preStop"]) defaultHttpGet(objectAt(container, "lifecycle", hook, "httpGet"));
+}
+
+/** Whether an image is named without a tag or digest, or by the tag `latest`. */
+function isLatest(image: string): boolean {
+  const name = image.slice(image.lastIndexOf("/") + 1);
+  if (name.includes("@")) return false;
+  const colon = name.lastIndexOf(":");
+  return colon < 0 || name.slice(colon + 1) === "latest";
+}
+
+function defaultProbe(probe: JsonObject | undefined): void {
+  if (probe === undefined) return;
+  probe["timeoutSeconds"] ||= 1;
+  probe["periodSeconds"] ||= 10;
+  probe["successThreshold"] ||= 1;
+  probe["failureThreshold"] ||= 3;
+  defaultHttpGet(objectAt(probe, "httpGet"));
+  const grpc = objectAt(probe, "grpc");
+  if (grpc !== undefined) grpc["service"] ??= "";
+}
+
+function defaultHttpGet(action: JsonObject | undefined): void {
+  if (action === undefined) return;
+  action["path"] ||= "/";
+  action["scheme"] ||= "HTTP";
+}
+
+function defaultFieldReference(reference: JsonObject | undefined): void {
+  if (reference !== undefined) reference["apiVersion"] ||= "v1";
+}
+
+function defaultDivisor(reference: JsonObject | undefined): void {
+  if (reference !== undefined) reference["divisor"] ??= "0";
+}
+
+/** rw-r--r-- */
+const defaultMode = 0o644;
+
+function defaultVolume(volume: JsonObject): void {
+  if (Object.keys(volume).every((name) => name === "name")) volume["emptyDir"] = {};
+  for (const source of ["configMap", "secret", "downwardAPI", "projected"]) {
+    const found = objectAt(volume, source);
+    if (found !== undefined) found["defaultMode"] ??= defaultMode;
+  }
+  const path = objectAt(volume, "hostPath");
+  if (path !== undefined) path["type"] ??= "";
+  for (const item of objectsAt(volume, "downwardAPI", "items")) defaultDownward(item);
+  for (const source of objectsAt(volume, "projected", "sources")) {
+    for (const item of objectsAt(source, "downwardAPI", "items")) defaultDownward(item);
+    const token = objectAt(source, "serviceAccountToken");
+    if (token !== undefined) token["expirationSeconds"] ??= 3600;
+  }
+  const claim = objectAt(volume, "ephemeral", "volumeClaimTemplate", "spec");
+  if (claim !== undefined) claim["volumeMode"] ??= "Filesystem";
+}
+
+function defaultDownward(item: JsonObject): void {
+  defaultFieldReference(objectAt(item, "fieldRef"));
+  defaultDivisor(objectAt(item, "resourceFieldRef"));
+}

@@ -1,0 +1,138 @@
+import { type DeepReadonly, forbiddenCause, type JsonObject, type KubernetesObject, type StatusCause } from "@keelson/api-machinery";
+import type { Store } from "../../../storage/store.ts";
+import { builtinResource } from "../../builtin/builtin-resource.ts";
+import { ensureMap, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
+import { podCells, podColumns } from "./cells.ts";
+import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaults.ts";
+import { priorityOf } from "./priority.ts";
+import { qualityOfService } from "./quality-of-service.ts";
+import { podSpecCauses, podTemplateCauses } from "./spec-validation.ts";
+import { podUpdateCauses } from "./update-validation.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** Pods, their subresources, and PodTemplates. PriorityClasses are looked up in the store. */
+export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedResource[] {
+  return [
+    builtinResource({
+      group: "",
+      version: "v1",
+      kind: "Pod",
+      plural: "pods",
+      shortNames: ["po"],
+      categories: ["all"],
+      scope: "Namespaced",
+      hasStatus: true,
+      columns: podColumns,
+      cells: podCells,
+      selectableFields,
+      subresources: [
+        { name: "attach", kind: "PodAttachOptions", verbs: ["create", "get"] },
+        { name: "binding", kind: "Binding", verbs: ["create"] },
+        { name: "ephemeralcontainers", kind: "Pod", verbs: ["get", "patch", "update"], prepareForUpdate: keepAllButEphemeral },
+        { name: "eviction", kind: "Eviction", group: "policy", version: "v1", verbs: ["create"] },
+        { name: "exec", kind: "PodExecOptions", verbs: ["create", "get"] },
+        { name: "log", kind: "Pod", verbs: ["get"] },
+        { name: "portforward", kind: "PodPortForwardOptions", verbs: ["create", "get"] },
+      ],
+      strategy: {
+        defaultGraceSeconds: 30,
+        default: defaultPod,
+        prepareForCreate: (pod) => prepare(pod, store),
+        validate: podCauses,
+        validateUpdate: podUpdateCauses,
+      },
+    }),
+    builtinResource({
+      group: "",
+      version: "v1",
+      kind: "PodTemplate",
+      plural: "podtemplates",
+      scope: "Namespaced",
+      strategy: {
+        default: (object) => defaultPodTemplate(objectAt(object, "template")),
+        validate: (object) => podTemplateCauses(valueAt(object, "template"), "template"),
+      },
+    }),
+  ];
+}
+
+const selectableFields: ServedResource["selectableFields"] = {
+  "spec.host": (pod) => textAt(pod, "spec", "nodeName"),
+  "spec.nodeName": (pod) => textAt(pod, "spec", "nodeName"),
+  "spec.restartPolicy": (pod) => textAt(pod, "spec", "restartPolicy"),
+  "spec.schedulerName": (pod) => textAt(pod, "spec", "schedulerName"),
+  "spec.serviceAccountName": (pod) => textAt(pod, "spec", "serviceAccountName"),
+  "spec.hostNetwork": (pod) => String(valueAt(pod, "spec", "hostNetwork") === true),
+  "status.phase": (pod) => textAt(pod, "status", "phase"),
+  "status.podIP": (pod) => textAt(pod, "status", "podIPs", 0, "ip") || textAt(pod, "status", "podIP"),
+  "status.podIPs": (pod) => textAt(pod, "status", "podIPs", 0, "ip"),
+  "status.nominatedNodeName": (pod) => textAt(pod, "status", "nominatedNodeName"),
+};
+
+/** Both times that a node may fail before a Pod leaves it. */
+const nodeFaults = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+function defaultPod(pod: KubernetesObject): void {
+  const spec = objectAt(pod, "spec");
+  if (spec === undefined) return;
+  defaultPodSpec(spec);
+  defaultRunningSpec(spec);
+}
+
+/** What creation adds, admission's part included: status, account, priority, tolerations. */
+function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): void {
+  const spec = objectAt(pod, "spec");
+  if (spec === undefined) return;
+  setField(pod, "status", { phase: "Pending", qosClass: qualityOfService(spec) });
+  spec["serviceAccountName"] ??= "default";
+  spec["serviceAccount"] ??= spec["serviceAccountName"];
+  const priority = priorityOf(store, textAt(spec, "priorityClassName"));
+  if (priority !== undefined) {
+    if (priority.name !== "") spec["priorityClassName"] = priority.name;
+    spec["priority"] ??= priority.value;
+    spec["preemptionPolicy"] ??= priority.preemptionPolicy;
+  }
+  addTolerations(spec);
+  if (objectsAt(spec, "schedulingGates").length > 0) {
+    const waiting = { type: "PodScheduled", status: "False", reason: "SchedulingGated", message: "Scheduling is blocked due to non-empty scheduling gates" };
+    ensureMap(pod, "status")["conditions"] = [waiting];
+  }
+}
+
+function addTolerations(spec: JsonObject): void {
+  const tolerations = [...objectsAt(spec, "tolerations")];
+  for (const key of nodeFaults) {
+    const isTolerated = tolerations.some(
+      (one) => (one["key"] === key || !one["key"]) && (one["effect"] === "NoExecute" || !one["effect"]),
+    );
+    if (!isTolerated) tolerations.push({ key, operator: "Exists", effect: "NoExecute", tolerationSeconds: 300 });
+  }
+  spec["tolerations"] = tolerations;
+}
+
+function podCauses(pod: Read): StatusCause[] {
+  const causes = podSpecCauses(valueAt(pod, "spec"), "spec");
+  const spec = valueAt(pod, "spec");
+  const className = textAt(spec, "priorityClassName");
+  if (className !== "" && typeof valueAt(spec, "priority") !== "number") {
+    causes.push(forbiddenCause("spec.priorityClassName", `no PriorityClass with name ${className} was found`));
+  }
+  if (textAt(spec, "nodeName") !== "" && objectsAt(spec, "schedulingGates").length > 0) {
+    causes.push(forbiddenCause("spec.nodeName", "cannot be set until all schedulingGates have been cleared"));
+  }
+  return causes;
+}
+
+/** A write through `ephemeralcontainers` takes nothing else. */
+function keepAllButEphemeral(pod: KubernetesObject, old: Read): void {
+  const ephemeral = valueAt(pod, "spec", "ephemeralContainers");
+  const spec = structuredClone(valueAt(old, "spec")) as JsonObject;
+  setField(spec, "ephemeralContainers", ephemeral);
+  setField(pod, "spec", spec);
+  const { labels, annotations, finalizers } = old.metadata;
+  for (const [name, value] of Object.entries({ labels, annotations, finalizers })) {
+    setField(pod.metadata, name, value === undefined ? undefined : structuredClone(value));
+  }
+}

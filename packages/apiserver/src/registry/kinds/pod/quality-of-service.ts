@@ -1,0 +1,30 @@
+import { compareQuantities, isQuantity } from "@keelson/api-machinery";
+import { mapAt, objectsAt } from "../../object-fields.ts";
+
+/**
+ * The class of a Pod by its requests and limits of cpu and memory: `Guaranteed` where every container has limits of both and requests
+ * them, `BestEffort` where none names any, else `Burstable`.
+ */
+export function qualityOfService(spec: unknown): "Guaranteed" | "Burstable" | "BestEffort" {
+  const containers = [...objectsAt(spec, "initContainers"), ...objectsAt(spec, "containers")];
+  let isAnyNamed = false;
+  let isGuaranteed = true;
+  for (const container of containers) {
+    const limits = mapAt(container, "resources", "limits");
+    const requests = mapAt(container, "resources", "requests");
+    for (const resource of ["cpu", "memory"]) {
+      const limit = amount(limits, resource);
+      const request = amount(requests, resource);
+      if (limit !== undefined || request !== undefined) isAnyNamed = true;
+      if (limit === undefined || (request !== undefined && compareQuantities(limit, request) !== 0)) isGuaranteed = false;
+    }
+  }
+  if (!isAnyNamed) return "BestEffort";
+  return isGuaranteed ? "Guaranteed" : "Burstable";
+}
+
+/** An amount above zero. */
+function amount(amounts: Readonly<Record<string, unknown>>, resource: string): string | number | undefined {
+  const value = Object.hasOwn(amounts, resource) ? amounts[resource] : undefined;
+  return isQuantity(value) && compareQuantities(value, 0) > 0 ? value : undefined;
+}

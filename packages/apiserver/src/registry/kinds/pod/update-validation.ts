@@ -1,0 +1,92 @@
+import {
+  type DeepReadonly,
+  draft,
+  forbiddenCause,
+  invalidCause,
+  type JsonObject,
+  jsonEquals,
+  type KubernetesObject,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import * as check from "../../field-checks.ts";
+import { listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+const changeable =
+  "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`," +
+  "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations)," +
+  "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/**
+ * What a write to a Pod may not change: all of the spec but images, a deadline that comes nearer, further tolerations, and scheduling
+ * gates that go. The node is given by the subresource `binding`, which alone changes spec and status in one write.
+ */
+export function podUpdateCauses(pod: Read, old: Read): StatusCause[] {
+  const causes: StatusCause[] = [];
+  for (const field of ["containers", "initContainers"]) {
+    const now = objectsAt(pod, "spec", field);
+    if (now.length !== objectsAt(old, "spec", field).length) {
+      return [forbiddenCause(`spec.${field}`, "pod updates may not add or remove containers")];
+    }
+    for (const [index, container] of now.entries()) {
+      causes.push(...check.nonEmpty(`spec.${field}[${index}].image`, textAt(container, "image")));
+    }
+  }
+  causes.push(...deadlineCauses(pod, old), ...gateCauses(pod, old));
+  if (!startsWith(listAt(pod, "spec", "tolerations"), listAt(old, "spec", "tolerations"))) {
+    const detail = "existing toleration can not be modified except its tolerationSeconds";
+    causes.push(forbiddenCause("spec.tolerations", detail));
+  }
+  if (causes.length > 0) return causes;
+  return jsonEquals(fixedSpec(pod, pod, old), fixedSpec(old, pod, old)) ? [] : [forbiddenCause("spec", changeable)];
+}
+
+function deadlineCauses(pod: Read, old: Read): StatusCause[] {
+  const now = valueAt(pod, "spec", "activeDeadlineSeconds");
+  const before = valueAt(old, "spec", "activeDeadlineSeconds");
+  const field = "spec.activeDeadlineSeconds";
+  if (typeof before !== "number") return [];
+  if (typeof now !== "number") return [invalidCause(field, null, "must not update from a positive integer to nil value")];
+  return now > before ? [invalidCause(field, now, "must be less than or equal to previous value")] : [];
+}
+
+function gateCauses(pod: Read, old: Read): StatusCause[] {
+  const before = new Set(listAt(old, "spec", "schedulingGates").map((gate) => textAt(gate, "name")));
+  const added = listAt(pod, "spec", "schedulingGates").filter((gate) => !before.has(textAt(gate, "name")));
+  if (added.length === 0) return [];
+  return [forbiddenCause("spec.schedulingGates", "only deletion is allowed, but found new scheduling gate")];
+}
+
+/** Whether every old toleration is still there, perhaps for another time, at its place or another. */
+function startsWith(now: readonly unknown[], before: readonly unknown[]): boolean {
+  return before.every((toleration) => now.some((other) => jsonEquals(withoutSeconds(other), withoutSeconds(toleration))));
+}
+
+function withoutSeconds(toleration: unknown): unknown {
+  const { tolerationSeconds: _, ...rest } = toleration as JsonObject;
+  return rest;
+}
+
+/** The spec without what an update may change; `pod` and `old` say what else is free. */
+function fixedSpec(object: Read, pod: Read, old: Read): JsonObject {
+  const spec = (draft(objectAt(object, "spec")) ?? {}) as JsonObject;
+  for (const field of ["containers", "initContainers"]) {
+    for (const container of objectsAt(spec, field)) setField(container, "image", undefined);
+  }
+  for (const field of ["activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"]) delete spec[field];
+  const grace = valueAt(old, "spec", "terminationGracePeriodSeconds");
+  if (typeof grace === "number" && grace < 0 && valueAt(pod, "spec", "terminationGracePeriodSeconds") === 1) {
+    delete spec["terminationGracePeriodSeconds"];
+  }
+  // Only a binding changes the status along with the spec.
+  if (textAt(old, "spec", "nodeName") === "" && !jsonEquals(valueAt(pod, "status"), valueAt(old, "status"))) {
+    delete spec["nodeName"];
+  }
+  // A Pod that waits at a gate may be narrowed to fewer nodes.
+  if (listAt(old, "spec", "schedulingGates").length > 0) {
+    delete spec["nodeSelector"];
+    delete spec["affinity"];
+  }
+  return spec;
+}

@@ -1,0 +1,135 @@
+import {
+  type DeepReadonly,
+  forbiddenCause,
+  invalidCause,
+  jsonEquals,
+  type JsonObject,
+  type KubernetesObject,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { isIpAddress } from "../../field-checks.ts";
+import { listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServiceAllocator } from "./service-allocator.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** Whether Services of this type have addresses of their own. */
+export function hasClusterAddress(spec: unknown): boolean {
+  return ["ClusterIP", "NodePort", "LoadBalancer"].includes(textAt(spec, "type"));
+}
+
+/** Whether Services of this type listen on every node. */
+export function hasNodePorts(spec: unknown): boolean {
+  const type = textAt(spec, "type");
+  return type === "NodePort" || (type === "LoadBalancer" && valueAt(spec, "allocateLoadBalancerNodePorts") !== false);
+}
+
+/** Gives a Service addresses and node ports where it names none. */
+export function allocate(service: KubernetesObject, allocator: ServiceAllocator): void {
+  const spec = objectAt(service, "spec");
+  const { uid = "" } = service.metadata;
+  if (spec === undefined) return;
+  if (hasClusterAddress(spec)) {
+    const given = textAt(spec, "clusterIP") || textAt(spec, "clusterIPs", 0);
+    const address = given || allocator.allocateAddress(uid);
+    if (address !== undefined) {
+      spec["clusterIP"] = address;
+      if (listAt(spec, "clusterIPs").length === 0) spec["clusterIPs"] = [address];
+      spec["ipFamilies"] ??= [address.includes(":") ? "IPv6" : "IPv4"];
+      spec["ipFamilyPolicy"] ??= "SingleStack";
+    }
+  }
+  if (!hasNodePorts(spec)) return;
+  const byPort = new Map<unknown, number>();
+  for (const port of objectsAt(spec, "ports")) {
+    if (port["nodePort"]) continue;
+    // One number for the same port by several protocols, as in Kubernetes.
+    const number = byPort.get(port["port"]) ?? allocator.allocatePort(uid);
+    if (number === undefined) continue;
+    byPort.set(port["port"], number);
+    port["nodePort"] = number;
+  }
+}
+
+/** Carries over what the old Service was given and the new one does not name, and drops what its new type has not. */
+export function keepAllocated(service: KubernetesObject, old: Read): void {
+  const spec = objectAt(service, "spec");
+  if (spec === undefined) return;
+  const oldSpec = valueAt(old, "spec");
+  if (hasClusterAddress(spec) && hasClusterAddress(oldSpec)) {
+    const isChangedAlone =
+      textAt(spec, "clusterIP") !== textAt(oldSpec, "clusterIP") &&
+      jsonEquals(valueAt(spec, "clusterIPs"), valueAt(oldSpec, "clusterIPs"));
+    if (isChangedAlone) setField(spec, "clusterIPs", textAt(spec, "clusterIP") === "" ? undefined : [spec["clusterIP"]]);
+    for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]) {
+      const isMissing = spec[field] === undefined || spec[field] === "";
+      const kept = valueAt(oldSpec, field);
+      if (isMissing && kept !== undefined) setField(spec, field, structuredClone(kept));
+    }
+  }
+  if (!hasClusterAddress(spec) && hasClusterAddress(oldSpec)) {
+    for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]) {
+      if (jsonEquals(spec[field], valueAt(oldSpec, field)) || spec[field] === undefined) delete spec[field];
+    }
+  }
+  if (hasNodePorts(spec)) keepNodePorts(spec, oldSpec);
+  else if (hasNodePorts(oldSpec)) dropNodePorts(spec, oldSpec);
+}
+
+function keepNodePorts(spec: JsonObject, oldSpec: unknown): void {
+  const before = new Map(
+    listAt(oldSpec, "ports").map((port) => [`${textAt(port, "protocol")}/${String(valueAt(port, "port"))}`, valueAt(port, "nodePort")]),
+  );
+  const named = new Set(objectsAt(spec, "ports").map((port) => port["nodePort"]));
+  for (const port of objectsAt(spec, "ports")) {
+    if (port["nodePort"]) continue;
+    const kept = before.get(`${textAt(port, "protocol")}/${String(port["port"])}`);
+    if (typeof kept === "number" && !named.has(kept)) port["nodePort"] = kept;
+  }
+}
+
+function dropNodePorts(spec: JsonObject, oldSpec: unknown): void {
+  const before = new Set(listAt(oldSpec, "ports").map((port) => valueAt(port, "nodePort")));
+  for (const port of objectsAt(spec, "ports")) if (before.has(port["nodePort"])) delete port["nodePort"];
+  if (!["NodePort", "LoadBalancer"].includes(textAt(spec, "type")) && listAt(spec, "externalIPs").length === 0) {
+    delete spec["externalTrafficPolicy"];
+  }
+}
+
+/** What is wrong with the addresses and node ports that a Service names, by form and by who has them. */
+export function allocationCauses(service: Read, allocator: ServiceAllocator): StatusCause[] {
+  const { uid = "" } = service.metadata;
+  const spec = valueAt(service, "spec");
+  const causes: StatusCause[] = [];
+  if (textAt(spec, "type") === "ExternalName") {
+    const detail = "may not be set for ExternalName services";
+    if (listAt(spec, "clusterIPs").length > 0) causes.push(forbiddenCause("spec.clusterIPs", detail));
+    return causes;
+  }
+  for (const [index, address] of listAt(spec, "clusterIPs").entries()) {
+    if (typeof address !== "string" || address === "None") continue;
+    const field = `spec.clusterIPs[${index}]`;
+    if (!isIpAddress(address)) {
+      causes.push(invalidCause(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+    } else if (!allocator.isAddressInRange(address)) {
+      const detail = `failed to allocate IP ${address}: the provided network does not match the current range ${allocator.addressRange}`;
+      causes.push(invalidCause(field, address, detail));
+    } else if (!allocator.claimAddress(uid, address)) {
+      causes.push(invalidCause(field, address, `failed to allocate IP ${address}: provided IP is already allocated`));
+    }
+  }
+  for (const [index, port] of listAt(spec, "ports").entries()) {
+    const number = valueAt(port, "nodePort");
+    if (typeof number !== "number" || number === 0) continue;
+    const field = `spec.ports[${index}].nodePort`;
+    if (textAt(spec, "type") === "ClusterIP") {
+      causes.push(forbiddenCause(field, "may not be used when `type` is 'ClusterIP'"));
+    } else if (!allocator.isPortInRange(number)) {
+      const detail = `provided port is not in the valid range. The range of valid ports is ${allocator.portRange}`;
+      causes.push(invalidCause(field, number, detail));
+    } else if (!allocator.claimPort(uid, textAt(port, "protocol"), number)) {
+      causes.push(invalidCause(field, number, "provided port is already allocated"));
+    }
+  }
+  return causes;
+}

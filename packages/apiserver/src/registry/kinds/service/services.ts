@@ -1,0 +1,200 @@
+import {
+  type DeepReadonly,
+  dns1123SubdomainFaults,
+  duplicateCause,
+  invalidCause,
+  type KubernetesObject,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
+import { protocols } from "../pod/container-validation.ts";
+import { allocate, allocationCauses, hasClusterAddress, keepAllocated } from "./allocation.ts";
+import type { ServiceAllocator } from "./service-allocator.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** Services: `allocator` gives them addresses and node ports. */
+export function serviceKinds(allocator: ServiceAllocator): readonly ServedResource[] {
+  return [
+    builtinResource({
+      group: "",
+      version: "v1",
+      kind: "Service",
+      plural: "services",
+      shortNames: ["svc"],
+      categories: ["all"],
+      scope: "Namespaced",
+      hasStatus: true,
+      columns: [
+        column("Type", "ClusterIP, NodePort, LoadBalancer or ExternalName."),
+        column("Cluster-IP", "The address of the Service; None where it has none of its own."),
+        column("External-IP", "Addresses or names outside of the cluster."),
+        column("Port(s)", "Ports, with node ports behind a colon."),
+        ageColumn,
+        column("Selector", "Labels of its Pods.", { wide: true }),
+      ],
+      cells: (service, now) => [
+        textAt(service, "spec", "type"),
+        textAt(service, "spec", "clusterIP") || "<none>",
+        externalAddresses(service),
+        portsText(service),
+        age(service.metadata.creationTimestamp, now),
+        labelsText(mapAt(service, "spec", "selector")),
+      ],
+      selectableFields: {
+        "spec.clusterIP": (service) => textAt(service, "spec", "clusterIP"),
+        "spec.type": (service) => textAt(service, "spec", "type"),
+      },
+      strategy: {
+        hasGeneration: false,
+        default: defaultService,
+        prepareForCreate: (service) => {
+          setField(service, "status", { loadBalancer: {} });
+          allocate(service, allocator);
+        },
+        prepareForUpdate: (service, old) => {
+          keepAllocated(service, old);
+          allocate(service, allocator);
+        },
+        validate: (service) => [...serviceCauses(service), ...allocationCauses(service, allocator)],
+        validateUpdate: updateCauses,
+      },
+    }),
+  ];
+}
+
+/** `a=1,b=2`; `<none>` where there are none. */
+export function labelsText(labels: Readonly<Record<string, unknown>>): string {
+  const terms = Object.entries(labels).map(([key, value]) => `${key}=${String(value)}`);
+  return terms.length === 0 ? "<none>" : terms.sort().join(",");
+}
+
+function defaultService(service: KubernetesObject): void {
+  const spec = ensureMap(service, "spec");
+  spec["sessionAffinity"] ??= "None";
+  spec["type"] ??= "ClusterIP";
+  if (spec["sessionAffinity"] === "ClientIP") {
+    ensureMap(ensureMap(spec, "sessionAffinityConfig"), "clientIP")["timeoutSeconds"] ??= 10_800;
+  }
+  for (const port of objectsAt(spec, "ports")) {
+    port["protocol"] ??= "TCP";
+    if (!port["targetPort"] && port["port"] !== undefined) port["targetPort"] = port["port"];
+  }
+  const isReachable =
+    spec["type"] === "NodePort" || spec["type"] === "LoadBalancer" || (spec["type"] === "ClusterIP" && listAt(spec, "externalIPs").length > 0);
+  if (isReachable) spec["externalTrafficPolicy"] ??= "Cluster";
+  if (hasClusterAddress(spec)) spec["internalTrafficPolicy"] ??= "Cluster";
+  if (spec["type"] === "LoadBalancer") spec["allocateLoadBalancerNodePorts"] ??= true;
+  // One address by its old name, all of them by the new one.
+  const address = textAt(spec, "clusterIP");
+  if (address !== "" && spec["clusterIPs"] === undefined) spec["clusterIPs"] = [address];
+}
+
+const types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+
+function serviceCauses(service: Read): StatusCause[] {
+  const spec = valueAt(service, "spec");
+  const type = textAt(spec, "type");
+  const isHeadless = listAt(spec, "clusterIPs")[0] === "None";
+  const causes: StatusCause[] = [];
+  const ports = listAt(spec, "ports");
+  if (ports.length === 0 && !isHeadless && type !== "ExternalName") causes.push(requiredCause("spec.ports"));
+  if (isHeadless && (type === "NodePort" || type === "LoadBalancer")) {
+    causes.push(invalidCause("spec.clusterIPs[0]", "None", `may not be set to 'None' for ${type} services`));
+  }
+  if (type === "ExternalName") {
+    const name = textAt(spec, "externalName").replace(/\.$/, "");
+    if (name === "") causes.push(requiredCause("spec.externalName"));
+    else causes.push(...dns1123SubdomainFaults(name).map((fault) => invalidCause("spec.externalName", name, fault)));
+  }
+  causes.push(...portCauses(ports));
+  causes.push(...check.labels("spec.selector", valueAt(spec, "selector")));
+  causes.push(...check.oneOf("spec.sessionAffinity", valueAt(spec, "sessionAffinity"), ["ClientIP", "None"]));
+  causes.push(...check.oneOf("spec.type", valueAt(spec, "type"), types));
+  for (const [index, address] of listAt(spec, "externalIPs").entries()) {
+    if (typeof address === "string" && !check.isIpAddress(address)) {
+      const detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+      causes.push(invalidCause(`spec.externalIPs[${index}]`, address, detail));
+    }
+  }
+  const timeout = valueAt(spec, "sessionAffinityConfig", "clientIP", "timeoutSeconds");
+  if (typeof timeout === "number" && (timeout <= 0 || timeout > 86_400)) {
+    const detail = "must be greater than 0 and less than 86400";
+    causes.push(invalidCause("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout, detail));
+  }
+  const policies = ["Cluster", "Local"];
+  if (hasClusterAddress(spec)) {
+    causes.push(...check.oneOf("spec.internalTrafficPolicy", valueAt(spec, "internalTrafficPolicy"), policies));
+    causes.push(...check.oneOf("spec.externalTrafficPolicy", valueAt(spec, "externalTrafficPolicy"), policies));
+  }
+  return causes;
+}
+
+function portCauses(ports: readonly unknown[]): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const names = new Set<string>();
+  const numbers = new Set<string>();
+  const nodePorts = new Set<string>();
+  for (const [index, port] of ports.entries()) {
+    const at = `spec.ports[${index}]`;
+    const name = textAt(port, "name");
+    if (name === "") {
+      if (ports.length > 1) causes.push(requiredCause(`${at}.name`));
+    } else {
+      const faults = check.dnsLabel(`${at}.name`, name);
+      causes.push(...faults);
+      if (faults.length === 0 && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
+      names.add(name);
+    }
+    causes.push(...check.portNumber(`${at}.port`, valueAt(port, "port")));
+    causes.push(...check.oneOf(`${at}.protocol`, valueAt(port, "protocol"), protocols));
+    causes.push(...check.portReference(`${at}.targetPort`, valueAt(port, "targetPort")));
+    const key = `${textAt(port, "protocol")}/${String(valueAt(port, "port"))}`;
+    if (numbers.has(key)) causes.push(duplicateCause(at, { protocol: textAt(port, "protocol"), port: valueAt(port, "port") }));
+    numbers.add(key);
+    const nodePort = valueAt(port, "nodePort");
+    if (typeof nodePort !== "number" || nodePort === 0) continue;
+    const nodeKey = `${textAt(port, "protocol")}/${nodePort}`;
+    if (nodePorts.has(nodeKey)) causes.push(duplicateCause(`${at}.nodePort`, nodePort));
+    nodePorts.add(nodeKey);
+  }
+  return causes;
+}
+
+function updateCauses(service: Read, old: Read): StatusCause[] {
+  const before = textAt(old, "spec", "clusterIP");
+  const now = textAt(service, "spec", "clusterIP");
+  const isStill = hasClusterAddress(valueAt(service, "spec")) && hasClusterAddress(valueAt(old, "spec"));
+  if (!isStill || before === "" || before === now) return [];
+  return [invalidCause("spec.clusterIPs[0]", valueAt(service, "spec", "clusterIPs") ?? now, "may not change once set")];
+}
+
+function externalAddresses(service: Read): string {
+  const spec = objectAt(service, "spec");
+  const external = listAt(spec, "externalIPs").map(String);
+  switch (textAt(spec, "type")) {
+    case "ExternalName":
+      return textAt(spec, "externalName");
+    case "LoadBalancer": {
+      const balanced = listAt(service, "status", "loadBalancer", "ingress").map((one) => textAt(one, "ip") || textAt(one, "hostname"));
+      const all = [...balanced, ...external];
+      return all.length === 0 ? "<pending>" : all.join(",");
+    }
+    default:
+      return external.length === 0 ? "<none>" : external.join(",");
+  }
+}
+
+function portsText(service: Read): string {
+  const texts = listAt(service, "spec", "ports").map((port) => {
+    const node = valueAt(port, "nodePort");
+    const number = String(valueAt(port, "port"));
+    return `${number}${typeof node === "number" && node > 0 ? `:${node}` : ""}/${textAt(port, "protocol")}`;
+  });
+  return texts.length === 0 ? "<none>" : texts.join(",");
+}

@@ -1,0 +1,296 @@
+import {
+  compareQuantities,
+  type DeepReadonly,
+  draft,
+  forbiddenCause,
+  invalidCause,
+  isQuantity,
+  type JsonObject,
+  jsonEquals,
+  type KubernetesObject,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { age } from "../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import * as check from "../field-checks.ts";
+import { ensureMap, listAt, mapAt, objectAt, setField, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+import { nodeTermCauses } from "./pod/spec-validation.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** PersistentVolumes, PersistentVolumeClaims and StorageClasses. */
+export function storageKinds(): readonly ServedResource[] {
+  return [persistentVolumes, persistentVolumeClaims, storageClasses];
+}
+
+const accessModes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const shortModes: Readonly<Record<string, string>> = {
+  ReadWriteOnce: "RWO",
+  ReadOnlyMany: "ROX",
+  ReadWriteMany: "RWX",
+  ReadWriteOncePod: "RWOP",
+};
+
+function modesText(modes: readonly unknown[]): string {
+  return Object.keys(shortModes)
+    .filter((mode) => modes.includes(mode))
+    .map((mode) => shortModes[mode])
+    .join(",");
+}
+
+/** Storage finalizers, without their controllers, would keep objects for ever: whoever serves storage takes them away. */
+const claimFinalizer = "kubernetes.io/pvc-protection";
+const volumeFinalizer = "kubernetes.io/pv-protection";
+
+function addFinalizer(object: KubernetesObject, finalizer: string): void {
+  const { finalizers = [] } = object.metadata;
+  if (!finalizers.includes(finalizer)) object.metadata.finalizers = [...finalizers, finalizer];
+}
+
+const persistentVolumeClaims = builtinResource({
+  group: "",
+  version: "v1",
+  kind: "PersistentVolumeClaim",
+  plural: "persistentvolumeclaims",
+  shortNames: ["pvc"],
+  scope: "Namespaced",
+  hasStatus: true,
+  columns: [
+    column("Status", "Pending, Bound or Lost."),
+    column("Volume", "The volume that it is bound to."),
+    column("Capacity", "The volume's size."),
+    column("Access Modes", "How the volume can be mounted."),
+    column("StorageClass", "What kind of volume it asks for."),
+    column("VolumeAttributesClass", "Attributes of the volume that can change."),
+    ageColumn,
+    column("VolumeMode", "Filesystem or Block.", { wide: true }),
+  ],
+  cells: (claim, now) => {
+    const isBound = textAt(claim, "spec", "volumeName") !== "";
+    const phase = claim.metadata.deletionTimestamp === undefined ? textAt(claim, "status", "phase") : "Terminating";
+    return [
+      phase,
+      textAt(claim, "spec", "volumeName"),
+      isBound ? textAt(claim, "status", "capacity", "storage") : "",
+      isBound ? modesText(listAt(claim, "status", "accessModes")) : "",
+      textAt(claim, "spec", "storageClassName"),
+      textAt(claim, "spec", "volumeAttributesClassName") || "<unset>",
+      age(claim.metadata.creationTimestamp, now),
+      textAt(claim, "spec", "volumeMode") || "<unset>",
+    ];
+  },
+  strategy: {
+    hasGeneration: false,
+    default: (claim) => defaultClaimSpec(objectAt(claim, "spec")),
+    prepareForCreate: (claim) => {
+      setField(claim, "status", { phase: "Pending" });
+      addFinalizer(claim, claimFinalizer);
+    },
+    validate: (claim) => claimSpecCauses(valueAt(claim, "spec"), "spec"),
+    validateUpdate: claimUpdateCauses,
+  },
+});
+
+/** Sets the defaults of a claim's spec, in place. */
+export function defaultClaimSpec(spec: JsonObject | undefined): void {
+  if (spec === undefined) return;
+  spec["volumeMode"] ??= "Filesystem";
+  // What is there of it is there as an object, asked for or not.
+  ensureMap(spec, "resources");
+}
+
+/** What is wrong with the spec of a claim at `path`. */
+export function claimSpecCauses(spec: unknown, path: string): StatusCause[] {
+  const modes = listAt(spec, "accessModes");
+  const causes = modes.length === 0 ? [requiredCause(`${path}.accessModes`, "at least 1 access mode is required")] : [];
+  for (const [index, mode] of modes.entries()) causes.push(...check.oneOf(`${path}.accessModes[${index}]`, mode, accessModes));
+  const size = valueAt(spec, "resources", "requests", "storage");
+  if (!isQuantity(size)) causes.push(requiredCause(`${path}.resources[storage]`));
+  else if (compareQuantities(size, 0) <= 0) {
+    causes.push(invalidCause(`${path}.resources[storage]`, size, "must be greater than zero"));
+  }
+  causes.push(...check.labelSelector(`${path}.selector`, valueAt(spec, "selector")));
+  causes.push(...check.dnsSubdomain(`${path}.storageClassName`, valueAt(spec, "storageClassName")));
+  return [...causes, ...check.oneOf(`${path}.volumeMode`, valueAt(spec, "volumeMode"), ["Block", "Filesystem"])];
+}
+
+function claimUpdateCauses(claim: Read, old: Read): StatusCause[] {
+  const isBound = textAt(old, "status", "phase") === "Bound";
+  const causes: StatusCause[] = [];
+  if (!jsonEquals(fixedClaim(claim, old, isBound), fixedClaim(old, old, isBound))) {
+    const detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+    causes.push(forbiddenCause("spec", detail));
+  }
+  const before = valueAt(old, "spec", "resources", "requests", "storage");
+  const now = valueAt(claim, "spec", "resources", "requests", "storage");
+  if (isBound && isQuantity(before) && isQuantity(now) && compareQuantities(now, before) < 0) {
+    const detail = "field can not be less than status.capacity";
+    causes.push(forbiddenCause("spec.resources.requests.storage", detail));
+  }
+  return causes;
+}
+
+/** The spec without what may change: the name of the volume where it was not given yet, the size once bound. */
+function fixedClaim(claim: Read, old: Read, isBound: boolean): JsonObject {
+  const spec = draft(mapAt(claim, "spec")) as JsonObject;
+  if (textAt(old, "spec", "volumeName") === "") delete spec["volumeName"];
+  if (valueAt(old, "spec", "storageClassName") === undefined) delete spec["storageClassName"];
+  if (isBound) {
+    delete spec["volumeAttributesClassName"];
+    const requests = objectAt(spec, "resources", "requests");
+    if (requests !== undefined) delete requests["storage"];
+  }
+  return spec;
+}
+
+const persistentVolumes = builtinResource({
+  group: "",
+  version: "v1",
+  kind: "PersistentVolume",
+  plural: "persistentvolumes",
+  shortNames: ["pv"],
+  scope: "Cluster",
+  hasStatus: true,
+  columns: [
+    column("Capacity", "Its size."),
+    column("Access Modes", "How it can be mounted."),
+    column("Reclaim Policy", "What becomes of it when its claim goes."),
+    column("Status", "Pending, Available, Bound, Released or Failed."),
+    column("Claim", "The claim that it is bound to."),
+    column("StorageClass", "What kind of volume it is."),
+    column("VolumeAttributesClass", "Attributes of it that can change."),
+    column("Reason", "Why it failed."),
+    ageColumn,
+    column("VolumeMode", "Filesystem or Block.", { wide: true }),
+  ],
+  cells: (volume, now) => {
+    const claim = valueAt(volume, "spec", "claimRef");
+    return [
+      textAt(volume, "spec", "capacity", "storage"),
+      modesText(listAt(volume, "spec", "accessModes")),
+      textAt(volume, "spec", "persistentVolumeReclaimPolicy"),
+      volume.metadata.deletionTimestamp === undefined ? textAt(volume, "status", "phase") : "Terminating",
+      claim === undefined ? "" : `${textAt(claim, "namespace")}/${textAt(claim, "name")}`,
+      textAt(volume, "spec", "storageClassName"),
+      textAt(volume, "spec", "volumeAttributesClassName") || "<unset>",
+      textAt(volume, "status", "reason"),
+      age(volume.metadata.creationTimestamp, now),
+      textAt(volume, "spec", "volumeMode") || "<unset>",
+    ];
+  },
+  strategy: {
+    hasGeneration: false,
+    default: (volume) => {
+      const spec = objectAt(volume, "spec");
+      if (spec === undefined) return;
+      spec["persistentVolumeReclaimPolicy"] ??= "Retain";
+      spec["volumeMode"] ??= "Filesystem";
+      const path = objectAt(spec, "hostPath");
+      if (path !== undefined) path["type"] ??= "";
+    },
+    prepareForCreate: (volume) => {
+      setField(volume, "status", { phase: "Pending" });
+      addFinalizer(volume, volumeFinalizer);
+    },
+    validate: volumeCauses,
+    validateUpdate: (volume, old) => {
+      const source = (object: Read): JsonObject => {
+        const spec = draft(mapAt(object, "spec")) as JsonObject;
+        for (const field of notSource) delete spec[field];
+        return spec;
+      };
+      const causes: StatusCause[] = [];
+      if (!jsonEquals(source(volume), source(old))) {
+        causes.push(forbiddenCause("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"));
+      }
+      if (textAt(volume, "spec", "volumeMode") !== textAt(old, "spec", "volumeMode")) {
+        causes.push(invalidCause("spec.volumeMode", textAt(volume, "spec", "volumeMode"), "field is immutable"));
+      }
+      return causes;
+    },
+  },
+});
+
+/** Fields of a volume's spec that are not its source. */
+const notSource = [
+  "accessModes",
+  "capacity",
+  "claimRef",
+  "mountOptions",
+  "nodeAffinity",
+  "persistentVolumeReclaimPolicy",
+  "storageClassName",
+  "volumeAttributesClassName",
+  "volumeMode",
+];
+
+function volumeCauses(volume: Read): StatusCause[] {
+  const spec = valueAt(volume, "spec");
+  const modes = listAt(spec, "accessModes");
+  const causes = modes.length === 0 ? [requiredCause("spec.accessModes")] : [];
+  for (const [index, mode] of modes.entries()) causes.push(...check.oneOf(`spec.accessModes[${index}]`, mode, accessModes));
+  const size = valueAt(spec, "capacity", "storage");
+  if (!isQuantity(size)) causes.push(requiredCause("spec.capacity"));
+  else if (compareQuantities(size, 0) <= 0) causes.push(invalidCause("spec.capacity[storage]", size, "must be greater than zero"));
+  const policies = ["Delete", "Recycle", "Retain"];
+  causes.push(...check.oneOf("spec.persistentVolumeReclaimPolicy", valueAt(spec, "persistentVolumeReclaimPolicy"), policies));
+  causes.push(...check.oneOf("spec.volumeMode", valueAt(spec, "volumeMode"), ["Block", "Filesystem"]));
+  causes.push(...check.dnsSubdomain("spec.storageClassName", valueAt(spec, "storageClassName")));
+  const [source, ...more] = Object.keys(mapAt(spec)).filter((field) => !notSource.includes(field));
+  if (source === undefined) causes.push(requiredCause("spec", "must specify a volume type"));
+  causes.push(...more.map((field) => forbiddenCause(`spec.${field}`, "may not specify more than 1 volume type")));
+  if (source === "hostPath" || source === "local") {
+    causes.push(...check.nonEmpty(`spec.${source}.path`, textAt(spec, source, "path")));
+  }
+  const terms = listAt(spec, "nodeAffinity", "required", "nodeSelectorTerms");
+  for (const [index, term] of terms.entries()) {
+    causes.push(...nodeTermCauses(term, `spec.nodeAffinity.required.nodeSelectorTerms[${index}]`));
+  }
+  if (source === "local" && terms.length === 0) causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
+  return causes;
+}
+
+const storageClasses = builtinResource({
+  group: "storage.k8s.io",
+  version: "v1",
+  kind: "StorageClass",
+  plural: "storageclasses",
+  shortNames: ["sc"],
+  scope: "Cluster",
+  columns: [
+    column("Provisioner", "What makes its volumes."),
+    column("ReclaimPolicy", "What becomes of a volume when its claim goes."),
+    column("VolumeBindingMode", "When volumes are bound."),
+    column("AllowVolumeExpansion", "Whether volumes can grow."),
+    ageColumn,
+  ],
+  cells: (object, now) => [
+    textAt(object, "provisioner"),
+    textAt(object, "reclaimPolicy") || "Delete",
+    textAt(object, "volumeBindingMode") || "<unset>",
+    String(valueAt(object, "allowVolumeExpansion") === true),
+    age(object.metadata.creationTimestamp, now),
+  ],
+  strategy: {
+    hasGeneration: false,
+    default: (object) => {
+      if (valueAt(object, "reclaimPolicy") === undefined) setField(object, "reclaimPolicy", "Delete");
+      if (valueAt(object, "volumeBindingMode") === undefined) setField(object, "volumeBindingMode", "Immediate");
+    },
+    validate: (object) => [
+      ...(valueAt(object, "provisioner") === "" ? [requiredCause("provisioner")] : []),
+      ...check.oneOf("reclaimPolicy", valueAt(object, "reclaimPolicy"), ["Delete", "Retain"]),
+      ...check.oneOf("volumeBindingMode", valueAt(object, "volumeBindingMode"), ["Immediate", "WaitForFirstConsumer"]),
+    ],
+    validateUpdate: (object, old) =>
+      ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"]
+        .filter((field) => !jsonEquals(valueAt(object, field), valueAt(old, field)))
+        .map((field) =>
+          field === "parameters" || field === "provisioner"
+            ? forbiddenCause(field, `updates to ${field} are forbidden.`)
+            : invalidCause(field, valueAt(object, field), "field is immutable"),
+        ),
+  },
+});

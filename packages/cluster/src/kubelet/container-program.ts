@@ -1,0 +1,163 @@
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
+import { defaultPath, type Limits, type ProgramSpec, resolveExecutable } from "@keelson/execution";
+import { ContainerConfigError, expand, resolveEnvironment } from "./environment.ts";
+import { hostPaths, type Mount, mountedCommand } from "./mount-plan.ts";
+import type { NodeContext } from "./node-context.ts";
+import { type ContainerView, type PodView, programId } from "./pod-view.ts";
+import { isInside } from "./atomic-folder.ts";
+
+/** A container whose program cannot be found or executed: it ends at once with reason `StartError`. */
+export class ContainerStartError extends Error {
+  override readonly name = "ContainerStartError";
+  readonly exitCode: number;
+
+  constructor(message: string, exitCode: number) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}
+
+/** Values of a ConfigMap or Secret as variables have them. */
+function texts(data: ReadonlyMap<string, Uint8Array> | undefined): Record<string, string> | undefined {
+  if (data === undefined) return undefined;
+  return Object.fromEntries([...data].map(([key, value]) => [key, Buffer.from(value).toString("utf8")]));
+}
+
+/**
+ * The program of one attempt of a container.
+ *
+ * **How names and paths resolve.** The program runs on this machine's own file system and network. Volumes appear at their
+ * absolute `mountPath` by a private mount namespace (see `mount-plan.ts`). The network is the machine's: a program that listens
+ * must do so on its Pod's own address, `KEELSON_POD_IP`, or two Pods that want the same port are in each other's way.
+ *
+ * @throws ContainerConfigError, ContainerStartError
+ */
+export async function containerProgram(
+  node: NodeContext,
+  pod: PodView,
+  container: ContainerView,
+  attempt: number,
+  place: { readonly podIP: string; readonly volumes: ReadonlyMap<string, string> },
+): Promise<ProgramSpec> {
+  const uid = pod.metadata.uid ?? "";
+  const namespace = pod.metadata.namespace ?? "";
+  if (container.command === undefined || container.command.length === 0) {
+    throw new ContainerConfigError(
+      `container ${JSON.stringify(container.name)} has no command: this node runs programs of this machine and no images, so ` +
+        `nothing of ${JSON.stringify(container.image ?? "")} is known here; set spec.containers[].command to the program to run`,
+    );
+  }
+  const hostsFile = node.hostsFile(namespace);
+  const env = await resolveEnvironment(pod, container, {
+    configMap: async (name) => texts(await node.objects.configMap(namespace, name)),
+    secret: async (name) => texts(await node.objects.secret(namespace, name)),
+    services: node.objects.services(namespace),
+    podIP: place.podIP,
+    hostIP: node.hostIP,
+    nodeName: node.nodeName,
+    nodeLimits: node.capacity,
+    base: {
+      PATH: defaultPath,
+      HOME: "/root",
+      HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",
+      ...node.environment,
+      KEELSON_HOSTS: hostsFile,
+      KEELSON_POD_IP: place.podIP,
+    },
+  });
+  const [first = "", ...rest] = [...container.command, ...(container.args ?? [])].map((word) => expand(word, env));
+  if (first === "") throw new ContainerConfigError(`container ${JSON.stringify(container.name)}: command[0] is empty`);
+  const id = programId(uid, container.name, attempt);
+  const user = userOf(pod, container);
+  const podDir = join(node.podsDir, uid);
+  const workingDir = container.workingDir || join(podDir, "work", container.name);
+  if (!container.workingDir) await mkdir(workingDir, { recursive: true });
+  const limits = limitsOf(container);
+  const mounts = await mountsOf(container, env, place.volumes, podDir);
+  // Names of Services resolve where we may mount; elsewhere programs find them in the file that KEELSON_HOSTS names.
+  if (node.canMount && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
+    mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
+  }
+  const shared = {
+    id,
+    env,
+    mergeOutput: true,
+    killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
+    ...(limits === undefined ? {} : { limits }),
+    metadata: { podUid: uid, podName: pod.metadata.name ?? "", podNamespace: namespace, container: container.name, attempt: String(attempt) },
+  };
+  if (mounts.length === 0) {
+    return { ...shared, command: [first, ...rest], cwd: workingDir, ...(user === undefined ? {} : { user }) };
+  }
+  if (!node.canMount) {
+    throw new ContainerConfigError(
+      `container ${JSON.stringify(container.name)} mounts volumes, and this node may not mount: run it as root (on Linux, with the right to make mount namespaces), or leave volumeMounts out`,
+    );
+  }
+  const isInMount = mounts.some(({ path }) => first.startsWith(`${path}/`));
+  const isKnownUser = user === undefined || /^\d+(:\d+)?$/.test(user);
+  if (!isInMount && isKnownUser) {
+    const [ownUid = 0, ownGid = 0] = (user ?? "").split(":").map(Number);
+    const found = await resolveExecutable(first, workingDir, env["PATH"] ?? defaultPath, { uid: ownUid, gid: ownGid });
+    if ("problem" in found) throw new ContainerStartError(`The program could not be started: ${found.problem}`, found.exitCode);
+  }
+  const scratch = join(podDir, "scratch", `${container.name}.${attempt}`);
+  await rm(join(podDir, "scratch", `${container.name}.${attempt - 1}`), { recursive: true, force: true });
+  await mkdir(scratch, { recursive: true, mode: 0o755 });
+  return {
+    ...shared,
+    cwd: "/",
+    command: mountedCommand({
+      mounts,
+      scratch,
+      cwd: workingDir,
+      ...(user === undefined ? {} : { user }),
+      command: [first, ...rest],
+      env,
+      host: hostPaths,
+    }),
+  };
+}
+
+async function mountsOf(
+  container: ContainerView,
+  env: Readonly<Record<string, string>>,
+  volumes: ReadonlyMap<string, string>,
+  podDir: string,
+): Promise<Mount[]> {
+  const mounts: Mount[] = [];
+  for (const mount of container.volumeMounts ?? []) {
+    const folder = volumes.get(mount.name);
+    if (folder === undefined) throw new ContainerConfigError(`volumeMounts: there is no volume ${JSON.stringify(mount.name)}`);
+    const subPath = expand((mount as { readonly subPathExpr?: string }).subPathExpr ?? mount.subPath ?? "", env);
+    if (subPath !== "" && !isInside(subPath)) throw new ContainerConfigError(`volumeMounts: subPath ${JSON.stringify(subPath)} leads out of the volume`);
+    const source = subPath === "" ? folder : join(folder, subPath);
+    if (subPath !== "" && !hostPaths.isFile(source)) await mkdir(source, { recursive: true });
+    const path = mount.mountPath.startsWith("/") ? mount.mountPath.replace(/\/+$/, "") : join("/", mount.mountPath);
+    if (path === "" || podDir === path) throw new ContainerConfigError(`volumeMounts: nothing can be mounted at ${JSON.stringify(mount.mountPath)}`);
+    mounts.push({ source, path, readOnly: mount.readOnly === true });
+  }
+  return mounts;
+}
+
+function userOf(pod: PodView, container: ContainerView): string | undefined {
+  const uid = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
+  const gid = container.securityContext?.runAsGroup ?? pod.spec.securityContext?.runAsGroup;
+  const isNonRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot;
+  if (isNonRoot === true && (uid === 0 || (uid === undefined && process.getuid?.() === 0))) {
+    throw new ContainerConfigError("container has runAsNonRoot and would run as root: set securityContext.runAsUser");
+  }
+  if (uid === undefined || uid === process.getuid?.()) return undefined;
+  return `${uid}:${gid ?? 0}`;
+}
+
+function limitsOf(container: ContainerView): Limits | undefined {
+  const { cpu, memory } = container.resources?.limits ?? {};
+  if (cpu === undefined && memory === undefined) return undefined;
+  return {
+    ...(cpu === undefined ? {} : { cpuMillis: Math.max(quantityToMillis(cpu), 1) }),
+    ...(memory === undefined ? {} : { memoryBytes: Math.max(quantityToBytes(memory), 1) }),
+  };
+}

@@ -1,0 +1,113 @@
+import { statSync, watch } from "node:fs";
+import type { Clock, Timer } from "@keelson/api-machinery";
+import type { LogTimes } from "./log-reader.ts";
+
+interface Mark {
+  /** The file was this long ... */
+  readonly size: number;
+  /** ... at this time. */
+  readonly at: number;
+}
+
+const pauseMs = 100;
+const mostMarks = 2_000;
+
+/**
+ * When the parts of a log were written. Programs write their logs themselves, without times, so this notes how long the file
+ * was when: at most every 100 ms while it grows, and nothing while it does not. What was written while nobody watched counts as
+ * written when that was noticed; the marks are kept in memory, the older ones more coarsely.
+ */
+export class LogClock implements LogTimes {
+  readonly #path: string;
+  readonly #clock: Clock;
+  readonly #startedAt: number;
+  #marks: Mark[] = [];
+  #watcher: ReturnType<typeof watch> | undefined;
+  #timer: Timer | undefined;
+  #isClosed = false;
+
+  constructor(path: string, startedAt: number, clock: Clock) {
+    this.#path = path;
+    this.#clock = clock;
+    this.#startedAt = startedAt;
+    const size = this.#size();
+    if (size > 0) this.#marks.push({ size, at: this.#written() });
+    this.#listen();
+  }
+
+  at(offset: number): number {
+    this.#look();
+    let low = 0;
+    let high = this.#marks.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#marks[middle]?.size ?? 0) > offset) high = middle;
+      else low = middle + 1;
+    }
+    return this.#marks[low]?.at ?? this.#marks.at(-1)?.at ?? this.#startedAt;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#watcher?.close();
+    this.#timer?.cancel();
+  }
+
+  #size(): number {
+    try {
+      return statSync(this.#path).size;
+    } catch {
+      return 0;
+    }
+  }
+
+  #written(): number {
+    try {
+      return Math.max(statSync(this.#path).mtimeMs, this.#startedAt);
+    } catch {
+      return this.#startedAt;
+    }
+  }
+
+  /** True when the log has grown. */
+  #look(): boolean {
+    const size = this.#size();
+    const last = this.#marks.at(-1)?.size ?? 0;
+    if (size === last) return false;
+    // Rotated: offsets begin anew.
+    if (size < last) this.#marks = [];
+    this.#marks.push({ size, at: this.#written() });
+    if (this.#marks.length > mostMarks) {
+      const half = this.#marks.length >> 1;
+      this.#marks = this.#marks.filter((_, index) => index >= half || index % 2 === 1);
+    }
+    return true;
+  }
+
+  #listen(): void {
+    if (this.#isClosed || this.#watcher !== undefined) return;
+    try {
+      this.#watcher = watch(this.#path, { persistent: false }, () => this.#wake());
+      this.#watcher.on("error", () => this.#watcher?.close());
+    } catch {
+      // No inotify left: times become those of the last look.
+    }
+    if (this.#look()) this.#wake();
+  }
+
+  #wake(): void {
+    this.#watcher?.close();
+    this.#watcher = undefined;
+    if (this.#isClosed || this.#timer !== undefined) return;
+    this.#look();
+    this.#timer = this.#clock.setTimer(
+      pauseMs,
+      () => {
+        this.#timer = undefined;
+        if (this.#look()) this.#wake();
+        else this.#listen();
+      },
+      { background: true },
+    );
+  }
+}

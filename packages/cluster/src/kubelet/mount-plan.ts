@@ -1,0 +1,125 @@
+import { existsSync, realpathSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+/** A file or folder that a container is to see at an absolute path. */
+export interface Mount {
+  readonly source: string;
+  readonly path: string;
+  readonly readOnly: boolean;
+}
+
+/** What {@link mountPrelude} needs to know of the machine. */
+export interface HostPaths {
+  /** The path without symbolic links; `undefined` where there is nothing. */
+  resolve(path: string): string | undefined;
+  isFile(path: string): boolean;
+}
+
+/** This machine. */
+export const hostPaths: HostPaths = {
+  resolve: (path) => (existsSync(path) ? realpathSync(path) : undefined),
+  isFile: (path) => existsSync(path) && statSync(path).isFile(),
+};
+
+/**
+ * A command that runs a program with mounts of its own. Volumes appear at their absolute `mountPath`, as in any container, and
+ * nobody else on the machine sees them: the program gets a private mount namespace (`unshare -m`), so this needs the right to
+ * mount. Where a `mountPath` exists on the machine, the volume is bound over it. Where it does not, the machine's files stay
+ * untouched: the nearest folder that exists becomes an overlay of this one program's own (new files in it are private, too), and
+ * for a path directly below `/` the program's root is rebuilt from bind mounts of the machine's top folders. When the program
+ * ends, all of it is gone with the namespace.
+ *
+ * The user changes after the mounts, by `chroot --userspec`, and variables whose names no shell keeps pass through `env`.
+ */
+export function mountedCommand(options: {
+  readonly mounts: readonly Mount[];
+  /** An empty folder of the container's own: what the mounts need for themselves is mounted there. */
+  readonly scratch: string;
+  readonly cwd: string;
+  readonly user?: string;
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly host: HostPaths;
+}): readonly [string, ...string[]] {
+  const odd = Object.entries(options.env)
+    .filter(([name]) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
+    .map(([name, value]) => `${name}=${value}`);
+  const script = mountScript(options);
+  return ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", script, "sh", options.cwd, ...odd, ...options.command];
+}
+
+/** The script that mounts and then becomes the program. Its words are quoted here; nothing of it is taken for syntax. */
+export function mountScript(options: {
+  readonly mounts: readonly Mount[];
+  readonly scratch: string;
+  readonly user?: string;
+  readonly host: HostPaths;
+}): string {
+  const { host, scratch } = options;
+  const mounts = [...options.mounts].sort((a, b) => a.path.split("/").length - b.path.split("/").length);
+  const lines = ["set -e", `mount -t tmpfs -o mode=0755 tmpfs ${quote(scratch)}`, `cd ${quote(scratch)}`];
+  // Sources are taken before anything can hide them.
+  for (const [index, mount] of mounts.entries()) {
+    lines.push(host.isFile(mount.source) ? `: > m${index}` : `mkdir m${index}`);
+    lines.push(`mount --rbind ${quote(mount.source)} m${index}`);
+  }
+  const targets: string[] = [];
+  const shadows = new Set<string>();
+  for (const mount of mounts) {
+    const { target, shadow } = place(mount.path, host);
+    targets.push(target);
+    const isInsideOther = targets.slice(0, -1).some((other) => target.startsWith(`${other}/`));
+    if (shadow !== undefined && !isInsideOther) shadows.add(shadow);
+  }
+  const hasRoot = shadows.delete("/");
+  const root = hasRoot ? "root" : "";
+  if (hasRoot) {
+    lines.push("mkdir root", "mount -t tmpfs -o mode=0755 tmpfs root");
+    lines.push(
+      'for entry in /* /.[!.]*; do [ -e "$entry" ] || [ -L "$entry" ] || continue; name=${entry#/}; ' +
+        'if [ -L "$entry" ]; then cp -P "$entry" "root/$name"; ' +
+        'elif [ -d "$entry" ]; then mkdir "root/$name"; mount --rbind "$entry" "root/$name"; ' +
+        'else : > "root/$name"; mount --bind "$entry" "root/$name"; fi; done',
+    );
+  }
+  for (const [index, shadow] of [...shadows].sort().entries()) {
+    lines.push(`mkdir o${index} o${index}/u o${index}/w`);
+    const paths = `lowerdir=${overlayPath(shadow)},upperdir=${overlayPath(`${scratch}/o${index}/u`)},workdir=${overlayPath(`${scratch}/o${index}/w`)}`;
+    lines.push(`mount -t overlay -o ${quote(paths)} overlay ${quote(`${root}${shadow}`)}`);
+  }
+  for (const [index, mount] of mounts.entries()) {
+    const target = `${root}${targets[index] ?? mount.path}`;
+    const make = host.isFile(mount.source)
+      ? `mkdir -p ${quote(dirname(target))}; : >> ${quote(target)}`
+      : `mkdir -p ${quote(target)}`;
+    lines.push(`[ -e ${quote(target)} ] || { ${make}; }`);
+    // Relative and not made canonical: by now the absolute path of the source may lead elsewhere.
+    lines.push(`mount --no-canonicalize --rbind m${index} ${quote(target)}`);
+    if (mount.readOnly) lines.push(`mount -o remount,bind,ro ${quote(target)}`);
+  }
+  const userspec = options.user === undefined ? "" : ` --userspec=${quote(options.user)} --groups=`;
+  lines.push(`cwd=$1; shift; exec chroot${userspec} ${hasRoot ? "root" : "/"} /usr/bin/env -C "$cwd" -- "$@"`);
+  return lines.join("\n");
+}
+
+/** Where a mount really goes, links resolved, and the folder to shadow when there is nothing yet. */
+function place(path: string, host: HostPaths): { readonly target: string; readonly shadow?: string } {
+  const resolved = host.resolve(path);
+  if (resolved !== undefined) return { target: resolved };
+  for (let ancestor = dirname(path); ; ancestor = dirname(ancestor)) {
+    const real = host.resolve(ancestor);
+    if (real !== undefined) {
+      const rest = path.slice(ancestor === "/" ? 1 : ancestor.length + 1);
+      return { target: join(real, rest), shadow: real };
+    }
+  }
+}
+
+/** As the options of an overlay have it: commas and colons mean something there. */
+function overlayPath(path: string): string {
+  return path.replaceAll(/[\\,:]/g, "\\$&");
+}
+
+function quote(word: string): string {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,28 @@
+import type { Clock } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { Logger, RunningEventRecorder } from "@keelson/controller";
+import type { Driver } from "@keelson/execution";
+import type { AddressPool } from "./address-pool.ts";
+import type { NodeObjects } from "./node-objects.ts";
+
+/** What the Pods of a node share. */
+export interface NodeContext {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly driver: Driver;
+  readonly events: RunningEventRecorder;
+  readonly objects: NodeObjects;
+  readonly addresses: AddressPool;
+  readonly nodeName: string;
+  readonly hostIP: string;
+  /** Folders of Pods, one each by uid. */
+  readonly podsDir: string;
+  /** The hosts file of a namespace's Pods. */
+  hostsFile(namespace: string): string;
+  /** Variables of every container. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly capacity: { readonly cpu: string; readonly memory: string };
+  /** Whether this process may make mount namespaces. */
+  readonly canMount: boolean;
+}

@@ -1,0 +1,174 @@
+import { arch, cpus, hostname, release, totalmem } from "node:os";
+import { readFileSync } from "node:fs";
+import { formatMicroTime, formatTime, isAlreadyExists, isConflict, isNotFound, type LeaseObject, type NodeObject, Node, type ResourceType } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { Logger } from "@keelson/controller";
+
+const leases: ResourceType<LeaseObject> = { group: "coordination.k8s.io", version: "v1", kind: "Lease", plural: "leases", scope: "Namespaced" };
+
+/** How often the Lease is renewed, and how long it holds. */
+const renewMs = 10_000;
+const leaseSeconds = 40;
+/** How often the Node's status is written although nothing changed. */
+const heartbeatMs = 300_000;
+
+/** What this machine can carry. */
+export interface Machine {
+  readonly cpu: string;
+  readonly memory: string;
+  readonly pods: string;
+}
+
+/** Reads {@link Machine}. */
+export function readMachine(): Machine {
+  return { cpu: String(Math.max(cpus().length, 1)), memory: `${Math.floor(totalmem() / 1024)}Ki`, pods: "250" };
+}
+
+/** The status of the Node. */
+export function nodeStatus(options: {
+  readonly machine: Machine;
+  readonly hostIP: string;
+  readonly nodeName: string;
+  readonly isReady: boolean;
+  readonly before: NodeObject["status"] | undefined;
+  readonly now: number;
+}): NonNullable<NodeObject["status"]> {
+  const { machine, hostIP, nodeName, isReady, before, now } = options;
+  const capacity = { cpu: machine.cpu, memory: machine.memory, pods: machine.pods, "ephemeral-storage": "0" };
+  const { "ephemeral-storage": _, ...resources } = capacity;
+  const condition = (type: string, status: "True" | "False" | "Unknown", reason: string, message: string): object => {
+    const old = before?.conditions?.find((each) => each.type === type);
+    return {
+      type,
+      status,
+      reason,
+      message,
+      lastHeartbeatTime: formatTime(now),
+      lastTransitionTime: old?.status === status && old.lastTransitionTime ? old.lastTransitionTime : formatTime(now),
+    };
+  };
+  return {
+    capacity: resources,
+    allocatable: resources,
+    addresses: [
+      { type: "InternalIP", address: hostIP },
+      { type: "Hostname", address: nodeName },
+    ],
+    conditions: [
+      condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+      condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+      condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+      isReady
+        ? condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
+        : condition("Ready", "False", "KubeletNotReady", "the node was shut down; its programs go on"),
+    ],
+    nodeInfo: {
+      architecture: arch() === "x64" ? "amd64" : arch(),
+      operatingSystem: process.platform,
+      kernelVersion: release(),
+      osImage: osImage(),
+      containerRuntimeVersion: "keelson://0.1.0",
+      kubeletVersion: "v1.35.0",
+      kubeProxyVersion: "v1.35.0",
+      machineID: readText("/etc/machine-id"),
+      systemUUID: readText("/etc/machine-id"),
+      bootID: readText("/proc/sys/kernel/random/boot_id"),
+    },
+  };
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, "utf8").trim();
+  } catch {
+    return "";
+  }
+}
+
+function osImage(): string {
+  return /^PRETTY_NAME="?([^"\n]*)"?$/m.exec(readText("/etc/os-release"))?.[1] ?? process.platform;
+}
+
+/** A Node that is registered. */
+export interface NodeRegistration {
+  stop(): Promise<void>;
+}
+
+/** Registers the Node, tells its status, and renews its Lease until it is stopped. Rejects when it cannot be registered. */
+export async function registerNode(options: {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly nodeName: string;
+  readonly hostIP: string;
+  readonly machine: Machine;
+}): Promise<NodeRegistration> {
+  const { client, clock, log, nodeName, hostIP, machine } = options;
+  const labels = {
+    "kubernetes.io/hostname": nodeName,
+    "kubernetes.io/os": process.platform,
+    "kubernetes.io/arch": arch() === "x64" ? "amd64" : arch(),
+  };
+  try {
+    await client.create(Node, { metadata: { name: nodeName, labels }, spec: {} });
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+    await client.patch(Node, { name: nodeName }, { type: "merge", body: { metadata: { labels } } });
+  }
+
+  const tell = async (isReady: boolean): Promise<void> => {
+    const node = await client.get(Node, { name: nodeName });
+    const status = nodeStatus({ machine, hostIP, nodeName, isReady, before: node.status as NodeObject["status"], now: clock.now() });
+    await client.patch(Node, { name: nodeName }, { type: "strategic", body: { status } }, { subresource: "status" });
+  };
+  const renew = async (): Promise<void> => {
+    const key = { namespace: "kube-node-lease", name: nodeName };
+    const spec = { holderIdentity: nodeName, leaseDurationSeconds: leaseSeconds, renewTime: formatMicroTime(clock.now()) };
+    try {
+      await client.patch(leases, key, { type: "merge", body: { spec } });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      await client.create(leases, { metadata: key, spec });
+    }
+  };
+
+  await tell(true);
+  await renew();
+  let isStopped = false;
+  let timer: Timer | undefined;
+  let beat: Promise<void> | undefined;
+  let toldAt = clock.monotonic();
+  const arm = (): void => {
+    if (isStopped) return;
+    timer = clock.setTimer(renewMs, () => {
+      beat = (async () => {
+        try {
+          await renew();
+          if (clock.monotonic() - toldAt >= heartbeatMs) {
+            await tell(true);
+            toldAt = clock.monotonic();
+          }
+        } catch (error) {
+          if (!isConflict(error)) log.warn({ err: error }, "the node's lease was not renewed; it is tried again");
+        }
+        arm();
+      })();
+    }, { background: true });
+  };
+  arm();
+  return {
+    async stop() {
+      isStopped = true;
+      timer?.cancel();
+      await beat;
+      await tell(false).catch((error: unknown) => log.warn({ err: error }, "the node could not say that it stops"));
+    },
+  };
+}
+
+/** A name for this machine's Node. */
+export function machineName(): string {
+  const name = hostname().toLowerCase().replaceAll(/[^a-z0-9.-]/g, "-").replaceAll(/^[-.]+|[-.]+$/g, "");
+  return name === "" ? "keelson" : name.slice(0, 63);
+}

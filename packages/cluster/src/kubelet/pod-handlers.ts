@@ -1,0 +1,42 @@
+import { isStatusError, Pod, type Status, statusError } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { Kubelet } from "./kubelet.ts";
+import { answerLog, type PodCall, type RawAnswer } from "./pod-log.ts";
+import type { PodView } from "./pod-view.ts";
+
+/** Answers one of a Pod's subresources; fits the API server's `SubresourceHandler`. */
+export type PodHandler = (
+  call: PodCall,
+) => Promise<RawAnswer | { readonly kind: "status"; readonly status: Status }>;
+
+/** What {@link podHandlers} needs: both come later than the API server that asks. */
+export interface PodHandlersOptions {
+  readonly client: () => Client | undefined;
+  readonly kubelet: () => Kubelet | undefined;
+  readonly now: () => number;
+}
+
+/** Subresources of Pods that their node answers, by the keys of `ApiServerOptions.subresources`. */
+export function podHandlers(options: PodHandlersOptions): Readonly<Record<string, PodHandler>> {
+  const findPod = async (call: PodCall): Promise<PodView> => {
+    const client = options.client();
+    if (client === undefined) throw statusError("ServiceUnavailable", "the server is starting");
+    return client.get(Pod, { namespace: call.info.namespace, name: call.info.name });
+  };
+  const contained =
+    (answer: (call: PodCall) => Promise<RawAnswer>): PodHandler =>
+    async (call) => {
+      try {
+        return await answer(call);
+      } catch (error) {
+        if (isStatusError(error)) return { kind: "status", status: error.status };
+        throw error;
+      }
+    };
+  return {
+    "/pods/log": contained(async (call) => {
+      if (call.request.method !== "GET") throw statusError("MethodNotAllowed", "pods/log takes GET");
+      return answerLog(call, () => findPod(call), options.kubelet(), options.now());
+    }),
+  };
+}

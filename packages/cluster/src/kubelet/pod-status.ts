@@ -1,0 +1,138 @@
+import { type Condition, type ContainerStatus, formatTime, type PodObject } from "@keelson/api-machinery";
+import { plannedContainers, programId } from "./pod-view.ts";
+import type { ContainerRecord, Finished, PodState } from "./pod-machine.ts";
+import { qosClass } from "./qos-class.ts";
+
+/** What of a Pod's status does not follow from its state. */
+export interface PodAddresses {
+  readonly hostIP: string;
+  readonly podIP: string;
+}
+
+/** The status that a Pod is to show. Conditions keep their transition time while their status stays. */
+export function podStatus(state: PodState, addresses: PodAddresses, now: number): NonNullable<PodObject["status"]> {
+  const { pod } = state;
+  const statusOf = (record: ContainerRecord): ContainerStatus => containerStatus(state, record);
+  const mains = state.containers.filter(({ role }) => role === "main");
+  const inits = state.containers.filter(({ role }) => role !== "main");
+  const phase = phaseOf(state);
+  const isReleased = phase === "Succeeded" || phase === "Failed";
+  return {
+    ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+    phase,
+    conditions: conditions(state, phase, now),
+    ...(state.stop?.reason === "deadline"
+      ? { reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline" }
+      : {}),
+    hostIP: addresses.hostIP,
+    podIP: addresses.podIP,
+    podIPs: [{ ip: addresses.podIP }],
+    startTime: formatTime(state.startTime),
+    ...(inits.length === 0 ? {} : { initContainerStatuses: inits.map(statusOf) }),
+    containerStatuses: mains.map((record) => (isReleased ? { ...statusOf(record), ready: false } : statusOf(record))),
+    qosClass: pod.status?.qosClass ?? qosClass(pod),
+  };
+}
+
+function phaseOf(state: PodState): "Pending" | "Running" | "Succeeded" | "Failed" {
+  if (state.end !== undefined) return state.end;
+  const mains = state.containers.filter(({ role }) => role === "main");
+  const hasRun = ({ current, last }: ContainerRecord): boolean =>
+    last !== undefined || (current.kind === "running") || current.kind === "terminated";
+  return mains.length > 0 && mains.every(hasRun) ? "Running" : "Pending";
+}
+
+function containerStatus({ pod }: PodState, record: ContainerRecord): ContainerStatus {
+  const uid = pod.metadata.uid ?? "";
+  const container = plannedContainers(pod).find((each) => each.container.name === record.name)?.container;
+  const id = (attempt: number): string => `keelson://${programId(uid, record.name, attempt)}`;
+  const hasProgram = record.current.kind === "running" || record.current.kind === "terminated";
+  return {
+    name: record.name,
+    state: shownState(record, id),
+    lastState: record.last === undefined ? {} : { terminated: terminated(record.last, id) },
+    ready: record.isReady && !record.isHooked,
+    restartCount: record.attempt,
+    image: container?.image ?? "",
+    imageID: "",
+    ...(hasProgram ? { containerID: id(record.attempt) } : record.last ? { containerID: id(record.last.attempt) } : {}),
+    started: record.isStarted && !record.isHooked,
+  };
+}
+
+function shownState(record: ContainerRecord, id: (attempt: number) => string): NonNullable<ContainerStatus["state"]> {
+  const { current } = record;
+  const creating = record.role === "main" ? "ContainerCreating" : "PodInitializing";
+  switch (current.kind) {
+    case "waiting":
+      return { waiting: { reason: current.reason, ...(current.message === "" ? {} : { message: current.message }) } };
+    case "starting":
+      return record.last === undefined ? { waiting: { reason: creating } } : { terminated: terminated(record.last, id) };
+    case "running":
+      return record.isHooked
+        ? { waiting: { reason: creating } }
+        : { running: { startedAt: formatTime(current.startedAt) } };
+    case "terminated":
+      return { terminated: terminated(current.finished, id) };
+  }
+}
+
+function terminated(finished: Finished, id: (attempt: number) => string): NonNullable<ContainerState["terminated"]> {
+  return {
+    exitCode: finished.exitCode,
+    ...(finished.signal === undefined ? {} : { signal: finished.signal }),
+    reason: finished.reason,
+    ...(finished.message === "" ? {} : { message: finished.message }),
+    startedAt: formatTime(finished.startedAt ?? finished.finishedAt),
+    finishedAt: formatTime(finished.finishedAt),
+    containerID: id(finished.attempt),
+  };
+}
+type ContainerState = NonNullable<ContainerStatus["state"]>;
+
+function conditions(state: PodState, phase: string, now: number): Partial<Condition>[] {
+  const { pod } = state;
+  const inits = state.containers.filter(({ role }) => role !== "main");
+  const mains = state.containers.filter(({ role }) => role === "main");
+  const notReady = mains.filter((record) => !record.isReady || record.isHooked).map(({ name }) => name);
+  const uninitialised = inits
+    .filter((record) => (record.role === "sidecar" ? !record.isStarted : !record.isReady))
+    .map(({ name }) => name);
+  const isInitialised = uninitialised.length === 0 || mains.some(({ current }) => current.kind !== "waiting") || phase === "Succeeded";
+  const list = (names: readonly string[]): string => `[${names.join(" ")}]`;
+  const readiness: Pick<Condition, "status"> & Partial<Condition> =
+    phase === "Succeeded"
+      ? { status: "False", reason: "PodCompleted" }
+      : phase === "Failed"
+        ? { status: "False", reason: "PodFailed" }
+        : notReady.length > 0
+          ? { status: "False", reason: "ContainersNotReady", message: `containers with unready status: ${list(notReady)}` }
+          : { status: "True" };
+  const gates = (pod.spec as { readonly readinessGates?: readonly { readonly conditionType: string }[] }).readinessGates ?? [];
+  const isOpen = ({ conditionType }: { readonly conditionType: string }): boolean =>
+    (pod.status?.conditions ?? []).some(({ type, status }) => type === conditionType && status === "True");
+  const closed = gates.filter((gate) => !isOpen(gate));
+  const ready =
+    readiness.status === "True" && closed.length > 0
+      ? { status: "False" as const, reason: "ReadinessGatesNotReady", message: `corresponding condition of pod readiness gate "${closed[0]?.conditionType}" does not exist.` }
+      : readiness;
+  const wanted: (Pick<Condition, "type" | "status"> & Partial<Condition>)[] = [
+    { type: "PodReadyToStartContainers", status: state.setup === "done" && state.end === undefined ? "True" : "False" },
+    isInitialised
+      ? { type: "Initialized", status: "True", ...(phase === "Succeeded" ? { reason: "PodCompleted" } : {}) }
+      : {
+          type: "Initialized",
+          status: "False",
+          reason: "ContainersNotInitialized",
+          message: `containers with incomplete status: ${list(uninitialised)}`,
+        },
+    { type: "Ready", ...ready },
+    { type: "ContainersReady", ...readiness },
+    { type: "PodScheduled", status: "True" },
+  ];
+  return wanted.map((condition) => {
+    const before = pod.status?.conditions?.find(({ type }) => type === condition.type);
+    const isSame = before?.status === condition.status && before.lastTransitionTime !== undefined;
+    return { ...condition, lastTransitionTime: isSame ? (before.lastTransitionTime ?? "") : formatTime(now) };
+  });
+}

@@ -1,0 +1,352 @@
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { type Condition, isNotFound, isStatusError, jsonEquals, Pod, sleep } from "@keelson/api-machinery";
+import { ExecutionError, type Program, readLogTail } from "@keelson/execution";
+import { ContainerStartError, containerProgram } from "./container-program.ts";
+import { ContainerConfigError } from "./environment.ts";
+import { LogClock } from "./log-clock.ts";
+import type { LogTimes } from "./log-reader.ts";
+import type { NodeContext } from "./node-context.ts";
+import { nextWake, type PodEffect, type PodEvent, type PodState, probeSpec, stepPod } from "./pod-machine.ts";
+import { podStatus } from "./pod-status.ts";
+import { type ContainerView, type PodView, plannedContainers, programId } from "./pod-view.ts";
+import { runProbe } from "./probe-runner.ts";
+import { finishedOf } from "./restore.ts";
+import { prepareVolumes } from "./volumes.ts";
+
+/** Carries out what the Pod's state machine says, one worker a Pod, and writes the Pod's status. */
+export class PodWorker {
+  readonly #node: NodeContext;
+  readonly #podIP: string;
+  readonly #onWake: () => void;
+  readonly #onGone: (worker: PodWorker) => void;
+  readonly #stopping = new AbortController();
+  readonly #busy = new Set<Promise<void>>();
+  readonly #logClocks = new Map<string, LogClock>();
+  #state: PodState;
+  #volumes: ReadonlyMap<string, string> = new Map();
+  #written: unknown;
+  #writing: Promise<void> | undefined;
+  /** The object is gone from the API: nothing is written any more. */
+  #isRemoved = false;
+
+  constructor(options: {
+    readonly node: NodeContext;
+    readonly state: PodState;
+    readonly podIP: string;
+    /** The time of {@link wakeAt} may have changed. */
+    readonly onWake: () => void;
+    readonly onGone: (worker: PodWorker) => void;
+  }) {
+    this.#node = options.node;
+    this.#state = options.state;
+    this.#podIP = options.podIP;
+    this.#onWake = options.onWake;
+    this.#onGone = options.onGone;
+  }
+
+  get pod(): PodView {
+    return this.#state.pod;
+  }
+
+  get podIP(): string {
+    return this.#podIP;
+  }
+
+  get wakeAt(): number | undefined {
+    return nextWake(this.#state);
+  }
+
+  /** Takes over programs that run already, then goes on. */
+  start(): void {
+    for (const record of this.#state.containers) {
+      const program = this.program(record.name, record.attempt);
+      if (program !== undefined && (record.current.kind === "running" || record.current.kind === "starting")) {
+        this.#watch(record.name, record.attempt, program, record.current.kind === "starting");
+      }
+    }
+    this.handle({ kind: "tick" });
+  }
+
+  /** The Pod as the API has it now. */
+  update(pod: PodView): void {
+    this.handle({ kind: "changed", pod });
+    // Files follow their sources; the volumes of a Pod that is set up only change in content.
+    if (this.#state.setup === "done") this.refresh();
+  }
+
+  /** The object is gone: what runs is stopped, nothing is written. */
+  remove(): void {
+    this.#isRemoved = true;
+    const { pod } = this.#state;
+    const deletionTimestamp = pod.metadata.deletionTimestamp ?? new Date(this.#node.clock.now()).toISOString();
+    const metadata = { ...pod.metadata, deletionTimestamp, deletionGracePeriodSeconds: Math.min(pod.metadata.deletionGracePeriodSeconds ?? 1, 1) };
+    this.handle({ kind: "changed", pod: { ...pod, metadata } });
+  }
+
+  /** Brings the files of volumes up to date. */
+  refresh(): void {
+    if (this.#state.isReleased || (this.pod.spec.volumes ?? []).length === 0) return;
+    this.#run(async () => {
+      this.#volumes = await this.#prepareVolumes();
+    });
+  }
+
+  /** The program of an attempt of a container. */
+  program(container: string, attempt: number): Program | undefined {
+    return this.#node.driver.get(programId(this.pod.metadata.uid ?? "", container, attempt));
+  }
+
+  /** The current attempt of a container; `undefined`: there is no such container. */
+  attempt(container: string): number | undefined {
+    return this.#state.containers.find(({ name }) => name === container)?.attempt;
+  }
+
+  /** When the lines of a program's log were written. */
+  logTimes(program: Program): LogTimes {
+    let times = this.#logClocks.get(program.id);
+    if (times === undefined) {
+      const startedAt = program.state.kind === "starting" ? this.#node.clock.now() : (program.state.startedAt ?? this.#node.clock.now());
+      times = new LogClock(program.logs.stdout, startedAt, this.#node.clock);
+      this.#logClocks.set(program.id, times);
+    }
+    return times;
+  }
+
+  #forgetLog(program: Program | undefined): void {
+    if (program === undefined) return;
+    this.#logClocks.get(program.id)?.close();
+    this.#logClocks.delete(program.id);
+  }
+
+  get state(): PodState {
+    return this.#state;
+  }
+
+  handle(event: PodEvent): void {
+    if (this.#stopping.signal.aborted) return;
+    const { state, effects } = stepPod(this.#state, event, this.#node.clock.now());
+    this.#state = state;
+    for (const effect of effects) this.#carryOut(effect);
+    this.#writeStatus();
+    this.#onWake();
+  }
+
+  /** Stops supervising; programs go on. */
+  async close(): Promise<void> {
+    this.#stopping.abort(new Error("the node stops"));
+    for (const times of this.#logClocks.values()) times.close();
+    await Promise.allSettled([...this.#busy, this.#writing]);
+  }
+
+  #run(action: () => Promise<void>): void {
+    const running = action()
+      .catch((error: unknown) => {
+        if (!this.#stopping.signal.aborted) this.#node.log.warn({ err: error, pod: this.#name }, "something went wrong for a pod; it goes on");
+      })
+      .finally(() => this.#busy.delete(running));
+    this.#busy.add(running);
+  }
+
+  get #name(): string {
+    return `${this.pod.metadata.namespace}/${this.pod.metadata.name}`;
+  }
+
+  #container(name: string): ContainerView {
+    const found = plannedContainers(this.pod).find(({ container }) => container.name === name);
+    if (found === undefined) throw new TypeError(`${this.#name} has no container ${name}`);
+    return found.container;
+  }
+
+  #carryOut(effect: PodEffect): void {
+    switch (effect.kind) {
+      case "event": {
+        const { type, reason, note } = effect;
+        if (!this.#isRemoved) this.#node.events.event(this.pod, { type, reason, note });
+        return;
+      }
+      case "prepare":
+        return this.#run(() => this.#prepare());
+      case "start":
+        return this.#run(() => this.#start(effect.name, effect.attempt));
+      case "stop":
+        return this.#run(() => this.#stop(effect.name, effect.attempt, effect.graceMs));
+      case "post-start":
+        return this.#run(() => this.#postStart(effect.name, effect.attempt));
+      case "probe":
+        return this.#run(() => this.#probe(effect.name, effect.attempt, effect.probe));
+      case "release":
+        return this.#run(() => this.#release());
+    }
+  }
+
+  async #prepareVolumes(): Promise<ReadonlyMap<string, string>> {
+    const { objects, podsDir, hostIP, nodeName, capacity } = this.#node;
+    const folder = join(podsDir, this.pod.metadata.uid ?? "", "volumes");
+    await mkdir(folder, { recursive: true });
+    return prepareVolumes(this.pod, folder, { ...objectsOf(objects), podIP: this.#podIP, hostIP, nodeName, nodeLimits: capacity });
+  }
+
+  async #prepare(): Promise<void> {
+    try {
+      this.#volumes = await this.#prepareVolumes();
+    } catch (error) {
+      this.handle({ kind: "prepare-failed", message: error instanceof Error ? error.message : String(error) });
+      return;
+    }
+    this.handle({ kind: "prepared" });
+  }
+
+  async #start(name: string, attempt: number): Promise<void> {
+    const { driver, clock } = this.#node;
+    try {
+      const place = { podIP: this.#podIP, volumes: this.#volumes };
+      const spec = await containerProgram(this.#node, this.pod, this.#container(name), attempt, place);
+      if (this.#stopping.signal.aborted) return;
+      const program = this.program(name, attempt) ?? (await driver.start(spec));
+      this.#watch(name, attempt, program, true);
+      // The last attempt is kept for `logs --previous`; older ones go.
+      const old = this.program(name, attempt - 2);
+      this.#forgetLog(old);
+      await old?.remove();
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      if (error instanceof ContainerStartError) {
+        const at = clock.now();
+        const finished = { attempt, exitCode: error.exitCode, reason: "StartError", message, finishedAt: at };
+        this.handle({ kind: "exited", name, finished });
+        return;
+      }
+      const reason = error instanceof ContainerConfigError || isInvalid(error) ? "CreateContainerConfigError" : "CreateContainerError";
+      this.handle({ kind: "refused", name, attempt, reason, message });
+    }
+  }
+
+  #watch(name: string, attempt: number, program: Program, isNew: boolean): void {
+    const { state } = program;
+    this.logTimes(program);
+    if (isNew && (state.kind === "running" || (state.kind === "exited" && state.reason !== "StartFailed"))) {
+      const at = state.startedAt ?? this.#node.clock.now();
+      this.handle({ kind: "started", name, attempt, at });
+    }
+    // Not among the busy: a program may run for ever, and outlives this process.
+    program.exited().then(
+      async (exit) => {
+        if (this.#stopping.signal.aborted) return;
+        const finished = finishedOf(attempt, exit);
+        const policy = this.#container(name).terminationMessagePolicy;
+        const isTold = policy === "FallbackToLogsOnError" && finished.exitCode !== 0 && finished.message === "";
+        const message = isTold ? (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n") : finished.message;
+        this.handle({ kind: "exited", name, finished: { ...finished, message } });
+      },
+      (error: unknown) => this.#node.log.error({ err: error, pod: this.#name, container: name }, "a program's end was not learnt"),
+    );
+  }
+
+  async #stop(name: string, attempt: number, grace: number): Promise<void> {
+    const program = this.program(name, attempt);
+    if (program === undefined) return;
+    const { clock } = this.#node;
+    const began = clock.monotonic();
+    const hook = this.#container(name).lifecycle?.preStop;
+    if (hook !== undefined && program.state.kind === "running" && grace > 0) {
+      const problem = await runProbe(hook, { program, container: this.#container(name), podIP: this.#podIP, clock }, grace);
+      if (problem !== undefined) {
+        this.#node.events.event(this.pod, { type: "Warning", reason: "FailedPreStopHook", note: `PreStopHook failed: ${problem}` });
+      }
+    }
+    const left = Math.max(grace - (clock.monotonic() - began), grace > 0 && hook !== undefined ? 2000 : 0);
+    if (left === 0) program.signal("SIGKILL");
+    await program.stop({ graceMs: Math.round(left) });
+  }
+
+  async #postStart(name: string, attempt: number): Promise<void> {
+    const program = this.program(name, attempt);
+    const container = this.#container(name);
+    const hook = container.lifecycle?.postStart;
+    if (program === undefined || hook === undefined) return;
+    const tenMinutes = 600_000;
+    const problem = await runProbe(hook, { program, container, podIP: this.#podIP, clock: this.#node.clock }, tenMinutes);
+    this.handle({ kind: "hooked", name, attempt, ...(problem === undefined ? {} : { problem: `PostStartHook failed: ${problem}` }) });
+  }
+
+  async #probe(name: string, attempt: number, kind: "startup" | "liveness" | "readiness"): Promise<void> {
+    const program = this.program(name, attempt);
+    const container = this.#container(name);
+    const spec = probeSpec(container, kind);
+    if (program === undefined || spec === undefined) return;
+    const timeoutMs = (spec.timeoutSeconds ?? 1) * 1000;
+    const problem = await runProbe(spec, { program, container, podIP: this.#podIP, clock: this.#node.clock }, timeoutMs);
+    this.handle({ kind: "probed", name, attempt, probe: kind, ...(problem === undefined ? {} : { problem }) });
+  }
+
+  /** Everything has ended and the object is to go: the last status first, then the object, then what it left here. */
+  async #release(): Promise<void> {
+    const { client, clock, driver, podsDir } = this.#node;
+    const { namespace, name = "", uid = "" } = this.pod.metadata;
+    await this.#writing;
+    for (let pause = 500; !this.#isRemoved; pause = Math.min(pause * 2, 30_000)) {
+      try {
+        await client.delete(Pod, { namespace, name }, { gracePeriodSeconds: 0, preconditions: { uid } });
+        break;
+      } catch (error) {
+        if (isNotFound(error) || isStatusError(error, "Conflict")) break;
+        await sleep(clock, pause, this.#stopping.signal);
+      }
+    }
+    for (const program of driver.list()) {
+      if (program.spec.metadata?.["podUid"] !== uid) continue;
+      this.#forgetLog(program);
+      await program.remove();
+    }
+    await rm(join(podsDir, uid), { recursive: true, force: true });
+    this.#onGone(this);
+  }
+
+  #writeStatus(): void {
+    if (this.#isRemoved) return;
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined;
+    });
+  }
+
+  async #writeAll(): Promise<void> {
+    const { client, clock, hostIP, log } = this.#node;
+    // What happens in the same turn is written together.
+    await Promise.resolve();
+    for (let pause = 500; ; ) {
+      const status = podStatus(this.#state, { hostIP, podIP: this.#podIP }, clock.now());
+      if (this.#isRemoved || this.#stopping.signal.aborted || jsonEquals(status, this.#written)) return;
+      const { namespace, name = "", uid = "" } = this.pod.metadata;
+      const conditions = (status.conditions ?? []).map((condition) => ({ ...emptyCondition, ...condition }));
+      const body = { metadata: { uid }, status: { ...status, conditions } };
+      try {
+        await client.patch(Pod, { namespace, name }, { type: "strategic", body }, { subresource: "status", signal: this.#stopping.signal });
+        this.#written = status;
+        pause = 500;
+      } catch (error) {
+        if (this.#stopping.signal.aborted || isNotFound(error)) return;
+        if (isStatusError(error, "Conflict")) return;
+        log.warn({ err: error, pod: this.#name }, "a pod's status was not written; it is tried again");
+        try {
+          await sleep(clock, pause, this.#stopping.signal);
+        } catch {
+          return;
+        }
+        pause = Math.min(pause * 2, 30_000);
+      }
+    }
+  }
+}
+
+/** A patch merges conditions by their type: what a condition no longer has must be taken away. */
+const emptyCondition: { readonly [K in keyof Condition]?: null } = { reason: null as never, message: null as never };
+
+function isInvalid(error: unknown): boolean {
+  return error instanceof ExecutionError && error.code === "InvalidSpec";
+}
+
+function objectsOf(objects: NodeContext["objects"]): Pick<NodeContext["objects"], "configMap" | "secret" | "claimFolder" | "token"> {
+  const { configMap, secret, claimFolder, token } = objects;
+  return { configMap, secret, claimFolder, token };
+}

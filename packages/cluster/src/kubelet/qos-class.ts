@@ -1,0 +1,17 @@
+import { compareQuantities } from "@keelson/api-machinery";
+import { type PodView, plannedContainers } from "./pod-view.ts";
+
+/** A Pod's quality of service: `Guaranteed` where all limits equal their requests, `BestEffort` where there are none. */
+export function qosClass(pod: PodView): "Guaranteed" | "Burstable" | "BestEffort" {
+  let hasAny = false;
+  let isGuaranteed = true;
+  for (const { container } of plannedContainers(pod)) {
+    for (const resource of ["cpu", "memory"]) {
+      const limit = container.resources?.limits?.[resource];
+      const request = container.resources?.requests?.[resource] ?? limit;
+      if (limit !== undefined || request !== undefined) hasAny = true;
+      if (limit === undefined || request === undefined || compareQuantities(limit, request) !== 0) isGuaranteed = false;
+    }
+  }
+  return !hasAny ? "BestEffort" : isGuaranteed ? "Guaranteed" : "Burstable";
+}

@@ -1,0 +1,79 @@
+import { parseTime } from "@keelson/api-machinery";
+import type { Exited, ProgramState } from "@keelson/execution";
+import { type ContainerRecord, type Finished, newContainer, type PodState, running } from "./pod-machine.ts";
+import { type PodView, plannedContainers } from "./pod-view.ts";
+
+/** A program of a Pod that an earlier supervisor started, or that has just ended. */
+export interface FoundProgram {
+  readonly container: string;
+  readonly attempt: number;
+  readonly state: ProgramState;
+}
+
+/** How a program's end reads as a container's. */
+export function finishedOf(attempt: number, exit: Exited): Finished {
+  const reasons = { StartFailed: "StartError", Lost: "ContainerStatusUnknown", OOMKilled: "OOMKilled" } as const;
+  const known = exit.reason in reasons ? reasons[exit.reason as keyof typeof reasons] : undefined;
+  const exitCode = exit.reason === "Lost" && exit.exitCode < 0 ? 137 : exit.reason === "StartFailed" && exit.exitCode <= 0 ? 128 : exit.exitCode;
+  return {
+    attempt,
+    exitCode,
+    ...(exit.signal === undefined ? {} : { signal: exit.signal }),
+    reason: known ?? (exitCode === 0 ? "Completed" : "Error"),
+    message: known === undefined ? "" : exit.message,
+    ...(exit.startedAt === undefined ? {} : { startedAt: exit.startedAt }),
+    finishedAt: exit.finishedAt,
+  };
+}
+
+/**
+ * The state of a Pod after a restart of its supervisor: from its programs, which are the truth, and its written status, which
+ * remembers what programs do not (readiness, when it began, that it had ended).
+ */
+export function restorePodState(pod: PodView, programs: readonly FoundProgram[], now: number): PodState {
+  const containers = plannedContainers(pod).map(({ role, container }): ContainerRecord => {
+    const mine = programs.filter((program) => program.container === container.name).sort((a, b) => b.attempt - a.attempt);
+    const fresh = newContainer(container.name, role);
+    const [newest, before] = mine;
+    const shown = [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find(
+      ({ name }) => name === container.name,
+    );
+    if (newest === undefined) {
+      // Its programs are gone (the machine was set up anew): what the status says about its end still holds.
+      const ended = shown?.state?.terminated ?? shown?.lastState?.terminated;
+      if (shown === undefined || ended === undefined) return fresh;
+      const finished: Finished = {
+        attempt: shown.restartCount,
+        exitCode: ended.exitCode,
+        reason: ended.reason ?? "Error",
+        message: ended.message ?? "",
+        ...(ended.startedAt === undefined ? {} : { startedAt: parseTime(ended.startedAt) ?? now }),
+        finishedAt: parseTime(ended.finishedAt ?? "") ?? now,
+      };
+      return { ...fresh, attempt: shown.restartCount, failures: shown.restartCount, isReady: role === "init" && finished.exitCode === 0, current: { kind: "terminated", finished } };
+    }
+    const { attempt, state } = newest;
+    const last = before?.state.kind === "exited" ? { last: finishedOf(before.attempt, before.state) } : {};
+    const base = { ...fresh, ...last, attempt, failures: attempt };
+    if (state.kind === "exited") {
+      const finished = finishedOf(attempt, state);
+      return { ...base, isReady: role === "init" && finished.exitCode === 0, current: { kind: "terminated", finished } };
+    }
+    if (state.kind === "starting") return { ...base, current: { kind: "starting" } };
+    const record = running(base, container, state.startedAt);
+    if (shown === undefined || shown.restartCount !== attempt || shown.started !== true) return record;
+    return { ...record, isStarted: true, isReady: shown.ready };
+  });
+  const phase = pod.status?.phase;
+  return {
+    pod,
+    startTime: parseTime(pod.status?.startTime ?? "") ?? now,
+    // Files are written again: a ConfigMap may have changed meanwhile.
+    setup: "none",
+    setupRetryAt: 0,
+    setupFailures: 0,
+    containers,
+    ...(phase === "Succeeded" || phase === "Failed" ? { end: phase } : {}),
+    isReleased: false,
+  };
+}

@@ -1,0 +1,36 @@
+import type { DeepReadonly, EndpointSliceObject, ServiceObject } from "@keelson/api-machinery";
+import { slicesByService } from "./service-routes.ts";
+
+/**
+ * The hosts file of a namespace's Pods: the machine's own lines, then every Service by `name.namespace.svc.cluster.local` and its
+ * shorter forms (`name` alone only inside the namespace). A headless Service is the addresses of its ready endpoints, and each
+ * endpoint with a host name (StatefulSets) is `host.service.namespace.svc.cluster.local` and its shorter forms.
+ */
+export function hostsText(
+  namespace: string,
+  own: string,
+  services: Iterable<DeepReadonly<ServiceObject>>,
+  slices: Iterable<DeepReadonly<EndpointSliceObject>>,
+): string {
+  const byService = slicesByService(slices);
+  const lines: string[] = [];
+  for (const { metadata, spec } of services) {
+    const { name = "", namespace: home = "" } = metadata;
+    const forms = (host: string): string =>
+      [`${host}.${home}.svc.cluster.local`, `${host}.${home}.svc`, `${host}.${home}`, ...(home === namespace ? [host] : [])].join(" ");
+    const ip = spec?.clusterIP;
+    const isHeadless = ip === "None";
+    if (ip !== undefined && ip !== "" && !isHeadless) lines.push(`${ip} ${forms(name)}`);
+    for (const slice of byService.get(`${home}/${name}`) ?? []) {
+      for (const { addresses, conditions, hostname } of slice.endpoints ?? []) {
+        const [address] = addresses;
+        const isShown = conditions?.ready !== false || spec?.publishNotReadyAddresses === true;
+        if (address === undefined || !isShown) continue;
+        if (isHeadless) lines.push(`${address} ${forms(name)}`);
+        if (hostname !== undefined && hostname !== "") lines.push(`${address} ${forms(`${hostname}.${name}`)}`);
+      }
+    }
+  }
+  const head = own === "" || own.endsWith("\n") ? own : `${own}\n`;
+  return `${head}${[...new Set(lines)].sort().map((line) => `${line}\n`).join("")}`;
+}

@@ -1,0 +1,66 @@
+import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery";
+import { expect, test } from "vitest";
+import { hostsText } from "./hosts-text.ts";
+import { serviceRoutes } from "./service-routes.ts";
+
+const service = (spec: ServiceObject["spec"], name = "web"): ServiceObject => ({
+  apiVersion: "v1",
+  kind: "Service",
+  metadata: { name, namespace: "default" },
+  ...(spec === undefined ? {} : { spec }),
+});
+const slice = (endpoints: EndpointSliceObject["endpoints"], port = 8080, name = "web"): EndpointSliceObject => ({
+  apiVersion: "discovery.k8s.io/v1",
+  kind: "EndpointSlice",
+  metadata: { name: `${name}-1`, namespace: "default", labels: { "kubernetes.io/service-name": name } },
+  addressType: "IPv4",
+  ports: [{ name: "http", port, protocol: "TCP" }],
+  endpoints,
+});
+const ports = [{ name: "http", port: 80, targetPort: 8080 }];
+
+test("a service leads to its ready endpoints, on their own port", () => {
+  const routes = serviceRoutes(
+    [service({ clusterIP: "127.200.0.7", ports })],
+    [slice([{ addresses: ["127.64.0.1"], conditions: { ready: true } }, { addresses: ["127.64.0.2"], conditions: { ready: false } }])],
+  );
+  expect(routes.get("127.200.0.7:80")?.backends).toEqual([{ host: "127.64.0.1", port: 8080 }]);
+});
+
+test("with no endpoint ready, those that serve while they terminate are used", () => {
+  const routes = serviceRoutes(
+    [service({ clusterIP: "127.200.0.7", ports })],
+    [slice([{ addresses: ["127.64.0.2"], conditions: { ready: false, serving: true, terminating: true } }])],
+  );
+  expect(routes.get("127.200.0.7:80")?.backends).toEqual([{ host: "127.64.0.2", port: 8080 }]);
+});
+
+test.each<[string, ServiceObject["spec"]]>([
+  ["is headless", { clusterIP: "None", ports }],
+  ["has an address that is not this machine's alone", { clusterIP: "10.0.0.1", ports }],
+  ["has the machine's own address", { clusterIP: "127.0.0.1", ports }],
+  ["is UDP", { clusterIP: "127.200.0.7", ports: [{ name: "http", port: 53, protocol: "UDP" }] }],
+  ["has no spec", undefined],
+])("a service that %s is not listened for", (_, spec) => {
+  expect(serviceRoutes([service(spec)], []).size).toBe(0);
+});
+
+test("names of services resolve by their forms, the short one only at home", () => {
+  const services = [service({ clusterIP: "127.200.0.7", ports })];
+  expect(hostsText("default", "127.0.0.1 localhost", services, [])).toBe(
+    "127.0.0.1 localhost\n127.200.0.7 web.default.svc.cluster.local web.default.svc web.default web\n",
+  );
+  expect(hostsText("other", "", services, [])).toBe("127.200.0.7 web.default.svc.cluster.local web.default.svc web.default\n");
+});
+
+test("a headless service is its ready endpoints, each by its host name too", () => {
+  const text = hostsText("default", "", [service({ clusterIP: "None" })], [
+    slice([
+      { addresses: ["127.64.0.1"], hostname: "web-0", conditions: { ready: true } },
+      { addresses: ["127.64.0.2"], hostname: "web-1", conditions: { ready: false } },
+    ]),
+  ]);
+  expect(text).toContain("127.64.0.1 web-0.web.default.svc.cluster.local web-0.web.default.svc web-0.web.default web-0.web\n");
+  expect(text).toContain("127.64.0.1 web.default.svc.cluster.local");
+  expect(text).not.toContain("127.64.0.2");
+});

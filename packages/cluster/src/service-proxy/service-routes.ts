@@ -1,0 +1,75 @@
+import type { DeepReadonly, EndpointSliceObject, ServiceObject } from "@keelson/api-machinery";
+
+/** Where connections to one address and port go. */
+export interface ServiceRoute {
+  readonly host: string;
+  readonly port: number;
+  /** `namespace/name:port`, for people. */
+  readonly name: string;
+  /** Ready endpoints; empty: nobody answers. */
+  readonly backends: readonly { readonly host: string; readonly port: number }[];
+}
+
+const serviceNameLabel = "kubernetes.io/service-name";
+
+/** The Service that a slice belongs to, as `namespace/name`. */
+function serviceOf(slice: DeepReadonly<EndpointSliceObject>): string {
+  return `${slice.metadata.namespace}/${slice.metadata.labels?.[serviceNameLabel] ?? ""}`;
+}
+
+/** Slices by the Service that they belong to. */
+export function slicesByService(
+  slices: Iterable<DeepReadonly<EndpointSliceObject>>,
+): ReadonlyMap<string, readonly DeepReadonly<EndpointSliceObject>[]> {
+  const byService = new Map<string, DeepReadonly<EndpointSliceObject>[]>();
+  for (const slice of slices) {
+    const key = serviceOf(slice);
+    const known = byService.get(key);
+    if (known === undefined) byService.set(key, [slice]);
+    else known.push(slice);
+  }
+  return byService;
+}
+
+/** Whether an address belongs to this machine alone, so that a Service may listen on it. */
+export function isLoopback(address: string | undefined): address is string {
+  return address !== undefined && /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(address) && address !== "127.0.0.1";
+}
+
+/**
+ * What is to be listened on: each TCP port of each Service that has a loopback address. Where no endpoint is ready, those that
+ * still serve while they terminate are used, as kube-proxy does.
+ */
+export function serviceRoutes(
+  services: Iterable<DeepReadonly<ServiceObject>>,
+  slices: Iterable<DeepReadonly<EndpointSliceObject>>,
+): ReadonlyMap<string, ServiceRoute> {
+  const byService = slicesByService(slices);
+  const routes = new Map<string, ServiceRoute>();
+  for (const { metadata, spec } of services) {
+    const host = spec?.clusterIP;
+    if (!isLoopback(host) || spec?.type === "ExternalName") continue;
+    const key = `${metadata.namespace}/${metadata.name}`;
+    for (const { name = "", port, protocol = "TCP" } of spec?.ports ?? []) {
+      if (protocol !== "TCP") continue;
+      routes.set(`${host}:${port}`, { host, port, name: `${key}:${name || port}`, backends: backendsOf(byService.get(key) ?? [], name) });
+    }
+  }
+  return routes;
+}
+
+function backendsOf(slices: readonly DeepReadonly<EndpointSliceObject>[], portName: string): ServiceRoute["backends"] {
+  const ready: { host: string; port: number }[] = [];
+  const serving: { host: string; port: number }[] = [];
+  for (const slice of slices) {
+    const port = slice.ports?.find(({ name = "", protocol = "TCP" }) => name === portName && protocol === "TCP")?.port;
+    if (port === undefined || slice.addressType !== "IPv4") continue;
+    for (const { addresses, conditions } of slice.endpoints ?? []) {
+      const [host] = addresses;
+      if (host === undefined) continue;
+      if (conditions?.ready !== false) ready.push({ host, port });
+      else if (conditions.serving !== false && conditions.terminating === true) serving.push({ host, port });
+    }
+  }
+  return ready.length > 0 ? ready : serving;
+}
