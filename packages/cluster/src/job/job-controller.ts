@@ -1,0 +1,33 @@
+import { type DeepReadonly, getController, Job, type KubernetesObject, Pod, refersTo } from "@keelson/api-machinery";
+import { type ControllerDefinition, defineController, readOf } from "@keelson/controller";
+import { carryOut, performWrites } from "../workload/perform-writes.ts";
+import { decideJob, decideOrphanedPods } from "./job-decision.ts";
+
+const jobIndex = "job";
+
+/** Index of Pods by their Job's namespace and name: its uid is not known any more when it is gone. */
+function byJob(pod: DeepReadonly<KubernetesObject>): readonly string[] {
+  const controller = getController(pod);
+  return controller !== undefined && refersTo(controller, Job) ? [`${pod.metadata.namespace}/${controller.name}`] : [];
+}
+
+/** Runs the Pods of a Job to its end. */
+export const jobController: ControllerDefinition = defineController({
+  name: "job",
+  for: Job,
+  owns: [Pod],
+  reads: [readOf(Pod, { [jobIndex]: byJob })],
+  maxConcurrentReconciles: 5,
+  async reconcile(request, context) {
+    const { cache, clock } = context;
+    const job = cache.get(Job, request);
+    const { managedBy } = (job?.spec ?? {}) as { readonly managedBy?: string };
+    if (managedBy !== undefined && managedBy !== "kubernetes.io/job-controller") return undefined;
+    const named = cache.list(Pod, { index: [jobIndex, `${request.namespace}/${request.name}`] });
+    const pods = named.filter((pod) => getController(pod)?.uid === job?.metadata.uid);
+    // Pods of a Job of this name that is gone.
+    const orphans = named.filter((pod) => getController(pod)?.uid !== job?.metadata.uid);
+    await performWrites(decideOrphanedPods(orphans), context);
+    return job === undefined ? undefined : await carryOut(decideJob({ job, pods }, clock.now()), context);
+  },
+});

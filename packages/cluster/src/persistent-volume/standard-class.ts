@@ -1,0 +1,19 @@
+import { isAlreadyExists } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { StorageClass } from "../workload/resources.ts";
+import { defaultClassAnnotation, directoryProvisioner } from "./claim-decision.ts";
+
+/** Makes the StorageClass `standard`, the default one, where there is none of that name. What somebody changed stays. */
+export async function ensureStandardClass(client: Client): Promise<void> {
+  try {
+    await client.create(StorageClass, {
+      metadata: { name: "standard", annotations: { [defaultClassAnnotation]: "true" } },
+      provisioner: directoryProvisioner,
+      reclaimPolicy: "Delete",
+      volumeBindingMode: "Immediate",
+      allowVolumeExpansion: true,
+    });
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}

@@ -1,0 +1,148 @@
+import { createSelector, isConditionTrue, type NodeObject, type SelectorOperator } from "@keelson/api-machinery";
+import type { SeenPod } from "../workload/pod-state.ts";
+import type { Seen } from "../workload/write.ts";
+import { add, type Amounts, amountsOf, podRequests } from "./pod-requests.ts";
+
+/** A node with what is on it. */
+export interface NodeLoad {
+  readonly node: Seen<NodeObject>;
+  readonly allocatable: Amounts;
+  readonly requested: Map<string, bigint>;
+  pods: number;
+  readonly hostPorts: Set<string>;
+}
+
+/** Why a Pod cannot be on a node; `isPermanent` where the going of other Pods would not help. */
+export interface Misfit {
+  readonly reason: string;
+  readonly isPermanent: boolean;
+}
+
+interface NodeTerm {
+  readonly matchExpressions?: readonly NodeRequirement[];
+  readonly matchFields?: readonly NodeRequirement[];
+}
+interface NodeRequirement {
+  readonly key: string;
+  readonly operator: string;
+  readonly values?: readonly string[];
+}
+type Taint = { readonly key: string; readonly value?: string; readonly effect: string };
+
+const operators: Readonly<Record<string, SelectorOperator>> = {
+  In: "in",
+  NotIn: "notin",
+  Exists: "exists",
+  DoesNotExist: "!",
+  Gt: "gt",
+  Lt: "lt",
+};
+
+/** A node and the Pods on it. */
+export function loadOf(node: Seen<NodeObject>, pods: readonly SeenPod[]): NodeLoad {
+  const load: NodeLoad = {
+    node,
+    allocatable: amountsOf(node.status?.allocatable ?? node.status?.capacity ?? {}),
+    requested: new Map(),
+    pods: 0,
+    hostPorts: new Set(),
+  };
+  for (const pod of pods) place(load, pod);
+  return load;
+}
+
+/** Counts a Pod in. */
+export function place(load: NodeLoad, pod: SeenPod): void {
+  add(load.requested, podRequests(pod));
+  load.pods += 1;
+  for (const port of hostPortsOf(pod)) load.hostPorts.add(port);
+}
+
+/** Why the Pod does not fit the node: every reason, or none where it fits. */
+export function misfitsOf(pod: SeenPod, load: NodeLoad): readonly Misfit[] {
+  const permanent = (reason: string): readonly Misfit[] => [{ reason, isPermanent: true }];
+  const taints: readonly Taint[] = [
+    ...(load.node.spec?.taints ?? []),
+    // The node controller's taints, as far as nobody has put them there.
+    ...(isReady(load.node) ? [] : [{ key: "node.kubernetes.io/not-ready", effect: "NoSchedule" }]),
+  ];
+  const unschedulable = { key: "node.kubernetes.io/unschedulable", effect: "NoSchedule" };
+  if (load.node.spec?.unschedulable && !isTolerated(pod, unschedulable)) return permanent("node(s) were unschedulable");
+  const taint = taints.find((one) => one.effect !== "PreferNoSchedule" && !isTolerated(pod, one));
+  if (taint !== undefined) return permanent(`node(s) had untolerated taint {${taint.key}: ${taint.value ?? ""}}`);
+  if (!isSelected(pod, load.node)) return permanent("node(s) didn't match Pod's node affinity/selector");
+  if (hostPortsOf(pod).some((port) => load.hostPorts.has(port))) {
+    return [{ reason: "node(s) didn't have free ports for the requested pod ports", isPermanent: false }];
+  }
+  return shortagesOf(pod, load);
+}
+
+function shortagesOf(pod: SeenPod, { allocatable, requested, pods }: NodeLoad): readonly Misfit[] {
+  const misfits: Misfit[] = [];
+  const slots = allocatable.get("pods");
+  if (slots !== undefined && BigInt(pods + 1) * 1_000_000_000n > slots) {
+    misfits.push({ reason: "Too many pods", isPermanent: slots === 0n });
+  }
+  for (const [resource, amount] of podRequests(pod)) {
+    const all = allocatable.get(resource) ?? 0n;
+    if (amount === 0n || amount + (requested.get(resource) ?? 0n) <= all) continue;
+    misfits.push({ reason: `Insufficient ${resource}`, isPermanent: amount > all });
+  }
+  return misfits;
+}
+
+/** The free share of cpu and memory after the Pod is there, 0 to 1: the node with the most gets it. */
+export function freeShare(pod: SeenPod, { allocatable, requested }: NodeLoad): number {
+  const requests = podRequests(pod);
+  const shares = ["cpu", "memory"].map((resource) => {
+    const all = allocatable.get(resource) ?? 0n;
+    const used = (requested.get(resource) ?? 0n) + (requests.get(resource) ?? 0n);
+    return all <= 0n ? 0 : Number(all - used) / Number(all);
+  });
+  return shares.reduce((sum, share) => sum + share, 0) / shares.length;
+}
+
+function isReady(node: Seen<NodeObject>): boolean {
+  return isConditionTrue((node.status?.conditions ?? []) as readonly { type: string; status: string }[], "Ready");
+}
+
+function isTolerated({ spec }: SeenPod, taint: Taint): boolean {
+  return (spec.tolerations ?? []).some(({ key = "", operator = "Equal", value = "", effect = "" }) => {
+    if (effect !== "" && effect !== taint.effect) return false;
+    if (key === "") return operator === "Exists";
+    return key === taint.key && (operator === "Exists" || value === (taint.value ?? ""));
+  });
+}
+
+function isSelected({ spec }: SeenPod, node: Seen<NodeObject>): boolean {
+  const labels = node.metadata.labels ?? {};
+  if (!Object.entries(spec.nodeSelector ?? {}).every(([key, value]) => labels[key] === value)) return false;
+  const affinity = spec.affinity as
+    | { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: { nodeSelectorTerms?: readonly NodeTerm[] } } }
+    | undefined;
+  const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
+  // One of the terms has to hold; an empty term holds for no node.
+  return terms === undefined || terms.some((term) => holds(term, labels, { "metadata.name": node.metadata.name ?? "" }));
+}
+
+function holds(term: NodeTerm, labels: Readonly<Record<string, string>>, fields: Readonly<Record<string, string>>): boolean {
+  const { matchExpressions = [], matchFields = [] } = term;
+  if (matchExpressions.length + matchFields.length === 0) return false;
+  return matches(matchExpressions, labels) && matches(matchFields, fields);
+}
+
+function matches(requirements: readonly NodeRequirement[], values: Readonly<Record<string, string>>): boolean {
+  const known = requirements.flatMap(({ key, operator, values: wanted = [] }) => {
+    const own = operators[operator];
+    return own === undefined ? [] : [{ key, operator: own, values: wanted }];
+  });
+  return known.length === requirements.length && createSelector(known).matches(values);
+}
+
+function hostPortsOf({ spec }: SeenPod): readonly string[] {
+  const ports = spec.containers.flatMap((container) => container.ports ?? []);
+  return ports.flatMap(({ hostPort, containerPort, protocol = "TCP", hostIP = "" }) => {
+    const port = spec.hostNetwork ? containerPort : hostPort;
+    return port === undefined || port === 0 ? [] : [`${protocol} ${hostIP === "0.0.0.0" ? "" : hostIP}:${port}`];
+  });
+}

@@ -1,0 +1,76 @@
+import { jsonEquals, type ServiceObject } from "@keelson/api-machinery";
+import { isPodReady, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
+import { type EndpointAddress, Endpoints, type EndpointsObject } from "../workload/resources.ts";
+import { stableJson } from "../workload/template-hash.ts";
+import type { Seen, Write } from "../workload/write.ts";
+import { endpointPorts } from "./endpoint-ports.ts";
+import { hasEndpoint, headlessLabel } from "./endpoint-slice-decision.ts";
+
+/** Label of Endpoints that a controller writes. */
+export const endpointsManagedByLabel = "endpoints.kubernetes.io/managed-by";
+const manager = "endpoint-controller";
+
+/** At most this many addresses are in an Endpoints object, as with kube-controller-manager. */
+const maxAddresses = 1_000;
+
+type Subset = NonNullable<EndpointsObject["subsets"]>[number];
+
+/** The writes that bring the Endpoints of a Service, as older programs read them, to its Pods. */
+export function decideEndpoints(
+  service: Seen<ServiceObject>,
+  pods: readonly SeenPod[],
+  present: Seen<EndpointsObject> | undefined,
+): readonly Write[] {
+  const subsets = subsetsOf(service, pods);
+  const { name = "", namespace = "" } = service.metadata;
+  const labels = {
+    ...service.metadata.labels,
+    [endpointsManagedByLabel]: manager,
+    ...(service.spec?.clusterIP === "None" ? { [headlessLabel]: "" } : {}),
+  };
+  if (present === undefined) {
+    const object = { metadata: { name, namespace, labels }, ...(subsets.length > 0 ? { subsets } : {}) };
+    return [{ kind: "create", type: Endpoints, object, mayExist: true }];
+  }
+  if (jsonEquals(present.subsets ?? [], subsets) && jsonEquals(present.metadata.labels, labels)) return [];
+  const object = { ...present, metadata: { ...present.metadata, labels }, subsets };
+  return [{ kind: "update", type: Endpoints, object: object as Seen }];
+}
+
+/** The writes when there is no Service (any more) with the name of these Endpoints. */
+export function decideOrphanedEndpoints(present: Seen<EndpointsObject> | undefined): readonly Write[] {
+  return present?.metadata.labels?.[endpointsManagedByLabel] === manager
+    ? [{ kind: "delete", type: Endpoints, object: present as Seen }]
+    : [];
+}
+
+function subsetsOf(service: Seen<ServiceObject>, pods: readonly SeenPod[]): readonly Subset[] {
+  const publishesAll = service.spec?.publishNotReadyAddresses === true;
+  const groups = new Map<string, { ready: EndpointAddress[]; notReady: EndpointAddress[]; ports: Subset["ports"] }>();
+  const serving = pods.filter((pod) => hasEndpoint(pod) && (publishesAll || !isPodTerminating(pod)));
+  for (const pod of serving
+    .toSorted((a, b) => ((a.status?.podIP ?? "") < (b.status?.podIP ?? "") ? -1 : 1))
+    .slice(0, maxAddresses)) {
+    const ports = endpointPorts(service, pod).map(({ name, ...port }) => (name === "" ? port : { name, ...port }));
+    const key = stableJson(ports);
+    let group = groups.get(key);
+    if (group === undefined) groups.set(key, (group = { ready: [], notReady: [], ports }));
+    (publishesAll || isPodReady(pod) ? group.ready : group.notReady).push(addressOf(service, pod));
+  }
+  return [...groups.values()].map(({ ready, notReady, ports }) => ({
+    ...(ready.length > 0 ? { addresses: ready } : {}),
+    ...(notReady.length > 0 ? { notReadyAddresses: notReady } : {}),
+    ...(ports !== undefined && ports.length > 0 ? { ports } : {}),
+  }));
+}
+
+function addressOf(service: Seen<ServiceObject>, pod: SeenPod): EndpointAddress {
+  const { name = "", namespace = "", uid = "" } = pod.metadata;
+  const { hostname, subdomain, nodeName } = pod.spec;
+  return {
+    ip: pod.status?.podIP ?? "",
+    ...(hostname && subdomain === service.metadata.name ? { hostname } : {}),
+    ...(nodeName ? { nodeName } : {}),
+    targetRef: { kind: "Pod", namespace, name, uid },
+  };
+}

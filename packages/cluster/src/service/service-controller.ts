@@ -1,0 +1,65 @@
+import { EndpointSlice, jsonEquals, Pod, type PodObject, selectorFromLabels, Service } from "@keelson/api-machinery";
+import { type Change, type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
+import { performWrites } from "../workload/perform-writes.ts";
+import { isPodReady } from "../workload/pod-state.ts";
+import { Endpoints } from "../workload/resources.ts";
+import { decideEndpointSlices, managedByLabel, serviceNameLabel, sliceManager } from "./endpoint-slice-decision.ts";
+import { decideEndpoints, decideOrphanedEndpoints } from "./endpoints-decision.ts";
+
+/** Tells in EndpointSlices (and Endpoints) which Pods serve a Service. */
+export const serviceController: ControllerDefinition = defineController({
+  name: "endpointslice",
+  for: Service,
+  owns: [EndpointSlice],
+  reads: [readOf(Endpoints)],
+  watches: [
+    watchOf(
+      Pod,
+      (pod, { cache }) => {
+        const { namespace, labels } = pod.metadata;
+        return cache
+          .list(Service, { namespace })
+          .filter(({ spec }) => hasSelector(spec) && selectorFromLabels(spec?.selector ?? {}).matches(labels))
+          .map(({ metadata: { name = "" } }) => ({ namespace, name }));
+      },
+      [mattersForEndpoints],
+    ),
+    watchOf(Endpoints, ({ metadata: { namespace, name = "" } }) => [{ namespace, name }]),
+  ],
+  maxConcurrentReconciles: 5,
+  async reconcile(request, context) {
+    const { cache } = context;
+    const { namespace, name } = request;
+    const service = cache.get(Service, request);
+    const endpoints = cache.get(Endpoints, request);
+    if (service === undefined) {
+      await performWrites(decideOrphanedEndpoints(endpoints), context);
+      return;
+    }
+    // Without a selector the endpoints are somebody else's.
+    if (!hasSelector(service.spec) || service.metadata.deletionTimestamp !== undefined) return;
+    const selector = selectorFromLabels(service.spec?.selector ?? {});
+    const pods = cache.list(Pod, { namespace }).filter((pod) => selector.matches(pod.metadata.labels));
+    const slices = cache
+      .list(EndpointSlice, { namespace })
+      .filter(({ metadata: { labels } }) => labels?.[serviceNameLabel] === name && labels[managedByLabel] === sliceManager);
+    const writes = [...decideEndpointSlices({ service, pods, slices }), ...decideEndpoints(service, pods, endpoints)];
+    await performWrites(writes, context);
+  },
+});
+
+function hasSelector(spec: { readonly selector?: object; readonly type?: string } | undefined): boolean {
+  return spec?.type !== "ExternalName" && Object.keys(spec?.selector ?? {}).length > 0;
+}
+
+function mattersForEndpoints({ type, object, old }: Change<PodObject>): boolean {
+  if (type !== "update" || old === undefined) return true;
+  return (
+    old.status?.podIP !== object.status?.podIP ||
+    old.status?.phase !== object.status?.phase ||
+    old.spec.nodeName !== object.spec.nodeName ||
+    old.metadata.deletionTimestamp !== object.metadata.deletionTimestamp ||
+    isPodReady(old) !== isPodReady(object) ||
+    !jsonEquals(old.metadata.labels, object.metadata.labels)
+  );
+}

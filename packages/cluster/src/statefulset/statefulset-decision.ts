@@ -1,0 +1,231 @@
+import { jsonEquals, Pod, StatefulSet } from "@keelson/api-machinery";
+import { resolveIntOrPercent } from "../workload/int-or-percent.ts";
+import { claim, workloadSelector } from "../workload/ownership.ts";
+import { isPodReady, isPodTerminal, isPodTerminating, podAvailableAt, type SeenPod } from "../workload/pod-state.ts";
+import { type Claim, ControllerRevision } from "../workload/resources.ts";
+import { announce, type Decision, type Write } from "../workload/write.ts";
+import { decideHistory, type Revisions, revisionsOf, type SeenRevision, templateOf } from "./revisions.ts";
+import { claimOwners, missingClaims } from "./statefulset-claims.ts";
+import {
+  firstOrdinal,
+  ordinalOf,
+  podIndexLabel,
+  podNameLabel,
+  podOf,
+  revisionLabel,
+  type SeenStatefulSet,
+} from "./statefulset-pod.ts";
+
+/** What a StatefulSet is decided upon. */
+export interface ObservedStatefulSet {
+  readonly set: SeenStatefulSet;
+  /** Pods of its namespace that it controls, or that nobody does. */
+  readonly pods: readonly SeenPod[];
+  /** Revisions of its namespace that it controls, or that nobody does. */
+  readonly revisions: readonly SeenRevision[];
+  /** Claims of its namespace. */
+  readonly claims: readonly Claim[];
+}
+
+/** A StatefulSet's Pods by ordinal: what is to be there, and what is one too many (highest first). */
+interface Roster {
+  readonly wanted: readonly { readonly ordinal: number; readonly pod: SeenPod | undefined }[];
+  readonly condemned: readonly { readonly ordinal: number; readonly pod: SeenPod }[];
+}
+
+/** The next step of a StatefulSet and its status. */
+export function decideStatefulSet(observed: ObservedStatefulSet, now: number): Decision {
+  const { set } = observed;
+  const selector = workloadSelector(set.spec.selector);
+  // Only a Pod with a name of this set's can be one of its Pods.
+  const named = observed.pods.filter((pod) => ordinalOf(set, pod) !== undefined);
+  const pods = claim(set, selector, Pod, named);
+  const revisionClaims = claim(set, selector, ControllerRevision, observed.revisions);
+  const claims = [...pods.writes, ...revisionClaims.writes];
+  if (claims.length > 0) return { writes: claims };
+  const revisions = revisionsOf(set, revisionClaims.owned);
+  const { update } = revisions;
+  if (update === undefined || revisions.writes.length > 0) return { writes: revisions.writes };
+  const minReadyMs = (set.spec.minReadySeconds ?? 0) * 1_000;
+  const steps =
+    set.metadata.deletionTimestamp === undefined ? nextStep(observed, rosterOf(set, pods.owned), revisions, now) : [];
+  const history = steps.length === 0 ? decideHistory(set, revisionClaims.owned, revisions, pods.owned) : [];
+  const status = statusOf(set, pods.owned, revisions, now);
+  const statusWrites: readonly Write[] = jsonEquals(set.status, status)
+    ? []
+    : [{ kind: "status", type: StatefulSet, object: { ...set, status } as never }];
+  return {
+    writes: [...steps, ...history, ...statusWrites],
+    requeueAfterMs: minReadyMs > 0 ? nextAvailable(set, pods.owned, now) : undefined,
+  };
+}
+
+function rosterOf(set: SeenStatefulSet, pods: readonly SeenPod[]): Roster {
+  const start = firstOrdinal(set);
+  const replicas = set.spec.replicas ?? 1;
+  const byOrdinal = new Map(pods.map((pod) => [ordinalOf(set, pod) ?? -1, pod]));
+  const wanted = Array.from({ length: replicas }, (_, index) => ({
+    ordinal: start + index,
+    pod: byOrdinal.get(start + index),
+  }));
+  const condemned = [...byOrdinal]
+    .filter(([ordinal]) => ordinal < start || ordinal >= start + replicas)
+    .map(([ordinal, pod]) => ({ ordinal, pod }))
+    .toSorted((a, b) => b.ordinal - a.ordinal);
+  return { wanted, condemned };
+}
+
+function nextStep(
+  { set, claims }: ObservedStatefulSet,
+  { wanted, condemned }: Roster,
+  revisions: Revisions,
+  now: number,
+): readonly Write[] {
+  const isOrdered = set.spec.podManagementPolicy !== "Parallel";
+  const isAvailable = (pod: SeenPod): boolean =>
+    isHealthy(pod) && (podAvailableAt(pod, set.spec.minReadySeconds ?? 0) ?? now + 1) <= now;
+  const writes: Write[] = [];
+  for (const { ordinal, pod } of wanted) {
+    const writesOfOne = stepOf(set, ordinal, pod, claims, revisions);
+    writes.push(...writesOfOne);
+    // One after the other: each is up before the next is begun.
+    if (isOrdered && (writesOfOne.some(({ kind }) => kind !== "patch") || pod === undefined || !isAvailable(pod)))
+      return writes;
+  }
+  const firstUnhealthy = [...wanted.map(({ pod }) => pod), ...condemned.map(({ pod }) => pod).toReversed()].find(
+    (pod) => pod !== undefined && !isHealthy(pod),
+  );
+  for (const { ordinal, pod } of condemned) {
+    if (!isPodTerminating(pod)) {
+      // Ordered sets shrink while all others are well, except that the unwell one itself may go.
+      if (isOrdered && !isAvailable(pod) && pod !== firstUnhealthy) return writes;
+      writes.push(...claimOwners(set, ordinal, claims, pod));
+      writes.push({ kind: "delete", type: Pod, object: pod, owner: set });
+    }
+    if (isOrdered) return writes;
+  }
+  if (writes.some(({ kind }) => kind !== "patch")) return writes;
+  return [...writes, ...updateStep(set, wanted, revisions, isAvailable)];
+}
+
+function stepOf(
+  set: SeenStatefulSet,
+  ordinal: number,
+  pod: SeenPod | undefined,
+  claims: readonly Claim[],
+  revisions: Revisions,
+): readonly Write[] {
+  const owners = claimOwners(set, ordinal, claims, undefined);
+  if (pod === undefined) {
+    const own = revisionFor(set, ordinal, revisions);
+    if (own === undefined) return owners;
+    const object = podOf(set, templateOf(own), own.metadata.name ?? "", ordinal);
+    // Claims before the Pod: it could not be placed without.
+    return [...owners, ...missingClaims(set, ordinal, claims), { kind: "create", type: Pod, object, owner: set }];
+  }
+  if (isPodTerminating(pod)) return owners;
+  if (isPodTerminal(pod)) {
+    const { namespace, name } = pod.metadata;
+    const note = `StatefulSet ${namespace}/${set.metadata.name} is recreating failed Pod ${name}`;
+    return [
+      ...owners,
+      announce(set, "Warning", "RecreatingFailedPod", note),
+      { kind: "delete", type: Pod, object: pod, owner: set },
+    ];
+  }
+  const missing = pod.status?.phase === "Running" ? [] : missingClaims(set, ordinal, claims);
+  return [...owners, ...missing, ...identity(ordinal, pod)];
+}
+
+/** The labels that tell who a Pod is; they are put back where somebody took them away. */
+function identity(ordinal: number, pod: SeenPod): readonly Write[] {
+  const labels = { [podNameLabel]: pod.metadata.name ?? "", [podIndexLabel]: String(ordinal) };
+  const isSame = Object.entries(labels).every(([key, value]) => pod.metadata.labels?.[key] === value);
+  return isSame ? [] : [{ kind: "patch", type: Pod, object: pod, body: { metadata: { labels } } }];
+}
+
+/** Ordinals below the partition keep the revision that they had. */
+function revisionFor(set: SeenStatefulSet, ordinal: number, { current, update }: Revisions): SeenRevision | undefined {
+  const { type, rollingUpdate } = set.spec.updateStrategy ?? {};
+  const isKept = type !== "OnDelete" && ordinal < firstOrdinal(set) + (rollingUpdate?.partition ?? 0);
+  return isKept ? current : update;
+}
+
+/** A rolling update replaces from the highest ordinal down, as many at once as may be unavailable. */
+function updateStep(
+  set: SeenStatefulSet,
+  wanted: Roster["wanted"],
+  { update }: Revisions,
+  isAvailable: (pod: SeenPod) => boolean,
+): readonly Write[] {
+  const { type, rollingUpdate } = set.spec.updateStrategy ?? {};
+  if (type === "OnDelete") return [];
+  const partition = rollingUpdate?.partition ?? 0;
+  const replicas = set.spec.replicas ?? 1;
+  const maxUnavailable = Math.max(resolveIntOrPercent(rollingUpdate?.maxUnavailable ?? 1, replicas, "up"), 1);
+  let room = maxUnavailable - wanted.filter(({ pod }) => pod === undefined || !isAvailable(pod)).length;
+  const writes: Write[] = [];
+  for (const { pod } of wanted.slice(partition).toReversed()) {
+    if (pod === undefined || isPodTerminating(pod)) {
+      if (room <= 0) return writes;
+      continue;
+    }
+    if (pod.metadata.labels?.[revisionLabel] !== update?.metadata.name) {
+      // One that is not available costs nothing to replace, but those above it come first.
+      if (isAvailable(pod) && room <= 0) return writes;
+      if (isAvailable(pod)) room--;
+      writes.push({ kind: "delete", type: Pod, object: pod, owner: set });
+    } else if (!isAvailable(pod) && room <= 0) {
+      return writes;
+    }
+  }
+  return writes;
+}
+
+function isHealthy(pod: SeenPod): boolean {
+  return pod.status?.phase === "Running" && isPodReady(pod) && !isPodTerminating(pod);
+}
+
+function statusOf(
+  set: SeenStatefulSet,
+  pods: readonly SeenPod[],
+  { current, update }: Revisions,
+  now: number,
+): SeenStatefulSet["status"] {
+  const existing = pods.filter((pod) => !isPodTerminal(pod));
+  const count = (holds: (pod: SeenPod) => boolean): number => existing.filter(holds).length;
+  const minReadySeconds = set.spec.minReadySeconds ?? 0;
+  const ready = count((pod) => pod.status?.phase === "Running" && isPodReady(pod));
+  const available = count((pod) => pod.status?.phase === "Running" && (podAvailableAt(pod, minReadySeconds) ?? now + 1) <= now);
+  const isOf = (revision: SeenRevision | undefined) => (pod: SeenPod) =>
+    !isPodTerminating(pod) && pod.metadata.labels?.[revisionLabel] === revision?.metadata.name;
+  const updated = count(isOf(update));
+  const replicas = existing.length;
+  // A rollout ends when every Pod is of the new revision and ready: that is then the current one.
+  const isDone =
+    set.spec.updateStrategy?.type !== "OnDelete" &&
+    updated === replicas &&
+    ready === replicas &&
+    updated === (set.spec.replicas ?? 1);
+  const settled = isDone ? update : current;
+  const currentCount = count(isOf(settled));
+  return {
+    observedGeneration: set.metadata.generation ?? 0,
+    replicas,
+    ...(ready > 0 ? { readyReplicas: ready } : {}),
+    availableReplicas: available,
+    ...(currentCount > 0 ? { currentReplicas: currentCount } : {}),
+    ...(updated > 0 ? { updatedReplicas: updated } : {}),
+    currentRevision: settled?.metadata.name ?? "",
+    updateRevision: update?.metadata.name ?? "",
+    collisionCount: set.status?.collisionCount ?? 0,
+  };
+}
+
+function nextAvailable(set: SeenStatefulSet, pods: readonly SeenPod[], now: number): number | undefined {
+  const waits = pods
+    .map((pod) => podAvailableAt(pod, set.spec.minReadySeconds ?? 0))
+    .filter((at) => at !== undefined && at > now)
+    .map((at) => (at ?? now) - now);
+  return waits.length > 0 ? Math.min(...waits) : undefined;
+}
