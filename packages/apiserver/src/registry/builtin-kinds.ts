@@ -12,6 +12,7 @@ import { endpointKinds } from "./kinds/endpoints.ts";
 import { nodeKinds } from "./kinds/nodes.ts";
 import { createServiceAllocator, type ServiceAllocator } from "./kinds/service/service-allocator.ts";
 import { serviceKinds } from "./kinds/service/services.ts";
+import { workloadKinds } from "./kinds/workload/workload-kinds.ts";
 import { storageKinds } from "./kinds/storage.ts";
 import { podKinds } from "./kinds/pod/pods.ts";
 import type { Store } from "../storage/store.ts";
@@ -75,6 +76,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...serviceKinds(options.services ?? createServiceAllocator({ store, clock })),
     ...endpointKinds(),
     ...storageKinds(),
+    ...workloadKinds(),
     ...crdKinds(() => clock.now()),
   ];
 }

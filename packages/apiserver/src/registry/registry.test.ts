@@ -86,12 +86,20 @@ describe("built-in kinds", () => {
     const groups = [...new Set(registry.list().map(({ group }) => group))];
     expect(groups).toEqual([
       "",
+      "apps",
       "events.k8s.io",
       "authentication.k8s.io",
       "authorization.k8s.io",
+      "autoscaling",
+      "batch",
+      "networking.k8s.io",
+      "policy",
       "rbac.authorization.k8s.io",
+      "storage.k8s.io",
       "apiextensions.k8s.io",
+      "scheduling.k8s.io",
       "coordination.k8s.io",
+      "discovery.k8s.io",
     ]);
   });
 

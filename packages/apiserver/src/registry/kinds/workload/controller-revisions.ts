@@ -1,0 +1,35 @@
+import { invalidCause, jsonEquals, type StatusCause } from "@keelson/api-machinery";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { textAt, valueAt } from "../../object-fields.ts";
+import type { Read } from "./workload.ts";
+
+/** apps/v1 ControllerRevisions: what a StatefulSet or DaemonSet looked like once. Their data never changes. */
+export const controllerRevisions = builtinResource({
+  group: "apps",
+  version: "v1",
+  kind: "ControllerRevision",
+  plural: "controllerrevisions",
+  scope: "Namespaced",
+  columns: [column("Controller", "What it is a revision of."), column("Revision", "Its number."), ageColumn],
+  cells: (object, now) => [controllerOf(object), String(valueAt(object, "revision") ?? 0), age(object.metadata.creationTimestamp, now)],
+  strategy: {
+    hasGeneration: false,
+    validate: (object) => check.atLeast("revision", valueAt(object, "revision")),
+    validateUpdate: updateCauses,
+  },
+});
+
+function updateCauses(object: Read, old: Read): StatusCause[] {
+  if (jsonEquals(valueAt(object, "data"), valueAt(old, "data"))) return [];
+  return [invalidCause("data", valueAt(object, "data") ?? null, "field is immutable")];
+}
+
+/** `statefulset.apps/web` */
+function controllerOf(object: Read): string {
+  const owner = object.metadata.ownerReferences?.find(({ controller }) => controller === true);
+  if (owner === undefined) return "<none>";
+  const group = textAt(owner, "apiVersion").split("/").slice(0, -1).join("/");
+  return `${owner.kind.toLowerCase()}${group === "" ? "" : `.${group}`}/${owner.name}`;
+}

@@ -1,0 +1,106 @@
+import { invalidCause, type KubernetesObject, requiredCause, type StatusCause } from "@keelson/api-machinery";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { listAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { cronScheduleFault } from "./cron-schedule.ts";
+import { defaultPodTemplate } from "../pod/defaults.ts";
+import { jobSpecCauses } from "./jobs.ts";
+import { type Read, selectorColumn, templateColumns } from "./workload.ts";
+
+/** batch/v1 CronJobs. */
+export const cronJobs = builtinResource({
+  group: "batch",
+  version: "v1",
+  kind: "CronJob",
+  plural: "cronjobs",
+  shortNames: ["cj"],
+  categories: ["all"],
+  scope: "Namespaced",
+  hasStatus: true,
+  columns: [
+    column("Schedule", "When Jobs start."),
+    column("Timezone", "Of the schedule."),
+    column("Suspend", "Whether no Jobs are started."),
+    column("Active", "How many Jobs are running."),
+    column("Last Schedule", "How long ago a Job was started."),
+    ageColumn,
+    ...templateColumns,
+    selectorColumn,
+  ],
+  cells: (object, now) => {
+    const containers = listAt(object, "spec", "jobTemplate", "spec", "template", "spec", "containers");
+    const last = textAt(object, "status", "lastScheduleTime");
+    return [
+      textAt(object, "spec", "schedule"),
+      textAt(object, "spec", "timeZone") || "<none>",
+      valueAt(object, "spec", "suspend") === true ? "True" : "False",
+      listAt(object, "status", "active").length,
+      last === "" ? "<none>" : age(last, now),
+      age(object.metadata.creationTimestamp, now),
+      containers.map((container) => textAt(container, "name")).join(","),
+      containers.map((container) => textAt(container, "image")).join(","),
+      "<none>",
+    ];
+  },
+  strategy: {
+    default: defaultCronJob,
+    prepareForCreate: (object) => setField(object, "status", {}),
+    validate: cronJobCauses,
+  },
+});
+
+function defaultCronJob(object: KubernetesObject): void {
+  const spec = objectAt(object, "spec");
+  if (spec === undefined) return;
+  spec["concurrencyPolicy"] ??= "Allow";
+  spec["suspend"] ??= false;
+  spec["successfulJobsHistoryLimit"] ??= 3;
+  spec["failedJobsHistoryLimit"] ??= 1;
+  // Of a Job only its Pods' defaults: its counts are for the Job itself to default.
+  defaultPodTemplate(objectAt(spec, "jobTemplate", "spec", "template"));
+}
+
+function cronJobCauses(object: Read): StatusCause[] {
+  const spec = valueAt(object, "spec");
+  const schedule = textAt(spec, "schedule");
+  const causes: StatusCause[] = [];
+  if (schedule === "") {
+    if (valueAt(spec, "schedule") === "") causes.push(requiredCause("spec.schedule"));
+  } else {
+    const fault = cronScheduleFault(schedule);
+    if (fault !== undefined) causes.push(invalidCause("spec.schedule", schedule, fault));
+    if (schedule.includes("TZ")) {
+      const detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+      causes.push(invalidCause("spec.schedule", schedule, detail));
+    }
+  }
+  const zone = valueAt(spec, "timeZone");
+  if (zone === "") causes.push(invalidCause("spec.timeZone", zone, "timeZone must be nil or non-empty string"));
+  else if (typeof zone === "string" && !isTimeZone(zone)) {
+    causes.push(invalidCause("spec.timeZone", zone, `unknown time zone ${zone}`));
+  }
+  causes.push(...check.oneOf("spec.concurrencyPolicy", valueAt(spec, "concurrencyPolicy"), ["Allow", "Forbid", "Replace"]));
+  for (const field of ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"]) {
+    causes.push(...check.atLeast(`spec.${field}`, valueAt(spec, field)));
+  }
+  if ((object.metadata.name ?? "").length > 52) {
+    causes.push(invalidCause("metadata.name", object.metadata.name, "must be no more than 52 characters"));
+  }
+  if (valueAt(spec, "jobTemplate") !== undefined) {
+    causes.push(...jobSpecCauses(valueAt(spec, "jobTemplate", "spec"), "spec.jobTemplate.spec"));
+    if (valueAt(spec, "jobTemplate", "spec", "manualSelector") === true) {
+      const field = "spec.jobTemplate.spec.manualSelector";
+      causes.push(invalidCause(field, true, "manualSelector is not supported in a CronJob's jobTemplate"));
+    }
+  }
+  return causes;
+}
+
+function isTimeZone(zone: string): boolean {
+  try {
+    return zone.toLowerCase() !== "local" && new Intl.DateTimeFormat("en", { timeZone: zone }) !== undefined;
+  } catch {
+    return false;
+  }
+}

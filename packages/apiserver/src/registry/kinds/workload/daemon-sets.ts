@@ -1,0 +1,79 @@
+import { invalidCause, type KubernetesObject, requiredCause, type StatusCause } from "@keelson/api-machinery";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, objectAt, textAt, valueAt } from "../../object-fields.ts";
+import { labelsText } from "../service/services.ts";
+import { mapAt } from "../../object-fields.ts";
+import { rollingCauses } from "./deployments.ts";
+import * as workload from "./workload.ts";
+
+/** apps/v1 DaemonSets. */
+export const daemonSets = builtinResource({
+  group: "apps",
+  version: "v1",
+  kind: "DaemonSet",
+  plural: "daemonsets",
+  shortNames: ["ds"],
+  categories: ["all"],
+  scope: "Namespaced",
+  hasStatus: true,
+  columns: [
+    column("Desired", "How many nodes should run a Pod of it."),
+    column("Current", "How many run at least one."),
+    column("Ready", "How many have a ready one."),
+    column("Up-to-date", "How many run one of the newest template."),
+    column("Available", "How many have one that has been ready for long enough."),
+    column("Node Selector", "Labels of the nodes that it is for."),
+    ageColumn,
+    ...workload.templateColumns,
+    workload.selectorColumn,
+  ],
+  cells: (object, now) => [
+    workload.countAt(object, "status", "desiredNumberScheduled"),
+    workload.countAt(object, "status", "currentNumberScheduled"),
+    workload.countAt(object, "status", "numberReady"),
+    workload.countAt(object, "status", "updatedNumberScheduled"),
+    workload.countAt(object, "status", "numberAvailable"),
+    labelsText(mapAt(object, "spec", "template", "spec", "nodeSelector")),
+    age(object.metadata.creationTimestamp, now),
+    ...workload.templateCells(object),
+    workload.selectorCell(object),
+  ],
+  strategy: {
+    default: defaultDaemonSet,
+    prepareForCreate: (object) =>
+      workload.emptyStatus(object, { currentNumberScheduled: 0, desiredNumberScheduled: 0, numberMisscheduled: 0, numberReady: 0 }),
+    validate: (object) => [...workload.workloadCauses(object), ...strategyCauses(object)],
+    validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
+  },
+});
+
+function defaultDaemonSet(object: KubernetesObject): void {
+  workload.defaultWorkload(object, false);
+  const spec = objectAt(object, "spec");
+  if (spec === undefined) return;
+  spec["revisionHistoryLimit"] ??= 10;
+  const strategy = ensureMap(spec, "updateStrategy");
+  strategy["type"] ??= "RollingUpdate";
+  if (strategy["type"] !== "RollingUpdate") return;
+  const rolling = ensureMap(strategy, "rollingUpdate");
+  rolling["maxUnavailable"] ??= 1;
+  rolling["maxSurge"] ??= 0;
+}
+
+function strategyCauses(object: workload.Read): StatusCause[] {
+  const strategy = valueAt(object, "spec", "updateStrategy");
+  const type = textAt(strategy, "type");
+  const rolling = valueAt(strategy, "rollingUpdate");
+  const path = "spec.updateStrategy.rollingUpdate";
+  if (type !== "RollingUpdate") return check.oneOf("spec.updateStrategy.type", type, ["OnDelete", "RollingUpdate"]);
+  if (rolling === undefined) return [requiredCause(path)];
+  const surge = valueAt(rolling, "maxSurge");
+  const unavailable = valueAt(rolling, "maxUnavailable");
+  const isBoth = ![0, "0%", undefined].includes(surge as number) && ![0, "0%", undefined].includes(unavailable as number);
+  if (isBoth) return [invalidCause(`${path}.maxSurge`, surge, "may not be set when maxUnavailable is non-zero")];
+  return rollingCauses(rolling, path).map((cause) =>
+    cause.message?.includes("may not be 0") ? requiredCause(`${path}.maxUnavailable`, "cannot be 0 when maxSurge is 0") : cause,
+  );
+}

@@ -1,0 +1,111 @@
+import { forbiddenCause, invalidCause, type KubernetesObject, requiredCause, type StatusCause } from "@keelson/api-machinery";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, objectAt, textAt, valueAt } from "../../object-fields.ts";
+import * as workload from "./workload.ts";
+
+/** apps/v1 Deployments. */
+export const deployments = builtinResource({
+  group: "apps",
+  version: "v1",
+  kind: "Deployment",
+  plural: "deployments",
+  shortNames: ["deploy"],
+  categories: ["all"],
+  scope: "Namespaced",
+  hasStatus: true,
+  scale: workload.replicaScale,
+  columns: [
+    column("Ready", "Pods that are ready, of those that are wanted."),
+    column("Up-to-date", "Pods of the newest template."),
+    column("Available", "Pods that have been ready for long enough."),
+    ageColumn,
+    ...workload.templateColumns,
+    workload.selectorColumn,
+  ],
+  cells: (object, now) => [
+    `${workload.countAt(object, "status", "readyReplicas")}/${workload.countAt(object, "spec", "replicas")}`,
+    workload.countAt(object, "status", "updatedReplicas"),
+    workload.countAt(object, "status", "availableReplicas"),
+    age(object.metadata.creationTimestamp, now),
+    ...workload.templateCells(object),
+    workload.selectorCell(object),
+  ],
+  strategy: {
+    default: defaultDeployment,
+    prepareForCreate: (object) => workload.emptyStatus(object),
+    validate: (object) => [...workload.workloadCauses(object), ...strategyCauses(object), ...deadlineCauses(object), ...countCauses(object)],
+    validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
+  },
+});
+
+function defaultDeployment(object: KubernetesObject): void {
+  workload.defaultWorkload(object);
+  const spec = objectAt(object, "spec");
+  if (spec === undefined) return;
+  spec["revisionHistoryLimit"] ??= 10;
+  spec["progressDeadlineSeconds"] ??= 600;
+  const strategy = ensureMap(spec, "strategy");
+  strategy["type"] ??= "RollingUpdate";
+  if (strategy["type"] !== "RollingUpdate") return;
+  const rolling = ensureMap(strategy, "rollingUpdate");
+  rolling["maxUnavailable"] ??= "25%";
+  rolling["maxSurge"] ??= "25%";
+}
+
+function countCauses(object: workload.Read): StatusCause[] {
+  const counters = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas", "collisionCount"];
+  return workload.statusCauses(
+    object,
+    [...counters, "observedGeneration"],
+    [
+      ["updatedReplicas", "replicas"],
+      ["readyReplicas", "replicas"],
+      ["availableReplicas", "replicas"],
+      ["availableReplicas", "readyReplicas"],
+    ],
+  );
+}
+
+function strategyCauses(object: workload.Read): StatusCause[] {
+  const strategy = valueAt(object, "spec", "strategy");
+  const type = textAt(strategy, "type");
+  const rolling = valueAt(strategy, "rollingUpdate");
+  const path = "spec.strategy.rollingUpdate";
+  if (type === "Recreate") {
+    const detail = "may not be specified when strategy `type` is 'Recreate'";
+    return rolling === undefined ? [] : [forbiddenCause(path, detail)];
+  }
+  if (type !== "RollingUpdate") return check.oneOf("spec.strategy.type", valueAt(strategy, "type"), ["Recreate", "RollingUpdate"]);
+  if (rolling === undefined) return [requiredCause(path, "this should be defaulted and never be nil")];
+  return rollingCauses(rolling, path);
+}
+
+/** What is wrong with maxSurge and maxUnavailable. */
+export function rollingCauses(rolling: unknown, path: string): StatusCause[] {
+  const surge = valueAt(rolling, "maxSurge");
+  const unavailable = valueAt(rolling, "maxUnavailable");
+  const causes = [...check.countOrPercent(`${path}.maxUnavailable`, unavailable), ...check.countOrPercent(`${path}.maxSurge`, surge)];
+  if (isZero(surge) && isZero(unavailable)) {
+    causes.push(invalidCause(`${path}.maxUnavailable`, unavailable ?? 0, "may not be 0 when `maxSurge` is 0"));
+  }
+  const percent = check.percentOf(unavailable);
+  if (percent !== undefined && percent > 100) {
+    causes.push(invalidCause(`${path}.maxUnavailable`, unavailable, "must not be greater than 100%"));
+  }
+  return causes;
+}
+
+function isZero(value: unknown): boolean {
+  return value === undefined || value === 0 || check.percentOf(value) === 0;
+}
+
+function deadlineCauses(object: workload.Read): StatusCause[] {
+  const deadline = valueAt(object, "spec", "progressDeadlineSeconds");
+  const causes = check.atLeast("spec.progressDeadlineSeconds", deadline);
+  if (typeof deadline === "number" && deadline <= workload.countAt(object, "spec", "minReadySeconds")) {
+    causes.push(invalidCause("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"));
+  }
+  return causes;
+}

@@ -1,0 +1,241 @@
+import {
+  draft,
+  forbiddenCause,
+  invalidCause,
+  isJsonObject,
+  type JsonObject,
+  jsonEquals,
+  type KubernetesObject,
+  notSupportedCause,
+  requiredCause,
+  selectorFromObject,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { age, humanDuration } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { defaultPodTemplate } from "../pod/defaults.ts";
+import { podTemplateCauses } from "../pod/spec-validation.ts";
+import * as workload from "./workload.ts";
+
+/** batch/v1 Jobs. */
+export const jobs = builtinResource({
+  group: "batch",
+  version: "v1",
+  kind: "Job",
+  plural: "jobs",
+  categories: ["all"],
+  scope: "Namespaced",
+  hasStatus: true,
+  columns: [
+    column("Status", "Running, Suspended, Complete, Failed ..."),
+    column("Completions", "Pods that succeeded, of those that have to."),
+    column("Duration", "How long it has run or ran."),
+    ageColumn,
+    ...workload.templateColumns,
+    workload.selectorColumn,
+  ],
+  cells: (job, now) => [
+    statusOf(job),
+    completionsOf(job),
+    durationOf(job, now),
+    age(job.metadata.creationTimestamp, now),
+    ...workload.templateCells(job),
+    workload.selectorCell(job),
+  ],
+  selectableFields: { "status.successful": (job) => String(workload.countAt(job, "status", "succeeded")) },
+  strategy: {
+    default: defaultJob,
+    prepareForCreate: (job) => {
+      setField(job, "status", {});
+      generateSelector(job);
+    },
+    validate: (job) => jobCauses(job),
+    validateUpdate: updateCauses,
+  },
+});
+
+/** Labels of a Job's Pods with the Job's name and uid: under their names of today, and those of before. */
+const nameLabels = ["batch.kubernetes.io/job-name", "job-name"];
+const uidLabels = ["batch.kubernetes.io/controller-uid", "controller-uid"];
+
+function defaultJob(job: KubernetesObject): void {
+  const spec = objectAt(job, "spec");
+  if (spec === undefined) return;
+  if (spec["completions"] === undefined && spec["parallelism"] === undefined) spec["completions"] = 1;
+  spec["parallelism"] ??= 1;
+  spec["completionMode"] ??= "NonIndexed";
+  // Limited per index, the whole is unlimited.
+  spec["backoffLimit"] ??= spec["backoffLimitPerIndex"] === undefined ? 6 : 2_147_483_647;
+  spec["suspend"] ??= false;
+  spec["manualSelector"] ??= false;
+  spec["podReplacementPolicy"] ??= spec["podFailurePolicy"] === undefined ? "TerminatingOrFailed" : "Failed";
+  for (const rule of objectsAt(spec, "podFailurePolicy", "rules")) {
+    for (const pattern of objectsAt(rule, "onPodConditions")) pattern["status"] ??= "True";
+  }
+  defaultPodTemplate(objectAt(spec, "template"));
+  const labels = valueAt(spec, "template", "metadata", "labels");
+  if (isJsonObject(labels) && Object.keys(job.metadata.labels ?? {}).length === 0) {
+    setField(job.metadata, "labels", structuredClone(labels));
+  }
+}
+
+/** Labels the Pods of a Job with its name and uid, and selects them by the uid, unless the Job selects them by itself. */
+function generateSelector(job: KubernetesObject): void {
+  const spec = objectAt(job, "spec");
+  const template = objectAt(spec, "template");
+  if (spec === undefined || template === undefined) return;
+  const { name = "", uid = "" } = job.metadata;
+  if (spec["manualSelector"] === true) return;
+  const labels = ensureMap(ensureMap(template, "metadata"), "labels");
+  // A Job without labels of its own has those of its Pods, these included.
+  const isShared = jsonEquals(job.metadata.labels ?? {}, labels);
+  for (const label of nameLabels) labels[label] ??= name;
+  for (const label of uidLabels) labels[label] ??= uid;
+  ensureMap(ensureMap(spec, "selector"), "matchLabels")["batch.kubernetes.io/controller-uid"] ??= uid;
+  if (isShared) setField(job.metadata, "labels", structuredClone(labels));
+}
+
+/** What is wrong with a JobSpec at `path`. Of a CronJob's, the selector is made later. */
+export function jobSpecCauses(spec: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  for (const field of [
+    "parallelism",
+    "completions",
+    "backoffLimit",
+    "activeDeadlineSeconds",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+  ]) {
+    causes.push(...check.atLeast(`${path}.${field}`, valueAt(spec, field)));
+  }
+  const mode = valueAt(spec, "completionMode");
+  causes.push(...check.oneOf(`${path}.completionMode`, mode, ["Indexed", "NonIndexed"]));
+  if (mode === "Indexed" && valueAt(spec, "completions") === undefined) {
+    causes.push(requiredCause(`${path}.completions`, "when completion mode is Indexed"));
+  }
+  if (mode !== "Indexed") {
+    for (const field of ["backoffLimitPerIndex", "maxFailedIndexes"]) {
+      if (valueAt(spec, field) === undefined) continue;
+      causes.push(invalidCause(`${path}.${field}`, valueAt(spec, field), "requires indexed completion mode"));
+    }
+  }
+  const replacement = valueAt(spec, "podReplacementPolicy");
+  causes.push(...check.oneOf(`${path}.podReplacementPolicy`, replacement, ["Failed", "TerminatingOrFailed"]));
+  causes.push(...podTemplateCauses(valueAt(spec, "template"), `${path}.template`));
+  const restart = valueAt(spec, "template", "spec", "restartPolicy");
+  const field = `${path}.template.spec.restartPolicy`;
+  if (restart === "Always") causes.push(requiredCause(field, 'valid values: "OnFailure", "Never"'));
+  else if (restart !== undefined && restart !== "OnFailure" && restart !== "Never") {
+    causes.push(notSupportedCause(field, restart, ["OnFailure", "Never"]));
+  }
+  if (valueAt(spec, "podFailurePolicy") !== undefined && restart !== "Never") {
+    const detail = 'only "Never" is supported when podFailurePolicy is specified';
+    causes.push(invalidCause(field, restart ?? "", detail));
+  }
+  return causes;
+}
+
+function jobCauses(job: workload.Read): StatusCause[] {
+  const spec = valueAt(job, "spec");
+  const causes = jobSpecCauses(spec, "spec");
+  const selector = valueAt(spec, "selector");
+  const labels = mapAt(spec, "template", "metadata", "labels") as Readonly<Record<string, string>>;
+  const { uid = "", name = "" } = job.metadata;
+  if (valueAt(spec, "template") === undefined) return causes;
+  if (!isJsonObject(selector)) return [...causes, requiredCause("spec.selector")];
+  const faults = check.labelSelector("spec.selector", selector);
+  causes.push(...faults);
+  if (faults.length === 0 && !selectorFromObject(selector).matches(labels)) causes.push(workload.mismatchCause(labels));
+  if (valueAt(spec, "manualSelector") === true) return causes;
+  // What a client wrote in place of what is generated.
+  if (valueAt(selector, "matchLabels", "batch.kubernetes.io/controller-uid") !== uid && valueAt(selector, "matchLabels", "controller-uid") !== uid) {
+    causes.push(invalidCause("spec.selector", selector, "`selector` not auto-generated"));
+  }
+  for (const [names, wanted] of [
+    [uidLabels, uid],
+    [nameLabels, name],
+  ] as const) {
+    for (const label of names) {
+      const found = Object.hasOwn(labels, label) ? labels[label] : undefined;
+      const path = `spec.template.metadata.labels[${label}]`;
+      if (found !== undefined && found !== wanted) causes.push(invalidCause(path, found, `must be '${wanted}'`));
+    }
+  }
+  return causes;
+}
+
+/** What of its template a suspended Job that has not started may still change. */
+const schedulingFields = ["nodeSelector", "affinity", "tolerations", "schedulingGates"];
+
+function updateCauses(job: workload.Read, old: workload.Read): StatusCause[] {
+  const causes = workload.immutableSpecCauses(job, old, [
+    "completionMode",
+    "selector",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+    "manualSelector",
+  ]);
+  const isElastic =
+    textAt(job, "spec", "completionMode") === "Indexed" &&
+    valueAt(job, "spec", "completions") === valueAt(job, "spec", "parallelism");
+  if (!isElastic) causes.push(...workload.immutableSpecCauses(job, old, ["completions"]));
+  const isOpen = valueAt(old, "spec", "suspend") === true && valueAt(old, "status", "startTime") === undefined;
+  if (!jsonEquals(fixedTemplate(job, isOpen), fixedTemplate(old, isOpen))) {
+    causes.push(invalidCause("spec.template", mapAt(job, "spec", "template"), "field is immutable"));
+  }
+  if (causes.length === 0 && valueAt(old, "spec", "maxFailedIndexes") !== valueAt(job, "spec", "maxFailedIndexes")) {
+    if (valueAt(job, "spec", "backoffLimitPerIndex") === undefined) {
+      causes.push(forbiddenCause("spec.maxFailedIndexes", "requires backoffLimitPerIndex"));
+    }
+  }
+  return causes;
+}
+
+function fixedTemplate(job: workload.Read, isOpen: boolean): JsonObject {
+  const template = draft(mapAt(job, "spec", "template")) as JsonObject;
+  if (!isOpen) return template;
+  const spec = objectAt(template, "spec");
+  if (spec !== undefined) for (const field of schedulingFields) delete spec[field];
+  const metadata = objectAt(template, "metadata");
+  if (metadata !== undefined) {
+    delete metadata["labels"];
+    delete metadata["annotations"];
+  }
+  return template;
+}
+
+function hasCondition(job: workload.Read, type: string): boolean {
+  return listAt(job, "status", "conditions").some(
+    (condition) => textAt(condition, "type") === type && textAt(condition, "status") === "True",
+  );
+}
+
+function statusOf(job: workload.Read): string {
+  if (hasCondition(job, "Complete")) return "Complete";
+  if (hasCondition(job, "Failed")) return "Failed";
+  if (job.metadata.deletionTimestamp !== undefined) return "Terminating";
+  if (hasCondition(job, "Suspended")) return "Suspended";
+  if (hasCondition(job, "FailureTarget")) return "FailureTarget";
+  if (hasCondition(job, "SuccessCriteriaMet")) return "SuccessCriteriaMet";
+  return "Running";
+}
+
+function completionsOf(job: workload.Read): string {
+  const succeeded = workload.countAt(job, "status", "succeeded");
+  const completions = valueAt(job, "spec", "completions");
+  if (typeof completions === "number") return `${succeeded}/${completions}`;
+  const parallelism = workload.countAt(job, "spec", "parallelism");
+  return parallelism > 1 ? `${succeeded}/1 of ${parallelism}` : `${succeeded}/1`;
+}
+
+function durationOf(job: workload.Read, now: number): string {
+  const started = Date.parse(textAt(job, "status", "startTime"));
+  if (Number.isNaN(started)) return "";
+  const ended = Date.parse(textAt(job, "status", "completionTime"));
+  return humanDuration((Number.isNaN(ended) ? now : ended) - started);
+}

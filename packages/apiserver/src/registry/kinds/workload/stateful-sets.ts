@@ -1,0 +1,115 @@
+import { draft, forbiddenCause, invalidCause, type JsonObject, jsonEquals, type KubernetesObject, type StatusCause } from "@keelson/api-machinery";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, listAt, mapAt, objectAt, objectsAt, textAt, valueAt } from "../../object-fields.ts";
+import { claimSpecCauses, defaultClaimSpec } from "../storage.ts";
+import * as workload from "./workload.ts";
+
+/** apps/v1 StatefulSets. */
+export const statefulSets = builtinResource({
+  group: "apps",
+  version: "v1",
+  kind: "StatefulSet",
+  plural: "statefulsets",
+  shortNames: ["sts"],
+  categories: ["all"],
+  scope: "Namespaced",
+  hasStatus: true,
+  scale: workload.replicaScale,
+  columns: [column("Ready", "Pods that are ready, of those that are wanted."), ageColumn, ...workload.templateColumns],
+  cells: (object, now) => [
+    `${workload.countAt(object, "status", "readyReplicas")}/${workload.countAt(object, "spec", "replicas")}`,
+    age(object.metadata.creationTimestamp, now),
+    ...workload.templateCells(object),
+  ],
+  strategy: {
+    default: defaultStatefulSet,
+    prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0, availableReplicas: 0 }),
+    validate: (object) => [...workload.workloadCauses(object), ...statefulCauses(object), ...countCauses(object)],
+    validateUpdate: updateCauses,
+  },
+});
+
+function defaultStatefulSet(object: KubernetesObject): void {
+  workload.defaultWorkload(object);
+  const spec = objectAt(object, "spec");
+  if (spec === undefined) return;
+  spec["podManagementPolicy"] ??= "OrderedReady";
+  spec["revisionHistoryLimit"] ??= 10;
+  const strategy = ensureMap(spec, "updateStrategy");
+  strategy["type"] ??= "RollingUpdate";
+  if (strategy["type"] === "RollingUpdate") ensureMap(strategy, "rollingUpdate")["partition"] ??= 0;
+  const retention = ensureMap(spec, "persistentVolumeClaimRetentionPolicy");
+  retention["whenDeleted"] ??= "Retain";
+  retention["whenScaled"] ??= "Retain";
+  for (const claim of objectsAt(spec, "volumeClaimTemplates")) {
+    claim["apiVersion"] ??= "v1";
+    claim["kind"] ??= "PersistentVolumeClaim";
+    defaultClaimSpec(objectAt(claim, "spec"));
+    ensureMap(claim, "status")["phase"] ??= "Pending";
+  }
+}
+
+function countCauses(object: workload.Read): StatusCause[] {
+  return workload.statusCauses(
+    object,
+    ["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "observedGeneration", "collisionCount"],
+    [
+      ["readyReplicas", "replicas"],
+      ["currentReplicas", "replicas"],
+      ["updatedReplicas", "replicas"],
+      ["availableReplicas", "replicas"],
+      ["availableReplicas", "readyReplicas"],
+    ],
+  );
+}
+
+function statefulCauses(object: workload.Read): StatusCause[] {
+  const spec = valueAt(object, "spec");
+  const strategy = valueAt(spec, "updateStrategy");
+  const retention = valueAt(spec, "persistentVolumeClaimRetentionPolicy");
+  const causes = [
+    ...check.oneOf("spec.podManagementPolicy", valueAt(spec, "podManagementPolicy"), ["OrderedReady", "Parallel"]),
+    ...check.oneOf("spec.updateStrategy", valueAt(strategy, "type"), ["OnDelete", "RollingUpdate"]),
+    ...check.atLeast("spec.updateStrategy.rollingUpdate.partition", valueAt(strategy, "rollingUpdate", "partition")),
+    ...check.countOrPercent("spec.updateStrategy.rollingUpdate.maxUnavailable", valueAt(strategy, "rollingUpdate", "maxUnavailable")),
+    ...check.atLeast("spec.ordinals.start", valueAt(spec, "ordinals", "start")),
+  ];
+  if (textAt(strategy, "type") === "OnDelete" && valueAt(strategy, "rollingUpdate") !== undefined) {
+    const detail = "only allowed for updateStrategy 'RollingUpdate'";
+    causes.push(invalidCause("spec.updateStrategy.rollingUpdate", valueAt(strategy, "rollingUpdate"), detail));
+  }
+  for (const field of ["whenDeleted", "whenScaled"]) {
+    const path = `spec.persistentVolumeClaimRetentionPolicy.${field}`;
+    causes.push(...check.oneOf(path, valueAt(retention, field), ["Delete", "Retain"]));
+  }
+  for (const [index, claim] of listAt(spec, "volumeClaimTemplates").entries()) {
+    const path = `spec.volumeClaimTemplates[${index}]`;
+    causes.push(...check.dnsLabel(`${path}.metadata.name`, textAt(claim, "metadata", "name")));
+    causes.push(...claimSpecCauses(valueAt(claim, "spec"), `${path}.spec`));
+  }
+  return causes;
+}
+
+const changeable = [
+  "replicas",
+  "ordinals",
+  "template",
+  "updateStrategy",
+  "revisionHistoryLimit",
+  "persistentVolumeClaimRetentionPolicy",
+  "minReadySeconds",
+];
+
+function updateCauses(object: workload.Read, old: workload.Read): StatusCause[] {
+  const fixed = (set: workload.Read): JsonObject => {
+    const spec = draft(mapAt(set, "spec")) as JsonObject;
+    for (const field of changeable) delete spec[field];
+    return spec;
+  };
+  if (jsonEquals(fixed(object), fixed(old))) return [];
+  const names = changeable.map((field) => `'${field}'`);
+  const detail = `updates to statefulset spec for fields other than ${names.slice(0, -1).join(", ")} and ${names.at(-1) ?? ""} are forbidden`;
+  return [forbiddenCause("spec", detail)];
+}

@@ -1,0 +1,153 @@
+import {
+  type DeepReadonly,
+  forbiddenCause,
+  invalidCause,
+  isJsonObject,
+  jsonEquals,
+  type KubernetesObject,
+  notSupportedCause,
+  requiredCause,
+  selectorFromObject,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { listAt, mapAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { defaultPodTemplate } from "../pod/defaults.ts";
+import { podTemplateCauses } from "../pod/spec-validation.ts";
+import { labelsText } from "../service/services.ts";
+
+export type Read = DeepReadonly<KubernetesObject>;
+
+/** What Deployments, ReplicaSets, StatefulSets and the like have in common: a selector, a template of Pods, a number of them. */
+export function defaultWorkload(object: KubernetesObject, replicas = true): void {
+  const spec = objectAt(object, "spec");
+  if (spec === undefined) return;
+  if (replicas) spec["replicas"] ??= 1;
+  defaultPodTemplate(objectAt(spec, "template"));
+}
+
+/** An empty status, which such kinds are created with. `fields` are the counters that are always there. */
+export function emptyStatus(object: KubernetesObject, fields: Readonly<Record<string, number>> = {}): void {
+  setField(object, "status", { ...fields });
+}
+
+/** The selector, the template, and that the one selects the other. Pods of such kinds are always restarted. */
+export function workloadCauses(object: Read): StatusCause[] {
+  const spec = valueAt(object, "spec");
+  const causes = [
+    ...check.atLeast("spec.replicas", valueAt(spec, "replicas")),
+    ...check.atLeast("spec.minReadySeconds", valueAt(spec, "minReadySeconds")),
+    ...check.atLeast("spec.revisionHistoryLimit", valueAt(spec, "revisionHistoryLimit")),
+    ...selectorCauses(spec),
+    ...podTemplateCauses(valueAt(spec, "template"), "spec.template"),
+  ];
+  const restart = textAt(spec, "template", "spec", "restartPolicy");
+  if (restart === "OnFailure" || restart === "Never") {
+    causes.push(notSupportedCause("spec.template.spec.restartPolicy", restart, ["Always"]));
+  }
+  const deadline = valueAt(spec, "template", "spec", "activeDeadlineSeconds");
+  if (deadline !== undefined) {
+    const detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+    causes.push(forbiddenCause("spec.template.spec.activeDeadlineSeconds", detail));
+  }
+  return causes;
+}
+
+/** Counters of a status: none is negative, and none of `parts` exceeds `replicas`. */
+export function statusCauses(object: Read, counters: readonly string[], parts: readonly (readonly [string, string])[]): StatusCause[] {
+  const causes = counters.flatMap((field) => check.atLeast(`status.${field}`, valueAt(object, "status", field)));
+  for (const [part, whole] of parts) {
+    const count = countAt(object, "status", part);
+    if (count <= countAt(object, "status", whole)) continue;
+    const name = whole === "replicas" ? "status.replicas" : whole;
+    causes.push(invalidCause(`status.${part}`, count, `cannot be greater than ${name}`));
+  }
+  return causes;
+}
+
+/** A LabelSelector that selects something and that selects the Pods of the template. */
+export function selectorCauses(spec: unknown): StatusCause[] {
+  const selector = valueAt(spec, "selector");
+  const causes = check.labelSelector("spec.selector", selector);
+  if (isJsonObject(selector) && check.isEmptySelector(selector)) {
+    causes.push(invalidCause("spec.selector", selector, "empty selector is invalid for deployment"));
+  }
+  if (causes.length > 0) return causes;
+  const labels = mapAt(spec, "template", "metadata", "labels") as Readonly<Record<string, string>>;
+  if (isJsonObject(selector) && selectorFromObject(selector).matches(labels)) return causes;
+  return [...causes, mismatchCause(labels)];
+}
+
+/** That the labels of a template are not what the selector asks for. */
+export function mismatchCause(labels: Readonly<Record<string, unknown>>): StatusCause {
+  return invalidCause("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
+}
+
+/** `field is immutable` where `spec.<field>` differs. */
+export function immutableSpecCauses(object: Read, old: Read, fields: readonly string[]): StatusCause[] {
+  return fields
+    .filter((field) => !jsonEquals(valueAt(object, "spec", field), valueAt(old, "spec", field)))
+    .map((field) => invalidCause(`spec.${field}`, valueAt(object, "spec", field) ?? null, "field is immutable"));
+}
+
+/** The scale subresource of kinds that count Pods by `spec.replicas`. */
+export const replicaScale = {
+  specReplicasPath: ".spec.replicas",
+  statusReplicasPath: ".status.replicas",
+  labelSelectorPath: ".spec.selector",
+} as const;
+
+/** Columns of `-o wide` of everything with a template of Pods. */
+export const templateColumns = [
+  column("Containers", "Names of the containers.", { wide: true }),
+  column("Images", "Images of the containers.", { wide: true }),
+];
+
+/** The column of the selector. */
+export const selectorColumn = column("Selector", "Labels of its Pods.", { wide: true });
+
+/** Cells of {@link templateColumns}. */
+export function templateCells(object: Read): readonly string[] {
+  const containers = listAt(object, "spec", "template", "spec", "containers");
+  return [
+    containers.map((container) => textAt(container, "name")).join(","),
+    containers.map((container) => textAt(container, "image")).join(","),
+  ];
+}
+
+/** The cell of {@link selectorColumn}. */
+export function selectorCell(object: Read): string {
+  const selector = valueAt(object, "spec", "selector");
+  const isPlain = isJsonObject(selector) && !Object.hasOwn(selector, "matchLabels") && !Object.hasOwn(selector, "matchExpressions");
+  if (isPlain) return labelsText(selector);
+  const terms = labelsText(mapAt(selector, "matchLabels"));
+  const expressions = listAt(selector, "matchExpressions").map((expression) => {
+    const values = listAt(expression, "values").join(",");
+    const key = textAt(expression, "key");
+    switch (textAt(expression, "operator")) {
+      case "In":
+        return `${key} in (${values})`;
+      case "NotIn":
+        return `${key} notin (${values})`;
+      case "Exists":
+        return key;
+      default:
+        return `!${key}`;
+    }
+  });
+  if (expressions.length === 0) return terms;
+  return [...(terms === "<none>" ? [] : [terms]), ...expressions].join(",");
+}
+
+/** A counter of a status or spec; 0 where it is absent. */
+export function countAt(object: unknown, ...path: readonly string[]): number {
+  const value = valueAt(object, ...path);
+  return typeof value === "number" ? value : 0;
+}
+
+/** A required field of a spec that the schema lets be absent. */
+export function requiredSpec(object: Read, field: string): StatusCause[] {
+  return valueAt(object, "spec", field) === undefined ? [requiredCause(`spec.${field}`)] : [];
+}
+

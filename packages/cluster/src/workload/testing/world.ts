@@ -1,0 +1,152 @@
+import {
+  apiVersionOf,
+  deepFreeze,
+  draft,
+  formatTime,
+  jsonEquals,
+  type JsonValue,
+  type KubernetesObject,
+  mergePatch,
+  type PodObject,
+  Pod,
+  type ResourceType,
+} from "@keelson/api-machinery";
+import type { Decision, Seen, Write } from "../write.ts";
+
+interface Stored extends KubernetesObject {
+  spec?: unknown;
+  status?: unknown;
+}
+
+/**
+ * Objects in memory on which decisions are carried out, for tests of what a controller does over many steps: no server, no
+ * watches, no time but what the test sets.
+ */
+export class World {
+  /** Milliseconds from the epoch. */
+  now = Date.UTC(2026, 0, 1);
+  /** Events so far, as `reason: note`. */
+  readonly events: string[] = [];
+  readonly #objects = new Map<string, { readonly type: ResourceType; readonly object: Seen }>();
+  #made = 0;
+
+  /** Stores an object as a server would: with uid, version, generation and time. */
+  create<T extends KubernetesObject>(type: ResourceType<T>, given: object): Seen<T> {
+    const object = draft(given) as Stored;
+    this.#made += 1;
+    const { generateName, ...metadata } = object.metadata;
+    const name = metadata.name ?? `${generateName ?? ""}${String(this.#made).padStart(5, "0")}`;
+    const stored = {
+      ...object,
+      apiVersion: apiVersionOf(type),
+      kind: type.kind,
+      metadata: {
+        namespace: "default",
+        ...metadata,
+        name,
+        uid: `uid-${this.#made}`,
+        generation: 1,
+        creationTimestamp: formatTime(this.now),
+      },
+    };
+    return this.#put(type, stored) as Seen<T>;
+  }
+
+  get<T extends KubernetesObject>(type: ResourceType<T>, name: string): Seen<T> {
+    const entry = this.#objects.get(`${type.kind}/${name}`);
+    if (entry === undefined) throw new Error(`there is no ${type.kind} ${name}`);
+    return entry.object as Seen<T>;
+  }
+
+  list<T extends KubernetesObject>(type: ResourceType<T>): readonly Seen<T>[] {
+    return [...this.#objects.values()].filter((entry) => entry.type.kind === type.kind).map(({ object }) => object as Seen<T>);
+  }
+
+  /** Changes an object by a merge patch, as its user would. */
+  change(type: ResourceType, name: string, body: object): void {
+    const before = this.get(type, name) as unknown as Stored;
+    const after = mergePatch(before as unknown as JsonValue, body as JsonValue) as unknown as Stored;
+    const generation = (before.metadata.generation ?? 0) + (jsonEquals(before.spec, after.spec) ? 0 : 1);
+    this.#put(type, { ...after, metadata: { ...after.metadata, generation } });
+    this.#reap(type, name);
+  }
+
+  /** Marks an object as deleted; it goes when nothing holds it. `graceful`: it stays until {@link World.end}. */
+  delete(type: ResourceType, name: string, graceful = false): void {
+    const object = this.get(type, name);
+    const { deletionTimestamp = formatTime(this.now) } = object.metadata;
+    const gracePeriod = graceful ? { deletionGracePeriodSeconds: 30 } : {};
+    this.#put(type, { ...object, metadata: { ...object.metadata, deletionTimestamp, ...gracePeriod } } as Stored);
+    this.#reap(type, name);
+  }
+
+  /** A Pod that is being deleted has stopped. */
+  end(name: string): void {
+    this.change(Pod, name, { metadata: { deletionGracePeriodSeconds: null } });
+  }
+
+  /** Sets a Pod's phase, and Ready where it is said. */
+  setPod(name: string, phase: NonNullable<PodObject["status"]>["phase"], ready = false, status: object = {}): void {
+    const lastTransitionTime = formatTime(this.now);
+    const conditions = [{ type: "Ready", status: ready ? "True" : "False", lastTransitionTime }];
+    this.change(Pod, name, { status: { phase, conditions, ...status } });
+  }
+
+  /** Does what was decided. Pods that run are deleted gracefully when `graceful`. */
+  perform(writes: readonly Write[], graceful = false): void {
+    for (const write of writes) {
+      switch (write.kind) {
+        case "event":
+          this.events.push(`${write.reason}: ${write.note}`);
+          break;
+        case "create": {
+          const { name } = write.object.metadata;
+          const isThere = name !== undefined && this.#objects.has(`${write.type.kind}/${name}`);
+          if (isThere && !write.mayExist) throw new Error(`${write.type.kind} ${name} is there already`);
+          if (!isThere) this.create(write.type, write.object);
+          break;
+        }
+        case "delete": {
+          const { name = "" } = write.object.metadata;
+          if (this.#objects.has(`${write.type.kind}/${name}`)) this.delete(write.type, name, graceful && write.type === Pod);
+          break;
+        }
+        case "patch":
+          if (this.#objects.has(`${write.type.kind}/${write.object.metadata.name}`)) {
+            this.change(write.type, write.object.metadata.name ?? "", write.body);
+          }
+          break;
+        default: {
+          const { name = "", resourceVersion } = write.object.metadata;
+          const before = this.get(write.type, name);
+          if (before.metadata.resourceVersion !== resourceVersion) throw new Error(`${write.type.kind} ${name} has moved on`);
+          const after = write.kind === "status" ? { ...before, status: (write.object as Stored).status } : write.object;
+          this.#put(write.type, draft(after) as Stored);
+        }
+      }
+    }
+  }
+
+  /** Decides and does until nothing more is to be written. Returns the last decision. */
+  settle(decide: () => Decision, graceful = false): Decision {
+    for (let step = 0; step < 200; step++) {
+      const decision = decide();
+      if (decision.writes.every(({ kind }) => kind === "event")) return decision;
+      this.perform(decision.writes, graceful);
+    }
+    throw new Error("it never settles");
+  }
+
+  #put(type: ResourceType, object: Stored): Seen {
+    this.#made += 1;
+    const stored = deepFreeze({ ...object, metadata: { ...object.metadata, resourceVersion: String(this.#made) } }) as Seen;
+    this.#objects.set(`${type.kind}/${object.metadata.name}`, { type, object: stored });
+    return stored;
+  }
+
+  #reap(type: ResourceType, name: string): void {
+    const { metadata } = this.get(type, name);
+    const isHeld = (metadata.finalizers ?? []).length > 0 || (metadata.deletionGracePeriodSeconds ?? 0) > 0;
+    if (metadata.deletionTimestamp !== undefined && !isHeld) this.#objects.delete(`${type.kind}/${name}`);
+  }
+}
