@@ -81,9 +81,7 @@ spec:
   terminationGracePeriodSeconds: 30
   containers:
     - name: redis
-      {{- with .Image }}
-      image: {{ . | quote }}
-      {{- end }}
+      image: {{ .Image | default (printf "%s:%s" .Runtime.Name .Runtime.Version) | quote }}
       command: {{ toJson .Agent.Command }}
       args:
         - --engine=redis
@@ -98,8 +96,8 @@ spec:
         - {name: AGENT_TOKEN, valueFrom: {secretKeyRef: {name: {{ .AccessSecret }}, key: agentToken}}}
         - {name: REDIS_PASSWORD, valueFrom: {secretKeyRef: {name: {{ .AccessSecret }}, key: password}}}
       ports:
-        - {name: redis, containerPort: {{ .Values.port }}}
-        - {name: agent, containerPort: {{ .Values.agentPort }}}
+        - {name: redis, containerPort: {{ .Values.port }}, protocol: TCP}
+        - {name: agent, containerPort: {{ .Values.agentPort }}, protocol: TCP}
       readinessProbe:
         tcpSocket: {port: {{ .Values.port }}}
         periodSeconds: 2
@@ -144,7 +142,7 @@ spec:
     {{- toYaml .SelectorLabels | nindent 4 }}
     middleware.io/role: ${role}
   ports:
-    - {name: redis, port: {{ .Values.port }}, targetPort: {{ .Values.port }}}
+    - {name: redis, port: {{ .Values.port }}, targetPort: {{ .Values.port }}, protocol: TCP}
 `;
 
 /** The Redis plugin, as the data of its ConfigMap. */
