@@ -39,7 +39,9 @@ export function conform(
     try {
       canonicalQuantities(resource.schema, result);
     } catch (error) {
-      throw badRequest(`${resource.kind} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: ${error instanceof Error ? error.message : ""}`);
+      throw badRequest(
+        `${resource.kind} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: ${error instanceof Error ? error.message : ""}`,
+      );
     }
   }
   applyDefaults(resource.schema, result);

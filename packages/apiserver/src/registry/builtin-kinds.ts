@@ -1,5 +1,8 @@
 import type { Clock } from "@keelson/api-machinery";
 import type { Reviews } from "../auth/reviews.ts";
+import { autoscalingKinds } from "./kinds/autoscaling.ts";
+import { networkingKinds } from "./kinds/networking.ts";
+import { policyKinds } from "./kinds/policy.ts";
 import { configKinds } from "./kinds/config.ts";
 import { crdKinds } from "./kinds/custom-resource-definitions.ts";
 import { eventKinds } from "./kinds/events.ts";
@@ -75,8 +78,11 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...nodeKinds(),
     ...serviceKinds(options.services ?? createServiceAllocator({ store, clock })),
     ...endpointKinds(),
-    ...storageKinds(),
+    ...storageKinds(store),
     ...workloadKinds(),
+    ...policyKinds(),
+    ...networkingKinds(),
+    ...autoscalingKinds(),
     ...crdKinds(() => clock.now()),
   ];
 }

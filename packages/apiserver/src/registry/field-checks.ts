@@ -126,7 +126,8 @@ export function isEmptySelector(selector: unknown): boolean {
 export function countOrPercent(field: string, value: unknown): StatusCause[] {
   if (typeof value !== "string") return atLeast(field, value);
   if (/^[0-9]+%$/.test(value)) return [];
-  const rule = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+  const rule =
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
   return [invalidCause(field, value, rule)];
 }
 

@@ -104,9 +104,12 @@ function endpointsCauses(object: Read): StatusCause[] {
 }
 
 function addressCauses(field: string, address: string): StatusCause[] {
-  if (!check.isIpAddress(address)) return [invalidCause(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")];
+  if (!check.isIpAddress(address))
+    return [invalidCause(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")];
   // Loopback addresses are allowed here, unlike in Kubernetes: the Pods of one machine have no others.
-  return address === "0.0.0.0" || address === "::" ? [invalidCause(field, address, "may not be unspecified (0.0.0.0 or ::)")] : [];
+  return address === "0.0.0.0" || address === "::"
+    ? [invalidCause(field, address, "may not be unspecified (0.0.0.0 or ::)")]
+    : [];
 }
 
 const maxEndpoints = 1000;
@@ -130,7 +133,8 @@ function sliceCauses(object: Read): StatusCause[] {
       else causes.push(...addressCauses(field, address));
     }
     const hostname = textAt(endpoint, "hostname");
-    if (hostname !== "") causes.push(...dns1123LabelFaults(hostname).map((fault) => invalidCause(`${path}.hostname`, hostname, fault)));
+    if (hostname !== "")
+      causes.push(...dns1123LabelFaults(hostname).map((fault) => invalidCause(`${path}.hostname`, hostname, fault)));
   }
   const names = new Set<string>();
   for (const [index, port] of listAt(object, "ports").entries()) {

@@ -93,7 +93,9 @@ function nodeCells(node: Read, now: number): readonly string[] {
   if (valueAt(node, "spec", "unschedulable") === true) states.push("SchedulingDisabled");
   const labels = Object.entries(node.metadata.labels ?? {});
   const roles = labels
-    .map(([key, value]) => (key.startsWith(rolePrefix) ? key.slice(rolePrefix.length) : key === "kubernetes.io/role" ? value : ""))
+    .map(([key, value]) =>
+      key.startsWith(rolePrefix) ? key.slice(rolePrefix.length) : key === "kubernetes.io/role" ? value : "",
+    )
     .filter((role) => role !== "");
   const info = (field: string): string => textAt(node, "status", "nodeInfo", field) || "<unknown>";
   return [

@@ -140,7 +140,16 @@ function without(body: unknown, paths: readonly string[]): unknown {
 
 function pick(body: unknown, paths: readonly string[]): unknown {
   return Object.fromEntries(
-    paths.map((path) => [path, at(body, path.split("/").slice(1).map((part) => part.replaceAll("~1", "/"))) ?? null]),
+    paths.map((path) => [
+      path,
+      at(
+        body,
+        path
+          .split("/")
+          .slice(1)
+          .map((part) => part.replaceAll("~1", "/")),
+      ) ?? null,
+    ]),
   );
 }
 
@@ -150,7 +159,10 @@ function at(value: unknown, path: readonly string[]): unknown {
   const keyed = /^(.+)\[(.+)=(.+)\]$/.exec(first);
   if (keyed !== null) {
     const [, list = "", key = "", wanted = ""] = keyed;
-    return at(listAt(value, list).find((item) => textAt(item, key) === wanted), rest);
+    return at(
+      listAt(value, list).find((item) => textAt(item, key) === wanted),
+      rest,
+    );
   }
   if (first === "*") return Object.values(value ?? {}).map((child) => at(child, rest));
   return at(valueAt(value, first), rest);
@@ -168,7 +180,9 @@ function shown(body: unknown, expected: unknown): unknown {
   if (valueAt(expected, "kind") === "Table") {
     return {
       columns: listAt(body, "columnDefinitions").map((column) => [valueAt(column, "name"), valueAt(column, "priority")]),
-      cells: listAt(body, "rows").map((row) => listAt(row, "cells").map((cell) => (/^\d+s$|^<age>$/.test(String(cell)) ? "<age>" : String(cell)))),
+      cells: listAt(body, "rows").map((row) =>
+        listAt(row, "cells").map((cell) => (/^\d+s$|^<age>$/.test(String(cell)) ? "<age>" : String(cell))),
+      ),
     };
   }
   return comparable(body, expected);

@@ -11,6 +11,7 @@ import {
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery";
+import { type Store, storageKey } from "../../storage/store.ts";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import * as check from "../field-checks.ts";
@@ -20,9 +21,28 @@ import { nodeTermCauses } from "./pod/spec-validation.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** PersistentVolumes, PersistentVolumeClaims and StorageClasses. */
-export function storageKinds(): readonly ServedResource[] {
-  return [persistentVolumes, persistentVolumeClaims, storageClasses];
+/** PersistentVolumes, PersistentVolumeClaims and StorageClasses. Claims that name no class get the default one of the store. */
+export function storageKinds(store: Pick<Store, "list">): readonly ServedResource[] {
+  const { strategy } = persistentVolumeClaims;
+  const prepareForCreate = (claim: KubernetesObject): void => {
+    strategy.prepareForCreate?.(claim);
+    const spec = objectAt(claim, "spec");
+    const className = spec?.["storageClassName"] === undefined ? defaultStorageClass(store) : undefined;
+    if (spec !== undefined && className !== undefined) spec["storageClassName"] = className;
+  };
+  return [persistentVolumes, { ...persistentVolumeClaims, strategy: { ...strategy, prepareForCreate } }, storageClasses];
+}
+
+const isDefaultClass = "storageclass.kubernetes.io/is-default-class";
+
+/** The name of the newest StorageClass that is marked as the default. */
+function defaultStorageClass(store: Pick<Store, "list">): string | undefined {
+  let newest: Read | undefined;
+  for (const { object } of store.list(storageKey({ group: "storage.k8s.io", plural: "storageclasses" }, "", "")).items) {
+    if (object.metadata.annotations?.[isDefaultClass] !== "true") continue;
+    if ((newest?.metadata.creationTimestamp ?? "") <= (object.metadata.creationTimestamp ?? "")) newest = object;
+  }
+  return newest?.metadata.name;
 }
 
 const accessModes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -233,7 +253,8 @@ function volumeCauses(volume: Read): StatusCause[] {
   for (const [index, mode] of modes.entries()) causes.push(...check.oneOf(`spec.accessModes[${index}]`, mode, accessModes));
   const size = valueAt(spec, "capacity", "storage");
   if (!isQuantity(size)) causes.push(requiredCause("spec.capacity"));
-  else if (compareQuantities(size, 0) <= 0) causes.push(invalidCause("spec.capacity[storage]", size, "must be greater than zero"));
+  else if (compareQuantities(size, 0) <= 0)
+    causes.push(invalidCause("spec.capacity[storage]", size, "must be greater than zero"));
   const policies = ["Delete", "Recycle", "Retain"];
   causes.push(...check.oneOf("spec.persistentVolumeReclaimPolicy", valueAt(spec, "persistentVolumeReclaimPolicy"), policies));
   causes.push(...check.oneOf("spec.volumeMode", valueAt(spec, "volumeMode"), ["Block", "Filesystem"]));
@@ -248,7 +269,8 @@ function volumeCauses(volume: Read): StatusCause[] {
   for (const [index, term] of terms.entries()) {
     causes.push(...nodeTermCauses(term, `spec.nodeAffinity.required.nodeSelectorTerms[${index}]`));
   }
-  if (source === "local" && terms.length === 0) causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
+  if (source === "local" && terms.length === 0)
+    causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
   return causes;
 }
 

@@ -110,7 +110,9 @@ function ending(terminated: unknown): string {
   const reason = textAt(terminated, "reason");
   if (reason !== "") return reason;
   const signal = valueAt(terminated, "signal");
-  return typeof signal === "number" && signal !== 0 ? `Signal:${signal}` : `ExitCode:${String(valueAt(terminated, "exitCode") ?? 0)}`;
+  return typeof signal === "number" && signal !== 0
+    ? `Signal:${signal}`
+    : `ExitCode:${String(valueAt(terminated, "exitCode") ?? 0)}`;
 }
 
 function restartsOf(container: unknown): number {

@@ -23,7 +23,11 @@ export function containerCauses(spec: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const names = new Set<string>();
   const volumes = new Set(listAt(spec, "volumes").map((volume) => textAt(volume, "name")));
-  const claims = new Set(listAt(spec, "volumes").filter(isBlockSource).map((volume) => textAt(volume, "name")));
+  const claims = new Set(
+    listAt(spec, "volumes")
+      .filter(isBlockSource)
+      .map((volume) => textAt(volume, "name")),
+  );
   for (const field of ["initContainers", "containers", "ephemeralContainers"]) {
     for (const [index, container] of listAt(spec, field).entries()) {
       const at = `${path}.${field}[${index}]`;

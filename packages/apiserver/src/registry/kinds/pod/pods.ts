@@ -1,4 +1,10 @@
-import { type DeepReadonly, forbiddenCause, type JsonObject, type KubernetesObject, type StatusCause } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  forbiddenCause,
+  type JsonObject,
+  type KubernetesObject,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import type { Store } from "../../../storage/store.ts";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { ensureMap, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
@@ -40,6 +46,7 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         defaultGraceSeconds: 30,
         default: defaultPod,
         prepareForCreate: (pod) => prepare(pod, store),
+        prepareForUpdate: keepAdmitted,
         validate: podCauses,
         validateUpdate: podUpdateCauses,
       },
@@ -96,9 +103,24 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
   }
   addTolerations(spec);
   if (objectsAt(spec, "schedulingGates").length > 0) {
-    const waiting = { type: "PodScheduled", status: "False", reason: "SchedulingGated", message: "Scheduling is blocked due to non-empty scheduling gates" };
+    const waiting = {
+      type: "PodScheduled",
+      status: "False",
+      reason: "SchedulingGated",
+      message: "Scheduling is blocked due to non-empty scheduling gates",
+    };
     ensureMap(pod, "status")["conditions"] = [waiting];
   }
+}
+
+/** What admission added at creation stays where an update leaves it out. */
+function keepAdmitted(pod: KubernetesObject, old: Read): void {
+  const spec = objectAt(pod, "spec");
+  if (spec === undefined) return;
+  for (const field of ["priority", "priorityClassName", "preemptionPolicy"]) {
+    if (spec[field] === undefined) setField(spec, field, valueAt(old, "spec", field));
+  }
+  addTolerations(spec);
 }
 
 function addTolerations(spec: JsonObject): void {

@@ -93,7 +93,13 @@ function placementCauses(spec: unknown, path: string): StatusCause[] {
     causes.push(...check.oneOf(`${at}.whenUnsatisfiable`, unsatisfiable, ["DoNotSchedule", "ScheduleAnyway"]));
     causes.push(...check.labelSelector(`${at}.labelSelector`, valueAt(constraint, "labelSelector")));
   }
-  const wanted = listAt(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms");
+  const wanted = listAt(
+    spec,
+    "affinity",
+    "nodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
+  );
   const affinity = `${path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`;
   for (const [index, term] of wanted.entries()) causes.push(...nodeTermCauses(term, `${affinity}[${index}]`));
   return causes;
@@ -110,7 +116,8 @@ export function nodeTermCauses(term: unknown, path: string): StatusCause[] {
     const operator = textAt(expression, "operator");
     const values = listAt(expression, "values");
     causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault)));
-    if (!nodeOperators.includes(operator)) causes.push(invalidCause(`${at}.operator`, operator, "not a valid selector operator"));
+    if (!nodeOperators.includes(operator))
+      causes.push(invalidCause(`${at}.operator`, operator, "not a valid selector operator"));
     else if ((operator === "In" || operator === "NotIn") && values.length === 0) {
       causes.push(requiredCause(`${at}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
     } else if ((operator === "Exists" || operator === "DoesNotExist") && values.length > 0) {
@@ -129,7 +136,7 @@ function tolerationCauses(toleration: unknown, path: string): StatusCause[] {
   const value = textAt(toleration, "value");
   if (key !== "") causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)));
   else if (operator !== "Exists") {
-    const detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+    const detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"';
     causes.push(invalidCause(`${path}.operator`, operator, detail));
   }
   const seconds = valueAt(toleration, "tolerationSeconds");
@@ -147,4 +154,3 @@ function tolerationCauses(toleration: unknown, path: string): StatusCause[] {
   if (effect !== "") causes.push(...check.oneOf(`${path}.effect`, effect, ["NoExecute", "NoSchedule", "PreferNoSchedule"]));
   return causes;
 }
-

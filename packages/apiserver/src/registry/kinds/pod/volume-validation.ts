@@ -69,7 +69,9 @@ const projections = ["secret", "configMap", "downwardAPI", "serviceAccountToken"
 function projectionCauses(source: unknown, path: string): StatusCause[] {
   const given = projections.filter((name) => valueAt(source, name) !== undefined);
   if (given.length === 0) return [requiredCause(path, `must specify one of: ${projections.join(", ")}`)];
-  const causes = given.slice(1).map((name) => forbiddenCause(`${path}.${name}`, "may not specify more than 1 volume type per source"));
+  const causes = given
+    .slice(1)
+    .map((name) => forbiddenCause(`${path}.${name}`, "may not specify more than 1 volume type per source"));
   for (const name of given) {
     const at = `${path}.${name}`;
     const one = valueAt(source, name);
@@ -95,8 +97,13 @@ function itemCauses(source: unknown, path: string): StatusCause[] {
   return listAt(source, "items").flatMap((item, index) => {
     const at = `${path}.items[${index}]`;
     const key = textAt(item, "key");
-    const causes = key === "" ? [requiredCause(`${at}.key`)] : configMapKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault));
-    return [...causes, ...filePathCauses(`${at}.path`, textAt(item, "path")), ...modeCauses(`${at}.mode`, valueAt(item, "mode"))];
+    const causes =
+      key === "" ? [requiredCause(`${at}.key`)] : configMapKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault));
+    return [
+      ...causes,
+      ...filePathCauses(`${at}.path`, textAt(item, "path")),
+      ...modeCauses(`${at}.mode`, valueAt(item, "mode")),
+    ];
   });
 }
 

@@ -78,7 +78,10 @@ export function keepAllocated(service: KubernetesObject, old: Read): void {
 
 function keepNodePorts(spec: JsonObject, oldSpec: unknown): void {
   const before = new Map(
-    listAt(oldSpec, "ports").map((port) => [`${textAt(port, "protocol")}/${String(valueAt(port, "port"))}`, valueAt(port, "nodePort")]),
+    listAt(oldSpec, "ports").map((port) => [
+      `${textAt(port, "protocol")}/${String(valueAt(port, "port"))}`,
+      valueAt(port, "nodePort"),
+    ]),
   );
   const named = new Set(objectsAt(spec, "ports").map((port) => port["nodePort"]));
   for (const port of objectsAt(spec, "ports")) {

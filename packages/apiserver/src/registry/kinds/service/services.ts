@@ -86,7 +86,9 @@ function defaultService(service: KubernetesObject): void {
     if (!port["targetPort"] && port["port"] !== undefined) port["targetPort"] = port["port"];
   }
   const isReachable =
-    spec["type"] === "NodePort" || spec["type"] === "LoadBalancer" || (spec["type"] === "ClusterIP" && listAt(spec, "externalIPs").length > 0);
+    spec["type"] === "NodePort" ||
+    spec["type"] === "LoadBalancer" ||
+    (spec["type"] === "ClusterIP" && listAt(spec, "externalIPs").length > 0);
   if (isReachable) spec["externalTrafficPolicy"] ??= "Cluster";
   if (hasClusterAddress(spec)) spec["internalTrafficPolicy"] ??= "Cluster";
   if (spec["type"] === "LoadBalancer") spec["allocateLoadBalancerNodePorts"] ??= true;
@@ -181,7 +183,9 @@ function externalAddresses(service: Read): string {
     case "ExternalName":
       return textAt(spec, "externalName");
     case "LoadBalancer": {
-      const balanced = listAt(service, "status", "loadBalancer", "ingress").map((one) => textAt(one, "ip") || textAt(one, "hostname"));
+      const balanced = listAt(service, "status", "loadBalancer", "ingress").map(
+        (one) => textAt(one, "ip") || textAt(one, "hostname"),
+      );
       const all = [...balanced, ...external];
       return all.length === 0 ? "<pending>" : all.join(",");
     }

@@ -13,7 +13,11 @@ export const controllerRevisions = builtinResource({
   plural: "controllerrevisions",
   scope: "Namespaced",
   columns: [column("Controller", "What it is a revision of."), column("Revision", "Its number."), ageColumn],
-  cells: (object, now) => [controllerOf(object), String(valueAt(object, "revision") ?? 0), age(object.metadata.creationTimestamp, now)],
+  cells: (object, now) => [
+    controllerOf(object),
+    String(valueAt(object, "revision") ?? 0),
+    age(object.metadata.creationTimestamp, now),
+  ],
   strategy: {
     hasGeneration: false,
     validate: (object) => check.atLeast("revision", valueAt(object, "revision")),

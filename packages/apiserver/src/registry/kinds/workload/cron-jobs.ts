@@ -99,7 +99,8 @@ function cronJobCauses(object: Read): StatusCause[] {
 
 function isTimeZone(zone: string): boolean {
   try {
-    return zone.toLowerCase() !== "local" && new Intl.DateTimeFormat("en", { timeZone: zone }) !== undefined;
+    new Intl.DateTimeFormat("en", { timeZone: zone });
+    return zone.toLowerCase() !== "local";
   } catch {
     return false;
   }

@@ -43,7 +43,12 @@ export const daemonSets = builtinResource({
   strategy: {
     default: defaultDaemonSet,
     prepareForCreate: (object) =>
-      workload.emptyStatus(object, { currentNumberScheduled: 0, desiredNumberScheduled: 0, numberMisscheduled: 0, numberReady: 0 }),
+      workload.emptyStatus(object, {
+        currentNumberScheduled: 0,
+        desiredNumberScheduled: 0,
+        numberMisscheduled: 0,
+        numberReady: 0,
+      }),
     validate: (object) => [...workload.workloadCauses(object), ...strategyCauses(object)],
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },

@@ -35,7 +35,12 @@ export const deployments = builtinResource({
   strategy: {
     default: defaultDeployment,
     prepareForCreate: (object) => workload.emptyStatus(object),
-    validate: (object) => [...workload.workloadCauses(object), ...strategyCauses(object), ...deadlineCauses(object), ...countCauses(object)],
+    validate: (object) => [
+      ...workload.workloadCauses(object),
+      ...strategyCauses(object),
+      ...deadlineCauses(object),
+      ...countCauses(object),
+    ],
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },
 });
@@ -55,7 +60,14 @@ function defaultDeployment(object: KubernetesObject): void {
 }
 
 function countCauses(object: workload.Read): StatusCause[] {
-  const counters = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas", "collisionCount"];
+  const counters = [
+    "replicas",
+    "updatedReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "unavailableReplicas",
+    "collisionCount",
+  ];
   return workload.statusCauses(
     object,
     [...counters, "observedGeneration"],
@@ -77,7 +89,8 @@ function strategyCauses(object: workload.Read): StatusCause[] {
     const detail = "may not be specified when strategy `type` is 'Recreate'";
     return rolling === undefined ? [] : [forbiddenCause(path, detail)];
   }
-  if (type !== "RollingUpdate") return check.oneOf("spec.strategy.type", valueAt(strategy, "type"), ["Recreate", "RollingUpdate"]);
+  if (type !== "RollingUpdate")
+    return check.oneOf("spec.strategy.type", valueAt(strategy, "type"), ["Recreate", "RollingUpdate"]);
   if (rolling === undefined) return [requiredCause(path, "this should be defaulted and never be nil")];
   return rollingCauses(rolling, path);
 }
@@ -86,7 +99,10 @@ function strategyCauses(object: workload.Read): StatusCause[] {
 export function rollingCauses(rolling: unknown, path: string): StatusCause[] {
   const surge = valueAt(rolling, "maxSurge");
   const unavailable = valueAt(rolling, "maxUnavailable");
-  const causes = [...check.countOrPercent(`${path}.maxUnavailable`, unavailable), ...check.countOrPercent(`${path}.maxSurge`, surge)];
+  const causes = [
+    ...check.countOrPercent(`${path}.maxUnavailable`, unavailable),
+    ...check.countOrPercent(`${path}.maxSurge`, surge),
+  ];
   if (isZero(surge) && isZero(unavailable)) {
     causes.push(invalidCause(`${path}.maxUnavailable`, unavailable ?? 0, "may not be 0 when `maxSurge` is 0"));
   }

@@ -151,7 +151,10 @@ function jobCauses(job: workload.Read): StatusCause[] {
   if (faults.length === 0 && !selectorFromObject(selector).matches(labels)) causes.push(workload.mismatchCause(labels));
   if (valueAt(spec, "manualSelector") === true) return causes;
   // What a client wrote in place of what is generated.
-  if (valueAt(selector, "matchLabels", "batch.kubernetes.io/controller-uid") !== uid && valueAt(selector, "matchLabels", "controller-uid") !== uid) {
+  if (
+    valueAt(selector, "matchLabels", "batch.kubernetes.io/controller-uid") !== uid &&
+    valueAt(selector, "matchLabels", "controller-uid") !== uid
+  ) {
     causes.push(invalidCause("spec.selector", selector, "`selector` not auto-generated"));
   }
   for (const [names, wanted] of [

@@ -1,4 +1,12 @@
-import { draft, forbiddenCause, invalidCause, type JsonObject, jsonEquals, type KubernetesObject, type StatusCause } from "@keelson/api-machinery";
+import {
+  draft,
+  forbiddenCause,
+  invalidCause,
+  type JsonObject,
+  jsonEquals,
+  type KubernetesObject,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
@@ -54,7 +62,15 @@ function defaultStatefulSet(object: KubernetesObject): void {
 function countCauses(object: workload.Read): StatusCause[] {
   return workload.statusCauses(
     object,
-    ["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "observedGeneration", "collisionCount"],
+    [
+      "replicas",
+      "readyReplicas",
+      "currentReplicas",
+      "updatedReplicas",
+      "availableReplicas",
+      "observedGeneration",
+      "collisionCount",
+    ],
     [
       ["readyReplicas", "replicas"],
       ["currentReplicas", "replicas"],
@@ -73,7 +89,10 @@ function statefulCauses(object: workload.Read): StatusCause[] {
     ...check.oneOf("spec.podManagementPolicy", valueAt(spec, "podManagementPolicy"), ["OrderedReady", "Parallel"]),
     ...check.oneOf("spec.updateStrategy", valueAt(strategy, "type"), ["OnDelete", "RollingUpdate"]),
     ...check.atLeast("spec.updateStrategy.rollingUpdate.partition", valueAt(strategy, "rollingUpdate", "partition")),
-    ...check.countOrPercent("spec.updateStrategy.rollingUpdate.maxUnavailable", valueAt(strategy, "rollingUpdate", "maxUnavailable")),
+    ...check.countOrPercent(
+      "spec.updateStrategy.rollingUpdate.maxUnavailable",
+      valueAt(strategy, "rollingUpdate", "maxUnavailable"),
+    ),
     ...check.atLeast("spec.ordinals.start", valueAt(spec, "ordinals", "start")),
   ];
   if (textAt(strategy, "type") === "OnDelete" && valueAt(strategy, "rollingUpdate") !== undefined) {

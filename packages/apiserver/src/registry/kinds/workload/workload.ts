@@ -55,7 +55,11 @@ export function workloadCauses(object: Read): StatusCause[] {
 }
 
 /** Counters of a status: none is negative, and none of `parts` exceeds `replicas`. */
-export function statusCauses(object: Read, counters: readonly string[], parts: readonly (readonly [string, string])[]): StatusCause[] {
+export function statusCauses(
+  object: Read,
+  counters: readonly string[],
+  parts: readonly (readonly [string, string])[],
+): StatusCause[] {
   const causes = counters.flatMap((field) => check.atLeast(`status.${field}`, valueAt(object, "status", field)));
   for (const [part, whole] of parts) {
     const count = countAt(object, "status", part);
@@ -119,7 +123,8 @@ export function templateCells(object: Read): readonly string[] {
 /** The cell of {@link selectorColumn}. */
 export function selectorCell(object: Read): string {
   const selector = valueAt(object, "spec", "selector");
-  const isPlain = isJsonObject(selector) && !Object.hasOwn(selector, "matchLabels") && !Object.hasOwn(selector, "matchExpressions");
+  const isPlain =
+    isJsonObject(selector) && !Object.hasOwn(selector, "matchLabels") && !Object.hasOwn(selector, "matchExpressions");
   if (isPlain) return labelsText(selector);
   const terms = labelsText(mapAt(selector, "matchLabels"));
   const expressions = listAt(selector, "matchExpressions").map((expression) => {
@@ -150,4 +155,3 @@ export function countAt(object: unknown, ...path: readonly string[]): number {
 export function requiredSpec(object: Read, field: string): StatusCause[] {
   return valueAt(object, "spec", field) === undefined ? [requiredCause(`spec.${field}`)] : [];
 }
-

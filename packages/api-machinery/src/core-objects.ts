@@ -1,0 +1,168 @@
+import type { Condition, KubernetesObject } from "./object.ts";
+import type { Scope } from "./resource.ts";
+import type { LabelSelector } from "./selector.ts";
+
+/*
+ * The built-in kinds that controllers use, with as much of their fields as controllers use. What is not typed here is still
+ * there at run time: these types are open to declaration of more, not a schema.
+ */
+
+/** A reference to an object (core/v1 ObjectReference). */
+export interface ObjectReference {
+  apiVersion?: string;
+  kind?: string;
+  name?: string;
+  namespace?: string;
+  uid?: string;
+  resourceVersion?: string;
+  fieldPath?: string;
+}
+
+/** core/v1 Namespace. */
+export interface NamespaceObject extends KubernetesObject {
+  spec?: { finalizers?: string[] };
+  status?: { phase?: "Active" | "Terminating"; conditions?: Partial<Condition>[] };
+}
+
+/** core/v1 ConfigMap. */
+export interface ConfigMapObject extends KubernetesObject {
+  data?: Record<string, string>;
+  /** Values are base64. */
+  binaryData?: Record<string, string>;
+  immutable?: boolean;
+}
+
+/** core/v1 Secret. */
+export interface SecretObject extends KubernetesObject {
+  type?: string;
+  /** Values are base64. */
+  data?: Record<string, string>;
+  /** Written only: plain text that the server turns into `data`. */
+  stringData?: Record<string, string>;
+  immutable?: boolean;
+}
+
+/** core/v1 ServiceAccount. */
+export interface ServiceAccountObject extends KubernetesObject {
+  automountServiceAccountToken?: boolean;
+  imagePullSecrets?: { name?: string }[];
+  secrets?: ObjectReference[];
+}
+
+/** A core/v1 Event. New code writes {@link EventsEventObject}. */
+export interface EventObject extends KubernetesObject {
+  involvedObject: ObjectReference;
+  reason?: string;
+  message?: string;
+  type?: string;
+  count?: number;
+  firstTimestamp?: string | null;
+  lastTimestamp?: string | null;
+  eventTime?: string | null;
+  action?: string;
+  source?: { component?: string; host?: string };
+  reportingComponent?: string;
+  reportingInstance?: string;
+}
+
+/** An events.k8s.io/v1 Event. */
+export interface EventsEventObject extends KubernetesObject {
+  /** RFC 3339 in microseconds. */
+  eventTime: string;
+  /** At most 128 characters, as `reason`. */
+  action?: string;
+  reason?: string;
+  /** At most 1,024 bytes. */
+  note?: string;
+  type?: "Normal" | "Warning";
+  regarding?: ObjectReference;
+  related?: ObjectReference;
+  reportingController?: string;
+  reportingInstance?: string;
+  series?: { count: number; lastObservedTime: string };
+}
+
+/** coordination.k8s.io/v1 Lease. */
+export interface LeaseObject extends KubernetesObject {
+  spec?: {
+    holderIdentity?: string;
+    leaseDurationSeconds?: number;
+    /** RFC 3339 in microseconds, as `renewTime`. */
+    acquireTime?: string;
+    renewTime?: string;
+    leaseTransitions?: number;
+  };
+}
+
+/** apiextensions.k8s.io/v1 CustomResourceDefinition. */
+export interface CustomResourceDefinitionObject extends KubernetesObject {
+  spec: {
+    group: string;
+    scope: Scope;
+    names: {
+      plural: string;
+      kind: string;
+      singular?: string;
+      listKind?: string;
+      shortNames?: string[];
+      categories?: string[];
+    };
+    versions: CustomResourceDefinitionVersion[];
+    conversion?: { strategy: "None" | "Webhook"; webhook?: unknown };
+    preserveUnknownFields?: boolean;
+  };
+  status?: {
+    conditions?: Partial<Condition>[];
+    acceptedNames?: CustomResourceDefinitionObject["spec"]["names"];
+    storedVersions?: string[];
+  };
+}
+
+/** One version of a {@link CustomResourceDefinitionObject}. */
+export interface CustomResourceDefinitionVersion {
+  name: string;
+  served: boolean;
+  storage: boolean;
+  deprecated?: boolean;
+  deprecationWarning?: string;
+  schema?: { openAPIV3Schema?: unknown };
+  subresources?: {
+    status?: object;
+    scale?: { specReplicasPath: string; statusReplicasPath: string; labelSelectorPath?: string };
+  };
+  additionalPrinterColumns?: {
+    name: string;
+    type: string;
+    jsonPath: string;
+    description?: string;
+    format?: string;
+    priority?: number;
+  }[];
+  selectableFields?: { jsonPath: string }[];
+}
+
+/** A rule of RBAC (rbac/v1 PolicyRule). */
+export interface PolicyRule {
+  verbs: string[];
+  apiGroups?: string[];
+  resources?: string[];
+  resourceNames?: string[];
+  nonResourceURLs?: string[];
+}
+
+/** rbac/v1 Role. */
+export interface RoleObject extends KubernetesObject {
+  rules?: PolicyRule[] | null;
+}
+
+/** rbac/v1 ClusterRole. */
+export interface ClusterRoleObject extends KubernetesObject {
+  rules?: PolicyRule[] | null;
+  aggregationRule?: { clusterRoleSelectors?: LabelSelector[] };
+}
+
+/** A role's binding, in a namespace (RoleBinding) or everywhere (ClusterRoleBinding). */
+export interface RoleBindingObject extends KubernetesObject {
+  roleRef: { apiGroup: string; kind: "Role" | "ClusterRole"; name: string };
+  subjects?: { kind: "User" | "Group" | "ServiceAccount"; name: string; namespace?: string; apiGroup?: string }[];
+}

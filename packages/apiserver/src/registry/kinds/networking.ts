@@ -1,0 +1,197 @@
+import {
+  forbiddenCause,
+  invalidCause,
+  jsonEquals,
+  type KubernetesObject,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { age } from "../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import * as check from "../field-checks.ts";
+import { ensureMap, listAt, objectsAt, setField, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+import { protocols } from "./pod/container-validation.ts";
+import { type Read, selectorCell } from "./workload/workload.ts";
+
+/** networking.k8s.io/v1: Ingresses, IngressClasses and NetworkPolicies. */
+export function networkingKinds(): readonly ServedResource[] {
+  return [ingressClasses, ingresses, networkPolicies];
+}
+
+const ingresses = builtinResource({
+  group: "networking.k8s.io",
+  version: "v1",
+  kind: "Ingress",
+  plural: "ingresses",
+  shortNames: ["ing"],
+  scope: "Namespaced",
+  hasStatus: true,
+  columns: [
+    column("Class", "What serves it."),
+    column("Hosts", "Names that it is for."),
+    column("Address", "Where it is served."),
+    column("Ports", "80, and 443 with TLS."),
+    ageColumn,
+  ],
+  cells: (object, now) => {
+    const hosts = listAt(object, "spec", "rules")
+      .map((rule) => textAt(rule, "host"))
+      .filter((host) => host !== "");
+    const shown = hosts.length > 3 ? `${hosts.slice(0, 3).join(",")} + ${hosts.length - 3} more...` : hosts.join(",");
+    return [
+      textAt(object, "spec", "ingressClassName") || object.metadata.annotations?.["kubernetes.io/ingress.class"] || "<none>",
+      shown === "" ? "*" : shown,
+      listAt(object, "status", "loadBalancer", "ingress")
+        .map((address) => textAt(address, "ip") || textAt(address, "hostname"))
+        .join(","),
+      listAt(object, "spec", "tls").length > 0 ? "80, 443" : "80",
+      age(object.metadata.creationTimestamp, now),
+    ];
+  },
+  strategy: {
+    prepareForCreate: (object) => setField(object, "status", { loadBalancer: {} }),
+    validate: ingressCauses,
+  },
+});
+
+function ingressCauses(object: Read): StatusCause[] {
+  const spec = valueAt(object, "spec");
+  const rules = listAt(spec, "rules");
+  const causes: StatusCause[] = [];
+  if (rules.length === 0 && valueAt(spec, "defaultBackend") === undefined) {
+    causes.push(invalidCause("spec", spec ?? {}, "either `defaultBackend` or `rules` must be specified"));
+  }
+  if (valueAt(spec, "defaultBackend") !== undefined) {
+    causes.push(...backendCauses(valueAt(spec, "defaultBackend"), "spec.defaultBackend"));
+  }
+  for (const [index, rule] of rules.entries()) {
+    const host = textAt(rule, "host");
+    const at = `spec.rules[${index}]`;
+    causes.push(...check.dnsSubdomain(`${at}.host`, host.replace(/^\*\./, "")));
+    if (Array.isArray(valueAt(rule, "http", "paths")) && listAt(rule, "http", "paths").length === 0) {
+      causes.push(requiredCause(`${at}.http.paths`));
+    }
+    for (const [number, path] of listAt(rule, "http", "paths").entries()) {
+      const field = `${at}.http.paths[${number}]`;
+      const type = valueAt(path, "pathType");
+      causes.push(...check.oneOf(`${field}.pathType`, type, ["Exact", "ImplementationSpecific", "Prefix"]));
+      const text = textAt(path, "path");
+      if ((type === "Exact" || type === "Prefix") && !text.startsWith("/")) {
+        causes.push(invalidCause(`${field}.path`, text, "must be an absolute path"));
+      }
+      causes.push(...backendCauses(valueAt(path, "backend"), `${field}.backend`));
+    }
+  }
+  return causes;
+}
+
+function backendCauses(backend: unknown, path: string): StatusCause[] {
+  if (backend === undefined) return [];
+  const service = valueAt(backend, "service");
+  const resource = valueAt(backend, "resource");
+  if (service === undefined && resource === undefined) {
+    return [requiredCause(path, "a default backend is required, or a `service` or a `resource`")];
+  }
+  if (service !== undefined && resource !== undefined) {
+    return [invalidCause(path, "", "cannot set both resource and service backends")];
+  }
+  if (service === undefined) return [];
+  const number = valueAt(service, "port", "number");
+  const name = valueAt(service, "port", "name");
+  const causes = check.dnsLabel(`${path}.service.name`, valueAt(service, "name"));
+  if (number === undefined && name === undefined)
+    causes.push(requiredCause(`${path}.service`, "port name or number is required"));
+  if (number !== undefined && name !== undefined) {
+    causes.push(invalidCause(`${path}.service.port`, "", "cannot set both port name & port number"));
+  }
+  return [...causes, ...check.portNumber(`${path}.service.port.number`, number)];
+}
+
+const ingressClasses = builtinResource({
+  group: "networking.k8s.io",
+  version: "v1",
+  kind: "IngressClass",
+  plural: "ingressclasses",
+  scope: "Cluster",
+  columns: [column("Controller", "What serves its Ingresses."), column("Parameters", "What it is set up by."), ageColumn],
+  cells: (object, now) => {
+    const parameters = valueAt(object, "spec", "parameters");
+    const group = textAt(parameters, "apiGroup");
+    const kind = textAt(parameters, "kind");
+    return [
+      textAt(object, "spec", "controller"),
+      kind === "" ? "<none>" : `${kind}${group === "" ? "" : `.${group}`}/${textAt(parameters, "name")}`,
+      age(object.metadata.creationTimestamp, now),
+    ];
+  },
+  strategy: {
+    validate: (object) => check.nonEmpty("spec.controller", valueAt(object, "spec", "controller")),
+    validateUpdate: (object, old) =>
+      textAt(object, "spec", "controller") === textAt(old, "spec", "controller")
+        ? []
+        : [invalidCause("spec.controller", textAt(object, "spec", "controller"), "field is immutable")],
+  },
+});
+
+const networkPolicies = builtinResource({
+  group: "networking.k8s.io",
+  version: "v1",
+  kind: "NetworkPolicy",
+  plural: "networkpolicies",
+  shortNames: ["netpol"],
+  scope: "Namespaced",
+  columns: [column("Pod-Selector", "Pods that it is for."), ageColumn],
+  cells: (object, now) => [
+    selectorCell({ ...object, spec: { selector: valueAt(object, "spec", "podSelector") } } as Read),
+    age(object.metadata.creationTimestamp, now),
+  ],
+  strategy: { default: defaultPolicy, validate: policyCauses },
+});
+
+function defaultPolicy(object: KubernetesObject): void {
+  const spec = ensureMap(object, "spec");
+  // An empty selector is all Pods of the namespace.
+  ensureMap(spec, "podSelector");
+  spec["policyTypes"] ??= listAt(spec, "egress").length > 0 ? ["Ingress", "Egress"] : ["Ingress"];
+  for (const rule of [...objectsAt(spec, "ingress"), ...objectsAt(spec, "egress")]) {
+    for (const port of objectsAt(rule, "ports")) port["protocol"] ??= "TCP";
+  }
+}
+
+function policyCauses(object: Read): StatusCause[] {
+  const spec = valueAt(object, "spec");
+  const causes = check.labelSelector("spec.podSelector", valueAt(spec, "podSelector"));
+  for (const [index, type] of listAt(spec, "policyTypes").entries()) {
+    causes.push(...check.oneOf(`spec.policyTypes[${index}]`, type, ["Egress", "Ingress"]));
+  }
+  for (const [direction, peers] of [
+    ["ingress", "from"],
+    ["egress", "to"],
+  ] as const) {
+    for (const [index, rule] of listAt(spec, direction).entries()) {
+      const at = `spec.${direction}[${index}]`;
+      for (const [number, port] of listAt(rule, "ports").entries()) {
+        causes.push(...check.oneOf(`${at}.ports[${number}].protocol`, valueAt(port, "protocol"), protocols));
+        causes.push(...check.portReference(`${at}.ports[${number}].port`, valueAt(port, "port")));
+      }
+      for (const [number, peer] of listAt(rule, peers).entries()) causes.push(...peerCauses(peer, `${at}.${peers}[${number}]`));
+    }
+  }
+  return causes;
+}
+
+function peerCauses(peer: unknown, path: string): StatusCause[] {
+  const pods = valueAt(peer, "podSelector");
+  const namespaces = valueAt(peer, "namespaceSelector");
+  const block = valueAt(peer, "ipBlock");
+  if (pods === undefined && namespaces === undefined && block === undefined) {
+    return [requiredCause(path, "must specify a peer")];
+  }
+  const isBlockAlone = block === undefined || jsonEquals([pods, namespaces], [undefined, undefined]);
+  return [
+    ...check.labelSelector(`${path}.podSelector`, pods),
+    ...check.labelSelector(`${path}.namespaceSelector`, namespaces),
+    ...(isBlockAlone ? [] : [forbiddenCause(path, "may not specify both ipBlock and another peer")]),
+  ];
+}

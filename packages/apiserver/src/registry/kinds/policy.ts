@@ -1,0 +1,227 @@
+import {
+  compareQuantities,
+  forbiddenCause,
+  invalidCause,
+  isQuantity,
+  jsonEquals,
+  qualifiedNameFaults,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { age } from "../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import * as check from "../field-checks.ts";
+import { listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+import { systemPriorities } from "./pod/priority.ts";
+import { countAt, type Read, statusCauses } from "./workload/workload.ts";
+
+/** What limits others: PodDisruptionBudgets, LimitRanges, ResourceQuotas and PriorityClasses. */
+export function policyKinds(): readonly ServedResource[] {
+  return [limitRanges, resourceQuotas, podDisruptionBudgets, priorityClasses];
+}
+
+const podDisruptionBudgets = builtinResource({
+  group: "policy",
+  version: "v1",
+  kind: "PodDisruptionBudget",
+  plural: "poddisruptionbudgets",
+  shortNames: ["pdb"],
+  scope: "Namespaced",
+  hasStatus: true,
+  columns: [
+    column("Min Available", "How many Pods have to stay."),
+    column("Max Unavailable", "How many Pods may be away."),
+    column("Allowed Disruptions", "How many Pods may go now."),
+    ageColumn,
+  ],
+  cells: (object, now) => [
+    String(valueAt(object, "spec", "minAvailable") ?? "N/A"),
+    String(valueAt(object, "spec", "maxUnavailable") ?? "N/A"),
+    countAt(object, "status", "disruptionsAllowed"),
+    age(object.metadata.creationTimestamp, now),
+  ],
+  strategy: {
+    prepareForCreate: (object) =>
+      setField(object, "status", { currentHealthy: 0, desiredHealthy: 0, disruptionsAllowed: 0, expectedPods: 0 }),
+    validate: budgetCauses,
+  },
+});
+
+function budgetCauses(object: Read): StatusCause[] {
+  const spec = valueAt(object, "spec");
+  const least = valueAt(spec, "minAvailable");
+  const most = valueAt(spec, "maxUnavailable");
+  const causes: StatusCause[] = [];
+  if (least !== undefined && most !== undefined) {
+    causes.push(invalidCause("spec", mapAt(spec), "minAvailable and maxUnavailable cannot be both set"));
+  }
+  for (const [field, value] of [
+    ["spec.minAvailable", least],
+    ["spec.maxUnavailable", most],
+  ] as const) {
+    causes.push(...check.countOrPercent(field, value));
+    const percent = check.percentOf(value);
+    if (percent !== undefined && percent > 100) causes.push(invalidCause(field, value, "must not be greater than 100%"));
+  }
+  causes.push(...check.labelSelector("spec.selector", valueAt(spec, "selector")));
+  const policy = valueAt(spec, "unhealthyPodEvictionPolicy");
+  causes.push(...check.oneOf("spec.unhealthyPodEvictionPolicy", policy, ["AlwaysAllow", "IfHealthyBudget"]));
+  return [...causes, ...statusCauses(object, ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"], [])];
+}
+
+const limitRanges = builtinResource({
+  group: "",
+  version: "v1",
+  kind: "LimitRange",
+  plural: "limitranges",
+  shortNames: ["limits"],
+  scope: "Namespaced",
+  strategy: {
+    hasGeneration: false,
+    default: (object) => {
+      for (const limit of objectsAt(object, "spec", "limits")) {
+        if (limit["type"] !== "Container") continue;
+        // A limit that is not named is the most there may be, and what is requested is that.
+        for (const [field, from] of [
+          ["default", "max"],
+          ["defaultRequest", "default"],
+          ["defaultRequest", "min"],
+        ] as const) {
+          for (const [name, amount] of Object.entries(mapAt(limit, from))) {
+            const known = objectAt(limit, field) ?? {};
+            if (Object.hasOwn(known, name)) continue;
+            setField(known, name, amount);
+            limit[field] = known;
+          }
+        }
+      }
+    },
+    validate: limitCauses,
+  },
+});
+
+function limitCauses(object: Read): StatusCause[] {
+  const causes: StatusCause[] = [];
+  for (const [index, limit] of listAt(object, "spec", "limits").entries()) {
+    const at = `spec.limits[${index}]`;
+    if (textAt(limit, "type") === "Pod") {
+      for (const field of ["default", "defaultRequest"]) {
+        if (Object.keys(mapAt(limit, field)).length === 0) continue;
+        causes.push(forbiddenCause(`${at}.${field}`, "may not be specified when `type` is 'Pod'"));
+      }
+    }
+    for (const [low, high] of [
+      ["min", "max"],
+      ["min", "default"],
+      ["min", "defaultRequest"],
+      ["defaultRequest", "default"],
+      ["default", "max"],
+    ] as const) {
+      for (const [name, amount] of Object.entries(mapAt(limit, low))) {
+        const highs = mapAt(limit, high);
+        const other = Object.hasOwn(highs, name) ? highs[name] : undefined;
+        if (!isQuantity(amount) || !isQuantity(other) || compareQuantities(amount, other) <= 0) continue;
+        const detail = `${low} value ${amount} is greater than ${high} value ${other}`;
+        causes.push(invalidCause(`${at}.${low}[${name}]`, amount, detail));
+      }
+    }
+  }
+  return causes;
+}
+
+const resourceQuotas = builtinResource({
+  group: "",
+  version: "v1",
+  kind: "ResourceQuota",
+  plural: "resourcequotas",
+  shortNames: ["quota"],
+  scope: "Namespaced",
+  hasStatus: true,
+  columns: [
+    column("Request", "What is used of what may be requested."),
+    column("Limit", "What is used of the limits."),
+    ageColumn,
+  ],
+  cells: (object, now) => {
+    const hard = Object.entries(mapAt(object, "status", "hard")).sort(([a], [b]) => (a < b ? -1 : 1));
+    const used = mapAt(object, "status", "used");
+    const text = (isLimit: boolean): string =>
+      hard
+        .filter(([name]) => name.startsWith("limits.") === isLimit)
+        .map(
+          ([name, amount]) =>
+            `${name}: ${String((Object.hasOwn(used, name) ? used[name] : undefined) ?? "0")}/${String(amount)}`,
+        )
+        .join(", ");
+    return [text(false), text(true), age(object.metadata.creationTimestamp, now)];
+  },
+  strategy: {
+    hasGeneration: false,
+    prepareForCreate: (object) => setField(object, "status", {}),
+    validate: (object) =>
+      Object.entries(mapAt(object, "spec", "hard")).flatMap(([name, amount]) => {
+        const field = `spec.hard[${name}]`;
+        const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
+        if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
+          causes.push(invalidCause(field, amount, "must be greater than or equal to 0"));
+        }
+        return causes;
+      }),
+    validateUpdate: (object, old) =>
+      jsonEquals(valueAt(object, "spec", "scopes"), valueAt(old, "spec", "scopes"))
+        ? []
+        : [invalidCause("spec.scopes", valueAt(object, "spec", "scopes") ?? null, "field is immutable")],
+  },
+});
+
+/** The highest priority that users may give. */
+const highestPriority = 1_000_000_000;
+
+const priorityClasses = builtinResource({
+  group: "scheduling.k8s.io",
+  version: "v1",
+  kind: "PriorityClass",
+  plural: "priorityclasses",
+  shortNames: ["pc"],
+  scope: "Cluster",
+  columns: [
+    column("Value", "The priority."),
+    column("Global-Default", "Whether Pods that name no class have this one."),
+    ageColumn,
+    column("PreemptionPolicy", "Whether its Pods push others out."),
+  ],
+  cells: (object, now) => [
+    countAt(object, "value"),
+    String(valueAt(object, "globalDefault") === true),
+    age(object.metadata.creationTimestamp, now),
+    textAt(object, "preemptionPolicy"),
+  ],
+  strategy: {
+    default: (object) => {
+      if (valueAt(object, "preemptionPolicy") === undefined) setField(object, "preemptionPolicy", "PreemptLowerPriority");
+    },
+    validate: (object) => {
+      const { name = "" } = object.metadata;
+      const causes = check.oneOf("preemptionPolicy", valueAt(object, "preemptionPolicy"), ["Never", "PreemptLowerPriority"]);
+      const isSystem = Object.hasOwn(systemPriorities, name);
+      if (name.startsWith("system-") && !isSystem) {
+        causes.push(
+          forbiddenCause("metadata.name", "priority class names with 'system-' prefix are reserved for system use only"),
+        );
+      }
+      if (!isSystem && countAt(object, "value") > highestPriority) {
+        const detail = `maximum allowed value of a user defined priority is ${highestPriority}`;
+        causes.push(forbiddenCause("value", detail));
+      }
+      return causes;
+    },
+    validateUpdate: (object, old) =>
+      ["value", "preemptionPolicy"]
+        .filter((field) => valueAt(object, field) !== valueAt(old, field))
+        .map((field) =>
+          field === "value"
+            ? forbiddenCause("value", "may not be changed in an update.")
+            : invalidCause(field, valueAt(object, field), "field is immutable"),
+        ),
+  },
+});
