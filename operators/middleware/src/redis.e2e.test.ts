@@ -43,6 +43,7 @@ beforeEach(async () => {
   cluster = createManager({
     name: "kube-controller-manager",
     client,
+    logger: log,
     controllers: [...workloadControllers, ...createVolumeControllers({ directory: join(dataDir, "volumes") })],
   });
   await cluster.start();
@@ -112,7 +113,7 @@ describe("an App of Redis", () => {
     const dbg = setInterval(() => void (async () => {
       const app = await client.get(App, { namespace, name: "cache" });
       const groups = await client.list(Group, { namespace });
-      const ps = await client.list(Pod, { namespace });
+      const ps = await client.list(Pod, { namespace }); const cl = await client.list(PersistentVolumeClaim, {namespace}); process.stderr.write(JSON.stringify(cl.items[0]).slice(0,1500)+'\n');
       process.stderr.write(JSON.stringify({ app: app.status?.message, g: groups.items.map((g) => [g.status?.operation?.message, g.status?.pods]), p: ps.items.map((p) => [p.metadata.name, p.spec.nodeName, p.status?.phase, p.status?.podIP, p.status?.conditions?.filter((c) => c.status !== "True").map((c) => c.message), p.status?.containerStatuses?.map((c) => c.state)]), errors: errors.slice(-1) }) + "\n");
     })(), 3000);
     setTimeout(() => clearInterval(dbg), 25_000);
