@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,6 +10,7 @@ import { createManager, type Logger, type Manager, type RunningOperator, silentL
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ensureStandardClass } from "../../../packages/cluster/src/persistent-volume/standard-class.ts";
 import { createVolumeControllers } from "../../../packages/cluster/src/persistent-volume/volume-controllers.ts";
+import { PersistentVolume } from "../../../packages/cluster/src/workload/resources.ts";
 import { workloadControllers } from "../../../packages/cluster/src/workload-controllers.ts";
 import { connectResp, parseInfo } from "./agent/resp-client.ts";
 import { App } from "./api/app.ts";
@@ -27,6 +28,7 @@ let dataDir: string;
 let cluster: Manager;
 let kubelet: Kubelet;
 let operator: RunningOperator;
+let closeVolumes: () => void;
 const errors: string[] = [];
 const log: Logger = {
   ...silentLogger,
@@ -47,6 +49,15 @@ beforeEach(async () => {
     controllers: [...workloadControllers, ...createVolumeControllers({ directory: join(dataDir, "volumes") })],
   });
   await cluster.start();
+  // What a node does for a hostPath of type DirectoryOrCreate.
+  const volumes = await client.watch(PersistentVolume);
+  closeVolumes = () => volumes.close();
+  void (async () => {
+    for await (const event of volumes) {
+      const path = (event.object as { spec?: { hostPath?: { path?: string } } }).spec?.hostPath?.path;
+      if (path !== undefined) await mkdir(path, { recursive: true });
+    }
+  })();
   kubelet = await startKubelet({ ...common, dataDir: join(dataDir, "kubelet"), nodeName: "here" });
   operator = await startOperator({ operator: middleware, client, dataDir, logger: log });
 }, 60_000);
@@ -58,6 +69,7 @@ afterEach(async () => {
   }
   await goneAll();
   await kubelet.stop();
+  closeVolumes();
   await cluster.stop();
   await environment.stop();
   await rm(dataDir, { recursive: true, force: true });
@@ -116,7 +128,7 @@ describe("an App of Redis", () => {
       const ps = await client.list(Pod, { namespace }); const cl = await client.list(PersistentVolumeClaim, {namespace}); process.stderr.write(JSON.stringify(cl.items[0]).slice(0,1500)+'\n');
       process.stderr.write(JSON.stringify({ app: app.status?.message, g: groups.items.map((g) => [g.status?.operation?.message, g.status?.pods]), p: ps.items.map((p) => [p.metadata.name, p.spec.nodeName, p.status?.phase, p.status?.podIP, p.status?.conditions?.filter((c) => c.status !== "True").map((c) => c.message), p.status?.containerStatuses?.map((c) => c.state)]), errors: errors.slice(-1) }) + "\n");
     })(), 3000);
-    setTimeout(() => clearInterval(dbg), 25_000);
+    setTimeout(() => clearInterval(dbg), 65_000);
     await settled("cache", 1);
     const first = await pods();
     expect(first.map((pod) => pod.metadata.labels?.["middleware.io/role"])).toEqual(["primary", "replica", "replica"]);
