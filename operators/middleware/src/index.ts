@@ -1,1 +1,13 @@
-export {};
+export { type AgentOptions, runAgent } from "./agent/run-agent.ts";
+export { App, type ChangeTask, type Plan, priorities, type TaskState, type TaskType } from "./api/app.ts";
+export { Component } from "./api/component.ts";
+export { Group } from "./api/group.ts";
+export * from "./api/names.ts";
+export { planChanges } from "./controllers/app-plan.ts";
+export { createMiddleware, middleware, type MiddlewareOptions } from "./operator.ts";
+export type { Plugin } from "./plugin/plugin.ts";
+export { PluginError, readPlugin } from "./plugin/read-plugin.ts";
+export { redisPlugin } from "./plugin/redis-plugin.ts";
+export { parseTemplate } from "./template/parse-template.ts";
+export { renderTemplate } from "./template/render-template.ts";
+export { TemplateError } from "./template/template-error.ts";

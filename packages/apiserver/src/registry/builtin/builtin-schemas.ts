@@ -100,14 +100,17 @@ function fieldSchema(field: DefinitionField): Schema {
   const { listType, listMapKeys, mapType, patchStrategy, patchMergeKey } = field;
   if (listType === undefined && mapType === undefined && patchStrategy === undefined && patchMergeKey === undefined)
     return schema;
-  // A spread would read the getter of `items`; descriptors keep it as it is.
-  const described = Object.defineProperties({} as Record<string, unknown>, Object.getOwnPropertyDescriptors(schema));
-  if (listType !== undefined) described["x-kubernetes-list-type"] = listType;
-  if (listMapKeys !== undefined) described["x-kubernetes-list-map-keys"] = listMapKeys;
-  if (mapType !== undefined) described["x-kubernetes-map-type"] = mapType;
-  if (patchStrategy !== undefined) described["x-kubernetes-patch-strategy"] = patchStrategy;
-  if (patchMergeKey !== undefined) described["x-kubernetes-patch-merge-key"] = patchMergeKey;
-  return described as Schema;
+  const own = {
+    ...(listType === undefined ? {} : { "x-kubernetes-list-type": listType }),
+    ...(listMapKeys === undefined ? {} : { "x-kubernetes-list-map-keys": listMapKeys }),
+    ...(mapType === undefined ? {} : { "x-kubernetes-map-type": mapType }),
+    ...(patchStrategy === undefined ? {} : { "x-kubernetes-patch-strategy": patchStrategy }),
+    ...(patchMergeKey === undefined ? {} : { "x-kubernetes-patch-merge-key": patchMergeKey }),
+  };
+  // A spread of the schema would read the getter of `items`; descriptors keep it as it is. The field's own facts stand above
+  // those of its type, whose properties may be read-only.
+  const descriptors = { ...Object.getOwnPropertyDescriptors(schema), ...Object.getOwnPropertyDescriptors(own) };
+  return Object.defineProperties({}, descriptors) as Schema;
 }
 
 function typeSchema(type: string): Schema {

@@ -1,0 +1,122 @@
+import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import type { Call, CallResult } from "../controllers/effect.ts";
+import type { Role } from "../controllers/group-decision.ts";
+import { ToolInvoker } from "./agent2.generated.ts";
+
+/** Port of agents. */
+export const agentPort = 50_052;
+
+/** Asks agents. One connection a Pod, kept while it is used. */
+export interface AgentCalls {
+  call(ip: string, token: string, call: Call): Promise<CallResult>;
+  /** What a Pod is, or undefined where its agent does not answer. */
+  role(ip: string, token: string, signal?: AbortSignal): Promise<Role | undefined>;
+  close(): void;
+}
+
+/** Makes {@link AgentCalls}. `timeoutMs` bounds every call but the switchover, which has its own bound within. */
+export function createAgentCalls({
+  timeoutMs = 30_000,
+  roleTimeoutMs = 2_000,
+  programPort = 6_379,
+}: { readonly timeoutMs?: number; readonly roleTimeoutMs?: number; readonly programPort?: number } = {}): AgentCalls {
+  const connections = new Map<string, { readonly client: Client<typeof ToolInvoker>; readonly sessions: Http2SessionManager }>();
+  const clientOf = (ip: string): Client<typeof ToolInvoker> => {
+    const known = connections.get(ip);
+    if (known) return known.client;
+    const baseUrl = `http://${ip.includes(":") ? `[${ip}]` : ip}:${agentPort}`;
+    const sessions = new Http2SessionManager(baseUrl, { idleConnectionTimeoutMs: 30_000 });
+    const client = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
+    connections.set(ip, { client, sessions });
+    // Pods come and go with new addresses: forget the oldest.
+    const [oldest] = connections;
+    if (connections.size > 1_000 && oldest) {
+      oldest[1].sessions.abort();
+      connections.delete(oldest[0]);
+    }
+    return client;
+  };
+  const options = (token: string, ms = timeoutMs) => ({ headers: { authorization: `Bearer ${token}` }, timeoutMs: ms });
+  const outcome = ({ success, error }: { success: boolean; error: string }): CallResult =>
+    success ? { kind: "done" } : { kind: "refused", message: error };
+
+  async function perform(ip: string, token: string, call: Call): Promise<CallResult> {
+    const client = clientOf(ip);
+    switch (call.method) {
+      case "GetGroupOrder": {
+        const answer = await client.getGroupOrder({ componentName: call.component, scenario: call.scenario, groups: [...call.groups] }, options(token));
+        return { kind: "order", order: answer.concurrent ? [] : answer.order };
+      }
+      case "GetPodOrder": {
+        const answer = await client.getPodOrder(
+          { groupName: call.group, scenario: call.scenario, pods: [...call.pods], roles: { ...call.roles } },
+          options(token),
+        );
+        return { kind: "order", order: answer.concurrent ? [] : answer.order };
+      }
+      case "ReloadConfig": {
+        const answer = await client.reloadConfig(
+          { configType: "parameters", parameters: { ...call.parameters }, configHash: call.hash, token: call.token },
+          options(token),
+        );
+        return answer.requiresRestart ? { kind: "restart", parameters: answer.restartParameters } : outcome(answer);
+      }
+      case "Failover":
+        return outcome(
+          await client.failover(
+            {
+              timeout: "5s",
+              targetHost: call.target,
+              targetPort: programPort,
+              others: call.others.map((host) => ({ host, port: programPort })),
+              epoch: BigInt(call.epoch),
+              token: call.token,
+            },
+            options(token),
+          ),
+        );
+      case "AssignRole":
+        return outcome(
+          await client.assignRole(
+            { role: call.role, primaryHost: call.primary, primaryPort: programPort, epoch: BigInt(call.epoch), token: call.token },
+            options(token),
+          ),
+        );
+      case "Stop":
+        return outcome(await client.stop({ timeout: "10s", force: false, reason: "the Pod is replaced", token: call.token }, options(token)));
+    }
+  }
+
+  return {
+    async call(ip, token, call) {
+      try {
+        return await perform(ip, token, call);
+      } catch (error) {
+        const { code, rawMessage } = ConnectError.from(error);
+        if (code === Code.InvalidArgument || code === Code.Unauthenticated) return { kind: "refused", message: rawMessage };
+        return { kind: "unreachable", message: rawMessage };
+      }
+    },
+    async role(ip, token, signal) {
+      try {
+        const { role, extraInfo } = await clientOf(ip).getRole({}, { ...options(token, roleTimeoutMs), ...(signal ? { signal } : {}) });
+        if (role === "stopped") return undefined;
+        const { configHash, version, primaryHost, isInSync } = extraInfo;
+        return {
+          role,
+          isInSync: isInSync === "true",
+          ...(role === "replica" && primaryHost !== undefined ? { primaryHost } : {}),
+          ...(configHash === undefined ? {} : { configHash }),
+          ...(version === undefined ? {} : { version }),
+        };
+      } catch {
+        return undefined;
+      }
+    },
+    close() {
+      for (const { sessions } of connections.values()) sessions.abort();
+      connections.clear();
+    },
+  };
+}

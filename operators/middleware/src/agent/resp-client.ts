@@ -1,0 +1,142 @@
+import { connect, type Socket } from "node:net";
+import type { Clock } from "@keelson/api-machinery";
+
+/** An answer of a server that speaks RESP2. */
+export type Reply = string | number | null | readonly Reply[];
+
+/** A connection that failed, or a command that was refused (`code` says which). */
+export class RespError extends Error {
+  override readonly name = "RespError";
+  readonly code: "Refused" | "Unreachable";
+
+  constructor(code: RespError["code"], message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** A connection to a Redis or Valkey server. A program that hangs keeps nobody waiting: every command has a deadline. */
+export interface RespClient {
+  command(...words: readonly string[]): Promise<Reply>;
+  close(): void;
+}
+
+/** Where a server is and how to be let in. */
+export interface RespOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly password?: string;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}
+
+/**
+ * Connects to a server.
+ *
+ * **Errors**: a {@link RespError}.
+ */
+export async function connectResp({ host, port, password, timeoutMs, clock }: RespOptions): Promise<RespClient> {
+  const socket: Socket = connect({ host, port, noDelay: true });
+  const waiting: { resolve(reply: Reply): void; reject(error: Error): void }[] = [];
+  let buffer = Buffer.alloc(0);
+  let failure: RespError | undefined;
+  const end = (error: RespError): void => {
+    failure ??= error;
+    socket.destroy();
+    for (const each of waiting.splice(0)) each.reject(failure);
+  };
+  socket.on("error", (error) => end(new RespError("Unreachable", `${host}:${port}: ${error.message}`)));
+  socket.on("close", () => end(new RespError("Unreachable", `${host}:${port}: the connection was closed`)));
+  socket.on("data", (chunk) => {
+    buffer = Buffer.concat([buffer, chunk]);
+    for (;;) {
+      const parsed = parseReply(buffer, 0);
+      if (parsed === undefined) return;
+      buffer = buffer.subarray(parsed.end);
+      const next = waiting.shift();
+      if (parsed.reply instanceof RespError) next?.reject(parsed.reply);
+      else next?.resolve(parsed.reply);
+    }
+  });
+  const client: RespClient = {
+    command(...words) {
+      return new Promise((resolve, reject) => {
+        if (failure) {
+          reject(failure);
+          return;
+        }
+        const timer = clock.setTimer(timeoutMs, () =>
+          end(new RespError("Unreachable", `${host}:${port}: no answer to ${words[0]} within ${timeoutMs} ms`)),
+        );
+        waiting.push({
+          resolve(reply) {
+            timer.cancel();
+            resolve(reply);
+          },
+          reject(error) {
+            timer.cancel();
+            reject(error);
+          },
+        });
+        socket.write(`*${words.length}\r\n${words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join("")}`);
+      });
+    },
+    close: () => end(new RespError("Unreachable", "closed")),
+  };
+  if (password !== undefined && password !== "") {
+    try {
+      await client.command("AUTH", password);
+    } catch (error) {
+      client.close();
+      throw error;
+    }
+  }
+  return client;
+}
+
+type Parsed = { readonly reply: Reply | RespError; readonly end: number };
+
+/** Reads one reply; undefined where it is not all there. */
+export function parseReply(buffer: Buffer, start: number): Parsed | undefined {
+  const lineEnd = buffer.indexOf("\r\n", start);
+  if (lineEnd < 0) return undefined;
+  const line = buffer.toString("utf8", start + 1, lineEnd);
+  const end = lineEnd + 2;
+  switch (String.fromCharCode(buffer[start] ?? 0)) {
+    case "+":
+      return { reply: line, end };
+    case "-":
+      return { reply: new RespError("Refused", line), end };
+    case ":":
+      return { reply: Number(line), end };
+    case "$": {
+      const length = Number(line);
+      if (length < 0) return { reply: null, end };
+      if (buffer.length < end + length + 2) return undefined;
+      return { reply: buffer.toString("utf8", end, end + length), end: end + length + 2 };
+    }
+    case "*": {
+      const items: Reply[] = [];
+      let at = end;
+      for (let left = Number(line); left > 0; left -= 1) {
+        const item = parseReply(buffer, at);
+        if (item === undefined) return undefined;
+        items.push(item.reply instanceof RespError ? item.reply.message : item.reply);
+        at = item.end;
+      }
+      return { reply: items, end: at };
+    }
+    default:
+      return { reply: new RespError("Unreachable", "this is no RESP"), end: buffer.length };
+  }
+}
+
+/** The fields of an INFO reply. */
+export function parseInfo(reply: Reply): Readonly<Record<string, string>> {
+  const fields: Record<string, string> = {};
+  for (const line of String(reply).split("\r\n")) {
+    const colon = line.indexOf(":");
+    if (colon > 0 && !line.startsWith("#")) fields[line.slice(0, colon)] = line.slice(colon + 1);
+  }
+  return fields;
+}

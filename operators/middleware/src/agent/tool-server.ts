@@ -1,0 +1,104 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import { createServer } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { isDuration, parseDuration } from "@keelson/api-machinery";
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { ToolInvoker } from "./agent2.generated.ts";
+import type { Engine } from "./engine.ts";
+import { RespError } from "./resp-client.ts";
+
+/** A running {@link ToolInvoker} server. */
+export interface ToolServer {
+  readonly port: number;
+  stop(): Promise<void>;
+}
+
+/** Serves an engine over gRPC, to those who know the token. */
+export async function startToolServer(options: {
+  readonly engine: Engine;
+  readonly host: string;
+  readonly port: number;
+  readonly token: string;
+}): Promise<ToolServer> {
+  const { engine, host, token } = options;
+  const handler = connectNodeAdapter({
+    interceptors: [requireToken(token)],
+    routes(router) {
+      router.service(ToolInvoker, {
+        getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
+        getPodOrder({ scenario, pods, roles }) {
+          if (scenario === "provision" || scenario === "start") return { order: pods, concurrent: false };
+          const replicas = pods.filter((pod) => roles[pod] !== "primary").reverse();
+          return { order: [...replicas, ...pods.filter((pod) => roles[pod] === "primary")], concurrent: false };
+        },
+        async getRole() {
+          const { role, info } = await asked(() => engine.role());
+          return { role, isLeader: role === "primary", extraInfo: { ...info } };
+        },
+        async reloadConfig({ parameters, configHash }) {
+          const outcome = await asked(() => engine.reload(parameters, configHash));
+          if (outcome.ok === "restart") return { success: false, requiresRestart: true, restartParameters: [...outcome.parameters] };
+          return outcome.ok ? { success: true } : { success: false, error: outcome.error };
+        },
+        async failover({ targetHost, others, epoch, timeout }) {
+          const order = { target: targetHost, others: others.map((other) => other.host), epoch: Number(epoch), timeoutMs: durationOf(timeout, 5_000) };
+          const outcome = await asked(() => engine.failover(order));
+          const { role } = await asked(() => engine.role());
+          return { success: outcome.ok, error: outcome.ok ? "" : outcome.error, previousRole: "primary", currentRole: role };
+        },
+        async assignRole({ role, primaryHost, epoch }) {
+          if (role !== "primary" && role !== "replica") throw new ConnectError("role has to be primary or replica", Code.InvalidArgument);
+          const outcome = await asked(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
+          return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
+        },
+        async stop({ timeout, force }) {
+          const outcome = await asked(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
+          return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
+        },
+      });
+    },
+  });
+  const server = createServer(handler);
+  const sessions = new Set<{ destroy(): void }>();
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.on("close", () => sessions.delete(session));
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(options.port, host, resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    async stop() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      for (const session of sessions) session.destroy();
+      await closed;
+    },
+  };
+}
+
+function requireToken(token: string): Interceptor {
+  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
+  const expected = digest(`Bearer ${token}`);
+  return (next) => (request) => {
+    if (token === "" || !timingSafeEqual(digest(request.header.get("authorization") ?? ""), expected)) {
+      throw new ConnectError("the App's token is needed", Code.Unauthenticated);
+    }
+    return next(request);
+  };
+}
+
+async function asked<T>(act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    if (error instanceof RespError) throw new ConnectError(error.message, Code.Unavailable);
+    throw error;
+  }
+}
+
+function durationOf(text: string, otherwise: number): number {
+  return isDuration(text) ? Math.min(parseDuration(text), 60_000) : otherwise;
+}

@@ -1,0 +1,76 @@
+import { ConfigMap } from "@keelson/api-machinery";
+import { type ControllerDefinition, defineController, type ReconcileContext, readOf, type Request, type Result, watchOf } from "@keelson/controller";
+import type { AgentCalls } from "../agent/agent-calls.ts";
+import { App } from "../api/app.ts";
+import { Component } from "../api/component.ts";
+import { labels, metadataName } from "../api/names.ts";
+import { decideApp } from "./app-decision.ts";
+import { carryOut } from "./carry-out.ts";
+import { findPlugin } from "./find-plugin.ts";
+
+const fieldManager = "middleware-app-controller";
+
+/** Turns changes of Apps into plans and sees their tasks through. */
+export function createAppController(agents: AgentCalls): ControllerDefinition {
+  return defineController({
+    name: "middleware-app",
+    for: App,
+    owns: [Component],
+    watches: [
+      // A plugin that appears or changes concerns every App that names it.
+      watchOf(ConfigMap, (configMap, { cache }) =>
+        configMap.data !== undefined && Object.hasOwn(configMap.data, "plugin.yaml")
+          ? cache
+              .list(App)
+              .filter((app) => configMap.metadata.name === `${app.spec.plugin.name}-v${app.spec.plugin.version}`)
+              .map((app) => ({ namespace: app.metadata.namespace, name: app.metadata.name ?? "" }))
+          : [],
+      ),
+    ],
+    reads: [readOf(Component)],
+    maxConcurrentReconciles: 5,
+    reconcile: (request, context) => reconcile(request, context, agents),
+  });
+}
+
+async function reconcile(request: Request, context: ReconcileContext, agents: AgentCalls): Promise<Result | undefined> {
+  const { cache, client, clock, signal } = context;
+  const app = cache.get(App, request);
+  if (app === undefined) return undefined;
+  const { namespace, name } = request;
+  const components = cache
+    .list(Component, { namespace, labelSelector: `${labels.app}=${name}` })
+    .filter((component) => component.metadata.ownerReferences?.some((owner) => owner.uid === app.metadata.uid));
+  const decision = decideApp({
+    app,
+    components: new Map(components.map((component) => [component.metadata.labels?.[labels.component] ?? "", component])),
+    plugin: findPlugin(cache, namespace, app.spec.plugin),
+    metadata: cache.get(ConfigMap, { namespace, name: metadataName(name) }),
+    now: clock.now(),
+  });
+  await carryOut(decision.effects, {
+    client,
+    fieldManager,
+    signal,
+    agents,
+    agentToken: () => Promise.reject(new Error("Apps call no agents")),
+    writeStatus: () => Promise.resolve(true),
+  });
+  tell(app, decision.effects, context);
+  return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+}
+
+/** Events for tasks that ended and for what was refused. */
+function tell(app: Parameters<typeof decideApp>[0]["app"], effects: ReturnType<typeof decideApp>["effects"], { events }: ReconcileContext): void {
+  const written = effects.find((effect) => effect.kind === "status");
+  if (written === undefined) return;
+  const { plan } = written.status as App["status"] & object;
+  for (const task of plan?.tasks ?? []) {
+    const before = app.status?.plan?.tasks.find((each) => each.taskId === task.taskId)?.status;
+    if (before === task.status) continue;
+    if (task.status === "in_progress") events.event(app, { type: "Normal", reason: "TaskStarted", note: `${task.taskId}: ${task.description}` });
+    if (task.status === "done") events.event(app, { type: "Normal", reason: "TaskDone", note: `${task.taskId}: ${task.description}` });
+    if (task.status === "failed") events.event(app, { type: "Warning", reason: "TaskFailed", note: `${task.taskId}: ${task.error ?? ""}` });
+    if (task.status === "cancelled") events.event(app, { type: "Normal", reason: "TaskCancelled", note: `${task.taskId}: ${task.description}` });
+  }
+}

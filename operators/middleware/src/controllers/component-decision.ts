@@ -1,0 +1,169 @@
+import { controllerReference, type DeepReadonly, draft, formatTime, jsonEquals } from "@keelson/api-machinery";
+import { Component, type ComponentStatus } from "../api/component.ts";
+import { Group, type GroupSpec } from "../api/group.ts";
+import { annotations, labels } from "../api/names.ts";
+import type { Operation } from "../api/parts.ts";
+import type { CallResult, Decision, Effect } from "./effect.ts";
+
+/** What the Component's controller sees. */
+export interface ComponentObservation {
+  readonly component: DeepReadonly<Component>;
+  /** Groups of the Component by their name within it. */
+  readonly groups: ReadonlyMap<string, DeepReadonly<Group>>;
+  /** The ConfigMap of the plugin. */
+  readonly pluginRef: { readonly name: string; readonly namespace: string };
+  readonly now: number;
+}
+
+/** Name of the Group object of a group. */
+export const groupObjectName = (component: string, group: string): string => `${component}-${group}`;
+
+/**
+ * What to do about a Component: hand its spec to its Groups, one after another in the order that was fixed when the operation
+ * began, and answer the operation when the last has. Pure; a changed status is written first and alone.
+ */
+export function decideComponent({ component, groups, pluginRef, now }: ComponentObservation): Decision {
+  if (component.metadata.deletionTimestamp !== undefined) return { effects: [] };
+  const { spec, metadata } = component;
+  const status = draft(component.status ?? {}) as ComponentStatus;
+  const names = spec.groups.map((group) => group.name);
+  const token = spec.operation?.token;
+  if (spec.operation !== undefined && status.operation?.token !== token) {
+    status.operation = {
+      token: spec.operation.token,
+      scenario: spec.operation.scenario,
+      phase: "Running",
+      startedAt: formatTime(now),
+      // Nothing runs yet, or nothing is there to be ordered: nobody has to be asked.
+      ...(names.length < 2 || spec.operation.scenario === "provision" ? { order: names } : {}),
+    };
+  }
+  const operation = status.operation;
+  const isCancelled = token !== undefined && metadata.annotations?.[annotations.cancelRequest] === token;
+  const triggered: string[] = [];
+  if (operation?.phase === "Running" && operation.order !== undefined) {
+    for (const name of operation.order) {
+      const group = groups.get(name);
+      const answer = group && answerOf(group, operation.token);
+      const isKnown = group?.spec.operation?.token === operation.token;
+      if (isCancelled && !isKnown) {
+        finish(operation, "Cancelled", "cancelled");
+        break;
+      }
+      triggered.push(name);
+      if (answer?.phase === "Succeeded") continue;
+      if (answer?.phase === "Failed" || answer?.phase === "Cancelled") {
+        finish(operation, answer.phase, answer.message ?? "");
+        if (answer.errorClass) operation.errorClass = answer.errorClass;
+        if (answer.pointOfNoReturn) operation.pointOfNoReturn = true;
+        break;
+      }
+      operation.message = `${name}: ${answer?.message ?? "has not answered yet"}`;
+      if (answer?.pointOfNoReturn) operation.pointOfNoReturn = true;
+      if (operation.scenario !== "provision") break;
+    }
+    const isDone = operation.order.every((name) => {
+      const group = groups.get(name);
+      return group !== undefined && answerOf(group, operation.token)?.phase === "Succeeded";
+    });
+    if (isDone && operation.phase === "Running") finish(operation, "Succeeded", "done");
+  }
+  status.replicas = sum(groups, (group) => group.status?.replicas);
+  status.readyReplicas = sum(groups, (group) => group.status?.readyReplicas);
+  status.phase =
+    operation?.phase === "Running" ? "Updating" : spec.stopped ? "Stopped" : status.readyReplicas >= status.replicas ? "Running" : "Degraded";
+  status.observedGeneration = metadata.generation ?? 0;
+  if (!jsonEquals(status, component.status ?? {})) return { effects: [{ kind: "status", type: Component, object: component, status }] };
+
+  if (operation?.phase === "Running" && operation.order === undefined) return askForOrder(component, groups, names, status);
+  return {
+    effects: triggered.flatMap((name) => {
+      const applied = applyGroup(component, name, pluginRef, isCancelled);
+      const current = groups.get(name);
+      const isThere =
+        current !== undefined &&
+        jsonEquals(current.spec, applied.spec) &&
+        current.metadata.annotations?.[annotations.cancelRequest] === applied.metadata.annotations?.[annotations.cancelRequest];
+      return isThere ? [] : [{ kind: "apply" as const, type: Group, object: applied }];
+    }),
+  };
+}
+
+function finish(operation: Operation, phase: Operation["phase"], message: string): void {
+  operation.phase = phase;
+  operation.message = message;
+}
+
+function sum(groups: ReadonlyMap<string, DeepReadonly<Group>>, read: (group: DeepReadonly<Group>) => number | undefined): number {
+  return [...groups.values()].reduce((total, group) => total + (read(group) ?? 0), 0);
+}
+
+function answerOf(group: DeepReadonly<Group>, token: string): DeepReadonly<Operation> | undefined {
+  const operation = group.status?.operation;
+  if (operation?.token !== token || group.spec.operation?.token !== token) return undefined;
+  return (group.status?.observedGeneration ?? 0) >= (group.metadata.generation ?? 0) ? operation : undefined;
+}
+
+/** Asks a Pod in which order groups go. Without a good answer they go one by one, those without the primary first. */
+function askForOrder(
+  component: DeepReadonly<Component>,
+  groups: ReadonlyMap<string, DeepReadonly<Group>>,
+  names: readonly string[],
+  status: ComponentStatus,
+): Decision {
+  const operation = status.operation;
+  if (operation === undefined) return { effects: [] };
+  const careful = [...names].sort((a, b) => Number(groups.get(a)?.status?.primary !== undefined) - Number(groups.get(b)?.status?.primary !== undefined));
+  const fix = (order: readonly string[]): object => ({ ...status, operation: { ...operation, order: [...order] } });
+  const pods = [...groups.values()].flatMap((group) => group.status?.pods ?? []);
+  const asked = pods.find((pod) => pod.ready && pod.role === "primary") ?? pods.find((pod) => pod.ready);
+  if (asked?.ip === undefined) return { effects: [{ kind: "status", type: Component, object: component, status: fix(careful) }] };
+  const effect: Effect = {
+    kind: "call",
+    ip: asked.ip,
+    call: { method: "GetGroupOrder", component: component.metadata.name ?? "", scenario: operation.scenario, groups: names },
+    after: (result: CallResult) => fix(result.kind === "order" && isPermutation(result.order, names) ? result.order : careful),
+  };
+  return { effects: [effect] };
+}
+
+/** Whether `order` has each of `names` once and nothing else. */
+export function isPermutation(order: readonly string[], names: readonly string[]): boolean {
+  return order.length === names.length && new Set(order).size === names.length && order.every((name) => names.includes(name));
+}
+
+function applyGroup(
+  component: DeepReadonly<Component>,
+  name: string,
+  pluginRef: ComponentObservation["pluginRef"],
+  isCancelled: boolean,
+): DeepReadonly<Group> {
+  const { spec, metadata } = component;
+  const part = spec.groups.find((group) => group.name === name);
+  const groupSpec: DeepReadonly<GroupSpec> = {
+    componentRef: { name: metadata.name ?? "", namespace: metadata.namespace ?? "" },
+    pluginRef,
+    plugin: spec.plugin,
+    runtime: spec.runtime,
+    replicas: part?.replicas ?? 1,
+    ...(spec.config === undefined ? {} : { config: spec.config }),
+    ...(part?.resources === undefined ? {} : { resources: part.resources }),
+    ...(part?.storage === undefined ? {} : { storage: part.storage }),
+    ...(part?.affinity === undefined ? {} : { affinity: part.affinity }),
+    ...(part?.values === undefined ? {} : { values: part.values }),
+    ...(spec.stopped ? { stopped: true } : {}),
+    ...(spec.operation === undefined ? {} : { operation: spec.operation }),
+  };
+  return {
+    apiVersion: "middleware.io/v1alpha1",
+    kind: "Group",
+    metadata: {
+      name: groupObjectName(metadata.name ?? "", name),
+      namespace: metadata.namespace ?? "",
+      labels: { ...metadata.labels, [labels.group]: name },
+      ...(isCancelled && spec.operation ? { annotations: { [annotations.cancelRequest]: spec.operation.token } } : {}),
+      ownerReferences: [controllerReference(component)],
+    },
+    spec: groupSpec,
+  };
+}

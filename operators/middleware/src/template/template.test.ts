@@ -1,0 +1,84 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { parseTemplate } from "./parse-template.ts";
+import { renderTemplate } from "./render-template.ts";
+import { TemplateError } from "./template-error.ts";
+
+const render = (source: string, data: unknown = {}): string => renderTemplate(parseTemplate("t", source), data);
+const failure = (source: string, data: unknown = {}): string => {
+  try {
+    return `rendered ${render(source, data)}`;
+  } catch (error) {
+    if (!(error instanceof TemplateError)) throw error;
+    return error.message;
+  }
+};
+
+describe("templates", () => {
+  it.each([
+    ["a {{ .x }} b", { x: 1 }, "a 1 b"],
+    ["a {{- .x -}} b", { x: 1 }, "a1b"],
+    ["{{/* nothing */}}{{- /* more */ -}} x", {}, "x"],
+    ["{{ .a.b.c }}", { a: { b: { c: "deep" } } }, "deep"],
+    ["{{ if .x }}yes{{ else if .y }}maybe{{ else }}no{{ end }}", { x: 0, y: [1] }, "maybe"],
+    ["{{ if and .x (not .y) }}1{{ end }}", { x: true }, "1"],
+    ["{{ with .x }}{{ .y }}{{ $.z }}{{ else }}none{{ end }}", { x: { y: 1 }, z: 2 }, "12"],
+    ["{{ range $k, $v := .m }}{{ $k }}={{ $v }};{{ end }}", { m: { b: 2, a: 1 } }, "a=1;b=2;"],
+    ["{{ range .l }}{{ if eq . 2 }}{{ continue }}{{ end }}{{ if eq . 4 }}{{ break }}{{ end }}{{ . }}{{ end }}", { l: [1, 2, 3, 4, 5] }, "13"],
+    ["{{ range .l }}x{{ else }}empty{{ end }}", { l: [] }, "empty"],
+    ["{{ $n := 1 }}{{ range .l }}{{ $n = add $n . }}{{ end }}{{ $n }}", { l: [2, 3] }, "6"],
+    ["{{ .Values.x | default 5 | quote }}", { Values: {} }, '"5"'],
+    ['{{ define "n" }}[{{ .name }}]{{ end }}{{ include "n" . | indent 2 }}{{ template "n" . }}', { name: "r" }, "  [r][r]"],
+    ["a:{{ toYaml .m | nindent 2 }}", { m: { k: [1], s: "t" } }, "a:\n  k:\n    - 1\n  s: t"],
+    ["{{ index .m \"a\" 1 }}{{ len .m }}{{ toJson .m }}", { m: { a: [7, 8] } }, '81{"a":[7,8]}'],
+    ['{{ printf "%s-%d-%q" "a" 3 "b" }}{{ `raw\\n` }}', {}, 'a-3-"b"raw\\n'],
+    ["{{ or .x .y }}{{ ne 1 2 }}{{ lt 1 2 }}", { y: "z" }, "ztruetrue"],
+    ["{{ .x }}", { x: "{{ .y }}" }, "{{ .y }}"],
+  ])("renders %s", (source, data, expected) => {
+    expect(render(source, data)).toBe(expected);
+  });
+
+  it.each([
+    ["a\n  {{ .x }}", "t:2:6: there is no such key"],
+    ["{{ quote .x }}", "t:1:4: quote: argument 1 is a key that is not there"],
+    ["{{ .x.y }}", "t:1:4: there is no such key"],
+    ["{{ nope 1 }}", 't:1:4: there is no function "nope"'],
+    ["{{ if .x }}", "t:1:4: {{end}} is missing"],
+    ["x{{ end }}", "t:1:5: {{end}} without its beginning"],
+    ["{{ .x ", "t:1:3: the action does not end: }} is missing"],
+    ['{{ "abc }}', "t:1:4: the string does not end"],
+    ["{{ $x }}", "t:1:4: the variable $x is not defined"],
+    ["{{ break }}", "t:1:4: {{break}} outside of a range"],
+    ['{{ include "x" . }}', 't:1:4: include: there is no template "x"'],
+    ['{{ define "x" }}{{ include "x" . }}{{ end }}{{ include "x" . }}', "t:1:20: templates call one another deeper than 64"],
+    ['{{ required "name it" .x }}', "t:1:4: name it"],
+    ["{{ .__proto__.x }}", "t:1:4: there is no such key"],
+    ["{{ div 1 0 }}", "t:1:4: division by zero"],
+    ["{{ 1 2 }}", "t:1:4: this is not a function and cannot have arguments"],
+    ["{{ range until 9999 }}{{ range until 9999 }}{{ end }}{{ end }}", "t:1:32: more than 200000 steps"],
+  ])("refuses %s with the place", (source, message) => {
+    expect(failure(source)).toBe(message);
+  });
+
+  it("never throws anything but its own error, whatever the source", () => {
+    const piece = fc.constantFrom("{{", "}}", "-", " ", "if", "end", "range", "else", ".x", "$x", ":=", "|", "(", ")", '"a"', "define", "\n", "1");
+    fc.assert(
+      fc.property(fc.array(fc.oneof(piece, fc.string({ maxLength: 3 })), { maxLength: 30 }), (pieces) => {
+        failure(pieces.join(""), { x: [1, { a: 2 }] });
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("gives text without actions back as it is", () => {
+    fc.assert(fc.property(fc.string().filter((text) => !text.includes("{{")), (text) => {
+      expect(render(text)).toBe(text);
+    }));
+  });
+
+  it("gives quoted values back through YAML unchanged, whatever they are", () => {
+    fc.assert(fc.property(fc.string(), (text) => {
+      expect(JSON.parse(render("{{ .x | quote }}", { x: text }))).toBe(text);
+    }));
+  });
+});

@@ -1,0 +1,59 @@
+import { systemClock } from "@keelson/api-machinery";
+import { connectResp, type RespClient, RespError } from "../agent/resp-client.ts";
+
+/** What a {@link LiveWriter} saw. */
+export interface WriterReport {
+  readonly acknowledged: ReadonlySet<string>;
+  /** Longest time between two acknowledged writes. */
+  readonly longestGapMs: number;
+}
+
+/** A client that writes as fast as it is answered, looking for the primary wherever it is. */
+export interface LiveWriter {
+  stop(): Promise<WriterReport>;
+  readonly count: number;
+}
+
+/** Starts a {@link LiveWriter}. `addresses` answers where servers may be at the moment. */
+export function startLiveWriter(addresses: () => readonly string[], password: string, port = 6379): LiveWriter {
+  const acknowledged = new Set<string>();
+  let isStopped = false;
+  let longestGapMs = 0;
+  let last: number | undefined;
+  let number = 0;
+  const work = (async () => {
+    while (!isStopped) {
+      for (const host of addresses()) {
+        let client: RespClient | undefined;
+        try {
+          client = await connectResp({ host, port, password, timeoutMs: 1_000, clock: systemClock });
+          while (!isStopped) {
+            const key = `key-${number++}`;
+            // Until it is acknowledged, it may or may not be there: a new key each time, so that one says nothing of another.
+            await client.command("SET", key, key);
+            acknowledged.add(key);
+            const now = performance.now();
+            if (last !== undefined) longestGapMs = Math.max(longestGapMs, now - last);
+            last = now;
+            if (number % 20 === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+          }
+        } catch (error) {
+          if (!(error instanceof RespError)) throw error;
+        } finally {
+          client?.close();
+        }
+      }
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  })();
+  return {
+    async stop() {
+      isStopped = true;
+      await work;
+      return { acknowledged, longestGapMs };
+    },
+    get count() {
+      return acknowledged.size;
+    },
+  };
+}
