@@ -122,7 +122,14 @@ export interface UpgradeOutcome {
 }
 
 /** What the pipeline answers. Errors are answers too: `handle` rejects only where Keelson has a bug that it can't contain. */
-export type Outcome = ObjectOutcome | ListOutcome | WatchOutcome | StatusOutcome | DocumentOutcome | RawOutcome | UpgradeOutcome;
+export type Outcome =
+  | ObjectOutcome
+  | ListOutcome
+  | WatchOutcome
+  | StatusOutcome
+  | DocumentOutcome
+  | RawOutcome
+  | UpgradeOutcome;
 
 /** From a request to its answer: authorization, admission, validation, storage. */
 export type Handle = (request: PipelineRequest) => Promise<Outcome>;

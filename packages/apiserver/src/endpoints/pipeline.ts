@@ -180,7 +180,8 @@ function requireWellFormed({ fault }: PipelineRequest): void {
 const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]);
 
 function withWarnings(outcome: Outcome, warnings: readonly string[]): Outcome {
-  if (warnings.length === 0 || outcome.kind === "document" || outcome.kind === "raw" || outcome.kind === "upgrade") return outcome;
+  if (warnings.length === 0 || outcome.kind === "document" || outcome.kind === "raw" || outcome.kind === "upgrade")
+    return outcome;
   return { ...outcome, warnings };
 }
 
