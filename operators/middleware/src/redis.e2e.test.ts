@@ -2,7 +2,15 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type DeepReadonly, PersistentVolumeClaim, Pod, type PodObject, Secret, systemClock } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  PersistentVolumeClaim,
+  Pod,
+  type PodObject,
+  Secret,
+  systemClock,
+  PersistentVolume,
+} from "@keelson/api-machinery";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { type Kubelet, startKubelet } from "@keelson/cluster";
@@ -17,7 +25,6 @@ import {
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ensureStandardClass } from "../../../packages/cluster/src/persistent-volume/standard-class.ts";
 import { createVolumeControllers } from "../../../packages/cluster/src/persistent-volume/volume-controllers.ts";
-import { PersistentVolume } from "../../../packages/cluster/src/workload/resources.ts";
 import { workloadControllers } from "../../../packages/cluster/src/workload-controllers.ts";
 import { connectResp, parseInfo } from "./agent/resp-client.ts";
 import { App } from "./api/app.ts";
