@@ -21,7 +21,7 @@ import { VolumeError } from "./volumes.ts";
 /** core/v1 PersistentVolume, as far as a node needs it. */
 export interface PersistentVolumeObject extends KubernetesObject {
   spec?: {
-    hostPath?: { path: string };
+    hostPath?: { path: string; type?: string };
     local?: { path: string };
     claimRef?: { namespace?: string; name?: string; uid?: string };
   };
@@ -127,7 +127,7 @@ export function createNodeObjects(
         throw new VolumeError(`persistentvolumeclaim ${JSON.stringify(name)} is not bound`);
       }
       const volume = await get(persistentVolumes, { name: volumeName });
-      const folder = volume?.spec?.hostPath?.path ?? volume?.spec?.local?.path;
+      const folder = volume?.spec?.hostPath ?? volume?.spec?.local;
       if (folder === undefined) {
         throw new VolumeError(`persistentvolume ${JSON.stringify(volumeName)} has no folder on this node (hostPath or local)`);
       }

@@ -12,7 +12,7 @@ export interface VolumeSources {
   configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   /** The folder of the volume that a claim is bound to. Throws {@link VolumeError} while it is not bound. */
-  claimFolder(namespace: string, claim: string): Promise<string>;
+  claimFolder(namespace: string, claim: string): Promise<{ readonly path: string; readonly type?: string }>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
   /** PEM that goes beside every token as `ca.crt`, where the Pod did not ask for other files. */
   readonly authority?: string | undefined;
@@ -85,7 +85,7 @@ async function prepareVolume(
   };
   if (volume.hostPath !== undefined) return hostPath(volume.hostPath);
   if (volume.persistentVolumeClaim !== undefined) {
-    return sources.claimFolder(namespace, volume.persistentVolumeClaim.claimName);
+    return hostPath(await sources.claimFolder(namespace, volume.persistentVolumeClaim.claimName));
   }
   if (volume.configMap !== undefined) {
     const { name = "", items, defaultMode: mode = defaultMode, optional } = volume.configMap;
