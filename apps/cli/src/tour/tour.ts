@@ -5,7 +5,10 @@ import type { Local } from "../local/start-local.ts";
 import { aborted } from "../shutdown.ts";
 import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";
 import { createLiveView, type Row } from "./live-view.ts";
+import { mpiTour } from "./mpi.ts";
 import { robotsTour } from "./robots.ts";
+import { sandboxesTour } from "./sandboxes.ts";
+import { testplaneTour } from "./testplane.ts";
 
 /** Options of {@link runTour}. */
 export interface TourOptions {
@@ -20,7 +23,7 @@ export interface TourOptions {
 }
 
 /** The parts, in the order in which they are shown. */
-const tours: readonly FamilyTour[] = [robotsTour];
+const tours: readonly FamilyTour[] = [robotsTour, testplaneTour, mpiTour, sandboxesTour];
 
 /** Runs one real workload of each family, all at once, and shows them live. Answers whether all succeeded. */
 export async function runTour(options: TourOptions): Promise<boolean> {
@@ -64,7 +67,7 @@ export async function runTour(options: TourOptions): Promise<boolean> {
     if (!options.keepRunning) return succeeded;
     out.write(`\nKeelson keeps running. In another terminal:\n
   export KUBECONFIG=${local.kubeconfig}
-  kubectl get rjob,rtg,rtask,rb
+  kubectl get rjob,rtg,rtask,rb          # and it, rhinojobs, sb, pods ...
   kubectl explain rjob.spec --api-version=robot.k8s4r.io/v1alpha1\n
 Ctrl-C stops everything.\n`);
     await Promise.race([aborted(signal), local.failed]);

@@ -68,7 +68,7 @@ export function issueTokensBy(transport: Transport): IssueToken {
 export interface NodeObjects {
   configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
-  claimFolder(namespace: string, claim: string): Promise<string>;
+  claimFolder(namespace: string, claim: string): Promise<{ readonly path: string; readonly type?: string }>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
   /** Whether a Pod gets the token of its service account without asking: unless it or the account says no. */
   mountsToken(pod: PodView): Promise<boolean>;
