@@ -14,12 +14,17 @@ try {
     version: "v2",
     plugins: [{ local: join(bin, "protoc-gen-es"), out: folder, opt: ["target=ts", "import_extension=ts"] }],
   };
-  const run = spawnSync(join(bin, "buf"), ["generate", "proto", "--template", JSON.stringify(template)], { cwd: here, encoding: "utf8" });
+  const run = spawnSync(join(bin, "buf"), ["generate", "proto", "--template", JSON.stringify(template)], {
+    cwd: here,
+    encoding: "utf8",
+  });
   if (run.status !== 0) throw new Error(`buf: ${run.error ?? run.stderr}`);
   const made = readFileSync(join(folder, "agent2/v1/agent2_pb.ts"), "utf8");
   if (!process.argv.includes("--check")) writeFileSync(target, made);
   else if (readFileSync(target, "utf8") !== made) {
-    console.error("src/agent/agent2.generated.ts is not what proto/ gives: run node operators/middleware/scripts/generate-protocol.mjs");
+    console.error(
+      "src/agent/agent2.generated.ts is not what proto/ gives: run node operators/middleware/scripts/generate-protocol.mjs",
+    );
     process.exitCode = 1;
   }
 } finally {

@@ -18,7 +18,9 @@ export interface MiddlewareOptions {
 }
 
 /** Makes the middleware family's operator. */
-export function createMiddleware({ agentCommand: command = ["keelson", "middleware", "agent"] }: MiddlewareOptions = {}): Operator {
+export function createMiddleware({
+  agentCommand: command = ["keelson", "middleware", "agent"],
+}: MiddlewareOptions = {}): Operator {
   const agents = createAgentCalls();
   return {
     name: "middleware",
@@ -31,7 +33,11 @@ export function createMiddleware({ agentCommand: command = ["keelson", "middlewa
       { apiGroups: [group], resources: ["apps/status", "components/status", "groups/status"], verbs: ["patch"] },
       { apiGroups: [group], resources: ["apps/finalizers", "components/finalizers", "groups/finalizers"], verbs: ["update"] },
       { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
-      { apiGroups: [""], resources: ["persistentvolumeclaims", "configmaps", "services"], verbs: ["get", "list", "watch", "create", "patch"] },
+      {
+        apiGroups: [""],
+        resources: ["persistentvolumeclaims", "configmaps", "services"],
+        verbs: ["get", "list", "watch", "create", "patch"],
+      },
       { apiGroups: [""], resources: ["namespaces"], verbs: ["get", "create", "patch"] },
       // One Secret an App, named after it: Kubernetes cannot limit a rule to the end of a name.
       { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },

@@ -20,8 +20,15 @@ export function createAgentCalls({
   timeoutMs = 30_000,
   roleTimeoutMs = 2_000,
   programPort = 6_379,
-}: { readonly timeoutMs?: number; readonly roleTimeoutMs?: number; readonly programPort?: number } = {}): AgentCalls {
-  const connections = new Map<string, { readonly client: Client<typeof ToolInvoker>; readonly sessions: Http2SessionManager }>();
+}: {
+  readonly timeoutMs?: number;
+  readonly roleTimeoutMs?: number;
+  readonly programPort?: number;
+} = {}): AgentCalls {
+  const connections = new Map<
+    string,
+    { readonly client: Client<typeof ToolInvoker>; readonly sessions: Http2SessionManager }
+  >();
   const clientOf = (ip: string): Client<typeof ToolInvoker> => {
     const known = connections.get(ip);
     if (known) return known.client;
@@ -45,7 +52,10 @@ export function createAgentCalls({
     const client = clientOf(ip);
     switch (call.method) {
       case "GetGroupOrder": {
-        const answer = await client.getGroupOrder({ componentName: call.component, scenario: call.scenario, groups: [...call.groups] }, options(token));
+        const answer = await client.getGroupOrder(
+          { componentName: call.component, scenario: call.scenario, groups: [...call.groups] },
+          options(token),
+        );
         return { kind: "order", order: answer.concurrent ? [] : answer.order };
       }
       case "GetPodOrder": {
@@ -79,12 +89,20 @@ export function createAgentCalls({
       case "AssignRole":
         return outcome(
           await client.assignRole(
-            { role: call.role, primaryHost: call.primary, primaryPort: programPort, epoch: BigInt(call.epoch), token: call.token },
+            {
+              role: call.role,
+              primaryHost: call.primary,
+              primaryPort: programPort,
+              epoch: BigInt(call.epoch),
+              token: call.token,
+            },
             options(token),
           ),
         );
       case "Stop":
-        return outcome(await client.stop({ timeout: "10s", force: false, reason: "the Pod is replaced", token: call.token }, options(token)));
+        return outcome(
+          await client.stop({ timeout: "10s", force: false, reason: "the Pod is replaced", token: call.token }, options(token)),
+        );
     }
   }
 
@@ -100,7 +118,10 @@ export function createAgentCalls({
     },
     async role(ip, token, signal) {
       try {
-        const { role, extraInfo } = await clientOf(ip).getRole({}, { ...options(token, roleTimeoutMs), ...(signal ? { signal } : {}) });
+        const { role, extraInfo } = await clientOf(ip).getRole(
+          {},
+          { ...options(token, roleTimeoutMs), ...(signal ? { signal } : {}) },
+        );
         if (role === "stopped") return undefined;
         const { configHash, version, primaryHost, isInSync } = extraInfo;
         return {

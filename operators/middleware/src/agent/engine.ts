@@ -28,7 +28,12 @@ export interface Engine {
   assign(assignment: Assignment): Promise<Outcome>;
   reload(parameters: Readonly<Record<string, string>>, hash: string): Promise<ReloadOutcome>;
   /** Hands the primary's role to another one, with no acknowledged write lost, or refuses. */
-  failover(order: { readonly target: string; readonly others: readonly string[]; readonly epoch: number; readonly timeoutMs: number }): Promise<Outcome>;
+  failover(order: {
+    readonly target: string;
+    readonly others: readonly string[];
+    readonly epoch: number;
+    readonly timeoutMs: number;
+  }): Promise<Outcome>;
   stop(options: { readonly timeoutMs: number; readonly force: boolean }): Promise<Outcome>;
   /** Settles with a message when the program ends by itself. */
   readonly ended: Promise<string>;

@@ -11,15 +11,26 @@ import { agentCommand } from "../commands/agent.ts";
 const options = Object.fromEntries((agentCommand.flags ?? []).map((flag) => [flag.name, { type: "string" as const }]));
 const { values } = parseArgs({ options, strict: true });
 const flags = Object.fromEntries(
-  (agentCommand.flags ?? []).map((flag) => [flag.name, values[flag.name] ?? (flag.env === undefined ? undefined : process.env[flag.env]) ?? flag.default]),
+  (agentCommand.flags ?? []).map((flag) => [
+    flag.name,
+    values[flag.name] ?? (flag.env === undefined ? undefined : process.env[flag.env]) ?? flag.default,
+  ]),
 );
 const line =
   (level: string) =>
   (fields: object | string, message?: string): void => {
     const error = typeof fields === "object" && "err" in fields ? String(fields.err) : undefined;
-    process.stderr.write(`${JSON.stringify({ level, ...(typeof fields === "object" ? fields : {}), ...(error ? { err: error } : {}), msg: message ?? fields })}\n`);
+    process.stderr.write(
+      `${JSON.stringify({ level, ...(typeof fields === "object" ? fields : {}), ...(error ? { err: error } : {}), msg: message ?? fields })}\n`,
+    );
   };
-const log: Logger = { ...silentLogger, info: line("info"), warn: line("warn"), error: line("error"), child: () => log } as Logger;
+const log: Logger = {
+  ...silentLogger,
+  info: line("info"),
+  warn: line("warn"),
+  error: line("error"),
+  child: () => log,
+} as Logger;
 const ending = new AbortController();
 for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => ending.abort());
 process.exitCode = await agentCommand.run({

@@ -51,7 +51,8 @@ export function createRedisEngine(options: RedisEngineOptions): Engine {
     sayEnded = resolve;
   });
 
-  const connectTo = (target: string): Promise<RespClient> => connectResp({ host: target, port, password, timeoutMs: commandTimeoutMs, clock });
+  const connectTo = (target: string): Promise<RespClient> =>
+    connectResp({ host: target, port, password, timeoutMs: commandTimeoutMs, clock });
 
   async function own(): Promise<RespClient> {
     connection ??= await connectTo(host);
@@ -126,7 +127,8 @@ export function createRedisEngine(options: RedisEngineOptions): Engine {
       try {
         const fields = await info();
         // A leftover process on the same port would answer too.
-        if (fields.process_id !== String(process.pid)) throw new Error(`another process (${fields.process_id}) listens on ${host}:${port}`);
+        if (fields.process_id !== String(process.pid))
+          throw new Error(`another process (${fields.process_id}) listens on ${host}:${port}`);
         if (fields.loading === "0") break;
       } catch (error) {
         if (!(error instanceof RespError) || clock.monotonic() > deadline) {
@@ -148,7 +150,8 @@ export function createRedisEngine(options: RedisEngineOptions): Engine {
       await remember({ role: "primary", primaryHost: host, epoch: memory.epoch + 1 });
     }
     const isReplica = fields.role === "slave";
-    const isInSync = fields.loading === "0" && (!isReplica || (fields.master_link_status === "up" && fields.master_sync_in_progress === "0"));
+    const isInSync =
+      fields.loading === "0" && (!isReplica || (fields.master_link_status === "up" && fields.master_sync_in_progress === "0"));
     return {
       role: isReplica ? "replica" : memory === undefined ? "unassigned" : "primary",
       info: {
@@ -178,7 +181,9 @@ export function createRedisEngine(options: RedisEngineOptions): Engine {
 
   async function reload(wanted: Readonly<Record<string, string>>, wantedHash: string): Promise<ReloadOutcome> {
     if (wantedHash === hash) return { ok: true };
-    const names = [...new Set([...Object.keys(parameters), ...Object.keys(wanted)])].filter((name) => parameters[name] !== wanted[name]);
+    const names = [...new Set([...Object.keys(parameters), ...Object.keys(wanted)])].filter(
+      (name) => parameters[name] !== wanted[name],
+    );
     const before = new Map<string, string>();
     const needsRestart: string[] = [];
     for (const name of names) {
@@ -231,7 +236,9 @@ export function createRedisEngine(options: RedisEngineOptions): Engine {
     if (fields.role === "slave") {
       return fields.master_host === target ? { ok: true } : { ok: false, error: `this is a replica of ${fields.master_host}` };
     }
-    const chosen = await connectTo(target).catch((error: unknown) => (error instanceof RespError ? error : Promise.reject(error)));
+    const chosen = await connectTo(target).catch((error: unknown) =>
+      error instanceof RespError ? error : Promise.reject(error),
+    );
     if (chosen instanceof RespError) return { ok: false, error: `the target does not answer: ${chosen.message}` };
     let isPromoted = false;
     try {
@@ -275,7 +282,8 @@ export function createRedisEngine(options: RedisEngineOptions): Engine {
   function whyNot(seen: Readonly<Record<string, string>>, offset: number): string | undefined {
     if (seen.role !== "slave") return "the target is no replica";
     if (seen.master_host !== host) return `the target follows ${seen.master_host}`;
-    if (seen.master_link_status !== "up" || seen.master_sync_in_progress !== "0") return "the target is not in sync: its link is not up";
+    if (seen.master_link_status !== "up" || seen.master_sync_in_progress !== "0")
+      return "the target is not in sync: its link is not up";
     const lag = offset - Number(seen.slave_repl_offset);
     return lag > mostLagBytes ? `the target is ${lag} bytes behind` : undefined;
   }

@@ -38,17 +38,24 @@ export async function startToolServer(options: {
         },
         async reloadConfig({ parameters, configHash }) {
           const outcome = await asked(() => engine.reload(parameters, configHash));
-          if (outcome.ok === "restart") return { success: false, requiresRestart: true, restartParameters: [...outcome.parameters] };
+          if (outcome.ok === "restart")
+            return { success: false, requiresRestart: true, restartParameters: [...outcome.parameters] };
           return outcome.ok ? { success: true } : { success: false, error: outcome.error };
         },
         async failover({ targetHost, others, epoch, timeout }) {
-          const order = { target: targetHost, others: others.map((other) => other.host), epoch: Number(epoch), timeoutMs: durationOf(timeout, 5_000) };
+          const order = {
+            target: targetHost,
+            others: others.map((other) => other.host),
+            epoch: Number(epoch),
+            timeoutMs: durationOf(timeout, 5_000),
+          };
           const outcome = await asked(() => engine.failover(order));
           const { role } = await asked(() => engine.role());
           return { success: outcome.ok, error: outcome.ok ? "" : outcome.error, previousRole: "primary", currentRole: role };
         },
         async assignRole({ role, primaryHost, epoch }) {
-          if (role !== "primary" && role !== "replica") throw new ConnectError("role has to be primary or replica", Code.InvalidArgument);
+          if (role !== "primary" && role !== "replica")
+            throw new ConnectError("role has to be primary or replica", Code.InvalidArgument);
           const outcome = await asked(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
           return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
         },

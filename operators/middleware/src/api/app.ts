@@ -72,13 +72,17 @@ const spec = Type.Object(
   {
     plugin: named("What knows this middleware.", "Name of the plugin."),
     runtime: named("The middleware itself.", "Name of the program, as the plugin calls it."),
-    config: Type.Optional(anyMap("Parameters of the middleware, for all components: under the plugin's key (redisConfig), or plain.")),
+    config: Type.Optional(
+      anyMap("Parameters of the middleware, for all components: under the plugin's key (redisConfig), or plain."),
+    ),
     components: Type.Optional(
       Type.Array(
         Type.Object({
           name: partName("Name of a component of the plugin."),
           config: Type.Optional(anyMap("Parameters of this component; they win over those of the App.")),
-          groups: Type.Optional(Type.Array(GroupPart, listMap("name", "Sizes of its groups, where they differ from the plugin's."))),
+          groups: Type.Optional(
+            Type.Array(GroupPart, listMap("name", "Sizes of its groups, where they differ from the plugin's.")),
+          ),
         }),
         listMap("name", "What differs from the plugin's defaults, by component."),
       ),
@@ -87,12 +91,16 @@ const spec = Type.Object(
     changePolicy: Type.Optional(
       Type.Object(
         {
-          order: Type.Optional(choice(["p0-last", "p0-first"], "Whether upgrades come after everything else, or first.", { default: "p0-last" })),
+          order: Type.Optional(
+            choice(["p0-last", "p0-first"], "Whether upgrades come after everything else, or first.", { default: "p0-last" }),
+          ),
           onFailure: Type.Optional(
             choice(["stop", "skip-dependents"], "What a failed task does to the rest of its plan.", { default: "stop" }),
           ),
           timeout: Type.Optional(duration("How long an attempt of a task may take.", { default: "300s" })),
-          maxRetries: Type.Optional(int32("Retries of a task after its first attempt.", { minimum: 0, maximum: 100, default: 3 })),
+          maxRetries: Type.Optional(
+            int32("Retries of a task after its first attempt.", { minimum: 0, maximum: 100, default: 3 }),
+          ),
         },
         { description: "How changes are carried out.", default: {} },
       ),

@@ -58,7 +58,6 @@ export function int64(description: string) {
   return Type.Integer({ format: "int64", description });
 }
 
-
 /** Options that make a list one keyed by `key`, whose keys are unique and whose elements several writers may own. */
 export function listMap(key: string, description: string): TSchemaOptions {
   return { description, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key] };

@@ -66,7 +66,9 @@ const status = Type.Object(
         { description: "A Pod that is being replaced." },
       ),
     ),
-    restartNeeded: Type.Optional(Type.String({ description: "Hash of the parameters that a program said it needs a restart for." })),
+    restartNeeded: Type.Optional(
+      Type.String({ description: "Hash of the parameters that a program said it needs a restart for." }),
+    ),
     pods: Type.Optional(Type.Array(podState, listMap("name", "Its Pods."))),
     operation: Type.Optional(operation),
     conditions: Type.Optional(conditions("Ready.")),
@@ -82,7 +84,8 @@ export const Group = defineResource({
   kind: "Group",
   plural: "groups",
   shortNames: ["mwg"],
-  description: "Pods of one size within a Component, each with a name and a volume of its own. Made and changed by the Component's controller.",
+  description:
+    "Pods of one size within a Component, each with a name and a volume of its own. Made and changed by the Component's controller.",
   spec,
   status,
   columns: [

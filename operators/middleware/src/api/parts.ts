@@ -15,10 +15,18 @@ export const named = (description: string, name: string) =>
 export const resources = Type.Object(
   {
     requests: Type.Optional(
-      Type.Unsafe<Record<string, string | number>>({ type: "object", additionalProperties: quantity("An amount."), description: "What it needs at least." }),
+      Type.Unsafe<Record<string, string | number>>({
+        type: "object",
+        additionalProperties: quantity("An amount."),
+        description: "What it needs at least.",
+      }),
     ),
     limits: Type.Optional(
-      Type.Unsafe<Record<string, string | number>>({ type: "object", additionalProperties: quantity("An amount."), description: "What it gets at most." }),
+      Type.Unsafe<Record<string, string | number>>({
+        type: "object",
+        additionalProperties: quantity("An amount."),
+        description: "What it gets at most.",
+      }),
     ),
   },
   { description: "What each Pod needs of its machine." },
@@ -64,7 +72,16 @@ export const operationRequest = Type.Object(
 );
 
 /** Why something failed. */
-export const errorClasses = ["Config", "Conflict", "Network", "Forbidden", "Insufficient", "Timeout", "AgentPrecondition", "Unknown"] as const;
+export const errorClasses = [
+  "Config",
+  "Conflict",
+  "Network",
+  "Forbidden",
+  "Insufficient",
+  "Timeout",
+  "AgentPrecondition",
+  "Unknown",
+] as const;
 export type ErrorClass = (typeof errorClasses)[number];
 
 /** How a child answers the request. */

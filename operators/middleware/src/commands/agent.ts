@@ -16,7 +16,12 @@ export const agentCommand: CommandDefinition = {
     { name: "pod-ip", value: "ADDRESS", description: "address to listen on, and nowhere else", required: true, env: "POD_IP" },
     { name: "token", value: "TOKEN", description: "token of the App; better give it in the environment", env: "AGENT_TOKEN" },
     { name: "token-file", value: "FILE", description: "file with the token" },
-    { name: "password", value: "PASSWORD", description: "password of the program; better give it in the environment", env: "REDIS_PASSWORD" },
+    {
+      name: "password",
+      value: "PASSWORD",
+      description: "password of the program; better give it in the environment",
+      env: "REDIS_PASSWORD",
+    },
   ],
   run,
 };

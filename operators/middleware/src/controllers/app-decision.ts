@@ -58,7 +58,12 @@ export function decideApp(observed: AppObservation): Decision {
       const tasks = planChanges(app, plugin, applied, { generation, after });
       status.acceptedGeneration = generation;
       if (tasks.length > 0) {
-        status.plan = { id: `plan-${generation}-${String(after + 1).padStart(2, "0")}`, generation, startedAt: new Date(now).toISOString(), tasks };
+        status.plan = {
+          id: `plan-${generation}-${String(after + 1).padStart(2, "0")}`,
+          generation,
+          startedAt: new Date(now).toISOString(),
+          tasks,
+        };
       }
     }
   }
@@ -68,14 +73,25 @@ export function decideApp(observed: AppObservation): Decision {
   else delete status.pendingGeneration;
   let dueMs: number | undefined;
   if (status.plan !== undefined && isBusy(status)) {
-    const step = stepPlan(status.plan, components, { onFailure: app.spec.changePolicy?.onFailure ?? "stop", isSuperseded: isWaiting }, now);
+    const step = stepPlan(
+      status.plan,
+      components,
+      { onFailure: app.spec.changePolicy?.onFailure ?? "stop", isSuperseded: isWaiting },
+      now,
+    );
     status.plan = step.plan;
     dueMs = step.dueMs;
   }
   summarize(app, components, status, problem);
   conditions = setCondition(
     conditions,
-    { type: "Accepted", status: problem === undefined, reason: problem === undefined ? "Accepted" : "Invalid", message: problem ?? "", observedGeneration: generation },
+    {
+      type: "Accepted",
+      status: problem === undefined,
+      reason: problem === undefined ? "Accepted" : "Invalid",
+      message: problem ?? "",
+      observedGeneration: generation,
+    },
     now,
   );
   const unsynced = status.plan?.tasks.filter((task) => task.status !== "done") ?? [];
@@ -86,7 +102,15 @@ export function decideApp(observed: AppObservation): Decision {
     {
       type: "Synced",
       status: isSynced,
-      reason: isSynced ? "Applied" : isBusy(status) ? "Updating" : failed?.status === "cancelled" ? "TaskCancelled" : failed ? "TaskFailed" : "NotAccepted",
+      reason: isSynced
+        ? "Applied"
+        : isBusy(status)
+          ? "Updating"
+          : failed?.status === "cancelled"
+            ? "TaskCancelled"
+            : failed
+              ? "TaskFailed"
+              : "NotAccepted",
       message: failed?.error ?? "",
       observedGeneration: generation,
     },
@@ -94,12 +118,19 @@ export function decideApp(observed: AppObservation): Decision {
   );
   conditions = setCondition(
     conditions,
-    { type: "Ready", status: status.phase === "Running" || status.phase === "Updating", reason: status.phase ?? "Pending", message: status.message ?? "", observedGeneration: generation },
+    {
+      type: "Ready",
+      status: status.phase === "Running" || status.phase === "Updating",
+      reason: status.phase ?? "Pending",
+      message: status.message ?? "",
+      observedGeneration: generation,
+    },
     now,
   );
   status.conditions = draft(conditions) as Condition[];
   const requeue = dueMs === undefined ? {} : { requeueAfterMs: Math.max(dueMs - now, 10) };
-  if (!jsonEquals(status, app.status ?? {})) return { effects: [{ kind: "status", type: App, object: app, status }], ...requeue };
+  if (!jsonEquals(status, app.status ?? {}))
+    return { effects: [{ kind: "status", type: App, object: app, status }], ...requeue };
   return { effects: effectsOf(observed, status), ...requeue };
 }
 
@@ -129,10 +160,13 @@ function obeyControls(app: DeepReadonly<App>, status: AppStatus, now: number): v
       results.push({ action, taskId: "", result: `refused: ${request.problem}` });
       continue;
     }
-    const isCurrent = status.plan?.generation === app.metadata.generation && status.acceptedGeneration === app.metadata.generation;
+    const isCurrent =
+      status.plan?.generation === app.metadata.generation && status.acceptedGeneration === app.metadata.generation;
     const plan = status.plan ?? { id: "", generation: 0, startedAt: "", tasks: [] };
     const outcome =
-      action === "cancel" ? cancelTasks(plan.tasks, request.ids, now) : retryTasks(plan, request.ids, request.resetDependencies, isCurrent);
+      action === "cancel"
+        ? cancelTasks(plan.tasks, request.ids, now)
+        : retryTasks(plan, request.ids, request.resetDependencies, isCurrent);
     results.push(...outcome.map((each) => ({ action, ...each })));
   }
   if (results.length > 0) control.result = JSON.stringify({ at: new Date(now).toISOString(), results });
@@ -208,7 +242,8 @@ function effectsOf({ app, components, plugin, metadata, now }: AppObservation, s
     const isStopping = task.status === "cancelling" && !task.revert;
     // A cancel that comes before its Component ever heard of the task still goes by way of the Component: one path only.
     const spec = componentSpec(task, current?.spec);
-    const wanted: Record<string, string> = isStopping && task.token !== undefined ? { [annotations.cancelRequest]: task.token } : {};
+    const wanted: Record<string, string> =
+      isStopping && task.token !== undefined ? { [annotations.cancelRequest]: task.token } : {};
     const isThere =
       current !== undefined &&
       jsonEquals(current.spec, spec) &&
@@ -244,7 +279,12 @@ function effectsOf({ app, components, plugin, metadata, now }: AppObservation, s
       object: {
         apiVersion: "v1",
         kind: "ConfigMap",
-        metadata: { name: metadataName(name), namespace, labels: { [labels.app]: name }, ownerReferences: [controllerReference(app)] },
+        metadata: {
+          name: metadataName(name),
+          namespace,
+          labels: { [labels.app]: name },
+          ownerReferences: [controllerReference(app)],
+        },
         data,
       } as DeepReadonly<ConfigMapObject>,
     });
@@ -257,7 +297,10 @@ function effectsOf({ app, components, plugin, metadata, now }: AppObservation, s
 function componentSpec(task: ChangeTask, current: DeepReadonly<ComponentSpec> | undefined): ComponentSpec {
   const part = (task.revert ? task.baseSpec : task.desiredSpec) ?? {};
   const base = (current ?? task.desiredSpec) as unknown as DeepReadonly<ComponentSpec>;
-  const spec = task.scenario === "provision" && !task.revert ? (draft(task.desiredSpec) as unknown as ComponentSpec) : withPart(base, task.type, part);
+  const spec =
+    task.scenario === "provision" && !task.revert
+      ? (draft(task.desiredSpec) as unknown as ComponentSpec)
+      : withPart(base, task.type, part);
   return { ...spec, ...(task.token === undefined ? {} : { operation: { token: task.token, scenario: task.scenario } }) };
 }
 
@@ -270,7 +313,12 @@ function mirrorOf(app: DeepReadonly<App>, status: AppStatus, _now: number): Reco
   };
   if (status.plan !== undefined) {
     const text = JSON.stringify(
-      status.plan.tasks.map((task) => ({ ...task, startedAt: task.startedAt ?? null, completedAt: task.completedAt ?? null, error: task.error ?? null })),
+      status.plan.tasks.map((task) => ({
+        ...task,
+        startedAt: task.startedAt ?? null,
+        completedAt: task.completedAt ?? null,
+        error: task.error ?? null,
+      })),
     );
     if (is[annotations.tasks] !== text) {
       change[annotations.tasks] = text;
@@ -295,7 +343,13 @@ function metadataOf(app: DeepReadonly<App>, components: ReadonlyMap<string, Deep
         .sort(([a], [b]) => (a < b ? -1 : 1))
         .map(([name, { spec, status }]) => [
           name,
-          { runtime: spec.runtime, config: spec.config ?? {}, replicas: status?.replicas ?? 0, readyReplicas: status?.readyReplicas ?? 0, phase: status?.phase ?? "Pending" },
+          {
+            runtime: spec.runtime,
+            config: spec.config ?? {},
+            replicas: status?.replicas ?? 0,
+            readyReplicas: status?.readyReplicas ?? 0,
+            phase: status?.phase ?? "Pending",
+          },
         ]),
     ),
   };

@@ -12,46 +12,80 @@ export interface Problem {
 }
 
 /** What an App's spec asks for that cannot be: checked before anything is planned. */
-export function checkApp(app: DeepReadonly<App>, plugin: Plugin, applied: ReadonlyMap<string, DeepReadonly<ComponentSpec>>): readonly Problem[] {
+export function checkApp(
+  app: DeepReadonly<App>,
+  plugin: Plugin,
+  applied: ReadonlyMap<string, DeepReadonly<ComponentSpec>>,
+): readonly Problem[] {
   const problems: Problem[] = [];
   const { runtime, components = [] } = app.spec;
   const known = plugin.runtimes.find((each) => each.name === runtime.name);
-  if (!known) problems.push({ field: "spec.runtime.name", message: `${JSON.stringify(runtime.name)} is not one of the plugin's: ${plugin.runtimes.map((each) => each.name).join(", ")}` });
+  if (!known)
+    problems.push({
+      field: "spec.runtime.name",
+      message: `${JSON.stringify(runtime.name)} is not one of the plugin's: ${plugin.runtimes.map((each) => each.name).join(", ")}`,
+    });
   else if (!hasVersion(known.versions, runtime.version)) {
-    problems.push({ field: "spec.runtime.version", message: `${JSON.stringify(runtime.version)} is not one of the plugin's: ${known.versions.join(", ")}` });
+    problems.push({
+      field: "spec.runtime.version",
+      message: `${JSON.stringify(runtime.version)} is not one of the plugin's: ${known.versions.join(", ")}`,
+    });
   }
   components.forEach((component, index) => {
     const own = plugin.components.find((each) => each.name === component.name);
     const field = `spec.components[${index}]`;
-    if (!own) problems.push({ field: `${field}.name`, message: `the plugin has no component ${JSON.stringify(component.name)}; it has ${plugin.components.map((each) => each.name).join(", ")}` });
+    if (!own)
+      problems.push({
+        field: `${field}.name`,
+        message: `the plugin has no component ${JSON.stringify(component.name)}; it has ${plugin.components.map((each) => each.name).join(", ")}`,
+      });
     component.groups?.forEach((group, at) => {
       if (own && !own.groups.some((each) => each.name === group.name)) {
-        problems.push({ field: `${field}.groups[${at}].name`, message: `there is no group ${JSON.stringify(group.name)} in ${component.name}; there are ${own.groups.map((each) => each.name).join(", ")}` });
+        problems.push({
+          field: `${field}.groups[${at}].name`,
+          message: `there is no group ${JSON.stringify(group.name)} in ${component.name}; there are ${own.groups.map((each) => each.name).join(", ")}`,
+        });
       }
     });
   });
   for (const [name, desired] of desiredComponents(app, plugin)) {
     for (const parameter of keysOf(desired.config, undefined)) {
-      if (plugin.parameters[parameter] === "forbidden") problems.push({ field: `spec.config.${parameter}`, message: "is not for users: it would break how the Pods find one another or their volumes" });
+      if (plugin.parameters[parameter] === "forbidden")
+        problems.push({
+          field: `spec.config.${parameter}`,
+          message: "is not for users: it would break how the Pods find one another or their volumes",
+        });
     }
     const before = applied.get(name);
     for (const group of desired.groups) {
       const old = before?.groups.find((each) => each.name === group.name);
       const [from, to] = [old?.storage?.size, group.storage?.size];
       if (from !== undefined && to !== undefined && isQuantity(from) && isQuantity(to) && compareQuantities(to, from) < 0) {
-        problems.push({ field: `spec.components.${name}.${group.name}.storage.size`, message: `a volume cannot shrink from ${from} to ${to}` });
+        problems.push({
+          field: `spec.components.${name}.${group.name}.storage.size`,
+          message: `a volume cannot shrink from ${from} to ${to}`,
+        });
       }
       if (old && (from === undefined) !== (to === undefined)) {
-        problems.push({ field: `spec.components.${name}.${group.name}.storage`, message: "a volume can neither be added to Pods nor be taken away from them" });
+        problems.push({
+          field: `spec.components.${name}.${group.name}.storage`,
+          message: "a volume can neither be added to Pods nor be taken away from them",
+        });
       }
       if (old?.storage && group.storage && old.storage.storageClass !== group.storage.storageClass) {
-        problems.push({ field: `spec.components.${name}.${group.name}.storage.storageClass`, message: "cannot change: that is not carried out yet" });
+        problems.push({
+          field: `spec.components.${name}.${group.name}.storage.storageClass`,
+          message: "cannot change: that is not carried out yet",
+        });
       }
     }
     if (before && before.runtime.version !== desired.runtime.version) {
       const [, from] = Object.entries(plugin.migrateFrom).find(([to]) => hasVersion([to], desired.runtime.version)) ?? [];
       if (!from || !hasVersion(from, before.runtime.version)) {
-        problems.push({ field: "spec.runtime.version", message: `the plugin knows no way from ${before.runtime.version} to ${desired.runtime.version}${from ? `; to get there, be at ${from.join(" or ")}` : ""}` });
+        problems.push({
+          field: "spec.runtime.version",
+          message: `the plugin knows no way from ${before.runtime.version} to ${desired.runtime.version}${from ? `; to get there, be at ${from.join(" or ")}` : ""}`,
+        });
       }
     }
   }

@@ -1,5 +1,13 @@
 import { ConfigMap } from "@keelson/api-machinery";
-import { type ControllerDefinition, defineController, type ReconcileContext, readOf, type Request, type Result, watchOf } from "@keelson/controller";
+import {
+  type ControllerDefinition,
+  defineController,
+  type ReconcileContext,
+  readOf,
+  type Request,
+  type Result,
+  watchOf,
+} from "@keelson/controller";
 import type { AgentCalls } from "../agent/agent-calls.ts";
 import { App } from "../api/app.ts";
 import { Component } from "../api/component.ts";
@@ -61,16 +69,24 @@ async function reconcile(request: Request, context: ReconcileContext, agents: Ag
 }
 
 /** Events for tasks that ended and for what was refused. */
-function tell(app: Parameters<typeof decideApp>[0]["app"], effects: ReturnType<typeof decideApp>["effects"], { events }: ReconcileContext): void {
+function tell(
+  app: Parameters<typeof decideApp>[0]["app"],
+  effects: ReturnType<typeof decideApp>["effects"],
+  { events }: ReconcileContext,
+): void {
   const written = effects.find((effect) => effect.kind === "status");
   if (written === undefined) return;
   const { plan } = written.status as App["status"] & object;
   for (const task of plan?.tasks ?? []) {
     const before = app.status?.plan?.tasks.find((each) => each.taskId === task.taskId)?.status;
     if (before === task.status) continue;
-    if (task.status === "in_progress") events.event(app, { type: "Normal", reason: "TaskStarted", note: `${task.taskId}: ${task.description}` });
-    if (task.status === "done") events.event(app, { type: "Normal", reason: "TaskDone", note: `${task.taskId}: ${task.description}` });
-    if (task.status === "failed") events.event(app, { type: "Warning", reason: "TaskFailed", note: `${task.taskId}: ${task.error ?? ""}` });
-    if (task.status === "cancelled") events.event(app, { type: "Normal", reason: "TaskCancelled", note: `${task.taskId}: ${task.description}` });
+    if (task.status === "in_progress")
+      events.event(app, { type: "Normal", reason: "TaskStarted", note: `${task.taskId}: ${task.description}` });
+    if (task.status === "done")
+      events.event(app, { type: "Normal", reason: "TaskDone", note: `${task.taskId}: ${task.description}` });
+    if (task.status === "failed")
+      events.event(app, { type: "Warning", reason: "TaskFailed", note: `${task.taskId}: ${task.error ?? ""}` });
+    if (task.status === "cancelled")
+      events.event(app, { type: "Normal", reason: "TaskCancelled", note: `${task.taskId}: ${task.description}` });
   }
 }

@@ -1,5 +1,12 @@
 import { randomBytes } from "node:crypto";
-import { controllerReference, type DeepReadonly, isAlreadyExists, isConflict, isNotFound, Secret } from "@keelson/api-machinery";
+import {
+  controllerReference,
+  type DeepReadonly,
+  isAlreadyExists,
+  isConflict,
+  isNotFound,
+  Secret,
+} from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { AgentCalls } from "../agent/agent-calls.ts";
 import { labels } from "../api/names.ts";
@@ -40,22 +47,40 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
       // The whole status is this controller's own, so what is left out goes away.
       const configuration = { metadata: { name, namespace, resourceVersion }, status: effect.status };
       return await unlessMovedOn(
-        client.applyStatus(effect.type, configuration as Parameters<Client["applyStatus"]>[1], { fieldManager, signal: signal as AbortSignal }),
+        client.applyStatus(effect.type, configuration as Parameters<Client["applyStatus"]>[1], {
+          fieldManager,
+          signal: signal as AbortSignal,
+        }),
       );
     }
     case "annotate": {
       const { name = "", namespace, resourceVersion } = effect.object.metadata;
       const body = { metadata: { resourceVersion, annotations: effect.annotations } };
-      return await unlessMovedOn(client.patch(effect.type, { namespace, name }, { type: "merge", body }, { fieldManager, ...(signal ? { signal } : {}) }));
+      return await unlessMovedOn(
+        client.patch(
+          effect.type,
+          { namespace, name },
+          { type: "merge", body },
+          { fieldManager, ...(signal ? { signal } : {}) },
+        ),
+      );
     }
     case "apply": {
-      await client.apply(effect.type, effect.object as DeepReadonly<never>, { fieldManager: managerOf(effect, fieldManager), ...(signal ? { signal } : {}) });
+      await client.apply(effect.type, effect.object as DeepReadonly<never>, {
+        fieldManager: managerOf(effect, fieldManager),
+        ...(signal ? { signal } : {}),
+      });
       return true;
     }
     case "access-secret": {
       const { namespace = "", name: app = "" } = effect.object.metadata;
       const secret = {
-        metadata: { name: effect.name, namespace, labels: { [labels.app]: app }, ownerReferences: [controllerReference(effect.object)] },
+        metadata: {
+          name: effect.name,
+          namespace,
+          labels: { [labels.app]: app },
+          ownerReferences: [controllerReference(effect.object)],
+        },
         type: "Opaque",
         stringData: { agentToken: randomBytes(24).toString("base64url"), password: randomBytes(24).toString("base64url") },
       };

@@ -71,9 +71,16 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
   status.replicas = sum(groups, (group) => group.status?.replicas);
   status.readyReplicas = sum(groups, (group) => group.status?.readyReplicas);
   status.phase =
-    operation?.phase === "Running" ? "Updating" : spec.stopped ? "Stopped" : status.readyReplicas >= status.replicas ? "Running" : "Degraded";
+    operation?.phase === "Running"
+      ? "Updating"
+      : spec.stopped
+        ? "Stopped"
+        : status.readyReplicas >= status.replicas
+          ? "Running"
+          : "Degraded";
   status.observedGeneration = metadata.generation ?? 0;
-  if (!jsonEquals(status, component.status ?? {})) return { effects: [{ kind: "status", type: Component, object: component, status }] };
+  if (!jsonEquals(status, component.status ?? {}))
+    return { effects: [{ kind: "status", type: Component, object: component, status }] };
 
   if (operation?.phase === "Running" && operation.order === undefined) return askForOrder(component, groups, names, status);
   return {
@@ -94,7 +101,10 @@ function finish(operation: Operation, phase: Operation["phase"], message: string
   operation.message = message;
 }
 
-function sum(groups: ReadonlyMap<string, DeepReadonly<Group>>, read: (group: DeepReadonly<Group>) => number | undefined): number {
+function sum(
+  groups: ReadonlyMap<string, DeepReadonly<Group>>,
+  read: (group: DeepReadonly<Group>) => number | undefined,
+): number {
   return [...groups.values()].reduce((total, group) => total + (read(group) ?? 0), 0);
 }
 
@@ -113,11 +123,14 @@ function askForOrder(
 ): Decision {
   const operation = status.operation;
   if (operation === undefined) return { effects: [] };
-  const careful = [...names].sort((a, b) => Number(groups.get(a)?.status?.primary !== undefined) - Number(groups.get(b)?.status?.primary !== undefined));
+  const careful = [...names].sort(
+    (a, b) => Number(groups.get(a)?.status?.primary !== undefined) - Number(groups.get(b)?.status?.primary !== undefined),
+  );
   const fix = (order: readonly string[]): object => ({ ...status, operation: { ...operation, order: [...order] } });
   const pods = [...groups.values()].flatMap((group) => group.status?.pods ?? []);
   const asked = pods.find((pod) => pod.ready && pod.role === "primary") ?? pods.find((pod) => pod.ready);
-  if (asked?.ip === undefined) return { effects: [{ kind: "status", type: Component, object: component, status: fix(careful) }] };
+  if (asked?.ip === undefined)
+    return { effects: [{ kind: "status", type: Component, object: component, status: fix(careful) }] };
   const effect: Effect = {
     kind: "call",
     ip: asked.ip,

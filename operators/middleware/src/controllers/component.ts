@@ -1,4 +1,11 @@
-import { type ControllerDefinition, defineController, type ReconcileContext, readOf, type Request, type Result } from "@keelson/controller";
+import {
+  type ControllerDefinition,
+  defineController,
+  type ReconcileContext,
+  readOf,
+  type Request,
+  type Result,
+} from "@keelson/controller";
 import type { AgentCalls } from "../agent/agent-calls.ts";
 import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
@@ -43,7 +50,8 @@ async function reconcile(request: Request, context: ReconcileContext, agents: Ag
     signal,
     agents,
     agentToken: () => readAgentToken(client, namespace, component.spec.appRef.name, signal),
-    writeStatus: (status: object) => carryOut([{ kind: "status", type: Component, object: component, status }], context2).then(() => true),
+    writeStatus: (status: object) =>
+      carryOut([{ kind: "status", type: Component, object: component, status }], context2).then(() => true),
   };
   await carryOut(decision.effects, context2);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };

@@ -5,7 +5,9 @@ import type { GroupPart } from "../api/parts.ts";
 import type { Plugin } from "../plugin/plugin.ts";
 
 /** The part of a Component's spec that a type of task is about. */
-export type SpecPart = Partial<Pick<ComponentSpec, "plugin" | "runtime" | "config" | "stopped">> & { groups?: Partial<GroupPart>[] };
+export type SpecPart = Partial<Pick<ComponentSpec, "plugin" | "runtime" | "config" | "stopped">> & {
+  groups?: Partial<GroupPart>[];
+};
 
 const groupFields: Readonly<Record<TaskType, readonly (keyof GroupPart)[]>> = {
   k8s_resources: ["replicas", "resources", "affinity"],

@@ -2,7 +2,12 @@ import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@k
 
 /** A question or an order to the agent of a Pod. */
 export type Call =
-  | { readonly method: "GetGroupOrder"; readonly component: string; readonly scenario: string; readonly groups: readonly string[] }
+  | {
+      readonly method: "GetGroupOrder";
+      readonly component: string;
+      readonly scenario: string;
+      readonly groups: readonly string[];
+    }
   | {
       readonly method: "GetPodOrder";
       readonly group: string;
@@ -10,7 +15,12 @@ export type Call =
       readonly pods: readonly string[];
       readonly roles: Readonly<Record<string, string>>;
     }
-  | { readonly method: "ReloadConfig"; readonly parameters: Readonly<Record<string, string>>; readonly hash: string; readonly token: string }
+  | {
+      readonly method: "ReloadConfig";
+      readonly parameters: Readonly<Record<string, string>>;
+      readonly hash: string;
+      readonly token: string;
+    }
   | {
       readonly method: "Failover";
       readonly target: string;
@@ -18,7 +28,13 @@ export type Call =
       readonly epoch: number;
       readonly token: string;
     }
-  | { readonly method: "AssignRole"; readonly role: "primary" | "replica"; readonly primary: string; readonly epoch: number; readonly token: string }
+  | {
+      readonly method: "AssignRole";
+      readonly role: "primary" | "replica";
+      readonly primary: string;
+      readonly epoch: number;
+      readonly token: string;
+    }
   | { readonly method: "Stop"; readonly token: string };
 
 /** What an agent answered. */
@@ -33,7 +49,12 @@ export type CallResult =
 /** Something to do that a decision asks for. Decisions are pure; whoever carries these out is not. */
 export type Effect =
   /** Writes the status, unless the object has moved on from `object`. */
-  | { readonly kind: "status"; readonly type: ResourceType; readonly object: DeepReadonly<KubernetesObject>; readonly status: object }
+  | {
+      readonly kind: "status";
+      readonly type: ResourceType;
+      readonly object: DeepReadonly<KubernetesObject>;
+      readonly status: object;
+    }
   /** Sets annotations (null takes one away), unless the object has moved on. */
   | {
       readonly kind: "annotate";
@@ -46,7 +67,12 @@ export type Effect =
   | { readonly kind: "access-secret"; readonly name: string; readonly object: DeepReadonly<KubernetesObject> }
   | { readonly kind: "delete"; readonly type: ResourceType; readonly key: ObjectKey; readonly uid: string }
   /** `after` says what becomes of the status then. */
-  | { readonly kind: "call"; readonly ip: string; readonly call: Call; readonly after: (result: CallResult) => object | undefined };
+  | {
+      readonly kind: "call";
+      readonly ip: string;
+      readonly call: Call;
+      readonly after: (result: CallResult) => object | undefined;
+    };
 
 /** What a decision comes to. Effects are carried out in this order; a `status` that is refused ends them. */
 export interface Decision {

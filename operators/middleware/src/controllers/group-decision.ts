@@ -63,7 +63,12 @@ type Next =
   /** Something else has to happen first. */
   | { readonly kind: "wait"; readonly message: string; readonly isDown?: boolean }
   /** To be recorded before it is done. */
-  | { readonly kind: "record"; readonly message: string; readonly change: (status: GroupStatus) => void; readonly step?: readonly [target: string, action: string] }
+  | {
+      readonly kind: "record";
+      readonly message: string;
+      readonly change: (status: GroupStatus) => void;
+      readonly step?: readonly [target: string, action: string];
+    }
   /** To be done; doing it again does no harm. */
   | { readonly kind: "do"; readonly message: string; readonly effects: readonly Effect[] }
   | { readonly kind: "fail"; readonly message: string; readonly errorClass: ErrorClass }
@@ -80,7 +85,13 @@ export function decideGroup(observed: GroupObservation): Decision {
   const { spec, metadata } = group;
   const status = draft(group.status ?? {}) as GroupStatus;
   if (spec.operation !== undefined && status.operation?.token !== spec.operation.token) {
-    status.operation = { token: spec.operation.token, scenario: spec.operation.scenario, phase: "Running", startedAt: formatTime(now), steps: [] };
+    status.operation = {
+      token: spec.operation.token,
+      scenario: spec.operation.scenario,
+      phase: "Running",
+      startedAt: formatTime(now),
+      steps: [],
+    };
     delete status.restartNeeded;
   }
   status.observedGeneration = metadata.generation ?? 0;
@@ -112,7 +123,9 @@ export function decideGroup(observed: GroupObservation): Decision {
   if (next.kind === "record") {
     next.change(status);
     if (next.step && operation) {
-      operation.steps = [...(operation.steps ?? []), { target: next.step[0], action: next.step[1], at: formatTime(now) }].slice(-mostSteps);
+      operation.steps = [...(operation.steps ?? []), { target: next.step[0], action: next.step[1], at: formatTime(now) }].slice(
+        -mostSteps,
+      );
     }
   }
   const isWell = status.readyReplicas >= status.replicas;
@@ -140,7 +153,10 @@ function finish(operation: Operation, phase: Operation["phase"], message: string
 const wait = (message: string): Next => ({ kind: "wait", message });
 
 function viewsOf({ pods, roles }: GroupObservation, rendered: RenderedGroup): readonly View[] {
-  const names = new Set([...rendered.instances.map((instance) => instance.name), ...pods.map((pod) => pod.metadata.name ?? "")]);
+  const names = new Set([
+    ...rendered.instances.map((instance) => instance.name),
+    ...pods.map((pod) => pod.metadata.name ?? ""),
+  ]);
   return [...names]
     .map((name): View => {
       const pod = pods.find((each) => each.metadata.name === name);
@@ -187,8 +203,12 @@ function keepUp(observed: GroupObservation, rendered: RenderedGroup, views: read
   if (status.switchover !== undefined) return goOnSwitching(status.switchover, views, status);
   if (group.spec.stopped) return stopAll(views, status);
 
-  const missing = rendered.instances.filter((instance) => !views.some((view) => view.name === instance.name && view.pod !== undefined));
-  const services = rendered.services.filter((service) => !observed.services.some((each) => each.metadata.name === service.metadata.name));
+  const missing = rendered.instances.filter(
+    (instance) => !views.some((view) => view.name === instance.name && view.pod !== undefined),
+  );
+  const services = rendered.services.filter(
+    (service) => !observed.services.some((each) => each.metadata.name === service.metadata.name),
+  );
   if (missing.length > 0 || services.length > 0) {
     const names = missing.map((instance) => instance.name);
     return {
@@ -211,7 +231,8 @@ function keepUp(observed: GroupObservation, rendered: RenderedGroup, views: read
       (config !== undefined && config.metadata.annotations?.[configHashAnnotation] !== rendered.configHash);
     const isEnded = pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
     // It serves nobody as it is, so nothing is lost by making it anew the way it is wanted now.
-    if (isEnded || (isOutdated && status.operation?.phase === "Running")) return restart(view, `${view.name} is down and is made anew`);
+    if (isEnded || (isOutdated && status.operation?.phase === "Running"))
+      return restart(view, `${view.name} is down and is made anew`);
     return { kind: "wait", message: `waits for the agent of ${view.name} to answer`, isDown: true };
   }
   const roles = settleRoles(present, views, status);
@@ -226,7 +247,11 @@ function keepUp(observed: GroupObservation, rendered: RenderedGroup, views: read
         {
           kind: "apply",
           type: Pod,
-          object: { apiVersion: "v1", kind: "Pod", metadata: { name, namespace, labels: { [labels.role]: unlabelled.role.role } } },
+          object: {
+            apiVersion: "v1",
+            kind: "Pod",
+            metadata: { name, namespace, labels: { [labels.role]: unlabelled.role.role } },
+          },
         },
       ],
     };
@@ -270,11 +295,22 @@ function settleRoles(present: readonly View[], views: readonly View[], status: G
     if (primary.role.role === "unassigned" && views.some((view) => view.role?.role === "replica")) {
       return wait(`the primary ${primary.name} has lost its volume and others have not: hand over by hand`);
     }
-    return call(primary, { method: "AssignRole", role: "primary", primary: primary.ip, epoch, token }, `makes ${primary.name} the primary`);
+    return call(
+      primary,
+      { method: "AssignRole", role: "primary", primary: primary.ip, epoch, token },
+      `makes ${primary.name} the primary`,
+    );
   }
-  const stray = views.find((view) => view !== primary && view.role !== undefined && (view.role.role !== "replica" || view.role.primaryHost !== primary.ip));
+  const stray = views.find(
+    (view) =>
+      view !== primary && view.role !== undefined && (view.role.role !== "replica" || view.role.primaryHost !== primary.ip),
+  );
   if (stray !== undefined) {
-    return call(stray, { method: "AssignRole", role: "replica", primary: primary.ip, epoch, token }, `makes ${stray.name} follow ${primary.name}`);
+    return call(
+      stray,
+      { method: "AssignRole", role: "replica", primary: primary.ip, epoch, token },
+      `makes ${stray.name} follow ${primary.name}`,
+    );
   }
   const late = present.find((view) => !isSynced(view, status, views));
   return late === undefined ? { kind: "settled" } : wait(`waits for ${late.name} to be in sync`);
@@ -333,7 +369,9 @@ function goOnSwitching(switchover: NonNullable<GroupStatus["switchover"]>, views
   if (chosen?.ip === undefined || old.ip === undefined || chosen.role === undefined) {
     return forget(() => undefined, `was to take over from ${from} and went away`);
   }
-  const others = views.filter((view) => view !== old && view !== chosen && view.role !== undefined).flatMap((view) => view.ip ?? []);
+  const others = views
+    .filter((view) => view !== old && view !== chosen && view.role !== undefined)
+    .flatMap((view) => view.ip ?? []);
   const effect: Effect = {
     kind: "call",
     ip: old.ip,
@@ -349,7 +387,15 @@ function afterSwitchover(status: GroupStatus, result: CallResult): object | unde
   const { switchover: _, ...rest } = status;
   const operation = rest.operation;
   if (operation?.phase !== "Running") return rest;
-  return { ...rest, operation: { ...operation, phase: "Failed", errorClass: "AgentPrecondition", message: `the switchover was refused: ${result.message}` } };
+  return {
+    ...rest,
+    operation: {
+      ...operation,
+      phase: "Failed",
+      errorClass: "AgentPrecondition",
+      message: `the switchover was refused: ${result.message}`,
+    },
+  };
 }
 
 function restart(view: View, message: string, remove = false): Next {
@@ -391,10 +437,15 @@ function growVolumes({ claims }: GroupObservation, rendered: RenderedGroup): Nex
     if (claim === undefined || is === undefined || wanted === undefined || asked === undefined) continue;
     const name = claim.metadata.name ?? "";
     if (compareQuantities(wanted, asked) > 0) {
-      return { kind: "do", message: `grows ${name} to ${wanted}`, effects: [{ kind: "apply", type: PersistentVolumeClaim, object: claim }] };
+      return {
+        kind: "do",
+        message: `grows ${name} to ${wanted}`,
+        effects: [{ kind: "apply", type: PersistentVolumeClaim, object: claim }],
+      };
     }
     const capacity = is.status?.capacity?.storage;
-    if (capacity === undefined || compareQuantities(capacity, wanted) < 0) return wait(`waits for ${name} to have ${wanted}; it has ${capacity ?? "nothing yet"}`);
+    if (capacity === undefined || compareQuantities(capacity, wanted) < 0)
+      return wait(`waits for ${name} to have ${wanted}; it has ${capacity ?? "nothing yet"}`);
   }
   return { kind: "settled" };
 }
@@ -408,7 +459,8 @@ function changePods(observed: GroupObservation, rendered: RenderedGroup, views: 
   if (outdated.length > 0) {
     const { operation } = status;
     const primary = present.find((view) => view.name === status.primary?.pod);
-    if (operation !== undefined && operation.order === undefined) return askForOrder(observed, present, primary, status, operation);
+    if (operation !== undefined && operation.order === undefined)
+      return askForOrder(observed, present, primary, status, operation);
     const order = operation?.order ?? [];
     // Roles may have changed since the order was fixed: whoever is the primary now goes last.
     const rank = (view: View): number => (view === primary ? Number.MAX_SAFE_INTEGER : order.indexOf(view.name));
@@ -441,7 +493,9 @@ function changePods(observed: GroupObservation, rendered: RenderedGroup, views: 
   return {
     kind: "do",
     message: "writes parameters into their files",
-    effects: stale.flatMap(({ config }) => (config === undefined ? [] : [{ kind: "apply" as const, type: ConfigMap, object: config }])),
+    effects: stale.flatMap(({ config }) =>
+      config === undefined ? [] : [{ kind: "apply" as const, type: ConfigMap, object: config }],
+    ),
   };
 }
 
@@ -457,7 +511,15 @@ function afterReload(status: GroupStatus, result: CallResult, pod: string, hash:
     case "restart":
       return { ...status, restartNeeded: hash, operation: step(`needs a restart for ${result.parameters.join(", ")}`) };
     case "refused":
-      return { ...status, operation: { ...operation, phase: "Failed", errorClass: "Config", message: `${pod} refuses the parameters: ${result.message}` } };
+      return {
+        ...status,
+        operation: {
+          ...operation,
+          phase: "Failed",
+          errorClass: "Config",
+          message: `${pod} refuses the parameters: ${result.message}`,
+        },
+      };
     case "done":
       return { ...status, operation: step("took the parameters") };
     default:
@@ -504,9 +566,15 @@ function askForOrder(
 function switchover(from: View, views: readonly View[], status: GroupStatus, rendered: RenderedGroup): Next {
   const candidates = views.filter((view) => view !== from && view.instance !== undefined && isSynced(view, status, views));
   const isReady = (view: View): boolean =>
-    view.pod?.metadata.annotations?.[revisionAnnotation] === view.instance?.revision && view.role?.configHash === rendered.configHash;
+    view.pod?.metadata.annotations?.[revisionAnnotation] === view.instance?.revision &&
+    view.role?.configHash === rendered.configHash;
   const to = candidates.find(isReady) ?? candidates[0];
-  if (to === undefined) return { kind: "fail", message: `no replica is in sync, so ${from.name} keeps its role and is not restarted`, errorClass: "AgentPrecondition" };
+  if (to === undefined)
+    return {
+      kind: "fail",
+      message: `no replica is in sync, so ${from.name} keeps its role and is not restarted`,
+      errorClass: "AgentPrecondition",
+    };
   const epoch = (status.primary?.epoch ?? 0) + 1;
   return {
     kind: "record",

@@ -1,5 +1,13 @@
 import { ConfigMap, type DeepReadonly, PersistentVolumeClaim, Pod, type PodObject, Service } from "@keelson/api-machinery";
-import { type ControllerDefinition, defineController, type ReconcileContext, readOf, type Request, type Result, watchOf } from "@keelson/controller";
+import {
+  type ControllerDefinition,
+  defineController,
+  type ReconcileContext,
+  readOf,
+  type Request,
+  type Result,
+  watchOf,
+} from "@keelson/controller";
 import type { AgentCalls } from "../agent/agent-calls.ts";
 import { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
@@ -62,7 +70,8 @@ async function reconcile(
     signal,
     agents,
     agentToken,
-    writeStatus: (status: object) => carryOut([{ kind: "status", type: Group, object: group, status }], context2).then(() => true),
+    writeStatus: (status: object) =>
+      carryOut([{ kind: "status", type: Group, object: group, status }], context2).then(() => true),
   };
   await carryOut(decision.effects, context2);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };

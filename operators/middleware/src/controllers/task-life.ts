@@ -55,7 +55,11 @@ export function stepPlan(
     else if (task.status === "retry_pending" && Date.parse(task.retryAt ?? "") <= now) start(task, plan.id, now);
   }
   const dues = tasks.flatMap((task) =>
-    task.status === "retry_pending" ? [task.retryAt] : ["in_progress", "cancelling"].includes(task.status) ? [task.deadlineAt] : [],
+    task.status === "retry_pending"
+      ? [task.retryAt]
+      : ["in_progress", "cancelling"].includes(task.status)
+        ? [task.deadlineAt]
+        : [],
   );
   const due = dues.reduce<number | undefined>((least, text) => {
     const at = Date.parse(text ?? "");
@@ -82,10 +86,14 @@ export function stepPlan(
 }
 
 /** What the Component says to the token of a task; undefined while it has not answered that. */
-function answerOf(task: ChangeTask, components: ReadonlyMap<string, DeepReadonly<Component>>): DeepReadonly<Operation> | undefined {
+function answerOf(
+  task: ChangeTask,
+  components: ReadonlyMap<string, DeepReadonly<Component>>,
+): DeepReadonly<Operation> | undefined {
   const component = components.get(task.targetComponent);
   const operation = component?.status?.operation;
-  if (task.token === undefined || operation?.token !== task.token || component?.spec.operation?.token !== task.token) return undefined;
+  if (task.token === undefined || operation?.token !== task.token || component?.spec.operation?.token !== task.token)
+    return undefined;
   return (component.status?.observedGeneration ?? 0) >= (component.metadata.generation ?? 0) ? operation : undefined;
 }
 
@@ -107,7 +115,8 @@ function stepTask(task: ChangeTask, answer: DeepReadonly<Operation> | undefined,
   if (task.status !== "cancelling") return;
   if (task.revert) {
     if (answer?.phase === "Succeeded") endCancelled(task, now);
-    else if (answer?.phase === "Failed" || isLate) end(task, "failed", now, "partial", `could not go back: ${answer?.message ?? "it took too long"}`);
+    else if (answer?.phase === "Failed" || isLate)
+      end(task, "failed", now, "partial", `could not go back: ${answer?.message ?? "it took too long"}`);
     return;
   }
   if (answer?.phase === "Succeeded") {
@@ -116,9 +125,11 @@ function stepTask(task: ChangeTask, answer: DeepReadonly<Operation> | undefined,
     delete task.errorClass;
     end(task, "done", now);
   } else if (answer?.phase === "Cancelled" || answer?.phase === "Failed") {
-    if (answer.pointOfNoReturn) end(task, "failed", now, "partial", task.error ?? `it was too late to go back: ${answer.message ?? ""}`);
+    if (answer.pointOfNoReturn)
+      end(task, "failed", now, "partial", task.error ?? `it was too late to go back: ${answer.message ?? ""}`);
     else revert(task, planId, now);
-  } else if (isLate) end(task, "failed", now, "unknown", `${task.error ?? "cancelled"}; its Component did not answer the cancel`);
+  } else if (isLate)
+    end(task, "failed", now, "unknown", `${task.error ?? "cancelled"}; its Component did not answer the cancel`);
 }
 
 /** Sends a task back to where it came from. What was provisioned has no before: it is left as it is. */
@@ -148,7 +159,14 @@ function end(task: ChangeTask, status: TaskState, now: number, reason?: string, 
   delete task.deadlineAt;
 }
 
-function fail(task: ChangeTask, errorClass: ErrorClass, message: string, isPartial: boolean, now: number, planId: string): void {
+function fail(
+  task: ChangeTask,
+  errorClass: ErrorClass,
+  message: string,
+  isPartial: boolean,
+  now: number,
+  planId: string,
+): void {
   task.errorClass = errorClass;
   task.error = message;
   if (!hopeless.includes(errorClass) && task.retryCount < task.maxRetries) {
@@ -228,7 +246,12 @@ export function cancelTasks(tasks: ChangeTask[], ids: readonly string[], now: nu
 }
 
 /** Makes ended tasks pending again, as people ask for it. Changes `plan`; answers what came of each. */
-export function retryTasks(plan: Plan, ids: readonly string[], resetDependencies: boolean, isCurrent: boolean): ControlResult[] {
+export function retryTasks(
+  plan: Plan,
+  ids: readonly string[],
+  resetDependencies: boolean,
+  isCurrent: boolean,
+): ControlResult[] {
   const isRetryable = (task: ChangeTask): boolean => ["failed", "skipped", "cancelled"].includes(task.status);
   return ids.map((taskId) => {
     const task = plan.tasks.find((each) => each.taskId === taskId);
@@ -237,12 +260,16 @@ export function retryTasks(plan: Plan, ids: readonly string[], resetDependencies
     if (!isCurrent) return { taskId, result: "refused: the spec has changed since; the plan for it takes this up" };
     const blocked = plan.tasks.filter((other) => task.dependencies.includes(other.taskId) && isRetryable(other));
     if (blocked.length > 0 && !resetDependencies && !blocked.every((other) => ids.includes(other.taskId))) {
-      return { taskId, result: `refused: ${blocked.map((other) => other.taskId).join(", ")} comes before; set resetDependencies` };
+      return {
+        taskId,
+        result: `refused: ${blocked.map((other) => other.taskId).join(", ")} comes before; set resetDependencies`,
+      };
     }
     for (const each of [task, ...(resetDependencies ? blocked : [])]) {
       each.status = "pending";
       each.retryCount = 0;
-      for (const field of ["reason", "error", "errorClass", "completedAt", "startedAt", "revert", "retryAt"] as const) delete each[field];
+      for (const field of ["reason", "error", "errorClass", "completedAt", "startedAt", "revert", "retryAt"] as const)
+        delete each[field];
     }
     delete plan.finishedAt;
     delete plan.outcome;

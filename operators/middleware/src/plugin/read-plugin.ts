@@ -43,11 +43,17 @@ export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
       return { ...value, name: partName(value.name, `components[${index}].groups[${at}].name`) };
     });
     if (groups.length === 0) throw new PluginError(`components[${index}].groups: at least one is needed`);
-    unique(groups.map((group) => group.name), `components[${index}].groups`);
+    unique(
+      groups.map((group) => group.name),
+      `components[${index}].groups`,
+    );
     return { name: partName(component.name, `components[${index}].name`), groups };
   });
   if (components.length === 0) throw new PluginError("components: at least one is needed");
-  unique(components.map((component) => component.name), "components");
+  unique(
+    components.map((component) => component.name),
+    "components",
+  );
   return {
     name: text1(spec.name, "name"),
     version: text1(spec.version, "version"),
@@ -61,13 +67,16 @@ export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
     }),
     images: strings(spec.images, "images"),
     migrateFrom: Object.fromEntries(
-      Object.entries(object(object(spec.compatibility ?? {}, "compatibility").migrateFrom ?? {}, "compatibility.migrateFrom")).map(
-        ([to, from]) => [to, list(from, `compatibility.migrateFrom.${to}`).map(String)],
-      ),
+      Object.entries(
+        object(object(spec.compatibility ?? {}, "compatibility").migrateFrom ?? {}, "compatibility.migrateFrom"),
+      ).map(([to, from]) => [to, list(from, `compatibility.migrateFrom.${to}`).map(String)]),
     ),
     configKey: spec.configKey === undefined ? undefined : text1(spec.configKey, "configKey"),
     components,
-    orders: readOrders(spec.orders, components.map((component) => component.name)),
+    orders: readOrders(
+      spec.orders,
+      components.map((component) => component.name),
+    ),
     parameters: Object.fromEntries(
       Object.entries(strings(spec.parameters, "parameters")).map(([name, kind]) => {
         if (!["hot", "cold", "forbidden"].includes(kind)) {
@@ -105,10 +114,13 @@ function readOrders(value: JsonValue | undefined, components: readonly string[])
       throw new PluginError(`orders.${scenario}: there is no such scenario; there are ${scenarios.join(", ")}`);
     }
     if (order === null) continue;
-    const stages = list(order, `orders.${scenario}`).map((stage) => (Array.isArray(stage) ? stage.map(String) : [String(stage)]));
+    const stages = list(order, `orders.${scenario}`).map((stage) =>
+      Array.isArray(stage) ? stage.map(String) : [String(stage)],
+    );
     const named = stages.flat();
     for (const name of named) {
-      if (!components.includes(name)) throw new PluginError(`orders.${scenario}: there is no component ${JSON.stringify(name)}`);
+      if (!components.includes(name))
+        throw new PluginError(`orders.${scenario}: there is no component ${JSON.stringify(name)}`);
     }
     unique(named, `orders.${scenario}`);
     const rest = components.filter((component) => !named.includes(component));
@@ -140,7 +152,9 @@ function partName(value: unknown, field: string): string {
 }
 
 function strings(value: unknown, field: string): Record<string, string> {
-  return Object.fromEntries(Object.entries(object(value ?? {}, field)).map(([key, each]) => [key, text1(each, `${field}.${key}`)]));
+  return Object.fromEntries(
+    Object.entries(object(value ?? {}, field)).map(([key, each]) => [key, text1(each, `${field}.${key}`)]),
+  );
 }
 
 function unique(names: readonly string[], field: string): void {

@@ -146,15 +146,16 @@ spec:
 `;
 
 /** The Redis plugin, as the data of its ConfigMap. */
-export const redisPlugin: { readonly name: string; readonly version: string; readonly data: Readonly<Record<string, string>> } = {
-  name: "redis",
-  version: "1.0.0",
-  data: {
-    "plugin.yaml": document,
-    "pod.yaml": pod,
-    "config.yaml": config,
-    "volume.yaml": volume,
-    "primary.yaml": service("primary", "primary"),
-    "replicas.yaml": service("replicas", "replica"),
-  },
-};
+export const redisPlugin: { readonly name: string; readonly version: string; readonly data: Readonly<Record<string, string>> } =
+  {
+    name: "redis",
+    version: "1.0.0",
+    data: {
+      "plugin.yaml": document,
+      "pod.yaml": pod,
+      "config.yaml": config,
+      "volume.yaml": volume,
+      "primary.yaml": service("primary", "primary"),
+      "replicas.yaml": service("replicas", "replica"),
+    },
+  };

@@ -37,7 +37,10 @@ export interface RenderedGroup {
 
 /** A short hash of a value, whatever the order of its keys. */
 export function hashOf(value: unknown): string {
-  return createHash("sha256").update(JSON.stringify(sorted(value)) ?? "").digest("hex").slice(0, 16);
+  return createHash("sha256")
+    .update(JSON.stringify(sorted(value)) ?? "")
+    .digest("hex")
+    .slice(0, 16);
 }
 
 function sorted(value: unknown): unknown {
@@ -61,7 +64,10 @@ export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCom
   const app = group.metadata.labels?.[labels.app] ?? "";
   const name = group.metadata.name ?? "";
   const parameters = Object.fromEntries(
-    Object.entries({ ...plugin.defaults, ...spec.config }).map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)]),
+    Object.entries({ ...plugin.defaults, ...spec.config }).map(([key, value]) => [
+      key,
+      typeof value === "string" ? value : JSON.stringify(value),
+    ]),
   );
   const configHash = hashOf(parameters);
   const selectorLabels = { [labels.app]: app, [labels.group]: name };
@@ -135,7 +141,8 @@ export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCom
       revision,
       pod: dressed(pod, "Pod", instance, { ...owner, annotations: { [revisionAnnotation]: revision } }) as PodObject,
       config:
-        config && dressed(config, "ConfigMap", `${instance}-config`, { ...owner, annotations: { [configHashAnnotation]: configHash } }),
+        config &&
+        dressed(config, "ConfigMap", `${instance}-config`, { ...owner, annotations: { [configHashAnnotation]: configHash } }),
       // Volumes outlive their Group: who deletes an App by mistake keeps the data.
       claim: claim && (dressed(claim, "PersistentVolumeClaim", `${instance}-data`) as PersistentVolumeClaimObject),
     };

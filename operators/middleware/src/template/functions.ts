@@ -46,7 +46,8 @@ function text(value: Value): string {
 }
 
 function number(value: Value): number {
-  const result = typeof value === "number" ? value : Number(typeof value === "string" && value.trim() !== "" ? value : Number.NaN);
+  const result =
+    typeof value === "number" ? value : Number(typeof value === "string" && value.trim() !== "" ? value : Number.NaN);
   return Number.isFinite(result) ? result : fail(`${JSON.stringify(value)} is not a number`);
 }
 
@@ -121,7 +122,9 @@ const functions: Readonly<Record<string, Definition>> = {
   coalesce: lenient(1, many, (...values) => values.find(isTruthy) ?? null),
   empty: lenient(1, 1, (value) => !isTruthy(value)),
   ternary: lenient(3, 3, (yes, no, condition) => (isTruthy(condition) ? yes : no)),
-  required: lenient(2, 2, (message, value) => (value === undefined || value === null || value === "" ? fail(text(message)) : value)),
+  required: lenient(2, 2, (message, value) =>
+    value === undefined || value === null || value === "" ? fail(text(message)) : value,
+  ),
   fail: define(1, 1, (message) => fail(text(message))),
   eq: define(2, many, (first, ...others) => others.some((other) => isEqual(first, other))),
   ne: define(2, 2, (a, b) => !isEqual(a, b)),
@@ -148,7 +151,11 @@ const functions: Readonly<Record<string, Definition>> = {
   keys: define(1, 1, (value) => Object.keys(value as object).sort()),
   dict: define(0, many, (...pairs) => object(pairs)),
   list: define(0, many, (...values) => values),
-  until: define(1, 1, (count) => (number(count) <= 10_000 ? Array.from({ length: Math.max(0, number(count)) }, (_, each) => each) : fail("until: more than 10000"))),
+  until: define(1, 1, (count) =>
+    number(count) <= 10_000
+      ? Array.from({ length: Math.max(0, number(count)) }, (_, each) => each)
+      : fail("until: more than 10000"),
+  ),
   join: define(2, 2, (separator, values) => (Array.isArray(values) ? values.map(text).join(text(separator)) : text(values))),
   print: define(0, many, (...values) => values.map(text).join("")),
   println: define(0, many, (...values) => `${values.map(text).join(" ")}\n`),
@@ -161,8 +168,12 @@ const functions: Readonly<Record<string, Definition>> = {
   indent: define(2, 2, (width, value) => indent(number(width), text(value))),
   nindent: define(2, 2, (width, value) => `\n${indent(number(width), text(value))}`),
   trim: define(1, 1, (value) => text(value).trim()),
-  trimSuffix: define(2, 2, (suffix, value) => (text(value).endsWith(text(suffix)) ? text(value).slice(0, text(value).length - text(suffix).length) : text(value))),
-  trimPrefix: define(2, 2, (prefix, value) => (text(value).startsWith(text(prefix)) ? text(value).slice(text(prefix).length) : text(value))),
+  trimSuffix: define(2, 2, (suffix, value) =>
+    text(value).endsWith(text(suffix)) ? text(value).slice(0, text(value).length - text(suffix).length) : text(value),
+  ),
+  trimPrefix: define(2, 2, (prefix, value) =>
+    text(value).startsWith(text(prefix)) ? text(value).slice(text(prefix).length) : text(value),
+  ),
   trunc: define(2, 2, (length, value) => text(value).slice(0, Math.max(0, number(length)))),
   replace: define(3, 3, (from, to, value) => text(value).replaceAll(text(from), () => text(to))),
   contains: define(2, 2, (part, value) => text(value).includes(text(part))),
@@ -193,8 +204,11 @@ export function callFunction(name: string, values: readonly Value[]): Value {
   if (definition === undefined) return fail(`there is no function ${JSON.stringify(name)}`);
   const { least, most, run, takesMissing } = definition;
   if (values.length < least || values.length > most) {
-    fail(`${name}: wants ${least === most ? least : `${least} to ${most === many ? "any number of" : most}`} arguments, has ${values.length}`);
+    fail(
+      `${name}: wants ${least === most ? least : `${least} to ${most === many ? "any number of" : most}`} arguments, has ${values.length}`,
+    );
   }
-  if (!takesMissing && values.includes(undefined)) fail(`${name}: argument ${values.indexOf(undefined) + 1} is a key that is not there`);
+  if (!takesMissing && values.includes(undefined))
+    fail(`${name}: argument ${values.indexOf(undefined) + 1} is a key that is not there`);
   return run(...values);
 }

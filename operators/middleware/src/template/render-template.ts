@@ -65,7 +65,11 @@ export function renderTemplate(template: Template, data: unknown): string {
           return "on";
         case "action": {
           const value = pipeline(node.pipe, current, variables);
-          if (node.pipe.variables.length === 0) write(guarded(node.at, () => print(value)), node.at);
+          if (node.pipe.variables.length === 0)
+            write(
+              guarded(node.at, () => print(value)),
+              node.at,
+            );
           return "on";
         }
         case "break":

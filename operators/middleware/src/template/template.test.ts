@@ -24,13 +24,17 @@ describe("templates", () => {
     ["{{ if and .x (not .y) }}1{{ end }}", { x: true }, "1"],
     ["{{ with .x }}{{ .y }}{{ $.z }}{{ else }}none{{ end }}", { x: { y: 1 }, z: 2 }, "12"],
     ["{{ range $k, $v := .m }}{{ $k }}={{ $v }};{{ end }}", { m: { b: 2, a: 1 } }, "a=1;b=2;"],
-    ["{{ range .l }}{{ if eq . 2 }}{{ continue }}{{ end }}{{ if eq . 4 }}{{ break }}{{ end }}{{ . }}{{ end }}", { l: [1, 2, 3, 4, 5] }, "13"],
+    [
+      "{{ range .l }}{{ if eq . 2 }}{{ continue }}{{ end }}{{ if eq . 4 }}{{ break }}{{ end }}{{ . }}{{ end }}",
+      { l: [1, 2, 3, 4, 5] },
+      "13",
+    ],
     ["{{ range .l }}x{{ else }}empty{{ end }}", { l: [] }, "empty"],
     ["{{ $n := 1 }}{{ range .l }}{{ $n = add $n . }}{{ end }}{{ $n }}", { l: [2, 3] }, "6"],
     ["{{ .Values.x | default 5 | quote }}", { Values: {} }, '"5"'],
     ['{{ define "n" }}[{{ .name }}]{{ end }}{{ include "n" . | indent 2 }}{{ template "n" . }}', { name: "r" }, "  [r][r]"],
     ["a:{{ toYaml .m | nindent 2 }}", { m: { k: [1], s: "t" } }, "a:\n  k:\n    - 1\n  s: t"],
-    ["{{ index .m \"a\" 1 }}{{ len .m }}{{ toJson .m }}", { m: { a: [7, 8] } }, '81{"a":[7,8]}'],
+    ['{{ index .m "a" 1 }}{{ len .m }}{{ toJson .m }}', { m: { a: [7, 8] } }, '81{"a":[7,8]}'],
     ['{{ printf "%s-%d-%q" "a" 3 "b" }}{{ `raw\\n` }}', {}, 'a-3-"b"raw\\n'],
     ["{{ or .x .y }}{{ ne 1 2 }}{{ lt 1 2 }}", { y: "z" }, "ztruetrue"],
     ["{{ .x }}", { x: "{{ .y }}" }, "{{ .y }}"],
@@ -61,7 +65,26 @@ describe("templates", () => {
   });
 
   it("never throws anything but its own error, whatever the source", () => {
-    const piece = fc.constantFrom("{{", "}}", "-", " ", "if", "end", "range", "else", ".x", "$x", ":=", "|", "(", ")", '"a"', "define", "\n", "1");
+    const piece = fc.constantFrom(
+      "{{",
+      "}}",
+      "-",
+      " ",
+      "if",
+      "end",
+      "range",
+      "else",
+      ".x",
+      "$x",
+      ":=",
+      "|",
+      "(",
+      ")",
+      '"a"',
+      "define",
+      "\n",
+      "1",
+    );
     fc.assert(
       fc.property(fc.array(fc.oneof(piece, fc.string({ maxLength: 3 })), { maxLength: 30 }), (pieces) => {
         failure(pieces.join(""), { x: [1, { a: 2 }] });
@@ -71,14 +94,21 @@ describe("templates", () => {
   });
 
   it("gives text without actions back as it is", () => {
-    fc.assert(fc.property(fc.string().filter((text) => !text.includes("{{")), (text) => {
-      expect(render(text)).toBe(text);
-    }));
+    fc.assert(
+      fc.property(
+        fc.string().filter((text) => !text.includes("{{")),
+        (text) => {
+          expect(render(text)).toBe(text);
+        },
+      ),
+    );
   });
 
   it("gives quoted values back through YAML unchanged, whatever they are", () => {
-    fc.assert(fc.property(fc.string(), (text) => {
-      expect(JSON.parse(render("{{ .x | quote }}", { x: text }))).toBe(text);
-    }));
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        expect(JSON.parse(render("{{ .x | quote }}", { x: text }))).toBe(text);
+      }),
+    );
   });
 });
