@@ -75,7 +75,7 @@ beforeEach(async () => {
   })();
   kubelet = await startKubelet({ ...common, dataDir: join(dataDir, "kubelet"), nodeName: "here" });
   operator = await startOperator({ operator: middleware, client, dataDir, logger: log });
-}, 12_000);
+}, 60_000);
 
 afterEach(async () => {
   await operator.stop();
@@ -88,7 +88,7 @@ afterEach(async () => {
   await cluster.stop();
   await environment.stop();
   await rm(dataDir, { recursive: true, force: true });
-}, 12_000);
+}, 60_000);
 
 async function goneAll(): Promise<void> {
   const left = await client.list(Pod);
@@ -133,7 +133,7 @@ const nodes = (part: object) => ({ components: [{ name: "redis", groups: [{ name
 
 describe("an App of Redis", () => {
   it("is provisioned, takes hot and cold parameters under a live writer, grows its volumes and scales out", {
-    timeout: 40_000,
+    timeout: 180_000,
   }, async () => {
     await client.create(App, {
       metadata: { name: "cache", namespace },
