@@ -1,5 +1,4 @@
 /* `npm run check`: types (tests included), lint with the import rule of the house, format, generated files fresh. */
-import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { build, install, requireNode, root, step } from "./steps.mjs";
 
@@ -10,7 +9,11 @@ const bin = (name) => join(root, "node_modules/.bin", name);
 step("types of tests", bin("tsc"), ["-p", "tsconfig.test.json"]);
 step("lint", bin("oxlint"), ["--type-aware", "--deny-warnings"]);
 step("format", bin("biome"), ["format", "."]);
-const generators = ["packages/apiserver/scripts/generate-builtin-schemas.mjs"];
-for (const generator of generators.filter((path) => existsSync(join(root, path)))) {
+const generators = [
+  "packages/apiserver/scripts/generate-builtin-schemas.mjs",
+  "operators/middleware/scripts/generate-protocol.mjs",
+  "operators/sandboxes/scripts/generate-protobuf.mjs",
+];
+for (const generator of generators) {
   step(`fresh: ${generator}`, process.execPath, [generator, "--check"]);
 }

@@ -3,14 +3,36 @@
  * with the way to get it.
  */
 import { spawnSync } from "node:child_process";
-import { accessSync, constants } from "node:fs";
+import { accessSync, constants, existsSync, rmSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { step } from "./steps.mjs";
 
-/** Program, the Debian package that brings it, and what for. */
+/** A program, the Debian packages that bring it, what for, and the tests that cannot do without it. */
 const programs = [
-  { program: "kubectl", package: "kubernetes-client", why: "the tests that drive the API server with a real kubectl" },
-  { program: "mosquitto", package: "mosquitto", why: "the tests of the bridge with a real MQTT broker" },
+  {
+    program: "kubectl",
+    packages: ["kubernetes-client"],
+    why: "the API server driven by a real kubectl",
+    tests: ["**/kubectl.e2e.test.ts"],
+  },
+  {
+    program: "mosquitto",
+    packages: ["mosquitto"],
+    why: "the bridge with a real MQTT broker",
+    tests: ["**/mosquitto.e2e.test.ts"],
+  },
+  {
+    program: "bwrap",
+    packages: ["bubblewrap"],
+    why: "sandboxes",
+    tests: ["**/bubblewrap-driver.e2e.test.ts", "operators/sandboxes/**/*.e2e.test.ts"],
+  },
+  { program: "redis-server", packages: ["redis-server"], why: "middleware", tests: ["operators/middleware/**/*.e2e.test.ts"] },
+  ...[
+    ["gcc", ["gcc", "libc6-dev"]],
+    ["mpicc.openmpi", ["openmpi-bin", "libopenmpi-dev"]],
+    ["mpicc.mpich", ["mpich", "libmpich-dev"]],
+  ].map(([program, packages]) => ({ program, packages, why: "MPI jobs", tests: ["operators/mpi/**/*.e2e.test.ts"] })),
 ];
 
 function isInstalled(program) {
@@ -25,13 +47,25 @@ function isInstalled(program) {
   });
 }
 
+/** Debian starts a server's service with its installation, and it would have the port that a user wants: not this time. */
+function withoutServices(install) {
+  const policy = "/usr/sbin/policy-rc.d";
+  const isOurs = !existsSync(policy);
+  if (isOurs) writeFileSync(policy, "#!/bin/sh\nexit 101\n", { mode: 0o755 });
+  try {
+    install();
+  } finally {
+    if (isOurs) rmSync(policy, { force: true });
+  }
+}
+
 /** Installs what is missing where it can. Answers what is still missing. */
 export function installSystemPrograms() {
   let missing = programs.filter(({ program }) => !isInstalled(program));
   const hasApt = spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status === 0;
   if (missing.length > 0 && hasApt && process.getuid?.() === 0) {
     const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-    const packages = missing.map((entry) => entry.package);
+    const packages = missing.flatMap((entry) => entry.packages);
     step("apt-get update", "apt-get", ["update", "-qq"], { env });
     step(`apt-get install ${packages.join(" ")}`, "apt-get", ["install", "-y", "-qq", "--no-install-recommends", ...packages], {
       env,

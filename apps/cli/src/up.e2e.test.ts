@@ -1,3 +1,4 @@
+import { readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { once } from "node:events";
 import { ConfigMap, Namespace } from "@keelson/api-machinery";
@@ -6,12 +7,27 @@ import { startKeelson, upArguments } from "./testing/keelson-process.ts";
 import { startTestKeelson } from "./testing/local-keelson.ts";
 import { temporaryFolder } from "./testing/temporary-folder.ts";
 
+/** Command lines of processes that name `folder`. */
+function processesOf(folder: string): string[] {
+  return readdirSync("/proc").flatMap((pid) => {
+    if (!/^\d+$/.test(pid)) return [];
+    try {
+      const words = readFileSync(`/proc/${pid}/cmdline`, "utf8");
+      return words.includes(folder) ? [words.replaceAll("\0", " ")] : [];
+    } catch {
+      // It has ended meanwhile.
+      return [];
+    }
+  });
+}
+
 test("up prints a line a component, ready last, and SIGTERM ends it with status 0", async () => {
   using folder = temporaryFolder();
   await using keelson = await startTestKeelson(folder.path);
   const lines = keelson.process.output().trim().split("\n");
   const ready = lines.indexOf("ready");
-  expect(lines.slice(0, ready).map((line) => line.split(/\s/)[0])).toEqual(["apiserver", "cluster", "node", "robots"]);
+  const components = new Set(lines.slice(0, ready).map((line) => line.split(/\s/)[0]));
+  expect([...components]).toEqual(["apiserver", "cluster", "node", "robots", "middleware", "sandboxes"]);
   expect(await keelson.process.stop()).toBe(0);
 });
 
@@ -65,10 +81,15 @@ test("a wrong flag is named, with exit status 2", async () => {
   expect(unknown.output()).toContain("kitchen");
 });
 
-test("the tour ends with the Job Completed, the output of a task, and exit status 0", async () => {
+test("the tour shows every family at work, ends with exit status 0 and leaves nothing running", async () => {
   using folder = temporaryFolder();
   await using keelson = startKeelson(upArguments(folder.path, "--tour", "--exit"));
   expect(await keelson.exited).toBe(0);
   expect(keelson.output()).toMatch(/Job hello Completed: \d+ tasks on 2 robots/);
   expect(keelson.output()).toContain("output of task hello-");
+  expect(keelson.output()).toMatch(/App cache Running: 3 Redis Pods/);
+  expect(keelson.output()).toMatch(/IntegrationTest hello Succeeded/);
+  expect(keelson.output()).toMatch(/RhinoJob pi Completed: 4 ranks, exit code 0/);
+  expect(keelson.output()).toMatch(/Sandboxes: hello Succeeded, counter Running/);
+  expect(processesOf(folder.path)).toEqual([]);
 });

@@ -82,5 +82,5 @@ export function startKeelson(
 
 /** Arguments of `keelson up` on free ports below `dir`. */
 export function upArguments(dir: string, ...more: readonly string[]): string[] {
-  return ["up", "--data-dir", join(dir, "keelson"), "--api-port", "0", "--mqtt-port", "0", ...more];
+  return ["up", "--data-dir", join(dir, "keelson"), "--api-port", "0", "--mqtt-port", "0", "--fastpath-port", "0", ...more];
 }

@@ -39,4 +39,6 @@ export interface FamilyTour {
   /** Starts what stays for as long as the tour does (robots). */
   prepare?(context: TourContext): { stop(): Promise<void> };
   run(context: TourContext): Promise<TourResult>;
+  /** Removes what runs on after {@link run}, when the tour ends: Pods and sandboxes outlive `keelson up`. */
+  cleanUp?(context: TourContext): Promise<void>;
 }

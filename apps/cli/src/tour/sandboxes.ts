@@ -40,4 +40,7 @@ export const sandboxesTour: FamilyTour = {
       summary: `Sandboxes: hello ${hello?.status?.phase ?? "unknown"}, counter ${counter?.status?.phase ?? "unknown"}, in ${secondsSince(context, started)}`,
     };
   },
+  async cleanUp({ client, signal }) {
+    for (const name of ["hello", "counter"]) await removeOld(client, Sandbox, name, signal);
+  },
 };

@@ -5,6 +5,7 @@ import type { Local } from "../local/start-local.ts";
 import { aborted } from "../shutdown.ts";
 import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";
 import { createLiveView, type Row } from "./live-view.ts";
+import { middlewareTour } from "./middleware.ts";
 import { mpiTour } from "./mpi.ts";
 import { robotsTour } from "./robots.ts";
 import { sandboxesTour } from "./sandboxes.ts";
@@ -23,7 +24,7 @@ export interface TourOptions {
 }
 
 /** The parts, in the order in which they are shown. */
-const tours: readonly FamilyTour[] = [robotsTour, testplaneTour, mpiTour, sandboxesTour];
+const tours: readonly FamilyTour[] = [robotsTour, middlewareTour, testplaneTour, mpiTour, sandboxesTour];
 
 /** Runs one real workload of each family, all at once, and shows them live. Answers whether all succeeded. */
 export async function runTour(options: TourOptions): Promise<boolean> {
@@ -73,8 +74,20 @@ Ctrl-C stops everything.\n`);
     await Promise.race([aborted(signal), local.failed]);
     return succeeded;
   } finally {
+    await Promise.all(ready.map((tour, index) => cleanUp(tour, contexts[index])));
     for (const each of prepared) await each?.stop();
   }
+}
+
+/** Longest wait for what runs on to be gone. */
+const cleanUpMs = 20_000;
+
+async function cleanUp(tour: FamilyTour, context: TourContext | undefined): Promise<void> {
+  if (context === undefined) return;
+  // The tour's own signal may be what ended it.
+  await tour.cleanUp?.({ ...context, signal: AbortSignal.timeout(cleanUpMs) }).catch((error: unknown) => {
+    process.stderr.write(`${tour.family}: something still runs: ${error instanceof Error ? error.message : String(error)}\n`);
+  });
 }
 
 function contextOf(tour: FamilyTour, { local, clock, signal }: TourOptions, show: (rows: readonly Row[]) => void): TourContext {
