@@ -7,6 +7,8 @@ import { accessSync, constants, existsSync, rmSync, writeFileSync } from "node:f
 import { delimiter, join } from "node:path";
 import { step } from "./steps.mjs";
 
+const mpi = (program, packages) => ({ program, packages, why: "MPI jobs", tests: ["operators/mpi/**/*.e2e.test.ts"] });
+
 /** A program, the Debian packages that bring it, what for, and the tests that cannot do without it. */
 const programs = [
   {
@@ -28,11 +30,9 @@ const programs = [
     tests: ["**/bubblewrap-driver.e2e.test.ts", "operators/sandboxes/**/*.e2e.test.ts"],
   },
   { program: "redis-server", packages: ["redis-server"], why: "middleware", tests: ["operators/middleware/**/*.e2e.test.ts"] },
-  ...[
-    ["gcc", ["gcc", "libc6-dev"]],
-    ["mpicc.openmpi", ["openmpi-bin", "libopenmpi-dev"]],
-    ["mpicc.mpich", ["mpich", "libmpich-dev"]],
-  ].map(([program, packages]) => ({ program, packages, why: "MPI jobs", tests: ["operators/mpi/**/*.e2e.test.ts"] })),
+  mpi("gcc", ["gcc", "libc6-dev"]),
+  mpi("mpicc.openmpi", ["openmpi-bin", "libopenmpi-dev"]),
+  mpi("mpicc.mpich", ["mpich", "libmpich-dev"]),
 ];
 
 function isInstalled(program) {
@@ -67,9 +67,8 @@ export function installSystemPrograms() {
     const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
     const packages = missing.flatMap((entry) => entry.packages);
     step("apt-get update", "apt-get", ["update", "-qq"], { env });
-    step(`apt-get install ${packages.join(" ")}`, "apt-get", ["install", "-y", "-qq", "--no-install-recommends", ...packages], {
-      env,
-    });
+    const install = ["install", "-y", "-qq", "--no-install-recommends", ...packages];
+    withoutServices(() => step(`apt-get install ${packages.join(" ")}`, "apt-get", install, { env }));
     missing = programs.filter(({ program }) => !isInstalled(program));
   }
   return missing;
