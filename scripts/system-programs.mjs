@@ -51,12 +51,14 @@ function isInstalled(program) {
 function withoutServices(install) {
   const policy = "/usr/sbin/policy-rc.d";
   const isOurs = !existsSync(policy);
-  if (isOurs) writeFileSync(policy, "#!/bin/sh\nexit 101\n", { mode: 0o755 });
-  try {
-    install();
-  } finally {
-    if (isOurs) rmSync(policy, { force: true });
+  const remove = () => rmSync(policy, { force: true });
+  if (isOurs) {
+    writeFileSync(policy, "#!/bin/sh\nexit 101\n", { mode: 0o755 });
+    // A step that fails ends the process.
+    process.once("exit", remove);
   }
+  install();
+  if (isOurs) remove();
 }
 
 /** Installs what is missing where it can. Answers what is still missing. */
