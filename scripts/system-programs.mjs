@@ -14,8 +14,10 @@ const programs = [
   {
     program: "kubectl",
     packages: ["kubernetes-client"],
-    why: "the API server driven by a real kubectl",
+    why: "the API server driven by a real kubectl (1.27 or newer: https://kubernetes.io/docs/tasks/tools/)",
     tests: ["**/kubectl.e2e.test.ts"],
+    // Debian 12 has 1.20, which knows neither OpenAPI v3 nor `wait --for=jsonpath`.
+    isUsable: () => minorVersionOfKubectl() >= 27,
   },
   {
     program: "mosquitto",
@@ -47,6 +49,11 @@ function isInstalled(program) {
   });
 }
 
+function minorVersionOfKubectl() {
+  const { stdout } = spawnSync("kubectl", ["version", "--client", "--output=json"], { encoding: "utf8" });
+  return Number(/"minor": *"(\d+)/.exec(stdout ?? "")?.[1] ?? 0);
+}
+
 /** Debian starts a server's service with its installation, and it would have the port that a user wants: not this time. */
 function withoutServices(install) {
   const policy = "/usr/sbin/policy-rc.d";
@@ -63,15 +70,15 @@ function withoutServices(install) {
 
 /** Installs what is missing where it can. Answers what is still missing. */
 export function installSystemPrograms() {
-  let missing = programs.filter(({ program }) => !isInstalled(program));
+  const absent = programs.filter(({ program }) => !isInstalled(program));
   const hasApt = spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status === 0;
-  if (missing.length > 0 && hasApt && process.getuid?.() === 0) {
+  if (absent.length > 0 && hasApt && process.getuid?.() === 0) {
     const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-    const packages = missing.flatMap((entry) => entry.packages);
+    const packages = absent.flatMap((entry) => entry.packages);
     step("apt-get update", "apt-get", ["update", "-qq"], { env });
     const install = ["install", "-y", "-qq", "--no-install-recommends", ...packages];
     withoutServices(() => step(`apt-get install ${packages.join(" ")}`, "apt-get", install, { env }));
-    missing = programs.filter(({ program }) => !isInstalled(program));
   }
-  return missing;
+  // One that is there and will not do is the user's to replace.
+  return programs.filter(({ program, isUsable }) => !isInstalled(program) || isUsable?.() === false);
 }

@@ -13,7 +13,7 @@ const isCi = process.env.CI === "true";
 const missing = installSystemPrograms();
 for (const entry of missing) {
   process.stdout.write(
-    `skipped: ${entry.why}, because ${entry.program} is missing. Get it with: apt-get install ${entry.packages.join(" ")}\n`,
+    `skipped: ${entry.why}, because there is no ${entry.program} that will do. Get it with: apt-get install ${entry.packages.join(" ")}\n`,
   );
 }
 if (missing.length > 0 && isCi) fail("0 passed, 1 failed");
