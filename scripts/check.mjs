@@ -11,8 +11,10 @@ step("lint", bin("oxlint"), ["--type-aware", "--deny-warnings"]);
 step("format", bin("biome"), ["format", "."]);
 const generators = [
   "packages/apiserver/scripts/generate-builtin-schemas.mjs",
+  "packages/execution/scripts/generate-protobuf.mjs",
   "operators/middleware/scripts/generate-protocol.mjs",
   "operators/sandboxes/scripts/generate-protobuf.mjs",
+  "scripts/generate-crds.mjs",
 ];
 for (const generator of generators) {
   step(`fresh: ${generator}`, process.execPath, [generator, "--check"]);

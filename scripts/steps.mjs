@@ -37,19 +37,21 @@ export function run(command, args, options = {}) {
   return result.status ?? 1;
 }
 
-/** Runs a program quietly; on failure prints what it said and ends. */
-export function step(title, command, args, options = {}) {
+/** Runs a program quietly and says how long it took. Answers what it said where it failed, `undefined` where it did not. */
+export function attempt(title, command, args, options = {}) {
   const started = performance.now();
   process.stdout.write(`${title} ... `);
   const result = spawnSync(command, args, { cwd: root, encoding: "utf8", maxBuffer: 1 << 28, ...options });
-  if (result.error || result.status !== 0) {
-    process.stdout.write("failed\n");
-    fail(
-      `${result.stdout ?? ""}${result.stderr ?? ""}${result.error?.message ?? ""}\n${title} failed: ${command} ${args.join(" ")}`,
-    );
-  }
-  process.stdout.write(`${((performance.now() - started) / 1000).toFixed(1)} s\n`);
-  return result.stdout;
+  const isFailure = result.error !== undefined || result.status !== 0;
+  process.stdout.write(isFailure ? "failed\n" : `${((performance.now() - started) / 1000).toFixed(1)} s\n`);
+  if (!isFailure) return undefined;
+  return `${result.stdout ?? ""}${result.stderr ?? ""}${result.error?.message ?? ""}\n${title} failed: ${command} ${args.join(" ")}`;
+}
+
+/** Runs a program quietly; on failure prints what it said and ends. */
+export function step(title, command, args, options = {}) {
+  const failure = attempt(title, command, args, options);
+  if (failure !== undefined) fail(failure);
 }
 
 /** Runs npm itself, whichever way this script was started. */

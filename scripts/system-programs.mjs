@@ -5,19 +5,36 @@
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, rmSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { step } from "./steps.mjs";
+import { attempt, step } from "./steps.mjs";
 
-const mpi = (program, packages) => ({ program, packages, why: "MPI jobs", tests: ["operators/mpi/**/*.e2e.test.ts"] });
+const mpi = (program, packages, isInTour) => ({
+  program,
+  packages,
+  isInTour,
+  why: "MPI jobs",
+  tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/{mpi,up}.e2e.test.ts"],
+  // The compilers and their headers are packages apart.
+  isUsable: () =>
+    !program.startsWith("mpicc") || spawnSync(program, ["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).status === 0,
+});
 
-/** A program, the Debian packages that bring it, what for, and the tests that cannot do without it. */
+const containerTests = [
+  "packages/execution/src/containerd/*.e2e.test.ts",
+  "operators/sandboxes/src/agent/containerd-sandboxes.e2e.test.ts",
+  "apps/cli/src/{image,runtimes}.e2e.test.ts",
+];
+
+/** A program, the Debian packages that bring it, what for, the tests that cannot do without it, and whether the tour drives it. */
 const programs = [
   {
     program: "kubectl",
     packages: ["kubernetes-client"],
-    why: "the API server driven by a real kubectl (1.27 or newer: https://kubernetes.io/docs/tasks/tools/)",
-    tests: ["**/kubectl.e2e.test.ts"],
-    // Debian 12 has 1.20, which knows neither OpenAPI v3 nor `wait --for=jsonpath`.
-    isUsable: () => minorVersionOfKubectl() >= 27,
+    why: "the API server driven by a real kubectl (1.20 or newer)",
+    tests: [
+      "**/kubectl*.e2e.test.ts",
+      "apps/cli/src/{access,crash,image,middleware,operator,pods,runtimes,sandboxes,statefulset,streams}.e2e.test.ts",
+      "apps/cli/src/{without-root,write-a-controller}.e2e.test.ts",
+    ],
   },
   {
     program: "mosquitto",
@@ -27,14 +44,38 @@ const programs = [
   },
   {
     program: "bwrap",
+    isInTour: true,
     packages: ["bubblewrap"],
     why: "sandboxes",
-    tests: ["**/bubblewrap-driver.e2e.test.ts", "operators/sandboxes/**/*.e2e.test.ts"],
+    tests: [
+      "**/bubblewrap-driver.e2e.test.ts",
+      "operators/sandboxes/**/*.e2e.test.ts",
+      "apps/cli/src/{image,operator,runtimes,sandboxes,up}.e2e.test.ts",
+    ],
   },
-  { program: "redis-server", packages: ["redis-server"], why: "middleware", tests: ["operators/middleware/**/*.e2e.test.ts"] },
-  mpi("gcc", ["gcc", "libc6-dev"]),
-  mpi("mpicc.openmpi", ["openmpi-bin", "libopenmpi-dev"]),
-  mpi("mpicc.mpich", ["mpich", "libmpich-dev"]),
+  {
+    program: "containerd",
+    packages: ["containerd", "runc"],
+    why: "programs as containers (tests start one of their own, as root)",
+    tests: containerTests,
+    isUsable: () => process.getuid?.() === 0,
+  },
+  {
+    program: "busybox",
+    packages: ["busybox-static"],
+    why: "an image for containers",
+    tests: containerTests,
+  },
+  {
+    program: "redis-server",
+    isInTour: true,
+    packages: ["redis-server"],
+    why: "middleware",
+    tests: ["operators/middleware/**/*.e2e.test.ts", "apps/cli/src/{middleware,up}.e2e.test.ts"],
+  },
+  mpi("gcc", ["gcc", "libc6-dev"], true),
+  mpi("mpicc.openmpi", ["openmpi-bin", "libopenmpi-dev"], true),
+  mpi("mpicc.mpich", ["mpich", "libmpich-dev"], false),
 ];
 
 function isInstalled(program) {
@@ -49,9 +90,8 @@ function isInstalled(program) {
   });
 }
 
-function minorVersionOfKubectl() {
-  const { stdout } = spawnSync("kubectl", ["version", "--client", "--output=json"], { encoding: "utf8" });
-  return Number(/"minor": *"(\d+)/.exec(stdout ?? "")?.[1] ?? 0);
+function isMissing({ program, isUsable }) {
+  return !isInstalled(program) || isUsable?.() === false;
 }
 
 /** Debian starts a server's service with its installation, and it would have the port that a user wants: not this time. */
@@ -68,17 +108,21 @@ function withoutServices(install) {
   if (isOurs) remove();
 }
 
-/** Installs what is missing where it can. Answers what is still missing. */
-export function installSystemPrograms() {
-  const absent = programs.filter(({ program }) => !isInstalled(program));
+/**
+ * Installs what is missing where it can: all that tests drive, or what the tour does. Answers what is still missing. Tests need it;
+ * the tour goes on without, and skips what needs it.
+ */
+export function installSystemPrograms(use) {
+  const wanted = programs.filter((entry) => use === "tests" || entry.isInTour);
+  const absent = wanted.filter(isMissing);
   const hasApt = spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status === 0;
   if (absent.length > 0 && hasApt && process.getuid?.() === 0) {
     const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
     const packages = absent.flatMap((entry) => entry.packages);
-    step("apt-get update", "apt-get", ["update", "-qq"], { env });
+    const act = use === "tests" ? step : attempt;
     const install = ["install", "-y", "-qq", "--no-install-recommends", ...packages];
-    withoutServices(() => step(`apt-get install ${packages.join(" ")}`, "apt-get", install, { env }));
+    if (act("apt-get update", "apt-get", ["update", "-qq"], { env }) === undefined)
+      withoutServices(() => act(`apt-get install ${packages.join(" ")}`, "apt-get", install, { env }));
   }
-  // One that is there and will not do is the user's to replace.
-  return programs.filter(({ program, isUsable }) => !isInstalled(program) || isUsable?.() === false);
+  return wanted.filter(isMissing);
 }

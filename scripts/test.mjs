@@ -10,7 +10,7 @@ import { installSystemPrograms } from "./system-programs.mjs";
 
 requireNode();
 const isCi = process.env.CI === "true";
-const missing = installSystemPrograms();
+const missing = installSystemPrograms("tests");
 for (const entry of missing) {
   process.stdout.write(
     `skipped: ${entry.why}, because there is no ${entry.program} that will do. Get it with: apt-get install ${entry.packages.join(" ")}\n`,
@@ -48,7 +48,7 @@ function runTests(title, node, projects) {
   if (status !== 0 && counts.numFailedTests === 0) total.failed++;
 }
 
-process.env.EXCLUDED_TESTS = missing.flatMap((entry) => entry.tests).join(",");
+process.env.EXCLUDED_TESTS = missing.flatMap((entry) => entry.tests).join(";");
 runTests(`All tests on Node.js ${process.versions.node}`, process.execPath, ["fast", "e2e"]);
 runTests("Fast tests on Node.js 24", join(root, "tools/node24/node_modules/node/bin/node"), ["fast"]);
 rmSync(reports, { recursive: true, force: true });

@@ -1,12 +1,16 @@
+import { renderTable } from "@keelson/controller";
+
 /** A measured figure beside its peer, both of this run and this machine. */
 export interface Figure {
   /** What was measured: `Task created -> program started, p50`. */
   readonly name: string;
-  readonly unit: "ms" | "MiB" | "1/s";
+  readonly unit: "ms" | "us" | "B" | "MiB" | "1/s" | "%";
   readonly ours: number;
-  /** What it is measured against, and its figure of the same run. */
-  readonly peer: { readonly name: string; readonly value: number };
-  /** What else a reader has to know: how often, on what, a figure that the original claims. */
+  /** What it is measured against, and its figure of the same run. Left out where nothing comparable can be run. */
+  readonly peer?: { readonly name: string; readonly value: number };
+  /** What the original claims, or the floor that its design sets (a poll's period), in the same unit. Not measured here. */
+  readonly original?: { readonly what: string; readonly value: number };
+  /** What else a reader has to know: how often, on what. */
   readonly note?: string;
 }
 
@@ -27,24 +31,17 @@ export function percentile(values: readonly number[], fraction: number): number 
 /** Figures as lines with aligned, tab-free columns and a heading. */
 export function renderFigures(figures: readonly Figure[]): string {
   const rows = [
-    ["FIGURE", "OURS", "PEER", "RATIO", "AGAINST"],
-    ...figures.map((figure) => [
-      figure.name,
-      `${round(figure.ours)} ${figure.unit}`,
-      `${round(figure.peer.value)} ${figure.unit}`,
-      figure.peer.value > 0 ? `${round(figure.ours / figure.peer.value)}x` : "-",
-      figure.note ? `${figure.peer.name} (${figure.note})` : figure.peer.name,
+    ["FIGURE", "OURS", "PEER", "RATIO", "AGAINST", "ORIGINAL"],
+    ...figures.map(({ name, unit, ours, peer, original, note }) => [
+      name,
+      `${round(ours)} ${unit}`,
+      peer ? `${round(peer.value)} ${unit}` : "-",
+      peer && peer.value > 0 ? `${round(ours / peer.value)}x` : "-",
+      [peer?.name ?? "-", ...(note ? [`(${note})`] : [])].join(" "),
+      original ? `${round(original.value)} ${unit} (${original.what})` : "-",
     ]),
   ];
-  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
-  return rows
-    .map((row) =>
-      row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
+  return renderTable(rows).trimEnd();
 }
 
 function round(value: number): string {

@@ -13,10 +13,13 @@ export interface LocalKeelson {
   stop(): Promise<void>;
 }
 
-/** Starts `keelson up` in `dir` (default: a new one) and waits until it is ready. */
-export async function startLocalKeelson(dir: string = mkdtempSync(join(tmpdir(), "keelson-bench-"))): Promise<LocalKeelson> {
+/** Starts `keelson up` in `dir` (default: a new one), with further flags, and waits until it is ready. */
+export async function startLocalKeelson(
+  dir: string = mkdtempSync(join(tmpdir(), "keelson-bench-")),
+  ...flags: readonly string[]
+): Promise<LocalKeelson> {
   const started = performance.now();
-  const keelson = startKeelson(upArguments(dir));
+  const keelson = startKeelson(upArguments(dir, ...flags));
   await keelson.printed(/^ready$/m);
   const readyMs = performance.now() - started;
   return {

@@ -1,11 +1,41 @@
 import { arch, cpus, platform, totalmem } from "node:os";
 import { parseArgs } from "node:util";
 import { type Figure, renderFigures } from "./figure.ts";
+import { apiServerLoad } from "./rows/apiserver-load.ts";
+import { changeTask } from "./rows/change-task.ts";
 import { coldStart } from "./rows/cold-start.ts";
 import { idleMemory } from "./rows/idle-memory.ts";
+import { importTime } from "./rows/import-time.ts";
+import { mpiJob } from "./rows/mpi-job.ts";
+import { pods } from "./rows/pods.ts";
+import { programStart } from "./rows/program-start.ts";
+import { runtimeInformers } from "./rows/runtime-informers.ts";
+import { runtimeQueue } from "./rows/runtime-queue.ts";
+import { runtimeReconciles } from "./rows/runtime-reconciles.ts";
+import { sandbox } from "./rows/sandbox.ts";
 import { taskLatency } from "./rows/task-latency.ts";
+import { storedObjects } from "./rows/stored-objects.ts";
+import { testStep } from "./rows/test-step.ts";
+import { watchFanOut } from "./rows/watch-fan-out.ts";
 
-const benchmarks = [coldStart, taskLatency, idleMemory];
+const benchmarks = [
+  coldStart,
+  taskLatency,
+  changeTask,
+  testStep,
+  mpiJob,
+  sandbox,
+  pods,
+  programStart,
+  apiServerLoad,
+  watchFanOut,
+  storedObjects,
+  runtimeQueue,
+  runtimeReconciles,
+  runtimeInformers,
+  importTime,
+  idleMemory,
+];
 
 const { values } = parseArgs({
   options: {

@@ -23,6 +23,16 @@ export function addFlag(command: Command, flag: FlagDefinition): void {
   command.addOption(option);
 }
 
+/** Adds the flags that say which cluster a command talks to: `kubeconfig` and `context`. */
+export function addConnectionFlags(command: Command): void {
+  addFlag(command, {
+    name: "kubeconfig",
+    value: "FILE",
+    description: "cluster to talk to (default: $KUBECONFIG, ~/.kube/config)",
+  });
+  addFlag(command, { name: "context", value: "NAME", description: "context of the kubeconfig (default: its current one)" });
+}
+
 /** The values of a command's flags under the names they have on the command line. */
 export function flagValues(command: Command): FlagValues {
   const values: Record<string, string | readonly string[] | true | undefined> = {};

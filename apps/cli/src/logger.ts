@@ -1,5 +1,5 @@
 import type { Logger } from "@keelson/controller";
-import { type DestinationStream, destination, type LevelWithSilent, type Logger as PinoLogger, pino } from "pino";
+import { destination, type LevelWithSilent, type Logger as PinoLogger, pino } from "pino";
 
 /** Levels that `--log-level` takes. */
 export const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
@@ -11,9 +11,14 @@ export function isLogLevel(text: string): text is (typeof logLevels)[number] {
 
 /** A {@link Logger} that writes pino's JSON lines to a file, or to standard error where none is named. */
 export function createLogger(options: { readonly level: LevelWithSilent; readonly file?: string }): Logger {
-  const stream: DestinationStream = options.file
+  const stream = options.file
     ? destination({ dest: options.file, mkdir: true, append: true, sync: false })
     : destination({ dest: 2, sync: true });
+  // A log that cannot be written (a full disk) is told once, and ends nothing.
+  stream.once("error", (error: Error) => {
+    stream.on("error", () => {});
+    if (options.file) process.stderr.write(`keelson: ${options.file} cannot be written: ${error.message}\n`);
+  });
   return adapt(pino({ level: options.level, base: null, timestamp: () => `,"time":"${new Date().toISOString()}"` }, stream));
 }
 

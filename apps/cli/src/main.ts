@@ -1,10 +1,12 @@
 import { readFileSync } from "node:fs";
-import { systemClock } from "@keelson/api-machinery";
+import { isMissingKind, systemClock } from "@keelson/api-machinery";
 import { connect } from "@keelson/client";
 import type { CommandDefinition, Operator } from "@keelson/controller";
 import { Command, CommanderError } from "commander";
-import { addFlag, commandOf, flagValues, UsageError } from "./command-line.ts";
+import { addConnectionFlags, commandOf, flagValues, UsageError } from "./command-line.ts";
+import { addImageCommand } from "./commands/image.ts";
 import { addOperatorCommand } from "./commands/operator.ts";
+import { addPortForwardCommand } from "./commands/port-forward.ts";
 import { addUpCommand } from "./commands/up.ts";
 import { createLogger, isLogLevel } from "./logger.ts";
 import { operators } from "./operators.ts";
@@ -43,34 +45,31 @@ function createProgram(setExitCode: (code: number) => void): Command {
     .exitOverride();
   addUpCommand(program, operators, setExitCode);
   addOperatorCommand(program, operators, setExitCode);
-  for (const operator of operators) program.addCommand(familyCommand(operator, setExitCode));
+  addPortForwardCommand(program, setExitCode);
+  addImageCommand(program);
+  for (const operator of operators) program.addCommand(familyCommand(operator, program, setExitCode));
   return program;
 }
 
-function familyCommand(operator: Operator, setExitCode: (code: number) => void): Command {
-  const family = new Command(operator.name).description(operator.description).exitOverride();
+function familyCommand(operator: Operator, program: Command, setExitCode: (code: number) => void): Command {
+  const family = new Command(operator.name).description(operator.description).copyInheritedSettings(program);
   if (operator.commandName !== undefined) family.alias(operator.commandName);
   for (const definition of operator.commands) {
     const command = commandOf(definition);
     if (definition.usesCluster !== false) addConnectionFlags(command);
-    command.exitOverride().action(async () => {
-      setExitCode(await runCommand(definition, command));
-    });
-    family.addCommand(command);
+    const name = `keelson ${operator.commandName ?? operator.name} ${definition.name}`;
+    command
+      .copyInheritedSettings(program)
+      .showHelpAfterError(`(see ${name} --help)`)
+      .action(async () => {
+        setExitCode(await runCommand(operator, definition, command));
+      });
+    family.addCommand(command, { hidden: definition.isInternal === true });
   }
   return family;
 }
 
-function addConnectionFlags(command: Command): void {
-  addFlag(command, {
-    name: "kubeconfig",
-    value: "FILE",
-    description: "cluster to talk to (default: $KUBECONFIG, ~/.kube/config)",
-  });
-  addFlag(command, { name: "context", value: "NAME", description: "context of the kubeconfig (default: its current one)" });
-}
-
-async function runCommand(definition: CommandDefinition, command: Command): Promise<number> {
+async function runCommand(operator: Operator, definition: CommandDefinition, command: Command): Promise<number> {
   const shutdown = listenForShutdown();
   const flags = flagValues(command);
   const level = typeof flags["log-level"] === "string" ? flags["log-level"] : "warn";
@@ -91,6 +90,13 @@ async function runCommand(definition: CommandDefinition, command: Command): Prom
           ...(typeof flags.context === "string" ? { context: flags.context } : {}),
         }),
     });
+  } catch (error) {
+    if (!isMissingKind(error)) throw error;
+    const kinds = operator.resources.map(({ kind }) => `${kind}s`).join(", ");
+    throw new Error(
+      `this server has no ${kinds}: start \`keelson up\` with ${operator.name}, or apply the family's CustomResourceDefinitions`,
+      { cause: error },
+    );
   } finally {
     shutdown.dispose();
   }

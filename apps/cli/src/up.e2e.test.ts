@@ -1,25 +1,13 @@
-import { readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { once } from "node:events";
 import { ConfigMap, Namespace } from "@keelson/api-machinery";
 import { expect, test } from "vitest";
+import { watched } from "@keelson/client/testing";
+import { Robot } from "@keelson/robots";
 import { startKeelson, upArguments } from "./testing/keelson-process.ts";
 import { startTestKeelson } from "./testing/local-keelson.ts";
+import { processesOf } from "./testing/processes-of.ts";
 import { temporaryFolder } from "./testing/temporary-folder.ts";
-
-/** Command lines of processes that name `folder`. */
-function processesOf(folder: string): string[] {
-  return readdirSync("/proc").flatMap((pid) => {
-    if (!/^\d+$/.test(pid)) return [];
-    try {
-      const words = readFileSync(`/proc/${pid}/cmdline`, "utf8");
-      return words.includes(folder) ? [words.replaceAll("\0", " ")] : [];
-    } catch {
-      // It has ended meanwhile.
-      return [];
-    }
-  });
-}
 
 test("up prints a line a component, ready last, and SIGTERM ends it with status 0", async () => {
   using folder = temporaryFolder();
@@ -27,7 +15,7 @@ test("up prints a line a component, ready last, and SIGTERM ends it with status 
   const lines = keelson.process.output().trim().split("\n");
   const ready = lines.indexOf("ready");
   const components = new Set(lines.slice(0, ready).map((line) => line.split(/\s/)[0]));
-  expect([...components]).toEqual(["apiserver", "cluster", "node", "robots", "middleware", "sandboxes"]);
+  expect([...components]).toEqual(["apiserver", "metrics", "cluster", "node", "robots", "middleware", "sandboxes"]);
   expect(await keelson.process.stop()).toBe(0);
 });
 
@@ -45,7 +33,7 @@ test("what was stored is there after a restart", async () => {
   await client.close();
 });
 
-test.each([["--api-port"], ["--mqtt-port"]])(
+test.each([["--api-port"], ["--mqtt-port"], ["--metrics-port"]])(
   "a port in use is named in the error of %s, and the exit status is 1",
   async (flag) => {
     using folder = temporaryFolder();
@@ -60,6 +48,38 @@ test.each([["--api-port"], ["--mqtt-port"]])(
     other.close();
   },
 );
+
+test("up serves metrics, probes and the last reconciles on loopback, and with --metrics-port off does not", async () => {
+  using folder = temporaryFolder();
+  {
+    await using keelson = await startTestKeelson(folder.path, "--only", "cluster,robots");
+    const [, url = ""] = await keelson.process.printed(/^metrics\s+(http:\/\/127\.0\.0\.1:\d+)\/metrics$/m);
+    const ask = async (path: string): Promise<string> => (await fetch(url + path)).text();
+    expect(await ask("/readyz?verbose")).toContain("[+]started ok");
+    expect(await ask("/healthz")).toBe("ok");
+    const client = await keelson.client();
+    await client.create(Robot, { metadata: { name: "r1", namespace: "default" }, spec: { robotId: "r1" } });
+    await watched(client, Robot, "r1", (robot) => robot?.status?.phase !== undefined);
+    await client.close();
+    const metrics = await ask("/metrics");
+    for (const line of [
+      /^controller_runtime_reconcile_total\{controller="robots-robot",result="success"\} [1-9]/m,
+      /^workqueue_adds_total\{name="robots-robot",controller="robots-robot"\} [1-9]/m,
+      /^rest_client_requests_total\{code="200",method="PATCH",host="127\.0\.0\.1:\d+"\} [1-9]/m,
+      /^keelson_cache_objects\{kind="robots\.v1alpha1\.robot\.k8s4r\.io"\} 1$/m,
+      /^nodejs_eventloop_lag_seconds /m,
+      /^process_resident_memory_bytes /m,
+    ])
+      expect(metrics).toMatch(line);
+    const reconciles: unknown = JSON.parse(await ask("/debug/reconciles?controller=robots-robot&name=r1"));
+    expect((reconciles as unknown[])[0]).toMatchObject({
+      causes: [{ why: "create", kind: "Robot" }],
+      writes: [{ verb: "applyStatus" }],
+    });
+  }
+  await using without = await startTestKeelson(folder.path, "--only", "apiserver", "--metrics-port", "off");
+  expect(without.process.output()).not.toContain("metrics");
+});
 
 test("a second up on the same folder is refused and the first goes on", async () => {
   using folder = temporaryFolder();

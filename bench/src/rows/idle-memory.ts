@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import type { Benchmark } from "../figure.ts";
 import { startLocalKeelson } from "../local-keelson.ts";
+import { residentMiB } from "../process-use.ts";
 
 /** Memory that `keelson up` holds once it is ready and has nothing to do. */
 export const idleMemory: Benchmark = {
@@ -29,9 +29,3 @@ export const idleMemory: Benchmark = {
     ];
   },
 };
-
-function residentMiB(pid: number | undefined): number {
-  const kib = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
-  if (kib === undefined) throw new Error(`process ${pid} has ended`);
-  return Number(kib) / 1024;
-}

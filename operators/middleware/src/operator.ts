@@ -41,7 +41,6 @@ export function createMiddleware({
       { apiGroups: [""], resources: ["namespaces"], verbs: ["get", "create", "patch"] },
       // One Secret an App, named after it: Kubernetes cannot limit a rule to the end of a name.
       { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
-      { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
     ],
     controllers: [createAppController(agents), createComponentController(agents), createGroupController(agents, command)],
     servers: [

@@ -13,7 +13,13 @@ import {
 } from "@keelson/api-machinery";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
-import { type Kubelet, startKubelet } from "@keelson/cluster";
+import {
+  createVolumeControllers,
+  ensureStandardClass,
+  type Kubelet,
+  startKubelet,
+  workloadControllers,
+} from "@keelson/cluster";
 import {
   createManager,
   type Logger,
@@ -23,15 +29,12 @@ import {
   startOperator,
 } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ensureStandardClass } from "../../../packages/cluster/src/persistent-volume/standard-class.ts";
-import { createVolumeControllers } from "../../../packages/cluster/src/persistent-volume/volume-controllers.ts";
-import { workloadControllers } from "../../../packages/cluster/src/workload-controllers.ts";
 import { connectResp, parseInfo } from "./agent/resp-client.ts";
 import { App } from "./api/app.ts";
 import { Group } from "./api/group.ts";
 import { createMiddleware } from "./operator.ts";
 import { startLiveWriter } from "./testing/live-writer.ts";
-import { watched } from "./testing/watched.ts";
+import { watched } from "@keelson/client/testing";
 
 const namespace = "default";
 const agentMain = fileURLToPath(new URL("../dist/agent/main.js", import.meta.url));
@@ -133,7 +136,7 @@ const nodes = (part: object) => ({ components: [{ name: "redis", groups: [{ name
 
 describe("an App of Redis", () => {
   it("is provisioned, takes hot and cold parameters under a live writer, grows its volumes and scales out", {
-    timeout: 180_000,
+    timeout: 300_000,
   }, async () => {
     await client.create(App, {
       metadata: { name: "cache", namespace },

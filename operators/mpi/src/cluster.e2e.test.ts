@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, watch } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { CustomResourceDefinition, type DeepReadonly, Job, Pod, Secret, systemClock } from "@keelson/api-machinery";
 import { serveApi, type ServedApi, systemRandom } from "@keelson/apiserver";
@@ -9,11 +10,10 @@ import { type Cluster, type Kubelet, podHandlers, startCluster, startKubelet } f
 import { type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { RhinoJob } from "./api/rhino-job.ts";
-import { podLog } from "./commands/pod-log.ts";
 import { hasEnded, watchUntilEnd } from "./commands/watch-job.ts";
 import { mpi } from "./operator.ts";
 import { compilePi } from "./testing/pod-processes.ts";
-import { watched } from "./testing/watched.ts";
+import { watched } from "@keelson/client/testing";
 
 /*
  * A RhinoJob on everything that `keelson up` starts: API server, Job controller, node, operator, and both MPIs for real.
@@ -76,7 +76,7 @@ const end = (name: string): Promise<DeepReadonly<RhinoJob> | undefined> =>
   watchUntilEnd(client, { namespace, name, signal, onChange: () => {} });
 
 const log = async (job: DeepReadonly<RhinoJob> | undefined): Promise<string> =>
-  (await podLog(client, { namespace, name: job?.status?.launcherPodNames?.[0] ?? "" }, signal)) ?? "";
+  text(await client.podLog({ namespace, name: job?.status?.launcherPodNames?.[0] ?? "" }, { signal }));
 
 describe.each(["openmpi", "mpich"])("a RhinoJob of %s", (implementation) => {
   it.each([1, 2, 4])("runs to Completed in %i ranks, and its log is what the ranks wrote", async (parallelism) => {

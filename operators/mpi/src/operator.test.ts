@@ -1,11 +1,19 @@
-import { type ClusterRoleObject, type DeepReadonly, Job, Pod, type PodObject, Secret } from "@keelson/api-machinery";
+import {
+  type ClusterRoleObject,
+  type DeepReadonly,
+  Job,
+  NetworkPolicy,
+  Pod,
+  type PodObject,
+  Secret,
+} from "@keelson/api-machinery";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
-import { type Logger, type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
+import { clusterRulesOf, type Logger, type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { RhinoJob } from "./api/rhino-job.ts";
 import { mpi } from "./operator.ts";
-import { watched } from "./testing/watched.ts";
+import { watched } from "@keelson/client/testing";
 
 const namespace = "default";
 let environment: TestEnvironment;
@@ -34,7 +42,7 @@ const reached = (isReached: (job: DeepReadonly<RhinoJob> | undefined) => boolean
 /** The names that a RhinoJob's Jobs have. */
 const jobsOf = (job: DeepReadonly<RhinoJob>) => {
   const prefix = `${job.metadata.name}-${job.metadata.uid?.slice(0, 5)}`;
-  return { launcher: `${prefix}-launcher`, workers: `${prefix}-workers`, secret: `${prefix}-token` };
+  return { launcher: `${prefix}-launcher`, workers: `${prefix}-workers`, secret: `${prefix}-token`, policy: `${prefix}-peers` };
 };
 
 /** Does what the Job controller and the kubelet do: a Pod of a Job, in this state. */
@@ -99,6 +107,10 @@ describe("the mpi operator", () => {
     expect(workers.metadata.ownerReferences).toMatchObject([{ kind: "RhinoJob", uid: job.metadata.uid, controller: true }]);
     const secret = await client.get(Secret, { namespace, name: names.secret });
     expect(Buffer.from(secret.data?.token ?? "", "base64").length).toBeGreaterThanOrEqual(32);
+    const policy = await client.get(NetworkPolicy, { namespace, name: names.policy });
+    const podSelector = { matchLabels: { rhinoID: job.metadata.uid } };
+    expect(policy.spec).toEqual({ podSelector, policyTypes: ["Ingress"], ingress: [{ from: [{ podSelector }] }] });
+    expect(policy.metadata.ownerReferences).toMatchObject([{ kind: "RhinoJob", uid: job.metadata.uid }]);
     await endJob(names.launcher, "Complete", "CompletionsReached");
     const done = await reached((each) => each?.status?.jobStatus === "Completed");
     expect(done?.status).toMatchObject({ exitCode: 0, launcherPodNames: ["pi-l"], workerPodNames: ["pi-w-0", "pi-w-1"] });
@@ -176,7 +188,7 @@ describe("the mpi operator", () => {
     await client.create(resource("ClusterRole", "clusterroles"), {
       ...role,
       kind: "ClusterRole",
-      rules: mpi.rules,
+      rules: clusterRulesOf(mpi),
     } as unknown as ClusterRoleObject);
     await client.create(resource("ClusterRoleBinding", "clusterrolebindings"), {
       ...role,

@@ -27,7 +27,7 @@ export const mpi: Operator = {
     { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
     // Made and never read: the token is for the Pods alone.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
-    { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
+    { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: ["create"] },
   ],
   controllers: [createRhinoJobController({ tools: podTools, randomToken: () => randomBytes(32).toString("base64url") })],
   servers: [],

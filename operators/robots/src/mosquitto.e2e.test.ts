@@ -13,7 +13,7 @@ import { Task } from "./api/task.ts";
 import { Secret } from "./controllers/robot.ts";
 import { robots } from "./operator.ts";
 import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
-import { watched } from "./testing/watched.ts";
+import { watched } from "@keelson/client/testing";
 
 const mosquitto = "/usr/sbin/mosquitto";
 const namespace = "default";

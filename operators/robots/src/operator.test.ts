@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
-import { type Logger, type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
+import { clusterRulesOf, type Logger, type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Job } from "./api/job.ts";
 import { Robot } from "./api/robot.ts";
@@ -13,7 +13,7 @@ import { joinTokenFile } from "./broker/join-token.ts";
 import { Secret } from "./controllers/robot.ts";
 import { robots } from "./operator.ts";
 import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
-import { watched } from "./testing/watched.ts";
+import { watched } from "@keelson/client/testing";
 
 const namespace = "default";
 let environment: TestEnvironment;
@@ -221,7 +221,7 @@ describe("the robots operator", () => {
     await client.create(resource("ClusterRole", "clusterroles"), {
       ...role,
       kind: "ClusterRole",
-      rules: robots.rules,
+      rules: clusterRulesOf(robots),
     } as never);
     await client.create(resource("ClusterRoleBinding", "clusterrolebindings"), {
       ...role,

@@ -28,7 +28,6 @@ export const robots: Operator = {
     { apiGroups: [""], resources: ["secrets"], resourceNames: [joinTokenSecret], verbs: ["get", "patch"] },
     // Kubernetes cannot limit the making of an object to a name.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
-    { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
   ],
   controllers: [jobController, taskGroupController, taskController, robotController],
   servers: [mqttServer],

@@ -1,22 +1,33 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { type FlagValues, readOf, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/controller";
-import { findBubblewrap } from "@keelson/execution";
+import { Pod } from "@keelson/api-machinery";
+import {
+  createProbeServer,
+  type FlagValues,
+  readOf,
+  type RunningServer,
+  type ServerContext,
+  type ServerDefinition,
+} from "@keelson/controller";
+import { findBubblewrap, openUnpackedImages } from "@keelson/execution";
 import { type AgentMonitor, startAgentMonitor } from "./agent/agent-monitor.ts";
-import { createLocalFleet } from "./agent/fleet.ts";
-import { openImageFolder, readArchive } from "./agent/image-folder.ts";
+import { type AgentPlacement, agentOfPod } from "./agent/agent-pod.ts";
+import { agentProgram } from "./agent/agent-program-path.ts";
+import { agentDrivers, type AgentIsolation } from "./agent/run-agent.ts";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
 import { ensureToken } from "./bearer-token.ts";
 import { sandboxReads } from "./controllers/sandbox.ts";
-import { fastPathPlace } from "./controllers/sandbox-decision.ts";
+import { fastPathPlace, hasEnded } from "./controllers/sandbox-decision.ts";
 import { createFastCreator } from "./fastpath/fast-creator.ts";
+import { createFastPathMetrics } from "./fastpath/fastpath-metrics.ts";
 import { startFastPathServer } from "./fastpath/fastpath-server.ts";
 import { FastPathService } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { openIntentLog } from "./fastpath/intent-log.ts";
 import { createFastPathService } from "./fastpath/service.ts";
 import { createStreamsService } from "./fastpath/streams-service.ts";
 import { SandboxStreams } from "./fastpath/generated/keelson/sandboxes/v1/streams_pb.ts";
+import { createFolderJanitor, type FolderJanitor } from "./janitor/agent-folders.ts";
 import { createJanitor } from "./janitor/janitor.ts";
 import { createRegistry } from "./registry/registry.ts";
 import { provideRuntime } from "./runtime.ts";
@@ -24,7 +35,10 @@ import { provideRuntime } from "./runtime.ts";
 /** File, below the operator's data folder, with the token that callers of the fast path need. */
 export const fastPathTokenFile = (dataDir: string): string => join(dataDir, "fastpath-token");
 
-/** The fast path, the agents of this process, what listens to them, and the janitor. */
+/** Folder, below the operator's data folder, with the images that sandboxes start from. */
+export const imagesFolder = (dataDir: string): string => join(dataDir, "images");
+
+/** The fast path, what listens to agents, and the janitors. */
 export const fastPathServer: ServerDefinition = {
   name: "fastpath",
   flags: [
@@ -35,6 +49,11 @@ export const fastPathServer: ServerDefinition = {
       default: "127.0.0.1",
     },
     { name: "fastpath-port", value: "PORT", description: "its port; 0 picks a free one", default: "9090" },
+    {
+      name: "fastpath-metrics-port",
+      value: "PORT",
+      description: "port of its metrics, on the same address (default: none; 9091 is the original's)",
+    },
     {
       name: "fastpath-consistency-mode",
       value: "MODE",
@@ -56,24 +75,34 @@ export const fastPathServer: ServerDefinition = {
     {
       name: "sandbox-driver",
       value: "NAME",
-      description: "what isolates sandboxes of local agents: bubblewrap, or process (no isolation at all)",
+      description: "what isolates sandboxes: bubblewrap, containerd, or process (no isolation at all)",
       default: "bubblewrap",
     },
+    {
+      name: "sandbox-containerd-socket",
+      value: "PATH",
+      description: "where the agents' machines have containerd (default: /run/containerd/containerd.sock)",
+    },
   ],
-  reads: [sandboxReads, readOf(SandboxPool)],
+  reads: [sandboxReads, readOf(SandboxPool), readOf(Pod)],
   // Two of them would give the same places away twice.
   needsLeaderElection: true,
   start,
 };
 
 const mostStrongMs = 60_000;
+/** How long a start waits for agents that do not answer. */
+const longestFirstWordMs = 3_000;
 
 async function start(context: ServerContext): Promise<RunningServer> {
   const { client, cache, clock, dataDir, flags, log, onChange } = context;
   const mode = oneOf(flags, "fastpath-consistency-mode", ["fast", "strong"] as const);
-  const driver = oneOf(flags, "sandbox-driver", ["bubblewrap", "process"] as const);
+  const isolation = isolationOf(flags);
+  const { driver } = isolation;
   const protectionMs = secondsOf(flags, "fastpath-orphan-timeout", "10s") * 1000;
   const port = portOf(flags, "fastpath-port", "9090");
+  const metricsPort =
+    text(flags, "fastpath-metrics-port") === undefined ? undefined : portOf(flags, "fastpath-metrics-port", "9091");
   if (driver === "bubblewrap" && findBubblewrap() === undefined) {
     log.warn({}, "there is no bwrap on this machine, so no sandbox can start: apt-get install bubblewrap");
   }
@@ -82,6 +111,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
 
   // What is known to be taken comes first: nothing is given away before that.
   for (const sandbox of cache.list(Sandbox)) {
+    if (hasEnded(sandbox)) continue;
     const pod = sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathPlace(sandbox)?.pod : undefined);
     const { namespace = "", name = "" } = sandbox.metadata;
     if (pod !== undefined) registry.restore(`${namespace}/${name}`, namespace, pod, sandbox.spec.exposedPorts ?? []);
@@ -91,18 +121,9 @@ async function start(context: ServerContext): Promise<RunningServer> {
     for (let next = stops.pop(); next !== undefined; next = stops.pop()) await next();
   };
   try {
-    const images = await openImageFolder(join(dataDir, "images"));
-    for (const given of imagesOf(flags)) await images.add(given.name, await readArchive(given.file));
-    const fleet = await createLocalFleet({
-      dir: join(dataDir, "agents"),
-      token: await ensureToken(join(dataDir, "agent-token")),
-      driver,
-      images,
-      clock,
-      random: Math.random,
-      log,
-    });
-    stops.push(() => fleet.close());
+    const images = await openUnpackedImages(imagesFolder(dataDir));
+    for (const { name, file } of imagesOf(flags)) await images.import(file, { name });
+    const placement = placementOf(dataDir, isolation);
     const intents = await openIntentLog(join(dataDir, "fastpath-intents.jsonl"));
     stops.push(() => intents.close());
     const monitorOf = (): AgentMonitor | undefined => monitor;
@@ -115,11 +136,10 @@ async function start(context: ServerContext): Promise<RunningServer> {
       clock,
       newId,
       agentClient: (namespace, name) => monitorOf()?.client(namespace, name),
-      isThere: (namespace, name) => fleet.list().some((agent) => agent.namespace === namespace && agent.name === name),
+      isThere: (namespace, name) => cache.get(Pod, { namespace, name }) !== undefined,
     });
     const janitor = createJanitor({ client, clock, log, isInHand: fast.isInHand, protectionMs });
     monitor = startAgentMonitor({
-      fleet,
       registry,
       client,
       cache,
@@ -127,25 +147,47 @@ async function start(context: ServerContext): Promise<RunningServer> {
       clock,
       log,
       onStatus(agent, agentClient, status) {
-        fast.recover(agent.namespace, agent.name, agentClient, status);
+        fast.recover(agent.namespace, agent.name, status);
         janitor.look(agent, agentClient, status);
       },
     });
     const running = monitor;
-    stops.push(
-      () => running.stop(),
-      () => janitor.stop(),
-    );
+    stops.push(() => running.stop());
+    // Controllers start after this server: what runs well is not to look lost for as long as nobody has asked.
+    await running.heardOf(longestFirstWordMs);
+    let folders: FolderJanitor | undefined;
+    if (placement.tools.kind === "local") {
+      folders = createFolderJanitor({ dir: placement.tools.dir, isolation, client, clock, log });
+      const stopFolders = folders.stop;
+      stops.push(stopFolders);
+      folders.look();
+    }
+    fast.forgetMissing();
+    const unlisten = onChange(Pod, ({ type, object }) => {
+      if (type !== "delete" || agentOfPod(object) === undefined) return;
+      fast.forgetMissing();
+      folders?.look();
+    });
+    stops.push(() => Promise.resolve(unlisten()));
+    stops.push(() => janitor.stop());
     provideRuntime(cache, {
-      fleet,
+      placement,
       registry,
       agentClient: running.client,
       agentStatus: running.status,
       isInHand: fast.isInHand,
     });
     const token = await ensureToken(fastPathTokenFile(dataDir));
+    const bindAddress = text(flags, "fastpath-bind-address") ?? "127.0.0.1";
+    const metrics = createFastPathMetrics();
+    let metricsUrl: string | undefined;
+    if (metricsPort !== undefined) {
+      const probes = createProbeServer({ metrics });
+      metricsUrl = await probes.listen(metricsPort, bindAddress);
+      stops.push(() => probes.stop());
+    }
     const server = await startFastPathServer({
-      bindAddress: text(flags, "fastpath-bind-address") ?? "127.0.0.1",
+      bindAddress,
       port,
       token,
       routes(router) {
@@ -158,6 +200,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
             fast,
             clock,
             defaultMode: mode,
+            metrics,
             newId,
             strongTimeoutMs: mostStrongMs,
           }),
@@ -171,13 +214,31 @@ async function start(context: ServerContext): Promise<RunningServer> {
     );
     return {
       description: `fast path (gRPC) on ${server.url}, token in ${fastPathTokenFile(dataDir)}, sandboxes in ${driver}`,
-      endpoints: { fastpath: server.url },
+      endpoints: { fastpath: server.url, ...(metricsUrl !== undefined && { "fastpath-metrics": metricsUrl }) },
       stop,
     };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+/** Where agents run: as containers of Keelson's image in a cluster, else from this very installation. */
+function placementOf(dataDir: string, isolation: AgentIsolation): AgentPlacement {
+  const image = process.env.KEELSON_IMAGE;
+  if (image) return { ...isolation, tools: { kind: "image", image } };
+  const command = [process.execPath, agentProgram];
+  return { ...isolation, tools: { kind: "local", command, dir: join(dataDir, "agents"), imageDir: imagesFolder(dataDir) } };
+}
+
+function isolationOf(flags: FlagValues): AgentIsolation {
+  const driver = oneOf(flags, "sandbox-driver", agentDrivers);
+  const containerdSocket = text(flags, "sandbox-containerd-socket");
+  if (containerdSocket === undefined) return { driver };
+  if (driver !== "containerd") throw new Error("--sandbox-containerd-socket: is for --sandbox-driver containerd");
+  if (!containerdSocket.startsWith("/"))
+    throw new Error(`--sandbox-containerd-socket: ${JSON.stringify(containerdSocket)} has to be an absolute path`);
+  return { driver, containerdSocket };
 }
 
 function text(flags: FlagValues, name: string): string | undefined {

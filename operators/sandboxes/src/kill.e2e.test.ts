@@ -1,135 +1,304 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, watch } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createClient as createRpcClient, type Interceptor } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
-import { serveApi, type ServedApi, systemRandom } from "@keelson/apiserver";
-import { systemClock } from "@keelson/api-machinery";
-import { type Client, createClient } from "@keelson/client";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { dirname, join } from "node:path";
+import { Pod, Secret } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createAgentClient } from "./agent/agent-client.ts";
+import { agentOfPod, tokenOf, tokenSecretName } from "./agent/agent-pod.ts";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
-import { fastPathTokenFile } from "./fastpath-definition.ts";
-import { FastPathService } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
-import { sandboxes } from "./operator.ts";
-import { watched } from "./testing/watched.ts";
+import { ConsistencyMode, FailurePolicy } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
+import { type LocalCluster, startLocalCluster } from "./testing/local-cluster.ts";
+import { deleteAll } from "./testing/delete-all.ts";
+import { type OperatorProcess, startOperatorProcess } from "./testing/operator-process.ts";
+import { watched } from "@keelson/client/testing";
 
-/** The operator in a process of its own, against a served API. Needs the build. */
-const program = `
-  import { connect } from "@keelson/client";
-  import { startOperator } from "@keelson/controller";
-  import { sandboxes } from ${JSON.stringify(new URL("../dist/index.js", import.meta.url).href)};
-  const [kubeconfig, dataDir] = process.argv.slice(1);
-  const client = await connect({ kubeconfig });
-  const running = await startOperator({ operator: sandboxes, client, dataDir, flags: { "fastpath-port": "0", "fastpath-orphan-timeout": "0s" } });
-  process.stdout.write(running.endpoints.fastpath + "\\n");
-  setInterval(() => {}, 1 << 30);
-`;
-
-let api: ServedApi;
+const namespace = "default";
+let cluster: LocalCluster;
 let client: Client;
 let base: string;
-let child: ChildProcess | undefined;
+let operator: OperatorProcess | undefined;
 
 beforeEach(async () => {
   base = realpathSync(mkdtempSync(join(tmpdir(), "sandboxes-kill-")));
-  api = await serveApi({
-    dataDir: join(base, "api"),
-    bindAddress: "127.0.0.1",
-    port: 0,
-    clock: systemClock,
-    random: systemRandom,
-    onError: () => {},
-  });
-  client = createClient({ transport: api.server.transport(), fieldManager: "test" });
-  for (const { crd } of sandboxes.resources) {
-    await client.create(
-      {
-        group: "apiextensions.k8s.io",
-        version: "v1",
-        kind: "CustomResourceDefinition",
-        plural: "customresourcedefinitions",
-        scope: "Cluster",
-      },
-      crd as never,
-    );
-  }
+  cluster = await startLocalCluster(base);
+  client = cluster.client;
 });
 
 afterEach(async () => {
-  for (const { metadata } of (await client.list(Sandbox, { namespace: "default" })).items) {
-    await client.delete(Sandbox, { namespace: "default", name: metadata.name ?? "" });
-    await watched(client, Sandbox, metadata.name ?? "", (each) => each === undefined);
-  }
+  await deleteAll(client);
   await kill();
-  await api.close();
+  await cluster.stop();
   rmSync(base, { recursive: true, force: true });
 });
 
-async function start(): Promise<string> {
-  child = spawn(process.execPath, ["--input-type=module", "-e", program, api.kubeconfig, join(base, "operator")], {
-    stdio: ["ignore", "pipe", "inherit"],
-    cwd: new URL("..", import.meta.url).pathname,
-  });
-  const [line] = (await once(child.stdout ?? process.stdin, "data")) as [Buffer];
-  return line.toString().trim();
+async function start(): Promise<OperatorProcess["fastPath"]> {
+  operator = await startOperatorProcess(cluster.kubeconfig, join(base, "operator"));
+  return operator.fastPath;
 }
 
 async function kill(): Promise<void> {
-  if (child === undefined || child.exitCode !== null) return;
-  const gone = once(child, "exit");
-  child.kill("SIGKILL");
-  await gone;
-  child = undefined;
+  await operator?.kill();
+  operator = undefined;
 }
 
-function connect(url: string) {
-  const token = readFileSync(fastPathTokenFile(join(base, "operator")), "utf8").trim();
-  const authorize: Interceptor = (next) => (request) => {
-    request.header.set("authorization", `Bearer ${token}`);
-    return next(request);
-  };
-  return createRpcClient(FastPathService, createGrpcTransport({ baseUrl: url, interceptors: [authorize] }));
-}
-
-it("killed right after FAST creates, the next operator has each sandbox once: object, program and place", async () => {
-  let fastPath = connect(await start());
+const makePool = async (maxSandboxesPerPod = 6): Promise<void> => {
   await client.create(SandboxPool, {
-    metadata: { name: "pool", namespace: "default" },
-    spec: { capacity: { poolMin: 1, poolMax: 1 }, maxSandboxesPerPod: 6 } as SandboxPool["spec"],
+    metadata: { name: "pool", namespace },
+    spec: { capacity: { poolMin: 1, poolMax: 1 }, maxSandboxesPerPod } as SandboxPool["spec"],
   });
   await watched(client, SandboxPool, "pool", (each) => each?.status?.readyPods === 1);
-  const names = ["a", "b", "c", "d"];
-  const asked = names.map((name) =>
-    fastPath
-      .createSandbox({ name, image: "host", poolRef: "pool", command: ["sh", "-c", "echo $$ >>starts; exec sleep 600"] })
-      .then((created) => ({ name, id: created.sandboxId }))
-      .catch(() => undefined),
-  );
-  // The first answer is out: the others are anywhere.
-  await Promise.race(asked);
-  await kill();
-  const answered = (await Promise.all(asked)).filter((each) => each !== undefined);
-  expect(answered.length).toBeGreaterThan(0);
+};
 
-  fastPath = connect(await start());
-  for (const { name, id } of answered) {
-    const sandbox = await watched(client, Sandbox, name, (each) => each?.status?.phase === "Running");
-    expect(sandbox?.status?.sandboxID).toBe(id);
-    const programs = join(base, "operator", "agents", "default_pool_pool-agent-0_6", "programs");
-    expect(
-      readFileSync(join(programs, id, "work", "starts"), "utf8")
-        .trim()
-        .split("\n"),
-    ).toHaveLength(1);
-  }
-  // Whatever was not answered is there whole or not at all, and its name can be used again.
-  for (const name of names) {
-    const present = await fastPath.getSandbox({ sandboxName: name }).catch(() => undefined);
-    if (present === undefined)
-      await fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: ["sleep", "600"] });
-    await watched(client, Sandbox, name, (each) => each?.status?.phase === "Running");
-  }
+/** Folder of the pool's agent, which Node and the operator know by the Pod's uid. */
+async function agentFolder(): Promise<string> {
+  const pod = await client.get(Pod, { namespace, name: "pool-agent-0" });
+  return join(base, "operator", "agents", pod.metadata.uid ?? "");
+}
+
+/** How often the program of a sandbox was started: each start adds a line. */
+const starts = (agent: string, id: string): number =>
+  readFileSync(join(agent, "programs", id, "work", "starts"), "utf8")
+    .trim()
+    .split("\n").length;
+
+const command = ["sh", "-c", "echo $$ >>starts; exec sleep 600"];
+const running = (name: string) => watched(client, Sandbox, name, (each) => each?.status?.phase === "Running");
+
+/** Processes of this machine whose arguments hold a text. */
+const processes = (text: string): readonly number[] =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .filter((name) => {
+      try {
+        return readFileSync(`/proc/${name}/cmdline`, "utf8").split("\0").join(" ").includes(text);
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
+
+describe("the operator, killed", () => {
+  it("right after FAST creates: the next one has each sandbox once: object, program and place", async () => {
+    let fastPath = await start();
+    await makePool();
+    const names = ["a", "b", "c", "d"];
+    const asked = names.map((name) =>
+      fastPath
+        .createSandbox({ name, image: "host", poolRef: "pool", command })
+        .then((created) => ({ name, id: created.sandboxId }))
+        .catch(() => undefined),
+    );
+    // The first answer is out: the others are anywhere.
+    await Promise.race(asked);
+    await kill();
+    const answered = (await Promise.all(asked)).filter((each) => each !== undefined);
+    expect(answered.length).toBeGreaterThan(0);
+
+    fastPath = await start();
+    const agent = await agentFolder();
+    for (const { name, id } of answered) {
+      const sandbox = await running(name);
+      expect(sandbox?.status?.sandboxID).toBe(id);
+      expect(starts(agent, id)).toBe(1);
+    }
+    // Whatever was not answered is there whole or not at all, and its name can be used again.
+    for (const name of names) {
+      const present = await fastPath.getSandbox({ sandboxName: name }).catch(() => undefined);
+      if (present === undefined) await fastPath.createSandbox({ name, image: "host", poolRef: "pool", command });
+      await running(name);
+    }
+  });
+
+  it("while STRONG creates are under way: each object comes to one running program", async () => {
+    const fastPath = await start();
+    await makePool();
+    const names = ["a", "b", "c", "d"];
+    const asked = names.map((name) =>
+      fastPath
+        .createSandbox({ name, image: "host", poolRef: "pool", command, consistencyMode: ConsistencyMode.STRONG })
+        .catch(() => undefined),
+    );
+    await watched(client, Sandbox, "a", (each) => each !== undefined);
+    await kill();
+    await Promise.all(asked);
+
+    await start();
+    const agent = await agentFolder();
+    const { items } = await client.list(Sandbox, { namespace });
+    expect(items.length).toBeGreaterThan(0);
+    for (const { metadata } of items) {
+      const sandbox = await running(metadata.name ?? "");
+      expect(starts(agent, sandbox?.status?.sandboxID ?? "")).toBe(1);
+    }
+  });
+
+  it("before sandboxes expire: their agent ends them by itself, but those that were given more time", async () => {
+    const fastPath = await start();
+    await makePool();
+    const expiresAt = Math.ceil(Date.now() / 1000) + 8;
+    const dying = ["sh", "-c", "trap 'echo >ended; exit' TERM; echo >ready; while :; do sleep 1 & wait $!; done"];
+    const create = (name: string) =>
+      fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: dying, expireTimeSeconds: BigInt(expiresAt) });
+    const [expiring, renewed] = await Promise.all([create("expiring"), create("renewed")]);
+    await running("renewed");
+    await running("expiring");
+    const update = { case: "expireTimeSeconds" as const, value: BigInt(expiresAt + 3600) };
+    expect(await fastPath.updateSandbox({ sandboxName: "renewed", update })).toMatchObject({ success: true });
+    await agentKnows(renewed.sandboxId, (expiresAt + 3600) * 1000);
+    await kill();
+    const agent = await agentFolder();
+    const work = (id: string): string => join(agent, "programs", id, "work");
+    using watcher = watchFolder(work(expiring.sandboxId));
+    while (!existsSync(join(work(expiring.sandboxId), "ended"))) await watcher.changed();
+    expect(Date.now()).toBeGreaterThanOrEqual(expiresAt * 1000);
+
+    await start();
+    const expired = await watched(client, Sandbox, "expiring", (each) => each?.status?.phase === "Expired");
+    expect(expired?.status?.sandboxID).toBeUndefined();
+    expect((await running("renewed"))?.status?.sandboxID).toBe(renewed.sandboxId);
+    expect(existsSync(join(work(renewed.sandboxId), "ended"))).toBe(false);
+  });
+
+  it("and its agent with it: what is gone is Lost or made anew, once, as its policy says", async () => {
+    const fastPath = await start();
+    await makePool();
+    const create = (name: string, failurePolicy: FailurePolicy) =>
+      fastPath.createSandbox({ name, image: "host", poolRef: "pool", command, failurePolicy });
+    const manual = await create("manual", FailurePolicy.MANUAL);
+    const auto = await create("auto", FailurePolicy.AUTO_RECREATE);
+    await running("manual");
+    await running("auto");
+    await kill();
+    killAgent();
+    await start();
+    await expectPolicies(manual.sandboxId, auto.sandboxId);
+  });
 });
+
+/** Waits until the pool's agent says that a sandbox expires then. */
+async function agentKnows(sandboxId: string, expiresAtMs: number): Promise<void> {
+  const pod = await client.get(Pod, { namespace, name: "pool-agent-0" });
+  const token = tokenOf(await client.get(Secret, { namespace, name: tokenSecretName("pool") }));
+  const agent = createAgentClient({ url: agentOfPod(pod)?.url ?? "", token });
+  const control = new AbortController();
+  for await (const status of agent.watch(control.signal)) {
+    if (status.sandboxStatuses.some((each) => each.sandboxId === sandboxId && each.expiresAtMs === expiresAtMs)) break;
+  }
+  control.abort();
+}
+
+/** Kills the one agent that runs. */
+function killAgent(): void {
+  const [pid, ...others] = processes("agent-program.js").filter((each) =>
+    readFileSync(`/proc/${each}/comm`, "utf8").startsWith("node"),
+  );
+  expect([pid === undefined, others]).toEqual([false, []]);
+  process.kill(pid ?? 0, "SIGKILL");
+}
+
+/**
+ * After the death of an agent its next start finds the sandboxes that outlived it (machines without cgroups) and goes on with
+ * them; one that went with it goes as its policy says. Neither is there twice.
+ */
+async function expectPolicies(manualId: string, autoId: string): Promise<void> {
+  const agent = await agentFolder();
+  await watched(client, SandboxPool, "pool", (each) => each?.status?.agents?.[0]?.ready === true);
+  const outlived = processes("sleep 600").length > 0;
+  const manual = await watched(client, Sandbox, "manual", (each) =>
+    outlived ? each?.status?.phase === "Running" : /reset it to start it again/.test(each?.status?.message ?? ""),
+  );
+  expect(manual?.status?.sandboxID).toBe(manualId);
+  if (!outlived) expect(manual?.status?.phase).toBe("Lost");
+  const auto = await watched(
+    client,
+    Sandbox,
+    "auto",
+    (each) => each?.status?.phase === "Running" && (outlived || each.status.sandboxID !== autoId),
+  );
+  expect(starts(agent, auto?.status?.sandboxID ?? "")).toBe(1);
+  const sleeping = processes("sleep 600").filter((pid) => readFileSync(`/proc/${pid}/comm`, "utf8") === "sleep\n");
+  expect(sleeping).toHaveLength(outlived ? 2 : 1);
+  const body = { spec: { resetRevision: new Date().toISOString() } };
+  await client.patch(Sandbox, { namespace, name: "manual" }, { type: "merge", body });
+  await watched(client, Sandbox, "manual", (each) => each?.status?.phase === "Running" && each.status.sandboxID !== manualId);
+}
+
+describe("an agent, killed", () => {
+  it("whose Pod is deleted while no operator runs: the next one finds its folder and clears it", async () => {
+    const fastPath = await start();
+    await makePool();
+    const { sandboxId } = await fastPath.createSandbox({ name: "manual", image: "host", poolRef: "pool", command });
+    await running("manual");
+    const folder = await agentFolder();
+    await kill();
+    killAgent();
+    await client.delete(Pod, { namespace, name: "pool-agent-0" }, { gracePeriodSeconds: 0 });
+    await watched(client, Pod, "pool-agent-0", (each) => each === undefined);
+    expect(existsSync(folder)).toBe(true);
+    const gone = watchGone(folder);
+    await start();
+    await gone;
+    expect(processes(sandboxId)).toEqual([]);
+    // Gone, or, where another agent of that name came first, not there any more.
+    await watched(client, Sandbox, "manual", (each) => /reset it to start it again/.test(each?.status?.message ?? ""));
+  });
+
+  it("is started anew by the node, and each sandbox goes as its failure policy says", async () => {
+    const fastPath = await start();
+    await makePool();
+    const create = (name: string, failurePolicy: FailurePolicy) =>
+      fastPath.createSandbox({ name, image: "host", poolRef: "pool", command, failurePolicy });
+    const manual = await create("manual", FailurePolicy.MANUAL);
+    const auto = await create("auto", FailurePolicy.AUTO_RECREATE);
+    await running("manual");
+    await running("auto");
+    killAgent();
+    await expectPolicies(manual.sandboxId, auto.sandboxId);
+  });
+
+  it("whose Pod is deleted: its programs and folder are gone, and another agent takes what is made anew", async () => {
+    const fastPath = await start();
+    await makePool();
+    await fastPath.createSandbox({
+      name: "auto",
+      image: "host",
+      poolRef: "pool",
+      command,
+      failurePolicy: FailurePolicy.AUTO_RECREATE,
+    });
+    const before = await running("auto");
+    const folder = await agentFolder();
+    const gone = watchGone(folder);
+    await client.delete(Pod, { namespace, name: "pool-agent-0" });
+    await watched(
+      client,
+      Sandbox,
+      "auto",
+      (each) => each?.status?.phase === "Running" && each.status.sandboxID !== before?.status?.sandboxID,
+    );
+    await gone;
+    expect(processes(before?.status?.sandboxID ?? "none")).toEqual([]);
+  });
+});
+
+/** Resolves when a folder is gone. */
+async function watchGone(folder: string): Promise<void> {
+  using watcher = watchFolder(dirname(folder));
+  while (existsSync(folder)) await watcher.changed();
+}
+
+/** Hears of changes in a folder, also of those before it is asked. */
+function watchFolder(path: string): { changed(): Promise<void> } & Disposable {
+  const watcher = watch(path);
+  let next = once(watcher, "change");
+  return {
+    async changed() {
+      await next;
+      next = once(watcher, "change");
+    },
+    [Symbol.dispose]: () => watcher.close(),
+  };
+}

@@ -50,12 +50,32 @@ it.each([
   ["an empty poolRef", { poolRef: "" }, /spec\.poolRef/],
   ["port 0", { exposedPorts: [0] }, /spec\.exposedPorts\[0\]/],
   ["port 65536", { exposedPorts: [80, 65536] }, /spec\.exposedPorts\[1\]/],
+  ["a port twice", { exposedPorts: [80, 80] }, /spec\.exposedPorts\[1\]: Duplicate value/],
+  ["a relative workingDir", { workingDir: "tmp" }, /spec\.workingDir/],
+  ["an expireTime that is no time", { expireTime: "tomorrow" }, /spec\.expireTime/],
+  ["a resetRevision that is no time", { resetRevision: "1" }, /spec\.resetRevision/],
+  ["a negative expireTimeSeconds", { expireTimeSeconds: -1 }, /spec\.expireTimeSeconds/],
+  ["an unknown consistencyMode", { consistencyMode: "quick" }, /spec\.consistencyMode/],
   ["an unknown failurePolicy", { failurePolicy: "Never" }, /spec\.failurePolicy/],
   ["a variable without a name", { envs: [{ value: "x" }] }, /spec\.envs\[0\]\.name/],
+  ["a cpu limit of nothing", { resources: { limits: { cpu: "0m" } } }, /spec\.resources\.limits\.cpu/],
+  ["a negative memory limit", { resources: { limits: { memory: "-1Mi" } } }, /spec\.resources\.limits\.memory/],
   ["a recoveryTimeoutSeconds of 0", { recoveryTimeoutSeconds: 0 }, /spec\.recoveryTimeoutSeconds/],
 ])("refuses %s, and names the field", async (_, change, message) => {
   await using environment = await startTestEnvironment({ crds: [Sandbox.crd] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const spec = { ...base, ...change } as Sandbox["spec"];
   await expect(client.create(Sandbox, { metadata: { name: "a", namespace: "default" }, spec })).rejects.toThrow(message);
+});
+
+it.each([
+  ["a negative poolMin", { capacity: { poolMin: -1 } }, /spec\.capacity\.poolMin/],
+  ["no place on an agent", { maxSandboxesPerPod: 0 }, /spec\.maxSandboxesPerPod/],
+  ["a memory limit that is no amount", { resources: { limits: { memory: "much" } } }, /spec\.resources\.limits\.memory/],
+  ["an unknown runtimeType", { runtimeType: "vm" }, /spec\.runtimeType/],
+])("refuses a pool with %s, and names the field", async (_, spec, message) => {
+  await using environment = await startTestEnvironment({ crds: [SandboxPool.crd] });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const pool = { metadata: { name: "a", namespace: "default" }, spec: spec as SandboxPool["spec"] };
+  await expect(client.create(SandboxPool, pool)).rejects.toThrow(message);
 });

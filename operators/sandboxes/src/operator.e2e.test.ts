@@ -1,89 +1,32 @@
-import { mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import {
-  Code,
-  ConnectError,
-  createClient as createRpcClient,
-  type Client as RpcClient,
-  type Interceptor,
-} from "@connectrpc/connect";
+import { Code, ConnectError, createClient as createRpcClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
-import { type Client, createClient } from "@keelson/client";
-import { type RunningOperator, startOperator } from "@keelson/controller";
+import { Pod } from "@keelson/api-machinery";
+import { watched } from "@keelson/client/testing";
+import { clusterRulesOf } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
-import { fastPathTokenFile } from "./fastpath-definition.ts";
 import { ConsistencyMode, FastPathService } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
-import { SandboxStreams } from "./fastpath/generated/keelson/sandboxes/v1/streams_pb.ts";
 import { sandboxes } from "./operator.ts";
-import { watched } from "./testing/watched.ts";
+import { type LocalSandboxes, namespace, startLocalSandboxes } from "./testing/local-sandboxes.ts";
 
-const namespace = "default";
-let environment: TestEnvironment;
-let client: Client;
-let operator: RunningOperator;
-let dataDir: string;
-let fastPath: RpcClient<typeof FastPathService>;
-let streams: RpcClient<typeof SandboxStreams>;
-
-async function start(as: Client = client): Promise<void> {
-  operator = await startOperator({
-    operator: sandboxes,
-    client: as,
-    dataDir,
-    flags: { "fastpath-port": "0", "fastpath-orphan-timeout": "0s" },
-  });
-  const token = readFileSync(fastPathTokenFile(dataDir), "utf8").trim();
-  const authorize: Interceptor = (next) => (request) => {
-    request.header.set("authorization", `Bearer ${token}`);
-    return next(request);
-  };
-  const transport = createGrpcTransport({ baseUrl: operator.endpoints.fastpath ?? "", interceptors: [authorize] });
-  fastPath = createRpcClient(FastPathService, transport);
-  streams = createRpcClient(SandboxStreams, transport);
-}
-
-const pool = (capacity: object = { poolMin: 1, poolMax: 2 }, maxSandboxesPerPod = 2) =>
-  client.create(SandboxPool, { metadata: { name: "pool", namespace }, spec: { capacity, maxSandboxesPerPod } as never });
-
-const sandbox = (name: string, spec: Partial<Sandbox["spec"]> = {}) =>
-  client.create(Sandbox, {
-    metadata: { name, namespace },
-    spec: { image: "host", poolRef: "pool", command: ["sleep", "600"], ...spec } as Sandbox["spec"],
-  });
-
-const phase = (name: string, wanted: string | undefined) =>
-  watched(client, Sandbox, name, (each) => (wanted === undefined ? each === undefined : each?.status?.phase === wanted));
+let local: LocalSandboxes;
 
 beforeEach(async () => {
-  environment = await startTestEnvironment({ crds: sandboxes.resources.map((resource) => resource.crd) });
-  client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  dataDir = realpathSync(mkdtempSync(join(tmpdir(), "sandboxes-test-")));
-  await start();
+  local = await startLocalSandboxes();
 });
 
-afterEach(async () => {
-  for (const each of (await client.list(Sandbox, { namespace })).items) {
-    await client.delete(Sandbox, { namespace, name: each.metadata.name ?? "" });
-    await phase(each.metadata.name ?? "", undefined);
-  }
-  await operator.stop();
-  await environment.stop();
-  rmSync(dataDir, { recursive: true, force: true });
-});
+afterEach(() => local.stop());
 
 describe("the sandboxes operator", () => {
   it("makes a pool's agents and takes a Sandbox to Succeeded, with its exit code and log", async () => {
-    await pool();
-    await watched(client, SandboxPool, "pool", (each) => each?.status?.readyPods === 1);
-    await sandbox("hello", { command: ["sh", "-c", "echo hello $WHO; exit 0"], envs: [{ name: "WHO", value: "you" }] });
-    const done = await phase("hello", "Succeeded");
+    await local.pool();
+    await local.sandbox("hello", { command: ["sh", "-c", "echo hello $WHO; exit 0"], envs: [{ name: "WHO", value: "you" }] });
+    const done = await local.phase("hello", "Succeeded");
     expect(done?.status).toMatchObject({ assignedPod: "pool-agent-0", exitCode: 0, sandboxID: done?.metadata.uid });
     let text = "";
-    for await (const { data } of streams.logs({ sandboxName: "hello", follow: true })) text += Buffer.from(data).toString();
+    for await (const { data } of local.streams.logs({ sandboxName: "hello", follow: true }))
+      text += Buffer.from(data).toString();
     expect(text).toBe("hello you\n");
   });
 
@@ -91,9 +34,8 @@ describe("the sandboxes operator", () => {
     ["FAST", ConsistencyMode.FAST],
     ["STRONG", ConsistencyMode.STRONG],
   ])("creates by gRPC with %s, and lists, gets, updates and deletes it", async (_, consistencyMode) => {
-    await pool();
-    await watched(client, SandboxPool, "pool", (each) => each?.status?.readyPods === 1);
-    const created = await fastPath.createSandbox({
+    await local.pool();
+    const created = await local.fastPath.createSandbox({
       name: "one",
       image: "host",
       poolRef: "pool",
@@ -101,75 +43,133 @@ describe("the sandboxes operator", () => {
       exposedPorts: [18080],
       consistencyMode,
     });
-    expect(created).toMatchObject({ agentPod: "pool-agent-0", sandboxName: "one", endpoints: ["127.0.0.1:18080"] });
-    const running = await phase("one", "Running");
+    const address = (await local.client.get(Pod, { namespace, name: "pool-agent-0" })).status?.podIP;
+    expect(created).toMatchObject({ agentPod: "pool-agent-0", sandboxName: "one", endpoints: [`${address}:18080`] });
+    const running = await local.phase("one", "Running");
     expect(running?.status?.sandboxID).toBe(created.sandboxId);
-    expect(running?.status?.endpoints).toEqual(["127.0.0.1:18080"]);
-    const { items } = await fastPath.listSandboxes({ namespace });
+    expect(running?.status?.endpoints).toEqual(created.endpoints);
+    const { items } = await local.fastPath.listSandboxes({ namespace });
     expect(items.map((item) => [item.sandboxName, item.phase, item.image])).toEqual([["one", "Running", "host"]]);
-    expect((await fastPath.getSandbox({ sandboxName: "one" })).sandboxId).toBe(created.sandboxId);
-    const updated = await fastPath.updateSandbox({
+    expect((await local.fastPath.getSandbox({ sandboxName: "one" })).sandboxId).toBe(created.sandboxId);
+    const updated = await local.fastPath.updateSandbox({
       sandboxName: "one",
       labels: { a: "b" },
       update: { case: "recoveryTimeoutSeconds", value: 7 },
     });
     expect(updated.success).toBe(true);
-    const after = await client.get(Sandbox, { namespace, name: "one" });
+    const after = await local.client.get(Sandbox, { namespace, name: "one" });
     expect([after.spec.recoveryTimeoutSeconds, after.metadata.labels?.a]).toEqual([7, "b"]);
-    expect((await fastPath.updateSandbox({ sandboxName: "no-such", labels: { a: "b" } })).success).toBe(false);
+    expect((await local.fastPath.updateSandbox({ sandboxName: "no-such", labels: { a: "b" } })).success).toBe(false);
     await expect(
-      fastPath.createSandbox({ name: "one", image: "host", poolRef: "pool", consistencyMode }),
+      local.fastPath.createSandbox({ name: "one", image: "host", poolRef: "pool", consistencyMode }),
     ).rejects.toMatchObject({
       code: Code.AlreadyExists,
     });
-    expect((await fastPath.deleteSandbox({ sandboxName: "one" })).success).toBe(true);
-    await phase("one", undefined);
-    await expect(fastPath.getSandbox({ sandboxName: "one" })).rejects.toMatchObject({ code: Code.NotFound });
+    expect((await local.fastPath.deleteSandbox({ sandboxName: "one" })).success).toBe(true);
+    await local.phase("one", undefined);
+    await expect(local.fastPath.getSandbox({ sandboxName: "one" })).rejects.toMatchObject({ code: Code.NotFound });
+  });
+
+  it.each([
+    ["FAST", ConsistencyMode.FAST],
+    ["STRONG", ConsistencyMode.STRONG],
+  ])("gives a %s create that is repeated the answer of the first, also after a restart, and runs it once", async (_, mode) => {
+    await local.pool();
+    const request = { name: "one", image: "host", poolRef: "pool", command: ["sleep", "600"], consistencyMode: mode };
+    const create = (requestId: string) => local.fastPath.createSandbox({ ...request, requestId });
+    const [first, second] = await Promise.all([create("r1"), create("r1")]);
+    expect(second.sandboxId).toBe(first.sandboxId);
+    await local.phase("one", "Running");
+    expect(await create("r1")).toMatchObject({ sandboxId: first.sandboxId, agentPod: first.agentPod });
+    await expect(create("r2")).rejects.toMatchObject({ code: Code.AlreadyExists });
+    await expect(create("")).rejects.toMatchObject({ code: Code.AlreadyExists });
+    await expect(create("\n")).rejects.toMatchObject({ code: Code.InvalidArgument });
+    await local.restart();
+    expect((await create("r1")).sandboxId).toBe(first.sandboxId);
+    const pool = await local.client.get(SandboxPool, { namespace, name: "pool" });
+    expect(pool.status?.busyAgents).toBe(1);
+    const { items } = await local.client.list(Sandbox, { namespace });
+    expect(items).toHaveLength(1);
   });
 
   it("refuses callers without the token", async () => {
-    const anonymous = createRpcClient(FastPathService, createGrpcTransport({ baseUrl: operator.endpoints.fastpath ?? "" }));
+    const anonymous = createRpcClient(FastPathService, createGrpcTransport({ baseUrl: local.url }));
     await expect(anonymous.listSandboxes({})).rejects.toSatisfy(
       (error) => ConnectError.from(error).code === Code.Unauthenticated,
     );
   });
 
+  it("holds a sandbox to the memory that it, or else its pool, says, or says itself that it cannot", async () => {
+    await local.pool({ poolMin: 1, poolMax: 1 }, 2, { resources: { limits: { memory: "48Mi" } } });
+    // Without a limit it stops by itself at 100 MB.
+    const command = ["sh", "-c", "head -c 100000000 /dev/zero | tail -c 100000000 >/dev/null"];
+    await local.sandbox("little", { command });
+    await local.sandbox("much", { command, resources: { limits: { memory: "400Mi", cpu: 2 } } });
+    await local.phase("much", "Succeeded");
+    const little = await watched(local.client, Sandbox, "little", (each) => /Failed|Succeeded/.test(each?.status?.phase ?? ""));
+    if (little?.status?.phase === "Failed") expect(little.status.exitCode).toBe(137);
+    else {
+      await local.sandbox("unheld");
+      expect((await local.phase("unheld", "Running"))?.status?.message).toMatch(/memory/);
+    }
+  });
+
+  it("refuses a create whose limit is no amount, and names the field", async () => {
+    const create = local.fastPath.createSandbox({ name: "one", image: "host", poolRef: "pool", memory: "0Mi" });
+    await expect(create).rejects.toMatchObject({
+      code: Code.InvalidArgument,
+      rawMessage: expect.stringMatching(/^memory: "0Mi"/),
+    });
+  });
+
   it("waits for a place, makes an agent for it up to poolMax, and places it when one is free", async () => {
-    await pool({ poolMin: 1, poolMax: 1 }, 1);
-    await sandbox("first");
-    await phase("first", "Running");
-    await sandbox("second");
-    const waiting = await phase("second", "Pending");
+    await local.pool({ poolMin: 1, poolMax: 1 }, 1);
+    await local.sandbox("first");
+    await local.phase("first", "Running");
+    await local.sandbox("second");
+    const waiting = await local.phase("second", "Pending");
     expect(waiting?.status?.message ?? "").toMatch(/no agent of pool pool has room: 1 full/);
-    await client.delete(Sandbox, { namespace, name: "first" });
-    await phase("second", "Running");
+    await local.client.delete(Sandbox, { namespace, name: "first" });
+    await local.phase("second", "Running");
+  });
+
+  it("gives the place of a sandbox that has ended to the next, and keeps its log", async () => {
+    await local.pool({ poolMin: 1, poolMax: 1 }, 1);
+    for (const name of ["first", "second"]) {
+      await local.sandbox(name, { command: ["echo", name] });
+      await local.phase(name, "Succeeded");
+    }
+    await local.sandbox("third");
+    await local.phase("third", "Running");
+    let text = "";
+    for await (const { data } of local.streams.logs({ sandboxName: "first" })) text += Buffer.from(data).toString();
+    expect(text).toBe("first\n");
   });
 
   it("puts two sandboxes with one port on two agents (scale-out by demand)", async () => {
-    await pool({ poolMin: 2, poolMax: 2 }, 2);
-    await watched(client, SandboxPool, "pool", (each) => each?.status?.readyPods === 2);
-    await Promise.all(["a", "b"].map((name) => sandbox(name, { exposedPorts: [18081] })));
-    const [a, b] = [await phase("a", "Running"), await phase("b", "Running")];
+    await local.pool({ poolMin: 2, poolMax: 2 }, 2);
+    await Promise.all(["a", "b"].map((name) => local.sandbox(name, { exposedPorts: [18081] })));
+    const [a, b] = [await local.phase("a", "Running"), await local.phase("b", "Running")];
     expect(new Set([a?.status?.assignedPod, b?.status?.assignedPod]).size).toBe(2);
   });
 
   it("stops a Sandbox at its expireTime and keeps the object; deleting it then is immediate", async () => {
-    await pool();
-    await sandbox("short", { expireTime: new Date(Date.now() + 1500).toISOString() });
-    await phase("short", "Running");
-    const expired = await phase("short", "Expired");
+    await local.pool();
+    await local.sandbox("short", { expireTime: new Date(Date.now() + 1500).toISOString() });
+    await local.phase("short", "Running");
+    const expired = await local.phase("short", "Expired");
     expect(expired?.status?.assignedPod).toBeUndefined();
     expect(expired?.status?.sandboxID).toBeUndefined();
   });
 
   it("starts anew at a reset, with another id", async () => {
-    await pool();
-    await sandbox("again");
-    const first = await phase("again", "Running");
+    await local.pool();
+    await local.sandbox("again");
+    const first = await local.phase("again", "Running");
     const update = { case: "resetRevision" as const, value: new Date().toISOString() };
-    expect((await fastPath.updateSandbox({ sandboxName: "again", update })).success).toBe(true);
+    expect((await local.fastPath.updateSandbox({ sandboxName: "again", update })).success).toBe(true);
     const second = await watched(
-      client,
+      local.client,
       Sandbox,
       "again",
       (each) => each?.status?.phase === "Running" && each.status.sandboxID !== first?.status?.sandboxID,
@@ -178,26 +178,25 @@ describe("the sandboxes operator", () => {
   });
 
   it("fails a Sandbox whose image or program is not there, and says so", async () => {
-    await pool();
-    await sandbox("image", { image: "no/such:image" });
-    expect((await phase("image", "Failed"))?.status?.message).toMatch(/image no\/such:image is not on this machine/);
-    await sandbox("program", { command: ["no-such-program"] });
-    expect((await phase("program", "Failed"))?.status?.message).toMatch(/no-such-program: not found in PATH/);
+    await local.pool();
+    await local.sandbox("image", { image: "no/such:image" });
+    expect((await local.phase("image", "Failed"))?.status?.message).toMatch(/image no\/such:image is not on this machine/);
+    await local.sandbox("program", { command: ["no-such-program"] });
+    expect((await local.phase("program", "Failed"))?.status?.message).toMatch(/no-such-program: not found in PATH/);
   });
 
   it("needs no right that its rules do not name", async () => {
-    await operator.stop();
     const apiVersion = "rbac.authorization.k8s.io/v1";
     const resource = (kind: string, plural: string) =>
       ({ group: "rbac.authorization.k8s.io", version: "v1", kind, plural, scope: "Cluster" }) as const;
     const metadata = { name: "sandboxes" };
-    await client.create(resource("ClusterRole", "clusterroles"), {
+    await local.client.create(resource("ClusterRole", "clusterroles"), {
       apiVersion,
       kind: "ClusterRole",
       metadata,
-      rules: sandboxes.rules,
+      rules: clusterRulesOf(sandboxes),
     } as never);
-    await client.create(resource("ClusterRoleBinding", "clusterrolebindings"), {
+    await local.client.create(resource("ClusterRoleBinding", "clusterrolebindings"), {
       apiVersion,
       kind: "ClusterRoleBinding",
       metadata,
@@ -205,29 +204,27 @@ describe("the sandboxes operator", () => {
       subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "sandboxes-operator" }],
     } as never);
     const user = { username: "sandboxes-operator", groups: ["system:authenticated"] };
-    await start(createClient({ transport: environment.transport(user), fieldManager: "sandboxes" }));
-    await pool();
-    await watched(client, SandboxPool, "pool", (each) => each?.status?.readyPods === 1);
+    await local.restart(local.cluster.as(user));
+    await local.pool();
     const times: number[] = [];
     for (const name of ["a", "b"]) {
-      const created = await fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: ["sleep", "600"] });
+      const created = await local.fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: ["sleep", "600"] });
       times.push(created.timings.total ?? Number.NaN);
     }
-    await phase("a", "Running");
-    await phase("b", "Running");
-    expect((await fastPath.deleteSandbox({ sandboxName: "a" })).success).toBe(true);
-    await phase("a", undefined);
+    await local.phase("a", "Running");
+    await local.phase("b", "Running");
+    expect((await local.fastPath.deleteSandbox({ sandboxName: "a" })).success).toBe(true);
+    await local.phase("a", undefined);
     expect(times.every((ms) => ms < 5000)).toBe(true);
   });
 
   it("finds what runs when it starts again, and goes on with it", async () => {
-    await pool();
-    await sandbox("stays");
-    const before = await phase("stays", "Running");
-    await operator.stop();
-    await start();
-    await watched(client, SandboxPool, "pool", (each) => each?.status?.agents?.[0]?.ready === true);
-    const after = await client.get(Sandbox, { namespace, name: "stays" });
+    await local.pool();
+    await local.sandbox("stays");
+    const before = await local.phase("stays", "Running");
+    await local.restart();
+    await watched(local.client, SandboxPool, "pool", (each) => each?.status?.agents?.[0]?.ready === true);
+    const after = await local.client.get(Sandbox, { namespace, name: "stays" });
     expect(after.status?.sandboxID).toBe(before?.status?.sandboxID);
     expect(after.status?.phase).toBe("Running");
   });

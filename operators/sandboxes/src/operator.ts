@@ -17,8 +17,11 @@ export const sandboxes: Operator = {
     { apiGroups: [group], resources: ["sandboxes"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["sandboxpools"], verbs: ["get", "list", "watch", "patch"] },
     { apiGroups: [group], resources: ["sandboxes/status", "sandboxpools/status"], verbs: ["patch"] },
-    { apiGroups: [""], resources: ["secrets", "configmaps"], verbs: ["get"] },
-    { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
+    { apiGroups: [group], resources: ["sandboxpools/finalizers"], verbs: ["update"] },
+    { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch", "create", "delete"] },
+    // Read: what sandboxes' variables name. Made: one a pool, with its agents' token.
+    { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
+    { apiGroups: [""], resources: ["configmaps"], verbs: ["get"] },
   ],
   controllers: [sandboxPoolController, sandboxController],
   servers: [fastPathServer],

@@ -1,12 +1,12 @@
 import type { Cache } from "@keelson/controller";
 import type { AgentClient } from "./agent/agent-client.ts";
-import type { Fleet } from "./agent/fleet.ts";
+import type { AgentPlacement } from "./agent/agent-pod.ts";
 import type { AgentStatus } from "./agent/protocol.ts";
 import type { Registry } from "./registry/registry.ts";
 
 /** What the family's server and controllers share in one process: facts about agents that are not in the API. */
 export interface Runtime {
-  readonly fleet: Fleet;
+  readonly placement: AgentPlacement;
   readonly registry: Registry;
   /** A client of an agent that is heard of. */
   agentClient(namespace: string, name: string): AgentClient | undefined;
@@ -20,12 +20,12 @@ const runtimes = new WeakMap<Cache, Runtime>();
 
 /** Lets the controllers of a manager find what its server made. */
 export function provideRuntime(cache: Cache, runtime: Runtime): void {
-  runtimes.set(cache, runtime);
+  runtimes.set(cache.shared, runtime);
 }
 
 /** What the server of this manager made. Throws before it has: servers start before controllers. */
 export function runtimeOf(cache: Cache): Runtime {
-  const runtime = runtimes.get(cache);
+  const runtime = runtimes.get(cache.shared);
   if (runtime === undefined) throw new Error("the sandboxes server does not run in this process");
   return runtime;
 }

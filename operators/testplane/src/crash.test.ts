@@ -1,15 +1,18 @@
-import type { ApiRequest, ApiResponse, Transport } from "@keelson/api-machinery";
+import { type ApiRequest, type ApiResponse, ConfigMap, type DeepReadonly, type Transport } from "@keelson/api-machinery";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
-import { createClient } from "@keelson/client";
+import { type Client, createClient } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
 import { startOperator } from "@keelson/controller";
 import { expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
+import { LoadTest } from "./api/load-test.ts";
 import { testplane } from "./operator.ts";
-import { watched } from "./testing/watched.ts";
+
+const namespace = "default";
 
 /** A way to the server that breaks for good at its n-th write: before the server has it, or before the answer is back. */
-function dying(transport: Transport, writes: number, when: "before" | "after"): { transport: Transport; died: Promise<void> } {
-  let left = writes;
+function dying(transport: Transport, dieAt: number, when: "before" | "after") {
+  let writes = 0;
   let isDead = false;
   let die: () => void = () => {};
   const died = new Promise<void>((resolve) => {
@@ -21,35 +24,40 @@ function dying(transport: Transport, writes: number, when: "before" | "after"): 
   const request = async (what: ApiRequest): Promise<ApiResponse> => {
     // Events are told beside the work; a stop would wait for those that cannot be.
     if (what.path.includes("/events")) return transport.request(what);
-    const isWrite = what.method !== "GET";
-    if (isWrite && !isDead && left-- === 0) {
+    if (what.method !== "GET" && !isDead && writes++ === dieAt) {
       if (when === "before") die();
       else await transport.request(what).finally(die);
     }
     if (isDead) throw new Error("the connection is broken");
     return transport.request(what);
   };
-  return { transport: { ...transport, request, watch: (what) => transport.watch(what), close: () => transport.close() }, died };
+  return {
+    transport: {
+      ...transport,
+      request,
+      watch: (what: ApiRequest) => transport.watch(what),
+      close: () => transport.close(),
+    } satisfies Transport,
+    died,
+    writes: () => writes,
+  };
 }
 
 const configMap = (name: string) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name }, data: { state: "on" } });
+const isOn = { allOf: [{ function: "FieldEquals", params: { path: "data.state", value: "on" } }] };
 
-it.each(["before", "after"] as const)(
-  "comes to the same end when it dies %s any of its writes",
-  async (when) => {
-    let writes = 0;
-    for (let isReached = true; isReached; writes++) {
-      await using environment = await startTestEnvironment({ crds: testplane.resources.map(({ crd }) => crd) });
-      const client = createClient({ transport: environment.transport(), fieldManager: "test" });
-      const broken = dying(environment.transport(), writes, when);
-      const first = await startOperator({
-        operator: testplane,
-        client: createClient({ transport: broken.transport, fieldManager: "testplane" }),
-        dataDir: "/nonexistent",
-        gracefulShutdownTimeoutMs: 0,
-      });
-      await client.create(IntegrationTest, {
-        metadata: { name: "crash", namespace: "default" },
+interface Kind {
+  readonly make: (client: Client) => Promise<unknown>;
+  /** Answers the status at the end. */
+  readonly end: (client: Client) => Promise<DeepReadonly<object> | undefined>;
+  readonly expected: object;
+}
+
+const kinds: Readonly<Record<string, Kind>> = {
+  IntegrationTest: {
+    make: (client) =>
+      client.create(IntegrationTest, {
+        metadata: { name: "crash", namespace },
         spec: {
           repeat: { count: 2 },
           steps: [
@@ -65,23 +73,75 @@ it.each(["before", "after"] as const)(
             },
           ],
         },
-      });
-      const done = watched(client, IntegrationTest, "crash", (test) => test?.status?.completionTime !== undefined);
-      isReached = await Promise.race([broken.died.then(() => true), done.then(() => false)]);
-      await first.stop();
-      const second = await startOperator({ operator: testplane, client, dataDir: "/nonexistent" });
-      expect((await done)?.status, `write ${writes}`).toMatchObject({
-        phase: "Succeeded",
-        completedRounds: 2,
-        failedRounds: 0,
-        roundHistory: [
-          { round: 1, outcome: "Succeeded" },
-          { round: 2, outcome: "Succeeded" },
-        ],
-      });
-      await second.stop();
-    }
-    expect(writes).toBeGreaterThan(8);
+      }),
+    end: async (client) =>
+      (await watched(client, IntegrationTest, "crash", (test) => test?.status?.completionTime !== undefined))?.status,
+    expected: {
+      phase: "Succeeded",
+      completedRounds: 2,
+      failedRounds: 0,
+      roundHistory: [
+        { round: 1, outcome: "Succeeded" },
+        { round: 2, outcome: "Succeeded" },
+      ],
+    },
   },
-  30_000,
+  LoadTest: {
+    make: (client) =>
+      client.create(LoadTest, {
+        metadata: { name: "crash", namespace },
+        spec: {
+          target: { resource: { manifest: configMap("target") }, readyCondition: isOn },
+          workload: {
+            envInjection: [{ name: "STATE", extract: { function: "FieldPath", params: { path: "data.state" } } }],
+            resources: [{ manifest: configMap("load-1") }, { manifest: configMap("load-2") }],
+          },
+          healthCheck: { intervalSeconds: 1, ...isOn },
+          durationSeconds: 1,
+        },
+      }),
+    end: async (client) => {
+      const done = await watched(client, LoadTest, "crash", (test) => test?.status?.workloadCleaned === true);
+      const left = (await client.list(ConfigMap, { namespace })).items.map(({ metadata }) => metadata.name);
+      expect(left.filter((name) => name?.startsWith("load-"))).toEqual([]);
+      return done?.status;
+    },
+    expected: {
+      phase: "Succeeded",
+      injectedValues: { STATE: "on" },
+      healthCheckStatus: { checkCount: 1, passCount: 1, failCount: 0 },
+    },
+  },
+};
+
+/** Runs a test with an operator that dies at a write, and then with another one. Answers how many writes the first one made. */
+async function runAndDie({ make, end, expected }: Kind, dieAt: number, when: "before" | "after"): Promise<number> {
+  await using environment = await startTestEnvironment({ crds: testplane.resources.map(({ crd }) => crd) });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const broken = dying(environment.transport(), dieAt, when);
+  const first = await startOperator({
+    operator: testplane,
+    client: createClient({ transport: broken.transport, fieldManager: "testplane" }),
+    dataDir: "/nonexistent",
+    gracefulShutdownTimeoutMs: 0,
+  });
+  await make(client);
+  const done = end(client);
+  await Promise.race([broken.died, done]);
+  await first.stop();
+  const second = await startOperator({ operator: testplane, client, dataDir: "/nonexistent" });
+  expect(await done, `write ${dieAt}`).toMatchObject(expected);
+  await second.stop();
+  return broken.writes();
+}
+
+it.each(Object.keys(kinds).flatMap((name) => [[name, "before"] as const, [name, "after"] as const]))(
+  "%s comes to the same end when its operator dies %s any of its writes",
+  { timeout: 60_000 },
+  async (name, when) => {
+    const kind = kinds[name] as Kind;
+    const writes = await runAndDie(kind, Number.POSITIVE_INFINITY, when);
+    expect(writes).toBeGreaterThan(8);
+    await Promise.all(Array.from({ length: writes }, (_, dieAt) => runAndDie(kind, dieAt, when)));
+  },
 );

@@ -70,13 +70,12 @@ describe("an IntegrationTest", () => {
           resource: { manifest: configMap("a", {}), selector: undefined } as never,
           expectations: { allOf: [{ function: "FieldEquals", params: { path: "data.x" } }] },
         },
-        { name: "a", resource: { manifest: { ...configMap("b", {}), metadata: { name: "b", namespace: "other" } } } },
+        { name: "b", resource: { manifest: { ...configMap("b", {}), metadata: { name: "b", namespace: "other" } } } },
       ],
     });
     const done = await tested.until(IntegrationTest, "bad", isDone);
     expect(done?.status).toMatchObject({ phase: "Failed", reason: "InvalidConfig" });
     expect(done?.status?.message).toContain("spec.steps[0].expectations.allOf[0].params.value: FieldEquals needs it");
-    expect(done?.status?.message).toContain('spec.steps[1].name: "a" is the name of another step too');
     expect(done?.status?.message).toContain("spec.steps[1].resource.manifest.metadata.namespace");
     await expect(tested.client.get(ConfigMap, { namespace, name: "a" })).rejects.toSatisfy(isNotFound);
   });
@@ -94,8 +93,24 @@ describe("an IntegrationTest", () => {
     ],
     ["a step without a name", { resource: { manifest: {} } }, /steps\[0\]\.name/],
     ["a negative time", { name: "s", timeoutSeconds: -1 }, /timeoutSeconds/],
+    ["an action that there is not", { name: "s", resource: { manifest: {}, action: "Patch" } }, /steps\[0\]\.resource\.action/],
+    [
+      "a selector of two kinds",
+      {
+        name: "s",
+        resource: { selector: { apiVersion: "v1", kind: "Pod", name: "x", labelSelector: { a: "b" } } },
+      },
+      /resource\.selector/,
+    ],
   ])("is refused with %s", async (_, step, message) => {
     await expect(create("refused", { steps: [step as never] })).rejects.toThrow(message);
+  });
+
+  it("is refused with the same name for two steps, with none, and with a mode that there is not", async () => {
+    const twice = { name: "same", resource: { manifest: configMap("a", {}) } };
+    await expect(create("refused", { steps: [twice, twice] })).rejects.toThrow(/spec\.steps\[1\].*Duplicate/);
+    await expect(create("refused", { steps: [] })).rejects.toThrow(/spec\.steps/);
+    await expect(create("refused", { mode: "Random" as never, steps: [twice] })).rejects.toThrow(/spec\.mode/);
   });
 
   it("goes on by the spec that it started with, and says so once it is changed", async () => {
@@ -132,6 +147,38 @@ describe("an IntegrationTest", () => {
     await tested.client.delete(IntegrationTest, { namespace, name: "adopts" });
     await tested.until(IntegrationTest, "adopts", (each) => each === undefined);
     expect((await tested.client.get(ConfigMap, { namespace, name: "theirs" })).data).toEqual({ mine: "1" });
+  });
+
+  it("fails with the name of the manager whose field it would take (regression 16)", async () => {
+    const theirs = { metadata: { name: "theirs", namespace }, data: { colour: "red" } };
+    await tested.client.apply(ConfigMap, theirs, { fieldManager: "painter" });
+    await create("takes", {
+      steps: [{ name: "a", resource: { manifest: configMap("theirs", { colour: "blue" }), adopt: true } }],
+    });
+    const step = (await tested.until(IntegrationTest, "takes", isDone))?.status?.steps?.[0];
+    expect(step).toMatchObject({ state: "Failed", reason: "ApplyFailed" });
+    expect(step?.message).toMatch(/conflict.*"painter".*data\.colour/s);
+    expect((await tested.client.get(ConfigMap, { namespace, name: "theirs" })).data).toEqual({ colour: "red" });
+  });
+
+  it("looks at what a selector finds, and asks for it no more than the one object needs (regressions 6 and 7)", async () => {
+    const labels = { app: "lamp" };
+    for (const name of ["one", "two"])
+      await tested.client.create(ConfigMap, { metadata: { name, namespace, labels }, data: { state: "off" } });
+    await create("selects", {
+      steps: [
+        {
+          name: "look",
+          resource: { selector: { apiVersion: "v1", kind: "ConfigMap", labelSelector: labels } },
+          expectations: {
+            anyOf: ["on", "bright"].map((value) => ({ function: "FieldEquals", params: { path: "data.state", value } })),
+          },
+        },
+      ],
+    });
+    await tested.until(IntegrationTest, "selects", (each) => each?.status?.steps?.[0]?.expectationResults?.length === 2);
+    await tested.client.patch(ConfigMap, { namespace, name: "two" }, { type: "merge", body: { data: { state: "bright" } } });
+    expect((await tested.until(IntegrationTest, "selects", isDone))?.status?.phase).toBe("Succeeded");
   });
 
   it("asks a webhook with the object, and again when it has changed", async () => {

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
-import { type Logger, silentLogger, startOperator } from "@keelson/controller";
+import { clusterRulesOf, type Logger, silentLogger, startOperator } from "@keelson/controller";
 import { describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
@@ -10,7 +10,7 @@ import { parseTests } from "./commands/test-files.ts";
 import { faultsOfIntegrationTest, faultsOfLoadTest } from "./controllers/validate-spec.ts";
 import { testplane } from "./operator.ts";
 import { startTested } from "./testing/tested.ts";
-import { watched } from "./testing/watched.ts";
+import { watched } from "@keelson/client/testing";
 
 const folder = new URL("../../../examples/testplane/", import.meta.url);
 const examples = readdirSync(folder).filter((file) => file.endsWith(".yaml"));
@@ -56,7 +56,7 @@ it("needs no right but its own and those to what a test touches", async () => {
     scope: "Cluster",
   });
   const rules = [
-    ...testplane.rules,
+    ...clusterRulesOf(testplane),
     { apiGroups: [""], resources: ["configmaps"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
   ];
   const metadata = { name: "testplane" };

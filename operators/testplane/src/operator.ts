@@ -18,7 +18,6 @@ export const testplane: Operator = {
     // Owner references that hold back a foreground deletion need this where that admission check is on.
     { apiGroups: [group], resources: ["integrationtests/finalizers", "loadtests/finalizers"], verbs: ["update"] },
     { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
-    { apiGroups: ["events.k8s.io", ""], resources: ["events"], verbs: ["create", "patch"] },
   ],
   // What tests touch is whatever their writers have under test.
   localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],

@@ -35,6 +35,7 @@ import type {
   ResourceQuotaObject,
   ServiceObject,
   StatefulSetObject,
+  RuntimeClassObject,
   StorageClassObject,
 } from "./workload-objects.ts";
 
@@ -134,6 +135,8 @@ export const CustomResourceDefinition = builtIn<CustomResourceDefinitionObject>(
 export const PersistentVolume = builtIn<PersistentVolumeObject>("", "v1", "PersistentVolume", "persistentvolumes", "Cluster");
 /** The resource of {@link StorageClassObject}. */
 export const StorageClass = builtIn<StorageClassObject>("storage.k8s.io", "v1", "StorageClass", "storageclasses", "Cluster");
+/** The resource of {@link RuntimeClassObject}. */
+export const RuntimeClass = builtIn<RuntimeClassObject>("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "Cluster");
 /** The resource of {@link EndpointsObject}. */
 export const Endpoints = builtIn<EndpointsObject>("", "v1", "Endpoints", "endpoints");
 /** The resource of {@link ControllerRevisionObject}. */

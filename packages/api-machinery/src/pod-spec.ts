@@ -73,6 +73,7 @@ export interface Container {
   terminationMessagePath?: string;
   terminationMessagePolicy?: string;
   stdin?: boolean;
+  stdinOnce?: boolean;
   tty?: boolean;
 }
 

@@ -1,6 +1,5 @@
 import type { TSchema } from "typebox";
-import type { KubernetesObject } from "./object.ts";
-import { apiVersionOf, type DefinedResource, type ResourceOptions } from "./resource.ts";
+import { apiVersionOf, type DefinedResource, type ResourceDefinition, type ResourceOptions, type Scope } from "./resource.ts";
 import { schemaFromTypeBox } from "./schema/from-typebox.ts";
 import { completeObjectSchema } from "./schema/object-meta.ts";
 import type { Schema } from "./schema/schema.ts";
@@ -68,9 +67,9 @@ function objectSchema(options: ResourceOptions<TSchema, TSchema>): Schema {
 function customResourceDefinition(
   options: ResourceOptions<TSchema, TSchema>,
   singular: string,
-  scope: string,
+  scope: Scope,
   openAPIV3Schema: Schema,
-): KubernetesObject & { readonly spec: unknown } {
+): ResourceDefinition["crd"] {
   const { group, kind, plural, shortNames, categories, columns, scale } = options;
   const subresources = { ...(options.status ? { status: {} } : {}), ...(scale ? { scale } : {}) };
   const version = (name: string, storage: boolean) => ({
@@ -79,7 +78,7 @@ function customResourceDefinition(
     storage,
     schema: { openAPIV3Schema },
     ...(Object.keys(subresources).length > 0 ? { subresources } : {}),
-    ...(columns?.length ? { additionalPrinterColumns: columns } : {}),
+    ...(columns?.length ? { additionalPrinterColumns: [...columns] } : {}),
   });
   return {
     apiVersion: "apiextensions.k8s.io/v1",
@@ -93,8 +92,8 @@ function customResourceDefinition(
         listKind: `${kind}List`,
         plural,
         singular,
-        ...(shortNames?.length ? { shortNames } : {}),
-        ...(categories?.length ? { categories } : {}),
+        ...(shortNames?.length ? { shortNames: [...shortNames] } : {}),
+        ...(categories?.length ? { categories: [...categories] } : {}),
       },
       versions: [version(options.version, true), ...(options.servedVersions ?? []).map((name) => version(name, false))],
     },

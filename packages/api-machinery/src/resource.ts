@@ -1,4 +1,5 @@
 import type { Static, TSchema } from "typebox";
+import type { CustomResourceDefinitionObject } from "./core-objects.ts";
 import type { KubernetesObject, ObjectMeta } from "./object.ts";
 import type { Schema } from "./schema/schema.ts";
 
@@ -79,7 +80,7 @@ export interface ResourceDefinition<T extends KubernetesObject = KubernetesObjec
   /** The whole object's structural schema. */
   readonly schema: Schema;
   /** The CustomResourceDefinition (apiextensions.k8s.io/v1) of this kind. */
-  readonly crd: KubernetesObject & { readonly spec: unknown };
+  readonly crd: CustomResourceDefinitionObject & { readonly metadata: { readonly name: string } };
 }
 
 /** The object type of a resource: `type Job = ObjectType<typeof Job>`. */

@@ -25,7 +25,7 @@ export interface Status {
   code?: number;
 }
 
-/** Names of `Status.reason` that Keelson uses (apimachinery StatusReason). */
+/** Names of `Status.reason` that Keelson uses (apimachinery StatusReason; `InsufficientStorage` is RFC 4918 section 11.5). */
 export type StatusReason =
   | "AlreadyExists"
   | "BadRequest"
@@ -33,6 +33,7 @@ export type StatusReason =
   | "Expired"
   | "Forbidden"
   | "Gone"
+  | "InsufficientStorage"
   | "InternalError"
   | "Invalid"
   | "MethodNotAllowed"
@@ -53,6 +54,7 @@ const codes: Readonly<Record<StatusReason, number>> = {
   Expired: 410,
   Forbidden: 403,
   Gone: 410,
+  InsufficientStorage: 507,
   InternalError: 500,
   Invalid: 422,
   MethodNotAllowed: 405,
@@ -111,6 +113,10 @@ export function isStatusError(error: unknown, reason?: StatusReason): error is S
 }
 
 export const isNotFound = (error: unknown): error is StatusError => isStatusError(error, "NotFound");
+/** Whether an error says that the kind is not served, not that an object of it is not there. */
+export const isMissingKind = (error: unknown): error is StatusError =>
+  isNotFound(error) && error.status.details?.name === undefined;
+
 export const isConflict = (error: unknown): error is StatusError => isStatusError(error, "Conflict");
 export const isAlreadyExists = (error: unknown): error is StatusError => isStatusError(error, "AlreadyExists");
 

@@ -11,6 +11,8 @@ export interface ApiRequest {
   readonly headers?: Readonly<Record<string, string>>;
   /** A JSON value. The transport serialises it, or hands it over without. It must not be changed afterwards. */
   readonly body?: unknown;
+  /** Of a watch: `metadata.managedFields` are not looked at, so a transport for which that saves work leaves them out. */
+  readonly omitManagedFields?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -30,16 +32,23 @@ export interface WatchStream extends AsyncIterable<WatchEvent<unknown>> {
   close(): void;
 }
 
+/** An open answer of bytes, such as a log that is followed: iterate it once. It ends and breaks as a {@link WatchStream} does. */
+export interface ByteStream extends AsyncIterable<Uint8Array> {
+  close(): void;
+}
+
 /**
  * The way from a client to an API server. Over HTTP it is one of `@keelson/client`; in process it is the server's own
  * (`ApiServer.transport`), which skips HTTP and serialisation but neither authorization, admission nor validation.
  *
- * **Errors**: `request` answers any status code without throwing; it throws only where no answer came. `watch` throws a
- * `StatusError` where the server answers anything but 200.
+ * **Errors**: `request` answers any status code without throwing; it throws only where no answer came. `watch` and `stream` throw
+ * a `StatusError` where the server answers anything but 200.
  */
 export interface Transport {
   request(request: ApiRequest): Promise<ApiResponse>;
   watch(request: ApiRequest): Promise<WatchStream>;
+  /** The answer's bytes as they come. A transport that wraps another may leave it out: then logs are not to be had through it. */
+  stream?(request: ApiRequest): Promise<ByteStream>;
   /** Ends every open request and watch, and frees sockets. */
   close(): Promise<void>;
 }

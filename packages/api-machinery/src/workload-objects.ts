@@ -205,10 +205,17 @@ export interface DaemonSetObject extends KubernetesObject {
 
 /** policy/v1 PodDisruptionBudget. */
 export interface PodDisruptionBudgetObject extends KubernetesObject {
-  spec?: { minAvailable?: number | string; maxUnavailable?: number | string; selector?: LabelSelector };
+  spec?: {
+    minAvailable?: number | string;
+    maxUnavailable?: number | string;
+    selector?: LabelSelector;
+    unhealthyPodEvictionPolicy?: "AlwaysAllow" | "IfHealthyBudget";
+  };
   status?: {
     currentHealthy?: number;
     desiredHealthy?: number;
+    /** Names of Pods whose eviction was granted, with its time. */
+    disruptedPods?: Record<string, string>;
     disruptionsAllowed?: number;
     expectedPods?: number;
     observedGeneration?: number;
@@ -255,6 +262,14 @@ export interface StorageClassObject extends KubernetesObject {
   reclaimPolicy?: "Retain" | "Delete";
   volumeBindingMode?: "Immediate" | "WaitForFirstConsumer";
   allowVolumeExpansion?: boolean;
+}
+
+/** node.k8s.io/v1 RuntimeClass. */
+export interface RuntimeClassObject extends KubernetesObject {
+  /** The name under which nodes know the runtime. */
+  handler: string;
+  overhead?: { podFixed?: Record<string, string> };
+  scheduling?: { nodeSelector?: Record<string, string> };
 }
 
 /** core/v1 Endpoints. New code writes {@link EndpointSliceObject}. */

@@ -3,12 +3,9 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery";
-import { createClient } from "@keelson/client";
-import { startCluster, startGarbageCollector, startNamespaceController } from "@keelson/cluster";
-import { silentLogger } from "@keelson/controller";
+import { clusterControllers, garbageCollection } from "@keelson/cluster";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createSeededRandom, systemRandom } from "./endpoints/random-source.ts";
-import type { ResourceTable } from "./registry/served-resource.ts";
 import { type ServedApi, type ServeApiOptions, serveApi } from "./serve-api.ts";
 import { type ApiConnection, connectApi } from "./testing/conformance/api-connection.ts";
 import { loadCorpus, type Scenario } from "./testing/conformance/corpus.ts";
@@ -39,48 +36,18 @@ async function startEnvironment(
     staticTokens: new Map([[token, { username: "admin", groups: ["system:masters"] }]]),
     anonymous: true,
   });
-  const { resources } = api.server;
-  const options = {
-    client: createClient({ transport: api.server.transport(), fieldManager: "kube-controller-manager" }),
-    kinds: {
-      list: () => storedKinds(resources),
-      onChange: (listener: () => void) => resources.onChange(listener),
-    },
-    clock: systemClock,
-    random: () => random.below(1_000) / 1_000,
-    log: silentLogger,
-  };
-  const stops: (() => Promise<void>)[] = [];
-  if (controllers === "all") {
-    const cluster = await startCluster(options);
-    stops.push(() => cluster.stop());
-  } else {
-    const collector = startGarbageCollector(options);
-    const namespaces = startNamespaceController({ ...options, collector });
-    stops.push(
-      () => namespaces.stop(),
-      () => collector.stop(),
-    );
-  }
+  const run = controllers === "all" ? clusterControllers : garbageCollection;
+  const running = await run({ ...api.server, clock: systemClock });
   const connection = connectApi(api.url, await readFile(join(dataDir, "pki", "ca.crt"), "utf8"));
   return {
     connection,
     async stop() {
       connection.close();
-      for (const stop of stops) await stop();
+      await running.stop();
       await api.close();
       await rm(dataDir, { recursive: true, force: true });
     },
   };
-}
-
-/** What garbage collection follows: each kind once, in the version that is stored. */
-function storedKinds(resources: ResourceTable) {
-  return resources
-    .list()
-    .filter(({ verbs }) => verbs.includes("delete") && verbs.includes("watch"))
-    .filter(({ group, version, storageApiVersion }) => storageApiVersion === (group === "" ? version : `${group}/${version}`))
-    .map(({ group, version, kind, plural, scope }) => ({ group, version, kind, plural, scope }));
 }
 
 type Surroundings = "plain" | "compacted" | "workloads";

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import {
   type ApiRequest,
   type ApiResponse,
@@ -20,6 +21,8 @@ export interface InProcessOptions {
 }
 
 const success = 200;
+/** How many objects are parsed in one turn of the event loop: a few milliseconds. */
+const slice = 250;
 const json = { "content-type": "application/json" };
 
 /**
@@ -63,6 +66,14 @@ export function createInProcessTransport(handle: Handle, options: InProcessOptio
       request.signal?.addEventListener("abort", onAbort, { once: true });
       return stream;
     },
+    async stream(request) {
+      const stop = new AbortController();
+      const signal = request.signal === undefined ? stop.signal : AbortSignal.any([request.signal, stop.signal]);
+      const outcome = await ask({ ...request, signal });
+      if (outcome.kind === "status") throw new StatusError(outcome.status);
+      if (outcome.kind !== "raw") throw statusError("BadRequest", `${request.path} has no bytes to stream`);
+      return { [Symbol.asyncIterator]: () => chunksOf(outcome.body, signal), close: () => stop.abort() };
+    },
     async close() {
       isClosed = true;
       for (const watch of watches) watch.close();
@@ -79,8 +90,16 @@ async function respond(outcome: Exclude<Outcome, WatchOutcome>): Promise<ApiResp
     case "list": {
       const { resource, listMeta, items } = outcome;
       const apiVersion = resource.group === "" ? resource.version : `${resource.group}/${resource.version}`;
-      const body = { apiVersion, kind: resource.listKind, metadata: listMeta, items: items.map(({ object }) => object) };
-      return { status: success, headers: json, body };
+      const objects: unknown[] = [];
+      for (const [index, item] of items.entries()) {
+        if (index > 0 && index % slice === 0) await nextTurn();
+        objects.push(item.object);
+      }
+      return {
+        status: success,
+        headers: json,
+        body: { apiVersion, kind: resource.listKind, metadata: listMeta, items: objects },
+      };
     }
     case "document":
       return { status: outcome.status, headers: { ...json, ...outcome.headers }, body: outcome.body };
@@ -96,17 +115,29 @@ function withWarnings(warnings: readonly string[] | undefined): Readonly<Record<
   return { ...json, warning: warnings.map((text) => `299 - ${JSON.stringify(text)}`).join(", ") };
 }
 
-async function textOf(body: Uint8Array | string | AsyncIterable<Uint8Array>): Promise<string> {
+type RawBody = Uint8Array | string | AsyncIterable<Uint8Array>;
+
+async function textOf(body: RawBody): Promise<string> {
   if (typeof body === "string") return body;
-  if (body instanceof Uint8Array) return Buffer.from(body).toString();
   const parts: Uint8Array[] = [];
-  for await (const part of body) parts.push(part);
+  for await (const part of chunksOf(body)) parts.push(part);
   return Buffer.concat(parts).toString();
+}
+
+async function* chunksOf(body: RawBody, signal?: AbortSignal): AsyncGenerator<Uint8Array, void, undefined> {
+  if (typeof body === "string" || body instanceof Uint8Array) {
+    yield typeof body === "string" ? Buffer.from(body) : body;
+    return;
+  }
+  for await (const part of body) {
+    if (signal?.aborted) return;
+    yield part;
+  }
 }
 
 /** A watch's batches as a stream with a bounded buffer. */
 function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): WatchStream {
-  let events: WatchEvent<unknown>[] = [];
+  let events: WatchedEvent[] = [];
   let next = 0;
   let hasEnded = false;
   let wake: (() => void) | undefined;
@@ -128,7 +159,7 @@ function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): Wa
         end();
         return;
       }
-      for (const event of batch) events.push(present(event));
+      for (const event of batch) events.push(event);
       wake?.();
     },
     end,
@@ -141,7 +172,9 @@ function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): Wa
       for (;;) {
         while (next < events.length) {
           const event = events[next++];
-          if (event !== undefined) yield event;
+          if (event !== undefined) yield present(event);
+          // A reader that never waits would keep all others waiting while it reads what a long watch begins with.
+          if (next % slice === 0) await nextTurn();
         }
         events = [];
         next = 0;

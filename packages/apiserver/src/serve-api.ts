@@ -3,12 +3,13 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
 import { createAuthenticator } from "./auth/authenticator.ts";
+import { startCertificateRenewal } from "./auth/certificate-renewal.ts";
 import { writeKubeconfig } from "./auth/kubeconfig.ts";
-import { ensurePki } from "./auth/pki.ts";
+import { ensurePki, type Pki } from "./auth/pki.ts";
 import { createStaticTokens } from "./auth/static-tokens.ts";
 import { createDiscoveryHandler } from "./discovery/discovery-handler.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
-import { startHttpServer } from "./http/http-server.ts";
+import { type ServerTls, startHttpServer } from "./http/http-server.ts";
 import type { UserInfo } from "./registry/served-resource.ts";
 import { type ApiServer, type ApiServerOptions, createApiServer } from "./server.ts";
 import { toTable } from "./table/table.ts";
@@ -46,7 +47,8 @@ export interface ServedApi {
 }
 
 /**
- * Opens the storage, makes keys and certificates that are missing, listens by HTTPS, and writes the kubeconfig.
+ * Opens the storage, makes keys and certificates that are missing, listens by HTTPS, and writes the kubeconfig. Certificates are
+ * renewed before they expire, and connections go on.
  *
  * **Errors**: rejects, naming the folder, when another process has it; naming the port, when it is in use.
  */
@@ -55,7 +57,8 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   const now = (): number => clock.now();
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
   const isLoopback = bindAddress === "127.0.0.1" || bindAddress === "::1";
-  const pki = await ensurePki(join(dataDir, "pki"), now(), isLoopback ? [] : [bindAddress]);
+  const hosts = isLoopback ? [] : [bindAddress];
+  const pki = await ensurePki(join(dataDir, "pki"), now(), hosts);
   const server = await createApiServer({
     storage: { ...options.storage, dataDir: join(dataDir, "storage") },
     clock,
@@ -74,7 +77,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         now,
         anonymous: options.anonymous ?? false,
       }),
-      tls: { certificate: pki.server.certificate, key: pki.server.key, clientAuthority: pki.authority.certificate },
+      tls: tlsOf(pki),
       toTable,
       bindAddress,
       port: options.port,
@@ -83,12 +86,26 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       ...(onError === undefined ? {} : { onError }),
     });
     const kubeconfig = join(dataDir, "kubeconfig");
-    await writeKubeconfig(kubeconfig, { server: http.url, authority: pki.authority.certificate, credentials: pki.admin });
+    const write = ({ authority, admin }: Pki): Promise<void> =>
+      writeKubeconfig(kubeconfig, { server: http.url, authority: authority.certificate, credentials: admin });
+    await write(pki);
+    const renewal = startCertificateRenewal({
+      directory: join(dataDir, "pki"),
+      hosts,
+      pki,
+      clock,
+      async use(renewed) {
+        http.setTls(tlsOf(renewed));
+        await write(renewed);
+      },
+      onError,
+    });
     return {
       server,
       url: http.url,
       kubeconfig,
       async close() {
+        await renewal.stop();
         await http.close();
         await server.close();
       },
@@ -97,4 +114,8 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     await server.close();
     throw error;
   }
+}
+
+function tlsOf({ server, authority }: Pki): ServerTls {
+  return { ...server, clientAuthority: authority.certificate };
 }

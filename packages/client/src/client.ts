@@ -1,4 +1,5 @@
 import type {
+  ByteStream,
   DeepPartial,
   DeepReadonly,
   KubernetesList,
@@ -19,6 +20,16 @@ export interface WriteOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Options of {@link Client.create}. */
+export interface CreateOptions extends WriteOptions {
+  /**
+   * Makes the object in a subresource instead of a collection: a Binding or Eviction of a Pod, a TokenRequest of a
+   * ServiceAccount. The new object's `metadata` names the object that it is made for. The server may answer another kind (a
+   * Binding is answered with a Status).
+   */
+  readonly subresource?: { readonly of: ResourceType; readonly name: "binding" | "eviction" | "token" };
+}
+
 /** Options of {@link Client.apply}. */
 export interface ApplyOptions extends WriteOptions {
   /** Takes over fields that others own instead of failing with a conflict. Default: true, as a controller wants it. */
@@ -35,6 +46,8 @@ export interface ListOptions {
   readonly resourceVersionMatch?: "Exact" | "NotOlderThan";
   readonly limit?: number;
   readonly continue?: string;
+  /** Asks for `apiVersion`, `kind` and `metadata` alone (`PartialObjectMetadata`). A server in this process may send all. */
+  readonly metadataOnly?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -44,6 +57,8 @@ export interface WatchOptions extends ListOptions {
   /** The server ends the watch after this long. */
   readonly timeoutSeconds?: number;
   readonly sendInitialEvents?: boolean;
+  /** `metadata.managedFields` are not looked at: events may come without, which makes them cheaper to read. */
+  readonly omitManagedFields?: boolean;
 }
 
 /** Options of {@link Client.delete}. */
@@ -52,6 +67,21 @@ export interface DeleteOptions {
   readonly gracePeriodSeconds?: number;
   readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
   readonly dryRun?: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of {@link Client.podLog}, as core/v1 PodLogOptions has them. */
+export interface PodLogOptions {
+  /** Default: the Pod's only container. */
+  readonly container?: string;
+  /** Goes on until the container has ended. */
+  readonly follow?: boolean;
+  /** The container before its last restart. */
+  readonly previous?: boolean;
+  /** Begins at the last lines, so many. Default: at the first. */
+  readonly tailLines?: number;
+  /** RFC 3339. Leaves out what was written before. */
+  readonly sinceTime?: string;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -98,7 +128,7 @@ export interface Client {
   create<T extends KubernetesObject>(
     type: ResourceType<T>,
     object: NewObject<T>,
-    options?: WriteOptions,
+    options?: CreateOptions,
   ): Promise<DeepReadonly<T>>;
   /** Replaces the object, or a subresource of it (`finalize`). `metadata.resourceVersion`, where it is set, must match. */
   update<T extends KubernetesObject>(
@@ -131,6 +161,8 @@ export interface Client {
   ): Promise<DeepReadonly<T>>;
   delete(type: ResourceType, key: ObjectKey, options?: DeleteOptions): Promise<void>;
   deleteCollection(type: ResourceType, selection: ListOptions, options?: DeleteOptions): Promise<void>;
+  /** What a container of a Pod writes, standard output and error together. A `BadRequest` says that it has not started. */
+  podLog(pod: ObjectKey, options?: PodLogOptions): Promise<ByteStream>;
   /** Closes the transport. */
   close(): Promise<void>;
 }

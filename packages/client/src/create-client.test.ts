@@ -8,6 +8,14 @@ interface Job extends KubernetesObject {
   spec?: { n?: number };
 }
 const jobs: ResourceType<Job> = { group: "batch", version: "v1", kind: "Job", plural: "jobs", scope: "Namespaced" };
+const pods: ResourceType = { group: "", version: "v1", kind: "Pod", plural: "pods", scope: "Namespaced" };
+const bindings: ResourceType<KubernetesObject & { target: object }> = {
+  group: "",
+  version: "v1",
+  kind: "Binding",
+  plural: "bindings",
+  scope: "Namespaced",
+};
 const nodes: ResourceType = { group: "", version: "v1", kind: "Node", plural: "nodes", scope: "Cluster" };
 
 function make(answers: readonly Answer[] = []) {
@@ -39,6 +47,20 @@ describe("client", () => {
         path: "/apis/batch/v1/namespaces/a/jobs",
         query: { fieldManager: "me", dryRun: "All" },
         body: { apiVersion: "batch/v1", kind: "Job", metadata: { namespace: "a", generateName: "b-" }, spec: { n: 1 } },
+      },
+    ],
+    [
+      "create in a subresource",
+      (c) =>
+        c.create(
+          bindings,
+          { metadata: { namespace: "a", name: "p" }, target: { name: "n" } },
+          { subresource: { of: pods, name: "binding" } },
+        ),
+      {
+        method: "POST",
+        path: "/api/v1/namespaces/a/pods/p/binding",
+        body: { apiVersion: "v1", kind: "Binding", metadata: { namespace: "a", name: "p" }, target: { name: "n" } },
       },
     ],
     [

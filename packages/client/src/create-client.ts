@@ -1,11 +1,13 @@
 import {
   type ApiRequest,
   apiVersionOf,
+  type ByteStream,
   type Clock,
   type DeepReadonly,
   type KubernetesList,
   type KubernetesObject,
   type ObjectKey,
+  Pod,
   type ResourceType,
   sleep,
   systemClock,
@@ -16,10 +18,12 @@ import type {
   ApplyConfiguration,
   ApplyOptions,
   Client,
+  CreateOptions,
   DeleteOptions,
   ListOptions,
   NewObject,
   Patch,
+  PodLogOptions,
   TypedWatch,
   WatchOptions,
   WriteOptions,
@@ -78,7 +82,8 @@ class TransportClient implements Client {
 
   async list<T extends KubernetesObject>(type: ResourceType<T>, options: ListOptions = {}) {
     const path = collectionPath(type, options.namespace);
-    return (await this.#send("GET", path, listQuery(options), undefined, options)) as DeepReadonly<KubernetesList<T>>;
+    const headers = options.metadataOnly ? { accept: partial("PartialObjectMetadataList") } : undefined;
+    return (await this.#send("GET", path, listQuery(options), undefined, options, headers)) as DeepReadonly<KubernetesList<T>>;
   }
 
   async watch<T extends KubernetesObject>(type: ResourceType<T>, options: WatchOptions = {}): Promise<TypedWatch<T>> {
@@ -92,15 +97,20 @@ class TransportClient implements Client {
         timeoutSeconds: options.timeoutSeconds?.toString(),
         sendInitialEvents: flag(options.sendInitialEvents),
       },
-      headers: this.#headers,
+      headers: options.metadataOnly ? { ...this.#headers, accept: partial("PartialObjectMetadata") } : this.#headers,
+      ...(options.omitManagedFields ? { omitManagedFields: true } : {}),
       signal: options.signal,
     });
     return stream as TypedWatch<T>;
   }
 
-  async create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options: WriteOptions = {}) {
+  async create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options: CreateOptions = {}) {
     const { namespace, name, generateName } = object.metadata;
-    const path = collectionPath(type, requiredNamespace(type, namespace, name ?? generateName));
+    const { subresource } = options;
+    const path =
+      subresource === undefined
+        ? collectionPath(type, requiredNamespace(type, namespace, name ?? generateName))
+        : objectPath(subresource.of, keyOf(object), subresource.name);
     return (await this.#send("POST", path, this.#writeQuery(options), typed(type, object), options)) as DeepReadonly<T>;
   }
 
@@ -145,6 +155,19 @@ class TransportClient implements Client {
   async deleteCollection(type: ResourceType, selection: ListOptions, options: DeleteOptions = {}): Promise<void> {
     const path = collectionPath(type, selection.namespace);
     await this.#send("DELETE", path, listQuery(selection), deleteBody(options), { signal: options.signal ?? selection.signal });
+  }
+
+  podLog(pod: ObjectKey, options: PodLogOptions = {}): Promise<ByteStream> {
+    const path = objectPath(Pod, pod, "log");
+    if (this.#transport.stream === undefined) throw new TypeError(`${path}: this transport streams nothing`);
+    const query = {
+      container: options.container,
+      follow: flag(options.follow),
+      previous: flag(options.previous),
+      tailLines: options.tailLines?.toString(),
+      sinceTime: options.sinceTime,
+    };
+    return this.#transport.stream({ method: "GET", path, query, headers: this.#headers, signal: options.signal });
   }
 
   close(): Promise<void> {
@@ -211,6 +234,11 @@ function typed(type: ResourceType, object: object): object {
 
 function flag(value: boolean | undefined): string | undefined {
   return value === undefined ? undefined : String(value);
+}
+
+/** Asks for objects as this kind, or whole from a server that cannot. */
+function partial(kind: "PartialObjectMetadata" | "PartialObjectMetadataList"): string {
+  return `application/json;as=${kind};g=meta.k8s.io;v=v1,application/json`;
 }
 
 function listQuery(options: ListOptions): Query {

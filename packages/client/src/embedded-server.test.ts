@@ -53,6 +53,28 @@ test("talks to a server over TLS as its kubeconfig says, and watches what it wri
   await client.close();
 });
 
+test("gets metadata alone where no more is asked for", async () => {
+  const client = await connect({ kubeconfig: api.kubeconfig, env: {} });
+  const key = { namespace: "default", name: "m" };
+  await client.create(configMaps, { metadata: key, data: { n: "1" } });
+  const options = { namespace: "default", fieldSelector: "metadata.name=m", metadataOnly: true };
+  const { items, metadata } = await client.list(configMaps, options);
+  expect(items).toMatchObject([{ metadata: key }]);
+  expect(items[0]).not.toHaveProperty("data");
+  const watch = await client.watch(configMaps, {
+    ...options,
+    resourceVersion: metadata.resourceVersion ?? "",
+    timeoutSeconds: 60,
+  });
+  await client.apply(configMaps, { metadata: key, data: { n: "2" } });
+  for await (const { type, object } of watch) {
+    expect([type, object.metadata.name, object.data]).toEqual(["MODIFIED", "m", undefined]);
+    break;
+  }
+  watch.close();
+  await client.close();
+});
+
 test("calls a server that its authorities do not vouch for a Tls error, and one without credentials Unauthorized", async () => {
   const { transport } = await findConnection({ kubeconfig: api.kubeconfig, env: {} });
   const { ca: _, ...untrusting } = transport;

@@ -154,4 +154,43 @@ describe("http transport", () => {
   test.each(["nonsense", "ftp://host"])("refuses the server %j at once", (server) => {
     expect(() => createHttpTransport({ server })).toThrow(/server "/);
   });
+
+  test("streams an answer's bytes as they come, until its reader closes it", async () => {
+    const url = await serveBytes(
+      [`HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n`],
+      "keep",
+    );
+    const transport = createHttpTransport({ server: url });
+    cleanUps.push(() => transport.close());
+    const stream = await transport.stream?.({ method: "GET", path: "/log" });
+    const seen: string[] = [];
+    for await (const chunk of stream ?? []) {
+      seen.push(Buffer.from(chunk).toString());
+      stream?.close();
+    }
+    expect(seen).toEqual(["first"]);
+  });
+
+  test("throws when a stream breaks, and the server's refusal where there is none", async () => {
+    const cut = await serveBytes([`HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 9\r\n\r\nhalf`]);
+    const broken = createHttpTransport({ server: cut });
+    cleanUps.push(() => broken.close());
+    const read = async (): Promise<void> => {
+      for await (const chunk of (await broken.stream?.({ method: "GET", path: "/log" })) ?? [])
+        expect(String(chunk)).not.toBe("");
+    };
+    await expect(read()).rejects.toSatisfy(isCode("ConnectionLost"));
+    const { transport } = await serve(() => ({
+      status: 400,
+      body: {
+        apiVersion: "v1",
+        kind: "Status",
+        status: "Failure",
+        code: 400,
+        reason: "BadRequest",
+        message: "waiting to start",
+      },
+    }));
+    await expect(transport.stream?.({ method: "GET", path: "/log" })).rejects.toThrow("waiting to start");
+  });
 });

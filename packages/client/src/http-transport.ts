@@ -1,6 +1,7 @@
 import {
   type ApiRequest,
   type ApiResponse,
+  type ByteStream,
   type Clock,
   systemClock,
   type Transport,
@@ -10,6 +11,7 @@ import type { Dispatcher } from "undici";
 import { statusErrorOf } from "./answer-status.ts";
 import { type ConnectionOptions, ConnectionPools, type Pools } from "./connection-pools.ts";
 import { authorizationOf, type Credentials, type CredentialSource } from "./credentials.ts";
+import { type UpgradedConnection, upgradeOver } from "./http-upgrade.ts";
 import { HttpWatch } from "./http-watch.ts";
 import { isTransportError, TransportError } from "./transport-error.ts";
 import { transportErrorOf } from "./undici-error.ts";
@@ -40,6 +42,15 @@ export interface HttpTransportOptions extends ConnectionOptions {
   readonly clock?: Clock;
 }
 
+/** A transport that can also change a connection's protocol. */
+export interface UpgradingTransport extends Transport {
+  /**
+   * Asks for another protocol on a connection of its own, as exec and port-forward need it. The caller ends the socket; `close`
+   * leaves it. Errors as those of `request`, and a StatusError where the server refuses.
+   */
+  upgrade(request: ApiRequest & { /** For the header `Upgrade`. */ readonly protocol: string }): Promise<UpgradedConnection>;
+}
+
 /** How long after its `timeoutSeconds` a silent watch is given up as dead. */
 const watchGraceMs = 5_000;
 
@@ -54,11 +65,11 @@ const longestSilenceMs = 65 * 60_000;
  *
  * **Errors**: `TransportError` where no whole answer came; the signal's reason where the signal fired.
  */
-export function createHttpTransport(options: HttpTransportOptions): Transport {
+export function createHttpTransport(options: HttpTransportOptions): UpgradingTransport {
   return new HttpTransport(options);
 }
 
-class HttpTransport implements Transport {
+class HttpTransport implements UpgradingTransport {
   readonly #origin: string;
   readonly #prefix: string;
   readonly #credentials: CredentialSource;
@@ -96,6 +107,7 @@ class HttpTransport implements Transport {
       clock: this.#clock,
       silenceMs: seconds > 0 ? seconds * 1000 + watchGraceMs : longestSilenceMs,
       maxLineBytes: this.#maxLineBytes,
+      omitManagedFields: request.omitManagedFields ?? false,
       signal: request.signal,
       onEnd: () => this.#watches.delete(watch),
     });
@@ -112,6 +124,38 @@ class HttpTransport implements Transport {
       const reason = watch.failure ?? error;
       watch.close();
       throw this.#explain(reason, request);
+    }
+  }
+
+  async stream(request: ApiRequest): Promise<ByteStream> {
+    const stop = new AbortController();
+    const signal = request.signal === undefined ? stop.signal : AbortSignal.any([request.signal, stop.signal]);
+    try {
+      const response = await this.#authorized(
+        { ...request, headers: { accept: "*/*", ...request.headers } },
+        (pools) => pools.watches,
+        signal,
+      );
+      if (response.statusCode !== 200) throw statusErrorOf(response.statusCode, await readBody(response), request.path);
+      return byteStream(response.body, signal, stop, (error) => this.#explain(error, request));
+    } catch (error) {
+      throw this.#explain(error, request);
+    }
+  }
+
+  async upgrade(request: ApiRequest & { readonly protocol: string }): Promise<UpgradedConnection> {
+    try {
+      const credentials = await this.#credentials.get(request.signal);
+      const { watches } = await this.#pools.get(credentials);
+      return await upgradeOver(watches, {
+        origin: this.#origin,
+        path: this.#prefix + pathOf(request),
+        headers: this.#headersFor(request, credentials),
+        protocol: request.protocol,
+        signal: request.signal,
+      });
+    } catch (error) {
+      throw this.#explain(error, request);
     }
   }
 
@@ -171,6 +215,26 @@ class HttpTransport implements Transport {
     if (this.#closed) return new TransportError("Closed", "the transport is closed", { cause: error });
     return transportErrorOf(error, `${request.method} ${this.#origin}${this.#prefix}${request.path}`);
   }
+}
+
+/** A body as it comes; nothing more comes once `signal` fires. */
+function byteStream(
+  body: AsyncIterable<Buffer>,
+  signal: AbortSignal,
+  stop: AbortController,
+  explain: (error: unknown) => unknown,
+): ByteStream {
+  async function* chunks(): AsyncGenerator<Uint8Array, void, undefined> {
+    try {
+      for await (const chunk of body) yield chunk;
+    } catch (error) {
+      if (!signal.aborted) throw explain(error);
+    } finally {
+      stop.abort();
+    }
+  }
+  const iterator = chunks();
+  return { [Symbol.asyncIterator]: () => iterator, close: () => stop.abort() };
 }
 
 function parseServer(server: string): URL {

@@ -1,6 +1,7 @@
 import { type Clock, isJsonObject, type Timer, type WatchEvent, type WatchStream } from "@keelson/api-machinery";
 import type { Readable } from "node:stream";
 import { LineSplitter } from "./line-splitter.ts";
+import { parseWithoutManagedFields } from "./managed-fields.ts";
 import { TransportError } from "./transport-error.ts";
 import { transportErrorOf } from "./undici-error.ts";
 
@@ -10,6 +11,8 @@ export interface HttpWatchOptions {
   /** How long the server may be silent before the connection counts as dead. */
   readonly silenceMs: number;
   readonly maxLineBytes: number;
+  /** See `ApiRequest.omitManagedFields`. */
+  readonly omitManagedFields: boolean;
   readonly signal: AbortSignal | undefined;
   readonly onEnd: () => void;
 }
@@ -19,6 +22,7 @@ export class HttpWatch implements WatchStream {
   readonly #clock: Clock;
   readonly #silenceMs: number;
   readonly #lines: LineSplitter;
+  readonly #parse: (line: Buffer) => unknown;
   readonly #outer: AbortSignal | undefined;
   readonly #onEnd: () => void;
   readonly #controller = new AbortController();
@@ -32,6 +36,7 @@ export class HttpWatch implements WatchStream {
     this.#clock = options.clock;
     this.#silenceMs = options.silenceMs;
     this.#lines = new LineSplitter(options.maxLineBytes);
+    this.#parse = options.omitManagedFields ? parseWithoutManagedFields : parseWhole;
     this.#outer = options.signal;
     this.#onEnd = options.onEnd;
     this.#outer?.addEventListener("abort", this.#onAbort, { once: true });
@@ -71,7 +76,7 @@ export class HttpWatch implements WatchStream {
       for await (const chunk of this.#body) {
         this.#heardAt = this.#clock.monotonic();
         for (const line of this.#lines.push(chunk as Buffer)) {
-          yield parseEvent(line);
+          yield readEvent(line, this.#parse);
           if (this.#ended) return;
         }
       }
@@ -117,12 +122,16 @@ export class HttpWatch implements WatchStream {
 
 const types = new Set(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]);
 
-function parseEvent(line: string): WatchEvent<unknown> {
+const parseWhole = (line: Buffer): unknown => JSON.parse(line.toString("utf8"));
+
+function readEvent(line: Buffer, parse: (line: Buffer) => unknown): WatchEvent<unknown> {
   let event: unknown;
   try {
-    event = JSON.parse(line);
+    event = parse(line);
   } catch (error) {
-    throw new TransportError("BadAnswer", `a line of the watch is not JSON: ${line.slice(0, 100)}`, { cause: error });
+    throw new TransportError("BadAnswer", `a line of the watch is not JSON: ${line.toString("utf8", 0, 100)}`, {
+      cause: error,
+    });
   }
   if (
     !isJsonObject(event) ||
@@ -130,7 +139,7 @@ function parseEvent(line: string): WatchEvent<unknown> {
     !types.has(event["type"]) ||
     !isJsonObject(event["object"])
   ) {
-    throw new TransportError("BadAnswer", `a line of the watch is not a watch event: ${line.slice(0, 100)}`);
+    throw new TransportError("BadAnswer", `a line of the watch is not a watch event: ${line.toString("utf8", 0, 100)}`);
   }
   return event as unknown as WatchEvent<unknown>;
 }

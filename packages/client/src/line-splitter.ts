@@ -25,13 +25,13 @@ export class LineSplitter {
    *
    * **Errors**: `TransportError` `BadAnswer` when a line is longer than allowed.
    */
-  push(chunk: Buffer): string[] {
-    const lines: string[] = [];
+  push(chunk: Buffer): Buffer[] {
+    const lines: Buffer[] = [];
     let start = 0;
     for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, start)) {
       this.#check(end - start);
       const line = this.#take(chunk.subarray(start, end));
-      if (line !== "") lines.push(line);
+      if (line.length > 0) lines.push(line);
       start = end + 1;
     }
     if (start < chunk.length) {
@@ -48,9 +48,9 @@ export class LineSplitter {
     }
   }
 
-  #take(last: Buffer): string {
-    if (this.#bytes === 0) return last.toString("utf8");
-    const line = Buffer.concat([...this.#pieces, last], this.#bytes + last.length).toString("utf8");
+  #take(last: Buffer): Buffer {
+    if (this.#bytes === 0) return last;
+    const line = Buffer.concat([...this.#pieces, last], this.#bytes + last.length);
     this.#pieces = [];
     this.#bytes = 0;
     return line;

@@ -11,8 +11,10 @@ import { workloadControllers } from "./workload-controllers.ts";
 
 /** Options of {@link startCluster}. */
 export interface ClusterOptions {
-  /** With the rights of kube-controller-manager. */
+  /** With the rights of `controllersUser`. */
   readonly client: Client;
+  /** With the rights of `collectorUser`. Default: `client`. */
+  readonly collector?: Client;
   /** The kinds that the API server serves. */
   readonly kinds: KindSource;
   readonly clock: Clock;
@@ -38,17 +40,17 @@ export interface Cluster {
  * service accounts, workloads, endpoints, volumes, and nodes for Pods.
  */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
-  const { client, clock, log } = options;
+  const { client, collector: collecting = client, clock, log } = options;
   const random = options.random ?? Math.random;
   const collector = startGarbageCollector({
-    client,
+    client: collecting,
     kinds: options.kinds,
     clock,
     random,
     log: log.child({ controller: "garbage-collector" }),
   });
   const namespaces = startNamespaceController({
-    client,
+    client: collecting,
     collector,
     clock,
     random,

@@ -1,5 +1,6 @@
 import type { ControllerDefinition } from "@keelson/controller";
 import { deploymentController } from "./deployment/deployment-controller.ts";
+import { disruptionController } from "./disruption/disruption-controller.ts";
 import { jobController } from "./job/job-controller.ts";
 import { podGarbageController } from "./pod-gc/pod-gc.ts";
 import { replicaSetController } from "./replicaset/replicaset-controller.ts";
@@ -16,4 +17,5 @@ export const workloadControllers: readonly ControllerDefinition[] = [
   serviceController,
   scheduler,
   podGarbageController,
+  disruptionController,
 ];

@@ -11,6 +11,8 @@ import {
   type KubernetesObject,
   Node,
   Pod,
+  PodDisruptionBudget,
+  type PodDisruptionBudgetObject,
   type PodObject,
   ReplicaSet,
   type ResourceType,
@@ -23,6 +25,7 @@ import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { describe, expect, test } from "vitest";
 import { startCluster } from "./start-cluster.ts";
+import { storedKinds } from "./stored-kinds.ts";
 import { type PodFate, startFakeNode } from "./testing/fake-node.ts";
 
 const namespace = "default";
@@ -30,13 +33,7 @@ const namespace = "default";
 async function start(options: { readonly fate?: PodFate; readonly noNode?: boolean } = {}) {
   const environment = await startTestEnvironment({ clock: systemClock });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  const kinds = {
-    list: () =>
-      environment.resources
-        .list()
-        .filter(({ verbs, group }) => verbs.includes("watch") && verbs.includes("delete") && group !== "events.k8s.io"),
-    onChange: (listener: () => void) => environment.resources.onChange(listener),
-  };
+  const kinds = storedKinds(environment.resources);
   const volumesDirectory = mkdtempSync(join(tmpdir(), "keelson-volumes-"));
   const cluster = await startCluster({ client, kinds, clock: systemClock, log: silentLogger, volumesDirectory });
   const node = options.noNode ? undefined : await startFakeNode(client, options);
@@ -202,4 +199,38 @@ describe("on an API server", () => {
     const [pod] = await until(client, Pod, (pods) => pods[0]?.status?.phase === "Running");
     expect(pod?.spec.nodeName).toBe("node");
   });
+
+  test("a budget lets Pods be evicted one at a time, as their successors become ready", async () => {
+    await using cluster = await start();
+    const { client } = cluster;
+    const labels = { app: "web" };
+    await client.create(PodDisruptionBudget, {
+      metadata: { name: "web", namespace },
+      spec: { maxUnavailable: "50%", selector: { matchLabels: labels } },
+    });
+    const spec = { replicas: 2, selector: { matchLabels: labels }, template: template(labels) as never };
+    await client.create(Deployment, { metadata: { name: "web", namespace }, spec });
+    const isOpen = ([budget]: readonly DeepReadonly<PodDisruptionBudgetObject>[]) =>
+      budget?.status?.currentHealthy === 2 && budget.status.disruptionsAllowed === 1;
+    const [budget] = await until(client, PodDisruptionBudget, isOpen);
+    expect(budget?.status).toMatchObject({ expectedPods: 2, desiredHealthy: 1, observedGeneration: 1 });
+    const [first, second] = (await client.list(Pod, { namespace })).items.map(({ metadata }) => metadata.name ?? "");
+    await evict(client, first ?? "");
+    await until(client, PodDisruptionBudget, isOpen);
+    await evict(client, second ?? "");
+    const pods = await until(client, Pod, (all) => all.filter(isRunning).length === 2);
+    expect(pods.some(({ metadata }) => metadata.name === first)).toBe(false);
+    // The scale is another: so is what may be away of it.
+    await client.patch(Deployment, { namespace, name: "web" }, { type: "merge", body: { spec: { replicas: 1 } } });
+    await until(client, PodDisruptionBudget, ([one]) => one?.status?.expectedPods === 1 && one.status.desiredHealthy === 0);
+  });
 });
+
+const isRunning = ({ metadata, status }: DeepReadonly<PodObject>): boolean =>
+  status?.phase === "Running" && metadata.deletionTimestamp === undefined;
+
+const evictions: ResourceType = { group: "policy", version: "v1", kind: "Eviction", plural: "evictions", scope: "Namespaced" };
+
+function evict(client: Client, name: string): Promise<unknown> {
+  return client.create(evictions, { metadata: { name, namespace } }, { subresource: { of: Pod, name: "eviction" } });
+}

@@ -178,6 +178,32 @@ describe("controller", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test("a predicate that throws lets the change pass, and a map function that throws loses only its own requests", async () => {
+    const seen: string[] = [];
+    const fails = (text: string) => (): never => {
+      throw new TypeError(text);
+    };
+    await using manager = await run(async ({ name }) => void seen.push(name), {
+      predicates: [fails("predicate")],
+      watches: [
+        watchOf(configMapType, ({ data }) =>
+          data?.["to"] === undefined ? fails("map")() : [{ namespace: "a", name: data["to"] }],
+        ),
+      ],
+    });
+    await create("r1");
+    await settle();
+    expect(seen).toEqual(["r1"]);
+    const key = { namespace: "a", name: "c" };
+    await client.create(configMapType, { metadata: key });
+    await settle();
+    expect(seen).toEqual(["r1"]);
+    await client.patch(configMapType, key, { type: "merge", body: { data: { to: "r2" } } });
+    await settle();
+    expect(seen).toEqual(["r1", "r2"]);
+    expect(manager.cache.list(configMapType)).toHaveLength(1);
+  });
+
   test("maps both sides of an update of a watched object", async () => {
     const seen: string[] = [];
     await using _ = await run(async ({ name }) => void seen.push(name), {

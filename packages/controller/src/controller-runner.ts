@@ -1,30 +1,25 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock, KubernetesObject } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import { randomUUID } from "node:crypto";
 import type { Logger } from "./logger.ts";
-import type { ControllerMetrics } from "./metrics.ts";
+import type { ControllerMetrics, ReconcileResult } from "./metrics.ts";
 import { idOf } from "./object-id.ts";
 import { OwnWrites } from "./own-writes.ts";
 import {
+  type Change,
   type ControllerDefinition,
   type EventRecorder,
-  type ReconcileContext,
   type Request,
   type Result,
   TerminalError,
 } from "./reconcile.ts";
+import { Attempt, messageOf } from "./reconcile-attempt.ts";
+import { keyFields, type ReconcileCause, type ReconcileRecord, ReconcileTrace } from "./reconcile-trace.ts";
 import type { Source } from "./request-mapping.ts";
-import type { SharedCache } from "./shared-cache.ts";
-import { lowPriority, type QueueItem, WorkQueue } from "./work-queue.ts";
+import type { ChangeOrigin, SharedCache } from "./shared-cache.ts";
+import { type AddOptions, lowPriority, type QueueItem, WorkQueue } from "./work-queue.ts";
 
 /** How long a request waits for the cache to show its own writes before it is tried again with backoff. */
 const ownWritesTimeoutMs = 5_000;
-
-/** A reconcile took longer than its controller allows: the reason of its signal. */
-export class ReconcileTimeoutError extends Error {
-  override readonly name = "ReconcileTimeoutError";
-  readonly code = "ReconcileTimeout";
-}
 
 /** Options of {@link ControllerRunner}. */
 export interface ControllerRunnerOptions {
@@ -37,6 +32,8 @@ export interface ControllerRunnerOptions {
   readonly log: Logger;
   readonly events: EventRecorder;
   readonly metrics: ControllerMetrics;
+  /** How many reconciles are kept for {@link ControllerRunner.records}. */
+  readonly traceLength: number;
 }
 
 /**
@@ -52,6 +49,7 @@ export class ControllerRunner {
   readonly #abort = new AbortController();
   readonly #removeHandlers: (() => void)[] = [];
   /** Requests that wait for the cache, and how to stop that. */
+  readonly #trace: ReconcileTrace;
   readonly #stale = new Map<string, () => void>();
   #workers: Promise<unknown> | undefined;
 
@@ -60,6 +58,7 @@ export class ControllerRunner {
     this.#definition = options.definition;
     this.#log = options.log.child({ controller: options.definition.name });
     this.#writes = new OwnWrites(options.cache);
+    this.#trace = new ReconcileTrace(options.traceLength);
     this.#queue = new WorkQueue({ clock: options.clock, random: options.random, idOf, metrics: options.metrics });
     options.metrics.watchInProgress(() => this.#queue.inProgressMs());
   }
@@ -71,13 +70,13 @@ export class ControllerRunner {
       const remove = source.kind.addHandler((change, origin) => {
         const isNews = !origin.initial && change.object.metadata.resourceVersion !== change.old?.metadata.resourceVersion;
         const priority = isNews || change.type === "delete" ? 0 : lowPriority;
-        for (const request of source.requestsOf(change)) this.#queue.add(request, { priority });
+        for (const request of source.requestsOf(change)) this.#add(request, { priority }, causeOf(change, origin));
       });
       this.#removeHandlers.push(remove);
     }
     for (const trigger of this.#definition.triggers ?? []) {
       const { client, cache, clock } = this.#options;
-      const enqueue = (request: Request): void => this.#queue.add(request, { priority: 0 });
+      const enqueue = (request: Request): void => this.#add(request, { priority: 0 }, { why: "trigger" });
       this.#removeHandlers.push(trigger.start({ client, cache, clock, log: this.#log, enqueue }));
     }
     const count = Math.max(this.#definition.maxConcurrentReconciles ?? 1, 1);
@@ -86,7 +85,13 @@ export class ControllerRunner {
 
   /** Takes nothing more from the queue and waits for what runs. */
   async drain(): Promise<void> {
-    for (const remove of this.#removeHandlers.splice(0)) remove();
+    for (const remove of this.#removeHandlers.splice(0)) {
+      try {
+        remove();
+      } catch (error) {
+        this.#log.error({ err: error }, "a trigger did not stop cleanly");
+      }
+    }
     this.#queue.shutDown();
     for (const stop of this.#stale.values()) stop();
     this.#stale.clear();
@@ -102,6 +107,16 @@ export class ControllerRunner {
   /** Reconciles that run, by request. */
   get inProgress(): number {
     return this.#queue.inProgress;
+  }
+
+  /** Its last reconciles, the oldest first. */
+  records(): readonly ReconcileRecord[] {
+    return this.#trace.records();
+  }
+
+  #add(request: Request, options: AddOptions, cause: ReconcileCause): void {
+    const dueAt = this.#queue.add(request, options);
+    if (this.#trace.isOn) this.#trace.caused(idOf(request), cause, dueAt);
   }
 
   async #work(): Promise<void> {
@@ -132,46 +147,70 @@ export class ControllerRunner {
     const timer = this.#options.clock.setTimer(ownWritesTimeoutMs, () => {
       end();
       this.#log.warn({ namespace: value.namespace, name: value.name }, "the cache does not show this request's own writes yet");
-      this.#queue.add(value, { priority, rateLimited: true });
+      this.#add(value, { priority, rateLimited: true }, { why: "ownWrites" });
     });
     let stopWaiting = (): void => {};
     this.#stale.set(id, end);
     stopWaiting = this.#writes.whenSeen(id, () => {
       end();
       // The event that made the cache current may have added it already; a second turn would find nothing new.
-      if (!this.#queue.has(value)) this.#queue.add(value, { priority });
+      if (!this.#queue.has(value)) this.#add(value, { priority }, { why: "ownWrites" });
     });
   }
 
   async #reconcile({ value, priority }: QueueItem<Request>, id: string): Promise<void> {
-    const { clock, metrics } = this.#options;
+    const { cache, client, clock, events, metrics } = this.#options;
     const startedAt = clock.monotonic();
-    const attempt = new Attempt(this.#options, this.#log, this.#abort.signal, value, () =>
-      this.#writes.clientFor(id, this.#options.client),
-    );
+    const causes = this.#trace.takeCauses(id, startedAt);
+    const attempt = new Attempt({
+      definition: this.#definition,
+      cache,
+      client,
+      clock,
+      events,
+      log: this.#log,
+      request: value,
+      stop: this.#abort.signal,
+      isTraced: this.#trace.isOn,
+      hooks: () => this.#writes.hooksFor(id),
+    });
+    const end = (result: ReconcileResult, more: Pick<ReconcileRecord, "requeueAfterMs" | "error">): void => {
+      attempt.end();
+      const durationMs = clock.monotonic() - startedAt;
+      metrics.reconciled(result, durationMs);
+      if (!this.#trace.isOn) return;
+      const { id: uuid, reads, writes } = attempt;
+      const controller = this.#definition.name;
+      const began = clock.now() - durationMs;
+      this.#trace.add({
+        id: uuid,
+        controller,
+        request: value,
+        startedAt: began,
+        durationMs,
+        causes,
+        reads,
+        writes,
+        result,
+        ...more,
+      });
+    };
     let result: Result | undefined;
-    let failed = false;
-    let failure: unknown;
     try {
       result = (await this.#definition.reconcile(value, attempt)) ?? undefined;
     } catch (error) {
-      failed = true;
-      failure = error;
-    }
-    attempt.end();
-    const ms = clock.monotonic() - startedAt;
-    if (failed) {
-      metrics.reconciled("error", ms);
-      this.#afterFailure(failure, value, priority, attempt);
+      end("error", { error: messageOf(error) });
+      this.#afterFailure(error, value, priority, attempt);
       return;
     }
     const requeueAfterMs = result?.requeueAfterMs;
     this.#queue.forget(value);
     if (requeueAfterMs !== undefined && requeueAfterMs > 0) {
-      metrics.reconciled("requeue_after", ms);
-      this.#queue.add(value, { afterMs: requeueAfterMs, priority: result?.priority ?? priority });
+      end("requeue_after", { requeueAfterMs });
+      const options = { afterMs: requeueAfterMs, priority: result?.priority ?? priority };
+      this.#add(value, options, { why: "requeueAfter" });
     } else {
-      metrics.reconciled("success", ms);
+      end("success", {});
     }
   }
 
@@ -191,73 +230,20 @@ export class ControllerRunner {
     } else {
       attempt.log.error({ err: error }, "reconcile failed; it is tried again");
     }
-    this.#queue.add(request, { rateLimited: true, priority });
+    this.#add(request, { rateLimited: true, priority }, { why: "retry" });
   }
+}
+
+function causeOf({ type, object }: Change<KubernetesObject>, origin: ChangeOrigin): ReconcileCause {
+  const { namespace, name, resourceVersion } = object.metadata;
+  return {
+    why: origin.resync ? "resync" : origin.initial ? "initial" : type,
+    kind: object.kind,
+    ...keyFields({ namespace, name }),
+    ...(resourceVersion === undefined ? {} : { resourceVersion }),
+  };
 }
 
 function isTerminal(error: unknown): boolean {
   return error instanceof TerminalError || (error instanceof Error && (error as { code?: unknown }).code === "Terminal");
-}
-
-/** One call of a reconcile: its context, made as far as it is used. */
-class Attempt implements ReconcileContext {
-  readonly cache: SharedCache;
-  readonly clock: Clock;
-  readonly events: EventRecorder;
-  readonly signal: AbortSignal;
-  readonly #controller: AbortController | undefined;
-  readonly #stop: AbortSignal;
-  readonly #onStop = (): void => this.#controller?.abort(this.#stop.reason);
-  readonly #timer: { cancel(): void } | undefined;
-  readonly #base: Logger;
-  readonly #request: Request;
-  readonly #kind: string;
-  readonly #makeClient: () => Client;
-  #client: Client | undefined;
-  #log: Logger | undefined;
-
-  constructor(options: ControllerRunnerOptions, log: Logger, stop: AbortSignal, request: Request, makeClient: () => Client) {
-    this.cache = options.cache;
-    this.clock = options.clock;
-    this.events = options.events;
-    this.#makeClient = makeClient;
-    this.#base = log;
-    this.#request = request;
-    this.#kind = options.definition.for.kind;
-    this.#stop = stop;
-    const timeoutMs = options.definition.reconcileTimeoutMs;
-    if (timeoutMs === undefined || timeoutMs <= 0) {
-      this.signal = stop;
-      return;
-    }
-    const controller = new AbortController();
-    this.#controller = controller;
-    this.signal = controller.signal;
-    if (stop.aborted) controller.abort(stop.reason);
-    stop.addEventListener("abort", this.#onStop, { once: true });
-    this.#timer = options.clock.setTimer(timeoutMs, () => {
-      controller.abort(new ReconcileTimeoutError(`the reconcile took longer than ${timeoutMs} ms`));
-    });
-  }
-
-  /** Whether it was this attempt's own timeout that fired the signal, not a stop. */
-  get timedOut(): boolean {
-    return this.#controller?.signal.reason instanceof ReconcileTimeoutError;
-  }
-
-  get client(): Client {
-    this.#client ??= this.#makeClient();
-    return this.#client;
-  }
-
-  get log(): Logger {
-    const { namespace, name } = this.#request;
-    this.#log ??= this.#base.child({ kind: this.#kind, namespace, name, reconcileID: randomUUID() });
-    return this.#log;
-  }
-
-  end(): void {
-    this.#timer?.cancel();
-    if (this.#controller !== undefined) this.#stop.removeEventListener("abort", this.#onStop);
-  }
 }

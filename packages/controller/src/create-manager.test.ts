@@ -63,6 +63,23 @@ describe("manager", () => {
     expect(seen).toEqual(["a/r1 undefined", "a/r1 x", "a/r1 x"]);
   });
 
+  test("stops wholly, whatever a trigger or the caller's own part of the stop throws", async () => {
+    const broken = {
+      start: () => (): never => {
+        throw new Error("trigger");
+      },
+    };
+    const last = { start: () => () => void stopped.push("last") };
+    const stopped: string[] = [];
+    const controller = defineController({ name: "r", for: robotType, triggers: [broken, last], reconcile: async () => {} });
+    const manager = manage({ controllers: [controller], afterControllers: () => Promise.reject(new Error("after")) });
+    await manager.start();
+    await manager.stop();
+    await manager.done;
+    expect(stopped).toEqual(["last"]);
+    expect([clock.pendingTimers, server.openWatches]).toEqual([0, 0]);
+  });
+
   test("leaves no timer and no watch behind", async () => {
     const manager = manage({
       controllers: [defineController({ name: "r", for: robotType, reconcile: async () => ({ requeueAfterMs: 1e6 }) })],

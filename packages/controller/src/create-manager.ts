@@ -1,4 +1,4 @@
-import { systemClock } from "@keelson/api-machinery";
+import { type KubernetesObject, systemClock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { ControllerRunner } from "./controller-runner.ts";
 import { createDeferred } from "./deferred.ts";
@@ -9,7 +9,8 @@ import { type Logger, silentLogger } from "./logger.ts";
 import type { Manager, ManagerOptions } from "./manager.ts";
 import { type Metrics, noMetrics } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
-import type { Cache } from "./reconcile.ts";
+import type { Cache, Change } from "./reconcile.ts";
+import { defaultTraceLength, isSelected, type ReconcileFilter, type ReconcileRecord } from "./reconcile-trace.ts";
 import { type Source, sourcesOf } from "./request-mapping.ts";
 import { SharedCache } from "./shared-cache.ts";
 
@@ -60,17 +61,27 @@ class RunningManager implements Manager {
     for (const definition of options.controllers) {
       if (this.#sources.has(definition.name))
         throw new TypeError(`two controllers have the name ${JSON.stringify(definition.name)}`);
-      this.#sources.set(definition.name, sourcesOf(definition, this.#cache));
+      const controller = definition.name;
+      const onError = (what: string, { type, object }: Change<KubernetesObject>, error: unknown): void => {
+        const { namespace, name } = object.metadata;
+        const fields = { err: error, controller, kind: object.kind, namespace, name, change: type };
+        this.#log.error(fields, `a ${what} of the controller failed`);
+      };
+      this.#sources.set(controller, sourcesOf(definition, this.#cache, onError));
     }
     for (const read of [...options.controllers.flatMap((definition) => definition.reads), ...(options.reads ?? [])]) {
       this.#cache.declare(read.type);
       for (const [name, compute] of Object.entries(read.indexes ?? {})) this.#cache.declareIndex(read.type, name, compute);
     }
+    this.#metrics.watchCache(() => this.#cache.figures());
     this.#events = createEventRecorder({ client, clock, random, log: this.#log, controller: options.name });
     if (options.leaderElection !== undefined) {
       const { namespace, name, identity } = options.leaderElection;
-      const onSlowPath = (): void => this.#metrics.leaderSlowPath(name);
-      this.#election = new LeaderElection({ client, namespace, name, identity, clock, random, log: this.#log, onSlowPath });
+      this.#election = new LeaderElection({
+        ...{ client, namespace, name, identity, clock, random, log: this.#log },
+        onSlowPath: () => this.#metrics.leaderSlowPath(name),
+        onStandby: (holder) => options.onLeadership?.(holder === undefined ? { kind: "standby" } : { kind: "standby", holder }),
+      });
     }
     this.cache = this.#cache;
     this.onChange = this.#cache.onChange;
@@ -86,6 +97,10 @@ class RunningManager implements Manager {
   start(signal?: AbortSignal): Promise<void> {
     this.#starting ??= this.#start(signal);
     return this.#starting;
+  }
+
+  reconciles(filter: ReconcileFilter = {}): readonly ReconcileRecord[] {
+    return this.#runners.flatMap((runner) => runner.records()).filter((record) => isSelected(record, filter));
   }
 
   stop(): Promise<void> {
@@ -153,10 +168,12 @@ class RunningManager implements Manager {
         log: this.#log,
         events: this.#events,
         metrics: this.#metrics.controller(definition.name, definition.maxConcurrentReconciles ?? 1),
+        traceLength: this.#options.traceLength ?? defaultTraceLength,
       });
       this.#runners.push(runner);
       runner.start();
     }
+    this.#options.onLeadership?.({ kind: "leading" });
   }
 
   /**
@@ -165,7 +182,11 @@ class RunningManager implements Manager {
    */
   async #stop(): Promise<void> {
     const isDrained = await this.#stopControllers();
-    await this.#options.afterControllers?.();
+    try {
+      await this.#options.afterControllers?.();
+    } catch (error) {
+      this.#log.error({ err: error }, "what was to run after the controllers failed; the stop goes on");
+    }
     await this.#cache.stop();
     this.#leaveElection.abort(new Error("the manager is stopping"));
     await this.#campaign;

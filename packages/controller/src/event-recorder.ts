@@ -122,7 +122,9 @@ class QueueingRecorder implements RunningEventRecorder {
     note: string,
     at: number,
   ): Promise<{ readonly namespace: string; readonly name: string }> {
-    const { client, controller, instance, random = Math.random } = this.#options;
+    const { client, random = Math.random } = this.#options;
+    const controller = event.controller ?? this.#options.controller;
+    const instance = this.#options.instance ?? controller;
     const namespace = regarding.metadata.namespace ?? "default";
     const unique = `${Math.floor(at).toString(16)}${(this.#made++).toString(16)}${Math.floor(random() * 2 ** 32).toString(16)}`;
     const name = `${(regarding.metadata.name ?? "object").slice(0, 200)}.${unique}`;
@@ -130,7 +132,7 @@ class QueueingRecorder implements RunningEventRecorder {
       metadata: { namespace, name },
       eventTime: microTime(at),
       reportingController: controller,
-      reportingInstance: (instance ?? controller).slice(0, nameLimit),
+      reportingInstance: instance.slice(0, nameLimit),
       action: reported.action,
       reason: reported.reason,
       regarding: referenceTo(regarding, true),

@@ -8,7 +8,7 @@ import {
   StatusError,
   type WatchEvent,
 } from "@keelson/api-machinery";
-import type { CachedObject } from "./object-store.ts";
+import type { CachedObject } from "./cached-object.ts";
 
 /**
  * What an informer does next. It starts in `list`, gathers pages there, and then stays in `watch` until the server no longer

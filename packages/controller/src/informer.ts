@@ -1,9 +1,7 @@
 import {
-  apiVersionOf,
   type Clock,
   compareResourceVersions,
   type DeepReadonly,
-  deepFreeze,
   isResourceVersion,
   isStatusError,
   type KubernetesObject,
@@ -11,6 +9,7 @@ import {
   sleep,
 } from "@keelson/api-machinery";
 import type { Client, TypedWatch } from "@keelson/client";
+import { type CachedObject, cachedObject } from "./cached-object.ts";
 import { createDeferred } from "./deferred.ts";
 import { ExponentialBackoff } from "./exponential-backoff.ts";
 import {
@@ -21,7 +20,7 @@ import {
   stepInformer,
 } from "./informer-state.ts";
 import type { Logger } from "./logger.ts";
-import type { CachedObject } from "./object-store.ts";
+import { isMetadataOnly } from "./metadata-only.ts";
 
 /** Objects asked for at once. */
 const pageSize = 500;
@@ -37,6 +36,8 @@ export interface InformerOptions {
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
+  /** The object of this name as the store has it, so that what did not change is kept once. */
+  readonly current?: (object: DeepReadonly<KubernetesObject>) => CachedObject | undefined;
   /** Carries an effect out on the store. Called one at a time, in the server's order; must not throw. */
   readonly onEffect: (effect: StoreEffect) => void;
 }
@@ -52,6 +53,8 @@ export class Informer {
   #state: InformerState = initialInformerState;
   #version: string | undefined;
   #lastError: unknown;
+  #heardAt: number | undefined;
+  #watches = 0;
   readonly #listed = createDeferred<void>();
 
   constructor(options: InformerOptions) {
@@ -79,6 +82,16 @@ export class Informer {
   /** What failed last, until something succeeds. */
   get lastError(): unknown {
     return this.#lastError;
+  }
+
+  /** Milliseconds since the server last said something that counts: a list, an event, a bookmark. Absent before the first list. */
+  get silentMs(): number | undefined {
+    return this.#heardAt === undefined ? undefined : this.#options.clock.monotonic() - this.#heardAt;
+  }
+
+  /** Watches that were opened so far. */
+  get watches(): number {
+    return this.#watches;
   }
 
   /** Whether the store has everything up to this version. Versions that are not numbers count as seen: nothing can be said. */
@@ -116,6 +129,7 @@ export class Informer {
       namespace,
       limit: pageSize,
       signal,
+      metadataOnly: isMetadataOnly(type),
       ...(state.continue !== undefined
         ? { continue: state.continue }
         : state.notOlderThan !== undefined
@@ -135,9 +149,12 @@ export class Informer {
       resourceVersion: state.resourceVersion,
       allowWatchBookmarks: true,
       timeoutSeconds: Math.floor(300 + random() * 300),
+      metadataOnly: isMetadataOnly(type),
+      omitManagedFields: true,
       signal,
     });
     this.#lastError = undefined;
+    this.#watches++;
     let events = 0;
     try {
       for await (const event of watch) {
@@ -167,6 +184,7 @@ export class Informer {
       log.warn({ err: error, kind: type.kind, namespace, state: state.kind }, "informer failed; it goes on");
     } else {
       this.#lastError = undefined;
+      this.#heardAt = this.#options.clock.monotonic();
     }
     // Told last: whoever waits for a version finds the store and the queues filled.
     if (state.kind === "watch") this.#advance(state.resourceVersion);
@@ -191,18 +209,8 @@ export class Informer {
     return Math.max(backoff, asked);
   }
 
-  /** Lists leave out `apiVersion` and `kind`; `managedFields` is about half of an object and no controller reads it. */
   #normalise(object: DeepReadonly<KubernetesObject>): CachedObject {
-    if (object.kind !== undefined && object.apiVersion !== undefined && object.metadata.managedFields === undefined) {
-      return deepFreeze(object);
-    }
-    const { managedFields: _, ...metadata } = object.metadata;
-    const { type } = this.#options;
-    return deepFreeze({
-      ...object,
-      apiVersion: object.apiVersion ?? apiVersionOf(type),
-      kind: object.kind ?? type.kind,
-      metadata,
-    });
+    const { type, current } = this.#options;
+    return cachedObject(object, type, current?.(object));
   }
 }

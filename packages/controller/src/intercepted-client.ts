@@ -1,25 +1,39 @@
-import type { DeepReadonly, KubernetesList, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import type {
+  ByteStream,
+  DeepReadonly,
+  KubernetesList,
+  KubernetesObject,
+  ObjectKey,
+  ResourceType,
+} from "@keelson/api-machinery";
 import type {
   ApplyConfiguration,
   ApplyOptions,
   Client,
+  CreateOptions,
   DeleteOptions,
   ListOptions,
   NewObject,
   Patch,
+  PodLogOptions,
   TypedWatch,
   WatchOptions,
   WriteOptions,
 } from "@keelson/client";
+import type { WriteVerb } from "./reconcile-trace.ts";
 
-/** What an {@link InterceptedClient} does around writes. */
+/** What an {@link InterceptedClient} does around requests. */
 export interface WriteHooks {
+  /** After a read was asked for; without a name it was a list. */
+  readonly read?: (type: ResourceType, key: Partial<ObjectKey>) => void;
   /** Before a write. Throwing refuses it. */
   readonly beforeWrite?: () => void;
   /** After a write that was stored, with the object as it is now. */
-  readonly written?: (type: ResourceType, object: DeepReadonly<KubernetesObject>) => void;
+  readonly written?: (type: ResourceType, object: DeepReadonly<KubernetesObject>, verb: WriteVerb) => void;
   /** Before a delete. What it returns is called when the delete was accepted. */
   readonly deleting?: (type: ResourceType, key: ObjectKey) => () => void;
+  /** After a write that failed. */
+  readonly refused?: (type: ResourceType, key: Partial<ObjectKey>, verb: WriteVerb, error: unknown) => void;
 }
 
 /** A client that tells of its writes. Reads go straight through. Closing it does nothing: the client below is not its own. */
@@ -37,10 +51,12 @@ export class InterceptedClient implements Client {
     key: ObjectKey,
     options?: { signal?: AbortSignal | undefined },
   ): Promise<DeepReadonly<T>> {
+    this.#hooks.read?.(type, key);
     return this.#client.get(type, key, options);
   }
 
   list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<DeepReadonly<KubernetesList<T>>> {
+    this.#hooks.read?.(type, options?.namespace === undefined ? {} : { namespace: options.namespace });
     return this.#client.list(type, options);
   }
 
@@ -48,8 +64,8 @@ export class InterceptedClient implements Client {
     return this.#client.watch(type, options);
   }
 
-  create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options?: WriteOptions) {
-    return this.#write(type, options, () => this.#client.create(type, object, options));
+  create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options?: CreateOptions) {
+    return this.#write("create", type, object.metadata, options, () => this.#client.create(type, object, options));
   }
 
   update<T extends KubernetesObject>(
@@ -57,11 +73,11 @@ export class InterceptedClient implements Client {
     object: DeepReadonly<T>,
     options?: WriteOptions & { readonly subresource?: string },
   ) {
-    return this.#write(type, options, () => this.#client.update(type, object, options));
+    return this.#write("update", type, object.metadata, options, () => this.#client.update(type, object, options));
   }
 
   updateStatus<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options?: WriteOptions) {
-    return this.#write(type, options, () => this.#client.updateStatus(type, object, options));
+    return this.#write("updateStatus", type, object.metadata, options, () => this.#client.updateStatus(type, object, options));
   }
 
   patch<T extends KubernetesObject>(
@@ -70,39 +86,56 @@ export class InterceptedClient implements Client {
     patch: Patch,
     options?: WriteOptions & { readonly subresource?: string },
   ) {
-    return this.#write(type, options, () => this.#client.patch(type, key, patch, options));
+    return this.#write("patch", type, key, options, () => this.#client.patch(type, key, patch, options));
   }
 
   apply<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions) {
-    return this.#write(type, options, () => this.#client.apply(type, configuration, options));
+    return this.#write("apply", type, configuration.metadata, options, () => this.#client.apply(type, configuration, options));
   }
 
   applyStatus<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions) {
-    return this.#write(type, options, () => this.#client.applyStatus(type, configuration, options));
+    return this.#write("applyStatus", type, configuration.metadata, options, () =>
+      this.#client.applyStatus(type, configuration, options),
+    );
   }
 
   async delete(type: ResourceType, key: ObjectKey, options?: DeleteOptions): Promise<void> {
-    this.#hooks.beforeWrite?.();
     const deleted = options?.dryRun ? undefined : this.#hooks.deleting?.(type, key);
-    await this.#client.delete(type, key, options);
+    await this.#guarded("delete", type, key, () => this.#client.delete(type, key, options));
     deleted?.();
   }
 
   async deleteCollection(type: ResourceType, selection: ListOptions, options?: DeleteOptions): Promise<void> {
-    this.#hooks.beforeWrite?.();
-    await this.#client.deleteCollection(type, selection, options);
+    const { namespace } = selection;
+    const key = namespace === undefined ? {} : { namespace };
+    await this.#guarded("deleteCollection", type, key, () => this.#client.deleteCollection(type, selection, options));
+  }
+
+  podLog(pod: ObjectKey, options?: PodLogOptions): Promise<ByteStream> {
+    return this.#client.podLog(pod, options);
   }
 
   async close(): Promise<void> {}
 
   async #write<T extends KubernetesObject>(
+    verb: WriteVerb,
     type: ResourceType<T>,
+    key: Partial<ObjectKey>,
     options: { readonly dryRun?: boolean } | undefined,
     write: () => Promise<DeepReadonly<T>>,
   ): Promise<DeepReadonly<T>> {
-    this.#hooks.beforeWrite?.();
-    const object = await write();
-    if (!options?.dryRun) this.#hooks.written?.(type, object as DeepReadonly<KubernetesObject>);
+    const object = await this.#guarded(verb, type, key, write);
+    if (!options?.dryRun) this.#hooks.written?.(type, object as DeepReadonly<KubernetesObject>, verb);
     return object;
+  }
+
+  async #guarded<R>(verb: WriteVerb, type: ResourceType, key: Partial<ObjectKey>, write: () => Promise<R>): Promise<R> {
+    try {
+      this.#hooks.beforeWrite?.();
+      return await write();
+    } catch (error) {
+      this.#hooks.refused?.(type, key, verb, error);
+      throw error;
+    }
   }
 }

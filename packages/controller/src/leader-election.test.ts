@@ -59,6 +59,28 @@ describe("leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test("tells who has the lease while it waits, once a holder, and nothing when it gets the lease at once", async () => {
+    const stop = new AbortController();
+    const seen: unknown[] = [];
+    const watchful = (identity: string): LeaderElection =>
+      new LeaderElection({
+        ...{ client, ...key, identity, clock, random: () => 0, log: silentLogger },
+        onStandby: (holder) => seen.push([identity, holder]),
+      });
+    await watchful("one").acquire(stop.signal);
+    server.intercept = () => down;
+    const acquired = watchful("two").acquire(stop.signal);
+    await clock.advance(3_000);
+    expect(seen).toEqual([["two", undefined]]);
+    server.intercept = undefined;
+    await clock.advance(10_000);
+    expect(seen.slice(1)).toEqual([["two", "one"]]);
+    await clock.advance(15_000);
+    await acquired;
+    expect(seen).toHaveLength(2);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test("renews every 2 s with one request", async () => {
     const stop = new AbortController();
     const one = elect("one");

@@ -24,6 +24,8 @@ export interface LeaderElectionOptions {
   readonly retryPeriodMs?: number;
   /** Called when a renewal had to read the lease first. */
   readonly onSlowPath?: () => void;
+  /** Called while the lease is waited for: at the first try that did not get it, and when its holder changes. */
+  readonly onStandby?: (holder: string | undefined) => void;
 }
 
 /** The lease was lost: somebody else may lead now. */
@@ -77,10 +79,15 @@ export class LeaderElection {
 
   /** Waits until the lease is this process's. */
   async acquire(signal: AbortSignal): Promise<void> {
-    const { clock, random } = this.#options;
+    const { clock, random, onStandby } = this.#options;
+    let told: { readonly holder: string | undefined } | undefined;
     for (;;) {
       signal.throwIfAborted();
       if (await this.#tryAcquireOrRenew(signal)) return;
+      signal.throwIfAborted();
+      const holder = this.#observed?.lease.spec?.holderIdentity || undefined;
+      if (told === undefined || told.holder !== holder) onStandby?.(holder);
+      told = { holder };
       await sleep(clock, this.#retryPeriodMs * (1 + random() * jitterFactor), signal);
     }
   }

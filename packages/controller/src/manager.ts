@@ -4,7 +4,11 @@ import type { Logger } from "./logger.ts";
 import type { Metrics } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
 import type { Cache, ControllerDefinition, Read } from "./reconcile.ts";
+import type { ReconcileFilter, ReconcileRecord } from "./reconcile-trace.ts";
 import type { KubernetesObject } from "@keelson/api-machinery";
+
+/** Where a manager stands: its controllers run, or they wait for a lease that `holder` has (absent: it could not be read). */
+export type Leadership = { readonly kind: "leading" } | { readonly kind: "standby"; readonly holder?: string };
 
 /** Options of {@link Manager}s. */
 export interface ManagerOptions {
@@ -26,8 +30,12 @@ export interface ManagerOptions {
   readonly metrics?: Metrics;
   /** A number in [0, 1), for jitter. Default: `Math.random`. */
   readonly random?: () => number;
+  /** Reconciles of each controller that {@link Manager.reconciles} can tell of. Default 100; 0 keeps none. */
+  readonly traceLength?: number;
   /** Runs when the caches are synced and, with leader election, this process leads; controllers start after it. */
   readonly beforeControllers?: () => Promise<void>;
+  /** Called when the controllers have started, and with leader election before that while the lease is waited for. */
+  readonly onLeadership?: (leadership: Leadership) => void;
   /** Runs at the stop, after the controllers and before the caches stop. */
   readonly afterControllers?: () => Promise<void>;
 }
@@ -43,6 +51,11 @@ export interface Manager {
   startCaches(signal?: AbortSignal): Promise<void>;
   /** Starts the controllers (after `startCaches`, which it calls if it was not). */
   start(signal?: AbortSignal): Promise<void>;
+  /**
+   * The last reconciles, by controller and the oldest first: why each ran, what it read, what it wrote, how it ended. In memory
+   * only. A probe server shows them under `/debug/reconciles`.
+   */
+  reconciles(filter?: ReconcileFilter): readonly ReconcileRecord[];
   /** Settles when the manager has stopped; rejects when it lost its lease or failed. */
   readonly done: Promise<void>;
   stop(): Promise<void>;

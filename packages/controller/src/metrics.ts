@@ -15,9 +15,22 @@ export interface ControllerMetrics extends QueueMetrics {
   watchInProgress(read: () => readonly number[]): void;
 }
 
+/** What the cache has of one kind. */
+export interface CacheFigures {
+  /** Plural, version and group: `pods.v1.`. */
+  readonly kind: string;
+  readonly objects: number;
+  /** Time since the server last sent a list, an event or a bookmark; with several namespaces the longest. */
+  readonly staleMs: number;
+  /** Watches opened so far: all beyond the first were opened anew. */
+  readonly watches: number;
+}
+
 /** Where the runtime's figures go. See `createPrometheusMetrics`. */
 export interface Metrics {
   controller(name: string, maxConcurrentReconciles: number): ControllerMetrics;
+  /** For the gauges that are computed when they are asked for: what the cache has. */
+  watchCache(read: () => readonly CacheFigures[]): void;
   /** Whether this process leads under the lease of this name. */
   leading(name: string, isLeader: boolean): void;
   /** A renewal of the lease that had to read it first. */
@@ -41,6 +54,7 @@ export const noMetrics: Metrics = {
     activeWorkers: nothing,
     watchInProgress: nothing,
   }),
+  watchCache: nothing,
   leading: nothing,
   leaderSlowPath: nothing,
 };

@@ -1,4 +1,5 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import { isMetadataOnly } from "./metadata-only.ts";
 
 /** An object's key as one string, unique within its kind. Neither part can hold a slash. */
 export function idOf(key: ObjectKey): string {
@@ -18,5 +19,5 @@ export function keyOfObject(object: DeepReadonly<KubernetesObject>): ObjectKey {
 
 /** A kind as one string: what two values that name the same kind have in common. */
 export function typeId(type: ResourceType): string {
-  return `${type.plural}.${type.version}.${type.group}`;
+  return `${type.plural}.${type.version}.${type.group}${isMetadataOnly(type) ? " (metadata)" : ""}`;
 }

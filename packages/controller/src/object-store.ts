@@ -1,9 +1,7 @@
-import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import type { CachedObject } from "./cached-object.ts";
 import { idOfObject } from "./object-id.ts";
 import type { Change, IndexFunction } from "./reconcile.ts";
-
-/** An object as the cache holds it: frozen, without `metadata.managedFields`. */
-export type CachedObject = DeepReadonly<KubernetesObject>;
 
 interface Index {
   readonly valuesOf: (object: CachedObject) => readonly string[];

@@ -55,6 +55,8 @@ export interface CommandDefinition {
   readonly flags?: readonly FlagDefinition[];
   /** Whether it has `--kubeconfig` and `--context`, for {@link CommandContext.client}. Default true. */
   readonly usesCluster?: boolean;
+  /** Whether it is run by Pods and not by people, so that `--help` of its family leaves it out. Default false. */
+  readonly isInternal?: boolean;
   /** Answers the exit status. */
   run(context: CommandContext): Promise<number>;
 }
@@ -108,7 +110,7 @@ export interface Operator {
   /** One line: what it is for. */
   readonly description: string;
   readonly resources: readonly ResourceDefinition[];
-  /** The rights of its controllers and servers; nothing else is granted. */
+  /** The rights of its controllers and servers. `clusterRulesOf` adds what the runtime needs; nothing else is granted. */
   readonly rules: readonly PolicyRule[];
   /**
    * Further rights that `keelson up` grants on its own machine, where whoever starts it may do everything anyway. In a cluster

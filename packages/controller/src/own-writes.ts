@@ -1,8 +1,8 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
-import type { Client } from "@keelson/client";
-import { InterceptedClient } from "./intercepted-client.ts";
+import type { WriteHooks } from "./intercepted-client.ts";
 import { idOf } from "./object-id.ts";
-import type { SharedCache } from "./shared-cache.ts";
+import { metadataOf } from "./metadata-only.ts";
+import type { CachedKind, SharedCache } from "./shared-cache.ts";
 
 /** Something that the cache has yet to show. */
 interface Expectation {
@@ -25,12 +25,12 @@ export class OwnWrites {
     this.#cache = cache;
   }
 
-  /** A client whose writes are remembered for the request of this id. */
-  clientFor(id: string, client: Client): Client {
-    return new InterceptedClient(client, {
+  /** Hooks for a client whose writes are remembered for the request of this id. */
+  hooksFor(id: string): WriteHooks {
+    return {
       written: (type, object) => this.#expectVersion(id, type, object),
       deleting: (type, key) => this.#expectDeletion(id, type, key),
-    });
+    };
   }
 
   /** Whether the cache shows every write that was made for this request. */
@@ -55,19 +55,32 @@ export class OwnWrites {
     this.#waiters.clear();
   }
 
+  /** The kind as the cache has it: whole, by its metadata alone, or both. */
+  #cachedKinds(type: ResourceType): readonly CachedKind[] {
+    return [this.#cache.find(type), this.#cache.find(metadataOf(type))].filter((kind) => kind !== undefined);
+  }
+
   #expectVersion(id: string, type: ResourceType, object: DeepReadonly<KubernetesObject>): void {
     const version = object.metadata?.resourceVersion;
-    const informer = this.#cache.find(type)?.informerOf(object.metadata?.namespace);
-    if (version === undefined || informer === undefined || informer.hasSeen(version)) return;
-    this.#expect(id, (met) => informer.whenSeen(version, met));
+    if (version === undefined) return;
+    for (const kind of this.#cachedKinds(type)) {
+      const informer = kind.informerOf(object.metadata?.namespace);
+      if (informer?.hasSeen(version) === false) this.#expect(id, (met) => informer.whenSeen(version, met));
+    }
   }
 
   #expectDeletion(id: string, type: ResourceType, key: ObjectKey): () => void {
-    const kind = this.#cache.find(type);
-    const name = type.scope === "Cluster" ? `/${key.name}` : idOf(key);
-    const uid = kind?.store.get(name)?.metadata.uid;
+    const expected = this.#cachedKinds(type).map((kind) => this.#expectDeletionIn(id, kind, key));
+    return () => {
+      for (const accepted of expected) accepted();
+    };
+  }
+
+  #expectDeletionIn(id: string, kind: CachedKind, key: ObjectKey): () => void {
+    const name = kind.type.scope === "Cluster" ? `/${key.name}` : idOf(key);
+    const uid = kind.store.get(name)?.metadata.uid;
     // A delete answers no version to wait for. What the cache does not have it need not lose.
-    if (kind === undefined || uid === undefined) return () => {};
+    if (uid === undefined) return () => {};
     const isShown = (): boolean => {
       const object = kind.store.get(name);
       return object === undefined || object.metadata.uid !== uid || object.metadata.deletionTimestamp !== undefined;

@@ -1,5 +1,8 @@
+import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import type { Manager } from "./manager.ts";
+import type { ReconcileFilter } from "./reconcile-trace.ts";
 
 /** Whether something works: throws (or rejects), saying why, where it does not. */
 export type Check = () => void | Promise<void>;
@@ -10,6 +13,13 @@ export interface ProbeServerOptions {
   readonly health?: Readonly<Record<string, Check>>;
   /** Checks of `/readyz` by name. */
   readonly ready?: Readonly<Record<string, Check>>;
+  /**
+   * Whose reconciles `/debug/reconciles` answers, as JSON; `controller`, `namespace` and `name` in the query select. Without it,
+   * 404. Names of objects and errors are in it: for a listener that only operators of the machine reach.
+   */
+  readonly reconciles?: Pick<Manager, "reconciles">;
+  /** The bearer token that `/metrics` and `/debug/reconciles` ask for. Default: none is needed. */
+  readonly token?: string;
   /** What `/metrics` answers; without it, 404. A `PrometheusMetrics` fits. */
   readonly metrics?: { scrape(): Promise<{ readonly contentType: string; readonly text: string }> };
 }
@@ -26,16 +36,20 @@ export interface ProbeServer {
 
 /**
  * Makes the server of `/healthz`, `/readyz` (each with `/name` for one check, `?verbose` for all results and `?exclude=name`)
- * and `/metrics`, as controller-runtime serves them. Why a check failed is not told to who asks, only to `verbose`'s list of
+ * and `/metrics`, as controller-runtime serves them, and `/debug/reconciles`. Why a check failed is not told to who asks, only to `verbose`'s list of
  * names; it may hold what is not for everybody.
  */
 export function createProbeServer(options: ProbeServerOptions): ProbeServer {
-  const { health = {}, ready = {}, metrics } = options;
+  const { health = {}, ready = {}, metrics, reconciles, token } = options;
   const handle = (request: IncomingMessage, response: ServerResponse): boolean => {
     const url = new URL(request.url ?? "/", "http://probe");
     const [, root = "", name, ...more] = url.pathname.split("/");
     const answer = answerOf(root, name, more.length > 0, url.searchParams);
     if (answer === undefined) return false;
+    if (token !== undefined && (root === "metrics" || root === "debug") && !hasToken(request, token)) {
+      send(response, 401, "text/plain; charset=utf-8", "a bearer token is needed\n", { "www-authenticate": "Bearer" });
+      return true;
+    }
     if (request.method !== "GET" && request.method !== "HEAD") {
       send(response, 405, "text/plain; charset=utf-8", "only GET is allowed\n", { allow: "GET, HEAD" });
       return true;
@@ -54,6 +68,12 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     query: URLSearchParams,
   ): (() => Promise<{ readonly status: number; readonly type: string; readonly text: string }>) | undefined => {
     if (isDeeper) return undefined;
+    if (root === "debug" && name === "reconciles" && reconciles !== undefined) {
+      return async () => {
+        const text = `${JSON.stringify(reconciles.reconciles(filterOf(query)))}\n`;
+        return { status: 200, type: "application/json", text };
+      };
+    }
     if (root === "metrics" && metrics !== undefined && name === undefined) {
       return async () => {
         const { contentType, text } = await metrics.scrape();
@@ -96,6 +116,20 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     stop,
     [Symbol.asyncDispose]: stop,
   };
+}
+
+/** Digests are compared, so that neither the time nor a length tells of the token. */
+function hasToken(request: IncomingMessage, token: string): boolean {
+  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
+  return timingSafeEqual(digest(request.headers.authorization ?? ""), digest(`Bearer ${token}`));
+}
+
+function filterOf(query: URLSearchParams): ReconcileFilter {
+  const field = (name: keyof ReconcileFilter): ReconcileFilter => {
+    const value = query.get(name);
+    return value === null ? {} : { [name]: value };
+  };
+  return { ...field("controller"), ...field("namespace"), ...field("name") };
 }
 
 async function run(

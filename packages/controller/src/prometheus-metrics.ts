@@ -1,11 +1,32 @@
-import type { Counter, Gauge, Histogram, Registry } from "prom-client";
-import type { ControllerMetrics, Metrics } from "./metrics.ts";
+import { type Clock, systemClock, type Transport } from "@keelson/api-machinery";
+import type { Gauge, Registry } from "prom-client";
+import type { AccumulatedHistogram, AccumulatedNumber, Accumulator } from "./accumulated-metrics.ts";
+import { measuredTransport, requestMeter } from "./measured-transport.ts";
+import type { CacheFigures, ControllerMetrics, Metrics } from "./metrics.ts";
 
 /** The runtime's figures under controller-runtime's names, and how to give them out. */
 export interface PrometheusMetrics extends Metrics {
   readonly registry: Registry;
+  /**
+   * The same transport with its requests counted under client-go's names, as requests to `host`. Watches are counted when they
+   * are opened.
+   */
+  measured(transport: Transport, host: string): Transport;
   /** The text that a scrape answers, and its content type. */
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
+/** Options of {@link createPrometheusMetrics}. */
+export interface PrometheusMetricsOptions {
+  /** Default: one of its own. */
+  readonly registry?: Registry;
+  /** Times requests. Default: the system's. */
+  readonly clock?: Clock;
+  /**
+   * Adds prom-client's figures of the process, among them `nodejs_eventloop_lag_seconds`: a loop that is blocked renews no
+   * lease. One set a registry. Default false.
+   */
+  readonly processFigures?: boolean;
 }
 
 /** Distinct priorities that get a label of their own; priorities come from users' code, and every one is a series for ever. */
@@ -15,38 +36,46 @@ const reconcileBuckets = [
   0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 1.75, 2, 2.5, 3,
   3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
 ];
+/** client-go's. */
+const requestBuckets = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
 const queueBuckets = Array.from({ length: 12 }, (_, power) => 1e-8 * 10 ** power);
 
 interface Series {
-  readonly reconciles: Counter;
-  readonly errors: Counter;
-  readonly terminalErrors: Counter;
-  readonly panics: Counter;
-  readonly timeouts: Counter;
-  readonly seconds: Histogram;
-  readonly maxConcurrent: Gauge;
-  readonly active: Gauge;
-  readonly depth: Gauge;
-  readonly adds: Counter;
-  readonly queueSeconds: Histogram;
-  readonly workSeconds: Histogram;
-  readonly retries: Counter;
+  readonly reconciles: AccumulatedNumber;
+  readonly errors: AccumulatedNumber;
+  readonly terminalErrors: AccumulatedNumber;
+  readonly panics: AccumulatedNumber;
+  readonly timeouts: AccumulatedNumber;
+  readonly seconds: AccumulatedHistogram;
+  readonly maxConcurrent: AccumulatedNumber;
+  readonly active: AccumulatedNumber;
+  readonly depth: AccumulatedNumber;
+  readonly adds: AccumulatedNumber;
+  readonly queueSeconds: AccumulatedHistogram;
+  readonly workSeconds: AccumulatedHistogram;
+  readonly retries: AccumulatedNumber;
 }
 
 /**
  * Makes metrics in `registry`, or in one of their own. Loads prom-client when it is called, so that who needs no metrics does
  * not wait for it.
  */
-export async function createPrometheusMetrics(options: { readonly registry?: Registry } = {}): Promise<PrometheusMetrics> {
-  const prom = await import("prom-client");
+export async function createPrometheusMetrics(options: PrometheusMetricsOptions = {}): Promise<PrometheusMetrics> {
+  const { clock = systemClock } = options;
+  const [prom, accumulated] = await Promise.all([import("prom-client"), import("./accumulated-metrics.ts")]);
   const registry = options.registry ?? new prom.Registry();
-  const registers = [registry];
-  const counter = (name: string, help: string, labelNames: string[]): Counter =>
-    new prom.Counter({ name, help, labelNames, registers });
-  const gauge = (name: string, help: string, labelNames: string[], collect?: (this: Gauge) => void): Gauge =>
-    new prom.Gauge({ name, help, labelNames, registers, ...(collect === undefined ? {} : { collect }) });
-  const histogram = (name: string, help: string, labelNames: string[], buckets: number[]): Histogram =>
-    new prom.Histogram({ name, help, labelNames, registers, buckets });
+  if (options.processFigures) {
+    // Coarser than prom-client's 10 ms: a lag that matters here is one of seconds, and an idle process is not woken for it.
+    prom.collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 100 });
+  }
+  const counter = (name: string, help: string, labelNames: readonly string[]): AccumulatedNumber =>
+    new accumulated.AccumulatedNumber("counter", { name, help, labelNames, registry });
+  const gauge = (name: string, help: string, labelNames: readonly string[]): AccumulatedNumber =>
+    new accumulated.AccumulatedNumber("gauge", { name, help, labelNames, registry });
+  const histogram = (name: string, help: string, labelNames: readonly string[], buckets: readonly number[]) =>
+    new accumulated.AccumulatedHistogram({ name, help, labelNames, registry, buckets });
+  const computed = (name: string, help: string, labelNames: readonly string[], collect: (this: Gauge) => void): Gauge =>
+    new prom.Gauge({ name, help, labelNames: [...labelNames], registers: [registry], collect });
 
   const inProgress = new Map<string, () => readonly number[]>();
   const one = ["controller"];
@@ -70,10 +99,10 @@ export async function createPrometheusMetrics(options: { readonly registry?: Reg
     for (const [controller, read] of inProgress) metric.set({ name: controller, controller }, valueOf(read()) / 1000);
   };
   // Computed when they are asked for: between two scrapes nobody sees them.
-  gauge("workqueue_unfinished_work_seconds", "Time that items have been handed out for, in sum", queue, function collect() {
+  computed("workqueue_unfinished_work_seconds", "Time that items have been handed out for, in sum", queue, function collect() {
     eachQueue(this, (ms) => ms.reduce((sum, each) => sum + each, 0));
   });
-  gauge(
+  computed(
     "workqueue_longest_running_processor_seconds",
     "Time of the item that has been handed out longest",
     queue,
@@ -81,14 +110,54 @@ export async function createPrometheusMetrics(options: { readonly registry?: Reg
       eachQueue(this, (ms) => ms.reduce((longest, each) => Math.max(longest, each), 0));
     },
   );
+  const caches: (() => readonly CacheFigures[])[] = [];
+  // Managers of one process may each have a cache of the same kind.
+  const eachKind = (
+    metric: Gauge,
+    valueOf: (figures: CacheFigures) => number,
+    join: (a: number, b: number) => number,
+  ): void => {
+    const values = new Map<string, number>();
+    for (const figures of caches.flatMap((read) => read())) {
+      const known = values.get(figures.kind);
+      values.set(figures.kind, known === undefined ? valueOf(figures) : join(known, valueOf(figures)));
+    }
+    for (const [kind, value] of values) metric.set({ kind }, value);
+  };
+  const sum = (a: number, b: number): number => a + b;
+  computed("keelson_cache_objects", "Objects in the cache", ["kind"], function collect() {
+    eachKind(this, ({ objects }) => objects, sum);
+  });
+  computed("keelson_cache_staleness_seconds", "Time since the server last sent something", ["kind"], function collect() {
+    eachKind(this, ({ staleMs }) => staleMs / 1000, Math.max);
+  });
+  computed("keelson_cache_watches", "Watches opened so far", ["kind"], function collect() {
+    eachKind(this, ({ watches }) => watches, sum);
+  });
+  const measure = requestMeter(
+    counter("rest_client_requests_total", "Requests by code and method", ["code", "method", "host"]),
+    histogram("rest_client_request_duration_seconds", "Time to the answer", ["verb", "host"], requestBuckets),
+  );
   const leader = gauge("leader_election_master_status", "Whether this process leads", ["name"]);
   const slowPath = counter("leader_election_slowpath_total", "Renewals that had to read the lease first", ["name"]);
+  const leases = new Map<string, { readonly leads: Accumulator; readonly slow: Accumulator }>();
+  const leaseOf = (name: string): { readonly leads: Accumulator; readonly slow: Accumulator } => {
+    let lease = leases.get(name);
+    if (lease === undefined) leases.set(name, (lease = { leads: leader.child(name), slow: slowPath.child(name) }));
+    return lease;
+  };
 
   return {
     registry,
     controller: (name, maxConcurrent) => controllerMetrics(series, name, maxConcurrent, (read) => inProgress.set(name, read)),
-    leading: (name, isLeader) => leader.set({ name }, isLeader ? 1 : 0),
-    leaderSlowPath: (name) => slowPath.inc({ name }),
+    measured: (transport, host) => measuredTransport(transport, clock, (request, code, ms) => measure(request, host, code, ms)),
+    watchCache: (read) => void caches.push(read),
+    leading: (name, isLeader) => {
+      leaseOf(name).leads.value = isLeader ? 1 : 0;
+    },
+    leaderSlowPath: (name) => {
+      leaseOf(name).slow.value++;
+    },
     scrape: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };
 }
@@ -100,56 +169,52 @@ function controllerMetrics(
   maxConcurrent: number,
   watchInProgress: (read: () => readonly number[]) => void,
 ): ControllerMetrics {
-  const queue = { name: controller, controller };
   const results = {
-    success: series.reconciles.labels(controller, "success"),
-    error: series.reconciles.labels(controller, "error"),
-    requeue_after: series.reconciles.labels(controller, "requeue_after"),
-    requeue: series.reconciles.labels(controller, "requeue"),
+    success: series.reconciles.child(controller, "success"),
+    error: series.reconciles.child(controller, "error"),
+    requeue_after: series.reconciles.child(controller, "requeue_after"),
+    requeue: series.reconciles.child(controller, "requeue"),
   };
-  for (const result of Object.values(results)) result.inc(0);
-  const errors = series.errors.labels(controller);
-  const terminalErrors = series.terminalErrors.labels(controller);
-  const panics = series.panics.labels(controller);
-  const timeouts = series.timeouts.labels(controller);
-  const adds = series.adds.labels(controller, controller);
-  const retries = series.retries.labels(controller, controller);
-  for (const counter of [errors, terminalErrors, panics, timeouts, adds, retries]) counter.inc(0);
-  series.maxConcurrent.set({ controller }, maxConcurrent);
-  const active = series.active.labels(controller);
-  active.set(0);
-  const seconds = series.seconds.labels(controller);
-  const queueSeconds = series.queueSeconds.labels(controller, controller);
-  const workSeconds = series.workSeconds.labels(controller, controller);
-  series.queueSeconds.zero(queue);
-  series.workSeconds.zero(queue);
-  series.seconds.zero({ controller });
-  const priorities = new Map<number, Gauge.Internal<string>>();
-  const depthOf = (priority: number): Gauge.Internal<string> => {
-    let depth = priorities.get(priority);
-    if (depth === undefined) {
-      const label = priorities.size < longestPriorities ? String(priority) : "exceeded_cardinality_limit";
-      depth = series.depth.labels(controller, controller, label);
-      if (priorities.size < longestPriorities) priorities.set(priority, depth);
+  const errors = series.errors.child(controller);
+  const terminalErrors = series.terminalErrors.child(controller);
+  const panics = series.panics.child(controller);
+  const timeouts = series.timeouts.child(controller);
+  const adds = series.adds.child(controller, controller);
+  const retries = series.retries.child(controller, controller);
+  series.maxConcurrent.child(controller).value = maxConcurrent;
+  const active = series.active.child(controller);
+  const seconds = series.seconds.child(controller);
+  const queueSeconds = series.queueSeconds.child(controller, controller);
+  const workSeconds = series.workSeconds.child(controller, controller);
+  const priorities = new Map<number, Accumulator>();
+  let others: Accumulator | undefined;
+  const depthOf = (priority: number): Accumulator => {
+    const known = priorities.get(priority);
+    if (known !== undefined) return known;
+    if (priorities.size >= longestPriorities) {
+      others ??= series.depth.child(controller, controller, "exceeded_cardinality_limit");
+      return others;
     }
+    const depth = series.depth.child(controller, controller, String(priority));
+    priorities.set(priority, depth);
     return depth;
   };
-  depthOf(0).set(0);
+  depthOf(0);
   return {
-    added: () => adds.inc(),
-    depthChanged: (priority, by) => depthOf(priority).inc(by),
+    added: () => void adds.value++,
+    depthChanged: (priority, by) => void (depthOf(priority).value += by),
     waited: (ms) => queueSeconds.observe(ms / 1000),
     worked: (ms) => workSeconds.observe(ms / 1000),
-    retried: () => retries.inc(),
+    retried: () => void retries.value++,
     reconciled(result, ms) {
-      results[result].inc();
-      if (result === "error") errors.inc();
+      results[result].value++;
+      if (result === "error") errors.value++;
       seconds.observe(ms / 1000);
     },
-    terminalError: () => terminalErrors.inc(),
-    panicked: () => panics.inc(),
-    timedOut: () => timeouts.inc(),
-    activeWorkers: (by) => active.inc(by),
+    terminalError: () => void terminalErrors.value++,
+    panicked: () => void panics.value++,
+    timedOut: () => void timeouts.value++,
+    activeWorkers: (by) => void (active.value += by),
     watchInProgress,
   };
 }

@@ -34,6 +34,8 @@ export interface CacheListOptions {
 export interface Cache {
   get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): DeepReadonly<T> | undefined;
   list<T extends KubernetesObject>(type: ResourceType<T>, options?: CacheListOptions): readonly DeepReadonly<T>[];
+  /** The manager's own cache behind this view of it: the same in every reconcile, so state of a manager is kept by it. */
+  readonly shared: Cache;
 }
 
 /** Writes Kubernetes events (events.k8s.io/v1) about objects, with series for repeated ones. Never throws, never waits. */
@@ -49,6 +51,8 @@ export interface EventRecorder {
       /** At most 1 kB; longer ones are cut. */
       readonly note: string;
       readonly related?: DeepReadonly<KubernetesObject>;
+      /** Who reports, `reportingController`. Default: the recorder's. */
+      readonly controller?: string;
     },
   ): void;
 }

@@ -1,4 +1,10 @@
-import { type DeepReadonly, type KubernetesObject, parseApiVersion, type ResourceType } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  type KubernetesObject,
+  type OwnerReference,
+  parseApiVersion,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import { idOf, keyOfObject } from "./object-id.ts";
 import type { CachedKind } from "./shared-cache.ts";
 import type { SharedCache } from "./shared-cache.ts";
@@ -12,11 +18,36 @@ export interface Source {
   readonly requestsOf: (change: Change<KubernetesObject>) => readonly Request[];
 }
 
-/** The sources of a controller, its kinds declared in the cache. */
-export function sourcesOf(definition: ControllerDefinition, cache: SharedCache): readonly Source[] {
-  const make = (type: ResourceType, map: ObjectMapping, predicates?: readonly Predicate<KubernetesObject>[]): Source => ({
+/**
+ * The sources of a controller, its kinds declared in the cache.
+ *
+ * What a user's function throws is told to `onError` and loses nothing that can be kept: a change that a predicate failed on
+ * passes, as a reconcile too many does no harm; of an update that the map function fails on for one side, the other counts.
+ */
+export function sourcesOf(
+  definition: ControllerDefinition,
+  cache: SharedCache,
+  onError: (what: string, change: Change<KubernetesObject>, error: unknown) => void,
+): readonly Source[] {
+  const make = (type: ResourceType, map: ObjectMapping, predicates: readonly Predicate<KubernetesObject>[] = []): Source => ({
     kind: cache.declare(type),
-    requestsOf: (change) => (predicates?.every((passes) => passes(change)) === false ? [] : requestsOf(change, map)),
+    requestsOf(change) {
+      for (const passes of predicates) {
+        try {
+          if (!passes(change)) return [];
+        } catch (error) {
+          onError("predicate", change, error);
+        }
+      }
+      return requestsOf(change, (object) => {
+        try {
+          return map(object);
+        } catch (error) {
+          onError("map function", change, error);
+          return [];
+        }
+      });
+    },
   });
   return [
     make(definition.for, (object) => [keyOfObject(object)], definition.predicates),
@@ -35,9 +66,27 @@ function requestsOf(change: Change<KubernetesObject>, map: ObjectMapping): reado
 }
 
 /** Requests for the controller owner of an object, if it is of this kind. Versions of a kind are not told apart. */
-export function controllersOf(object: DeepReadonly<KubernetesObject>, type: ResourceType): readonly Request[] {
+function controllersOf(object: DeepReadonly<KubernetesObject>, type: ResourceType): readonly Request[] {
   const owner = object.metadata.ownerReferences?.find((reference) => reference.controller === true);
-  if (owner === undefined || owner.kind !== type.kind || parseApiVersion(owner.apiVersion).group !== type.group) return [];
-  if (type.scope === "Cluster") return [{ name: owner.name }];
-  return object.metadata.namespace === undefined ? [] : [{ namespace: object.metadata.namespace, name: owner.name }];
+  return owner === undefined ? [] : requestsFor([owner], object, type);
+}
+
+/**
+ * For `watchOf`: maps an object to every owner of this kind, where `owns` maps it to the one that controls it. Versions of a kind
+ * are not told apart.
+ */
+export function everyOwner(type: ResourceType): ObjectMapping {
+  return (object) => requestsFor(object.metadata.ownerReferences ?? [], object, type);
+}
+
+function requestsFor(
+  owners: readonly DeepReadonly<OwnerReference>[],
+  { metadata: { namespace } }: DeepReadonly<KubernetesObject>,
+  type: ResourceType,
+): readonly Request[] {
+  // What has no namespace cannot be owned by something that is in one.
+  if (type.scope !== "Cluster" && namespace === undefined) return [];
+  return owners
+    .filter(({ kind, apiVersion }) => kind === type.kind && parseApiVersion(apiVersion).group === type.group)
+    .map(({ name }) => (type.scope === "Cluster" || namespace === undefined ? { name } : { namespace, name }));
 }

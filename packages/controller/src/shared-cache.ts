@@ -8,12 +8,14 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
+import type { CachedObject } from "./cached-object.ts";
 import { Informer } from "./informer.ts";
 import type { StoreEffect } from "./informer-state.ts";
 import { labelSelectorOf } from "./label-selector.ts";
 import type { Logger } from "./logger.ts";
-import { idOf, typeId } from "./object-id.ts";
-import { type CachedObject, ObjectStore } from "./object-store.ts";
+import { idOf, idOfObject, typeId } from "./object-id.ts";
+import { ObjectStore } from "./object-store.ts";
+import type { CacheFigures } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
 import type { Cache, CacheListOptions, Change, IndexFunction } from "./reconcile.ts";
 
@@ -62,7 +64,8 @@ export class CachedKind {
     for (const namespace of namespaces ?? [undefined]) {
       const { client, clock, random, log } = options;
       const onEffect = (effect: StoreEffect): void => this.#carryOut(effect, namespace);
-      this.#informers.set(namespace ?? "", new Informer({ client, type, namespace, clock, random, log, onEffect }));
+      const current = (object: CachedObject): CachedObject | undefined => this.store.get(idOfObject(object));
+      this.#informers.set(namespace ?? "", new Informer({ client, type, namespace, clock, random, log, current, onEffect }));
     }
   }
 
@@ -126,6 +129,7 @@ export class CachedKind {
 
 /** The stores and informers of every kind that something of a manager has declared. */
 export class SharedCache implements Cache {
+  readonly shared = this;
   readonly #options: SharedCacheOptions;
   readonly #kinds = new Map<string, CachedKind>();
   readonly #stop = new AbortController();
@@ -165,6 +169,16 @@ export class SharedCache implements Cache {
     if (names === undefined) this.#indexes.set(kind, (names = new Map()));
     names.set(name, compute);
     kind.store.addIndex(name, compute);
+  }
+
+  /** What there is of each kind, and how current it is. */
+  figures(): readonly CacheFigures[] {
+    return this.kinds.map(({ type, store, informers }) => ({
+      kind: typeId(type),
+      objects: store.size,
+      staleMs: Math.max(...informers.map((informer) => informer.silentMs ?? 0)),
+      watches: informers.reduce((sum, informer) => sum + informer.watches, 0),
+    }));
   }
 
   find(type: ResourceType): CachedKind | undefined {

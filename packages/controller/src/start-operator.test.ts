@@ -1,6 +1,7 @@
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
 import { type Client, createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
+import type { Leadership } from "./manager.ts";
 import type { Operator, ServerDefinition } from "./operator.ts";
 import { defineController, readOf } from "./reconcile.ts";
 import { startOperator } from "./start-operator.ts";
@@ -90,10 +91,13 @@ describe("startOperator", () => {
     await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
     const servers = [bridge("needs", { needsLeaderElection: true }), bridge("always")];
     const leaderElection = { namespace: "a", name: "op" };
-    const running = await startOperator({ operator: operator(...servers), client, clock, dataDir: "/tmp", leaderElection });
+    const onLeadership = ({ kind }: Leadership): void => void story.push(`is ${kind}`);
+    const running = await startOperator({
+      ...{ operator: operator(...servers), client, clock, dataDir: "/tmp", leaderElection, onLeadership },
+    });
     expect(story).toEqual(["always starts and sees 0 with undefined"]);
     await settle();
-    expect(story.slice(1)).toEqual(["needs starts and sees 0 with undefined", "reconciles r"]);
+    expect(story.slice(1)).toEqual(["needs starts and sees 0 with undefined", "reconciles r", "is leading"]);
     await running.stop();
     expect(clock.pendingTimers).toBe(0);
   });

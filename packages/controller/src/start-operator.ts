@@ -2,7 +2,7 @@ import { type Clock, systemClock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { createManager } from "./create-manager.ts";
 import { type Logger, silentLogger } from "./logger.ts";
-import type { Manager } from "./manager.ts";
+import type { Leadership, Manager } from "./manager.ts";
 import type { Metrics } from "./metrics.ts";
 import type { FlagValues, Operator, RunningServer, ServerDefinition } from "./operator.ts";
 
@@ -22,6 +22,8 @@ export interface StartOperatorOptions {
   readonly namespaces?: readonly string[];
   readonly gracefulShutdownTimeoutMs?: number;
   readonly metrics?: Metrics;
+  /** See `ManagerOptions.onLeadership`. */
+  readonly onLeadership?: (leadership: Leadership) => void;
   /** Breaks the start off. */
   readonly signal?: AbortSignal;
 }
@@ -32,6 +34,8 @@ export interface RunningOperator {
   readonly descriptions: readonly string[];
   /** Addresses of its servers by name. */
   readonly endpoints: Readonly<Record<string, string>>;
+  /** See `Manager.reconciles`. */
+  readonly reconciles: Manager["reconciles"];
   /** Settles when it has stopped; rejects when it lost its lease or failed. */
   readonly done: Promise<void>;
   /** Stops controllers, then servers (the last one first), then caches. */
@@ -96,6 +100,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
       ? {}
       : { gracefulShutdownTimeoutMs: options.gracefulShutdownTimeoutMs }),
     ...(options.metrics === undefined ? {} : { metrics: options.metrics }),
+    ...(options.onLeadership === undefined ? {} : { onLeadership: options.onLeadership }),
   });
 
   try {
@@ -109,6 +114,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
   return {
     descriptions,
     endpoints,
+    reconciles: (filter) => manager.reconciles(filter),
     done: manager.done,
     stop: () => manager.stop(),
     [Symbol.asyncDispose]: () => manager.stop(),

@@ -138,8 +138,9 @@ export class WorkQueue<T> {
     return this.#entries.has(id) || this.#taken.has(id);
   }
 
-  add(value: T, options: AddOptions = {}): void {
-    if (this.#isShutDown) return;
+  /** Adds an item. Answers when this alone would have it ready, by the monotonic clock. */
+  add(value: T, options: AddOptions = {}): number {
+    if (this.#isShutDown) return Number.POSITIVE_INFINITY;
     const id = this.#options.idOf(value);
     const now = this.#clock.monotonic();
     this.#options.metrics?.added();
@@ -150,6 +151,7 @@ export class WorkQueue<T> {
     if (entry === undefined) this.#insert(id, value, priority, dueAt, now);
     else this.#merge(entry, priority, dueAt, now);
     this.#serve();
+    return dueAt;
   }
 
   /** The next item that is ready, now or when there is one; `undefined` once the queue is shut down. */

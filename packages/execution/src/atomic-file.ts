@@ -1,3 +1,4 @@
+import { renameSync, writeFileSync } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 
@@ -17,15 +18,21 @@ async function syncFolder(folder: string): Promise<void> {
 export async function writeFileAtomic(path: string, text: string, options: { readonly durable: boolean }): Promise<void> {
   const fresh = `${path}.new`;
   try {
+    if (!options.durable) {
+      // A small file in the page cache: a turn of the event loop would take longer.
+      writeFileSync(fresh, text, { mode: 0o600 });
+      renameSync(fresh, path);
+      return;
+    }
     const handle = await open(fresh, "w", 0o600);
     try {
       await handle.writeFile(text);
-      if (options.durable) await handle.sync();
+      await handle.sync();
     } finally {
       await handle.close();
     }
     await rename(fresh, path);
-    if (options.durable) await syncFolder(dirname(path));
+    await syncFolder(dirname(path));
   } catch (error) {
     await rm(fresh, { force: true });
     throw error;

@@ -1,13 +1,17 @@
 import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
 import { systemClock } from "@keelson/api-machinery";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createBubblewrapDriver } from "./bubblewrap-driver.ts";
+import { openUnpackedImages } from "./images/unpacked-images.ts";
+import { makeBusyboxImage } from "./testing/busybox-image.ts";
+import { content } from "./contract/setup.ts";
 import { driverContract } from "./driver-contract.ts";
 import type { Driver, ProgramSpec } from "./driver.ts";
-import { readdirSync } from "node:fs";
-import { programFolder } from "./program-folder.ts";
+import { outsidePid } from "./testing/outside-pid.ts";
 
 let base: string;
 
@@ -19,23 +23,7 @@ afterEach(() => {
   rmSync(base, { recursive: true, force: true });
 });
 
-/** Finds a process of this machine by the number that it has in its own process namespace, among those of one program. */
-function outsidePid(dir: string, id: string, pid: number): number {
-  const { tag } = programFolder(dir, id);
-  for (const name of readdirSync("/proc").filter((each) => /^\d+$/.test(each))) {
-    try {
-      const inside = /^NSpid:\s+\d+\s+(\d+)$/m.exec(readFileSync(`/proc/${name}/status`, "latin1"))?.[1];
-      const group = readFileSync(`/proc/${name}/cgroup`, "latin1").includes(tag);
-      const tagged = group || readFileSync(`/proc/${name}/environ`, "latin1").includes(tag);
-      if (Number(inside) === pid && tagged) return Number(name);
-    } catch {
-      // Ended meanwhile.
-    }
-  }
-  return -1;
-}
-
-for (const [cgroups, cgroupRoot] of [
+for (const [cgroups, cgroupParent] of [
   ["with", undefined],
   ["without", false],
 ] as const) {
@@ -43,7 +31,7 @@ for (const [cgroups, cgroupRoot] of [
     test.each(driverContract.map((rule) => [rule.title, rule] as const))("%s", async (_, rule) => {
       const dir = join(base, "programs");
       const binds = [{ source: base, target: base, isWritable: true }];
-      const options = { dir, clock: systemClock, random: Math.random, binds, ...(cgroupRoot === false && { cgroupRoot }) };
+      const options = { dir, clock: systemClock, random: Math.random, binds, ...(cgroupParent === false && { cgroupParent }) };
       const setup = {
         dir,
         open: () => createBubblewrapDriver(options),
@@ -108,6 +96,48 @@ describe("a program in bubblewrap", () => {
     const none = await output("tail -n +3 /proc/net/dev | cut -d: -f1", { isolation: { network: "none" } });
     expect(none.trim()).toBe("lo");
     expect(shared).not.toBe("");
+  });
+
+  test("cannot make namespaces or mounts, and neither can a command beside it", async () => {
+    const script =
+      "unshare --user true; unshare --mount true; mount -t tmpfs x /tmp; grep ^Seccomp: /proc/self/status; echo end";
+    const program = await driver.start({ id: "a", command: ["/bin/sh", "-c", `${script}; exec sleep 600`] });
+    const session = await program.exec({ command: ["/bin/sh", "-c", script] });
+    const [out, error] = await Promise.all([text(session.stdout), text(session.stderr ?? Readable.from([]))]);
+    expect(out).toMatch(/^Seccomp:\s+2\nend\n$/);
+    expect(error.match(/not permitted|permission denied|must be superuser/gi)).toHaveLength(3);
+    while (!readFileSync(program.logs.stdout, "utf8").endsWith("end\n")) await new Promise((resolve) => setImmediate(resolve));
+    expect(readFileSync(program.logs.stdout, "utf8")).toBe(out);
+    expect(readFileSync(program.logs.stderr, "utf8").match(/not permitted|permission denied|must be superuser/gi)).toHaveLength(
+      3,
+    );
+  });
+
+  test("has commands beside it that are kept apart as it is", async () => {
+    const program = await driver.start({ id: "a", command: ["sleep", "600"], isolation: { network: "none", hostname: "box" } });
+    const script =
+      "tail -n +3 /proc/net/dev | cut -d: -f1; hostname; grep -E '^(CapEff|CapBnd)' /proc/self/status; touch /etc/x /x; ls /proc";
+    const session = await program.exec({ command: ["/bin/sh", "-c", script] });
+    const [network, host, ...rest] = (await text(session.stdout)).trim().split("\n");
+    expect([network?.trim(), host]).toEqual(["lo", "box"]);
+    expect(rest.slice(0, 2)).toEqual([expect.stringMatching(/:\s*0+$/), expect.stringMatching(/:\s*0+$/)]);
+    expect(rest.filter((line) => /^\d+$/.test(line)).length).toBeLessThan(8);
+    expect(session.stderr && (await text(session.stderr)).match(/Read-only file system/g)).toHaveLength(2);
+  });
+
+  test("runs from an unpacked image, which cannot be removed meanwhile", async () => {
+    await makeBusyboxImage(join(base, "busybox.tar"));
+    const images = await openUnpackedImages(join(base, "images"));
+    const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
+    const script = "cat /etc/motd; [ -e /etc/gone ] || echo gone; touch /bin/x; echo ready >ready; exec sleep 600";
+    const program = await driver.start({ id: "a", command: ["/bin/sh", "-c", script], isolation: { root } });
+    await content(join(base, "programs", "a", "work", "ready"));
+    expect(readFileSync(program.logs.stdout, "utf8")).toBe("above\ngone\n");
+    expect(readFileSync(program.logs.stderr, "utf8")).toMatch(/Read-only file system/);
+    await expect(images.remove("busybox")).rejects.toMatchObject({ code: "InUse" });
+    expect(images.find("busybox")).toBeDefined();
+    await program.stop({ graceMs: 0 });
+    expect(await images.remove("busybox")).toBe(true);
   });
 
   test("finds its program inside its image, along links that are absolute there", async () => {

@@ -1,38 +1,33 @@
-import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { ExecutionError } from "./driver.ts";
 import { lastLine } from "./last-line.ts";
+import { hiddenFiles, imageWork, machineFolders } from "./machine-root.ts";
+import { StartFailure } from "./launcher.ts";
 import type { LaunchRequest } from "./launcher.ts";
 import type { BindMount } from "./isolation.ts";
+import { makeTemporary, own, userOf } from "./program-place.ts";
 import { defaultPath } from "./program-spec.ts";
 import { pathInRoot } from "./root-path.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import type { Execution, Wrapping } from "./process-launcher.ts";
+import { readStat } from "./proc.ts";
 import { programVariable } from "./process-tree.ts";
 
 /*
- * How a program is put into bubblewrap. The shim executes
+ * How a program is put into bubblewrap. The shim executes, with three files open (3 status, 4 arguments, 5 filter),
  *
- *     sh -c 'exec 3>>status 4<arguments; exec bwrap ...' --> bwrap (waits) --> bwrap (process 1 inside) --> program
+ *     bwrap (waits) --> bwrap (process 1 inside) --> program
  *
  * bwrap's options are in a file that only we can read: they hold the program's environment. bwrap writes to `status` which
  * process is process 1, and the exit code only if the program was executed: so one that could not be is told from one that
  * exits with 1.
  */
 
-/** Where a program with an image has its work folder. */
-const imageWork = "/work";
-
-const script = 'exec 3>>"$1" 4<"$2"; bwrap=$3; shift 3; exec "$bwrap" --json-status-fd 3 --args 4 -- "$@"';
-
 const statusFile = (folder: ProgramFolder): string => join(folder.path, "bwrap-status.json");
 const argumentsFile = (folder: ProgramFolder): string => join(folder.path, "bwrap-arguments");
 const temporaryFolder = (folder: ProgramFolder): string => join(folder.path, "tmp");
-
-/** Folders of the machine that a program without an image sees, read-only, where they are. */
-const machineFolders = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"];
-
-/** What hides in the machine's own `/etc`: nothing of it is for a program that is kept apart from the machine. */
-const hiddenFiles = ["/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers"];
 
 /** Whether bwrap has executed the program: only then does it say how it ended. */
 function wasExecuted(folder: ProgramFolder): boolean {
@@ -43,30 +38,83 @@ function wasExecuted(folder: ProgramFolder): boolean {
   }
 }
 
+/** The last pause, of 1, 2, 4 ... ms, for bwrap to say which process it started. */
+const longestStartMs = 1024;
+
+/** Process 1 of a program's namespaces, by its number outside. */
+async function innerProcess({ folder, deadlines }: LaunchRequest, wrapper: number): Promise<number> {
+  for (let pauseMs = 1; pauseMs <= longestStartMs; pauseMs *= 2) {
+    const told = existsSync(statusFile(folder)) ? readFileSync(statusFile(folder), "utf8") : "";
+    const inner = Number(/"child-pid": (\d+)/.exec(told)?.[1] ?? 0);
+    // The number may be another process's by now.
+    if (readStat(inner)?.parent === wrapper) return inner;
+    await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
+  }
+  throw new ExecutionError("NotRunning", `Program ${folder.id} is not running any more`);
+}
+
 /** What makes a process launcher one that starts programs in bubblewrap. */
-export function createBubblewrapWrapping(options: { readonly bwrap: string; readonly binds: readonly BindMount[] }): Wrapping {
+export function createBubblewrapWrapping(options: {
+  readonly bwrap: string;
+  readonly binds: readonly BindMount[];
+  /** File with a seccomp filter. Default: none. */
+  readonly filter?: string;
+}): Wrapping {
   return {
     rootOf: (request) => request.spec.isolation?.root,
     wrap(request, execution) {
-      const { folder } = request;
-      mkdirSync(temporaryFolder(folder), { recursive: true, mode: 0o1777 });
-      rmSync(statusFile(folder), { force: true });
-      const words = [...bwrapArguments(request, execution, options.binds)];
+      const { folder, spec } = request;
+      if (spec.isolation?.image !== undefined) {
+        throw new StartFailure(
+          "The program could not be started: this driver has no images by name; give it isolation.root",
+          126,
+        );
+      }
+      makeTemporary(temporaryFolder(folder));
+      writeFileSync(statusFile(folder), "", { mode: 0o600 });
+      const filter = options.filter === undefined ? [] : ["--seccomp", "5"];
+      const words = [...filter, ...bwrapArguments(request, execution, options.binds)];
       writeFileSync(argumentsFile(folder), words.map((word) => `${word}\0`).join(""), { mode: 0o600 });
+      // What starts the program does so as its user already.
+      const user = own.uid === 0 ? userOf(spec) : undefined;
+      if (user !== undefined) {
+        for (const path of [statusFile(folder), argumentsFile(folder)]) chownSync(path, user.uid, user.gid);
+      }
       return {
-        command: [
-          "/bin/sh",
-          "-c",
-          script,
-          "keelson-bubblewrap",
-          statusFile(folder),
-          argumentsFile(folder),
-          options.bwrap,
-          ...execution.command,
-        ],
+        command: [options.bwrap, "--json-status-fd", "3", "--args", "4", "--", ...execution.command],
+        opened: { append: statusFile(folder), read: [argumentsFile(folder), options.filter ?? "/dev/null"] },
         // The folder inside may be a path that only the image has; bwrap goes there.
         cwd: folder.path,
         env: {},
+      };
+    },
+    async join(request, exec, wrapper) {
+      const { folder, spec } = request;
+      const inner = await innerProcess(request, wrapper.pid);
+      const env = { ...spec.env, ...exec.env };
+      const cwd = spec.cwd ?? (spec.isolation?.root === undefined ? folder.work : imageWork);
+      const all = [...worldArguments({ ...request, spec: { ...spec, env } }, cwd, options.binds)];
+      const words = await mkdtemp(join(folder.path, "exec-"));
+      const path = join(words, "arguments");
+      // Only the network is entered from outside; bwrap enters the rest, and gives up every right that comes with it.
+      const isAlone = spec.isolation?.network === "none";
+      const enter = isAlone ? ["nsenter", `--net=/proc/${inner}/ns/net`, "--"] : [];
+      const session = exec.terminal === undefined ? ["--new-session"] : [];
+      const filter = options.filter === undefined ? [] : ["--seccomp", "6"];
+      writeFileSync(path, [...filter, ...session, ...all].map((word) => `${word}\0`).join(""), { mode: 0o600 });
+      const place = ["--userns", "4", "--pidns", "5", "--args", "3", "--"];
+      const [first = options.bwrap, ...rest] = [...enter, options.bwrap, ...place, ...exec.command];
+      return {
+        command: [first, ...rest],
+        cwd: folder.path,
+        env: { PATH: defaultPath },
+        temporary: words,
+        files: [
+          path,
+          `/proc/${inner}/ns/user`,
+          `/proc/${inner}/ns/pid`,
+          ...(options.filter === undefined ? [] : [options.filter]),
+        ],
       };
     },
     startProblem(folder, exitCode) {
@@ -81,16 +129,20 @@ export function createBubblewrapWrapping(options: { readonly bwrap: string; read
   };
 }
 
-function* bwrapArguments(
-  { spec, folder }: LaunchRequest,
-  execution: Execution,
-  binds: readonly BindMount[],
-): Generator<string> {
-  const { root, network = "shared", hostname, binds: ownBinds = [] } = spec.isolation ?? {};
-  yield* ["--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-pid"];
+function* bwrapArguments(request: LaunchRequest, execution: Execution, binds: readonly BindMount[]): Generator<string> {
+  const { spec } = request;
+  const { root, network = "shared" } = spec.isolation ?? {};
+  yield* ["--unshare-user", "--unshare-pid", "--new-session"];
   if (network === "none") yield "--unshare-net";
+  const cwd = root !== undefined && spec.cwd === undefined ? imageWork : execution.cwd;
+  yield* worldArguments(request, cwd, binds);
+}
+
+/** What is the same for a program and for the commands beside it. */
+function* worldArguments({ spec, folder }: LaunchRequest, cwd: string, binds: readonly BindMount[]): Generator<string> {
+  const { root, hostname, binds: ownBinds = [] } = spec.isolation ?? {};
+  yield* ["--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"];
   if (hostname !== undefined) yield* ["--hostname", hostname];
-  yield* ["--cap-drop", "ALL", "--new-session"];
   // The root is a folder in memory with the parts of the image, or of the machine, in it: so places for mounts can be made.
   if (root !== undefined) yield* imageRoot(root);
   else yield* machineRoot();
@@ -111,7 +163,7 @@ function* bwrapArguments(
   // Without cgroups, its processes are found by the tag.
   const env = { PATH: defaultPath, ...spec.env, [programVariable]: folder.tag };
   for (const [name, value] of Object.entries(env)) yield* ["--setenv", name, value];
-  yield* ["--chdir", root !== undefined && spec.cwd === undefined ? imageWork : execution.cwd];
+  yield* ["--chdir", cwd];
 }
 
 /** What the kernel or we put into a root. */

@@ -1,106 +1,9 @@
-import { constants, accessSync, existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { allControllers } from "./cgroup-hierarchies.ts";
+import type { CgroupHierarchy, Controller } from "./cgroup-hierarchies.ts";
 import type { Limits } from "./driver.ts";
 import { describeError, errorCode } from "./file-error.ts";
-
-/** A mounted hierarchy of control groups. */
-export interface CgroupHierarchy {
-  readonly version: 1 | 2;
-  /** Which of our three controllers groups below {@link parent} can have. */
-  readonly controllers: ReadonlySet<Controller>;
-  /** Folder below which programs get their groups. */
-  readonly parent: string;
-}
-
-/** The controllers that {@link Limits} needs. */
-export type Controller = "cpu" | "memory" | "pids";
-
-const allControllers: readonly Controller[] = ["cpu", "memory", "pids"];
-
-/** Where to look, replaceable in tests. */
-export interface CgroupSources {
-  readonly mounts: string;
-  readonly membership: string;
-}
-
-function readSources(): CgroupSources {
-  return { mounts: readFileSync("/proc/self/mounts", "utf8"), membership: readFileSync("/proc/self/cgroup", "utf8") };
-}
-
-/** A hierarchy as /proc shows it. */
-export interface MountedHierarchy {
-  readonly version: 1 | 2;
-  readonly mount: string;
-  /** Our controllers that it is mounted with; a v2 hierarchy tells its own elsewhere. */
-  readonly controllers: readonly string[];
-  /** This process's group in it. */
-  readonly own: string;
-}
-
-/** What /proc says is mounted: version, mount point, controllers (v1) and the supervisor's own group. */
-export function parseHierarchies(sources: CgroupSources): readonly MountedHierarchy[] {
-  const membership = sources.membership.split("\n").flatMap((line) => {
-    const match = /^\d+:([^:]*):(.*)$/.exec(line);
-    return match === null ? [] : [{ controllers: (match[1] ?? "").split(","), path: match[2] ?? "/" }];
-  });
-  return sources.mounts.split("\n").flatMap((line): readonly MountedHierarchy[] => {
-    const [, mount = "", type = "", options = ""] = line.split(" ");
-    if (type === "cgroup2") {
-      const own = membership.find((entry) => entry.controllers[0] === "")?.path ?? "/";
-      return [{ version: 2, mount, controllers: [], own }];
-    }
-    if (type !== "cgroup") return [];
-    const controllers = options.split(",").filter((option) => (allControllers as readonly string[]).includes(option));
-    if (controllers.length === 0) return [];
-    const own =
-      membership.find((entry) => entry.controllers.some((controller) => controllers.includes(controller)))?.path ?? "/";
-    return [{ version: 1, mount, controllers, own }];
-  });
-}
-
-const isWritable = (path: string): boolean => {
-  try {
-    accessSync(path, constants.W_OK);
-    return true;
-  } catch {
-    return false;
-  }
-};
-
-/** Lets children of a v2 group have controllers, as far as the kernel allows; says which they can have. */
-function delegate(parent: string): ReadonlySet<Controller> {
-  const read = (file: string): readonly string[] => readFileSync(join(parent, file), "utf8").trim().split(/\s+/);
-  for (const controller of read("cgroup.controllers")) {
-    if (!(allControllers as readonly string[]).includes(controller)) continue;
-    try {
-      writeFileSync(join(parent, "cgroup.subtree_control"), `+${controller}`);
-    } catch {
-      // EBUSY where processes live in this very group ("no internal processes", cgroup v2 documentation): not delegated.
-    }
-  }
-  const given = read("cgroup.subtree_control");
-  return new Set(allControllers.filter((controller) => given.includes(controller)));
-}
-
-/**
- * The hierarchies in which this process may make groups. `root` is the parent group in each, as a path below the mount;
- * default: the supervisor's own, so that whatever limits hold for it hold for its programs too. Writes nothing but
- * `cgroup.subtree_control` of a v2 parent.
- */
-export function discoverCgroups(root?: string, sources: CgroupSources = readSources()): readonly CgroupHierarchy[] {
-  return parseHierarchies(sources).flatMap((found): readonly CgroupHierarchy[] => {
-    const parent = join(found.mount, root ?? found.own);
-    if (!existsSync(join(parent, "cgroup.procs")) || !isWritable(parent)) return [];
-    if (found.version === 1) {
-      return [{ version: 1, parent, controllers: new Set(allControllers.filter((c) => found.controllers.includes(c))) }];
-    }
-    try {
-      return [{ version: 2, parent, controllers: delegate(parent) }];
-    } catch {
-      return [];
-    }
-  });
-}
 
 const cpuPeriodMicros = 100_000;
 
@@ -129,40 +32,59 @@ export interface ProgramCgroup {
   readonly applied: Limits;
   /** Why a limit does not hold, where one does not. */
   readonly message?: string;
-  /** Files to which a process writes `0` to enter all groups. */
-  readonly procsFiles: readonly string[];
+  /** Files to which a process with one thread writes `0` to enter all groups. */
+  readonly entryFiles: readonly string[];
 }
 
 const limitOf: Readonly<Record<Controller, keyof Limits>> = { cpu: "cpuMillis", memory: "memoryBytes", pids: "pids" };
 
-/** The hierarchy whose group holds every process of a program, so that they can be listed and killed. */
+/**
+ * The hierarchy whose group holds every process of a program, so that they can be listed and killed. Of a machine with both
+ * versions the first: a process enters its groups at once, and a group of the second only after a grace period of the kernel.
+ */
 function tracking(hierarchies: readonly CgroupHierarchy[]): CgroupHierarchy | undefined {
   return (
+    hierarchies.find((hierarchy) => hierarchy.version === 1 && hierarchy.controllers.has("pids")) ??
     hierarchies.find((hierarchy) => hierarchy.version === 2) ??
-    hierarchies.find((hierarchy) => hierarchy.controllers.has("pids")) ??
     hierarchies[0]
   );
 }
 
-/** Makes a program's groups and sets its limits. Never throws: what cannot be had is in `message`. */
-export function createCgroup(hierarchies: readonly CgroupHierarchy[], name: string, limits: Limits): ProgramCgroup {
+/**
+ * The file by which a process enters a group. A move of a whole process locks out every fork of the machine, and waits about
+ * 10 ms for that; one of the calling thread alone (`tasks`, Linux 5.5) does not. Threads of version 2 cannot leave their
+ * process's group, so there it is the process that moves.
+ */
+function entryFile({ version, parent }: CgroupHierarchy, name: string): string {
+  return join(parent, name, version === 1 ? "tasks" : "cgroup.procs");
+}
+
+/**
+ * Makes a program's groups and sets its limits. `everywhere`: in every hierarchy, also where nothing is limited, so that it is nowhere
+ * in its supervisor's group. Never throws: what cannot be had is in `message`.
+ */
+export function createCgroup(
+  hierarchies: readonly CgroupHierarchy[],
+  name: string,
+  limits: Limits,
+  everywhere = false,
+): ProgramCgroup {
   const applied: { cpuMillis?: number; memoryBytes?: number; pids?: number } = {};
   const problems: string[] = [];
-  const procsFiles: string[] = [];
+  const entryFiles: string[] = [];
   const tracker = tracking(hierarchies);
   for (const hierarchy of hierarchies) {
     const wanted = allControllers.filter((c) => hierarchy.controllers.has(c) && limits[limitOf[c]] !== undefined);
-    if (hierarchy !== tracker && wanted.length === 0) continue;
+    if (!everywhere && hierarchy !== tracker && wanted.length === 0) continue;
     const folder = join(hierarchy.parent, name);
     try {
-      mkdirSync(folder);
+      // The parent goes when a driver that had it closes and leaves it empty.
+      mkdirSync(folder, { recursive: true });
     } catch (error) {
-      if (errorCode(error) !== "EEXIST") {
-        problems.push(`${folder}: ${describeError(error)}`);
-        continue;
-      }
+      problems.push(`${folder}: ${describeError(error)}`);
+      continue;
     }
-    procsFiles.push(join(folder, "cgroup.procs"));
+    entryFiles.push(entryFile(hierarchy, name));
     for (const controller of wanted) {
       try {
         for (const [file, value] of settings(hierarchy.version, controller, limits)) writeFileSync(join(folder, file), value);
@@ -184,7 +106,7 @@ export function createCgroup(hierarchies: readonly CgroupHierarchy[], name: stri
       `${missing.map((c) => limitOf[c]).join(", ")}: no writable cgroup with ${missing.join(", ")} on this machine`,
     );
   }
-  return { applied, procsFiles, ...(problems.length > 0 && { message: `Not limited: ${problems.join("; ")}` }) };
+  return { applied, entryFiles, ...(problems.length > 0 && { message: `Not limited: ${problems.join("; ")}` }) };
 }
 
 /** Pids in a program's group; undefined where it has none (no hierarchy, or removed already). */
@@ -199,15 +121,23 @@ export function readCgroupPids(hierarchies: readonly CgroupHierarchy[], name: st
   }
 }
 
-/** Kills everything in the group at once where the kernel can (v2, Linux 5.14): nothing can fork its way out. */
-export function killCgroup(hierarchies: readonly CgroupHierarchy[], name: string): boolean {
+/** Files to which a process with one thread writes `0` to enter a program's groups, as far as there are any. */
+export function entryFilesOf(hierarchies: readonly CgroupHierarchy[], name: string): readonly string[] {
+  return hierarchies.map((hierarchy) => entryFile(hierarchy, name)).filter((path) => existsSync(path));
+}
+
+/**
+ * Takes care that nothing forks its way out while the processes of a group are killed: version 2 kills them all at once (Linux
+ * 5.14); version 1 lets them fork no more, and killing is left to the caller.
+ */
+export function sealCgroup(hierarchies: readonly CgroupHierarchy[], name: string): void {
   const hierarchy = tracking(hierarchies);
-  if (hierarchy?.version !== 2) return false;
+  if (hierarchy === undefined) return;
+  const [file, value] = hierarchy.version === 2 ? ["cgroup.kill", "1"] : ["pids.max", "0"];
   try {
-    writeFileSync(join(hierarchy.parent, name, "cgroup.kill"), "1");
-    return true;
+    writeFileSync(join(hierarchy.parent, name, file), value, { flag: "r+" });
   } catch {
-    return false;
+    // The group is gone, or the kernel is older: the caller kills what it sees, again and again.
   }
 }
 

@@ -1,3 +1,4 @@
+import type { Readable, Writable } from "node:stream";
 import type { Isolation } from "./isolation.ts";
 
 /** Limits of a program. Each is applied where the machine lets us (a writable cgroup); `Program.limits` says which were. */
@@ -31,7 +32,7 @@ export interface ProgramSpec {
   readonly killSignal?: NodeJS.Signals;
   /** From the first signal to SIGKILL. Default 5000. */
   readonly killGraceMs?: number;
-  /** What it sees of the machine; for the `bubblewrap` driver only. */
+  /** What it sees of the machine; not for the `process` driver. */
   readonly isolation?: Isolation;
   /** Kept with the program for its owner, across restarts: a task's uid and attempt, a sandbox's name. */
   readonly metadata?: Readonly<Record<string, string>>;
@@ -75,6 +76,37 @@ export interface ProgramStats {
   readonly pids: number;
 }
 
+/** A size of a terminal, in characters. */
+export interface TerminalSize {
+  readonly columns: number;
+  readonly rows: number;
+}
+
+/** A command to run beside a program. */
+export interface ExecSpec {
+  /** Program and arguments, looked up as the running program would. */
+  readonly command: readonly [string, ...string[]];
+  /** Over the program's own. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** A terminal of this size; standard output and error are one then. Default: pipes. */
+  readonly terminal?: TerminalSize;
+}
+
+/** A command that runs beside a program. It ends when the program ends. */
+export interface ExecSession {
+  /** Its input. Ending it is the command's end of file (with a terminal: hangs up). */
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  /** Absent with a terminal. */
+  readonly stderr?: Readable;
+  /** Sets the terminal's size; nothing without one. */
+  resize(size: TerminalSize): Promise<void>;
+  /** Ends the command, with what it started. */
+  kill(): Promise<void>;
+  /** Resolves when it has ended; 126 and 127 also where it could not be started, as shells have it. Never rejects. */
+  exited(): Promise<{ readonly exitCode: number }>;
+}
+
 /** A program under supervision. */
 export interface Program {
   readonly id: string;
@@ -90,6 +122,11 @@ export interface Program {
   /** `killSignal` to the whole tree, then SIGKILL after the grace. Resolves when nothing of it is left. Idempotent. */
   stop(options?: { readonly graceMs?: number; readonly reason?: "Stopped" | "Timeout" }): Promise<Exited>;
   stats(): Promise<ProgramStats>;
+  /**
+   * Runs a command where the program runs: its root, mounts, processes, user, folder, limits. Throws `NotRunning`, and
+   * `InvalidSpec` for a command that no program can have.
+   */
+  exec(spec: ExecSpec): Promise<ExecSession>;
   /** Removes a program that has ended: its folder, logs and cgroup. Throws `NotEnded` before. */
   remove(): Promise<void>;
 }
@@ -116,7 +153,7 @@ export interface Driver {
 export class ExecutionError extends Error {
   override readonly name = "ExecutionError";
   /** `FolderUnusable`: the driver's folder cannot be written (read-only, full, missing permission); nothing was started. */
-  readonly code: "AlreadyExists" | "InvalidSpec" | "NotEnded" | "FolderInUse" | "FolderUnusable" | "Unsupported";
+  readonly code: "AlreadyExists" | "InvalidSpec" | "NotEnded" | "NotRunning" | "FolderInUse" | "FolderUnusable" | "Unsupported";
 
   constructor(code: ExecutionError["code"], message: string, options?: ErrorOptions) {
     super(message, options);

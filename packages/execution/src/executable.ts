@@ -1,4 +1,4 @@
-import { open, readdir, stat } from "node:fs/promises";
+import { closeSync, openSync, readdirSync, readSync, statSync } from "node:fs";
 import type { Stats } from "node:fs";
 import { join, resolve } from "node:path";
 import { errorCode } from "./file-error.ts";
@@ -19,14 +19,14 @@ function mayExecute(file: Stats, user: UserIds): boolean {
 const headBytes = 256;
 
 /** The start of a file; empty where it cannot be read (a program may be executable and not readable). */
-async function readHead(path: string): Promise<Buffer> {
+function readHead(path: string): Buffer {
   try {
-    const handle = await open(path, "r");
+    const file = openSync(path, "r");
     try {
-      const { buffer, bytesRead } = await handle.read(Buffer.alloc(headBytes), 0, headBytes, 0);
-      return buffer.subarray(0, bytesRead);
+      const buffer = Buffer.alloc(headBytes);
+      return buffer.subarray(0, readSync(file, buffer, 0, headBytes, 0));
     } finally {
-      await handle.close();
+      closeSync(file);
     }
   } catch {
     return Buffer.alloc(0);
@@ -42,6 +42,17 @@ function machineOf(head: Buffer): number | undefined {
   return head[5] === 2 ? head.readUInt16BE(18) : head.readUInt16LE(18);
 }
 
+/** The processor of this process; read once. */
+let ownMachine: number | undefined;
+
+function listHandlers(): readonly string[] {
+  try {
+    return readdirSync("/proc/sys/fs/binfmt_misc");
+  } catch {
+    return [];
+  }
+}
+
 /** Processors (x86-64, aarch64) that run another's programs too (i386, arm). */
 const alsoRuns: Readonly<Record<number, number>> = { 62: 3, 183: 40 };
 
@@ -49,22 +60,22 @@ const alsoRuns: Readonly<Record<number, number>> = { 62: 3, 183: 40 };
  * Why a file would not run as the binary that it is. A shell takes what the kernel refuses (ENOEXEC) for a script and says
  * something about its syntax; this says what is wrong.
  */
-async function binaryProblem(head: Buffer): Promise<string | undefined> {
+function binaryProblem(head: Buffer): string | undefined {
   const machine = machineOf(head);
   if (machine === undefined) return undefined;
   if (machine === -1) return "is a damaged program: it ends within its header";
-  const own = machineOf(await readHead(process.execPath));
+  ownMachine ??= machineOf(readHead(process.execPath));
+  const own = ownMachine;
   if (own === undefined || machine === own || alsoRuns[own] === machine) return undefined;
   // Emulators can be registered for other processors (binfmt_misc); then the kernel knows better than this.
-  const handlers = await readdir("/proc/sys/fs/binfmt_misc").catch(() => []);
-  if (handlers.some((name) => name !== "register" && name !== "status")) return undefined;
+  if (listHandlers().some((name) => name !== "register" && name !== "status")) return undefined;
   return "is a program for another kind of processor";
 }
 
-async function check(path: string, user: UserIds, root?: string): Promise<Resolved> {
+function check(path: string, user: UserIds, root?: string): Resolved {
   let file: Stats;
   try {
-    file = await stat(root === undefined ? path : pathInRoot(root, path));
+    file = statSync(root === undefined ? path : pathInRoot(root, path));
   } catch (error) {
     if (errorCode(error) === "EACCES") return { problem: `${path}: permission denied`, exitCode: 126 };
     return { problem: `${path}: there is no such file`, exitCode: 127 };
@@ -79,22 +90,17 @@ async function check(path: string, user: UserIds, root?: string): Promise<Resolv
  * Finds the program of a command as execvp(3) does: a word with a slash is a path (from `cwd`), another is looked up in
  * `searchPath`. Done before the start so that a program that cannot run is told from one that ran and exited with 127, and
  * with a reason. What only the kernel can see (a folder above that is closed to the user, a wrong architecture) shows when
- * it is executed. With `root`, paths are those of a program that has this folder as its root.
+ * it is executed. With `root`, paths are those of a program that has this folder as its root. A handful of looks at files that the
+ * kernel has at hand: it does not wait.
  */
-export async function resolveExecutable(
-  command: string,
-  cwd: string,
-  searchPath: string,
-  user: UserIds,
-  root?: string,
-): Promise<Resolved> {
+export function resolveExecutable(command: string, cwd: string, searchPath: string, user: UserIds, root?: string): Resolved {
   let found: Resolved;
   if (command.includes("/")) {
-    found = await check(resolve(cwd, command), user, root);
+    found = check(resolve(cwd, command), user, root);
   } else {
     found = { problem: `${command}: not found in PATH (${searchPath})`, exitCode: 127 };
     for (const folder of searchPath.split(":")) {
-      const candidate = await check(resolve(cwd, join(folder, command)), user, root);
+      const candidate = check(resolve(cwd, join(folder, command)), user, root);
       if ("path" in candidate) {
         found = candidate;
         break;
@@ -104,12 +110,12 @@ export async function resolveExecutable(
     }
   }
   if ("problem" in found) return found;
-  const head = await readHead(root === undefined ? found.path : pathInRoot(root, found.path));
-  const problem = await binaryProblem(head);
+  const head = readHead(root === undefined ? found.path : pathInRoot(root, found.path));
+  const problem = binaryProblem(head);
   if (problem !== undefined) return { problem: `${found.path} ${problem}`, exitCode: 126 };
   const interpreter = /^#![ \t]*([^\s]+)/.exec(head.toString("latin1"))?.[1];
   if (interpreter === undefined) return found;
-  const checked = await check(resolve(cwd, interpreter), user, root);
+  const checked = check(resolve(cwd, interpreter), user, root);
   return "path" in checked
     ? found
     : { problem: `${found.path} needs its interpreter: ${checked.problem}`, exitCode: checked.exitCode };

@@ -56,6 +56,16 @@ export function openAliveEnd(path: string): number {
   return openSync(path, constants.O_RDWR);
 }
 
+/** A FIFO's end that this process reads, whether or not anybody writes yet. Ends when the last writer is gone. */
+export function readFifo(path: string): Socket {
+  return new Socket({ fd: openSync(path, constants.O_RDONLY | constants.O_NONBLOCK), readable: true, writable: false });
+}
+
+/** A FIFO's end that this process writes, whether or not anybody reads yet. */
+export function writeFifo(path: string): Socket {
+  return new Socket({ fd: openSync(path, constants.O_RDWR | constants.O_NONBLOCK), readable: false, writable: true });
+}
+
 /** Something that is being watched. */
 export interface AliveWatch {
   cancel(): void;

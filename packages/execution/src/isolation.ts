@@ -9,12 +9,14 @@ export interface BindMount {
 }
 
 /**
- * What a program of the `bubblewrap` driver sees of the machine. Other drivers refuse a program that asks for it, rather than
- * run it without.
+ * What a program of the `bubblewrap` and `containerd` drivers sees of the machine. The `process` driver refuses a program that
+ * asks for it, rather than run it without.
  */
 export interface Isolation {
   /** Folder with an unpacked image, which becomes the read-only root. Default: the machine's own `/usr` and what belongs to it. */
   readonly root?: string;
+  /** Name of an image that the driver has (`containerd`), whose files become the root. Not together with `root`. */
+  readonly image?: string;
   /** What is there besides. */
   readonly binds?: readonly BindMount[];
   /** `shared`: the machine's network, loopback included. `none`: a loopback of its own and nothing else. Default: `shared`. */
@@ -33,8 +35,12 @@ const isPath = (value: unknown): value is string =>
 export function isolationProblem(value: unknown): string | undefined {
   if (value === undefined) return undefined;
   if (!isRecord(value)) return "isolation: must be an object";
-  const { root, binds, network, hostname } = value;
+  const { root, image, binds, network, hostname } = value;
   if (root !== undefined && !isPath(root)) return "isolation.root: must be an absolute path without .. in it";
+  if (image !== undefined && !(typeof image === "string" && /^[\w][-\w./:@+]{0,254}$/.test(image))) {
+    return "isolation.image: must be the name of an image";
+  }
+  if (image !== undefined && root !== undefined) return "isolation.image: cannot be set together with isolation.root";
   if (network !== undefined && network !== "shared" && network !== "none") return "isolation.network: must be shared or none";
   if (hostname !== undefined && !(typeof hostname === "string" && /^[A-Za-z0-9]([-.A-Za-z0-9]{0,62})$/.test(hostname))) {
     return "isolation.hostname: must be a host name of at most 63 characters";

@@ -1,4 +1,4 @@
-import type { Limits, ProgramSpec, ProgramStats } from "./driver.ts";
+import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats } from "./driver.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 
@@ -41,11 +41,16 @@ export interface LaunchedProgram {
   /** Kills every process of the program and resolves when none is left. */
   kill(): Promise<void>;
   stats(): Promise<ProgramStats>;
+  /** Runs a command beside the program. Only called while the program runs. */
+  exec(spec: ExecSpec): Promise<ExecSession>;
   /** Frees what the kernel still holds for a program that has ended: its cgroup. */
   cleanUp(): Promise<void>;
   /** Stops watching; the program goes on. */
   detach(): void;
 }
+
+/** What is told of a program whose supervisor died between making it ready and letting it run. */
+export const neverRan = "Its supervisor ended before the program was started; it never ran";
 
 /** Why a program could not be started, for its owner to read. */
 export class StartFailure extends Error {
@@ -67,4 +72,8 @@ export interface Launcher {
   adopt(request: LaunchRequest, identity: Identity): Promise<LaunchedProgram>;
   /** Kills and removes whatever may be left of a program whose identity is unknown. */
   sweep(folder: ProgramFolder, deadlines: Deadlines): Promise<void>;
+  /** Ends and removes what runs of programs below the driver's folder `dir` whose own folders are gone, where that can be known. */
+  sweepOrphans?(dir: string, deadlines: Deadlines): Promise<void>;
+  /** Frees what is shared by programs and that none uses any more. Programs go on. */
+  close?(): void;
 }

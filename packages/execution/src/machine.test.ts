@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { parseHierarchies } from "./cgroup.ts";
+import { parseHierarchies } from "./cgroup-hierarchies.ts";
 import { lockFolder } from "./folder-lock.ts";
 import { readLogTail } from "./log-tail.ts";
 import { rotateIfLarge } from "./log-rotation.ts";

@@ -17,14 +17,14 @@ afterEach(() => {
 });
 
 // Machines differ in whether a supervisor may make cgroups; the rules hold on both.
-for (const [cgroups, cgroupRoot] of [
+for (const [cgroups, cgroupParent] of [
   ["with", undefined],
   ["without", false],
 ] as const) {
   describe(`process driver ${cgroups} cgroups`, () => {
     test.each(driverContract.map((rule) => [rule.title, rule] as const))("%s", async (_, rule) => {
       const dir = join(base, "programs");
-      const options = { dir, clock: systemClock, random: Math.random, ...(cgroupRoot === false && { cgroupRoot }) };
+      const options = { dir, clock: systemClock, random: Math.random, ...(cgroupParent === false && { cgroupParent }) };
       await expect(rule.run({ dir, open: () => createProcessDriver(options) })).resolves.toBeUndefined();
     });
   });

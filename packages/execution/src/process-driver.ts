@@ -6,8 +6,12 @@ import type { DriverOptions } from "./supervisor.ts";
 
 /** Options of {@link createProcessDriver}. */
 export interface ProcessDriverOptions extends DriverOptions {
-  /** Parent group of the programs' cgroups, below each hierarchy's mount; default: this process's own. `false`: no cgroups. */
-  readonly cgroupRoot?: string | false;
+  /**
+   * Group below which programs have their cgroups, as a path below each hierarchy's mount (`/keelson/sandboxes`), made where it is not
+   * there. What watches a program is in there too, so that programs go on, and are found again, also where this process's own cgroup is
+   * killed as a whole. Default: this process's own group, whose limits hold for its programs too. `false`: no cgroups.
+   */
+  readonly cgroupParent?: string | false;
 }
 
 /**
@@ -32,7 +36,7 @@ export function createProcessDriver(options: ProcessDriverOptions): Promise<Driv
     createProcessLauncher({
       spareFolder: join(dir, ".spare"),
       random: options.random,
-      ...(options.cgroupRoot !== undefined && { cgroupRoot: options.cgroupRoot }),
+      ...(options.cgroupParent !== undefined && { cgroupParent: options.cgroupParent }),
     }),
   );
 }

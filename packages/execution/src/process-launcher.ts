@@ -1,23 +1,24 @@
-import { chownSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { createCgroup, discoverCgroups, removeCgroup, wasOomKilled } from "./cgroup.ts";
-import type { CgroupHierarchy } from "./cgroup.ts";
+import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { createCgroup, entryFilesOf, removeCgroup, wasOomKilled } from "./cgroup.ts";
+import { discoverCgroups, enterShimGroup, removeEmptyParent } from "./cgroup-hierarchies.ts";
+import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
 import type { Deadlines } from "./deadlines.ts";
-import type { Limits, ProgramSpec, ProgramStats } from "./driver.ts";
-import { resolveExecutable } from "./executable.ts";
+import type { ExecSpec, ProgramStats } from "./driver.ts";
+import { failedExec, spawnExec } from "./exec-session.ts";
 import { FifoPool, openAliveEnd, watchAlive } from "./fifo-pool.ts";
 import { describeError } from "./file-error.ts";
-import { lastLine } from "./last-line.ts";
-import { StartFailure } from "./launcher.ts";
+import { neverRan, StartFailure } from "./launcher.ts";
+import { limitsFromJson, limitsToJson } from "./limits-record.ts";
 import type { Ending, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
-import { elapsedMs, isAlive, readBootId, readStat, ticksPerSecond } from "./proc.ts";
+import { elapsedMs, isAlive, readBootId, readStat } from "./proc.ts";
 import { defaultPath } from "./program-spec.ts";
-import { pathInRoot } from "./root-path.ts";
+import { cwdOf, errorLog, executableOf, lastWords, makeLogs, own, userOf } from "./program-place.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import { killTree, listTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
 import type { ProcessTree } from "./process-tree.ts";
 import { exitFileBytes, parseExitFile, spawnShim, splitEnvironment } from "./shim.ts";
-import type { ExitFile } from "./shim.ts";
-import { resolveLocalUser } from "./user.ts";
+import type { ExitFile, ProgramFiles } from "./shim.ts";
+import { createStatsSampler } from "./stats-sampler.ts";
 import type { UserIds } from "./user.ts";
 
 /** The words and place that a launcher really executes for a spec. */
@@ -26,6 +27,16 @@ export interface Execution {
   readonly cwd: string;
   /** The environment that it is launched in. Default: the spec's. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Files that it has open. Default: none. */
+  readonly opened?: ProgramFiles;
+}
+
+/** What a command beside a running program needs besides its words. */
+export interface JoinedExecution extends Execution {
+  /** Paths that are opened for it, as descriptors from 3 on. */
+  readonly files: readonly string[];
+  /** Folder that is removed as soon as they are open. */
+  readonly temporary?: string;
 }
 
 /** What puts programs into something else, such as bubblewrap. */
@@ -34,6 +45,8 @@ export interface Wrapping {
   readonly rootOf: (request: LaunchRequest) => string | undefined;
   /** What is executed in the program's place. Called after the program was found and may be executed. */
   readonly wrap: (request: LaunchRequest, execution: Execution) => Execution;
+  /** What is executed for a command beside a running program. */
+  readonly join: (request: LaunchRequest, spec: ExecSpec, wrapper: { readonly pid: number }) => Promise<JoinedExecution>;
   /** Why the program could not be executed, where what wraps it ended with this code and that was the cause. */
   readonly startProblem: (
     folder: ProgramFolder,
@@ -46,11 +59,9 @@ export interface ProcessLauncherOptions extends Partial<Wrapping> {
   /** Folder for its own files, on the file system of the programs' folders. */
   readonly spareFolder: string;
   readonly random: () => number;
-  /** Parent group in every cgroup hierarchy, below its mount; default: the supervisor's own. `false`: use no cgroups. */
-  readonly cgroupRoot?: string | false;
+  /** See `ProcessDriverOptions.cgroupParent`. */
+  readonly cgroupParent?: string | false;
 }
-
-const own: UserIds = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
 
 /** The pause between two looks at an adopted shim that holds no FIFO (a file system without them). The only polling here. */
 const lookEveryMs = 5000;
@@ -65,64 +76,27 @@ function readExit(folder: ProgramFolder): ExitFile {
   try {
     return parseExitFile(readFileSync(folder.exit, "latin1"));
   } catch {
-    return { execFailed: false, outsideCgroup: false };
+    return parseExitFile("");
   }
-}
-
-/** Where a program's error output goes. */
-function errorLog(folder: ProgramFolder, spec: ProgramSpec): string {
-  return spec.mergeOutput === true ? folder.stdout : folder.stderr;
-}
-
-/** The last words of the error output: what the shell said when it could not execute a program. */
-function lastWords(folder: ProgramFolder, spec: ProgramSpec): string {
-  return lastLine(errorLog(folder, spec)).replace(/^.*?: \d+: (?:exec: )?/, "");
 }
 
 /**
  * Launches programs as processes behind a shim (see `shim.ts`), in their own session and, where we may, their own cgroup.
  */
 export function createProcessLauncher(options: ProcessLauncherOptions): Launcher {
-  const hierarchies: readonly CgroupHierarchy[] = options.cgroupRoot === false ? [] : discoverCgroups(options.cgroupRoot);
+  const hierarchies: readonly CgroupHierarchy[] = options.cgroupParent === false ? [] : discoverCgroups(options.cgroupParent);
+  const hasOwnParent = typeof options.cgroupParent === "string";
   const fifos = new FifoPool(options.spareFolder, options.random);
   const bootId = readBootId();
 
-  function userOf(request: LaunchRequest): UserIds | undefined {
-    if (request.spec.user === undefined) return undefined;
-    const user = resolveLocalUser(request.spec.user);
-    if ("problem" in user) throw new StartFailure(`The program could not be started: ${user.problem}`, 126);
-    return user;
-  }
-
-  function cwdOf(request: LaunchRequest, user: UserIds | undefined): string {
-    const root = options.rootOf?.(request);
-    const cwd = request.spec.cwd ?? request.folder.work;
-    try {
-      if (request.spec.cwd === undefined) {
-        mkdirSync(cwd, { recursive: true, mode: 0o755 });
-        if (user !== undefined && own.uid === 0) chownSync(cwd, user.uid, user.gid);
-      }
-      const place = root === undefined || request.spec.cwd === undefined ? cwd : pathInRoot(root, cwd);
-      if (!statSync(place).isDirectory()) throw new StartFailure(`The working directory ${cwd} is not a directory`, 126);
-    } catch (error) {
-      if (error instanceof StartFailure) throw error;
-      throw new StartFailure(`The working directory ${cwd} cannot be used: ${describeError(error)}`, 126);
-    }
-    return cwd;
-  }
-
-  async function executionOf(request: LaunchRequest, user: UserIds | undefined, cwd: string): Promise<Execution> {
+  function executionOf(request: LaunchRequest, user: UserIds | undefined, cwd: string): Execution {
     const [first, ...rest] = request.spec.command;
-    const searchPath = request.spec.env?.PATH ?? defaultPath;
-    const root = options.rootOf?.(request);
     if (request.spec.isolation !== undefined && options.wrap === undefined) {
       throw new StartFailure("The program could not be started: it asks for isolation, which this driver does not give", 126);
     }
-    const resolved = await resolveExecutable(first, cwd, searchPath, user ?? own, root);
-    if ("problem" in resolved)
-      throw new StartFailure(`The program could not be started: ${resolved.problem}`, resolved.exitCode);
+    const path = executableOf(request.spec, user, cwd, options.rootOf?.(request));
     // The shell looks it up once more and so keeps the program's own name for itself (argv[0]); but would take -x for an option.
-    const word = first.startsWith("-") ? resolved.path : first;
+    const word = first.startsWith("-") ? path : first;
     const execution: Execution = { command: [word, ...rest], cwd };
     return options.wrap?.(request, execution) ?? execution;
   }
@@ -163,10 +137,12 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
     });
     const detach = watch(() => {
       const exit = readExit(folder);
-      if (exit.exitCode === undefined) {
+      if (exit.unreleased) {
+        resolveEnded({ kind: "lost", message: neverRan });
+      } else if (exit.exitCode === undefined) {
         resolveEnded({ kind: "lost", message: lostMessage });
       } else if (exit.execFailed) {
-        const words = lastWords(folder, request.spec);
+        const words = lastWords(folder, request.spec).replace(/^.*?: \d+: (?:exec: )?/, "");
         resolveEnded({ kind: "start-failed", exitCode: exit.exitCode, message: `The program could not be executed: ${words}` });
       } else {
         const problem = options.startProblem?.(folder, exit.exitCode);
@@ -179,7 +155,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
         resolveEnded({ kind: "exited", exitCode: exit.exitCode, oomKilled });
       }
     });
-    let sample = { at: 0, ticks: 0 };
+    const sample = createStatsSampler(shim.startTime);
     return {
       pid: program?.pid ?? shim.pid,
       limits,
@@ -197,13 +173,28 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
         if (isAlive(shim.pid, shim.startTime)) process.kill(shim.pid, "SIGCONT");
       },
       async stats(): Promise<ProgramStats> {
-        const stats = withoutWrapper(tree, await listTree(tree));
-        const at = elapsedMs(shim.startTime);
-        const ticks = stats.reduce((sum, stat) => sum + stat.cpuTicks, 0);
-        const spentMs = (Math.max(ticks - sample.ticks, 0) * 1000) / ticksPerSecond;
-        const cpuMillis = at > sample.at ? Math.round((spentMs / (at - sample.at)) * 1000) : 0;
-        sample = { at, ticks };
-        return { cpuMillis, memoryBytes: stats.reduce((sum, stat) => sum + stat.residentBytes, 0), pids: stats.length };
+        return sample(withoutWrapper(tree, await listTree(tree)));
+      },
+      async exec(exec) {
+        const user = userOf(request.spec);
+        const cwd = request.spec.cwd ?? folder.work;
+        const env = { PATH: defaultPath, ...request.spec.env, ...exec.env };
+        try {
+          executableOf({ ...request.spec, env, command: exec.command }, user, cwd, options.rootOf?.(request));
+        } catch (error) {
+          if (!(error instanceof StartFailure)) throw error;
+          return failedExec(error, error.exitCode);
+        }
+        const wrapper = readExit(folder).program;
+        const joined = wrapper === undefined ? undefined : await options.join?.(request, exec, wrapper);
+        const execution = joined ?? { command: exec.command, cwd, env, files: [] };
+        return spawnExec({
+          ...execution,
+          env: { ...execution.env, [programVariable]: folder.tag },
+          groups: entryFilesOf(hierarchies, folder.tag),
+          ...(user !== undefined && own.uid === 0 && { user }),
+          ...(exec.terminal !== undefined && { terminal: exec.terminal }),
+        });
       },
       cleanUp: () => cleanUpCgroup(folder, deadlines),
       detach,
@@ -212,10 +203,10 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
 
   async function prepare(request: LaunchRequest): Promise<PreparedProgram> {
     const { spec, folder } = request;
-    for (const path of [folder.stdout, folder.stderr]) closeSync(openSync(path, "a", 0o640));
-    const user = userOf(request);
-    const cwd = cwdOf(request, user);
-    const execution = await executionOf(request, user, cwd);
+    makeLogs(folder);
+    const user = userOf(spec);
+    const cwd = cwdOf(request, user, options.rootOf?.(request));
+    const execution = executionOf(request, user, cwd);
     const { inherited, assignments } = splitEnvironment({
       PATH: defaultPath,
       ...(execution.env ?? spec.env),
@@ -238,19 +229,21 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       const hasFifo = await fifos.take(folder.alive);
       if (hasFifo) opened.push(openAliveEnd(folder.alive));
       const alive = opened[0] ?? "ignore";
-      const cgroup = createCgroup(hierarchies, folder.tag, spec.limits ?? {});
+      const cgroup = createCgroup(hierarchies, folder.tag, spec.limits ?? {}, hasOwnParent);
       const shim = await spawnShim({
         command,
         env: inherited,
         cwd: execution.cwd,
+        ...(execution.opened !== undefined && { files: execution.opened }),
         ...(user !== undefined && own.uid === 0 && { user }),
         stdout: openFile(folder.stdout, "a"),
         stderr: openFile(errorLog(folder, request.spec), "a"),
         exit: openFile(folder.exit, "r+"),
         alive,
-        groups: cgroup.procsFiles.slice(0, 4).map((path) => openFile(path, "w")),
+        groups: cgroup.entryFiles.slice(0, 4).map((path) => openFile(path, "w")),
       });
       const startTime = readStat(shim.pid)?.startTime ?? 0;
+      if (hasOwnParent) await enterShimGroup(hierarchies, shim.pid);
       return {
         identity: { shimPid: shim.pid, shimStartTime: startTime, bootId, ...limitsToJson(cgroup) },
         async release() {
@@ -331,23 +324,8 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       await killTree(treeOf(folder), deadlines);
       await cleanUpCgroup(folder, deadlines);
     },
-  };
-}
-
-function limitsToJson(cgroup: { readonly applied: Limits; readonly message?: string }): Identity {
-  return {
-    ...(cgroup.applied.cpuMillis !== undefined && { cpuMillis: cgroup.applied.cpuMillis }),
-    ...(cgroup.applied.memoryBytes !== undefined && { memoryBytes: cgroup.applied.memoryBytes }),
-    ...(cgroup.applied.pids !== undefined && { pids: cgroup.applied.pids }),
-    ...(cgroup.message !== undefined && { limitsMessage: cgroup.message }),
-  };
-}
-
-function limitsFromJson(identity: Identity): LaunchedProgram["limits"] {
-  const number = (key: "cpuMillis" | "memoryBytes" | "pids"): Limits =>
-    typeof identity[key] === "number" ? { [key]: identity[key] } : {};
-  return {
-    applied: { ...number("cpuMillis"), ...number("memoryBytes"), ...number("pids") },
-    ...(typeof identity.limitsMessage === "string" && { message: identity.limitsMessage }),
+    close() {
+      if (typeof options.cgroupParent === "string") removeEmptyParent(options.cgroupParent);
+    },
   };
 }

@@ -1,5 +1,5 @@
-import { readCgroupPids, killCgroup } from "./cgroup.ts";
-import type { CgroupHierarchy } from "./cgroup.ts";
+import { readCgroupPids, sealCgroup } from "./cgroup.ts";
+import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { errorCode } from "./file-error.ts";
 import { hasEnded, hasEnvironment, isAlive, listProcesses, readStat } from "./proc.ts";
@@ -120,7 +120,7 @@ export async function killTree(tree: ProcessTree, deadlines: Deadlines): Promise
   for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, longestLookMs)) {
     const left = await listTree(tree);
     if (left.length === 0) return;
-    killCgroup(tree.hierarchies, tree.tag);
+    sealCgroup(tree.hierarchies, tree.tag);
     for (const stat of left) signalProcess(stat, "SIGKILL");
     await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
   }

@@ -1,7 +1,7 @@
 import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { ExecutionError } from "./driver.ts";
-import type { ProgramSpec } from "./driver.ts";
+import type { ExecSpec, ProgramSpec } from "./driver.ts";
 import { isolationProblem } from "./isolation.ts";
 
 /** PATH of a program whose `env` has none. */
@@ -63,6 +63,18 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
   if (problem !== undefined) return problem;
   if (metadata !== undefined && !isStrings(metadata)) return "metadata: must map names to text";
   return undefined;
+}
+
+/** Checks a command to run beside a program. Throws `InvalidSpec` that names the field. */
+export function checkExec(spec: ExecSpec): void {
+  const { command, env, terminal } = spec;
+  const isSize = (value: unknown): boolean => Number.isInteger(value) && Number(value) >= 0 && Number(value) <= 0xffff;
+  const problem =
+    problemOf({ id: "exec", command, env }) ??
+    (terminal !== undefined && !(isSize(terminal.columns) && isSize(terminal.rows))
+      ? "terminal: columns and rows must be whole numbers from 0 to 65535"
+      : undefined);
+  if (problem !== undefined) throw new ExecutionError("InvalidSpec", `Invalid command: ${problem}`);
 }
 
 /** Checks what a caller or a file gives as a spec and copies it. Throws `InvalidSpec` that names the field. */

@@ -4,16 +4,16 @@ import { writeFileAtomic } from "./atomic-file.ts";
 import type { Clock } from "./clock.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { ExecutionError } from "./driver.ts";
-import type { Exited, Limits, Program, ProgramSpec, ProgramState, ProgramStats } from "./driver.ts";
+import type { ExecSession, ExecSpec, Exited, Limits, Program, ProgramSpec, ProgramState, ProgramStats } from "./driver.ts";
 import { describeError } from "./file-error.ts";
-import { StartFailure } from "./launcher.ts";
-import type { Ending, LaunchedProgram, Launcher, LaunchRequest } from "./launcher.ts";
+import { neverRan, StartFailure } from "./launcher.ts";
+import type { Ending, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
 import { watchLogs } from "./log-rotation.ts";
 import type { LogWatch } from "./log-rotation.ts";
 import { decideExit } from "./program-exit.ts";
 import type { StopReason } from "./program-exit.ts";
 import type { ProgramFolder } from "./program-folder.ts";
-import { defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
+import { checkExec, defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
 import { serialiseRecord } from "./program-record.ts";
 import type { ProgramRecord } from "./program-record.ts";
 
@@ -69,25 +69,38 @@ export class SupervisedProgram implements Program {
     return this.#limits;
   }
 
-  /** Starts it. Resolves when it runs, or has ended for want of something that it needs; never rejects. */
-  async start(): Promise<void> {
-    const { launcher, clock } = this.#with;
+  /**
+   * Starts it. Resolves when it runs, or has ended for want of something that it needs. It is made ready while its spec is still
+   * being written, and let run when that is on the disk. Rejects only as `written` does; then nothing ran.
+   */
+  async start(written: Promise<void>): Promise<void> {
     try {
-      const prepared = await launcher.prepare(this.#request());
-      const startedAt = clock.now();
-      try {
-        await this.#save({ kind: "running", identity: prepared.identity, startedAt }, false);
-      } catch (error) {
-        await prepared.abandon();
-        throw new StartFailure(`The program could not be started: its state cannot be written: ${describeError(error)}`, 126);
-      }
+      const { prepared, startedAt } = await this.#prepare(written);
       const launched = await prepared.release();
       this.#supervise(launched, startedAt);
     } catch (error) {
+      await written;
       const exitCode = error instanceof StartFailure ? error.exitCode : 126;
       const message =
         error instanceof StartFailure ? error.message : `The program could not be started: ${describeError(error)}`;
       await this.#conclude({ kind: "start-failed", exitCode, message });
+    }
+  }
+
+  async #prepare(written: Promise<void>): Promise<{ readonly prepared: PreparedProgram; readonly startedAt: number }> {
+    const { launcher, clock } = this.#with;
+    const prepared = await launcher.prepare(this.#request());
+    try {
+      await written;
+      const startedAt = clock.now();
+      await this.#save({ kind: "running", identity: prepared.identity, startedAt }, false).catch((error: unknown) => {
+        const message = `The program could not be started: its state cannot be written: ${describeError(error)}`;
+        throw new StartFailure(message, 126);
+      });
+      return { prepared, startedAt };
+    } catch (error) {
+      await prepared.abandon();
+      throw error;
     }
   }
 
@@ -102,7 +115,7 @@ export class SupervisedProgram implements Program {
     if (record.kind === "starting") {
       // Its shim, if there was one, had no identity on disk, so its gate was never opened.
       await this.#with.launcher.sweep(this.#folder, this.#with.deadlines);
-      await this.#conclude({ kind: "lost", message: "Its supervisor ended before the program was started; it never ran" });
+      await this.#conclude({ kind: "lost", message: neverRan });
       return;
     }
     const launched = await this.#with.launcher.adopt(this.#request(), record.identity);
@@ -138,6 +151,14 @@ export class SupervisedProgram implements Program {
   async stats(): Promise<ProgramStats> {
     if (this.#launched === undefined || this.#state.kind !== "running") return { cpuMillis: 0, memoryBytes: 0, pids: 0 };
     return this.#launched.stats();
+  }
+
+  async exec(spec: ExecSpec): Promise<ExecSession> {
+    checkExec(spec);
+    if (this.#launched === undefined || this.#state.kind !== "running") {
+      throw new ExecutionError("NotRunning", `Program ${this.id} is not running: no command can run beside it`);
+    }
+    return this.#launched.exec(spec);
   }
 
   async remove(): Promise<void> {

@@ -6,7 +6,9 @@ test("an exit file tells the program, its exit code, and what went wrong before"
   expect(parseExitFile("pid 12 345\nexit 7\n\n\n")).toEqual({
     program: { pid: 12, startTime: 345 },
     execFailed: false,
+    unreleased: false,
     outsideCgroup: false,
+    oomKilled: false,
     exitCode: 7,
   });
   expect(parseExitFile("outside\npid 1 2\nexec-failed\nexit 127\n")).toMatchObject({
@@ -43,6 +45,7 @@ test("no variable is lost on the way, and none that a shell would act on goes th
   const { inherited } = splitEnvironment({
     LD_PRELOAD: "x",
     ENV: "x",
+    keelson_groups: "x",
     IFS: "x",
     OPTIND: "x",
     BASH_ENV: "x",

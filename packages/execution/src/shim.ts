@@ -16,7 +16,7 @@ import type { UserIds } from "./user.ts";
  *
  * The text is a constant: a program's words only ever are "$@". File descriptors of the shim:
  *   0 alive FIFO, 1 the program's output, 2 nothing (a shell remarks on programs that a signal ended), 3 exit file,
- *   4 gate (to and from the supervisor), 5 the program's error output, 6.. cgroup.procs of the program's groups.
+ *   4 gate (to and from the supervisor), 5 the program's error output, 6.. entry files of the program's groups.
  * A shell has one digit for a descriptor, so these are all.
  */
 
@@ -26,8 +26,12 @@ export interface ExitFile {
   readonly program?: { readonly pid: number; readonly startTime: number };
   /** The program could not be executed. */
   readonly execFailed: boolean;
+  /** The gate was never opened: nothing ran. */
+  readonly unreleased: boolean;
   /** Limits whose cgroup could not be entered. */
   readonly outsideCgroup: boolean;
+  /** The kernel ended it for want of memory; only drivers whose cgroups are gone by the time of the question write this. */
+  readonly oomKilled: boolean;
   /** Absent as long as the program runs, and when the shim was killed. */
   readonly exitCode?: number;
 }
@@ -42,53 +46,68 @@ export function parseExitFile(text: string): ExitFile {
   return {
     ...(program !== null && { program: { pid: Number(program[1]), startTime: Number(program[2]) } }),
     execFailed: /^exec-failed$/m.test(text),
+    unreleased: /^unreleased$/m.test(text),
     outsideCgroup: /^outside$/m.test(text),
+    oomKilled: /^oom$/m.test(text),
     ...(exit !== null && { exitCode: Number(exit[1]) }),
   };
 }
 
+/** An exit file of a program that has no shim of ours. */
+export function exitFileText({ exitCode, oomKilled }: { readonly exitCode: number; readonly oomKilled: boolean }): string {
+  return `${oomKilled ? "oom\n" : ""}exit ${exitCode}\n`;
+}
+
 /**
  * The script. `trap :` keeps the shim alive when a signal goes to its process group, and is not inherited by the program as
- * an ignored signal would be. Without a word from the gate nothing runs: the supervisor died before it had written down
- * whom it starts. The subshell's EXIT trap fires only where `exec` did not replace it: so a program that cannot be executed
+ * an ignored signal would be. The subshell enters its groups while the supervisor still writes; without a word from the gate
+ * nothing runs: the supervisor died before it had written down whom it starts. The subshell's EXIT trap fires only where `exec` did not replace it: so a program that cannot be executed
  * is told from one that exits with 127. The descriptors are closed around `exec`, not by it, so that the trap still has
  * them.
  */
-const script = `trap : HUP INT QUIT ALRM TERM USR1 USR2 PIPE XCPU XFSZ VTALRM PROF
-read -r go <&4 && [ "$go" = go ] || exit 0
-groups=$1
-shift
+const script = (files: string): string => `trap : HUP INT QUIT ALRM TERM USR1 USR2 PIPE XCPU XFSZ VTALRM PROF
+keelson_groups=$1 keelson_append=$2 keelson_read=$3 keelson_also=$4
+shift 4
 (
   trap '' PIPE
-  for fd in $groups; do
-    { echo 0 >&"$fd"; } 2>/dev/null || echo outside >&3
+  for keelson_fd in $keelson_groups; do
+    { echo 0 >&"$keelson_fd"; } 2>/dev/null || echo outside >&3
   done
-  read -r stat </proc/self/stat
-  pid=\${stat%% *}
-  rest=\${stat##*) }
-  i=3
-  for start in $rest; do
-    [ "$i" -eq 22 ] && break
-    i=$((i + 1))
+  read -r keelson_stat </proc/self/stat
+  keelson_field=3
+  for keelson_start in \${keelson_stat##*) }; do
+    [ "$keelson_field" -eq 22 ] && break
+    keelson_field=$((keelson_field + 1))
   done
-  echo "pid $pid $start" >&3
+  echo "pid \${keelson_stat%% *} $keelson_start" >&3
+  read -r keelson_go <&4 && [ "$keelson_go" = go ] || {
+    echo unreleased >&3
+    exit 0
+  }
   echo ready >&4
   exec </dev/null 2>&5
   trap 'echo exec-failed >&3' EXIT
   trap - PIPE
   unset PWD OLDPWD SHLVL
-  { exec "$@"; } 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
+  { exec "$@"; } ${files} 6>&- 7>&- 8>&- 9>&-
 )
 echo "exit $?" >&3
 `;
 
-/** Words that start a shim with {@link script}. `groups` are the descriptors of cgroup.procs files. */
-function shimArguments(command: readonly string[], groups: readonly number[]): readonly string[] {
-  return ["-c", script, "keelson-program", groups.join(" "), ...command];
+const scripts = {
+  plain: script("3>&- 4>&- 5>&-"),
+  withFiles: script('3>>"$keelson_append" 4<"$keelson_read" 5<"$keelson_also"'),
+};
+
+/** Words that start a shim. `groups` are the descriptors of the groups' entry files. */
+function shimArguments({ command, files }: ShimRequest, groups: readonly number[]): readonly string[] {
+  const { append = "", read: [first = "", second = ""] = [] } = files ?? {};
+  const text = files === undefined ? scripts.plain : scripts.withFiles;
+  return ["-c", text, "keelson-program", groups.join(" "), append, first, second, ...command];
 }
 
 /** Names that a shell keeps for itself, or that change how it or its loader runs: not for the shim's own environment. */
-const notForShells = /^(?:(?!\w*$)|\d|LD_|BASH|ENV$|IFS$|OPTIND$|PPID$|PWD$|OLDPWD$|SHLVL$|SHELLOPTS$|PS\d$|_$)/;
+const notForShells = /^(?:(?!\w*$)|\d|keelson_|LD_|BASH|ENV$|IFS$|OPTIND$|PPID$|PWD$|OLDPWD$|SHLVL$|SHELLOPTS$|PS\d$|_$)/;
 
 /**
  * Splits an environment in what passes through the shim as it is, and what only `env` can set behind it: names with dots and
@@ -106,6 +125,14 @@ export function splitEnvironment(env: Readonly<Record<string, string>>): {
   };
 }
 
+/** Files that a command has open besides its input and output. Its user must be allowed to open them. */
+export interface ProgramFiles {
+  /** Opened for appending, as descriptor 3. */
+  readonly append: string;
+  /** Opened for reading, as descriptors 4 and 5. */
+  readonly read: readonly [string, string];
+}
+
 /** What a shim is started with. */
 export interface ShimRequest {
   readonly command: readonly string[];
@@ -116,6 +143,8 @@ export interface ShimRequest {
   readonly stderr: number;
   readonly exit: number;
   readonly alive: number | "ignore";
+  /** Files that the command has open: 3 to append to, 4 and 5 to read. Default: none. */
+  readonly files?: ProgramFiles;
   readonly groups: readonly number[];
 }
 
@@ -140,7 +169,7 @@ export async function spawnShim(request: ShimRequest): Promise<Shim> {
   const groups = request.groups.map((_, index) => firstGroup + index);
   let child: ChildProcess;
   try {
-    child = spawn("/bin/sh", shimArguments(request.command, groups), {
+    child = spawn("/bin/sh", shimArguments(request, groups), {
       cwd: request.cwd,
       env: { ...request.env },
       // Its own session: a terminal's signals and the supervisor's end do not reach it.

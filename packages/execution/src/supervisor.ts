@@ -68,12 +68,18 @@ export async function createDriver(
       programs.set(parsed.id, program);
       const starting = (async () => {
         try {
-          await writeSpec(folder, parsed);
+          await makeFolder(folder);
+          const written = writeSpec(folder, parsed);
+          // It may fail before anybody waits for it.
+          written.catch(() => {});
+          await program.start(written);
         } catch (error) {
           programs.delete(parsed.id);
+          if (!(error instanceof ExecutionError && error.code === "AlreadyExists")) {
+            await rm(folder.path, { recursive: true, force: true });
+          }
           throw error;
         }
-        await program.start();
       })();
       busy.add(starting);
       await starting.finally(() => busy.delete(starting));
@@ -87,6 +93,7 @@ export async function createDriver(
       await Promise.allSettled(busy);
       await Promise.all([...programs.values()].map((program) => program.detach()));
       deadlines.clear();
+      supervision.launcher.close?.();
       await lock.release();
     },
   };
@@ -94,6 +101,7 @@ export async function createDriver(
   try {
     await rm(trash(dir), { recursive: true, force: true });
     await mkdir(trash(dir), { mode: 0o700 });
+    await supervision.launcher.sweepOrphans?.(dir, deadlines);
     for (const id of await readdir(dir)) {
       if (programIdPattern.test(id)) await openProgram(programFolder(dir, id), programs, supervision);
     }
@@ -106,18 +114,20 @@ export async function createDriver(
   return driver;
 }
 
-/** Makes a program's folder with its spec, on the disk when this resolves. Leaves nothing when it throws. */
-async function writeSpec(folder: ProgramFolder, spec: ProgramSpec): Promise<void> {
+async function makeFolder(folder: ProgramFolder): Promise<void> {
   try {
     await mkdir(folder.path, { mode: 0o711 });
   } catch (error) {
     if (errorCode(error) === "EEXIST") throw new ExecutionError("AlreadyExists", `There is a folder ${folder.path} already`);
     throw unwritable(folder, error);
   }
+}
+
+/** Writes a program's spec, which is on the disk when this resolves. */
+async function writeSpec(folder: ProgramFolder, spec: ProgramSpec): Promise<void> {
   try {
     await writeFileAtomic(folder.spec, `${JSON.stringify(spec)}\n`, { durable: true });
   } catch (error) {
-    await rm(folder.path, { recursive: true, force: true });
     throw unwritable(folder, error);
   }
 }
@@ -152,7 +162,8 @@ async function openProgram(
   const specText = await readProgramFile(folder.spec);
   const stateText = await readProgramFile(folder.state);
   if (specText === undefined && stateText === undefined) {
-    // The driver died inside `start`, before the spec was there: it promised nothing yet.
+    // The driver died inside `start`, before the spec was there: it promised nothing yet, and let nothing run.
+    await supervision.launcher.sweep(folder, supervision.deadlines);
     await rm(folder.path, { recursive: true, force: true });
     return;
   }

@@ -1,12 +1,15 @@
 import { mkdirSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery";
-import { connect } from "@keelson/client";
-import { type Operator, startOperator } from "@keelson/controller";
+import { createClient, createHttpTransport, findConnection } from "@keelson/client";
+import { createPrometheusMetrics, leaseNameOf, type Operator, type RunningOperator, startOperator } from "@keelson/controller";
 import type { Command } from "commander";
 import { addFlag, flagValues, UsageError } from "../command-line.ts";
+import { systemNamespace } from "../local/operator-access.ts";
 import { createLogger, isLogLevel } from "../logger.ts";
-import { listenForShutdown } from "../shutdown.ts";
+import { type BindAddress, parseBindAddress, type Probes, startProbes } from "../probe-addresses.ts";
+import { aborted, listenForShutdown } from "../shutdown.ts";
+import { LeadershipReport } from "./leadership-report.ts";
 import { selectOperators } from "./only.ts";
 
 /** Adds `keelson operator`: runs controllers against the cluster of a kubeconfig, or the one it runs in. */
@@ -31,7 +34,29 @@ export function addOperatorCommand(
     description: "default: $KUBECONFIG, ~/.kube/config, or the service account of a Pod",
   });
   addFlag(command, { name: "context", value: "NAME", description: "context of the kubeconfig (default: its current one)" });
-  addFlag(command, { name: "namespace", value: "NAME", description: "namespace of the leases", default: "default" });
+  addFlag(command, {
+    name: "namespace",
+    value: "NAME",
+    description: "namespace of the leases; it must be there",
+    default: systemNamespace,
+  });
+  addFlag(command, {
+    name: "metrics-bind-address",
+    value: "ADDRESS",
+    description: "where /metrics and /debug/reconciles are served: IP:PORT, :PORT for every address, 0 for nowhere",
+    default: "127.0.0.1:8080",
+  });
+  addFlag(command, {
+    name: "metrics-token-file",
+    value: "FILE",
+    description: "file with the bearer token that they ask for; needed unless the address is loopback",
+  });
+  addFlag(command, {
+    name: "health-probe-bind-address",
+    value: "ADDRESS",
+    description: "where /healthz and /readyz are served",
+    default: "127.0.0.1:8081",
+  });
   addFlag(command, {
     name: "data-dir",
     value: "DIR",
@@ -51,15 +76,34 @@ async function runOperators(flags: ReturnType<typeof flagValues>, operators: rea
   const level = String(flags["log-level"]);
   if (!isLogLevel(level))
     throw new UsageError(`--log-level: ${JSON.stringify(level)} is none of debug, info, warn, error, silent`);
+  const addressOf = (flag: string): BindAddress | undefined => parseBindAddress(`--${flag}`, String(flags[flag]));
+  const metricsAddress = addressOf("metrics-bind-address");
+  const probeAddress = addressOf("health-probe-bind-address");
   const selected = selectOperators(String(flags.only), operators);
+  const print = (line: string): void => void process.stdout.write(`${line}\n`);
   const shutdown = listenForShutdown();
   const log = createLogger({ level });
-  const client = await connect({
+  const metrics = await createPrometheusMetrics({ processFigures: true });
+  const { transport } = await findConnection({
     ...(typeof flags.kubeconfig === "string" ? { kubeconfig: flags.kubeconfig } : {}),
     ...(typeof flags.context === "string" ? { context: flags.context } : {}),
   });
-  const running = [];
+  const client = createClient({
+    transport: metrics.measured(createHttpTransport(transport), new URL(transport.server).host),
+    fieldManager: "keelson",
+  });
+  const running: RunningOperator[] = [];
+  const leaders = new LeadershipReport(selected.length, print);
+  const tokenFile = flags["metrics-token-file"];
+  let probes: Probes | undefined;
   try {
+    probes = await startProbes({
+      ...{ metricsAddress, probeAddress, metrics },
+      tokenFile: typeof tokenFile === "string" ? tokenFile : undefined,
+      reconciles: { reconciles: (filter) => running.flatMap((each) => each.reconciles(filter)) },
+      isReady: () => running.length === selected.length,
+    });
+    probes.descriptions.forEach(print);
     for (const operator of selected) {
       const dataDir = resolve(String(flags["data-dir"]), operator.name);
       mkdirSync(dataDir, { recursive: true, mode: 0o700 });
@@ -68,22 +112,21 @@ async function runOperators(flags: ReturnType<typeof flagValues>, operators: rea
         client,
         clock: systemClock,
         logger: log.child({ operator: operator.name }),
-        dataDir: join(dataDir),
+        dataDir,
         flags,
-        leaderElection: { namespace: String(flags.namespace), name: `keelson-${operator.name}` },
+        metrics,
+        leaderElection: { namespace: String(flags.namespace), name: leaseNameOf(operator) },
+        onLeadership: (leadership) => leaders.changed(operator.name, leadership),
         signal: shutdown.signal,
       });
       running.push(started);
-      for (const line of started.descriptions) process.stdout.write(`${operator.name}\t${line}\n`);
+      leaders.started(operator.name, started.descriptions);
     }
-    process.stdout.write("ready\n");
-    await Promise.race([
-      new Promise<void>((done) => shutdown.signal.addEventListener("abort", () => done(), { once: true })),
-      ...running.map((each) => each.done),
-    ]);
+    await Promise.race([aborted(shutdown.signal), ...running.map((each) => each.done)]);
     return 0;
   } finally {
     for (const each of running.reverse()) await each.stop();
+    await probes?.stop();
     await client.close();
     shutdown.dispose();
   }

@@ -4,6 +4,7 @@ import type { Operator } from "@keelson/controller";
 import type { Command } from "commander";
 import { addFlag, flagValues, parsePort, UsageError } from "../command-line.ts";
 import { ownComponents, withNeeded } from "../local/components.ts";
+import { makeDataFolder } from "../local/data-folder.ts";
 import { startLocal } from "../local/start-local.ts";
 import { createLogger, isLogLevel } from "../logger.ts";
 import { aborted, listenForShutdown } from "../shutdown.ts";
@@ -32,6 +33,12 @@ export function addUpCommand(program: Command, operators: readonly Operator[], s
     description: "port of the API server; 0 picks a free one",
     default: "6443",
   });
+  addFlag(command, {
+    name: "metrics-port",
+    value: "PORT",
+    description: "port of /metrics, /healthz, /readyz and /debug/reconciles on 127.0.0.1; 0 picks a free one, off for none",
+    default: "0",
+  });
   addFlag(command, { name: "bind-address", value: "IP", description: "address of the API server", default: "127.0.0.1" });
   addFlag(command, {
     name: "only",
@@ -43,6 +50,12 @@ export function addUpCommand(program: Command, operators: readonly Operator[], s
     value: "LEVEL",
     description: "debug, info, warn, error or silent; logs go to DIR/keelson.log",
     default: "info",
+  });
+  addFlag(command, {
+    name: "containerd-address",
+    value: "SOCKET",
+    description:
+      "containerd for Pods with runtimeClassName containerd (default: /run/containerd/containerd.sock where it answers)",
   });
   addFlag(command, { name: "tour", description: "then show one workload of each family at work" });
   addFlag(command, { name: "exit", description: "with --tour: stop after it; the exit status says whether all succeeded" });
@@ -70,20 +83,24 @@ async function up(
     throw new UsageError(`--log-level: ${JSON.stringify(level)} is none of debug, info, warn, error, silent`);
   if (flags.exit && !flags.tour) throw new UsageError("--exit: goes with --tour");
   const apiPort = portOf("--api-port", String(flags["api-port"]));
+  const metricsPort = flags["metrics-port"] === "off" ? undefined : portOf("--metrics-port", String(flags["metrics-port"]));
   const chosen = withNeeded(flags.only === undefined ? new Set(names) : parseNames("--only", String(flags.only), names));
   const dataDir = resolve(String(flags["data-dir"]));
-  const shutdown = listenForShutdown();
   const print = (line: string): void => void process.stdout.write(`${line}\n`);
+  await makeDataFolder(dataDir);
   const log = createLogger({ level, file: resolve(dataDir, "keelson.log") });
+  const shutdown = listenForShutdown();
   try {
     const local = await startLocal({
       dataDir,
       bindAddress: String(flags["bind-address"]),
       apiPort,
+      metricsPort,
       // The tour is for a look: a port that something else has is no reason to refuse it, unless that port was asked for.
       mayMovePorts: flags.tour === true ? defaulted : new Set(),
       operators: operators.filter((operator) => chosen.has(operator.name)),
       hasCluster: chosen.has("cluster"),
+      containerd: typeof flags["containerd-address"] === "string" ? resolve(flags["containerd-address"]) : undefined,
       flags,
       clock: systemClock,
       log,

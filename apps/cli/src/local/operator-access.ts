@@ -7,10 +7,12 @@ import {
   isConditionTrue,
   Namespace,
   type ResourceDefinition,
+  Role,
+  RoleBinding,
   ServiceAccount,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import type { Operator } from "@keelson/controller";
+import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from "@keelson/controller";
 
 /** The namespace of Keelson's own service accounts. */
 export const systemNamespace = "keelson-system";
@@ -25,32 +27,22 @@ export function operatorUser(operator: Operator): { readonly username: string; r
 
 /**
  * Applies what an operator needs before it can run: its CustomResourceDefinitions (and waits until they are served), its service
- * account, and a ClusterRole with its rules and no others.
+ * account, a ClusterRole with the rights that it needs and no others, and a Role for its Lease.
  */
 export async function prepareOperator(admin: Client, operator: Operator, signal: AbortSignal): Promise<void> {
   const write = { fieldManager: "keelson", signal };
   const name = `keelson:${operator.name}`;
-  await Promise.all(
-    operator.resources.map((resource) =>
-      admin.apply(
-        CustomResourceDefinition,
-        { spec: resource.crd.spec as CustomResourceDefinitionObject["spec"], metadata: { name: crdName(resource) } },
-        write,
-      ),
-    ),
-  );
+  await Promise.all(operator.resources.map((resource) => admin.apply(CustomResourceDefinition, resource.crd, write)));
   await admin.apply(Namespace, { metadata: { name: systemNamespace } }, write);
   await admin.apply(ServiceAccount, { metadata: { name: operator.name, namespace: systemNamespace } }, write);
-  await admin.apply(ClusterRole, { metadata: { name }, rules: [...operator.rules, ...(operator.localRules ?? [])] }, write);
-  await admin.apply(
-    ClusterRoleBinding,
-    {
-      metadata: { name },
-      roleRef: { apiGroup: ClusterRole.group, kind: "ClusterRole", name },
-      subjects: [{ kind: "ServiceAccount", name: operator.name, namespace: systemNamespace }],
-    },
-    write,
-  );
+  const subjects = [{ kind: "ServiceAccount" as const, name: operator.name, namespace: systemNamespace }];
+  const roleRef = { apiGroup: ClusterRole.group, name };
+  const rules = [...clusterRulesOf(operator), ...(operator.localRules ?? [])];
+  await admin.apply(ClusterRole, { metadata: { name }, rules }, write);
+  await admin.apply(ClusterRoleBinding, { metadata: { name }, roleRef: { ...roleRef, kind: "ClusterRole" }, subjects }, write);
+  const metadata = { name, namespace: systemNamespace };
+  await admin.apply(Role, { metadata, rules: leaderElectionRules(leaseNameOf(operator)) }, write);
+  await admin.apply(RoleBinding, { metadata, roleRef: { ...roleRef, kind: "Role" }, subjects }, write);
   for (const resource of operator.resources) await established(admin, crdName(resource), signal);
 }
 

@@ -1,10 +1,40 @@
+import { existsSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
 import { type ServedApi, serveApi, systemRandom } from "@keelson/apiserver";
 import { type Client, createClient } from "@keelson/client";
-import { issueTokensBy, type Kubelet, podHandlers, startCluster, startKubelet, startServiceProxy } from "@keelson/cluster";
-import { type FlagValues, type Logger, type Operator, type RunningOperator, startOperator } from "@keelson/controller";
+import {
+  type ClusterUser,
+  collectorUser,
+  controllersUser,
+  issueTokensBy,
+  type Kubelet,
+  ensureRuntimeClasses,
+  machineName,
+  nodeUser,
+  openPodRuntimes,
+  type PodRuntimes,
+  type PodRuntimesOptions,
+  podHandlers,
+  proxyUser,
+  startCluster,
+  storedKinds,
+  startKubelet,
+  startServiceProxy,
+} from "@keelson/cluster";
+import {
+  createPrometheusMetrics,
+  createProbeServer,
+  type FlagValues,
+  type Logger,
+  type Operator,
+  type PrometheusMetrics,
+  type RunningOperator,
+  startOperator,
+} from "@keelson/controller";
+import { defaultContainerdSocket } from "@keelson/execution";
+import { grant, userOf } from "./cluster-access.ts";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
 
 /** Options of {@link startLocal}. */
@@ -13,11 +43,15 @@ export interface LocalOptions {
   readonly bindAddress: string;
   /** 0 picks a free one. */
   readonly apiPort: number;
+  /** Port of metrics and probes on loopback; 0 picks a free one, absent is none. */
+  readonly metricsPort: number | undefined;
   /** Names of port flags that may become 0 where the port is in use. */
   readonly mayMovePorts: ReadonlySet<string>;
   readonly operators: readonly Operator[];
   /** Runs garbage collection and the like. */
   readonly hasCluster: boolean;
+  /** Socket of a containerd that has to be there. Default: the usual one, where something answers on it. */
+  readonly containerd: string | undefined;
   readonly flags: FlagValues;
   readonly clock: Clock;
   readonly log: Logger;
@@ -57,18 +91,34 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
     onComponent("apiserver", api.url);
 
     client = createClient({ transport: api.server.transport(), fieldManager: "keelson" });
-    if (options.hasCluster) {
-      const cluster = await startCluster({
-        client: createClient({
-          transport: api.server.transport({
-            user: { username: "system:kube-controller-manager", groups: ["system:masters", "system:authenticated"] },
-          }),
-          fieldManager: "kube-controller-manager",
-        }),
-        kinds: {
-          list: () => storedKinds(api),
-          onChange: (listener) => api.server.resources.onChange(listener),
+    const running: RunningOperator[] = [];
+    let isReady = false;
+    let metrics: PrometheusMetrics | undefined;
+    if (options.metricsPort !== undefined) {
+      metrics = await createPrometheusMetrics({ clock, processFigures: true });
+      const server = createProbeServer({
+        metrics,
+        reconciles: { reconciles: (filter) => running.flatMap((each) => each.reconciles(filter)) },
+        ready: {
+          started: () => {
+            if (!isReady) throw new Error("not started yet");
+          },
         },
+      });
+      stops.push(() => server.stop());
+      onComponent("metrics", `${await listening(server.listen(options.metricsPort))}/metrics`);
+    }
+    if (options.hasCluster) {
+      const admin = client;
+      const nodeName = machineName();
+      const users = { node: nodeUser(nodeName), proxy: proxyUser, controllers: controllersUser, collector: collectorUser };
+      await Promise.all(Object.values(users).map((user) => grant(admin, user)));
+      const clientOf = (user: ClusterUser, name: string): Client =>
+        createClient({ transport: api.server.transport({ user: userOf(user), userAgent: name }), fieldManager: name });
+      const cluster = await startCluster({
+        client: clientOf(users.controllers, "kube-controller-manager"),
+        collector: clientOf(users.collector, "kube-controller-manager"),
+        kinds: storedKinds(api.server.resources),
         clock,
         log: log.child({ component: "cluster" }),
         volumesDirectory: join(dataDir, "volumes"),
@@ -77,25 +127,26 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
       onComponent("cluster", cluster.description);
 
       const { hostname, port } = new URL(api.url);
+      const nodeDir = join(dataDir, "node");
+      const runtimes = await openRuntimes({ dataDir: nodeDir, clock, random: Math.random }, options);
+      stops.push(() => runtimes.close());
+      await ensureRuntimeClasses(admin, runtimes.names);
+      const nodeClient = clientOf(users.node, "kubelet");
       const kubelet = await startKubelet({
-        client: createClient({
-          transport: api.server.transport({ user: nodeUser, userAgent: "kubelet" }),
-          fieldManager: "kubelet",
-        }),
-        dataDir: join(dataDir, "node"),
+        client: nodeClient,
+        nodeName,
+        dataDir: nodeDir,
+        runtimes,
         clock,
         random: Math.random,
         log: log.child({ component: "node" }),
         apiServer: { host: hostname, port: Number(port), authority: await readFile(join(dataDir, "pki", "ca.crt"), "utf8") },
-        issueToken: issueTokensBy(api.server.transport({ user: nodeUser, userAgent: "kubelet" })),
+        issueToken: issueTokensBy(nodeClient),
       });
       node = kubelet;
       stops.push(() => kubelet.stop());
       const proxy = await startServiceProxy({
-        client: createClient({
-          transport: api.server.transport({ user: nodeUser, userAgent: "kube-proxy" }),
-          fieldManager: "kube-proxy",
-        }),
+        client: clientOf(users.proxy, "kube-proxy"),
         clock,
         random: Math.random,
         log: log.child({ component: "node" }),
@@ -104,10 +155,9 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
       onComponent("node", kubelet.description);
     }
 
-    const running: RunningOperator[] = [];
     for (const operator of options.operators) {
       await prepareOperator(client, operator, signal);
-      const started = await startOne(operator, api, options);
+      const started = await startOne(operator, api, options, metrics);
       stops.push(() => started.stop());
       running.push(started);
       for (const description of started.descriptions) onComponent(operator.name, description);
@@ -116,6 +166,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
       for (const each of running) each.done.catch(reject);
     });
     failed.catch(() => {});
+    isReady = true;
     return {
       dataDir,
       kubeconfig: api.kubeconfig,
@@ -130,20 +181,32 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
   }
 }
 
-/** The node's kubelet. It writes Pods' and its Node's status, reads what Pods name, and asks for their tokens. */
-const nodeUser = { username: "system:node:local", groups: ["system:nodes", "system:masters", "system:authenticated"] };
+/** An error of `--metrics-port` says so. */
+async function listening(address: Promise<string>): Promise<string> {
+  try {
+    return await address;
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    throw new Error(`--metrics-port: ${message}; choose another port, 0 for a free one, or off`, { cause: error });
+  }
+}
 
-async function startOne(operator: Operator, api: ServedApi, options: LocalOptions): Promise<RunningOperator> {
+async function startOne(
+  operator: Operator,
+  api: ServedApi,
+  options: LocalOptions,
+  metrics: PrometheusMetrics | undefined,
+): Promise<RunningOperator> {
   const { clock, log, signal, flags, mayMovePorts } = options;
   const dataDir = join(options.dataDir, operator.name);
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
+  const own = api.server.transport({ user: operatorUser(operator) });
+  const transport = metrics === undefined ? own : metrics.measured(own, new URL(api.url).host);
   const start = (values: FlagValues): Promise<RunningOperator> =>
     startOperator({
       operator,
-      client: createClient({
-        transport: api.server.transport({ user: operatorUser(operator) }),
-        fieldManager: `keelson-${operator.name}`,
-      }),
+      client: createClient({ transport, fieldManager: `keelson-${operator.name}` }),
+      ...(metrics === undefined ? {} : { metrics }),
       clock,
       logger: log.child({ operator: operator.name }),
       dataDir,
@@ -174,6 +237,18 @@ function startApi(options: LocalOptions, subresources: ReturnType<typeof podHand
   return withFreePort(() => serve(options.apiPort), options.mayMovePorts.has("api-port") ? () => serve(0) : undefined);
 }
 
+/** The runtimes of the node. A containerd that nobody asked for and that does not answer is left out. */
+async function openRuntimes(common: PodRuntimesOptions, { containerd, log }: LocalOptions): Promise<PodRuntimes> {
+  if (containerd !== undefined) return openPodRuntimes({ ...common, containerd });
+  if (process.getuid?.() !== 0 || !existsSync(defaultContainerdSocket)) return openPodRuntimes(common);
+  try {
+    return await openPodRuntimes({ ...common, containerd: defaultContainerdSocket });
+  } catch (error) {
+    log.warn({ err: error, component: "node" }, "containerd is not used");
+    return openPodRuntimes(common);
+  }
+}
+
 /** Tries again with a free port where the first one is in use and `again` is there. */
 async function withFreePort<T>(start: () => Promise<T>, again: (() => Promise<T>) | undefined): Promise<T> {
   try {
@@ -189,19 +264,4 @@ function isPortInUse(error: unknown): boolean {
     if ("code" in cause && cause.code === "EADDRINUSE") return true;
   }
   return false;
-}
-
-/** One type for every kind that is stored: the version that is stored, so that each object is followed once. */
-function storedKinds(api: ServedApi): ReturnType<Parameters<typeof startCluster>[0]["kinds"]["list"]> {
-  const seen = new Map<
-    string,
-    { group: string; version: string; kind: string; plural: string; scope: "Namespaced" | "Cluster" }
-  >();
-  for (const resource of api.server.resources.list()) {
-    const { group, version, kind, plural, scope, verbs } = resource;
-    if (!verbs.includes("delete") || !verbs.includes("watch")) continue;
-    const isStorageVersion = resource.storageApiVersion === (group === "" ? version : `${group}/${version}`);
-    if (isStorageVersion) seen.set(`${group}/${plural}`, { group, version, kind, plural, scope });
-  }
-  return [...seen.values()];
 }

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 const command = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 
-/** A `keelson` process. */
+/** A `keelson` process, or another program of Node.js. */
 export interface KeelsonProcess {
   readonly child: ChildProcess;
   /** Everything it printed so far, standard output and error together. */
@@ -18,15 +18,28 @@ export interface KeelsonProcess {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** How a process is started. */
+interface StartOptions {
+  /** Besides this process's own. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Default: this process's own. */
+  readonly cwd?: string;
+  /** The user and group that it runs as, where this process may change them. Default: this process's own. */
+  readonly user?: number;
+}
+
 /** Starts the built command line with these arguments, and a pipe for what it prints. For tests and benchmarks. */
-export function startKeelson(
-  args: readonly string[],
-  options: { readonly env?: Readonly<Record<string, string>>; readonly cwd?: string } = {},
-): KeelsonProcess {
-  const child = spawn(process.execPath, [command, ...args], {
+export function startKeelson(args: readonly string[], options: StartOptions = {}): KeelsonProcess {
+  return startNodeProgram([command, ...args], options);
+}
+
+/** Starts Node.js with these arguments, as {@link startKeelson} starts the command line. */
+export function startNodeProgram(args: readonly string[], options: StartOptions = {}): KeelsonProcess {
+  const child = spawn(process.execPath, args, {
     stdio: ["ignore", "pipe", "pipe"],
     env: { ...process.env, ...options.env },
     ...(options.cwd ? { cwd: options.cwd } : {}),
+    ...(options.user === undefined ? {} : { uid: options.user, gid: options.user }),
   });
   let text = "";
   const watchers = new Set<() => void>();
@@ -66,7 +79,7 @@ export function startKeelson(
         const look = (): void => {
           const match = text.match(pattern);
           if (match) settle(() => resolve(match));
-          else if (ended !== undefined) settle(() => reject(describe(`keelson ${args.join(" ")} ended with ${ended}`)));
+          else if (ended !== undefined) settle(() => reject(describe(`node ${args.join(" ")} ended with ${ended}`)));
         };
         const timer = setTimeout(() => settle(() => reject(describe(`${timeoutMs} ms passed`))), timeoutMs);
         watchers.add(look);

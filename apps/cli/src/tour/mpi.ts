@@ -13,6 +13,7 @@ export const mpiTour: FamilyTour = {
   needs: [
     { program: "mpiexec", package: "openmpi-bin" },
     { program: "mpicc", package: "libopenmpi-dev" },
+    { program: "gcc", package: "gcc libc6-dev" },
   ],
   async run(context) {
     const { client, clock, dir, signal } = context;

@@ -42,5 +42,6 @@ export const sandboxesTour: FamilyTour = {
   },
   async cleanUp({ client, signal }) {
     for (const name of ["hello", "counter"]) await removeOld(client, Sandbox, name, signal);
+    await removeOld(client, SandboxPool, "default-pool", signal);
   },
 };

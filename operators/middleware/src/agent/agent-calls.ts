@@ -1,7 +1,8 @@
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { type Clock, sleep, systemClock } from "@keelson/api-machinery";
 import type { Call, CallResult } from "../controllers/effect.ts";
-import type { Role } from "../controllers/group-decision.ts";
+import type { Role } from "../controllers/group/observation.ts";
 import { ToolInvoker } from "./agent2.generated.ts";
 
 /** Port of agents. */
@@ -12,18 +13,26 @@ export interface AgentCalls {
   call(ip: string, token: string, call: Call): Promise<CallResult>;
   /** What a Pod is, or undefined where its agent does not answer. */
   role(ip: string, token: string, signal?: AbortSignal): Promise<Role | undefined>;
+  /** Calls `onChange` when a Pod's role may have changed, until the signal fires: on every message, and when it is lost. */
+  watch(ip: string, token: string, onChange: () => void, signal: AbortSignal): void;
   close(): void;
 }
+
+/** Waits between attempts to watch an agent that does not answer: doubled each time. */
+const firstReconnectMs = 50;
+const lastReconnectMs = 5_000;
 
 /** Makes {@link AgentCalls}. `timeoutMs` bounds every call but the switchover, which has its own bound within. */
 export function createAgentCalls({
   timeoutMs = 30_000,
   roleTimeoutMs = 2_000,
   programPort = 6_379,
+  clock = systemClock,
 }: {
   readonly timeoutMs?: number;
   readonly roleTimeoutMs?: number;
   readonly programPort?: number;
+  readonly clock?: Clock;
 } = {}): AgentCalls {
   const connections = new Map<
     string,
@@ -33,7 +42,7 @@ export function createAgentCalls({
     const known = connections.get(ip);
     if (known) return known.client;
     const baseUrl = `http://${ip.includes(":") ? `[${ip}]` : ip}:${agentPort}`;
-    const sessions = new Http2SessionManager(baseUrl, { idleConnectionTimeoutMs: 30_000 });
+    const sessions = new Http2SessionManager(baseUrl, { idleConnectionTimeoutMs: 30_000, pingIntervalMs: 10_000 });
     const client = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
     connections.set(ip, { client, sessions });
     // Pods come and go with new addresses: forget the oldest.
@@ -135,9 +144,39 @@ export function createAgentCalls({
         return undefined;
       }
     },
+    watch(ip, token, onChange, signal) {
+      void watchRole(() => clientOf(ip), token, onChange, signal, clock);
+    },
     close() {
       for (const { sessions } of connections.values()) sessions.abort();
       connections.clear();
     },
   };
+}
+
+/** Follows one agent for as long as its Pod is there; a connection that breaks is made anew, as an informer does. */
+async function watchRole(
+  connect: () => Client<typeof ToolInvoker>,
+  token: string,
+  onChange: () => void,
+  signal: AbortSignal,
+  clock: Clock,
+): Promise<void> {
+  let waitMs = firstReconnectMs;
+  while (!signal.aborted) {
+    let wasConnected = false;
+    try {
+      for await (const _ of connect().watchRole({}, { headers: { authorization: `Bearer ${token}` }, signal })) {
+        wasConnected = true;
+        waitMs = firstReconnectMs;
+        onChange();
+      }
+    } catch {
+      // Whatever broke it, the answer is the same: it is not to be seen for now.
+    }
+    if (signal.aborted) return;
+    if (wasConnected) onChange();
+    await sleep(clock, waitMs, signal).catch(() => undefined);
+    waitMs = Math.min(waitMs * 2, lastReconnectMs);
+  }
 }

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agent2/v1/agent2.proto.
  */
 export const file_agent2_v1_agent2: GenFile = /*@__PURE__*/
-  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiUAoUR2V0R3JvdXBPcmRlclJlcXVlc3QSFgoOY29tcG9uZW50X25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDgoGZ3JvdXBzGAMgAygJIjoKFUdldEdyb3VwT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIq8BChJHZXRQb2RPcmRlclJlcXVlc3QSEgoKZ3JvdXBfbmFtZRgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIMCgRwb2RzGAMgAygJEjcKBXJvbGVzGAogAygLMiguYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdC5Sb2xlc0VudHJ5GiwKClJvbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI4ChNHZXRQb2RPcmRlclJlc3BvbnNlEg0KBW9yZGVyGAEgAygJEhIKCmNvbmN1cnJlbnQYAiABKAgiEAoOR2V0Um9sZVJlcXVlc3QiowEKD0dldFJvbGVSZXNwb25zZRIMCgRyb2xlGAEgASgJEhEKCWlzX2xlYWRlchgCIAEoCBI9CgpleHRyYV9pbmZvGAMgAygLMikuYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZS5FeHRyYUluZm9FbnRyeRowCg5FeHRyYUluZm9FbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItoBChNSZWxvYWRDb25maWdSZXF1ZXN0EhMKC2NvbmZpZ190eXBlGAEgASgJEhMKC2NvbmZpZ19wYXRoGAIgASgJEkIKCnBhcmFtZXRlcnMYCiADKAsyLi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSEwoLY29uZmlnX2hhc2gYCyABKAkSDQoFdG9rZW4YDCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEibAoUUmVsb2FkQ29uZmlnUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIYChByZXF1aXJlc19yZXN0YXJ0GAMgASgIEhoKEnJlc3RhcnRfcGFyYW1ldGVycxgKIAMoCSKPAQoPRmFpbG92ZXJSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSEwoLdGFyZ2V0X2hvc3QYCiABKAkSEwoLdGFyZ2V0X3BvcnQYCyABKA0SIwoGb3RoZXJzGAwgAygLMhMuYWdlbnQyLnYxLkVuZHBvaW50Eg0KBXRva2VuGA0gASgJEg0KBWVwb2NoGA4gASgDIiYKCEVuZHBvaW50EgwKBGhvc3QYASABKAkSDAoEcG9ydBgCIAEoDSJfChBGYWlsb3ZlclJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSFQoNcHJldmlvdXNfcm9sZRgDIAEoCRIUCgxjdXJyZW50X3JvbGUYBCABKAkiTAoLU3RvcFJlcXVlc3QSDwoHdGltZW91dBgBIAEoCRINCgVmb3JjZRgCIAEoCBIOCgZyZWFzb24YAyABKAkSDQoFdG9rZW4YCiABKAkiLgoMU3RvcFJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiawoRQXNzaWduUm9sZVJlcXVlc3QSDAoEcm9sZRgBIAEoCRIUCgxwcmltYXJ5X2hvc3QYAiABKAkSFAoMcHJpbWFyeV9wb3J0GAMgASgNEg0KBWVwb2NoGAQgASgDEg0KBXRva2VuGAUgASgJIjQKEkFzc2lnblJvbGVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJMosECgtUb29sSW52b2tlchJSCg1HZXRHcm91cE9yZGVyEh8uYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXF1ZXN0GiAuYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXNwb25zZRJMCgtHZXRQb2RPcmRlchIdLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QaHi5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXNwb25zZRJACgdHZXRSb2xlEhkuYWdlbnQyLnYxLkdldFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZRJPCgxSZWxvYWRDb25maWcSHi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdBofLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXNwb25zZRJDCghGYWlsb3ZlchIaLmFnZW50Mi52MS5GYWlsb3ZlclJlcXVlc3QaGy5hZ2VudDIudjEuRmFpbG92ZXJSZXNwb25zZRI3CgRTdG9wEhYuYWdlbnQyLnYxLlN0b3BSZXF1ZXN0GhcuYWdlbnQyLnYxLlN0b3BSZXNwb25zZRJJCgpBc3NpZ25Sb2xlEhwuYWdlbnQyLnYxLkFzc2lnblJvbGVSZXF1ZXN0Gh0uYWdlbnQyLnYxLkFzc2lnblJvbGVSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiUAoUR2V0R3JvdXBPcmRlclJlcXVlc3QSFgoOY29tcG9uZW50X25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDgoGZ3JvdXBzGAMgAygJIjoKFUdldEdyb3VwT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIq8BChJHZXRQb2RPcmRlclJlcXVlc3QSEgoKZ3JvdXBfbmFtZRgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIMCgRwb2RzGAMgAygJEjcKBXJvbGVzGAogAygLMiguYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdC5Sb2xlc0VudHJ5GiwKClJvbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI4ChNHZXRQb2RPcmRlclJlc3BvbnNlEg0KBW9yZGVyGAEgAygJEhIKCmNvbmN1cnJlbnQYAiABKAgiEAoOR2V0Um9sZVJlcXVlc3QiEgoQV2F0Y2hSb2xlUmVxdWVzdCKjAQoPR2V0Um9sZVJlc3BvbnNlEgwKBHJvbGUYASABKAkSEQoJaXNfbGVhZGVyGAIgASgIEj0KCmV4dHJhX2luZm8YAyADKAsyKS5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlLkV4dHJhSW5mb0VudHJ5GjAKDkV4dHJhSW5mb0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi2gEKE1JlbG9hZENvbmZpZ1JlcXVlc3QSEwoLY29uZmlnX3R5cGUYASABKAkSEwoLY29uZmlnX3BhdGgYAiABKAkSQgoKcGFyYW1ldGVycxgKIAMoCzIuLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXF1ZXN0LlBhcmFtZXRlcnNFbnRyeRITCgtjb25maWdfaGFzaBgLIAEoCRINCgV0b2tlbhgMIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJsChRSZWxvYWRDb25maWdSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEhgKEHJlcXVpcmVzX3Jlc3RhcnQYAyABKAgSGgoScmVzdGFydF9wYXJhbWV0ZXJzGAogAygJIo8BCg9GYWlsb3ZlclJlcXVlc3QSDwoHdGltZW91dBgBIAEoCRITCgt0YXJnZXRfaG9zdBgKIAEoCRITCgt0YXJnZXRfcG9ydBgLIAEoDRIjCgZvdGhlcnMYDCADKAsyEy5hZ2VudDIudjEuRW5kcG9pbnQSDQoFdG9rZW4YDSABKAkSDQoFZXBvY2gYDiABKAMiJgoIRW5kcG9pbnQSDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgNIl8KEEZhaWxvdmVyUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIVCg1wcmV2aW91c19yb2xlGAMgASgJEhQKDGN1cnJlbnRfcm9sZRgEIAEoCSJMCgtTdG9wUmVxdWVzdBIPCgd0aW1lb3V0GAEgASgJEg0KBWZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCRINCgV0b2tlbhgKIAEoCSIuCgxTdG9wUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSJrChFBc3NpZ25Sb2xlUmVxdWVzdBIMCgRyb2xlGAEgASgJEhQKDHByaW1hcnlfaG9zdBgCIAEoCRIUCgxwcmltYXJ5X3BvcnQYAyABKA0SDQoFZXBvY2gYBCABKAMSDQoFdG9rZW4YBSABKAkiNAoSQXNzaWduUm9sZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAky0wQKC1Rvb2xJbnZva2VyElIKDUdldEdyb3VwT3JkZXISHy5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlcXVlc3QaIC5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlc3BvbnNlEkwKC0dldFBvZE9yZGVyEh0uYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdBoeLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlc3BvbnNlEkAKB0dldFJvbGUSGS5hZ2VudDIudjEuR2V0Um9sZVJlcXVlc3QaGi5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlEk8KDFJlbG9hZENvbmZpZxIeLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXF1ZXN0Gh8uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1Jlc3BvbnNlEkMKCEZhaWxvdmVyEhouYWdlbnQyLnYxLkZhaWxvdmVyUmVxdWVzdBobLmFnZW50Mi52MS5GYWlsb3ZlclJlc3BvbnNlEjcKBFN0b3ASFi5hZ2VudDIudjEuU3RvcFJlcXVlc3QaFy5hZ2VudDIudjEuU3RvcFJlc3BvbnNlEkYKCVdhdGNoUm9sZRIbLmFnZW50Mi52MS5XYXRjaFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZTABEkkKCkFzc2lnblJvbGUSHC5hZ2VudDIudjEuQXNzaWduUm9sZVJlcXVlc3QaHS5hZ2VudDIudjEuQXNzaWduUm9sZVJlc3BvbnNlYgZwcm90bzM");
 
 /**
  * @generated from message agent2.v1.GetGroupOrderRequest
@@ -134,11 +134,25 @@ export const GetRoleRequestSchema: GenMessage<GetRoleRequest> = /*@__PURE__*/
   messageDesc(file_agent2_v1_agent2, 4);
 
 /**
+ * @generated from message agent2.v1.WatchRoleRequest
+ */
+export type WatchRoleRequest = Message<"agent2.v1.WatchRoleRequest"> & {
+};
+
+/**
+ * Describes the message agent2.v1.WatchRoleRequest.
+ * Use `create(WatchRoleRequestSchema)` to create a new message.
+ */
+export const WatchRoleRequestSchema: GenMessage<WatchRoleRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 5);
+
+/**
  * @generated from message agent2.v1.GetRoleResponse
  */
 export type GetRoleResponse = Message<"agent2.v1.GetRoleResponse"> & {
   /**
-   * primary, replica, or unassigned: no role was ever given to it, and it takes no writes.
+   * primary, replica, or unassigned: no role was ever given to it, and it takes no writes. stopped while it ends; in a watch
+   * also unknown: the program does not answer.
    *
    * @generated from field: string role = 1;
    */
@@ -160,7 +174,7 @@ export type GetRoleResponse = Message<"agent2.v1.GetRoleResponse"> & {
  * Use `create(GetRoleResponseSchema)` to create a new message.
  */
 export const GetRoleResponseSchema: GenMessage<GetRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 5);
+  messageDesc(file_agent2_v1_agent2, 6);
 
 /**
  * @generated from message agent2.v1.ReloadConfigRequest
@@ -199,7 +213,7 @@ export type ReloadConfigRequest = Message<"agent2.v1.ReloadConfigRequest"> & {
  * Use `create(ReloadConfigRequestSchema)` to create a new message.
  */
 export const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 6);
+  messageDesc(file_agent2_v1_agent2, 7);
 
 /**
  * @generated from message agent2.v1.ReloadConfigResponse
@@ -233,7 +247,7 @@ export type ReloadConfigResponse = Message<"agent2.v1.ReloadConfigResponse"> & {
  * Use `create(ReloadConfigResponseSchema)` to create a new message.
  */
 export const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 7);
+  messageDesc(file_agent2_v1_agent2, 8);
 
 /**
  * @generated from message agent2.v1.FailoverRequest
@@ -277,7 +291,7 @@ export type FailoverRequest = Message<"agent2.v1.FailoverRequest"> & {
  * Use `create(FailoverRequestSchema)` to create a new message.
  */
 export const FailoverRequestSchema: GenMessage<FailoverRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 8);
+  messageDesc(file_agent2_v1_agent2, 9);
 
 /**
  * @generated from message agent2.v1.Endpoint
@@ -299,7 +313,7 @@ export type Endpoint = Message<"agent2.v1.Endpoint"> & {
  * Use `create(EndpointSchema)` to create a new message.
  */
 export const EndpointSchema: GenMessage<Endpoint> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 9);
+  messageDesc(file_agent2_v1_agent2, 10);
 
 /**
  * @generated from message agent2.v1.FailoverResponse
@@ -331,7 +345,7 @@ export type FailoverResponse = Message<"agent2.v1.FailoverResponse"> & {
  * Use `create(FailoverResponseSchema)` to create a new message.
  */
 export const FailoverResponseSchema: GenMessage<FailoverResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 10);
+  messageDesc(file_agent2_v1_agent2, 11);
 
 /**
  * @generated from message agent2.v1.StopRequest
@@ -365,7 +379,7 @@ export type StopRequest = Message<"agent2.v1.StopRequest"> & {
  * Use `create(StopRequestSchema)` to create a new message.
  */
 export const StopRequestSchema: GenMessage<StopRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 11);
+  messageDesc(file_agent2_v1_agent2, 12);
 
 /**
  * @generated from message agent2.v1.StopResponse
@@ -387,7 +401,7 @@ export type StopResponse = Message<"agent2.v1.StopResponse"> & {
  * Use `create(StopResponseSchema)` to create a new message.
  */
 export const StopResponseSchema: GenMessage<StopResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 12);
+  messageDesc(file_agent2_v1_agent2, 13);
 
 /**
  * @generated from message agent2.v1.AssignRoleRequest
@@ -428,7 +442,7 @@ export type AssignRoleRequest = Message<"agent2.v1.AssignRoleRequest"> & {
  * Use `create(AssignRoleRequestSchema)` to create a new message.
  */
 export const AssignRoleRequestSchema: GenMessage<AssignRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 13);
+  messageDesc(file_agent2_v1_agent2, 14);
 
 /**
  * @generated from message agent2.v1.AssignRoleResponse
@@ -450,7 +464,7 @@ export type AssignRoleResponse = Message<"agent2.v1.AssignRoleResponse"> & {
  * Use `create(AssignRoleResponseSchema)` to create a new message.
  */
 export const AssignRoleResponseSchema: GenMessage<AssignRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 14);
+  messageDesc(file_agent2_v1_agent2, 15);
 
 /**
  * @generated from service agent2.v1.ToolInvoker
@@ -515,6 +529,16 @@ export const ToolInvoker: GenService<{
     methodKind: "unary";
     input: typeof StopRequestSchema;
     output: typeof StopResponseSchema;
+  },
+  /**
+   * What this Pod is: at once, and again whenever that changes. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.WatchRole
+   */
+  watchRole: {
+    methodKind: "server_streaming";
+    input: typeof WatchRoleRequestSchema;
+    output: typeof GetRoleResponseSchema;
   },
   /**
    * Makes this Pod the primary, or a replica of another one. Keelson's addition.

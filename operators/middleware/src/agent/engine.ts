@@ -7,7 +7,7 @@ export interface Assignment {
 
 /** What a program is at the moment. */
 export interface EngineRole {
-  readonly role: "primary" | "replica" | "unassigned" | "stopped";
+  readonly role: "primary" | "replica" | "unassigned" | "stopped" | "unknown";
   readonly info: Readonly<Record<string, string>>;
 }
 

@@ -1,9 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Clock, isJsonObject, sleep } from "@keelson/api-machinery";
 import type { Logger } from "@keelson/controller";
 import type { Assignment, Engine, EngineRole, Outcome, ReloadOutcome } from "./engine.ts";
+import { readJson, writeJson } from "./json-file.ts";
+import { fence, redisConfig } from "./redis-config.ts";
 import { connectResp, parseInfo, type RespClient, RespError } from "./resp-client.ts";
 
 /** Options of {@link createRedisEngine}. */
@@ -27,8 +29,6 @@ interface Memory {
   readonly epoch: number;
 }
 
-/** So many replicas no group has: a primary that wants them takes no writes. */
-const fence = "10000";
 const commandTimeoutMs = 3_000;
 const startTimeoutMs = 60_000;
 /** A replica further behind than this is not in sync enough to begin a switchover. */
@@ -83,28 +83,18 @@ export function createRedisEngine(options: RedisEngineOptions): Engine {
   async function start(): Promise<void> {
     await mkdir(dataDir, { recursive: true });
     memory = (await readJson(memoryFile)) as Memory | undefined;
-    const config = await readJson(configFile);
-    if (!isJsonObject(config) || !isJsonObject(config.parameters)) throw new Error(`${configFile}: has no parameters`);
-    parameters = Object.fromEntries(Object.entries(config.parameters).map(([key, value]) => [key, String(value)]));
-    hash = String(config.hash ?? "");
-    const isFenced = (await readJson(fenceFile)) !== undefined;
-    const lines = [
-      `bind ${host}`,
-      `port ${port}`,
-      `dir ${quoteValue(dataDir)}`,
-      "daemonize no",
-      "protected-mode no",
-      `requirepass ${quoteValue(password)}`,
-      `masterauth ${quoteValue(password)}`,
-      `replica-announce-ip ${host}`,
-      `replica-announce-port ${port}`,
-      ...Object.entries(parameters).map(([key, value]) => configLine(key, value)),
+    const wanted = await readJson(configFile);
+    if (!isJsonObject(wanted) || !isJsonObject(wanted.parameters)) throw new Error(`${configFile}: has no parameters`);
+    parameters = Object.fromEntries(Object.entries(wanted.parameters).map(([key, value]) => [key, String(value)]));
+    hash = String(wanted.hash ?? "");
+    const config = {
+      ...{ host, port, password, dataDir, parameters },
       // Who was never given a role takes no writes, nor does one whose switchover was cut off: see failover.
-      ...(memory === undefined || isFenced ? [`min-replicas-to-write ${fence}`] : []),
-      ...(memory?.role === "replica" ? [`replicaof ${memory.primaryHost} ${port}`] : []),
-    ];
+      isFenced: memory === undefined || (await readJson(fenceFile)) !== undefined,
+      follows: memory?.role === "replica" ? memory.primaryHost : undefined,
+    };
     const file = join(dataDir, "redis.conf");
-    await writeFile(file, `${lines.join("\n")}\n`, { mode: 0o600 });
+    await writeFile(file, redisConfig(config), { mode: 0o600 });
     const process = spawn(program, [file], { stdio: ["ignore", "inherit", "inherit"], cwd: dataDir });
     child = process;
     let failure: string | undefined;
@@ -309,7 +299,14 @@ export function createRedisEngine(options: RedisEngineOptions): Engine {
     const process = child;
     if (process === undefined || process.exitCode !== null || process.signalCode !== null) return { ok: true };
     process.kill("SIGTERM");
-    const hasEnded = await Promise.race([exited.then(() => true), sleep(clock, timeoutMs).then(() => false)]);
+    let giveUp = (): void => undefined;
+    // A timer that is left behind would keep the agent alive after its program.
+    const timer = clock.setTimer(timeoutMs, () => giveUp());
+    const tooLong = new Promise<false>((resolve) => {
+      giveUp = () => resolve(false);
+    });
+    const hasEnded = await Promise.race([exited.then(() => true), tooLong]);
+    timer.cancel();
     if (hasEnded) return { ok: true };
     if (!force) return { ok: false, error: `${program} has not ended within ${timeoutMs} ms` };
     process.kill("SIGKILL");
@@ -318,30 +315,4 @@ export function createRedisEngine(options: RedisEngineOptions): Engine {
   }
 
   return { start, role, assign, reload, failover, stop, ended };
-}
-
-/** A value as redis.conf has it: in double quotes, so that spaces and quotes are safe. */
-function quoteValue(value: string): string {
-  return `"${value.replaceAll(/[\\"]/g, "\\$&").replaceAll("\n", "\\n").replaceAll("\r", "\\r")}"`;
-}
-
-/** `save "900 1 300 10"` and the buffer limits are several words in the file. */
-function configLine(name: string, value: string): string {
-  const isSeveral = ["save", "client-output-buffer-limit", "oom-score-adj-values"].includes(name);
-  return isSeveral && value !== "" && /^[\w .-]+$/.test(value) ? `${name} ${value}` : `${name} ${quoteValue(value)}`;
-}
-
-async function readJson(file: string): Promise<unknown> {
-  try {
-    return JSON.parse(await readFile(file, "utf8"));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
-}
-
-/** Whole or not at all. */
-async function writeJson(file: string, value: unknown): Promise<void> {
-  await writeFile(`${file}.new`, JSON.stringify(value), { mode: 0o600, flush: true });
-  await rename(`${file}.new`, file);
 }

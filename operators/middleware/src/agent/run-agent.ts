@@ -20,7 +20,7 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   const { host, agentPort, token, log, signal } = options;
   const engine = createRedisEngine(options);
   await engine.start();
-  const server = await startToolServer({ engine, host, port: agentPort, token });
+  const server = await startToolServer({ engine, host, port: agentPort, token, clock: options.clock });
   const aborted = new Promise<"aborted">((resolve) => {
     if (signal.aborted) resolve("aborted");
     signal.addEventListener("abort", () => resolve("aborted"), { once: true });

@@ -1,11 +1,12 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { isDuration, parseDuration } from "@keelson/api-machinery";
+import { type Clock, isDuration, parseDuration } from "@keelson/api-machinery";
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ToolInvoker } from "./agent2.generated.ts";
-import type { Engine } from "./engine.ts";
+import type { Engine, EngineRole } from "./engine.ts";
+import { createRoleFeed } from "./role-feed.ts";
 import { RespError } from "./resp-client.ts";
 
 /** A running {@link ToolInvoker} server. */
@@ -20,8 +21,18 @@ export async function startToolServer(options: {
   readonly host: string;
   readonly port: number;
   readonly token: string;
+  readonly clock: Clock;
 }): Promise<ToolServer> {
   const { engine, host, token } = options;
+  const feed = createRoleFeed(engine, options.clock);
+  /** What was asked for may have changed the role: whoever watches is told. */
+  const acted = async <T>(act: () => Promise<T>): Promise<T> => {
+    try {
+      return await asked(act);
+    } finally {
+      void feed.look().catch(() => undefined);
+    }
+  };
   const handler = connectNodeAdapter({
     interceptors: [requireToken(token)],
     routes(router) {
@@ -33,11 +44,13 @@ export async function startToolServer(options: {
           return { order: [...replicas, ...pods.filter((pod) => roles[pod] === "primary")], concurrent: false };
         },
         async getRole() {
-          const { role, info } = await asked(() => engine.role());
-          return { role, isLeader: role === "primary", extraInfo: { ...info } };
+          return answerOf(await asked(() => feed.look()));
+        },
+        async *watchRole(_request, { signal }) {
+          for await (const role of feed.changes(signal)) yield answerOf(role);
         },
         async reloadConfig({ parameters, configHash }) {
-          const outcome = await asked(() => engine.reload(parameters, configHash));
+          const outcome = await acted(() => engine.reload(parameters, configHash));
           if (outcome.ok === "restart")
             return { success: false, requiresRestart: true, restartParameters: [...outcome.parameters] };
           return outcome.ok ? { success: true } : { success: false, error: outcome.error };
@@ -49,18 +62,18 @@ export async function startToolServer(options: {
             epoch: Number(epoch),
             timeoutMs: durationOf(timeout, 5_000),
           };
-          const outcome = await asked(() => engine.failover(order));
+          const outcome = await acted(() => engine.failover(order));
           const { role } = await asked(() => engine.role());
           return { success: outcome.ok, error: outcome.ok ? "" : outcome.error, previousRole: "primary", currentRole: role };
         },
         async assignRole({ role, primaryHost, epoch }) {
           if (role !== "primary" && role !== "replica")
             throw new ConnectError("role has to be primary or replica", Code.InvalidArgument);
-          const outcome = await asked(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
+          const outcome = await acted(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
           return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
         },
         async stop({ timeout, force }) {
-          const outcome = await asked(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
+          const outcome = await acted(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
           return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
         },
       });
@@ -84,6 +97,10 @@ export async function startToolServer(options: {
       await closed;
     },
   };
+}
+
+function answerOf({ role, info }: EngineRole) {
+  return { role, isLeader: role === "primary", extraInfo: { ...info } };
 }
 
 function requireToken(token: string): Interceptor {

@@ -1,6 +1,6 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
-import { anyMap, choice, conditions, duration, int32, int64, listMap, partName, time } from "./fields.ts";
+import { anyMap, choice, conditions, duration, int32, int64, listMap, partName, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { errorClasses, GroupPart, named, scenario } from "./parts.ts";
 
@@ -78,7 +78,7 @@ const spec = Type.Object(
     components: Type.Optional(
       Type.Array(
         Type.Object({
-          name: partName("Name of a component of the plugin."),
+          name: partName("Name of a component of the plugin.", 40),
           config: Type.Optional(anyMap("Parameters of this component; they win over those of the App.")),
           groups: Type.Optional(
             Type.Array(GroupPart, listMap("name", "Sizes of its groups, where they differ from the plugin's.")),

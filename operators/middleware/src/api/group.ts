@@ -1,6 +1,6 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
-import { anyMap, conditions, int32, int64, listMap } from "./fields.ts";
+import { anyMap, conditions, int32, int64, listMap } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { named, operation, operationRequest, podState, resources, storage } from "./parts.ts";
 

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { anyMap, choice, int32, int64, listMap, partName, quantity, stringMap, time } from "./fields.ts";
+import { anyMap, choice, int32, int64, listMap, partName, quantity, stringMap, time } from "@keelson/api-machinery/fields";
 
 /** A name and a version: of a plugin, of a runtime. */
 export const named = (description: string, name: string) =>
@@ -44,7 +44,7 @@ export const storage = Type.Object(
 /** Pods of one size within a component. */
 export const GroupPart = Type.Object(
   {
-    name: partName("Name within the component."),
+    name: partName("Name within the component.", 40),
     replicas: Type.Optional(int32("How many Pods. Default: the plugin's.", { minimum: 0, maximum: 100 })),
     resources: Type.Optional(resources),
     storage: Type.Optional(storage),

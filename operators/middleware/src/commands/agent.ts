@@ -5,6 +5,7 @@ import { runAgent } from "../agent/run-agent.ts";
 /** `keelson middleware agent`: what runs in every Pod of middleware, above its program. */
 export const agentCommand: CommandDefinition = {
   name: "agent",
+  isInternal: true,
   description: "run in a Pod: start its program and carry out what the controllers ask for",
   flags: [
     { name: "engine", value: "NAME", description: "kind of program: redis (also for Valkey)", default: "redis" },

@@ -12,6 +12,7 @@ import type { AgentCalls } from "../agent/agent-calls.ts";
 import { App } from "../api/app.ts";
 import { Component } from "../api/component.ts";
 import { labels, metadataName } from "../api/names.ts";
+import { isPlugin, pluginConfigMapName } from "../plugin/read-plugin.ts";
 import { decideApp } from "./app-decision.ts";
 import { carryOut } from "./carry-out.ts";
 import { findPlugin } from "./find-plugin.ts";
@@ -27,10 +28,10 @@ export function createAppController(agents: AgentCalls): ControllerDefinition {
     watches: [
       // A plugin that appears or changes concerns every App that names it.
       watchOf(ConfigMap, (configMap, { cache }) =>
-        configMap.data !== undefined && Object.hasOwn(configMap.data, "plugin.yaml")
+        isPlugin(configMap)
           ? cache
               .list(App)
-              .filter((app) => configMap.metadata.name === `${app.spec.plugin.name}-v${app.spec.plugin.version}`)
+              .filter((app) => configMap.metadata.name === pluginConfigMapName(app.spec.plugin.name, app.spec.plugin.version))
               .map((app) => ({ namespace: app.metadata.namespace, name: app.metadata.name ?? "" }))
           : [],
       ),
@@ -62,7 +63,6 @@ async function reconcile(request: Request, context: ReconcileContext, agents: Ag
     signal,
     agents,
     agentToken: () => Promise.reject(new Error("Apps call no agents")),
-    writeStatus: () => Promise.resolve(true),
   });
   tell(app, decision.effects, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };

@@ -5,8 +5,11 @@ import {
   isAlreadyExists,
   isConflict,
   isNotFound,
+  type KubernetesObject,
+  type ResourceType,
   Secret,
 } from "@keelson/api-machinery";
+import { unlessMovedOn } from "@keelson/controller";
 import type { Client } from "@keelson/client";
 import type { AgentCalls } from "../agent/agent-calls.ts";
 import { labels } from "../api/names.ts";
@@ -21,7 +24,7 @@ export interface EffectContext {
   /** The token of the agents of the object that the effects are about. */
   readonly agentToken: () => Promise<string>;
   /** Whose status a call's answer goes into. */
-  readonly writeStatus: (status: object) => Promise<boolean>;
+  readonly answersInto?: { readonly type: ResourceType; readonly object: DeepReadonly<KubernetesObject> };
 }
 
 /** A call that was not answered: to be tried again. */
@@ -30,10 +33,17 @@ export class AgentUnreachable extends Error {
   readonly code = "AgentUnreachable";
 }
 
+/** A call that an agent refused, with nothing on record that says so: to be tried again. */
+export class AgentRefused extends Error {
+  override readonly name = "AgentRefused";
+  readonly code = "AgentRefused";
+}
+
 /**
  * Carries out effects one after another. Where an object has moved on, the rest is left: its change brings the next decision.
  *
- * **Errors**: those of the client, and {@link AgentUnreachable}; the retry decides anew from what is on record.
+ * **Errors**: those of the client, {@link AgentUnreachable} and {@link AgentRefused}; the retry, with growing waits, decides anew
+ * from what is on record.
  */
 export async function carryOut(effects: readonly Effect[], context: EffectContext): Promise<void> {
   for (const effect of effects) if (!(await carryOutOne(effect, context))) return;
@@ -101,15 +111,16 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
     }
     case "call": {
       const result = await context.agents.call(effect.ip, await context.agentToken(), effect.call);
-      if (result.kind === "unreachable") {
-        const status = effect.after(result);
-        if (status !== undefined) return await context.writeStatus(status);
-        throw new AgentUnreachable(`${effect.call.method} on ${effect.ip}: ${result.message}`);
-      }
       const status = effect.after(result);
-      if (status !== undefined) return await context.writeStatus(status);
-      // A refused Stop must not be followed by the deletion.
-      return result.kind !== "refused";
+      if (status !== undefined) {
+        const { answersInto } = context;
+        return answersInto !== undefined && (await carryOutOne({ kind: "status", ...answersInto, status }, context));
+      }
+      const { method } = effect.call;
+      if (result.kind === "unreachable") throw new AgentUnreachable(`${method} on ${effect.ip}: ${result.message}`);
+      // What follows a refused call, such as the deletion after a Stop, must not happen.
+      if (result.kind === "refused") throw new AgentRefused(`${method} on ${effect.ip}: ${result.message}`);
+      return true;
     }
   }
 }
@@ -117,14 +128,4 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
 /** The role's label of a Pod is applied apart from the Pod, so that neither takes the other's fields away. */
 function managerOf(effect: Extract<Effect, { kind: "apply" }>, fieldManager: string): string {
   return effect.type.kind === "Pod" && !("spec" in effect.object) ? `${fieldManager}-role` : fieldManager;
-}
-
-async function unlessMovedOn(write: Promise<unknown>): Promise<boolean> {
-  try {
-    await write;
-    return true;
-  } catch (error) {
-    if (isConflict(error)) return false;
-    throw error;
-  }
 }

@@ -3,6 +3,7 @@ import { Component, type ComponentStatus } from "../api/component.ts";
 import { Group, type GroupSpec } from "../api/group.ts";
 import { annotations, labels } from "../api/names.ts";
 import type { Operation } from "../api/parts.ts";
+import { setReady } from "./ready-condition.ts";
 import type { CallResult, Decision, Effect } from "./effect.ts";
 
 /** What the Component's controller sees. */
@@ -79,6 +80,7 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
           ? "Running"
           : "Degraded";
   status.observedGeneration = metadata.generation ?? 0;
+  setReady(status, now);
   if (!jsonEquals(status, component.status ?? {}))
     return { effects: [{ kind: "status", type: Component, object: component, status }] };
 

@@ -1,11 +1,4 @@
-import {
-  type ControllerDefinition,
-  defineController,
-  type ReconcileContext,
-  readOf,
-  type Request,
-  type Result,
-} from "@keelson/controller";
+import { type ControllerDefinition, defineController, type ReconcileContext, readOf, type Request } from "@keelson/controller";
 import type { AgentCalls } from "../agent/agent-calls.ts";
 import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
@@ -30,10 +23,10 @@ export function createComponentController(agents: AgentCalls): ControllerDefinit
   });
 }
 
-async function reconcile(request: Request, context: ReconcileContext, agents: AgentCalls): Promise<Result | undefined> {
+async function reconcile(request: Request, context: ReconcileContext, agents: AgentCalls): Promise<void> {
   const { cache, client, clock, signal } = context;
   const component = cache.get(Component, request);
-  if (component === undefined) return undefined;
+  if (component === undefined) return;
   const { namespace, name } = request;
   const groups = cache.list(Group, { namespace }).filter((group) => group.spec.componentRef.name === name);
   const plugin = findPlugin(cache, namespace, component.spec.plugin);
@@ -44,15 +37,12 @@ async function reconcile(request: Request, context: ReconcileContext, agents: Ag
     pluginRef: "problem" in plugin ? { name: pluginName, namespace: pluginNamespace } : plugin.configMap,
     now: clock.now(),
   });
-  const context2 = {
+  await carryOut(decision.effects, {
     client,
     fieldManager,
     signal,
     agents,
     agentToken: () => readAgentToken(client, namespace, component.spec.appRef.name, signal),
-    writeStatus: (status: object) =>
-      carryOut([{ kind: "status", type: Component, object: component, status }], context2).then(() => true),
-  };
-  await carryOut(decision.effects, context2);
-  return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+    answersInto: { type: Component, object: component },
+  });
 }

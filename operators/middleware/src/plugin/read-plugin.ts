@@ -19,6 +19,11 @@ export function pluginConfigMapName(name: string, version: string): string {
   return `${name}-v${version}`;
 }
 
+/** Whether a ConfigMap holds a plugin. */
+export function isPlugin(configMap: DeepReadonly<ConfigMapObject>): boolean {
+  return configMap.data !== undefined && Object.hasOwn(configMap.data, documentKey);
+}
+
 /**
  * Reads a plugin from its ConfigMap: the document in `plugin.yaml`, templates in the other keys.
  *

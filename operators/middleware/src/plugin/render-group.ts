@@ -14,6 +14,7 @@ import type { Group } from "../api/group.ts";
 import { accessSecretName, configHashAnnotation, labels, revisionAnnotation } from "../api/names.ts";
 import { renderTemplate } from "../template/render-template.ts";
 import { hasVersion, type Plugin, type TemplateKind } from "./plugin.ts";
+import { checkPod, checkPorts } from "./check-rendered.ts";
 import { PluginError } from "./read-plugin.ts";
 
 /** One Pod as it is to be. */
@@ -132,6 +133,7 @@ export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCom
     const data = { ...root, Instance: { Name: instance, Ordinal: ordinal } };
     const [pod] = render("Pod", data);
     if (pod === undefined) throw new PluginError("templates: none of type Pod renders to anything");
+    checkPod(pod);
     const [config] = render("ConfigMap", data);
     const [claim] = spec.storage === undefined ? [] : render("PersistentVolumeClaim", data);
     const revision = hashOf({ spec: pod.spec, version: spec.runtime.version });
@@ -148,6 +150,7 @@ export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCom
     };
   });
   const services = render("Service", root).map((service, index) => {
+    checkPorts(isJsonObject(service.spec) ? service.spec.ports : undefined, "port", "Service: spec.ports");
     const given = isJsonObject(service.metadata) ? service.metadata.name : undefined;
     return dressed(service, "Service", typeof given === "string" ? given : `${name}-${index}`, owner);
   });

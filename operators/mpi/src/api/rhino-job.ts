@@ -1,6 +1,6 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
-import { choice, conditions, int32, int64, time } from "./fields.ts";
+import { choice, conditions, int32, int64, time } from "@keelson/api-machinery/fields";
 import { earlierVersion, group, version } from "./names.ts";
 
 const spec = Type.Object(

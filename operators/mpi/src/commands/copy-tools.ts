@@ -10,6 +10,7 @@ import { podProgram } from "../controllers/pod-program-path.ts";
  */
 export const copyToolsCommand: CommandDefinition = {
   name: "copy-tools",
+  isInternal: true,
   description: "put launcher and worker into a folder that Pods of any image can have (for init containers)",
   args: ["DIR"],
   run({ args }) {

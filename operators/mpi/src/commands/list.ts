@@ -1,4 +1,4 @@
-import type { CommandDefinition } from "@keelson/controller";
+import { type CommandDefinition, renderTable } from "@keelson/controller";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { namespaceFlag, text } from "./flags.ts";
 
@@ -6,12 +6,31 @@ import { namespaceFlag, text } from "./flags.ts";
 export const listCommand: CommandDefinition = {
   name: "list",
   description: "list the jobs and how they go",
-  flags: [namespaceFlag, { name: "all-namespaces", description: "those of all namespaces" }],
-  async run({ flags, stdout, signal, client: connect }) {
+  flags: [
+    namespaceFlag,
+    { name: "all-namespaces", short: "A", description: "those of all namespaces" },
+    { name: "output", short: "o", value: "FORMAT", description: "table or json", default: "table" },
+  ],
+  async run({ flags, stdout, stderr, signal, client: connect }) {
+    const output = text(flags, "output") ?? "table";
+    if (output !== "table" && output !== "json") {
+      stderr.write(`--output: ${JSON.stringify(output)} has to be table or json\n`);
+      return 2;
+    }
     const client = await connect();
     try {
       const everywhere = flags["all-namespaces"] === true;
-      const { items } = await client.list(RhinoJob, { namespace: everywhere ? undefined : text(flags, "namespace"), signal });
+      const namespace = everywhere ? undefined : text(flags, "namespace");
+      const { items } = await client.list(RhinoJob, { namespace, signal });
+      if (output === "json") {
+        stdout.write(`${JSON.stringify(items, undefined, 2)}\n`);
+        return 0;
+      }
+      if (items.length === 0) {
+        const where = everywhere ? "" : ` in namespace ${namespace ?? ""}`;
+        stdout.write(`No jobs${where}; make one: keelson mpi run -n 2 -- PROGRAM\n`);
+        return 0;
+      }
       const rows = items.map(({ metadata, spec, status }) => [
         ...(everywhere ? [metadata.namespace ?? ""] : []),
         metadata.name ?? "",
@@ -21,23 +40,10 @@ export const listCommand: CommandDefinition = {
         metadata.creationTimestamp ?? "",
       ]);
       const head = [...(everywhere ? ["NAMESPACE"] : []), "NAME", "PARALLELISM", "STATUS", "EXIT", "CREATED"];
-      stdout.write(table([head, ...rows]));
+      stdout.write(renderTable([head, ...rows]));
       return 0;
     } finally {
       await client.close();
     }
   },
 };
-
-function table(rows: readonly (readonly string[])[]): string {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows
-    .map(
-      (row) =>
-        `${row
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join("   ")
-          .trimEnd()}\n`,
-    )
-    .join("");
-}

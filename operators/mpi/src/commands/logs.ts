@@ -1,7 +1,8 @@
 import type { CommandDefinition } from "@keelson/controller";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { namespaceFlag, text } from "./flags.ts";
-import { podLog } from "./pod-log.ts";
+import { followLogs } from "./follow-logs.ts";
+import { copyLog } from "./pod-log.ts";
 import { hasEnded, watchUntilEnd } from "./watch-job.ts";
 
 /** `keelson mpi logs NAME`. */
@@ -11,26 +12,29 @@ export const logsCommand: CommandDefinition = {
   args: ["NAME"],
   flags: [
     namespaceFlag,
+    { name: "follow", short: "f", description: "go on with what it writes until the job ends" },
     { name: "workers", description: "of the workers too: what their daemons wrote" },
     { name: "wait", description: "wait for the job's end first" },
   ],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
     const namespace = text(flags, "namespace") ?? "default";
     const name = args[0] ?? "";
+    const workers = flags.workers === true;
     const client = await connect();
     try {
       let job = await client.get(RhinoJob, { namespace, name }, { signal });
-      if (flags.wait === true && !hasEnded(job)) {
-        const ended = await watchUntilEnd(client, { namespace, name, signal, onChange: () => {} });
-        if (ended !== undefined) job = ended;
-      }
-      const { launcherPodNames = [], workerPodNames = [] } = job.status ?? {};
       let found = 0;
-      for (const pod of [...launcherPodNames, ...(flags.workers === true ? workerPodNames : [])]) {
-        const log = await podLog(client, { namespace, name: pod }, signal);
-        if (log === undefined) continue;
-        found += 1;
-        stdout.write(flags.workers === true ? log.replaceAll(/^(?=.)/gm, `${pod}: `) : log);
+      if (flags.follow === true && !hasEnded(job)) {
+        const followed = await followLogs(client, { job, workers, signal, out: stdout });
+        found = followed.logs;
+        job = followed.job ?? job;
+      } else {
+        if (flags.wait === true) job = (await watchUntilEnd(client, { namespace, name, signal, onChange: () => {} })) ?? job;
+        const { launcherPodNames = [], workerPodNames = [] } = job.status ?? {};
+        for (const pod of [...launcherPodNames, ...(workers ? workerPodNames : [])]) {
+          const options = { follow: false, named: workers, out: stdout, signal };
+          if (await copyLog(client, { namespace, name: pod }, options)) found += 1;
+        }
       }
       if (found > 0) return 0;
       stderr.write(`${name} has written nothing yet: ${job.status?.jobStatus ?? "Pending"}: ${job.status?.message ?? ""}\n`);

@@ -1,26 +1,34 @@
-import { isNotFound, isStatusError, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { type DeepReadonly, isNotFound, isStatusError, type ObjectKey, type PodObject } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
+import { namedLines, writeInStep } from "./log-lines.ts";
 
-/** What a Pod has written so far; `undefined` where it has not started or is gone. */
-export async function podLog(
-  client: Client,
-  pod: { readonly namespace: string; readonly name: string },
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  // A log is addressed as an object named "log" below its Pod, and comes as text.
-  const logOfPod: ResourceType<KubernetesObject> = {
-    group: "",
-    version: "v1",
-    kind: "Pod",
-    plural: `pods/${encodeURIComponent(pod.name)}`,
-    scope: "Namespaced",
-  };
+/** Whether a Pod's program has started: before that there is no log to open. */
+export function hasStarted(pod: DeepReadonly<PodObject>): boolean {
+  const state = pod.status?.containerStatuses?.[0]?.state;
+  return state?.running !== undefined || state?.terminated !== undefined;
+}
+
+/** Options of {@link copyLog}. */
+export interface CopyOptions {
+  /** Goes on until the program has ended. */
+  readonly follow: boolean;
+  /** Every line under the Pod's name. */
+  readonly named: boolean;
+  readonly out: NodeJS.WritableStream;
+  readonly signal: AbortSignal;
+}
+
+/** Writes what a Pod's program has written, byte for byte. False where it has not started or is gone. */
+export async function copyLog(client: Client, pod: ObjectKey, { follow, named, out, signal }: CopyOptions): Promise<boolean> {
+  const lines = named ? namedLines(pod.name) : { push: (chunk: Uint8Array) => chunk, end: () => Buffer.alloc(0) };
   try {
-    const answer: unknown = await client.get(logOfPod, { namespace: pod.namespace, name: "log" }, { signal });
-    return typeof answer === "string" ? answer : JSON.stringify(answer);
+    const log = await client.podLog(pod, { follow, signal });
+    for await (const chunk of log) await writeInStep(out, lines.push(chunk), signal);
   } catch (error) {
     // A container that has not started has no log: Kubernetes answers 400.
-    if (isNotFound(error) || isStatusError(error, "BadRequest")) return undefined;
+    if (isNotFound(error) || isStatusError(error, "BadRequest")) return false;
     throw error;
   }
+  await writeInStep(out, lines.end(), signal);
+  return true;
 }

@@ -4,8 +4,10 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandContext, CommandDefinition } from "@keelson/controller";
 import { RhinoJob, type RhinoJobSpec } from "../api/rhino-job.ts";
 import { CommandFlagError, count, namespaceFlag, text } from "./flags.ts";
-import { podLog } from "./pod-log.ts";
-import { watchUntilEnd } from "./watch-job.ts";
+import { followLogs } from "./follow-logs.ts";
+
+/** Exit status after Ctrl-C, as shells have it. */
+const interruptedExitCode = 130;
 
 /** `keelson mpi run -- PROGRAM ...`: makes a RhinoJob, waits for its end, and ends as the program did. */
 export const runCommand: CommandDefinition = {
@@ -48,7 +50,7 @@ async function run(context: CommandContext): Promise<number> {
   const { name, spec } = jobOfFlags(context, process.cwd(), randomBytes(3).toString("hex"));
   const client = await context.client();
   try {
-    await client.create(RhinoJob, { metadata: { name, namespace }, spec }, { signal });
+    const made = await client.create(RhinoJob, { metadata: { name, namespace }, spec }, { signal });
     if (flags.detach === true) {
       stdout.write(`${name}\n`);
       return 0;
@@ -59,14 +61,18 @@ async function run(context: CommandContext): Promise<number> {
       if (line !== last) stderr.write(`${line}\n`);
       last = line;
     };
-    const job = await watchUntilEnd(client, { namespace, name, signal, onChange });
-    if (job === undefined) {
+    try {
+      const { job } = await followLogs(client, { job: made, workers: false, signal, out: stdout, onChange });
+      if (job !== undefined) return job.status?.jobStatus === "Completed" ? 0 : job.status?.exitCode || 1;
       stderr.write(`${name} was deleted before its end\n`);
       return 1;
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      // As an mpiexec that is interrupted takes its ranks with it.
+      await client.delete(RhinoJob, { namespace, name }, { propagationPolicy: "Background" });
+      stderr.write(`${name}: interrupted and deleted\n`);
+      return interruptedExitCode;
     }
-    for (const pod of job.status?.launcherPodNames ?? [])
-      stdout.write((await podLog(client, { namespace, name: pod }, signal)) ?? "");
-    return job.status?.jobStatus === "Completed" ? 0 : job.status?.exitCode || 1;
   } finally {
     await client.close();
   }

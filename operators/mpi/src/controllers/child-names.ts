@@ -3,6 +3,8 @@ import { createHash } from "node:crypto";
 /** Names of what a RhinoJob has made. */
 export interface ChildNames {
   readonly secret: string;
+  /** The NetworkPolicy. */
+  readonly policy: string;
   readonly launcher: string;
   readonly workers: string;
 }
@@ -21,7 +23,7 @@ export function childNames(name: string, uid: string): ChildNames {
       ? plain
       : `${plain.slice(0, longestBase - 7).replace(/-+$/, "")}-${hash(name)}`;
   const prefix = `${base}-${uid.slice(0, 5)}`;
-  return { secret: `${prefix}-token`, launcher: `${prefix}-launcher`, workers: `${prefix}-workers` };
+  return { secret: `${prefix}-token`, policy: `${prefix}-peers`, launcher: `${prefix}-launcher`, workers: `${prefix}-workers` };
 }
 
 /** The job's name as the value of a label. */

@@ -12,7 +12,12 @@ const names = childNames("pi", uid);
 
 describe("names of a RhinoJob's children", () => {
   it("are those of the original where its name is short", () => {
-    expect(names).toEqual({ secret: "pi-0a1b2-token", launcher: "pi-0a1b2-launcher", workers: "pi-0a1b2-workers" });
+    expect(names).toEqual({
+      secret: "pi-0a1b2-token",
+      policy: "pi-0a1b2-peers",
+      launcher: "pi-0a1b2-launcher",
+      workers: "pi-0a1b2-workers",
+    });
   });
 
   it("fit host names of Pods and labels, whatever the job's name (regression 14)", () => {

@@ -2,6 +2,7 @@ import type { Container, DeepReadonly, EnvVar, JobObject, PodSpec, Volume } from
 import { containerNames, labels, tokenKey } from "../api/names.ts";
 import type { RhinoJob } from "../api/rhino-job.ts";
 import { formatOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";
+import { readyPipeVariable, readyProbeCommand } from "../launch/ready-signal.ts";
 import { type ChildNames, labelValue } from "./child-names.ts";
 
 /** How launcher and workers get at the program of ours that they run. */
@@ -27,11 +28,18 @@ export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tool
     env: [
       { name: podVariables.order, value: order },
       tokenVariable(names),
+      { name: readyPipeVariable, value: `keelson-mpi-${job.metadata.uid ?? ""}` },
       { name: podVariables.podIP, valueFrom: { fieldRef: { fieldPath: "status.podIP" } } },
     ],
     ports: [{ name: "rendezvous", containerPort: rendezvousPort }],
-    // It listens once it has read every launch line from mpiexec; who connects and says nothing does no harm.
-    readinessProbe: { tcpSocket: { port: rendezvousPort }, periodSeconds: 1, failureThreshold: 1 },
+    // It waits until every launch line is read from mpiexec, so the launcher is known to be ready when it is, not a second later.
+    // Ten seconds a turn, then the next one begins; no turn that fails means anything.
+    startupProbe: {
+      exec: { command: [...readyProbeCommand] },
+      timeoutSeconds: 10,
+      periodSeconds: 1,
+      failureThreshold: 2 ** 31 - 1,
+    },
   };
   return {
     parallelism: 1,

@@ -7,6 +7,7 @@ import {
   isStatusError,
   Job,
   type JobObject,
+  NetworkPolicy,
   type ObjectKey,
   Pod,
   type PodObject,
@@ -20,13 +21,13 @@ import {
   type Result,
   readOf,
   watchOf,
+  unlessMovedOn,
 } from "@keelson/controller";
 import { labels, tokenKey } from "../api/names.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { type ChildNames, childNames } from "./child-names.ts";
 import { launcherJob, type PodTools, podLabels, workersJob } from "./job-templates.ts";
 import { decideRefused, decideRhinoJob, type RhinoJobObservation } from "./rhino-job-decision.ts";
-import { unlessMovedOn } from "./optimistic.ts";
 
 const fieldManager = "mpi-rhinojob-controller";
 
@@ -105,6 +106,7 @@ async function reconcile(
   // Children first: a status without them would hide that they are missing if this stopped here.
   try {
     if (decision.createLauncher) {
+      await createPolicy(job, names, context);
       await createToken(job, names, context, options);
       await createJob(job, names.launcher, launcherJob(job, names, options.tools()), "launcher", context);
     }
@@ -148,6 +150,28 @@ async function find(
     if (isNotFound(error)) return undefined;
     throw error;
   }
+}
+
+/**
+ * Lets only the job's own Pods talk to each other, where the cluster's network enforces policies: mpiexec's port of MPICH hands the
+ * program and its arguments to whoever connects, and ends the job when they say something wrong.
+ */
+async function createPolicy(
+  job: DeepReadonly<RhinoJob>,
+  names: ChildNames,
+  { client, signal }: ReconcileContext,
+): Promise<void> {
+  const podSelector = { matchLabels: { [labels.uid]: job.metadata.uid ?? "" } };
+  await unlessThere(
+    client.create(
+      NetworkPolicy,
+      {
+        metadata: { name: names.policy, ...namespaceOf(job), ownerReferences: [controllerReference(job)] },
+        spec: { podSelector, policyTypes: ["Ingress"], ingress: [{ from: [{ podSelector }] }] },
+      },
+      { fieldManager, signal },
+    ),
+  );
 }
 
 async function createToken(

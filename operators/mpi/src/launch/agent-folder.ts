@@ -18,7 +18,7 @@ import { join } from "node:path";
  * mpiexec starts a program in ssh's place ("the agent") once a host, with the host's name and the words to run there. Ours is
  * a shell script of a few lines, as a process of Node for every rank would take longer than the launch itself. It leaves the
  * line in a file and waits at a pipe for the status that it shall end with. The launcher holds the pipes open, so that they
- * close when it dies and no agent stays behind.
+ * close when it dies: the agents end then, and mpiexec with them, which would stay behind otherwise.
  */
 const script = `#!/bin/sh
 folder=\${0%/*}
@@ -27,7 +27,7 @@ host=$1
 shift
 exec 3<"$folder/$host.status" || exit 255
 printf '%s' "$*" >"$folder/$host.part" && mv "$folder/$host.part" "$folder/$host.line" || exit 255
-read -r status <&3 || status=255
+read -r status <&3 || { kill -KILL "$PPID"; status=255; }
 exit "$status"
 `;
 

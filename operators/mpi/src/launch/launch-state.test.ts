@@ -34,6 +34,11 @@ describe("a launch", () => {
     expect(types(after(1, line(0), joined(7)).effects)).toEqual(["refuse"]);
   });
 
+  it("sends away a worker that comes when the launch is already ending", () => {
+    const lost: LaunchEvent = { type: "lost", worker: 0, message: "gone" };
+    expect(types(after(2, line(0), line(1), joined(0), lost, joined(1)).effects)).toEqual(["refuse"]);
+  });
+
   it("ends with mpiexec's status", () => {
     for (const exitCode of [0, 1, 7, 139])
       expect(after(1, line(0), joined(0), ended(0), mpiexecEnded(exitCode)).effects).toEqual([{ type: "finish", exitCode }]);

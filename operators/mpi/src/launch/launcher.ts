@@ -27,6 +27,8 @@ export interface LauncherOptions extends LauncherEnvironment {
   readonly signal: AbortSignal;
   /** Takes a line for people. */
   readonly say: (message: string) => void;
+  /** Called when workers can join. */
+  readonly onReady?: () => void;
 }
 
 /**
@@ -134,7 +136,10 @@ class Launch {
         onChannel: (channel) => this.#onChannel(channel),
       });
       if (this.#state.isOver) server.close();
-      else this.#server = server;
+      else {
+        this.#server = server;
+        this.#options.onReady?.();
+      }
     } catch (error) {
       this.#mpiexec?.kill("SIGKILL");
       this.#folder?.close();

@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -66,6 +66,15 @@ async function run(given: LaunchOrder) {
   return { launcher: await first.done, workers: await Promise.all(workers.map((each) => each.done)) };
 }
 
+/** Whether a process runs: one that has ended and that nobody has asked about does not. */
+function isRunning(pid: string): boolean {
+  try {
+    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return false;
+  }
+}
+
 describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of %s", (implementation) => {
   const pi = `./pi-${implementation}`;
 
@@ -114,6 +123,25 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
     expect(ended.exitCode).toBe(125);
     expect(ended.stderr).toContain("WorkerLost: worker 1 was lost");
     expect((await kept.done).exitCode).not.toBe(0);
+  });
+
+  it("end, ranks and all, when the launcher is killed", async () => {
+    const podIP = nextAddress();
+    const sleeper = "process.stdout.write('up ' + process.pid + '\\n'); setTimeout(() => {}, 600000)";
+    const first = launcher(podIP, order(2, [process.execPath, "-e", sleeper], { implementation }));
+    const workers = [worker(podIP, 0), worker(podIP, 1)];
+    let written = "";
+    const ranks = (): string[] => [...written.matchAll(/up (\d+)\n/g)].map(([, pid]) => pid ?? "");
+    await new Promise<void>((resolve) =>
+      first.child.stdout?.on("data", (text: string) => {
+        written += text;
+        if (ranks().length === 2) resolve();
+      }),
+    );
+    first.child.kill("SIGKILL");
+    const codes = (await Promise.all(workers.map(({ done }) => done))).map(({ exitCode }) => exitCode);
+    expect(codes.every((code) => code !== 0)).toBe(true);
+    await expect.poll(() => ranks().filter(isRunning), { timeout: 20_000 }).toEqual([]);
   });
 
   it("end with 143 when asked to, before and after workers have joined", async () => {

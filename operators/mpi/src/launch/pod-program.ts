@@ -1,7 +1,14 @@
 import type { Clock } from "@keelson/api-machinery";
 import { launchFailedExitCode } from "./launch-state.ts";
-import { runLauncher } from "./launcher.ts";
-import { launcherEnvironment, programEnvironment, rendezvousPort, workerEnvironment } from "./pod-environment.ts";
+import { type LauncherOptions, runLauncher } from "./launcher.ts";
+import {
+  type LauncherEnvironment,
+  launcherEnvironment,
+  programEnvironment,
+  rendezvousPort,
+  workerEnvironment,
+} from "./pod-environment.ts";
+import { createReadySignal, readyPipePath } from "./ready-signal.ts";
 import { runWorker } from "./worker.ts";
 
 /*
@@ -19,6 +26,18 @@ const clock: Clock = {
   },
 };
 
+/** Runs the launcher, and tells the probe that waits for it when it is ready. */
+async function launch(common: Omit<LauncherOptions, keyof LauncherEnvironment | "port">): Promise<number> {
+  const pipe = readyPipePath(process.env);
+  const signal = pipe === undefined ? undefined : createReadySignal(pipe);
+  const onReady = (): void => signal?.ready();
+  try {
+    return await runLauncher({ ...launcherEnvironment(process.env), ...common, port: rendezvousPort, onReady });
+  } finally {
+    signal?.close();
+  }
+}
+
 async function main(part: string | undefined): Promise<number> {
   const stop = new AbortController();
   process.on("SIGTERM", () => stop.abort());
@@ -32,7 +51,7 @@ async function main(part: string | undefined): Promise<number> {
     say,
   };
   try {
-    if (part === "launcher") return await runLauncher({ ...launcherEnvironment(process.env), ...common, port: rendezvousPort });
+    if (part === "launcher") return await launch(common);
     if (part === "worker") return await runWorker({ ...workerEnvironment(process.env), ...common });
     say("it has to be called with launcher or worker");
   } catch (error) {

@@ -110,6 +110,10 @@ test("a delete stops, clears and then answers", () => {
   expect(said(answered.effects)).toMatchObject([{ state: "deleted", event: "Deleted", attempt: 1, seq: 2 }]);
 });
 
+test("a later attempt starts nothing while what came before it is being removed", () => {
+  expect(run([create(1), started(1), remove(1), create(2)]).last).toEqual([]);
+});
+
 test("a delete of an unknown task is answered at once, each time it comes", () => {
   expect(said(run([remove(3)]).last)).toMatchObject([{ state: "deleted", attempt: 3 }]);
   expect(said(run([remove(3), remove(3)]).last)).toMatchObject([{ state: "deleted", attempt: 3 }]);
@@ -151,6 +155,17 @@ test("files of the oldest finished tasks go, and records stay bounded", () => {
   expect([...state.tasks.values()].filter((task) => task.programAttempt !== undefined)).toHaveLength(keptFinished);
   expect(effects.filter((effect) => effect.kind === "discard")).toHaveLength(keptRecords + 200 - keptFinished);
   expect(effects.filter((effect) => effect.kind === "forget")).toHaveLength(200);
+});
+
+test("reports that nobody has acknowledged outlive older ones that were", () => {
+  const events: AgentEvent[] = [create(1, uidOf(0)), exited(1, exit("Completed", 0), uidOf(0))];
+  for (let n = 1; n <= keptRecords; n++) {
+    const ack = { kind: "ack", uid: uidOf(n), attempt: 1, seq: 1 } as const;
+    events.push(create(1, uidOf(n)), exited(1, exit("Completed", 0), uidOf(n)), ack);
+  }
+  const { state } = run(events);
+  expect(state.tasks.has(uidOf(0))).toBe(true);
+  expect(state.tasks.has(uidOf(1))).toBe(false);
 });
 
 const anyEvent: fc.Arbitrary<AgentEvent> = fc

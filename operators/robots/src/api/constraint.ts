@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { choice } from "./fields.ts";
+import { choice } from "@keelson/api-machinery/fields";
 
 /** The comparisons that a constraint can make. */
 export const operands = ["=", "!=", ">", ">=", "<", "<=", "regexp", "set_contains", "version"] as const;

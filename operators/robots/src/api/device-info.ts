@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { time } from "./fields.ts";
+import { time } from "@keelson/api-machinery/fields";
 
 const text = (description: string) => Type.Optional(Type.String({ description }));
 const whole = (description: string) => Type.Optional(Type.Integer({ format: "int64", description }));

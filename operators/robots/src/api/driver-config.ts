@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { choice, int32 } from "./fields.ts";
+import { choice, int32 } from "@keelson/api-machinery/fields";
 
 /** How a program is run. */
 export const driver = choice(

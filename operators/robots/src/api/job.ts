@@ -1,7 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
 import { Constraint } from "./constraint.ts";
-import { choice, conditions, int32, int64, listMap, partName, stringMap, time } from "./fields.ts";
+import { choice, conditions, int32, int64, listMap, partName, stringMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { taskDefinitions } from "./task-definition.ts";

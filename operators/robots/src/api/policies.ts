@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { choice, duration, int32 } from "./fields.ts";
+import { choice, duration, int32 } from "@keelson/api-machinery/fields";
 
 /** When a program that failed is started again. */
 export const RestartPolicy = Type.Object(

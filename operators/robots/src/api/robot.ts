@@ -1,7 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
 import { DeviceInfo } from "./device-info.ts";
-import { choice, conditions, int64, stringMap, time } from "./fields.ts";
+import { choice, conditions, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 
 export type { DeviceInfo } from "./device-info.ts";

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { choice, duration } from "./fields.ts";
+import { choice, duration } from "@keelson/api-machinery/fields";
 
 const Check = Type.Object({
   name: Type.Optional(Type.String({ description: "Name of the check." })),

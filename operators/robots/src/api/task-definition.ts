@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Constraint } from "./constraint.ts";
 import { DriverConfig, driver } from "./driver-config.ts";
-import { duration, listMap, partName, stringMap } from "./fields.ts";
+import { duration, listMap, partName, stringMap } from "@keelson/api-machinery/fields";
 import { RestartPolicy } from "./policies.ts";
 import { Service } from "./service.ts";
 import { Artifact, Template } from "./task-files.ts";

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { choice, stringMap } from "./fields.ts";
+import { choice, stringMap } from "@keelson/api-machinery/fields";
 
 /** A file to fetch before the program starts. */
 export const Artifact = Type.Object(

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { int32, int64, quantity } from "./fields.ts";
+import { int32, int64, quantity } from "@keelson/api-machinery/fields";
 
 const ports = (description: string) =>
   Type.Array(

@@ -1,6 +1,6 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
-import { choice, conditions, int32, int64, stringMap, time } from "./fields.ts";
+import { choice, conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { priority, robotSelector } from "./job.ts";
 import { group, version } from "./names.ts";
 import { program } from "./task-definition.ts";

@@ -1,7 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
 import { Constraint } from "./constraint.ts";
-import { conditions, int32, int64, stringMap, time } from "./fields.ts";
+import { conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { count, priority, robotSelector, workState } from "./job.ts";
 import { group, version } from "./names.ts";
 import { EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";

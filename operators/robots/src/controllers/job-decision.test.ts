@@ -103,6 +103,38 @@ describe("decideJob", () => {
     });
   });
 
+  it.each(["completed", "failed"] as const)("does not change the count of a group that is %s, and says so", (state) => {
+    const over = made(counted(state, { succeededTasks: 2 }));
+    const more = { name: "next", count: 1, tasks: [definition] };
+    const { groups, status } = decide(jobOf({ taskGroups: [{ name: "workers", count: 5, tasks: [definition] }, more] }), [
+      over,
+    ]);
+    expect(groups.map(({ name }) => name)).toEqual(["hello-next"]);
+    expect(status?.conditions?.find(({ type }) => type === "SpecApplied")).toMatchObject({
+      status: "False",
+      message: "a TaskGroup keeps the template that it was made from; without effect: taskGroups[name=workers].count",
+    });
+  });
+
+  it("goes on counting a group that was taken out of the spec", () => {
+    const left = groupOf({ groupName: "old" }, { name: "hello-old", status: counted("running", { runningTasks: 2 }) });
+    const done = made(counted("completed", { succeededTasks: 2 }));
+    expect(decide(jobOf(), [done, left]).status).toMatchObject({
+      state: "running",
+      totalTasks: 4,
+      runningTasks: 2,
+      taskGroups: ["hello-workers", "hello-old"],
+    });
+  });
+
+  it.each([
+    ["service", 2],
+    ["batch", 3],
+    ["system", 3],
+  ] as const)("gives groups of a %s Job its restart policy: %i attempts", (type, attempts) => {
+    expect(decide(jobOf({ type })).groups[0]?.spec.restartPolicy).toMatchObject({ attempts });
+  });
+
   it("does not take defaults that the API filled in for a change", () => {
     const present = made(undefined, { tasks: [{ ...definition, killTimeout: "5s" }] });
     expect(decide(jobOf(), [present]).status?.conditions?.find((each) => each.type === "SpecApplied")?.status).toBe("True");

@@ -1,10 +1,9 @@
 import { type DeepReadonly, draft } from "@keelson/api-machinery";
-import { defineController, type ReconcileContext, type Request } from "@keelson/controller";
+import { defineController, type ReconcileContext, type Request, unlessMovedOn } from "@keelson/controller";
 import { Job } from "../api/job.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { taskGroupReads } from "./indexes.ts";
 import { decideJob, type TaskGroupDraft } from "./job-decision.ts";
-import { unlessMovedOn } from "./optimistic.ts";
 import { controllerReference } from "./owner.ts";
 
 const fieldManager = "robots-job-controller";

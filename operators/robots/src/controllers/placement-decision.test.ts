@@ -59,6 +59,8 @@ describe("decidePlacement", () => {
       robotOf("a", { status: { phase: "Online", deviceInfo: { cpu: { logicalCores: 1 }, memory: { total: 1000 } } } }),
     ];
     expect(place({ cpu: 0.1 }, robots, { a: { tasks: 9, cpu: 0.1 * 9, memoryBytes: 0 } })).toBe("a");
+    // 0.1 three times is a little more than 0.3, and 1 - 0.3 a little less than 0.7.
+    expect(place({ cpu: 0.7 }, robots, { a: { tasks: 3, cpu: 0.1 + 0.1 + 0.1 + 1e-12, memoryBytes: 0 } })).toBe("a");
     expect(place({ cpu: 0.5 }, robots, { a: { tasks: 1, cpu: 0.6, memoryBytes: 0 } })).toBe("0/1 robots fit: 1 short of cpu");
     expect(place({ memoryBytes: 501 }, robots, { a: { tasks: 1, cpu: 0, memoryBytes: 500 } })).toBe(
       "0/1 robots fit: 1 short of memory",

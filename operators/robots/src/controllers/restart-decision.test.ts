@@ -8,6 +8,7 @@ describe("decideRestart", () => {
   it("does not start a task again that has no policy, or one of 0 attempts", () => {
     expect(decideRestart(undefined, never, 0)).toMatchObject({ kind: "fail" });
     expect(decideRestart({ ...policy, attempts: 0 }, never, 0)).toMatchObject({ kind: "fail" });
+    expect(decideRestart({ ...policy, attempts: 0, mode: "delay" }, never, 0)).toMatchObject({ kind: "fail" });
   });
 
   it("starts again after the delay, as often as attempts says within the interval", () => {
@@ -33,6 +34,13 @@ describe("decideRestart", () => {
       atMs: 61_000,
       windowStartMs: 61_000,
       restartsInWindow: 1,
+    });
+  });
+
+  it("waits for the delay as well where the next interval begins before it", () => {
+    expect(decideRestart({ ...policy, mode: "delay" }, { windowStartMs: 1000, restartsInWindow: 2 }, 60_000)).toMatchObject({
+      kind: "restart",
+      atMs: 70_000,
     });
   });
 

@@ -1,8 +1,14 @@
 import { isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
-import { type Cache, defineController, type ReconcileContext, type Request, type Result } from "@keelson/controller";
+import {
+  type Cache,
+  defineController,
+  type ReconcileContext,
+  type Request,
+  type Result,
+  unlessMovedOn,
+} from "@keelson/controller";
 import { joinTokenSecret } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
-import { unlessMovedOn } from "./optimistic.ts";
 import { decideRobot, needsJoinToken, type RobotObservation } from "./robot-decision.ts";
 
 const fieldManager = "robots-robot-controller";
@@ -30,8 +36,8 @@ export const robotController = defineController({ name: "robots-robot", for: Rob
 async function reconcile(request: Request, context: ReconcileContext): Promise<Result | undefined> {
   const { cache, client, clock, events, signal } = context;
   const now = clock.now();
-  const since = watchedSince.get(cache) ?? now;
-  watchedSince.set(cache, since);
+  const since = watchedSince.get(cache.shared) ?? now;
+  watchedSince.set(cache.shared, since);
   const robot = cache.get(Robot, request);
   if (robot === undefined) return undefined;
   const joinToken = needsJoinToken(robot) ? await readJoinToken(request.namespace, context) : undefined;

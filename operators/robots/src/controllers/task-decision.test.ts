@@ -128,6 +128,11 @@ describe("a Task that is being deleted", () => {
     });
   });
 
+  it("counts from when the robot went offline, which may be long before the deletion", () => {
+    const robots = [offline(after(-lostAfterMs))];
+    expect(decide(deleting(running), { robots })).toMatchObject({ kind: "release" });
+  });
+
   it("is released when the robot was offline for long enough, not before", () => {
     const robots = [offline(after(0))];
     expect(decide(deleting(running), { robots, now: t0 + lostAfterMs - 1 })).toEqual({ kind: "leave", requeueAfterMs: 1 });

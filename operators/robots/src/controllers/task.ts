@@ -7,6 +7,7 @@ import {
   type Request,
   type Result,
   watchOf,
+  unlessMovedOn,
 } from "@keelson/controller";
 import { Job } from "../api/job.ts";
 import { agentFinalizer } from "../api/names.ts";
@@ -14,7 +15,6 @@ import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { conditionsOf } from "./conditions.ts";
 import { taskReads } from "./indexes.ts";
-import { unlessMovedOn } from "./optimistic.ts";
 import { createRobotLoads, type RobotLoads } from "./robot-loads.ts";
 import { decideTask, type TaskDecision } from "./task-decision.ts";
 
@@ -25,10 +25,10 @@ type TaskStatus = NonNullable<Task["status"]>;
 const loadsOfCaches = new WeakMap<Cache, RobotLoads>();
 
 function loadsOf(cache: Cache): RobotLoads {
-  let loads = loadsOfCaches.get(cache);
+  let loads = loadsOfCaches.get(cache.shared);
   if (loads === undefined) {
-    loads = createRobotLoads(cache);
-    loadsOfCaches.set(cache, loads);
+    loads = createRobotLoads(cache.shared);
+    loadsOfCaches.set(cache.shared, loads);
   }
   return loads;
 }

@@ -6,6 +6,14 @@ import { decideTaskGroup, type TaskGroupObservation } from "./taskgroup-decision
 const decide = (group: TaskGroupObservation["group"], tasks: TaskGroupObservation["tasks"] = [], named = tasks) =>
   decideTaskGroup({ group, tasks, taskNamed: (name) => named.find((task) => task.metadata.name === name), now: t0 });
 
+const owner = {
+  apiVersion: "robot.k8s4r.io/v1alpha1",
+  kind: "TaskGroup",
+  name: "hello-workers",
+  uid: "group-1",
+  controller: true,
+};
+
 const pair = (a: Task["status"], b: Task["status"]) => [
   taskOf(a),
   taskOf(b, { name: "hello-workers-run-1", uid: "2", index: 1 }),
@@ -57,6 +65,18 @@ describe("decideTaskGroup", () => {
   it("makes a Task that is missing whatever the status says (B3)", () => {
     const status = { state: "running", totalTasks: 2, runningTasks: 2 } as const;
     expect(decide(groupOf({}, { status }), [taskOf()]).create.map((task) => task.name)).toEqual(["hello-workers-run-1"]);
+  });
+
+  it("waits for the Task of an earlier group of the same name to go", () => {
+    const task = taskOf();
+    const old = { ...task, metadata: { ...task.metadata, ownerReferences: [{ ...owner, uid: "group-0" }] } };
+    expect(decide(groupOf(), [], [old]).create.map(({ name }) => name)).toEqual(["hello-workers-run-1"]);
+  });
+
+  it("gives a Task another name when another group has the plain one", () => {
+    const task = taskOf();
+    const foreign = { ...task, metadata: { ...task.metadata, ownerReferences: [{ ...owner, name: "hello", uid: "x" }] } };
+    expect(decide(groupOf({ count: 1 }), [], [foreign]).create[0]?.name).toMatch(/^hello-workers-run-0-[0-9a-f]{10}$/);
   });
 
   it("deletes copies beyond count, once", () => {

@@ -1,9 +1,8 @@
 import { type DeepReadonly, draft, isNotFound } from "@keelson/api-machinery";
-import { defineController, type ReconcileContext, type Request } from "@keelson/controller";
+import { defineController, type ReconcileContext, type Request, unlessMovedOn } from "@keelson/controller";
 import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { taskReads } from "./indexes.ts";
-import { unlessMovedOn } from "./optimistic.ts";
 import { controllerReference } from "./owner.ts";
 import { decideTaskGroup, type TaskDraft } from "./taskgroup-decision.ts";
 

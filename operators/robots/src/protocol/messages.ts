@@ -77,11 +77,6 @@ export interface AckMessage {
   readonly seq: number;
 }
 
-/** Added. The agent's retained presence, on `k8s4r/robots/{id}/online` (QoS 1): `true`, and `false` as its last will. */
-export interface OnlineMessage {
-  readonly online: boolean;
-}
-
 /** The agent's MQTT client id, as the original's. */
 export const agentClientId = (robotId: string): string => `k8s4r-agent-${robotId}`;
 

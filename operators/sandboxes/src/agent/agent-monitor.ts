@@ -1,18 +1,29 @@
 import type { ApplyConfiguration } from "@keelson/client";
-import { type Clock, type DeepReadonly, formatTime, isConflict, isNotFound, jsonEquals, sleep } from "@keelson/api-machinery";
+import {
+  type Clock,
+  type DeepReadonly,
+  formatTime,
+  isConflict,
+  isNotFound,
+  jsonEquals,
+  Pod,
+  Secret,
+  sleep,
+  type Timer,
+} from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Cache, Logger, OnChange } from "@keelson/controller";
+import { agentApp, agentLabels } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type AgentClient, createAgentClient } from "./agent-client.ts";
+import { type AgentPod, agentOfPod, agentsOfPods, tokenOf, tokenSecretName } from "./agent-pod.ts";
 import { statusHeartbeatMs } from "./agent-server.ts";
-import type { Fleet, FleetAgent } from "./fleet.ts";
 import type { AgentStatus, SandboxStatus } from "./protocol.ts";
 
 /** What an {@link AgentMonitor} is made from. */
 export interface AgentMonitorOptions {
-  readonly fleet: Fleet;
   readonly registry: Registry;
   readonly client: Client;
   readonly cache: Cache;
@@ -20,22 +31,28 @@ export interface AgentMonitorOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /** Called with every status. */
-  readonly onStatus?: (agent: FleetAgent, client: AgentClient, status: AgentStatus) => void;
+  readonly onStatus?: (agent: AgentPod, client: AgentClient, status: AgentStatus) => void;
 }
 
-/** Listens to every agent on a stream of its own, and tells the API what changed. One slow agent holds up no other. */
+/** Listens to the agent in every Pod of a pool on a stream of its own, and tells the API what changed. One slow agent holds up no other. */
 export interface AgentMonitor {
   status(namespace: string, name: string): AgentStatus | undefined;
   client(namespace: string, name: string): AgentClient | undefined;
+  /** Resolves when each agent that is there now has said something, or cannot be reached; a hung one is waited for this long. */
+  heardOf(longestMs: number): Promise<void>;
   stop(): Promise<void>;
 }
 
 interface Followed {
-  readonly agent: FleetAgent;
-  readonly client: AgentClient;
+  agent: AgentPod;
+  /** There once its token is known. */
+  client?: AgentClient;
   readonly control: AbortController;
   done: Promise<void>;
   status?: AgentStatus;
+  /** Resolves when the first attempt to hear of it has come to something. */
+  readonly tried: Promise<void>;
+  readonly settleTry: () => void;
 }
 
 /** An agent that says nothing for this long is lost: three of its heartbeats. */
@@ -44,11 +61,12 @@ const firstPauseMs = 50;
 const longestPauseMs = 2_000;
 const fieldManager = "sandboxes-agent-monitor";
 
-/** Starts following the agents of a fleet. */
+/** Starts following the agents of all pools. */
 export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
-  const { fleet, registry, client: api, cache, clock, log } = options;
+  const { registry, client: api, cache, clock, log } = options;
   const followed = new Map<string, Followed>();
   const writes = new Map<string, Promise<void>>();
+  const agents = (): readonly AgentPod[] => agentsOfPods(cache.list(Pod, { labelSelector: `${agentLabels.app}=${agentApp}` }));
   const idOf = (agent: { readonly namespace: string; readonly name: string }): string => `${agent.namespace}/${agent.name}`;
 
   /** Writes in order, and for one object one at a time; the last state wins because each reads it when it runs. */
@@ -69,18 +87,17 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     queue(`pool ${namespace}/${pool}`, async () => {
       const present = cache.get(SandboxPool, { namespace, name: pool });
       if (present === undefined) return;
-      const agents = fleet
-        .list()
+      const shown = agents()
         .filter((agent) => agent.namespace === namespace && agent.pool === pool)
         .map((agent) => {
           const ready = followed.get(idOf(agent))?.status !== undefined;
           const before = present.status?.agents?.find((each) => each.name === agent.name);
           return { name: agent.name, ready, since: before?.ready === ready ? before.since : formatTime(clock.now()) };
         });
-      if (jsonEquals(agents, present.status?.agents ?? [])) return;
+      if (jsonEquals(shown, present.status?.agents ?? [])) return;
       const configuration = {
         metadata: { namespace, name: pool },
-        status: { agents },
+        status: { agents: shown },
       } as unknown as ApplyConfiguration<SandboxPool>;
       await api.applyStatus(SandboxPool, configuration, { fieldManager });
     });
@@ -105,13 +122,18 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     });
   }
 
-  function heard(entry: Followed, status: AgentStatus): void {
+  function register({ agent }: Followed, status: Pick<AgentStatus, "capacity" | "images">): void {
+    registry.register({ ...agent, capacity: status.capacity, images: status.images, isReady: !agent.isEnding });
+  }
+
+  function heard(entry: Followed, client: AgentClient, status: AgentStatus): void {
     const { agent } = entry;
     const wasReady = entry.status !== undefined;
     const before = entry.status;
     entry.status = status;
-    registry.register({ ...agent, capacity: status.capacity, images: status.images, isReady: true });
-    options.onStatus?.(agent, entry.client, status);
+    entry.settleTry();
+    register(entry, status);
+    options.onStatus?.(agent, client, status);
     if (!wasReady) tellPool(agent.namespace, agent.pool);
     if (jsonEquals(before?.sandboxStatuses, status.sandboxStatuses)) return;
     for (const sandbox of cache.list(Sandbox, { namespace: agent.namespace, index: ["pool", agent.pool] })) {
@@ -128,6 +150,10 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     tellPool(agent.namespace, agent.pool);
   }
 
+  async function connect({ namespace, pool, url = "" }: AgentPod): Promise<AgentClient> {
+    return createAgentClient({ url, token: tokenOf(await api.get(Secret, { namespace, name: tokenSecretName(pool) })) });
+  }
+
   async function follow(entry: Followed): Promise<void> {
     const { signal } = entry.control;
     let pauseMs = firstPauseMs;
@@ -137,11 +163,12 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
       signal.addEventListener("abort", abort, { once: true });
       let timer = clock.setTimer(agentTimeoutMs, abort, { background: true });
       try {
+        entry.client ??= await connect(entry.agent);
         for await (const status of entry.client.watch(attempt.signal)) {
           timer.cancel();
           timer = clock.setTimer(agentTimeoutMs, abort, { background: true });
           pauseMs = firstPauseMs;
-          heard(entry, status);
+          heard(entry, entry.client, status);
         }
       } catch (error) {
         if (!signal.aborted) log.debug({ err: error, agent: entry.agent.name }, "an agent is not heard of");
@@ -149,6 +176,7 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
         timer.cancel();
         signal.removeEventListener("abort", abort);
       }
+      entry.settleTry();
       if (signal.aborted) break;
       lose(entry);
       await sleep(clock, pauseMs, signal).catch(() => {});
@@ -162,31 +190,34 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
   }
 
   function sync(): void {
-    const present = new Map(fleet.list().map((agent) => [idOf(agent), agent] as const));
+    const present = new Map(agents().map((agent) => [idOf(agent), agent] as const));
     for (const [id, entry] of followed) {
       const agent = present.get(id);
-      if (agent?.api?.url === entry.agent.api?.url && agent !== undefined) continue;
-      forget(id, entry);
-      if (agent === undefined) {
-        registry.remove(entry.agent.namespace, entry.agent.name);
-        tellPool(entry.agent.namespace, entry.agent.pool);
+      if (agent !== undefined && agent.uid === entry.agent.uid && agent.url === entry.agent.url) {
+        const isNews = agent.isEnding !== entry.agent.isEnding;
+        entry.agent = agent;
+        if (isNews && entry.status !== undefined) register(entry, entry.status);
+        continue;
       }
+      forget(id, entry);
+      // Another Pod of the same name has nothing of what this one had.
+      registry.remove(entry.agent.namespace, entry.agent.name);
+      tellPool(entry.agent.namespace, entry.agent.pool);
     }
     for (const [id, agent] of present) {
-      if (followed.has(id) || agent.api === undefined) continue;
-      const entry: Followed = {
-        agent,
-        client: createAgentClient(agent.api),
-        control: new AbortController(),
-        done: Promise.resolve(),
-      };
+      if (followed.has(id) || agent.url === undefined) continue;
+      let settleTry = (): void => {};
+      const tried = new Promise<void>((resolve) => (settleTry = resolve));
+      const entry: Followed = { agent, control: new AbortController(), done: Promise.resolve(), tried, settleTry };
       followed.set(id, entry);
       entry.done = follow(entry);
     }
   }
 
   const stops = [
-    fleet.onChange(sync),
+    options.onChange(Pod, ({ object }) => {
+      if (agentOfPod(object) !== undefined) sync();
+    }),
     options.onChange(Sandbox, ({ type, object }) => type !== "delete" && tellSandbox(object)),
     options.onChange(SandboxPool, ({ type, object }) => {
       if (type === "create") tellPool(object.metadata.namespace ?? "", object.metadata.name ?? "");
@@ -196,6 +227,12 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
   return {
     status: (namespace, name) => followed.get(`${namespace}/${name}`)?.status,
     client: (namespace, name) => followed.get(`${namespace}/${name}`)?.client,
+    async heardOf(longestMs) {
+      let timer: Timer | undefined;
+      const late = new Promise<void>((resolve) => (timer = clock.setTimer(longestMs, resolve, { background: true })));
+      await Promise.race([Promise.all([...followed.values()].map((entry) => entry.tried)), late]);
+      timer?.cancel();
+    },
     async stop() {
       for (const stop of stops) stop();
       const entries = [...followed];

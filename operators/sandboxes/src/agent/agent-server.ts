@@ -1,12 +1,16 @@
 import { once } from "node:events";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http";
 import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Clock } from "@keelson/api-machinery";
 import type { Logger } from "@keelson/controller";
+import { type ExecSpec, ExecutionError } from "@keelson/execution";
 import { hasToken } from "../bearer-token.ts";
+import { execProtocol, isTerminalSize } from "./exec-frames.ts";
 import { readLog } from "./log-follow.ts";
-import { agentPaths, parseAgentSandbox } from "./protocol.ts";
+import { agentPaths, parseAgentSandbox, parseExpiryChange } from "./protocol.ts";
 import type { SandboxManager } from "./sandbox-manager.ts";
+import { serveExec } from "./serve-exec.ts";
 
 /** Options of {@link startAgentServer}. */
 export interface AgentServerOptions {
@@ -62,6 +66,13 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
         void manager
           .delete(id)
           .catch((error: unknown) => log.error({ err: error, sandboxId: id }, "a sandbox could not be deleted"));
+        return send(response, 200, { success: true });
+      }
+      case agentPaths.expire: {
+        const change = parseExpiryChange(await body(request));
+        if ("problem" in change) throw new BadRequest(400, change.problem);
+        if (!(await manager.expire(change.sandboxId, change.expiresAtMs)))
+          throw new BadRequest(404, "there is no such sandbox on this agent");
         return send(response, 200, { success: true });
       }
       case agentPaths.status: {
@@ -143,6 +154,37 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
       });
     },
   );
+  async function exec(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const url = new URL(request.url ?? "/", "http://agent");
+    if (!hasToken(request.headers.authorization, token)) throw new BadRequest(401, "a bearer token is needed");
+    if (url.pathname !== agentPaths.exec || request.headers.upgrade !== execProtocol)
+      throw new BadRequest(404, `only ${agentPaths.exec} speaks another protocol: ${execProtocol}`);
+    const program = manager.program(url.searchParams.get("sandboxId") ?? "");
+    if (program === undefined) throw new BadRequest(404, "there is no such sandbox on this agent");
+    if (commands.size >= mostStreams) throw new BadRequest(429, `there are ${mostStreams} commands already`);
+    const asked = execSpec(url.searchParams);
+    // Before anything is waited for: a caller that goes away meanwhile is noticed.
+    commands.add(socket);
+    socket.once("close", () => commands.delete(socket));
+    const session = await program.exec(asked);
+    if (socket.destroyed) return session.kill();
+    socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${execProtocol}\r\n\r\n`);
+    await serveExec(socket, head, session);
+  }
+
+  const commands = new Set<Duplex>();
+  server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    socket.on("error", () => socket.destroy());
+    exec(request, socket, head).catch((error: unknown) => {
+      const status = error instanceof BadRequest ? error.status : execStatus(error);
+      if (status === 500) log.error({ err: error }, "a command in a sandbox failed");
+      const text = JSON.stringify({ success: false, message: error instanceof Error ? error.message : String(error) });
+      socket.end(
+        `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json\r\n` +
+          `Content-Length: ${Buffer.byteLength(text)}\r\nConnection: close\r\n\r\n${text}`,
+      );
+    });
+  });
   server.listen(options.port, options.bindAddress);
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
@@ -150,11 +192,28 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     url: `http://${options.bindAddress}:${port}`,
     async close() {
       for (const control of streams) control.abort();
+      for (const socket of commands) socket.destroy();
       server.closeAllConnections();
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
 }
+
+/** What is to run, from a query: `command` once a word, and `columns` and `rows` for one with a terminal. */
+function execSpec(query: URLSearchParams): ExecSpec {
+  const [first, ...rest] = query.getAll("command");
+  if (first === undefined || first === "") throw new BadRequest(400, "command: must name a program");
+  if (!query.has("columns")) return { command: [first, ...rest] };
+  const terminal = { columns: Number(query.get("columns")), rows: Number(query.get("rows")) };
+  if (!isTerminalSize(terminal)) throw new BadRequest(400, "columns, rows: must be 1 to 10000");
+  return { command: [first, ...rest], terminal };
+}
+
+/** What is the caller's fault, or the sandbox's state, of what the driver throws. */
+const execStatus = (error: unknown): number => {
+  if (!(error instanceof ExecutionError)) return 500;
+  return error.code === "InvalidSpec" ? 400 : error.code === "NotRunning" ? 409 : 500;
+};
 
 function send(response: ServerResponse, status: number, value: unknown): void {
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));

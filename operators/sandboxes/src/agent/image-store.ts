@@ -1,3 +1,4 @@
+import type { UnpackedImages } from "@keelson/execution";
 import { hostImage } from "../api/names.ts";
 
 /** An image that is ready to run. */
@@ -24,6 +25,19 @@ export const hostImages: ImageStore = {
   find: (image) => (normalizeImage(image) === hostImage ? { entrypoint: [], command: ["/bin/sh"], env: {} } : undefined),
   list: () => [hostImage],
 };
+
+/** The machine's own programs, and images that are unpacked. */
+export function localImages(unpacked: UnpackedImages): ImageStore {
+  return {
+    find(name) {
+      const image = unpacked.find(normalizeImage(name));
+      if (image === undefined) return hostImages.find(name);
+      const { root, entrypoint, command, env, workingDir = "/" } = image;
+      return { root, entrypoint, command, env, ...(workingDir !== "/" && { workingDir }) };
+    },
+    list: () => [...hostImages.list(), ...unpacked.list().map(({ name }) => name)],
+  };
+}
 
 /**
  * The full name of an image, so that two ways to write one are one: `alpine` is `docker.io/library/alpine:latest`. Digests

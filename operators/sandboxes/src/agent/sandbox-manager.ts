@@ -1,7 +1,9 @@
 import { createHash } from "node:crypto";
-import { type Clock, jsonEquals } from "@keelson/api-machinery";
-import type { Driver, Program, ProgramSpec } from "@keelson/execution";
+import { type Clock, jsonEquals, quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
+import type { Logger } from "@keelson/controller";
+import type { Driver, Limits, Program, ProgramSpec } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
+import { openExpiries } from "./expiries.ts";
 import { type ImageStore, normalizeImage, type ReadyImage } from "./image-store.ts";
 import type { AgentPhase, AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "./protocol.ts";
 
@@ -12,9 +14,21 @@ export interface SandboxManagerOptions {
   readonly capacity: number;
   readonly driver: Driver;
   readonly images: ImageStore;
+  /** Address that sandboxes are to listen on: their variable KEELSON_POD_IP. */
+  readonly address: string;
   readonly clock: Clock;
+  readonly log: Logger;
+  /** File with what was changed of the times at which sandboxes expire. */
+  readonly expiryFile: string;
   readonly maxLogBytes?: number;
+  /** Processes and threads that one sandbox may have. Default 1024. */
+  readonly maxProcesses?: number;
+  /** What a sandbox gets that asks for nothing else: quantities. Default: no limit. */
+  readonly defaultLimits?: Pick<AgentSandbox, "cpu" | "memory">;
 }
+
+/** Where nobody says: room for a build or a browser, none for a fork bomb. */
+const defaultMaxProcesses = 1024;
 
 /**
  * The sandboxes of one agent: the authority on its places, its ports and its ids.
@@ -27,11 +41,15 @@ export interface SandboxManager {
   create(sandbox: AgentSandbox): Promise<CreateAnswer>;
   /** Settles when nothing of it is left. */
   delete(sandboxId: string): Promise<void>;
+  /** Sets when a sandbox is ended, whoever asks for it then or not; null: never. False where it is not here. */
+  expire(sandboxId: string, expiresAtMs: number | null): Promise<boolean>;
   status(): AgentStatus;
   /** The log's files of a sandbox that is here. */
   program(sandboxId: string): Program | undefined;
   /** Calls `listener` after every change of the status. Returns the way to stop. */
   onChange(listener: () => void): () => void;
+  /** Refuses whatever comes and stops all that runs; settles when nothing does. */
+  shutDown(): Promise<void>;
 }
 
 /** Ids of deleted sandboxes that are remembered, so that a create that comes late does not bring one back. */
@@ -48,6 +66,14 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
   const changed = (): void => {
     for (const listener of listeners) listener();
   };
+  let isShuttingDown = false;
+  const expiries = openExpiries({
+    file: options.expiryFile,
+    clock,
+    log: options.log,
+    end: async (sandboxId) => void (await driver.get(sandboxId)?.stop()),
+  });
+  for (const program of driver.list()) if (isAlive(program)) expiries.adopt(program.id, madeToExpire(program));
   const follow = (program: Program): void => void program.exited().then(changed);
 
   const portsOf = (program: Program): readonly number[] =>
@@ -57,26 +83,33 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
       .map(Number);
   const isTaken = (ports: readonly number[], except: string): number | undefined => {
     const used = new Set<number>();
-    for (const program of driver.list()) if (program.id !== except) for (const port of portsOf(program)) used.add(port);
+    for (const program of driver.list())
+      if (program.id !== except && isAlive(program)) for (const port of portsOf(program)) used.add(port);
     for (const [id, sandbox] of asked) if (id !== except) for (const port of sandbox.ports ?? []) used.add(port);
     return ports.find((port) => used.has(port));
   };
-  const known = (): ReadonlySet<string> => new Set([...driver.list().map((program) => program.id), ...creating.keys()]);
+  /** What takes a place: what has ended keeps its log and its exit code, and no place. */
+  const placed = (): ReadonlySet<string> =>
+    new Set([...driver.list().flatMap((program) => (isAlive(program) ? [program.id] : [])), ...creating.keys()]);
 
   async function start(sandbox: AgentSandbox, image: ReadyImage): Promise<CreateAnswer> {
     const { sandboxId } = sandbox;
+    const began = clock.monotonic();
     const program = await driver.start(programOf(sandbox, image, options));
+    const startMs = clock.monotonic() - began;
     follow(program);
+    expiries.adopt(sandboxId, sandbox.expiresAtMs);
     if (program.state.kind === "exited" && program.state.reason === "StartFailed") {
       return { success: false, message: program.state.message, sandboxId };
     }
-    return { success: true, sandboxId, createdAt: seconds(createdAt(program, clock)) };
+    return { ...created(program, clock), startMs };
   }
 
   return {
     async create(sandbox) {
       const { sandboxId } = sandbox;
       const refuse = (message: string): CreateAnswer => ({ success: false, rejected: true, message, sandboxId });
+      if (isShuttingDown) return refuse(`agent ${options.agentId} is being stopped`);
       if (tombstones.has(sandboxId) || deleting.has(sandboxId)) return refuse(`sandbox ${sandboxId} was deleted`);
       const running = creating.get(sandboxId);
       if (running !== undefined) {
@@ -86,9 +119,9 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
       if (present !== undefined) {
         // The claim's uid is not known yet where the fast path asks, and is where the controller asks again.
         if (present.spec.metadata?.hash !== hashOf(sandbox)) return refuse(`there is another sandbox ${sandboxId}`);
-        return { success: true, sandboxId, createdAt: seconds(createdAt(present, clock)) };
+        return created(present, clock);
       }
-      if (known().size >= capacity)
+      if (placed().size >= capacity)
         return refuse(`agent ${options.agentId} has no free place: ${capacity} of ${capacity} taken`);
       const port = isTaken(sandbox.ports ?? [], sandboxId);
       if (port !== undefined) return refuse(`port ${port} is taken on agent ${options.agentId}`);
@@ -126,6 +159,7 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
         changed();
         await program.stop();
         await program.remove();
+        await expiries.forget(sandboxId);
       })().finally(() => {
         deleting.delete(sandboxId);
         changed();
@@ -133,16 +167,28 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
       deleting.set(sandboxId, deletion);
       return deletion;
     },
+    async expire(sandboxId, expiresAtMs) {
+      const program = driver.get(sandboxId);
+      if (program === undefined || deleting.has(sandboxId)) return false;
+      await expiries.set(sandboxId, expiresAtMs ?? undefined);
+      changed();
+      return true;
+    },
     status() {
       const statuses = driver
         .list()
         .filter((program) => sandboxIdPattern.test(program.id))
-        .map((program): SandboxStatus => statusOf(program, deleting.has(program.id), clock));
+        .map(
+          (program): SandboxStatus => ({
+            ...statusOf(program, deleting.has(program.id), clock),
+            expiresAtMs: expiries.of(program.id) ?? null,
+          }),
+        );
       return {
         agentId: options.agentId,
         nodeName: options.nodeName,
         capacity,
-        allocated: known().size,
+        allocated: placed().size,
         images: images.list(),
         sandboxStatuses: statuses,
       };
@@ -153,14 +199,21 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
+    async shutDown() {
+      isShuttingDown = true;
+      expiries.stop();
+      await Promise.allSettled(creating.values());
+      await Promise.all(driver.list().map((program) => program.stop()));
+    },
   };
 }
 
+const isAlive = (program: Program): boolean => program.state.kind !== "exited";
 const seconds = (ms: number): number => Math.floor(ms / 1000);
 
-/** Names what a sandbox runs: two creates with the same id and hash are one. */
+/** Names what a sandbox runs: two creates with the same id and hash are one. When it expires may change meanwhile. */
 function hashOf(sandbox: AgentSandbox): string {
-  const entries = Object.entries(sandbox).filter(([key]) => key !== "claimUid");
+  const entries = Object.entries(sandbox).filter(([key]) => key !== "claimUid" && key !== "expiresAtMs");
   return createHash("sha256").update(JSON.stringify(entries.sort())).digest("hex");
 }
 
@@ -169,15 +222,16 @@ function programOf(sandbox: AgentSandbox, image: ReadyImage, options: SandboxMan
   const own = command.length > 0 ? [...command, ...args] : [...image.entrypoint, ...(args.length > 0 ? args : image.command)];
   const [first = "/bin/sh", ...rest] = own;
   const cwd = workingDir === undefined || workingDir === "" ? image.workingDir : workingDir;
-  const isIsolated = options.driver.name === "bubblewrap";
+  const isIsolated = options.driver.name !== "process";
   return {
     id: sandbox.sandboxId,
     command: [first, ...rest],
-    env: { ...image.env, ...env },
+    env: { KEELSON_POD_IP: options.address, ...image.env, ...env },
     ...(cwd !== undefined && { cwd }),
     ...(isIsolated && {
       isolation: { ...(image.root !== undefined && { root: image.root }) },
     }),
+    limits: limitsOf(sandbox, options),
     killGraceMs: 10_000,
     logRotation: { maxBytes: options.maxLogBytes ?? 10 * 1024 * 1024, maxFiles: 2 },
     metadata: {
@@ -188,11 +242,42 @@ function programOf(sandbox: AgentSandbox, image: ReadyImage, options: SandboxMan
       image: normalizeImage(sandbox.image),
       ports: (sandbox.ports ?? []).join(","),
       createdAt: String(options.clock.now()),
+      ...(sandbox.expiresAtMs !== undefined && { expiresAtMs: String(sandbox.expiresAtMs) }),
     },
   };
 }
 
+function limitsOf(sandbox: AgentSandbox, options: SandboxManagerOptions): Limits {
+  const { cpu = "", memory = "" } = options.defaultLimits ?? {};
+  const given = { cpu: sandbox.cpu || cpu, memory: sandbox.memory || memory };
+  return {
+    pids: options.maxProcesses ?? defaultMaxProcesses,
+    ...(given.cpu !== "" && { cpuMillis: Math.max(Math.round(quantityToMillis(given.cpu)), 1) }),
+    ...(given.memory !== "" && { memoryBytes: Math.max(Math.round(quantityToBytes(given.memory)), 1) }),
+  };
+}
+
+/** What is missing of what a sandbox was to be held to, where this machine does not let us. */
+function missingLimits({ spec, limits }: Program): string | undefined {
+  const isAsked = spec.limits?.cpuMillis !== undefined || spec.limits?.memoryBytes !== undefined;
+  return isAsked ? limits.message : undefined;
+}
+
+const madeToExpire = ({ spec }: Program): number | undefined =>
+  spec.metadata?.expiresAtMs === undefined ? undefined : Number(spec.metadata.expiresAtMs);
+
 const createdAt = (program: Program, clock: Clock): number => Number(program.spec.metadata?.createdAt ?? clock.now());
+
+function created(program: Program, clock: Clock): CreateAnswer {
+  const message = missingLimits(program);
+  const createdAtSeconds = seconds(createdAt(program, clock));
+  return {
+    success: true,
+    sandboxId: program.id,
+    createdAt: createdAtSeconds,
+    ...(message !== undefined && { message }),
+  };
+}
 
 function statusOf(program: Program, isDeleting: boolean, clock: Clock): SandboxStatus {
   const { state } = program;
@@ -201,6 +286,8 @@ function statusOf(program: Program, isDeleting: boolean, clock: Clock): SandboxS
     if (isDeleting) return "terminating";
     if (state.kind === "starting") return "creating";
     if (state.kind === "running") return "running";
+    // It did not end by itself: its agent did, or the machine.
+    if (state.reason === "Lost" || state.reason === "Stopped") return "terminated";
     return state.reason === "Completed" ? "stopped" : "failed";
   };
   return {

@@ -13,6 +13,9 @@ export const allocationAnnotation = "sandbox.fast.io/allocation";
 /** On Sandboxes of the fast path: when they were asked for, in nanoseconds since the epoch. */
 export const createTimestampAnnotation = "sandbox.fast.io/createTimestamp";
 
+/** On Sandboxes of the fast path: the `request_id` that they were made with, so that the same request is known again. */
+export const requestIdAnnotation = "sandbox.fast.io/request-id";
+
 /** Label of Sandboxes: which way they came. */
 export const createdByLabel = "sandbox.fast.io/created-by";
 
@@ -25,8 +28,11 @@ export const agentLabels = { app: "app", pool: "fast-sandbox.io/pool" } as const
 /** Value of the label `app` of agent Pods. */
 export const agentApp = "sandbox-agent";
 
+/** Port of an agent's HTTP API. */
+export const agentPort = 5758;
+
 /** Port of an agent's HTTP API, and of the fast path's gRPC: no sandbox may have them. */
-export const reservedPorts: readonly number[] = [5758, 9090];
+export const reservedPorts: readonly number[] = [agentPort, 9090];
 
 /** How many sandboxes an agent takes where the pool says nothing. */
 export const defaultSandboxesPerAgent = 5;

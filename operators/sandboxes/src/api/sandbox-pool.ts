@@ -1,7 +1,8 @@
 import { defineResource, type ObjectType, type PodTemplate } from "@keelson/api-machinery";
 import { Type } from "typebox";
-import { anyObject, choice, conditions, int32, int64, listMap, time } from "./fields.ts";
+import { anyObject, choice, conditions, int32, int64, listMap, time } from "@keelson/api-machinery/fields";
 import { defaultSandboxesPerAgent, group, version } from "./names.ts";
+import { resourceLimits } from "./resource-limits.ts";
 
 const count = (description: string) => Type.Optional(int32(description, { minimum: 0, maximum: 10_000 }));
 
@@ -21,12 +22,15 @@ const spec = Type.Object(
     maxSandboxesPerPod: Type.Optional(
       int32("Sandboxes that one agent takes.", { minimum: 1, maximum: 1000, default: defaultSandboxesPerAgent }),
     ),
+    resources: resourceLimits("What each sandbox gets that says nothing. Holds for agents that are made from then on."),
     runtimeType: Type.Optional(
       choice(["container", "gvisor"], "What isolates sandboxes. Here: bubblewrap for container; gvisor is refused by agents.", {
         default: "container",
       }),
     ),
-    agentTemplate: Type.Optional(anyObject<PodTemplate>("Pod template of agents in a cluster.")),
+    agentTemplate: Type.Optional(
+      anyObject<PodTemplate>("Template of the agents' Pods; the container `agent`, or else the first one, runs the agent."),
+    ),
   },
   { description: "Which agents the pool has." },
 );

@@ -1,7 +1,8 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
-import { anyObject, choice, conditions, int32, int64, time } from "./fields.ts";
+import { anyObject, choice, conditions, int32, int64, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
+import { resourceLimits } from "./resource-limits.ts";
 
 /** Where a Sandbox stands. See `sandbox-decision.ts` for how it moves. */
 export const phases = [
@@ -45,9 +46,11 @@ const spec = Type.Object(
     exposedPorts: Type.Optional(
       Type.Array(int32("A port.", { minimum: 1, maximum: 65535 }), {
         description: "Ports that it listens on. No two sandboxes of one agent have one in common.",
+        "x-kubernetes-list-type": "set",
         maxItems: 64,
       }),
     ),
+    resources: resourceLimits("What it gets of its machine. Default: what its pool says."),
     expireTime: Type.Optional(time("When it is stopped; the object stays.")),
     expireTimeSeconds: Type.Optional(int64("The same as Unix seconds; 0: never. expireTime goes before it.", { minimum: 0 })),
     consistencyMode: Type.Optional(

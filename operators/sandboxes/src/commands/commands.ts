@@ -1,12 +1,15 @@
 import { toJson } from "@bufbuild/protobuf";
-import type { CommandContext, CommandDefinition, FlagDefinition } from "@keelson/controller";
+import { type CommandContext, type CommandDefinition, type FlagDefinition, renderTable } from "@keelson/controller";
 import {
   ConsistencyMode,
+  CreateResponseSchema,
   FailurePolicy,
   type SandboxInfo,
   SandboxInfoSchema,
 } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { agentCommand } from "./agent.ts";
+import { outputFlag, show } from "./output.ts";
+import { execCommand } from "./exec.ts";
 import { CommandError, connectionFlags, listFlag, runWith, textFlag } from "./connection.ts";
 
 const name = (context: CommandContext): string => context.args[0] ?? "";
@@ -52,6 +55,7 @@ const policyFlagDefinition: FlagDefinition = {
 
 const run: CommandDefinition = {
   name: "run",
+  usesCluster: false,
   description: "make a sandbox and start a program in it: keelson sandbox run NAME --image host -- sh -c 'echo hello'",
   args: ["NAME", "[COMMAND...]"],
   flags: [
@@ -63,8 +67,11 @@ const run: CommandDefinition = {
     { name: "env", value: "NAME=VALUE", description: "variable of its environment", repeatable: true },
     { name: "label", value: "KEY=VALUE", description: "label of the object", repeatable: true },
     { name: "working-dir", value: "DIR", description: "where it runs" },
+    { name: "cpu", value: "AMOUNT", description: "the most processor time that it gets, such as 500m (default: the pool's)" },
+    { name: "memory", value: "AMOUNT", description: "the most memory, such as 256Mi (default: the pool's)" },
     { name: "expire-in", value: "SECONDS", description: "stop it after this long" },
     policyFlagDefinition,
+    outputFlag,
   ],
   run: (context) =>
     runWith(context, async ({ fastPath, namespace }) => {
@@ -84,17 +91,23 @@ const run: CommandDefinition = {
           envs: pairsFlag(context, "env"),
           labels: pairsFlag(context, "label"),
           workingDir: textFlag(context, "working-dir") ?? "",
+          cpu: textFlag(context, "cpu") ?? "",
+          memory: textFlag(context, "memory") ?? "",
           expireTimeSeconds: BigInt(expireIn === undefined ? 0 : Math.floor(context.clock.now() / 1000) + expireIn),
           failurePolicy: policyFlag(context) ?? FailurePolicy.MANUAL,
         },
         { signal: context.signal },
       );
-      const total = created.timings.total;
-      context.stdout.write(
-        `Name:       ${created.sandboxName}\nID:         ${created.sandboxId}\nAgent:      ${created.agentPod}\n`,
-      );
-      if (created.endpoints.length > 0) context.stdout.write(`Endpoints:  ${created.endpoints.join(", ")}\n`);
-      if (total !== undefined) context.stdout.write(`Took:       ${total.toFixed(1)} ms\n`);
+      show(context, toJson(CreateResponseSchema, created), () => {
+        const { sandboxName, sandboxId, agentPod, endpoints, timings } = created;
+        return renderTable([
+          ["Name:", sandboxName],
+          ["ID:", sandboxId],
+          ["Agent:", agentPod],
+          ...(endpoints.length > 0 ? [["Endpoints:", endpoints.join(", ")]] : []),
+          ...(timings.total !== undefined ? [["Took:", `${timings.total.toFixed(1)} ms`]] : []),
+        ]);
+      });
       return 0;
     }),
 };
@@ -108,8 +121,9 @@ function age(info: SandboxInfo, nowMs: number): string {
 
 const list: CommandDefinition = {
   name: "list",
+  usesCluster: false,
   description: "show the sandboxes of a namespace",
-  flags: connectionFlags,
+  flags: [...connectionFlags, outputFlag],
   run: (context) =>
     runWith(context, async ({ fastPath, namespace }) => {
       const { items } = await fastPath.listSandboxes({ namespace }, { signal: context.signal });
@@ -121,37 +135,49 @@ const list: CommandDefinition = {
         item.agentPod || "-",
         age(item, context.clock.now()),
       ]);
-      const table = [["NAME", "ID", "PHASE", "IMAGE", "AGENT", "AGE"], ...rows];
-      const widths = table.reduce((most, row) => row.map((cell, index) => Math.max(most[index] ?? 0, cell.length)), [0]);
-      for (const row of table)
-        context.stdout.write(
-          `${row
-            .map((cell, index) => cell.padEnd(widths[index] ?? 0))
-            .join("  ")
-            .trimEnd()}\n`,
-        );
+      show(
+        context,
+        items.map((item) => toJson(SandboxInfoSchema, item)),
+        () =>
+          rows.length === 0
+            ? `No sandboxes in namespace ${namespace}; make one: keelson sandbox run NAME -- COMMAND\n`
+            : renderTable([["NAME", "ID", "PHASE", "IMAGE", "AGENT", "AGE"], ...rows]),
+      );
       return 0;
     }),
 };
 
 const get: CommandDefinition = {
   name: "get",
-  description: "show one sandbox as JSON",
+  usesCluster: false,
+  description: "show one sandbox",
   args: ["NAME"],
-  flags: connectionFlags,
+  flags: [...connectionFlags, outputFlag],
   run: (context) =>
     runWith(context, async ({ fastPath, namespace }) => {
       const info = await fastPath.getSandbox({ sandboxName: name(context), namespace }, { signal: context.signal });
-      context.stdout.write(`${JSON.stringify(toJson(SandboxInfoSchema, info), undefined, 2)}\n`);
+      show(context, toJson(SandboxInfoSchema, info), () =>
+        renderTable([
+          ["Name:", info.sandboxName],
+          ["ID:", info.sandboxId || "-"],
+          ["Phase:", info.phase],
+          ["Image:", info.image],
+          ["Pool:", info.poolRef],
+          ["Agent:", info.agentPod || "-"],
+          ["Endpoints:", info.endpoints.join(", ") || "-"],
+          ["Age:", age(info, context.clock.now())],
+        ]),
+      );
       return 0;
     }),
 };
 
 const logs: CommandDefinition = {
   name: "logs",
+  usesCluster: false,
   description: "show what a sandbox has written",
   args: ["NAME"],
-  flags: [...connectionFlags, { name: "follow", description: "go on until its program has ended" }],
+  flags: [...connectionFlags, { name: "follow", short: "f", description: "go on until its program has ended" }],
   run: (context) =>
     runWith(context, async ({ streams, namespace }) => {
       const request = { sandboxName: name(context), namespace, follow: context.flags.follow === true };
@@ -164,6 +190,7 @@ const logs: CommandDefinition = {
 
 const remove: CommandDefinition = {
   name: "delete",
+  usesCluster: false,
   description: "stop a sandbox and delete its object",
   args: ["NAME"],
   flags: connectionFlags,
@@ -177,6 +204,7 @@ const remove: CommandDefinition = {
 
 const update: CommandDefinition = {
   name: "update",
+  usesCluster: false,
   description: "change when a sandbox expires, its failure policy, or its labels; one thing a call, labels besides",
   args: ["NAME"],
   flags: [
@@ -209,6 +237,7 @@ const update: CommandDefinition = {
 
 const reset: CommandDefinition = {
   name: "reset",
+  usesCluster: false,
   description: "start a sandbox anew",
   args: ["NAME"],
   flags: connectionFlags,
@@ -225,4 +254,14 @@ const reset: CommandDefinition = {
 };
 
 /** The commands `keelson sandbox ...`. */
-export const sandboxCommands: readonly CommandDefinition[] = [run, list, get, logs, remove, update, reset, agentCommand];
+export const sandboxCommands: readonly CommandDefinition[] = [
+  run,
+  list,
+  get,
+  logs,
+  execCommand,
+  remove,
+  update,
+  reset,
+  agentCommand,
+];

@@ -1,9 +1,7 @@
 import { readFile } from "node:fs/promises";
-import { type Client as RpcClient, createClient, ConnectError, type Interceptor } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
+import { Code, ConnectError } from "@connectrpc/connect";
 import type { CommandContext, FlagDefinition } from "@keelson/controller";
-import { FastPathService } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
-import { SandboxStreams } from "../fastpath/generated/keelson/sandboxes/v1/streams_pb.ts";
+import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts";
 
 /** Flags of every command that talks to the fast path. */
 export const connectionFlags: readonly FlagDefinition[] = [
@@ -21,7 +19,7 @@ export const connectionFlags: readonly FlagDefinition[] = [
     default: ".keelson/sandboxes/fastpath-token",
     env: "KEELSON_SANDBOX_TOKEN_FILE",
   },
-  { name: "namespace", value: "NAME", description: "namespace of the sandbox", default: "default" },
+  { name: "namespace", short: "n", value: "NAME", description: "namespace of the sandbox", default: "default" },
 ];
 
 /** What is wrong with how a command was called. */
@@ -30,9 +28,7 @@ export class CommandError extends Error {
 }
 
 /** A connection to the fast path. */
-export interface Connection {
-  readonly fastPath: RpcClient<typeof FastPathService>;
-  readonly streams: RpcClient<typeof SandboxStreams>;
+export interface Connection extends FastPathClient {
   readonly namespace: string;
 }
 
@@ -56,21 +52,25 @@ export async function connectFastPath(context: CommandContext): Promise<Connecti
   try {
     token = (await readFile(file, "utf8")).trim();
   } catch (error) {
-    throw new CommandError(`--token-file: ${(error as Error).message}`);
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new CommandError(
+      `--token-file: ${reason}; it is DIR/sandboxes/fastpath-token of the \`keelson up --data-dir DIR\` that runs`,
+    );
   }
   const endpoint = textFlag(context, "endpoint") ?? "";
   const baseUrl = /^https?:/.test(endpoint) ? endpoint : `http://${endpoint}`;
   if (!URL.canParse(baseUrl)) throw new CommandError(`--endpoint: ${JSON.stringify(endpoint)} has to be like 127.0.0.1:9090`);
-  const authorize: Interceptor = (next) => (request) => {
-    request.header.set("authorization", `Bearer ${token}`);
-    return next(request);
-  };
-  const transport = createGrpcTransport({ baseUrl, interceptors: [authorize] });
-  return {
-    fastPath: createClient(FastPathService, transport),
-    streams: createClient(SandboxStreams, transport),
-    namespace: textFlag(context, "namespace") ?? "default",
-  };
+  return { ...createFastPathClient({ baseUrl, token }), namespace: textFlag(context, "namespace") ?? "default" };
+}
+
+/** What to do next, where the error itself does not say so. */
+function adviceFor({ code, rawMessage }: ConnectError, context: CommandContext): string {
+  if (code === Code.Unavailable && /ECONNREFUSED|ENOTFOUND|EHOSTUNREACH/.test(rawMessage))
+    return `\nNothing answers at ${textFlag(context, "endpoint") ?? ""}: start it with \`keelson up\`, or name another with --endpoint`;
+  if (code === Code.Unauthenticated) return "\nIs --token-file that of the server at --endpoint?";
+  if (code === Code.NotFound)
+    return `\nSee what there is: keelson sandbox list -n ${textFlag(context, "namespace") ?? "default"}`;
+  return "";
 }
 
 /** Runs a command's work and says in one line what went wrong. */
@@ -84,7 +84,7 @@ export async function runWith(context: CommandContext, work: (connection: Connec
       return 2;
     }
     if (error instanceof ConnectError) {
-      context.stderr.write(`${error.rawMessage}\n`);
+      context.stderr.write(`${error.rawMessage}${adviceFor(error, context)}\n`);
       return 1;
     }
     throw error;

@@ -53,6 +53,25 @@ describe("a Sandbox", () => {
     expect(step(sandbox({}, {}, { finalizers: [] })).kind).toBe("add-finalizer");
   });
 
+  it("has its agent know when it expires, and tells it again only where that is something else", () => {
+    const expiresAtMs = now + 5000;
+    const spec = { expireTime: new Date(expiresAtMs).toISOString() };
+    const keeping = (kept: number | null | undefined): AgentView => {
+      const agent = ready("running");
+      if (agent.kind !== "ready") return agent;
+      const sandboxStatuses = agent.status.sandboxStatuses.map((each) => ({
+        ...each,
+        ...(kept !== undefined && { expiresAtMs: kept }),
+      }));
+      return { ...agent, status: { ...agent.status, sandboxStatuses } };
+    };
+    expect(step(sandbox(running, spec), keeping(null))).toEqual({ kind: "set-expiry", sandboxId: id, expiresAtMs });
+    expect(step(sandbox(running, spec), keeping(expiresAtMs)).kind).toBe("wait");
+    expect(step(sandbox(running), keeping(expiresAtMs))).toEqual({ kind: "set-expiry", sandboxId: id, expiresAtMs: null });
+    // An agent that is older than this leaves it to the operator.
+    expect(step(sandbox(running, spec), keeping(undefined)).kind).toBe("wait");
+  });
+
   it("is placed, also with an expireTime that is near (C7)", () => {
     const decision = decideSandbox({
       sandbox: sandbox({}, { expireTime: new Date(now + 5000).toISOString() }),
@@ -112,12 +131,27 @@ describe("a Sandbox", () => {
   it("is Succeeded or Failed when its program has ended, with the exit code (A5)", () => {
     expect(step(sandbox(running), ready("stopped"))).toMatchObject({
       kind: "write",
-      releases: false,
+      releases: true,
       status: { phase: "Succeeded" },
     });
     expect(step(sandbox(running), ready("failed"))).toMatchObject({
       status: { phase: "Failed", exitCode: 3, message: "exit code 3" },
     });
+  });
+
+  it("that its agent is ending unasked has not failed: it waits until the agent does not have it", () => {
+    expect(step(sandbox(running), ready("terminating")).kind).toBe("wait");
+  });
+
+  it("whose program went with an agent that is back: Lost with Manual; with AutoRecreate the rest of it goes, then it is anew", () => {
+    expect(step(sandbox(running), ready("terminated"))).toMatchObject({
+      kind: "write",
+      releases: true,
+      status: { phase: "Lost", sandboxID: id },
+    });
+    const auto = sandbox(running, { failurePolicy: "AutoRecreate" });
+    expect(step(auto, ready("terminated"))).toEqual({ kind: "delete", sandboxId: id });
+    expect(step(auto, ready())).toMatchObject({ kind: "write", releases: true, status: { phase: "Pending", instance: 1 } });
   });
 
   it("with Manual is Lost with its agent and stays so, until the agent is back with it (C8)", () => {

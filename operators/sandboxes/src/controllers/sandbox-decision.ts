@@ -45,6 +45,8 @@ export type SandboxStep =
   | { readonly kind: "create"; readonly sandboxId: string }
   /** Ask the bound agent to end it. `then` is written once it is known to be absent. */
   | { readonly kind: "delete"; readonly sandboxId: string; readonly status?: SandboxStatusDraft }
+  /** Tell the bound agent when it expires: it keeps that by itself where the operator is not there. */
+  | { readonly kind: "set-expiry"; readonly sandboxId: string; readonly expiresAtMs: number | null }
   | { readonly kind: "write"; readonly status: SandboxStatusDraft; readonly releases: boolean }
   | { readonly kind: "wait" };
 
@@ -84,6 +86,10 @@ export function fastPathPlace(
 }
 
 const isAuto = (sandbox: DeepReadonly<Sandbox>): boolean => /^autorecreate$/i.test(sandbox.spec.failurePolicy ?? "Manual");
+
+/** Whether its program has ended: it takes no place any more. */
+export const hasEnded = ({ status }: DeepReadonly<Sandbox>): boolean =>
+  ["Succeeded", "Failed", "Expired"].includes(status?.phase ?? "");
 
 /** Decides the next step of a Sandbox. */
 export function decideSandbox(observation: SandboxObservation): SandboxDecision {
@@ -179,21 +185,31 @@ function running(
   const id = status.sandboxID ?? "";
   if (agent.kind !== "ready") return lost({ sandbox, agent, now }, later, again, draft);
   const found = agent.status.sandboxStatuses.find((each) => each.sandboxId === id);
-  if (found === undefined) {
-    if (isAuto(sandbox)) return later({ kind: "write", status: again("its agent does not have it any more"), releases: true });
+  if (found === undefined || found.phase === "terminated") {
+    if (isAuto(sandbox)) {
+      // What is left of it (a log) goes first: the place on the agent is to be free.
+      if (found !== undefined) return later({ kind: "delete", sandboxId: id });
+      return later({ kind: "write", status: again("its agent does not have it any more"), releases: true });
+    }
     const message = "its agent does not have it any more; reset it to start it again";
     return status.phase === "Lost" && status.message === message
       ? later({ kind: "wait" })
-      : later({ kind: "write", status: draft("Lost", message), releases: false });
+      : later({ kind: "write", status: draft("Lost", message), releases: true });
   }
+  // Somebody else has it ended: soon it is not there any more, and that says what follows.
+  if (found.phase === "terminating") return later({ kind: "wait" });
   if (found.phase === "running" || found.phase === "creating") {
-    if (status.phase === "Running" && status.observedGeneration === sandbox.metadata.generation) return later({ kind: "wait" });
+    if (status.phase === "Running" && status.observedGeneration === sandbox.metadata.generation) {
+      const expiresAtMs = expiryOf(sandbox.spec) ?? null;
+      const isKept = found.expiresAtMs === undefined || found.expiresAtMs === expiresAtMs;
+      return later(isKept ? { kind: "wait" } : { kind: "set-expiry", sandboxId: id, expiresAtMs });
+    }
     return later({ kind: "write", status: withoutLoss(draft("Running", "")), releases: false });
   }
   const ended = found.phase === "stopped" ? "Succeeded" : "Failed";
   const message = found.message === "" ? `exit code ${found.exitCode ?? -1}` : found.message;
   const finished = withoutLoss(draft(ended, message, { exitCode: found.exitCode ?? -1, finishTime: formatTime(now) }));
-  return later({ kind: "write", status: finished, releases: false });
+  return later({ kind: "write", status: finished, releases: true });
 }
 
 function lost(

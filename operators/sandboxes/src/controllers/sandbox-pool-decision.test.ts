@@ -36,6 +36,18 @@ it("never ends an agent that has a sandbox, nor goes beyond its bounds", () => {
   );
 });
 
+it("replaces an agent that is going or dead, and uses no name twice meanwhile", () => {
+  const agents = [
+    { name: "p-agent-0", busy: 0, isEnding: true },
+    { name: "p-agent-1", busy: 2, isDead: true },
+  ];
+  expect(decidePool(pool({ poolMin: 2 }), [], agents)).toEqual({
+    desired: 2,
+    create: ["p-agent-2", "p-agent-3"],
+    remove: ["p-agent-1"],
+  });
+});
+
 it("ends every idle agent of a pool that is deleted", () => {
   const deleted = pool({ poolMin: 2 });
   deleted.metadata.deletionTimestamp = "2026-01-01T00:00:00Z";

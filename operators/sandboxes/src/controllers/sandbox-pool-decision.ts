@@ -8,6 +8,10 @@ export interface PoolAgent {
   readonly name: string;
   /** Sandboxes on it, those that are placed and not started included. */
   readonly busy: number;
+  /** It is going already; its name is still taken. */
+  readonly isEnding?: boolean;
+  /** Its Pod has ended for good: it is of no use to anybody. */
+  readonly isDead?: boolean;
 }
 
 /** What a pool is to change. */
@@ -16,7 +20,7 @@ export interface PoolDecision {
   readonly desired: number;
   /** Names of agents to make. */
   readonly create: readonly string[];
-  /** Idle agents to end. One with sandboxes is never among them. */
+  /** Agents to end: idle or dead ones. One with sandboxes that may run is never among them. */
   readonly remove: readonly string[];
 }
 
@@ -42,15 +46,16 @@ export function decidePool(
   const desired = isDeleted ? 0 : Math.min(Math.max(Math.ceil((need + bufferMin) / each), poolMin), poolMax);
 
   const names = new Set(agents.map((agent) => agent.name));
+  const alive = agents.filter((agent) => agent.isEnding !== true && agent.isDead !== true);
   const create: string[] = [];
-  for (let index = 0; agents.length + create.length < desired; index++) {
+  for (let index = 0; alive.length + create.length < desired; index++) {
     const name = `${pool.metadata.name}-agent-${index}`;
     if (!names.has(name)) create.push(name);
   }
-  const remove: string[] = [];
-  let left = agents.length;
+  const remove = agents.filter((agent) => agent.isDead === true && agent.isEnding !== true).map((agent) => agent.name);
+  let left = alive.length;
   // The last made first, so that names stay low.
-  for (const agent of [...agents].sort((one, other) => other.name.localeCompare(one.name, "en", { numeric: true }))) {
+  for (const agent of [...alive].sort((one, other) => other.name.localeCompare(one.name, "en", { numeric: true }))) {
     if (left <= desired || agent.busy > 0) continue;
     const freeWithout = (left - 1) * each - need;
     if (!isDeleted && left <= poolMax && freeWithout < bufferMax) continue;

@@ -1,5 +1,15 @@
 import type { ApplyConfiguration } from "@keelson/client";
-import { type Condition, type DeepReadonly, isConflict, isNotFound, jsonEquals, setCondition } from "@keelson/api-machinery";
+import {
+  type Condition,
+  type DeepReadonly,
+  isAlreadyExists,
+  isConflict,
+  isNotFound,
+  jsonEquals,
+  Pod,
+  Secret,
+  setCondition,
+} from "@keelson/api-machinery";
 import {
   addFinalizer,
   defineController,
@@ -9,7 +19,8 @@ import {
   type Result,
   watchOf,
 } from "@keelson/controller";
-import { cleanupFinalizer, defaultSandboxesPerAgent } from "../api/names.ts";
+import { type AgentPod, agentsOfPods, agentPod, tokenSecret } from "../agent/agent-pod.ts";
+import { agentLabels, cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { runtimeOf } from "../runtime.ts";
@@ -19,10 +30,11 @@ import { sandboxReads } from "./sandbox.ts";
 const fieldManager = "sandboxes-pool-controller";
 const startAgainMs = 15_000;
 
-/** Makes and ends the agents of pools. */
+/** Makes and ends the agents of pools: Pods, each with the pool's token. */
 export const sandboxPoolController = defineController({
   name: "sandboxes-pool",
   for: SandboxPool,
+  owns: [Pod],
   reads: [sandboxReads],
   watches: [watchOf(Sandbox, (sandbox) => [{ namespace: sandbox.metadata.namespace, name: sandbox.spec.poolRef }])],
   reconcile,
@@ -30,7 +42,7 @@ export const sandboxPoolController = defineController({
 
 async function reconcile(request: Request, context: ReconcileContext): Promise<Result | undefined> {
   const { cache, client } = context;
-  const { fleet, registry, agentStatus } = runtimeOf(cache);
+  const { registry, agentStatus, placement } = runtimeOf(cache);
   const pool = cache.get(SandboxPool, request);
   if (pool === undefined) return undefined;
   const { namespace = "", name } = request;
@@ -38,35 +50,40 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
     return undefined;
 
   const sandboxes = cache.list(Sandbox, { namespace, index: ["pool", name] });
-  const own = (): ReturnType<typeof fleet.list> =>
-    fleet.list().filter((agent) => agent.namespace === namespace && agent.pool === name);
+  const agents = agentsOf(name, namespace, cache);
   const busyOf = (agent: string): number =>
     Math.max(registry.allocated(namespace, agent), agentStatus(namespace, agent)?.allocated ?? 0);
   const decision = decidePool(
     pool,
     sandboxes,
-    own().map((agent) => ({ name: agent.name, busy: busyOf(agent.name) })),
+    agents.map(({ name: agent, isEnding, isDead }) => ({ name: agent, busy: busyOf(agent), isEnding, isDead })),
   );
-  const capacity = pool.spec.maxSandboxesPerPod ?? defaultSandboxesPerAgent;
   let problem = pool.spec.runtimeType === "gvisor" ? "runtimeType gvisor is not there on this machine" : "";
-  for (const agent of problem === "" ? decision.create : []) {
+  if (problem === "" && decision.create.length > 0) {
     try {
-      await fleet.ensure({ namespace, pool: name, name: agent, capacity });
+      // Names are counted, so that a second create of the same agent is refused, and not a second agent.
+      await onceOnly(() => client.create(Secret, tokenSecret(pool)));
+      for (const agent of decision.create) await onceOnly(() => client.create(Pod, agentPod(pool, agent, placement)));
     } catch (error) {
       problem = error instanceof Error ? error.message : String(error);
     }
   }
-  for (const agent of decision.remove) await fleet.remove(namespace, agent);
+  for (const agent of agents) {
+    // From here on nothing is placed there, so that no sandbox gets on an agent that goes.
+    if (decision.remove.includes(agent.name) && (agent.isDead || registry.drain(namespace, agent.name))) {
+      await remove(agent, context);
+    }
+  }
 
   if (pool.metadata.deletionTimestamp !== undefined) {
-    if (own().length === 0) await removeFinalizer(client, SandboxPool, pool, cleanupFinalizer);
+    if (agents.length === 0) await removeFinalizer(client, SandboxPool, pool, cleanupFinalizer);
     return undefined;
   }
   await write(
     pool,
     statusOf(
       pool,
-      own().map((agent) => agent.name),
+      agents.filter((agent) => !agent.isEnding).map((agent) => agent.name),
       decision.desired,
       problem,
       context,
@@ -75,6 +92,28 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
     context,
   );
   return problem === "" ? undefined : { requeueAfterMs: startAgainMs };
+}
+
+function agentsOf(pool: string, namespace: string, cache: ReconcileContext["cache"]): readonly AgentPod[] {
+  const pods = cache.list(Pod, { namespace, labelSelector: `${agentLabels.pool}=${pool}` });
+  return agentsOfPods(pods).filter((agent) => agent.pool === pool);
+}
+
+async function onceOnly(create: () => Promise<unknown>): Promise<void> {
+  try {
+    await create();
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}
+
+async function remove({ namespace, name, uid }: AgentPod, { client, cache }: ReconcileContext): Promise<void> {
+  try {
+    await client.delete(Pod, { namespace, name }, { preconditions: { uid } });
+  } catch (error) {
+    runtimeOf(cache).registry.resume(namespace, name);
+    if (!isConflict(error) && !isNotFound(error)) throw error;
+  }
 }
 
 function statusOf(

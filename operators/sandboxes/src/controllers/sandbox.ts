@@ -1,5 +1,5 @@
 import { type ApplyConfiguration } from "@keelson/client";
-import { ConfigMap, type DeepReadonly, formatTime, isConflict, isNotFound, Secret } from "@keelson/api-machinery";
+import { ConfigMap, type DeepReadonly, formatTime, isConflict, isNotFound, Pod, Secret } from "@keelson/api-machinery";
 import {
   addFinalizer,
   defineController,
@@ -10,7 +10,8 @@ import {
   type Result,
   watchOf,
 } from "@keelson/controller";
-import type { AgentSandbox } from "../agent/protocol.ts";
+import { agentOfPod } from "../agent/agent-pod.ts";
+import { agentSandbox } from "../agent/agent-sandbox.ts";
 import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
@@ -20,6 +21,7 @@ import {
   decideSandbox,
   draftOf,
   fastPathPlace,
+  hasEnded,
   instanceId,
   type SandboxStatusDraft,
   unbound,
@@ -46,7 +48,7 @@ export const sandboxController = defineController({
   name: "sandboxes-sandbox",
   for: Sandbox,
   maxConcurrentReconciles: 16,
-  reads: [sandboxReads],
+  reads: [sandboxReads, readOf(Pod)],
   watches: [
     // An agent came or went: for all of its pool.
     watchOf(SandboxPool, (pool, { cache }) =>
@@ -64,8 +66,9 @@ export const sandboxController = defineController({
         (change) =>
           change.type === "delete" ||
           (change.type === "update" &&
-            change.old?.status?.assignedPod !== undefined &&
-            change.object.status?.assignedPod === undefined),
+            change.old !== undefined &&
+            change.old.status?.assignedPod !== undefined &&
+            (change.object.status?.assignedPod === undefined || (hasEnded(change.object) && !hasEnded(change.old)))),
       ],
     ),
   ],
@@ -106,6 +109,9 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
       return place(sandbox, key, step.status, context, result);
     case "create":
       return create(sandbox, key, step.sandboxId, context, result);
+    case "set-expiry":
+      await runtime.agentClient(request.namespace ?? "", boundAgent(sandbox) ?? "")?.expire(step.sandboxId, step.expiresAtMs);
+      return result;
     case "delete": {
       const agent = boundAgent(sandbox);
       await runtime.agentClient(request.namespace ?? "", agent ?? "")?.delete(step.sandboxId);
@@ -124,8 +130,8 @@ function agentOf(sandbox: DeepReadonly<Sandbox>, { cache }: ReconcileContext): A
   if (name === undefined) return { kind: "none" };
   const status = runtime.agentStatus(namespace, name);
   if (status !== undefined) return { kind: "ready", status };
-  const isThere = runtime.fleet.list().some((agent) => agent.namespace === namespace && agent.name === name);
-  return { kind: isThere ? "unreachable" : "gone" };
+  const pod = cache.get(Pod, { namespace, name });
+  return { kind: pod === undefined || agentOfPod(pod)?.isDead !== false ? "gone" : "unreachable" };
 }
 
 async function place(
@@ -179,13 +185,15 @@ async function create(
     await write(sandbox, draftOf(sandbox, "Creating", env.problem, now), context);
     return { requeueAfterMs: askAgainMs };
   }
-  const answer = await runtime.agentClient(namespace, pod)?.create(agentSandbox(sandbox, sandboxId, env.env));
+  const { name: claimName = "", uid: claimUid = "" } = sandbox.metadata;
+  const identity = { sandboxId, claimUid, claimName, namespace };
+  const answer = await runtime.agentClient(namespace, pod)?.create(agentSandbox(identity, sandbox.spec, env.env));
   if (answer === undefined) return result;
   if (answer.success) {
     const endpoints = (sandbox.spec.exposedPorts ?? []).map((port) => `${agent?.address ?? "127.0.0.1"}:${port}`);
     const startTime = formatTime((answer.createdAt ?? Math.floor(now / 1000)) * 1000);
     context.events.event(sandbox, { type: "Normal", reason: "Running", note: `runs on agent ${pod}` });
-    await write(sandbox, draftOf(sandbox, "Running", "", now, { endpoints, startTime }), context);
+    await write(sandbox, draftOf(sandbox, "Running", answer.message ?? "", now, { endpoints, startTime }), context);
   } else if (answer.rejected === true) {
     // Nothing was done there: look for another place. The instance goes on counting, as an id is used once.
     runtime.registry.release(key);
@@ -199,27 +207,6 @@ async function create(
     await write(sandbox, draftOf(sandbox, "Failed", message, now, { finishTime: formatTime(now) }), context);
   }
   return result;
-}
-
-/** What an agent is asked for. */
-export function agentSandbox(
-  sandbox: DeepReadonly<Sandbox>,
-  sandboxId: string,
-  env: Readonly<Record<string, string>>,
-): AgentSandbox {
-  const { spec, metadata } = sandbox;
-  return {
-    sandboxId,
-    claimUid: metadata.uid ?? "",
-    claimName: metadata.name ?? "",
-    namespace: metadata.namespace ?? "",
-    image: spec.image,
-    command: spec.command ?? [],
-    args: spec.args ?? [],
-    env,
-    workingDir: spec.workingDir ?? "",
-    ports: spec.exposedPorts ?? [],
-  };
 }
 
 async function environmentOf(

@@ -8,9 +8,10 @@ import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { AgentClient } from "../agent/agent-client.ts";
 import type { AgentSandbox, AgentStatus, CreateAnswer } from "../agent/protocol.ts";
+import { requestIdAnnotation } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { createRegistry, type Registry } from "../registry/registry.ts";
-import { watched } from "../testing/watched.ts";
+import { watched } from "@keelson/client/testing";
 import { createFastCreator, type FastCreator } from "./fast-creator.ts";
 import { type IntentLog, openIntentLog } from "./intent-log.ts";
 
@@ -35,9 +36,11 @@ const agent = (change: Partial<AgentClient> = {}): AgentClient => ({
     fenced.add(id);
     running.delete(id);
   },
+  expire: () => Promise.resolve(),
   status: () => never,
   watch: () => ({ [Symbol.asyncIterator]: () => ({ next: () => never }) }),
   logs: () => never,
+  exec: () => never,
   ...change,
 });
 
@@ -60,7 +63,7 @@ const status = (): AgentStatus => ({
 });
 
 async function open(
-  change: { agent?: AgentClient; client?: Client } = {},
+  change: { agent?: AgentClient; client?: Client; isThere?: boolean } = {},
 ): Promise<{ fast: FastCreator; registry: Registry; agent: AgentClient }> {
   const registry = createRegistry();
   const intents = await openIntentLog(join(dir, "intents"));
@@ -71,8 +74,8 @@ async function open(
     registry,
     log: silentLogger,
     intents,
-    agentClient: () => one,
-    isThere: () => true,
+    agentClient: () => (change.isThere === false ? undefined : one),
+    isThere: () => change.isThere ?? true,
     clock: systemClock,
     newId: () => String(++ids).padStart(32, "0"),
   });
@@ -113,7 +116,7 @@ const clientWith = (create: (...parameters: Parameters<Client["create"]>) => Pro
 /** A new process finds what the last one left. */
 async function recover(): Promise<{ fast: FastCreator; registry: Registry }> {
   const next = await open();
-  next.fast.recover("default", "a", next.agent, status());
+  next.fast.recover("default", "a", status());
   return next;
 }
 
@@ -164,6 +167,20 @@ describe("FAST", () => {
     expect(registry.placeOf("default/one")).toBe("a");
   });
 
+  it("killed, and its agent gone meanwhile with all that it ran: no object, and the name is free again", async () => {
+    const first = await open({ agent: agent({ create: () => never }) });
+    void first.fast.create(request);
+    const id = String(ids).padStart(32, "0");
+    while (!first.fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
+    await logs[0]?.close();
+    logs.length = 0;
+    const { fast, registry } = await open({ isThere: false });
+    expect(fast.isInHand(id)).toBe(true);
+    fast.forgetMissing();
+    while (fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect([await objects(), registry.placeOf("default/one")]).toEqual([[], undefined]);
+  });
+
   it("killed before the API was told, and before the log knew that it was: the object is there once", async () => {
     const deaf = clientWith(() => never);
     const first = await open({ client: deaf });
@@ -174,6 +191,24 @@ describe("FAST", () => {
     expect(await objects()).toEqual(["one"]);
     expect(running.size).toBe(1);
   });
+
+  it.each(["gone", "there, without it"])(
+    "killed after the API was told, its agent is %s: the object stays",
+    async (agentIs) => {
+      const first = await open();
+      const outcome = await first.fast.create(request);
+      await watched(client, Sandbox, "one", (each) => each !== undefined);
+      // Killed: what is finished was not written yet.
+      logs.length = 0;
+      running.clear();
+      const id = outcome.kind === "created" ? outcome.sandboxId : "";
+      const { fast } = agentIs === "gone" ? await open({ isThere: false }) : await recover();
+      fast.forgetMissing();
+      while (fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
+      const { items } = await client.list(Sandbox, { namespace: "default" });
+      expect(items.map(({ metadata }) => [metadata.name, metadata.deletionTimestamp])).toEqual([["one", undefined]]);
+    },
+  );
 
   it("ends a sandbox that the API refuses, and frees its place (C1, C2)", async () => {
     await client.create(Sandbox, {
@@ -204,6 +239,28 @@ describe("FAST", () => {
     // The controller takes the finalizer off; here there is none, so a deletion shows as its mark.
     for (const each of (await client.list(Sandbox, { namespace: "default" })).items)
       expect(each.metadata.deletionTimestamp).toBeDefined();
+  });
+
+  it("answers a request that comes again while the first is in hand with the outcome of the first, and another one with none", async () => {
+    const { fast } = await open({ client: clientWith(() => never) });
+    const mine = { ...request, requestId: "mine" };
+    const [one, same, other] = await Promise.all([
+      fast.create(mine),
+      fast.create(mine),
+      fast.create({ ...request, requestId: "other" }),
+    ]);
+    expect([one.kind, same, other.kind]).toEqual(["created", one, "exists"]);
+    // Its answer is out, and the API does not know of it yet.
+    expect(await fast.create(mine)).toEqual(one);
+    expect(running.size).toBe(1);
+  });
+
+  it("tells the object which request it came from, so that the next process knows it again", async () => {
+    const first = await open({ client: clientWith(() => never) });
+    expect((await first.fast.create({ ...request, requestId: "mine" })).kind).toBe("created");
+    await recover();
+    const object = await watched(client, Sandbox, "one", (each) => each !== undefined);
+    expect(object?.metadata.annotations?.[requestIdAnnotation]).toBe("mine");
   });
 
   it("gives the second of two with one name nothing, and the one after the last place a word", async () => {

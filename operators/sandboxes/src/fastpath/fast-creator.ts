@@ -1,6 +1,7 @@
 import { isNotFound, isStatusError, type Clock, sleep } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
+import { agentSandbox } from "../agent/agent-sandbox.ts";
 import type { AgentClient } from "../agent/agent-client.ts";
 import type { AgentStatus } from "../agent/protocol.ts";
 import {
@@ -9,6 +10,7 @@ import {
   createdByFastPath,
   createdByLabel,
   createTimestampAnnotation,
+  requestIdAnnotation,
 } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import type { RegisteredAgent, Registry } from "../registry/registry.ts";
@@ -34,6 +36,8 @@ export interface FastRequest {
   readonly name: string;
   readonly spec: Sandbox["spec"];
   readonly labels: Readonly<Record<string, string>>;
+  /** While the first request of this name with this id is in hand, another gets the same outcome. */
+  readonly requestId?: string;
 }
 
 /** What came of it. `full`: no agent has room, and nothing was done. */
@@ -50,8 +54,8 @@ export type FastOutcome =
 
 /**
  * FAST: asks an agent first and tells the API afterwards. **Guarantees**: the intent is on disk before the agent is asked; after a
- * crash anywhere, {@link FastCreator.recover} leaves either both the sandbox and its object, or neither; a sandbox that is
- * deleted before the API knows of it never appears there.
+ * crash anywhere, {@link FastCreator.recover} leaves either both the sandbox and its object, or neither; an object that is there
+ * stays, also where its agent is gone meanwhile; a sandbox that is deleted before the API knows of it never appears there.
  */
 export interface FastCreator {
   create(request: FastRequest): Promise<FastOutcome>;
@@ -59,13 +63,17 @@ export interface FastCreator {
   delete(namespace: string, name: string): Promise<boolean>;
   isInHand(sandboxId: string): boolean;
   /** Finishes or undoes what an earlier process left, once an agent says what it has. Places are taken from the start. */
-  recover(namespace: string, agent: string, client: AgentClient, status: AgentStatus): void;
+  recover(namespace: string, agent: string, status: AgentStatus): void;
+  /** Undoes what an earlier process left on agents that are gone: nobody will say what they have. */
+  forgetMissing(): void;
   /** Waits for what is under way; what is not finished then is found in the log. */
   stop(): Promise<void>;
 }
 
 interface Held {
   intent: Intent;
+  /** An earlier process's, and no agent has it: where the API knows of it, what follows is the controller's; else it is undone. */
+  readonly isLost?: boolean;
   finished: Promise<void>;
 }
 
@@ -79,15 +87,18 @@ export function createFastCreator(options: FastCreatorOptions): FastCreator {
   const held = new Map<string, Held>();
   const stopping = new AbortController();
   const waiting = new Map<string, Intent>();
+  const outcomes = new Map<string, { readonly requestId: string; readonly outcome: Promise<FastOutcome> }>();
   for (const intent of intents.pending) {
     waiting.set(intent.sandboxId, intent);
     held.set(keyOf(intent), { intent, finished: Promise.resolve() });
     registry.restore(keyOf(intent), intent.namespace, intent.agent, intent.spec.exposedPorts ?? []);
   }
 
-  async function finish(intent: Intent): Promise<void> {
-    await intents.finish(intent.sandboxId);
-    if (held.get(keyOf(intent))?.intent.sandboxId === intent.sandboxId) held.delete(keyOf(intent));
+  function finish(intent: Intent): void {
+    intents.finish(intent.sandboxId);
+    if (held.get(keyOf(intent))?.intent.sandboxId === intent.sandboxId) {
+      held.delete(keyOf(intent));
+    }
   }
 
   /** Leaves nothing of it on the agent, and its place free. */
@@ -98,14 +109,15 @@ export function createFastCreator(options: FastCreatorOptions): FastCreator {
     }
     await agentClient?.delete(intent.sandboxId);
     registry.release(keyOf(intent));
-    await finish(intent);
+    finish(intent);
   }
 
   /** Writes the object, again and again while the API is away; undoes the sandbox where the API refuses it for good. */
   async function tellApi(key: string): Promise<void> {
     for (let pauseMs = firstPauseMs; !stopping.signal.aborted; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {
-      const intent = held.get(key)?.intent;
-      if (intent === undefined) return;
+      const entry = held.get(key);
+      if (entry === undefined) return;
+      const { intent } = entry;
       try {
         if (intent.isDeleted === true) {
           // An earlier attempt may have written the object, and nobody may have heard of it.
@@ -113,15 +125,22 @@ export function createFastCreator(options: FastCreatorOptions): FastCreator {
           await undo(intent);
           return;
         }
+        if (entry.isLost === true) {
+          const isTold = await isOurs(intent);
+          if (entry.intent.isDeleted === true) continue;
+          if (isTold) finish(intent);
+          else await undo(intent);
+          return;
+        }
         await client.create(Sandbox, objectOf(intent));
         if (held.get(key)?.intent.isDeleted === true) continue;
-        await finish(intent);
+        finish(intent);
         return;
       } catch (error) {
         const code = isStatusError(error) ? (error.status.code ?? 500) : 500;
         if (code === 409 && (await isOurs(intent).catch(() => false))) {
           // The answer to an earlier attempt was lost; the object is there.
-          await finish(intent).catch(() => {});
+          finish(intent);
           return;
         }
         if (code >= 400 && code < 500 && code !== 429 && code !== 408) {
@@ -147,95 +166,111 @@ export function createFastCreator(options: FastCreatorOptions): FastCreator {
     }
   }
 
-  function hold(intent: Intent): void {
+  function hold(intent: Intent, isLost = false): void {
     const key = keyOf(intent);
-    const entry: Held = { intent, finished: Promise.resolve() };
+    const entry: Held = { intent, isLost, finished: Promise.resolve() };
     held.set(key, entry);
-    entry.finished = tellApi(key);
+    entry.finished = tellApi(key).finally(() => outcomes.delete(key));
+  }
+
+  async function createOne(request: FastRequest): Promise<FastOutcome> {
+    const key = keyOf(request);
+    if (held.has(key) || registry.placeOf(key) !== undefined) return { kind: "exists" };
+    const { spec, namespace } = request;
+    const refused = new Set<string>();
+    const began = clock.monotonic();
+    for (;;) {
+      const found = registry.allocate({
+        key,
+        namespace,
+        pool: spec.poolRef,
+        image: spec.image,
+        ports: spec.exposedPorts ?? [],
+        except: refused,
+      });
+      if ("problem" in found) return { kind: "full", message: found.problem };
+      const { agent } = found;
+      const intent: Intent = {
+        sandboxId: options.newId(),
+        namespace,
+        name: request.name,
+        agent: agent.name,
+        node: agent.node,
+        spec,
+        labels: request.labels,
+        ...(request.requestId !== undefined && { requestId: request.requestId }),
+        at: clock.now(),
+      };
+      held.set(key, { intent, finished: Promise.resolve() });
+      const allocated = clock.monotonic();
+      try {
+        await intents.write(intent);
+      } catch (error) {
+        held.delete(key);
+        registry.release(key);
+        throw error;
+      }
+      const written = clock.monotonic();
+      let problem: string;
+      try {
+        const agentClient = options.agentClient(namespace, agent.name);
+        const { sandboxId } = intent;
+        const env = Object.fromEntries((spec.envs ?? []).map(({ name, value }) => [name, value ?? ""]));
+        const answer = await agentClient?.create(
+          agentSandbox({ sandboxId, claimUid: "", claimName: request.name, namespace }, spec, env),
+        );
+        if (answer?.success === true) {
+          const asked = clock.monotonic();
+          hold(held.get(key)?.intent ?? intent);
+          const timings = {
+            allocate: allocated - began,
+            log: written - allocated,
+            agent: asked - written,
+            ...(answer.startMs !== undefined && { start: answer.startMs }),
+            total: asked - began,
+          };
+          return { kind: "created", sandboxId: intent.sandboxId, agent, timings };
+        }
+        problem = answer?.message ?? "the agent is not heard of";
+        if (answer === undefined || answer.rejected === true) {
+          // Nothing was done there, so another agent may be asked.
+          registry.release(key);
+          refused.add(agent.name);
+          finish(intent);
+          continue;
+        }
+      } catch (error) {
+        problem = error instanceof Error ? error.message : String(error);
+      }
+      // It may run there or not: the delete is a fence that also stops a create which comes later.
+      await undo(intent).catch((error: unknown) => {
+        log.warn({ err: error, sandbox: key }, "a sandbox that failed could not be taken back yet");
+        hold({ ...intent, isDeleted: true });
+      });
+      return { kind: "failed", message: problem };
+    }
   }
 
   return {
     async create(request) {
+      const { requestId } = request;
       const key = keyOf(request);
-      if (held.has(key) || registry.placeOf(key) !== undefined) return { kind: "exists" };
-      const { spec, namespace } = request;
-      const refused = new Set<string>();
-      const began = clock.monotonic();
-      for (;;) {
-        const found = registry.allocate({
-          key,
-          namespace,
-          pool: spec.poolRef,
-          image: spec.image,
-          ports: spec.exposedPorts ?? [],
-          except: refused,
-        });
-        if ("problem" in found) return { kind: "full", message: found.problem };
-        const { agent } = found;
-        const intent: Intent = {
-          sandboxId: options.newId(),
-          namespace,
-          name: request.name,
-          agent: agent.name,
-          node: agent.node,
-          spec,
-          labels: request.labels,
-          at: clock.now(),
-        };
-        held.set(key, { intent, finished: Promise.resolve() });
-        const allocated = clock.monotonic();
-        try {
-          await intents.write(intent);
-        } catch (error) {
-          held.delete(key);
-          registry.release(key);
+      const before = outcomes.get(key);
+      if (before !== undefined && before.requestId === requestId) return before.outcome;
+      const outcome = createOne(request);
+      if (requestId === undefined || before !== undefined) return outcome;
+      outcomes.set(key, { requestId, outcome });
+      const forget = (): void => void (outcomes.get(key)?.outcome === outcome && outcomes.delete(key));
+      return outcome.then(
+        (done) => {
+          if (done.kind !== "created" || !held.has(key)) forget();
+          return done;
+        },
+        (error: unknown) => {
+          forget();
           throw error;
-        }
-        const written = clock.monotonic();
-        let problem: string;
-        try {
-          const agentClient = options.agentClient(namespace, agent.name);
-          const answer = await agentClient?.create({
-            sandboxId: intent.sandboxId,
-            claimUid: "",
-            claimName: request.name,
-            namespace,
-            image: spec.image,
-            command: spec.command ?? [],
-            args: spec.args ?? [],
-            env: Object.fromEntries((spec.envs ?? []).map(({ name, value }) => [name, value ?? ""])),
-            workingDir: spec.workingDir ?? "",
-            ports: spec.exposedPorts ?? [],
-          });
-          if (answer?.success === true) {
-            const asked = clock.monotonic();
-            hold(held.get(key)?.intent ?? intent);
-            const timings = {
-              allocate: allocated - began,
-              log: written - allocated,
-              agent: asked - written,
-              total: asked - began,
-            };
-            return { kind: "created", sandboxId: intent.sandboxId, agent, timings };
-          }
-          problem = answer?.message ?? "the agent is not heard of";
-          if (answer === undefined || answer.rejected === true) {
-            // Nothing was done there, so another agent may be asked.
-            registry.release(key);
-            refused.add(agent.name);
-            await finish(intent);
-            continue;
-          }
-        } catch (error) {
-          problem = error instanceof Error ? error.message : String(error);
-        }
-        // It may run there or not: the delete is a fence that also stops a create which comes later.
-        await undo(intent).catch((error: unknown) => {
-          log.warn({ err: error, sandbox: key }, "a sandbox that failed could not be taken back yet");
-          hold({ ...intent, isDeleted: true });
-        });
-        return { kind: "failed", message: problem };
-      }
+        },
+      );
     },
     async delete(namespace, name) {
       const entry = held.get(`${namespace}/${name}`);
@@ -246,13 +281,20 @@ export function createFastCreator(options: FastCreatorOptions): FastCreator {
       return true;
     },
     isInHand: (sandboxId) => waiting.has(sandboxId) || [...held.values()].some(({ intent }) => intent.sandboxId === sandboxId),
-    recover(namespace, agent, _client, status) {
+    recover(namespace, agent, status) {
       for (const [id, intent] of waiting) {
         if (intent.namespace !== namespace || intent.agent !== agent) continue;
         waiting.delete(id);
         const isRunning = status.sandboxStatuses.some((each) => each.sandboxId === id);
         // What never came to the agent is fenced there, so that a request that is still on its way finds the door shut.
-        hold(isRunning ? (held.get(keyOf(intent))?.intent ?? intent) : { ...intent, isDeleted: true });
+        hold(held.get(keyOf(intent))?.intent ?? intent, !isRunning);
+      }
+    },
+    forgetMissing() {
+      for (const [id, intent] of waiting) {
+        if (options.isThere(intent.namespace, intent.agent)) continue;
+        waiting.delete(id);
+        hold(held.get(keyOf(intent))?.intent ?? intent, true);
       }
     },
     async stop() {
@@ -277,6 +319,7 @@ function objectOf(intent: Intent): Parameters<Client["create"]>[1] & Omit<Sandbo
       annotations: {
         [allocationAnnotation]: JSON.stringify(allocation),
         [createTimestampAnnotation]: `${intent.at}000000`,
+        ...(intent.requestId !== undefined && { [requestIdAnnotation]: intent.requestId }),
       },
       finalizers: [cleanupFinalizer],
     },

@@ -1,4 +1,5 @@
-import { mkdir, open, readFile, rename } from "node:fs/promises";
+import { constants } from "node:fs";
+import { type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises";
 import { dirname } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { Sandbox } from "../api/sandbox.ts";
@@ -12,6 +13,7 @@ export interface Intent {
   readonly node: string;
   readonly spec: Sandbox["spec"];
   readonly labels: Readonly<Record<string, string>>;
+  readonly requestId?: string;
   /** Milliseconds since the epoch. */
   readonly at: number;
   /** It was deleted before the API knew of it: nothing of it may be left. */
@@ -20,18 +22,23 @@ export interface Intent {
 
 /**
  * A log on disk of intents that are not finished. **Guarantees**: what `write` was given is on the disk when it resolves; a line
- * that was cut off by a crash is dropped; writes that come together share one sync.
+ * that was cut off by a crash is dropped; writes that come together share one sync; the file stays small.
  */
 export interface IntentLog {
   /** What was open when the log was. */
   readonly pending: readonly Intent[];
   write(intent: Intent): Promise<void>;
-  /** Notes that nothing is left to do for an id. */
-  finish(sandboxId: string): Promise<void>;
+  /**
+   * Notes that nothing is left to do for an id. It goes to the disk with the next intent: after a crash before that, who finishes
+   * what was open finds that there is nothing to do.
+   */
+  finish(sandboxId: string): void;
   close(): Promise<void>;
 }
 
-/** Lines above which the log is written anew when it is opened next. */
+/** The file is written anew, with what is open only, when it has become larger than this. */
+export const defaultMaxLogBytes = 4 << 20;
+
 const readLines = (text: string): Map<string, Intent> => {
   const pending = new Map<string, Intent>();
   for (const line of text.split("\n")) {
@@ -51,42 +58,91 @@ const readLines = (text: string): Map<string, Intent> => {
 };
 
 /** Opens the log in a file, which is made when it is not there, and writes it anew without what is finished. */
-export async function openIntentLog(path: string): Promise<IntentLog> {
+export async function openIntentLog(path: string, maxBytes: number = defaultMaxLogBytes): Promise<IntentLog> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const pending = readLines(await readFile(path, "utf8").catch(() => ""));
-  const file = await open(`${path}.new`, "w", 0o600);
-  await file.writeFile([...pending.values()].map((intent) => `${JSON.stringify(intent)}\n`).join(""));
-  await file.sync();
-  await rename(`${path}.new`, path);
+  const found = [...pending.values()];
+  let size = 0;
+  const lineOf = (value: unknown): string => `${JSON.stringify(value)}\n`;
 
-  let queue: { readonly line: string; readonly resolve: () => void; readonly reject: (error: unknown) => void }[] = [];
+  /** Writes what is open to a new file that takes the place of the old one. */
+  async function renew(): Promise<FileHandle> {
+    // With O_DSYNC a write is on the disk when it is done: one way to the disk and back, not two.
+    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND | constants.O_DSYNC;
+    const next = await open(`${path}.new`, flags, 0o600);
+    try {
+      const text = [...pending.values()].map(lineOf).join("");
+      await next.writeFile(text);
+      await rename(`${path}.new`, path);
+      await syncFolder(dirname(path));
+      size = text.length;
+      return next;
+    } catch (error) {
+      await next.close();
+      throw error;
+    }
+  }
+
+  let file = await renew();
+  let queue: { readonly intent: Intent; readonly resolve: () => void; readonly reject: (error: unknown) => void }[] = [];
+  let finished: string[] = [];
   let running: Promise<void> | undefined;
-  const flush = async (): Promise<void> => {
+
+  async function put(batch: readonly Intent[]): Promise<void> {
+    const lines = [...finished.splice(0).map((done) => lineOf({ done })), ...batch.map(lineOf)];
+    if (size <= maxBytes) {
+      const text = lines.join("");
+      size += text.length;
+      await file.appendFile(text);
+      return;
+    }
+    const old = file;
+    file = await renew();
+    await old.close();
+  }
+
+  async function flush(): Promise<void> {
     while (queue.length > 0) {
       const batch = queue;
       queue = [];
       try {
-        await file.appendFile(batch.map((each) => each.line).join(""));
-        await file.datasync();
+        await put(batch.map(({ intent }) => intent));
         for (const each of batch) each.resolve();
       } catch (error) {
-        for (const each of batch) each.reject(error);
+        for (const each of batch) {
+          pending.delete(each.intent.sandboxId);
+          each.reject(error);
+        }
       }
     }
     running = undefined;
-  };
-  const append = (value: unknown): Promise<void> =>
-    new Promise((resolve, reject) => {
-      queue.push({ line: `${JSON.stringify(value)}\n`, resolve, reject });
-      running ??= flush();
-    });
+  }
+
   return {
-    pending: [...pending.values()],
-    write: append,
-    finish: (sandboxId) => append({ done: sandboxId }),
+    pending: found,
+    write(intent) {
+      pending.set(intent.sandboxId, intent);
+      return new Promise((resolve, reject) => {
+        queue.push({ intent, resolve, reject });
+        running ??= flush();
+      });
+    },
+    finish(sandboxId) {
+      if (pending.delete(sandboxId)) finished.push(sandboxId);
+    },
     async close() {
       await running;
+      if (finished.length > 0) await put([]);
       await file.close();
     },
   };
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, "r");
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
 }

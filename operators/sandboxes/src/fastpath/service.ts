@@ -11,13 +11,16 @@ import {
 } from "@keelson/api-machinery";
 import type { Client, Patch } from "@keelson/client";
 import type { Cache, OnChange } from "@keelson/controller";
-import { isPort } from "../agent/protocol.ts";
-import { reservedPorts } from "../api/names.ts";
+import { isAmount, isPort } from "../agent/protocol.ts";
+import { cleanupFinalizer, requestIdAnnotation, reservedPorts } from "../api/names.ts";
 import { type Phase, Sandbox } from "../api/sandbox.ts";
+import { SandboxPool } from "../api/sandbox-pool.ts";
 import type { FastCreator } from "./fast-creator.ts";
+import type { FastPathMetrics } from "./fastpath-metrics.ts";
 import {
   ConsistencyMode,
   type CreateRequest,
+  type CreateResponse,
   CreateResponseSchema,
   DeleteResponseSchema,
   FailurePolicy,
@@ -37,10 +40,12 @@ export interface FastPathOptions {
   readonly clock: Clock;
   readonly defaultMode: "fast" | "strong";
   readonly newId: () => string;
+  readonly metrics: FastPathMetrics;
   /** How long a STRONG create waits for its sandbox to run, where the caller sets no shorter deadline. */
   readonly strongTimeoutMs: number;
 }
 
+const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
 const started: readonly Phase[] = ["Running", "Succeeded"];
 const failed: readonly Phase[] = ["Failed", "Lost", "Expired", "Terminating"];
 
@@ -89,54 +94,108 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
     });
   }
 
-  return {
-    async createSandbox(request, context) {
-      const began = clock.monotonic();
-      const key = { namespace: request.namespace || "default", name: request.name || `sb-${options.newId().slice(0, 16)}` };
-      const spec = specOf(request, key);
-      const labels = { ...request.labels };
-      if (cache.get(Sandbox, key) !== undefined) throw exists(key);
-      const isFast = request.consistencyMode === ConsistencyMode.FAST && options.defaultMode === "fast";
-      if (isFast) {
-        const outcome = await fast.create({ ...key, spec, labels });
-        if (outcome.kind === "exists") throw exists(key);
-        if (outcome.kind === "failed") throw new ConnectError(outcome.message, Code.FailedPrecondition);
-        if (outcome.kind === "created") {
-          const { agent, sandboxId, timings } = outcome;
-          return create(CreateResponseSchema, {
-            sandboxId,
-            agentPod: agent.name,
-            endpoints: request.exposedPorts.map((port) => `${agent.address}:${port}`),
-            sandboxName: key.name,
-            timings,
-          });
-        }
-        // Full: as an object it waits for a place, and the pool sees that one more is wanted.
-      }
-      try {
-        await client.create(Sandbox, { metadata: { ...key, labels }, spec });
-      } catch (error) {
-        if (isAlreadyExists(error)) throw exists(key);
-        throw connectError(error);
-      }
-      const written = clock.monotonic();
-      const sandbox = await reached(
-        key,
-        (each) => each !== undefined && [...started, ...failed].some((phase) => phase === each.status?.phase),
-        context.signal,
+  /** A sandbox of a pool that is not there would wait for nothing. Throws what the caller is to do. */
+  const poolIsThere = async (namespace: string, name: string): Promise<void> => {
+    if (cache.get(SandboxPool, { namespace, name }) !== undefined) return;
+    try {
+      // It may have been made a moment ago.
+      await client.get(SandboxPool, { namespace, name });
+    } catch (error) {
+      if (!isNotFound(error)) throw connectError(error);
+      throw new ConnectError(
+        `pool_ref: there is no SandboxPool ${namespace}/${name}; make one first, as in examples/sandboxes/hello.yaml`,
+        Code.FailedPrecondition,
       );
-      if (sandbox === undefined || !started.some((phase) => phase === sandbox.status?.phase)) {
-        throw new ConnectError(sandbox?.status?.message || "the sandbox did not start", Code.FailedPrecondition);
+    }
+  };
+
+  const createOne = async (request: CreateRequest, isFast: boolean, signal: AbortSignal): Promise<CreateResponse> => {
+    const began = clock.monotonic();
+    const key = { namespace: request.namespace || "default", name: request.name || `sb-${options.newId().slice(0, 16)}` };
+    const spec = specOf(request, key);
+    const labels = { ...request.labels };
+    const requestId = request.requestId === "" ? undefined : request.requestId;
+    if (requestId !== undefined && !requestIdPattern.test(requestId))
+      throw invalid(`request_id: has to match ${requestIdPattern.source}`);
+    if (cache.get(Sandbox, key) !== undefined) return again(key, requestId, signal);
+    await poolIsThere(key.namespace, spec.poolRef);
+    if (isFast) {
+      const outcome = await fast.create({ ...key, spec, labels, ...(requestId !== undefined && { requestId }) });
+      if (outcome.kind === "exists") return again(key, requestId, signal);
+      if (outcome.kind === "failed") throw new ConnectError(outcome.message, Code.FailedPrecondition);
+      if (outcome.kind === "created") {
+        const { agent, sandboxId, timings } = outcome;
+        return create(CreateResponseSchema, {
+          sandboxId,
+          agentPod: agent.name,
+          endpoints: request.exposedPorts.map((port) => `${agent.address}:${port}`),
+          sandboxName: key.name,
+          timings,
+        });
       }
-      const info = sandboxInfo(sandbox);
-      const now = clock.monotonic();
-      return create(CreateResponseSchema, {
-        sandboxId: info.sandboxId,
-        agentPod: info.agentPod,
-        endpoints: info.endpoints,
-        sandboxName: key.name,
-        timings: { api: written - began, controller: now - written, total: now - began },
-      });
+      // Full: as an object it waits for a place, and the pool sees that one more is wanted.
+    }
+    try {
+      const annotations = requestId === undefined ? {} : { annotations: { [requestIdAnnotation]: requestId } };
+      // With its finalizer already: the controller has one write less to do.
+      await client.create(Sandbox, { metadata: { ...key, labels, ...annotations, finalizers: [cleanupFinalizer] }, spec });
+    } catch (error) {
+      if (isAlreadyExists(error)) return again(key, requestId, signal);
+      throw connectError(error);
+    }
+    const written = clock.monotonic();
+    const created = await whenStarted(key, signal);
+    const now = clock.monotonic();
+    created.timings = { api: written - began, controller: now - written, total: now - began };
+    return created;
+  };
+
+  const whenStarted = async (key: { namespace: string; name: string }, signal: AbortSignal): Promise<CreateResponse> => {
+    const sandbox = await reached(
+      key,
+      (each) => each !== undefined && [...started, ...failed].some((phase) => phase === each.status?.phase),
+      signal,
+    );
+    if (sandbox === undefined || !started.some((phase) => phase === sandbox.status?.phase)) {
+      throw new ConnectError(sandbox?.status?.message || "the sandbox did not start", Code.FailedPrecondition);
+    }
+    const { sandboxId, agentPod, endpoints } = sandboxInfo(sandbox);
+    return create(CreateResponseSchema, { sandboxId, agentPod, endpoints, sandboxName: key.name });
+  };
+
+  /** The answer where the name is taken: that of the request which took it, where this is the same one once more. */
+  const again = async (
+    key: { namespace: string; name: string },
+    requestId: string | undefined,
+    signal: AbortSignal,
+  ): Promise<CreateResponse> => {
+    if (requestId === undefined) throw exists(key);
+    let present: DeepReadonly<Sandbox>;
+    try {
+      present = cache.get(Sandbox, key) ?? (await client.get(Sandbox, key));
+    } catch (error) {
+      if (!isNotFound(error)) throw connectError(error);
+      throw new ConnectError(
+        `an earlier create of sandbox ${key.namespace}/${key.name} is not settled; ask again`,
+        Code.Unavailable,
+      );
+    }
+    if (present.metadata.annotations?.[requestIdAnnotation] !== requestId) throw exists(key);
+    return whenStarted(key, signal);
+  };
+
+  return {
+    async createSandbox(request, { signal }) {
+      const began = clock.monotonic();
+      const isFast = request.consistencyMode === ConsistencyMode.FAST && options.defaultMode === "fast";
+      let succeeded = false;
+      try {
+        const created = await createOne(request, isFast, signal);
+        succeeded = true;
+        return created;
+      } finally {
+        options.metrics.created(isFast ? "fast" : "strong", succeeded, (clock.monotonic() - began) / 1000);
+      }
     },
 
     async deleteSandbox({ sandboxName, namespace }) {
@@ -203,6 +262,11 @@ function specOf(request: CreateRequest, key: { namespace: string; name: string }
   for (const name of Object.keys(request.envs)) {
     if (name === "" || name.includes("=")) throw invalid(`envs: ${JSON.stringify(name)} cannot be a variable's name`);
   }
+  const limits = Object.entries({ cpu: request.cpu, memory: request.memory }).filter(([, amount]) => amount !== "");
+  for (const [name, amount] of limits) {
+    if (!isAmount(amount))
+      throw invalid(`${name}: ${JSON.stringify(amount)} has to be a quantity above 0, such as 500m or 256Mi`);
+  }
   const seconds = Number(request.expireTimeSeconds);
   if (seconds < 0) throw invalid("expire_time_seconds: has to be Unix seconds, 0 for never");
   return {
@@ -214,6 +278,7 @@ function specOf(request: CreateRequest, key: { namespace: string; name: string }
       envs: Object.entries(request.envs).map(([name, value]) => ({ name, value })),
     }),
     ...(request.workingDir !== "" && { workingDir: request.workingDir }),
+    ...(limits.length > 0 && { resources: { limits: Object.fromEntries(limits) } }),
     ...(ports.size > 0 && { exposedPorts: [...ports] }),
     ...(seconds > 0 && { expireTime: timeOf(seconds) }),
     failurePolicy: request.failurePolicy === FailurePolicy.AUTO_RECREATE ? "AutoRecreate" : "Manual",

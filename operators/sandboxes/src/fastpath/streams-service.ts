@@ -1,31 +1,123 @@
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
-import type { AgentClient } from "../agent/agent-client.ts";
+import { type AgentClient, AgentRefusal, type ExecConnection } from "../agent/agent-client.ts";
+import { type ExecEnd, execChannels, isTerminalSize } from "../agent/exec-frames.ts";
 import { Sandbox } from "../api/sandbox.ts";
-import { LogChunkSchema, type SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
+import {
+  type ExecRequest,
+  type ExecResponse,
+  ExecResponseSchema,
+  type ExecStart,
+  LogChunkSchema,
+  type SandboxStreams,
+} from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 import { sandboxInfo } from "./sandbox-info.ts";
 
-/** The service `keelson.sandboxes.v1.SandboxStreams`: passes on what the agent of a sandbox says. */
-export function createStreamsService(options: {
+/** What the service works with. */
+export interface StreamsOptions {
   readonly cache: Cache;
   readonly agentClient: (namespace: string, name: string) => AgentClient | undefined;
-}): ServiceImpl<typeof SandboxStreams> {
+}
+
+/** The service `keelson.sandboxes.v1.SandboxStreams`: connects callers with the agent of a sandbox. */
+export function createStreamsService(options: StreamsOptions): ServiceImpl<typeof SandboxStreams> {
+  /** The agent that has a sandbox, and its id there. Throws what the caller is to be told. */
+  const find = ({ sandboxName, namespace }: { readonly sandboxName: string; readonly namespace: string }) => {
+    const key = { namespace: namespace || "default", name: sandboxName };
+    const sandbox: DeepReadonly<Sandbox> | undefined =
+      options.cache.get(Sandbox, key) ??
+      options.cache.list(Sandbox, { namespace: key.namespace, index: ["sandboxID", sandboxName] })[0];
+    if (sandbox === undefined) throw new ConnectError(`there is no sandbox ${key.namespace}/${key.name}`, Code.NotFound);
+    const { sandboxId, agentPod, phase } = sandboxInfo(sandbox);
+    if (sandboxId === "") throw new ConnectError(`sandbox ${key.name} is ${phase} and on no agent`, Code.FailedPrecondition);
+    const agent = options.agentClient(key.namespace, agentPod);
+    if (agent === undefined) throw new ConnectError(`agent ${agentPod} is not heard of`, Code.Unavailable);
+    return { agent, sandboxId };
+  };
+
   return {
     async *logs({ sandboxName, namespace, follow }, { signal }) {
-      const key = { namespace: namespace || "default", name: sandboxName };
-      const sandbox = options.cache.get(Sandbox, key);
-      if (sandbox === undefined) throw new ConnectError(`there is no sandbox ${key.namespace}/${key.name}`, Code.NotFound);
-      const { sandboxId, agentPod, phase } = sandboxInfo(sandbox);
-      if (sandboxId === "") throw new ConnectError(`sandbox ${key.name} is ${phase} and has no log`, Code.FailedPrecondition);
-      const agent = options.agentClient(key.namespace, agentPod);
-      if (agent === undefined) throw new ConnectError(`agent ${agentPod} is not heard of`, Code.Unavailable);
+      const { agent, sandboxId } = find({ sandboxName, namespace });
       try {
         for await (const data of await agent.logs(sandboxId, follow, signal)) yield create(LogChunkSchema, { data });
       } catch (error) {
         if (signal.aborted) return;
-        throw new ConnectError(error instanceof Error ? error.message : String(error), Code.Unavailable);
+        throw agentError(error);
+      }
+    },
+
+    async *exec(requests, { signal }) {
+      const incoming = requests[Symbol.asyncIterator]();
+      const first = await incoming.next();
+      if (first.done || first.value.request.case !== "start")
+        throw new ConnectError("start: has to come first", Code.InvalidArgument);
+      const start = first.value.request.value;
+      const { agent, sandboxId } = find(start);
+      const size = sizeOf(start);
+      let connection: ExecConnection;
+      try {
+        connection = await agent.exec(sandboxId, start.command, size, signal);
+      } catch (error) {
+        throw agentError(error);
+      }
+      // The caller's input goes its own way: the answers end the call, not it.
+      const input = passInput(incoming, connection).catch(() => connection.close());
+      try {
+        for await (const { channel, data } of connection.frames) {
+          if (channel === execChannels.stdout) yield response({ case: "stdout", value: data });
+          else if (channel === execChannels.stderr) yield response({ case: "stderr", value: data });
+          else if (channel === execChannels.exit) {
+            const { exitCode, message } = JSON.parse(data.toString("utf8")) as ExecEnd;
+            if (message !== undefined) yield response({ case: "stderr", value: Buffer.from(`${message}\n`) });
+            yield response({ case: "exitCode", value: exitCode });
+            return;
+          }
+        }
+        if (!signal.aborted) throw new ConnectError("the agent went away while the command ran", Code.Unavailable);
+      } finally {
+        connection.close();
+        void input;
       }
     },
   };
+}
+
+const response = (value: ExecResponse["response"]): ExecResponse => create(ExecResponseSchema, { response: value });
+
+function sizeOf({ terminal, command }: ExecStart): { readonly columns: number; readonly rows: number } | undefined {
+  if (command.length === 0 || command[0] === "") throw new ConnectError("command: is missing", Code.InvalidArgument);
+  if (terminal === undefined) return undefined;
+  const { columns, rows } = terminal;
+  if (!isTerminalSize({ columns, rows }))
+    throw new ConnectError("terminal: columns and rows have to be 1 to 10000", Code.InvalidArgument);
+  return { columns, rows };
+}
+
+async function passInput(requests: AsyncIterator<ExecRequest>, connection: ExecConnection): Promise<void> {
+  for (let next = await requests.next(); !next.done; next = await requests.next()) {
+    const { request } = next.value;
+    if (request.case === "stdin") await connection.send(execChannels.stdin, request.value);
+    else if (request.case === "closeStdin") await connection.send(execChannels.closeStdin, Buffer.alloc(0));
+    else if (request.case === "resize") {
+      const { columns, rows } = request.value;
+      await connection.send(execChannels.resize, Buffer.from(JSON.stringify({ columns, rows })));
+    }
+  }
+}
+
+const refusals: Readonly<Record<number, Code>> = {
+  400: Code.InvalidArgument,
+  404: Code.NotFound,
+  409: Code.FailedPrecondition,
+  429: Code.ResourceExhausted,
+};
+
+function agentError(error: unknown): ConnectError {
+  const message = error instanceof Error ? error.message : String(error);
+  return new ConnectError(
+    message,
+    error instanceof AgentRefusal ? (refusals[error.status] ?? Code.Unavailable) : Code.Unavailable,
+  );
 }

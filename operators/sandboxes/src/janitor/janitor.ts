@@ -2,7 +2,7 @@ import type { Client } from "@keelson/client";
 import { type Clock, isNotFound, type Timer } from "@keelson/api-machinery";
 import type { Logger } from "@keelson/controller";
 import type { AgentClient } from "../agent/agent-client.ts";
-import type { FleetAgent } from "../agent/fleet.ts";
+import type { AgentPod } from "../agent/agent-pod.ts";
 import type { AgentStatus, SandboxStatus } from "../agent/protocol.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { fastPathPlace, instanceId } from "../controllers/sandbox-decision.ts";
@@ -19,7 +19,7 @@ export interface JanitorOptions {
 
 /** Ends sandboxes that belong to nobody. Looks when an agent says what it has, and once more when a young one has come of age. */
 export interface Janitor {
-  look(agent: FleetAgent, client: AgentClient, status: AgentStatus): void;
+  look(agent: AgentPod, client: AgentClient, status: AgentStatus): void;
   stop(): Promise<void>;
 }
 
@@ -46,7 +46,7 @@ export function createJanitor(options: JanitorOptions): Janitor {
     }
   }
 
-  async function check(agent: FleetAgent, client: AgentClient, status: SandboxStatus): Promise<void> {
+  async function check(agent: AgentPod, client: AgentClient, status: SandboxStatus): Promise<void> {
     const ageMs = clock.now() - status.createdAt * 1000;
     if (ageMs < protectionMs) {
       timers.get(status.sandboxId)?.cancel();
@@ -57,26 +57,23 @@ export function createJanitor(options: JanitorOptions): Janitor {
       timers.set(status.sandboxId, clock.setTimer(protectionMs - ageMs + 1, again, { background: true }));
       return;
     }
-    const observe = async (): Promise<string | undefined> =>
-      orphanReason({
-        status,
-        claim: await claimOf(status),
-        isInHand: options.isInHand(status.sandboxId),
-        now: clock.now(),
-        protectionMs,
-      });
-    const reason = await observe();
-    if (reason === undefined) {
-      checked.set(status.sandboxId, status.phase);
-      return;
-    }
+    const observe = async (): Promise<{ readonly reason: string | undefined; readonly isRight: boolean }> => {
+      const claim = await claimOf(status);
+      const isInHand = options.isInHand(status.sandboxId);
+      const reason = orphanReason({ status, claim, isInHand, now: clock.now(), protectionMs });
+      return { reason, isRight: reason === undefined && claim.kind === "present" && !isInHand };
+    };
+    const { reason, isRight } = await observe();
+    // What could not be found out is looked at again with the next status.
+    if (isRight) checked.set(status.sandboxId, status.phase);
+    if (reason === undefined) return;
     // Once more right before the end: what was just being made is there by now.
-    if ((await observe()) === undefined || isStopped) return;
+    if ((await observe()).reason === undefined || isStopped) return;
     log.info({ sandboxId: status.sandboxId, agent: agent.name, reason }, "a sandbox that belongs to nobody is ended");
     await client.delete(status.sandboxId);
   }
 
-  function start(agent: FleetAgent, client: AgentClient, status: SandboxStatus): void {
+  function start(agent: AgentPod, client: AgentClient, status: SandboxStatus): void {
     if (isStopped || checks.has(status.sandboxId)) return;
     const run = check(agent, client, status)
       .catch((error: unknown) => log.warn({ err: error, sandboxId: status.sandboxId }, "the janitor could not look"))

@@ -23,6 +23,26 @@ const ask = (key: string, ports: readonly number[] = [], image = "alpine") => ({
 });
 
 describe("the registry", () => {
+  it("gives nothing away on an agent that is drained, and drains none that has a sandbox", () => {
+    const registry = createRegistry();
+    registry.register(agent("a"));
+    expect(registry.allocate(ask("default/one"))).toHaveProperty("agent.name", "a");
+    expect(registry.drain("default", "a")).toBe(false);
+    registry.release("default/one");
+    expect(registry.drain("default", "a")).toBe(true);
+    // A status that comes late does not put it back into service.
+    registry.register(agent("a"));
+    expect(registry.allocate(ask("default/two"))).toHaveProperty("problem");
+    registry.resume("default", "a");
+    expect(registry.allocate(ask("default/two"))).toHaveProperty("agent.name", "a");
+  });
+
+  it("does not drain an agent that is not heard of yet and is known to have a sandbox", () => {
+    const registry = createRegistry();
+    registry.restore("default/one", "default", "a", []);
+    expect([registry.drain("default", "a"), registry.allocated("default", "a")]).toEqual([false, 1]);
+  });
+
   it("never gives more places than there are, nor a port twice on an agent, whatever is asked in whatever order", () => {
     const command = fc.oneof(
       fc.record({

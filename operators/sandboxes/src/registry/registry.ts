@@ -42,6 +42,10 @@ interface Slot {
 export interface Registry {
   /** Adds an agent or changes what is known of one; its sandboxes stay. */
   register(agent: RegisteredAgent): void;
+  /** Takes an agent that has no sandbox out of service, for good: nothing is given away there any more. False where it has one. */
+  drain(namespace: string, name: string): boolean;
+  /** Takes back a {@link Registry.drain}. */
+  resume(namespace: string, name: string): void;
   /** Forgets an agent and every place on it. */
   remove(namespace: string, name: string): void;
   allocate(request: AllocationRequest): Allocation;
@@ -67,6 +71,8 @@ export function createRegistry(): Registry {
   const waiting = new Map<string, Map<string, readonly number[]>>();
   const idOf = (namespace: string, name: string): string => `${namespace}/${name}`;
 
+  const draining = new Set<string>();
+
   const release = (key: string): void => {
     const id = places.get(key);
     if (id === undefined) return;
@@ -87,8 +93,16 @@ export function createRegistry(): Registry {
       slots.set(id, { agent: { ...agent, images }, sandboxes: waiting.get(id) ?? new Map() });
       waiting.delete(id);
     },
+    drain(namespace, name) {
+      const id = idOf(namespace, name);
+      if ((slots.get(id)?.sandboxes ?? waiting.get(id))?.size) return false;
+      draining.add(id);
+      return true;
+    },
+    resume: (namespace, name) => void draining.delete(idOf(namespace, name)),
     remove(namespace, name) {
       const id = idOf(namespace, name);
+      draining.delete(id);
       for (const key of slots.get(id)?.sandboxes.keys() ?? []) places.delete(key);
       for (const key of waiting.get(id)?.keys() ?? []) places.delete(key);
       slots.delete(id);
@@ -107,7 +121,7 @@ export function createRegistry(): Registry {
       for (const slot of slots.values()) {
         const { agent, sandboxes } = slot;
         if (agent.namespace !== namespace || agent.pool !== pool) continue;
-        if (!agent.isReady) reasons.notReady++;
+        if (!agent.isReady || draining.has(idOf(namespace, agent.name))) reasons.notReady++;
         else if (except?.has(agent.name)) reasons.refused++;
         else if (sandboxes.size >= agent.capacity) reasons.full++;
         else if (hasConflict(sandboxes, wanted)) reasons.ports++;
@@ -142,7 +156,10 @@ export function createRegistry(): Registry {
     placeOf: (key) => places.get(key)?.split("/")[1],
     agent: (namespace, name) => slots.get(idOf(namespace, name))?.agent,
     agents: () => [...slots.values()].map((slot) => slot.agent),
-    allocated: (namespace, name) => slots.get(idOf(namespace, name))?.sandboxes.size ?? 0,
+    allocated(namespace, name) {
+      const id = idOf(namespace, name);
+      return (slots.get(id)?.sandboxes ?? waiting.get(id))?.size ?? 0;
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 import { conditionsSchema, defineResource, type ObjectType, typedSchema } from "@keelson/api-machinery";
 import { Type, type Static } from "typebox";
 import { conditionStatus, results, stepCondition } from "./expectation.ts";
-import { anyObject, choice, int32, int64, time } from "./fields.ts";
+import { anyObject, choice, int32, int64, listMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { resourceRef } from "./resource-ref.ts";
 
@@ -38,7 +38,7 @@ const spec = Type.Object(
     mode: Type.Optional(
       choice(["Sequential", "Parallel"], "Sequential (the default): one step after the other. Parallel: all at once."),
     ),
-    steps: Type.Array(TestStep, { description: "The steps.", minItems: 1, maxItems: 500 }),
+    steps: Type.Array(TestStep, { ...listMap("name", "The steps; no two have the same name."), minItems: 1, maxItems: 500 }),
     finalExpectations: Type.Optional(
       Type.Array(
         Type.Object({

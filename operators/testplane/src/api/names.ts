@@ -16,8 +16,5 @@ export const fieldManagers = {
   loadTest: "loadtest-controller",
 } as const;
 
-/** On a LoadTest: SHA-256 (hex) of the target's manifest as it was applied. */
-export const targetHashAnnotation = "infra.testplane.io/target-spec-hash";
-
 /** On workloads, with the name of the value behind it: `testplane.io/inject-target-host`. */
 export const injectPrefix = "testplane.io/inject-";

@@ -2,8 +2,8 @@ import { writeFile } from "node:fs/promises";
 import {
   type DeepReadonly,
   isDuration,
+  isMissingKind,
   isNotFound,
-  isStatusError,
   parseDuration,
   type ResourceType,
 } from "@keelson/api-machinery";
@@ -92,7 +92,7 @@ class TestRun {
       const settled = await Promise.allSettled(this.#manifests.map((manifest) => this.#follow(manifest)));
       const isStopped = this.#abort.signal.aborted;
       const faults = settled.flatMap((each) => (each.status === "rejected" ? [each.reason as unknown] : []));
-      if (!isStopped) for (const fault of faults) stderr.write(`${fault instanceof Error ? fault.message : String(fault)}\n`);
+      if (!isStopped) for (const line of new Set(faults.map(faultLine))) stderr.write(`${line}\n`);
       await this.#report();
       await this.#cleanUp(isStopped);
       if (this.#isTimedOut) {
@@ -163,7 +163,7 @@ class TestRun {
     try {
       return await this.#client.get(typeOf(manifest), this.#keyOf(manifest), { signal: this.#abort.signal });
     } catch (error) {
-      if (isNotFound(error) && !isStatusMissingKind(error)) return undefined;
+      if (isNotFound(error) && !isMissingKind(error)) return undefined;
       throw error;
     }
   }
@@ -217,6 +217,13 @@ class TestRun {
   }
 }
 
+const faultLine = (fault: unknown): string =>
+  isMissingKind(fault)
+    ? "this server has no tests: start `keelson up` with testplane, or apply its CustomResourceDefinitions"
+    : fault instanceof Error
+      ? fault.message
+      : String(fault);
+
 const typeOf = ({ kind }: TestManifest): ResourceType<Test> =>
   (kind === "IntegrationTest" ? IntegrationTest : LoadTest) as unknown as ResourceType<Test>;
 
@@ -224,8 +231,3 @@ const only = ({ name, namespace }: { readonly name: string; readonly namespace: 
   namespace,
   fieldSelector: `metadata.name=${name}`,
 });
-
-/** Whether it is the kind that is not there, not the object. */
-function isStatusMissingKind(error: unknown): boolean {
-  return isStatusError(error) && error.status.details?.name === undefined;
-}

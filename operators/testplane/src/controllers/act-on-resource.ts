@@ -1,6 +1,7 @@
 import {
   type DeepReadonly,
   draft,
+  isMissingKind,
   isNotFound,
   isStatusError,
   type KubernetesObject,
@@ -164,6 +165,8 @@ function identityOf(object: DeepReadonly<KubernetesObject>, name: string) {
 
 /** What the server refuses it refuses again; where it could not be asked, asking again helps. */
 function outcomeOf(error: unknown, reason: string): ActOutcome {
+  // A kind is defined a moment before it is served.
+  if (isMissingKind(error)) return { kind: "unavailable", message: reasonOf(error) };
   if (isStatusError(error) && error.code < 500 && error.code !== 429 && error.code !== 408) {
     return { kind: "failed", reason: error.reason === "Forbidden" ? "Forbidden" : reason, message: reasonOf(error) };
   }

@@ -237,6 +237,33 @@ describe("rounds", () => {
     expect(test.status.roundHistory?.map(({ outcome }) => outcome)).toEqual(["Succeeded", "Stopped"]);
   });
 
+  it("begin no further step when the test's time is up", () => {
+    const test = simulate({ repeat: { maxDurationSeconds: 60 }, steps: [step("a"), step("b")] });
+    test.settle();
+    test.wait(60);
+    test.see("a", "Lit");
+    expect(test.settle()).toMatchObject({ phase: "Failed", reason: "Timeout" });
+    expect(test.acts).toEqual(["Apply a"]);
+  });
+
+  it("end with the test's time, though the wait for the next one is longer", () => {
+    const test = simulate({ repeat: { maxDurationSeconds: 30, delayBetweenRounds: 60 }, steps: [step("a")] });
+    test.settle();
+    test.see("a", "Lit");
+    test.settle();
+    expect(test.wakesInMs).toBe(30_000);
+    test.wait(30);
+    expect(test.settle()).toMatchObject({ phase: "Succeeded", completedRounds: 1, roundHistory: [{ round: 1 }] });
+  });
+
+  it("are judged by the reason of the first that failed", () => {
+    const test = failing({ count: 2, delayBetweenRounds: 10 });
+    test.wait(10);
+    test.know({ kind: "known", objects: [], hasSeen: () => true });
+    expect(test.settle()).toMatchObject({ phase: "Failed", failedRounds: 2, reason: "Timeout" });
+    expect(test.status.message).toMatch(/^2 of 2 rounds failed; round 1: a: Timeout/);
+  });
+
   it("fail where the test's time is up before one was done", () => {
     const test = simulate({ repeat: { maxDurationSeconds: 5 }, steps: [step("a")] });
     test.settle();

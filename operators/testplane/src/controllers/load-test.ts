@@ -1,108 +1,36 @@
-import {
-  CustomResourceDefinition,
-  type DeepReadonly,
-  hasFinalizer,
-  isBeingDeleted,
-  jsonEquals,
-  withoutFinalizer,
-} from "@keelson/api-machinery";
-import { defineController, type ReconcileContext, type Request, type Result, watchOf } from "@keelson/controller";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { LoadTest, type LoadTestSpec, type LoadTestStatus } from "../api/load-test.ts";
 import { fieldManagers, finalizers } from "../api/names.ts";
-import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
 import { type ActContext, type ActResult, applyResource, deleteResource } from "./act-on-resource.ts";
-import { type EventClaim, isOver } from "./integration-test-decision.ts";
 import { decideLoadTest, failTest, frozenLoadTest, type LoadTestAct, withConditions } from "./load-test-decision.ts";
 import { expandManifest, injectValues } from "./manifest.ts";
-import { unlessMovedOn } from "./optimistic.ts";
-import { createRunningTests, followTargets } from "./running-tests.ts";
 import { targetOf } from "./target.ts";
+import { type TestActs, testController } from "./test-controller.ts";
 
-const fieldManager = fieldManagers.loadTest;
 const retryMs = 2_000;
 
-const running = createRunningTests();
-
 /** Runs LoadTests. */
-export const loadTestController = defineController({
+export const loadTestController = testController({
   name: "testplane-loadtest",
-  for: LoadTest,
-  reads: [definitionReads],
-  watches: [
-    watchOf(CustomResourceDefinition, (_, { cache }) =>
-      cache
-        .list(LoadTest)
-        .filter((test) => !isOver(test.status))
-        .map(({ metadata }) => ({ namespace: metadata.namespace, name: metadata.name ?? "" })),
-    ),
-  ],
-  triggers: [running.trigger],
-  maxConcurrentReconciles: 8,
-  reconcile,
+  type: LoadTest,
+  fieldManager: fieldManagers.loadTest,
+  finalizer: finalizers.loadTest,
+  targets: ({ status, spec }, namespace) => [targetOf(frozenLoadTest(status, spec).target.resource, namespace)],
+  decide: ({ spec, metadata, status = {} }, world) =>
+    decideLoadTest({ spec, generation: metadata.generation ?? 0, status, ...world }),
+  act,
 });
 
-async function reconcile(request: Request, context: ReconcileContext): Promise<Result | undefined> {
-  const { cache, client, clock, signal } = context;
-  const tests = running.of(cache);
-  const test = cache.get(LoadTest, request);
-  if (test === undefined || isBeingDeleted(test) || isOver(test.status)) {
-    tests.watches.follow(request, []);
-    tests.webhooks.forget(request);
-    if (test === undefined) return undefined;
-    if (isBeingDeleted(test)) {
-      // Whoever exported a test of the original has its finalizer on it; what was made goes by its owner.
-      if (!hasFinalizer(test, finalizers.loadTest)) return undefined;
-      const body = {
-        metadata: { resourceVersion: test.metadata.resourceVersion, finalizers: withoutFinalizer(test, finalizers.loadTest) },
-      };
-      await unlessMovedOn(client.patch(LoadTest, request, { type: "merge", body }, { fieldManager, signal }));
-      return undefined;
-    }
-  }
-  const { namespace = "" } = request;
-  const spec = frozenLoadTest(test.status, test.spec);
-  const isRunning = test.status?.phase !== undefined && !isOver(test.status);
-  const observe = isRunning
-    ? followTargets(tests, cache, request, [targetOf(spec.target.resource, namespace)])
-    : () => ({ kind: "loading" }) as const;
-  const decision = decideLoadTest({
-    spec: test.spec,
-    generation: test.metadata.generation ?? 0,
-    namespace,
-    status: test.status ?? {},
-    observe,
-    known: (key) => tests.webhooks.known(request, key),
-    now: clock.now(),
-  });
-  const written = await writeStatus(test, decision.status, decision.events, context);
-  if (written === undefined) return undefined;
-  for (const ask of decision.asks) tests.webhooks.ask(request, ask);
-  const retryAfterMs =
-    decision.act === undefined ? undefined : await act(decision.act, written, spec, decision.status, context);
-  const untilMs = decision.wakeAtMs === undefined ? undefined : Math.max(decision.wakeAtMs - clock.now(), 1);
-  const requeueAfterMs = Math.min(retryAfterMs ?? Number.POSITIVE_INFINITY, untilMs ?? Number.POSITIVE_INFINITY);
-  return Number.isFinite(requeueAfterMs) ? { requeueAfterMs } : undefined;
-}
-
+/** Applies the target, applies the workload, or deletes it. */
 async function act(
-  kind: LoadTestAct,
-  test: DeepReadonly<LoadTest>,
-  spec: DeepReadonly<LoadTestSpec>,
-  status: DeepReadonly<LoadTestStatus>,
-  context: ReconcileContext,
+  { status, act: kind }: ReturnType<typeof decideLoadTest>,
+  { test, context, actContext, write }: TestActs<LoadTest>,
 ): Promise<number | undefined> {
-  const { cache, client, clock, signal } = context;
-  const actContext: ActContext = {
-    client,
-    signal,
-    fieldManager,
-    owner: test,
-    mapKind: (apiVersion, name) => mapKind(cache, apiVersion, name),
-  };
-  const results = await doAct(kind, spec, status, actContext);
+  if (kind === undefined) return undefined;
+  const results = await doAct(kind, frozenLoadTest(status, test.spec), status, actContext);
   const failure = results.find((result) => result.kind === "failed");
   const unavailable = results.find((result) => result.kind === "unavailable");
-  const now = clock.now();
+  const now = context.clock.now();
   if (kind === "delete-workload") {
     if (unavailable !== undefined) return retryMs;
     const { frozenSpec: _, ...rest } = status;
@@ -110,7 +38,7 @@ async function act(
       failure?.kind === "failed"
         ? { message: `${status.message ?? ""}; the workload was not deleted: ${failure.message}` }
         : {};
-    await writeStatus(test, { ...rest, ...left, workloadCleaned: true }, [], context);
+    await write(test, { ...rest, ...left, workloadCleaned: true });
     return undefined;
   }
   if (failure?.kind === "failed") {
@@ -118,11 +46,11 @@ async function act(
     const reached = kind === "apply-workload" ? { ...status, workloadApplied: true } : status;
     const reason = kind === "apply-workload" ? "WorkloadApplyFailed" : "TargetApplyFailed";
     const decision = failTest(reached, reason, failure.message, now);
-    await writeStatus(test, decision.status, decision.events, context);
+    await write(test, decision.status, decision.events);
     return undefined;
   }
   if (unavailable?.kind === "unavailable") {
-    await writeStatus(test, { ...status, message: `API unavailable: ${unavailable.message}` }, [], context);
+    await write(test, { ...status, message: `API unavailable: ${unavailable.message}` });
     return retryMs;
   }
   const { message: _, ...rest } = status;
@@ -130,11 +58,11 @@ async function act(
     const [result] = results;
     const version = result?.kind === "done" ? result.object.resourceVersion : undefined;
     const after = { ...rest, targetApplied: true, ...(version === undefined ? {} : { targetVersion: version }) };
-    await writeStatus(test, after, [{ type: "Normal", reason: "TargetApplied", note: "the target was applied" }], context);
+    await write(test, after, [{ type: "Normal", reason: "TargetApplied", note: "the target was applied" }]);
     return undefined;
   }
   const after = withConditions({ ...rest, workloadApplied: true }, now, { type: "Ready", status: true, reason: "Running" });
-  await writeStatus(test, after, [{ type: "Normal", reason: "LoadTestRunning", note: "the workload was applied" }], context);
+  await write(test, after, [{ type: "Normal", reason: "LoadTestRunning", note: "the workload was applied" }]);
   return undefined;
 }
 
@@ -161,23 +89,4 @@ async function doAct(
     }
   }
   return results;
-}
-
-async function writeStatus(
-  test: DeepReadonly<LoadTest>,
-  status: DeepReadonly<LoadTestStatus>,
-  claims: readonly EventClaim[],
-  { client, events, signal }: ReconcileContext,
-): Promise<DeepReadonly<LoadTest> | undefined> {
-  if (jsonEquals(status, test.status ?? {})) return test;
-  const { name = "", namespace, resourceVersion } = test.metadata;
-  const written = await unlessMovedOn(
-    client.applyStatus(
-      LoadTest,
-      { metadata: { name, namespace, resourceVersion }, status } as Parameters<typeof client.applyStatus<LoadTest>>[1],
-      { fieldManager, signal },
-    ),
-  );
-  if (written !== undefined) for (const claim of claims) events.event(test, claim);
-  return written;
 }

@@ -28,7 +28,7 @@ export function createRunningTests(): RunningTestsOf {
           watches: new WatchSet({ client, clock, log, wake: enqueue }),
           webhooks: new WebhookRunner({ clock, wake: enqueue }),
         };
-        running.set(cache, tests);
+        running.set(cache.shared, tests);
         return () => {
           tests.watches.stop();
           tests.webhooks.stop();
@@ -36,7 +36,7 @@ export function createRunningTests(): RunningTestsOf {
       },
     },
     of(cache) {
-      const tests = running.get(cache);
+      const tests = running.get(cache.shared);
       if (tests === undefined) throw new Error("the controller's trigger was not started");
       return tests;
     },

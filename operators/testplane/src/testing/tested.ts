@@ -4,13 +4,14 @@ import {
   defineResource,
   type ObjectType,
   type ResourceType,
+  type Transport,
 } from "@keelson/api-machinery";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { type RunningOperator, startOperator } from "@keelson/controller";
 import { Type } from "typebox";
 import { testplane } from "../operator.ts";
-import { watched } from "./watched.ts";
+import { watched } from "@keelson/client/testing";
 
 /** A kind whose operator is the test itself. */
 export const Lamp = defineResource({
@@ -42,11 +43,12 @@ export interface Tested extends AsyncDisposable {
   ): Promise<DeepReadonly<T> | undefined>;
 }
 
-/** Starts the operator with the kinds that tests use. */
-export async function startTested(): Promise<Tested> {
+/** Starts the operator with the kinds that tests use. `way` is put between the operator and the server. */
+export async function startTested(way: (transport: Transport) => Transport = (transport) => transport): Promise<Tested> {
   const environment = await startTestEnvironment({ crds: [...testplane.resources, Lamp].map(({ crd }) => crd) });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  const start = (): Promise<RunningOperator> => startOperator({ operator: testplane, client, dataDir: "/nonexistent" });
+  const own = createClient({ transport: way(environment.transport()), fieldManager: "test" });
+  const start = (): Promise<RunningOperator> => startOperator({ operator: testplane, client: own, dataDir: "/nonexistent" });
   let operator = await start();
   return {
     environment,

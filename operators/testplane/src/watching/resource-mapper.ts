@@ -74,6 +74,7 @@ export function mapKind(cache: Cache, apiVersion: string, kind: string): Resourc
   const builtIn = known.get(idOf({ group, version }, kind));
   if (builtIn !== undefined) return builtIn;
   const [definition] = cache.list(CustomResourceDefinition, { index: ["kind", idOf({ group, version }, kind)] });
-  if (definition === undefined || definition.metadata.deletionTimestamp !== undefined) return undefined;
+  const isServed = definition?.status?.conditions?.some(({ type, status }) => type === "Established" && status === "True");
+  if (definition === undefined || !isServed || definition.metadata.deletionTimestamp !== undefined) return undefined;
   return { group, version, kind, plural: definition.spec.names.plural, scope: definition.spec.scope };
 }

@@ -1,6 +1,6 @@
 import type { JsonObject } from "../json.ts";
+import { objectMetaSchema } from "../schema/object-meta.ts";
 import type { Schema } from "../schema/schema.ts";
-import { objectMetaSchema } from "./object-meta.ts";
 
 /**
  * What field management needs to know of a {@link Schema}: how a value at this place is owned. A place may allow several

@@ -1,4 +1,4 @@
-import { type Environment, Optional } from "@marcbachmann/cel-js";
+import type { Environment } from "@marcbachmann/cel-js";
 import {
   dns1035LabelFaults,
   dns1123LabelFaults,
@@ -8,6 +8,7 @@ import {
 } from "../names.ts";
 import { addQuantities, compareQuantities, isQuantity, parseQuantity, type Quantity, subtractQuantities } from "../quantity.ts";
 import { hasFormat } from "../schema/formats.ts";
+import { celEngine } from "./engine.ts";
 import { celEquals } from "./object-types.ts";
 
 /** Functions on lists, sets, quantities and named formats, as Kubernetes adds them to CEL. */
@@ -151,6 +152,7 @@ const namedFormats: Readonly<Record<string, (text: string) => readonly string[]>
 };
 
 function registerFormats(environment: Environment): void {
+  const { Optional } = celEngine();
   const type = "kubernetes.NamedFormat";
   environment
     .registerType(type, NamedFormat)

@@ -1,7 +1,8 @@
 import type { Environment } from "@marcbachmann/cel-js";
-import { Duration } from "@marcbachmann/cel-js/evaluator";
+import type { Duration } from "@marcbachmann/cel-js/evaluator";
 import { isJsonObject } from "../json.ts";
 import type { Schema } from "../schema/schema.ts";
+import { celEngine } from "./engine.ts";
 
 /** How values of a schema look to CEL. */
 export interface CelType {
@@ -66,7 +67,7 @@ function durationOf(text: string): Duration {
     nanos += BigInt(whole || "0") * BigInt(size) + BigInt(Math.round(Number(`0.${fraction || "0"}`) * size));
   }
   if (text.startsWith("-")) nanos = -nanos;
-  return new Duration(nanos / 1_000_000_000n, Number(nanos % 1_000_000_000n));
+  return new (celEngine().Duration)(nanos / 1_000_000_000n, Number(nanos % 1_000_000_000n));
 }
 
 function listType(environment: Environment, { items }: Schema): CelType | undefined {
@@ -158,6 +159,7 @@ function celName(property: string): string | undefined {
 export function celEquals(a: unknown, b: unknown): boolean {
   if (a === b) return true;
   if (a instanceof Date && b instanceof Date) return a.getTime() === b.getTime();
+  const { Duration } = celEngine();
   if (a instanceof Duration && b instanceof Duration) return a.seconds === b.seconds && a.nanos === b.nanos;
   if (a instanceof Map && b instanceof Map) {
     return a.size === b.size && [...a].every(([key, value]) => b.has(key) && celEquals(value, b.get(key)));

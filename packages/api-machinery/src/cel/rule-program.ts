@@ -1,5 +1,6 @@
-import { Environment, Optional } from "@marcbachmann/cel-js";
+import type { Environment, Optional } from "@marcbachmann/cel-js";
 import type { Schema, ValidationRule } from "../schema/schema.ts";
+import { celEngine } from "./engine.ts";
 import { registerKubernetesLibrary } from "./kubernetes-library.ts";
 import { registerNetworkLibrary } from "./network-library.ts";
 import { type CelType, declareCelType } from "./object-types.ts";
@@ -49,7 +50,7 @@ let base: Environment | undefined;
 /** CEL as Kubernetes has it: with its libraries, and without anything of this process. */
 function kubernetesEnvironment(): Environment {
   if (base === undefined) {
-    base = new Environment({
+    base = new (celEngine().Environment)({
       enableOptionalTypes: true,
       // `format` takes lists of anything.
       homogeneousAggregateLiterals: false,
@@ -121,6 +122,7 @@ function compileOne(environment: Environment, expression: string, wanted: "bool"
 
 /** `oldSelf` of a rule that also takes new values. */
 export function optionalOld(value: unknown): Optional<unknown> {
+  const { Optional } = celEngine();
   return value === undefined ? Optional.none() : Optional.of(value);
 }
 

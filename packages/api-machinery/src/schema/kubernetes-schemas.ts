@@ -58,15 +58,27 @@ export function conditionsSchema(options: SchemaOptions = {}): TUnsafe<Condition
       properties: {
         type: {
           type: "string",
+          description: "What is observed, in one word: Ready, Progressing.",
           maxLength: 316,
           pattern:
             "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
         },
-        status: { type: "string", enum: ["True", "False", "Unknown"] },
-        observedGeneration: { type: "integer", format: "int64", minimum: 0 },
-        lastTransitionTime: { type: "string", format: "date-time" },
-        reason: { type: "string", minLength: 1, maxLength: 1024, pattern: "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$" },
-        message: { type: "string", maxLength: 32768 },
+        status: { type: "string", enum: ["True", "False", "Unknown"], description: "Whether it holds." },
+        observedGeneration: {
+          type: "integer",
+          format: "int64",
+          minimum: 0,
+          description: "The metadata.generation that this was observed of.",
+        },
+        lastTransitionTime: { type: "string", format: "date-time", description: "Since when the status is what it is." },
+        reason: {
+          type: "string",
+          description: "Why, in one word, for programs.",
+          minLength: 1,
+          maxLength: 1024,
+          pattern: "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        },
+        message: { type: "string", maxLength: 32768, description: "Why, for people." },
       },
     },
     ...options,

@@ -31,7 +31,10 @@ const managedFieldsEntry: Schema = {
   },
 };
 
-/** The schema of `metadata` of every object (meta/v1 ObjectMeta), with its list types and merge keys. */
+/**
+ * The schema of `metadata` of every object (meta/v1 ObjectMeta), with its list types and merge keys. CustomResourceDefinitions say no
+ * more than `metadata: {type: object}`, yet labels are owned one by one, finalizers are a set and owner references are keyed.
+ */
 export const objectMetaSchema: Schema = {
   type: "object",
   properties: {

@@ -1,5 +1,5 @@
 import { randomBytes, X509Certificate } from "node:crypto";
-import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import {
   certificateDefect,
@@ -106,8 +106,14 @@ export async function writePrivate(path: string, content: string): Promise<void>
     return;
   }
   const temporary = `${path}.${randomBytes(6).toString("hex")}.tmp`;
-  await writeFile(temporary, content, { mode: 0o600, flush: true });
-  await rename(temporary, path);
+  try {
+    await writeFile(temporary, content, { mode: 0o600, flush: true });
+    await rename(temporary, path);
+  } catch (error) {
+    // On a full disk the empty file would stay, and one more with every start.
+    await rm(temporary, { force: true });
+    throw error;
+  }
 }
 
 async function ensurePair(

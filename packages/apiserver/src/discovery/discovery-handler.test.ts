@@ -263,6 +263,22 @@ describe("OpenAPI v3", () => {
 });
 
 describe("OpenAPI v2", () => {
+  it("is protobuf for a client that asks for it, named by its own content", async () => {
+    const accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const first = await get("/openapi/v2", { accept });
+    expect(first.headers).toMatchObject({
+      "content-type": "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+      vary: "Accept",
+    });
+    const etag = first.headers?.["etag"] ?? "";
+    expect(etag).not.toBe((await get("/openapi/v2")).headers?.["etag"]);
+    expect((await get("/openapi/v2", { accept, "if-none-match": etag })).status).toBe(304);
+    serve([...builtin, ...widgets()]);
+    const second = await get("/openapi/v2", { accept, "if-none-match": etag });
+    expect(second.status).toBe(200);
+    expect(Buffer.from(second.body as Uint8Array).includes("com.example.v1.Widget")).toBe(true);
+  });
+
   it("carries patch strategies and kinds, and custom schemas without what it can't say", async () => {
     const [resource] = widgets();
     if (resource === undefined) throw new Error("Widgets are not served");

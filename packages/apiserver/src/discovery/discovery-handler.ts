@@ -10,6 +10,7 @@ import {
 import { apiGroup, apiGroupList, apiResourceList, apiVersions } from "./group-documents.ts";
 import { type HealthChecks, healthOutcome } from "./health.ts";
 import { openApiV2, openApiV3 } from "./openapi-documents.ts";
+import { encodeOpenApiV2, openApiProtobufType, prefersOpenApiProtobuf } from "./openapi-protobuf.ts";
 import { type GroupVersion, groupResources, type ResourceGroup } from "./resource-groups.ts";
 
 /** What {@link createDiscoveryHandler} takes besides the registry. */
@@ -126,10 +127,10 @@ export function createDiscoveryHandler(
   const openApiAnswer = (request: PipelineRequest, segments: readonly string[]): Outcome | undefined => {
     const versions = current().groups.flatMap((group) => group.versions);
     if (segments.length === 2 && segments[1] === "v2") {
-      return answer(
-        request,
-        cached("openapi v2", () => openApiV2(versions, version)),
-      );
+      const document = cached("openapi v2", () => openApiV2(versions, version));
+      if (!prefersOpenApiProtobuf(request.headers?.["accept"])) return answer(request, document, { vary: "Accept" });
+      const protobuf = cached("openapi v2 protobuf", () => encodeOpenApiV2(Object(document.body)));
+      return answer(request, protobuf, { "content-type": openApiProtobufType, vary: "Accept" });
     }
     if (segments[1] !== "v3") return undefined;
     if (segments.length === 2) {
@@ -190,6 +191,9 @@ function answer(request: PipelineRequest, document: LazyDocument, headers: Docum
   if (known !== undefined && known.split(",").some((tag) => tag.trim() === document.etag)) {
     return { kind: "raw", status: 304, headers: all, body: "" };
   }
+  if (document.body instanceof Uint8Array) {
+    return { kind: "raw", status: 200, headers: { "content-type": "application/octet-stream", ...all }, body: document.body };
+  }
   return { kind: "document", status: 200, headers: all, body: document.body };
 }
 
@@ -198,7 +202,11 @@ function lazyDocument(body: unknown): LazyDocument {
   return {
     body,
     get etag() {
-      etag ??= `"${createHash("sha256").update(JSON.stringify(body)).digest("hex").slice(0, 64).toUpperCase()}"`;
+      etag ??= `"${createHash("sha256")
+        .update(body instanceof Uint8Array ? body : JSON.stringify(body))
+        .digest("hex")
+        .slice(0, 64)
+        .toUpperCase()}"`;
       return etag;
     },
   };

@@ -177,7 +177,10 @@ function customSchema(schema: Schema, version: OpenApiVersion): Json {
       result[key] = customSchema(value as Schema, version);
     } else result[key] = value;
   }
-  // In OpenAPI 2 a type and a null exclude each other: clients would refuse the null.
-  if (schema.nullable === true) delete result["type"];
+  // Clients that validate by OpenAPI 2 would refuse what these take: a null, an integer or a string, a field of any name.
+  if (schema.nullable === true || schema["x-kubernetes-int-or-string"] === true) delete result["type"];
+  if (schema.nullable === true || schema["x-kubernetes-preserve-unknown-fields"] === true) {
+    for (const word of ["items", "properties"]) delete result[word];
+  }
   return result;
 }

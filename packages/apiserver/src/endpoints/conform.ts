@@ -10,6 +10,8 @@ import {
   validate,
 } from "@keelson/api-machinery";
 import { canonicalQuantities } from "../registry/builtin/quantities.ts";
+import { scaleCauses } from "../registry/scale-validation.ts";
+import type { ServedResource } from "../registry/served-resource.ts";
 import type { Call } from "./call.ts";
 import { readEmbedded } from "./embedded-metadata.ts";
 import { dropEmpty } from "./empty-values.ts";
@@ -73,17 +75,22 @@ export function validationCauses(
   const { resource, info } = call;
   const causes =
     resource.origin === "builtin"
-      ? call.schemaFaults.causes.filter((cause) => counts(cause, resource.hasStatus, info.subresource))
+      ? call.schemaFaults.causes.filter((cause) => counts(cause, resource, info.subresource))
       : validate(resource.schema, object, "", {
           rules: createRuleEvaluator(),
           ...(live === undefined ? {} : { oldValue: live }),
         });
-  return [...causes, ...(resource.strategy.validate?.(object) ?? [])];
+  const isScaled = resource.origin === "custom" && resource.scale !== undefined;
+  return [
+    ...causes,
+    ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []),
+    ...(resource.strategy.validate?.(object) ?? []),
+  ];
 }
 
 /** Of what the request brought, only the part that its endpoint takes is worth a complaint. */
-function counts({ field = "" }: StatusCause, hasStatus: boolean, subresource: string): boolean {
-  if (field.startsWith("metadata")) return false;
+function counts({ field = "", reason }: StatusCause, { hasStatus, strategy }: ServedResource, subresource: string): boolean {
+  if (field.startsWith("metadata") || (reason === "FieldValueRequired" && strategy.tellsRequired === true)) return false;
   const isStatus = field === "status" || field.startsWith("status.");
   if (subresource === "status") return isStatus;
   return !(hasStatus && isStatus);

@@ -102,7 +102,12 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   if (resource.strategy.hasGeneration !== false) next.metadata.generation = 1;
   // Admission comes before validation where it refuses by namespace: that is what a client has to be told first.
   await call.admission.validate(admission);
-  const causes = [...nameCauses(resource, next), ...metadataCauses, ...validationCauses(call, next, undefined)];
+  const causes = [
+    ...nameCauses(resource, next),
+    ...metadataCauses,
+    ...validationCauses(call, next, undefined),
+    ...(resource.strategy.validateCreate?.(next) ?? []),
+  ];
   if (causes.length > 0) throw invalid(resource, next.metadata.name ?? "", causes);
   requireStorable(call, next);
   const key = keyOf(call, next.metadata.name);

@@ -16,7 +16,7 @@ export async function deleteCollection(call: Call): Promise<ListOutcome> {
   const { resource } = call;
   if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed(resource);
   const options = deleteOptions(call.request);
-  const { items, listMeta } = listStored(call, selectionOf(resource, call.query));
+  const { items, listMeta } = await listStored(call, selectionOf(resource, call.query));
   const prefix = prefixOf(call);
   const { uid: _uid, resourceVersion: _version, ...each } = options;
   for (let start = 0; start < items.length; start += parallelDeletes) {

@@ -54,6 +54,7 @@ const droppedStatusNumbers = new Set([
 /**
  * Removes what is no value of a built-in kind, in place: null, and where they are not required, empty lists, maps and texts, and false and
  * 0 of some fields. Clients of Kubernetes decode to Go structs, which do not tell these from absent ones. Metadata is left alone.
+ * For the same reason a struct that is part of another one is always there: a `spec`, and whatever is required, if need be without fields.
  */
 export function dropEmpty(schema: Schema, object: JsonObject): void {
   drop(schema, object, "root");
@@ -61,6 +62,10 @@ export function dropEmpty(schema: Schema, object: JsonObject): void {
 
 function drop(schema: Schema, value: JsonObject, place: "root" | "status" | "other"): void {
   const { properties, additionalProperties, required = [] } = schema;
+  if (properties !== undefined) {
+    if (value["spec"] === undefined && isStruct(properties, "spec")) value["spec"] = {};
+    for (const name of required) if (value[name] === undefined && isStruct(properties, name)) value[name] = {};
+  }
   for (const key of Object.keys(value)) {
     if (place === "root" && key === "metadata") continue;
     const child = value[key];
@@ -79,6 +84,12 @@ function drop(schema: Schema, value: JsonObject, place: "root" | "status" | "oth
       else drop(childSchema, child, place === "root" && key === "status" ? "status" : "other");
     } else if (place !== "root" && isOptional && isZero(own, key, child, place)) delete value[key];
   }
+}
+
+/** Whether the field is a struct that Go does not keep by pointer. The selectors that are required it does. */
+function isStruct(properties: NonNullable<Schema["properties"]>, name: string): boolean {
+  if (name === "selector" || !Object.hasOwn(properties, name)) return false;
+  return properties[name]?.type === "object" && properties[name].properties !== undefined;
 }
 
 function isZero(schema: Schema, key: string, value: unknown, place: "status" | "other"): boolean {

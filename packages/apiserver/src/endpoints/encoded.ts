@@ -74,13 +74,17 @@ function withDefaults(schema: Schema | undefined, stored: StoredObject): Encoded
 }
 
 const head = '{"apiVersion":"';
+/** How the objects stored in a version begin, by that version. */
+const beginnings = new Map<string, Uint8Array>();
 
-function storedApiVersion(resource: ServedResource, stored: StoredObject): string {
-  const { bytes } = stored;
-  const expected = resource.storageApiVersion;
-  const end = head.length + expected.length;
+function storedApiVersion({ storageApiVersion: expected }: ServedResource, { bytes }: StoredObject): string {
+  let beginning = beginnings.get(expected);
+  if (beginning === undefined) {
+    beginning = Buffer.from(`${head}${expected}"`);
+    beginnings.set(expected, beginning);
+  }
+  if (beginning.every((byte, index) => byte === bytes[index])) return expected;
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, 512)).toString("latin1");
-  if (text.startsWith(expected, head.length) && text[end] === '"') return expected;
   return text.slice(head.length, text.indexOf('"', head.length));
 }
 

@@ -175,13 +175,20 @@ export function metadataProblems(metadata: ObjectMeta): StatusCause[] {
 function ownerProblems(metadata: ObjectMeta): StatusCause[] {
   const causes: StatusCause[] = [];
   const references = metadata.ownerReferences ?? [];
-  for (const [index, reference] of references.entries()) {
+  for (const reference of references) {
     for (const name of ["apiVersion", "kind", "name", "uid"] as const) {
       if (reference[name]) continue;
       causes.push({
         reason: "FieldValueInvalid",
-        field: `metadata.ownerReferences[${index}].${name}`,
+        field: `metadata.ownerReferences.${name}`,
         message: `Invalid value: "": ${name === "apiVersion" ? "version" : name} must not be empty`,
+      });
+    }
+    if (reference.apiVersion === "v1" && reference.kind === "Event") {
+      causes.push({
+        reason: "FieldValueInvalid",
+        field: "metadata.ownerReferences",
+        message: `Invalid value: ${JSON.stringify(reference)}: /v1, Kind=Event is disallowed from being an owner`,
       });
     }
   }
@@ -195,17 +202,23 @@ function ownerProblems(metadata: ObjectMeta): StatusCause[] {
   return causes;
 }
 
-/** The causes of a bad or missing name at create. */
+/** The causes of a bad or missing name at create, and of a prefix that no name may begin with. */
 export function nameCauses(resource: Pick<ServedResource, "group" | "plural">, object: KubernetesObject): StatusCause[] {
-  const { name } = object.metadata;
+  const { name, generateName } = object.metadata;
   if (!name) {
     return [
       { reason: "FieldValueRequired", field: "metadata.name", message: "Required value: name or generateName is required" },
     ];
   }
-  return nameProblems(resource, name).map((problem) => ({
+  const invalidName = (field: string, value: string, problem: string): StatusCause => ({
     reason: "FieldValueInvalid",
-    field: "metadata.name",
-    message: `Invalid value: ${JSON.stringify(name)}: ${problem}`,
-  }));
+    field,
+    message: `Invalid value: ${JSON.stringify(value)}: ${problem}`,
+  });
+  const ofName = nameProblems(resource, name).map((problem) => invalidName("metadata.name", name, problem));
+  if (!generateName) return ofName;
+  // As kube-apiserver looks at a prefix: what follows makes up for a hyphen at its end.
+  const whole = generateName.endsWith("-") ? `${generateName.slice(0, -1)}a` : generateName;
+  const ofPrefix = nameProblems(resource, whole).map((problem) => invalidName("metadata.generateName", generateName, problem));
+  return [...ofPrefix, ...ofName];
 }

@@ -2,6 +2,7 @@ import {
   applyConfiguration,
   type DeepReadonly,
   draft,
+  invalidCause,
   isJsonObject,
   isStatusError,
   type JsonObject,
@@ -17,7 +18,7 @@ import { asObject, copyJson, readBody, requireNames } from "./body.ts";
 import { type Call, keyOf } from "./call.ts";
 import { conform } from "./conform.ts";
 import { createFrom } from "./create.ts";
-import { badRequest, notFound } from "./errors.ts";
+import { badRequest, conflict, invalid, notFound } from "./errors.ts";
 import { fieldContext } from "./field-context.ts";
 import type { ObjectOutcome, PipelineRequest } from "./outcome.ts";
 import { commitUpdate } from "./update.ts";
@@ -84,6 +85,17 @@ function patched(apply: () => unknown): unknown {
   }
 }
 
+/** What a patch leaves, as an object of its kind. Where it is none, the patch is told to be `Invalid`, as kube-apiserver does. */
+function decodePatched(result: unknown, decode: (result: JsonObject) => KubernetesObject): KubernetesObject {
+  try {
+    if (!isJsonObject(result)) throw badRequest("it leaves no object");
+    return decode(result);
+  } catch (error) {
+    if (!isStatusError(error, "BadRequest")) throw error;
+    throw invalid({ group: "", kind: "" }, "", [invalidCause("patch", result, error.message)]);
+  }
+}
+
 /** Answers a patch of an object or its status. */
 export async function patchObject(call: Call): Promise<ObjectOutcome> {
   const { resource, request, info } = call;
@@ -96,9 +108,11 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
     isUidChecked: false,
     attempts: patchAttempts,
     produce(live) {
-      const result = patch(live);
-      if (!isJsonObject(result)) throw badRequest("the patch leaves no object");
-      const next = conform(call, asObject(resource, draft(result)), options);
+      const next = decodePatched(patch(live), (result) => {
+        // A strategic merge patch is of this kind and version, whatever it says of them.
+        const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
+        return conform(call, asObject(resource, draft(named)), options);
+      });
       requireNames(next, info.name, call.namespace);
       return next;
     },
@@ -122,6 +136,11 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   };
   if (store.get(keyOf(call)) === undefined) {
     if (info.subresource !== "") throw notFound(resource, info.name);
+    const { uid } = config.metadata;
+    if (uid !== undefined) {
+      const why = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
+      throw conflict(resource, info.name, why);
+    }
     const object = apply(undefined);
     return createFrom(call, { object, options, isTracked: true });
   }
@@ -139,8 +158,8 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
     const metadata: unknown = object.metadata;
     if (!isJsonObject(metadata)) throw badRequest("metadata must be an object");
     const named: JsonObject = { ...metadata };
-    // Its name may be left out: the URL says it.
-    named["name"] ??= info.name;
+    // Of what is there already, the name may be left out: the URL says it.
+    if (store.get(keyOf(call)) !== undefined) named["name"] ??= info.name;
     if (namespace !== "") named["namespace"] ??= namespace;
     const result = { ...object, metadata: named } as KubernetesObject;
     requireNames(result, info.name, namespace);

@@ -376,7 +376,7 @@ describe("scale", () => {
     });
     expect(await ask("PATCH", `${customs}/w/scale`, { body: { spec: { replicas: -1 } }, type: merge })).toMatchObject({
       code: 422,
-      body: { details: { group: "example.com", kind: "Widget" } },
+      body: { details: { group: "example.com", kind: "Widget", causes: [{ field: ".spec.replicas" }] } },
     });
     expect((await ask("GET", `${customs}/w`)).body).toMatchObject({ spec: { replicas: 4 }, metadata: { generation: 3 } });
   });
@@ -622,5 +622,52 @@ describe("the pipeline", () => {
 
   it("has the system's namespaces from the start and after a restart", async () => {
     expect(names(await ask("GET", "/api/v1/namespaces"))).toEqual(["default", "kube-node-lease", "kube-public", "kube-system"]);
+  });
+});
+
+describe("a long list", () => {
+  const many = 620;
+  const path = "/api/v1/namespaces/default/configmaps";
+  const nameOf = (index: number): string => `m-${String(index).padStart(3, "0")}`;
+  const make = async (name: string, labels: Record<string, string>): Promise<void> => {
+    const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels } };
+    expect((await ask("POST", path, { body })).code).toBe(201);
+  };
+  beforeEach(async () => {
+    await Promise.all(Array.from({ length: many }, (_, index) => make(nameOf(index), index % 2 === 0 ? { even: "yes" } : {})));
+  });
+
+  it("is of one state, and other requests have their turn while it is read", async () => {
+    let isListed = false;
+    const listing = ask("GET", path).finally(() => {
+      isListed = true;
+    });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect((await ask("GET", `${path}/${nameOf(7)}`)).code).toBe(200);
+    expect(isListed).toBe(false);
+    await Promise.all([make("a-first", {}), ask("DELETE", `${path}/${nameOf(many - 1)}`)]);
+    const { body } = await listing;
+    expect(body["items"].length).toBe(many);
+    expect(body["items"].at(-1).metadata.name).toBe(nameOf(many - 1));
+    const now = await ask("GET", path);
+    expect(now.body["items"][0].metadata.name).toBe("a-first");
+    expect(Number(now.body["metadata"].resourceVersion)).toBe(Number(body["metadata"].resourceVersion) + 2);
+  });
+
+  it("by pages is whole, with and without a selector, and counts what is left", async () => {
+    const sizes = async (query: Record<string, string>): Promise<(number | undefined)[]> => {
+      const found: (number | undefined)[] = [];
+      let token: string | undefined;
+      do {
+        const { body } = await ask("GET", path, { query: { ...query, ...(token === undefined ? {} : { continue: token }) } });
+        found.push(body["items"].length, body["metadata"].remainingItemCount);
+        token = body["metadata"].continue;
+      } while (token !== undefined);
+      return found;
+    };
+    expect(await sizes({ limit: "400" })).toEqual([400, 220, 220, undefined]);
+    expect(await sizes({ limit: "620" })).toEqual([620, undefined]);
+    expect(await sizes({ limit: "300", labelSelector: "even=yes" })).toEqual([300, undefined, 10, undefined]);
+    expect(await sizes({ labelSelector: "even=yes" })).toEqual([310, undefined]);
   });
 });

@@ -1,24 +1,43 @@
-import { draft, isJsonObject, type JsonObject, type KubernetesObject, type Status } from "@keelson/api-machinery";
+import {
+  draft,
+  isJsonObject,
+  type JsonObject,
+  type KubernetesObject,
+  type ObjectMeta,
+  type Status,
+} from "@keelson/api-machinery";
 import { type Call, keyOf, timestamp } from "./call.ts";
-import { deleteNamed } from "./delete.ts";
 import { badRequest, conflict, notFound } from "./errors.ts";
+import { readMetadata } from "./metadata.ts";
 import type { Outcome } from "./outcome.ts";
 import { commitUpdate } from "./update.ts";
-import { deleteOptions, writeOptions } from "./write-options.ts";
+import { writeOptions } from "./write-options.ts";
 
 /** Answers a subresource that is no view of its object. The object need not exist. */
 export type SubresourceHandler = (call: Call) => Promise<Outcome>;
 
-function success(code: number): Status {
+/** The answer to what is done and has no object to show. */
+export function success(code: number): Status {
   return { kind: "Status", apiVersion: "v1", metadata: {}, status: "Success", code };
+}
+
+/** The metadata in the body of a subresource's create, which names the Pod of the URL. Throws `BadRequest` where it does not. */
+export function namedMetadata({ request, info, resource }: Call, kind: "Binding" | "Eviction"): Partial<ObjectMeta> {
+  const given = isJsonObject(request.body) ? request.body["metadata"] : undefined;
+  const metadata = readMetadata(given ?? {}, kind, resource.version, []);
+  if (metadata.name !== info.name) throw badRequest(`name in URL does not match name in ${kind} object`);
+  return metadata;
 }
 
 /** Answers `pods/binding`: gives a Pod its node, once. */
 export async function bindPod(call: Call): Promise<Outcome> {
   const { request, info, resource, clock } = call;
   const options = writeOptions(request, "CreateOptions");
+  const { uid, annotations } = namedMetadata(call, "Binding");
   const target = isJsonObject(request.body) ? request.body["target"] : undefined;
   const node = isJsonObject(target) ? target["name"] : undefined;
+  const kind = (isJsonObject(target) ? target["kind"] : undefined) ?? "Node";
+  if (kind !== "Node" && kind !== "") throw badRequest(`target.kind of a Binding must be "Node", not ${JSON.stringify(kind)}`);
   if (typeof node !== "string" || node === "") throw badRequest("target.name of a Binding must name a node");
   if (call.store.get(keyOf(call)) === undefined) throw notFound(resource, info.name);
   await commitUpdate(call, {
@@ -30,12 +49,17 @@ export async function bindPod(call: Call): Promise<Outcome> {
       const next = draft(live) as KubernetesObject & { spec?: JsonObject; status?: JsonObject };
       const before = next.spec?.["nodeName"];
       const subject = { group: "", plural: "pods/binding" };
+      if (uid !== undefined && uid !== next.metadata.uid) {
+        const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${next.metadata.uid ?? ""}`;
+        throw conflict(subject, info.name, why);
+      }
       if (next.metadata.deletionTimestamp !== undefined) {
         throw conflict(subject, info.name, `pod ${info.name} is being deleted, cannot be assigned to a host`);
       }
       if (before !== undefined && before !== "") {
         throw conflict(subject, info.name, `pod ${info.name} is already assigned to node ${JSON.stringify(before)}`);
       }
+      if (annotations !== undefined) next.metadata.annotations = { ...next.metadata.annotations, ...annotations };
       next.spec = { ...next.spec, nodeName: node };
       next.status = { ...next.status, conditions: scheduled(next.status?.["conditions"], timestamp(clock)) };
       return next;
@@ -49,14 +73,4 @@ function scheduled(conditions: unknown, time: string): JsonObject[] {
     .filter(isJsonObject)
     .filter(({ type }) => type !== "PodScheduled");
   return [...others, { type: "PodScheduled", status: "True", lastProbeTime: null, lastTransitionTime: time }];
-}
-
-/** Answers `pods/eviction`: deletes the Pod. */
-export async function evictPod(call: Call): Promise<Outcome> {
-  const { request, info } = call;
-  const body = isJsonObject(request.body) ? request.body : {};
-  const options = deleteOptions({ ...request, body: body["deleteOptions"] ?? {} });
-  const { isDryRun } = writeOptions(request, "CreateOptions");
-  await deleteNamed(call, info.name, { ...options, isDryRun: isDryRun || options.isDryRun });
-  return { kind: "status", status: success(201) };
 }

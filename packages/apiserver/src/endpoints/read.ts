@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { isExpired, type ListMeta, StatusError, type StatusCause } from "@keelson/api-machinery";
 import type { StoredObject } from "../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "./call.ts";
@@ -19,10 +20,10 @@ export function getObject(call: Call): ObjectOutcome {
 }
 
 /** Answers a list. */
-export function listObjects(call: Call): ListOutcome {
+export async function listObjects(call: Call): Promise<ListOutcome> {
   const { resource, query } = call;
   const selection = selectionOf(resource, query);
-  const { items, listMeta } = listStored(call, selection);
+  const { items, listMeta } = await listStored(call, selection);
   return {
     kind: "list",
     items: items.map((stored) => serve(call, stored)),
@@ -32,12 +33,48 @@ export function listObjects(call: Call): ListOutcome {
   };
 }
 
-/** The stored objects of a list: what deletecollection goes through as well. */
-export function listStored(call: Call, selection: Selection): { items: StoredObject[]; listMeta: ListMeta } {
-  const { query } = call;
+interface StoredList {
+  readonly items: StoredObject[];
+  readonly listMeta: ListMeta;
+}
+
+/**
+ * The stored objects of a list: what deletecollection goes through as well. A long one is read in slices of one state, and other
+ * requests have their turn between them.
+ */
+export async function listStored(call: Call, selection: Selection): Promise<StoredList> {
   const prefix = prefixOf(call);
-  const limit = limitOf(query["limit"]);
-  const position = startOf(call, prefix, limit);
+  const asked = limitOf(call.query["limit"]);
+  const position = startOf(call, prefix, asked);
+  if (position.revision !== undefined) return listPast(call, selection, asked, position);
+  const limit = asked ?? Number.POSITIVE_INFINITY;
+  using state = call.store.pin();
+  const listMeta: ListMeta = { resourceVersion: String(state.revision) };
+  const items: StoredObject[] = [];
+  let { startAfter } = position;
+  for (;;) {
+    const left = limit - items.length;
+    // With a selector a slice may have too few that match.
+    const size = selection.isSelective ? slice : Math.min(slice, left);
+    const page = state.list(prefix, { limit: size, ...(startAfter === undefined ? {} : { startAfter }) });
+    const matching = selection.isSelective ? page.items.filter((stored) => selection.matches(stored)) : page.items;
+    for (const stored of matching.slice(0, left)) items.push(stored);
+    const last = matching[left - 1];
+    const hasMore = page.next !== undefined || (last !== undefined && last !== page.items.at(-1));
+    if (items.length === limit && last !== undefined && hasMore) {
+      const token = { revision: position.isInconsistent ? -1 : state.revision, startAfter: last.key };
+      const remaining = selection.isSelective ? {} : { remainingItemCount: state.countAfter(prefix, last.key) };
+      return { items, listMeta: { ...listMeta, continue: encodeContinue(token, prefix), ...remaining } };
+    }
+    if (page.next === undefined) return { items, listMeta };
+    startAfter = page.next;
+    await nextTurn();
+  }
+}
+
+/** A list of an earlier state. */
+function listPast(call: Call, selection: Selection, limit: number | undefined, position: Start): StoredList {
+  const prefix = prefixOf(call);
   const items: StoredObject[] = [];
   let { startAfter } = position;
   // With a selector a page of the store may have too few that match: more pages, all of them in this one turn.
@@ -60,7 +97,9 @@ export function listStored(call: Call, selection: Selection): { items: StoredObj
   }
 }
 
-/** How many objects a limited list with a selector looks at in one go. */
+/** How many objects are read in one turn, with a selector also parsed: a few milliseconds. */
+const slice = 250;
+/** How many objects a limited list with a selector of an earlier state looks at in one go. */
 const selectivePage = 500;
 
 interface Start {

@@ -7,6 +7,8 @@ import {
   setOwn,
   statusError,
 } from "@keelson/api-machinery";
+import { valueAt } from "../registry/object-fields.ts";
+import { segmentsOf } from "../registry/scale-validation.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { asObject, copyJson } from "./body.ts";
 import { type Call, keyOf } from "./call.ts";
@@ -86,9 +88,9 @@ function withReplicas(
   const replicas = isJsonObject(spec) ? (spec["replicas"] ?? 0) : 0;
   if (typeof replicas !== "number" || !Number.isInteger(replicas))
     throw badRequest("spec.replicas of a Scale must be a whole number");
-  if (replicas < 0) {
-    const { resource } = call;
-    throw invalid(resource.origin === "custom" ? resource : { group: "autoscaling", kind: "Scale" }, call.info.name, [
+  // Of a custom resource its own validation tells.
+  if (replicas < 0 && call.resource.origin === "builtin") {
+    throw invalid({ group: "autoscaling", kind: "Scale" }, call.info.name, [
       {
         reason: "FieldValueInvalid",
         field: "spec.replicas",
@@ -111,9 +113,9 @@ export function scaleOf(
   object: DeepReadonly<KubernetesObject>,
 ): KubernetesObject {
   const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
-  const replicas = readPath(object, segmentsOf(scale.specReplicasPath));
-  const current = readPath(object, segmentsOf(scale.statusReplicasPath));
-  const selector = scale.labelSelectorPath === undefined ? undefined : readPath(object, segmentsOf(scale.labelSelectorPath));
+  const replicas = valueAt(object, ...segmentsOf(scale.specReplicasPath));
+  const current = valueAt(object, ...segmentsOf(scale.statusReplicasPath));
+  const selector = scale.labelSelectorPath === undefined ? undefined : valueAt(object, ...segmentsOf(scale.labelSelectorPath));
   const text = selectorText(selector);
   const value = {
     apiVersion: "autoscaling/v1",
@@ -158,20 +160,6 @@ function selectorText(selector: unknown): string {
     else if (operator === "DoesNotExist") terms.push(`!${String(key)}`);
   }
   return terms.sort().join(",");
-}
-
-/** `.spec.replicas` in parts: the paths of a scale subresource are plain. */
-function segmentsOf(path: string): string[] {
-  return path.split(".").filter((segment) => segment !== "");
-}
-
-function readPath(value: unknown, segments: readonly string[]): unknown {
-  let current = value;
-  for (const segment of segments) {
-    if (!isJsonObject(current) || !Object.hasOwn(current, segment)) return undefined;
-    current = current[segment];
-  }
-  return current;
 }
 
 function writePath(target: Record<string, unknown>, segments: readonly string[], value: unknown): void {

@@ -129,17 +129,29 @@ export function deleteOptions(request: PipelineRequest): DeleteOptions {
       message: `Invalid value: ${JSON.stringify(policy)}: orphanDependents and deletionPropagation cannot be both set`,
     });
   }
-  const preconditions = isJsonObject(body["preconditions"]) ? body["preconditions"] : {};
-  const { uid, resourceVersion } = preconditions;
+  const { uid, resourceVersion } = preconditionsOf(body["preconditions"]);
   const propagationPolicy = policyOf(policy, orphanDependents);
   return {
     isDryRun: isDryRun(dryRun, "DeleteOptions"),
     isCascadeDemanded: orphanDependents === false,
     ...(grace === undefined ? {} : { gracePeriodSeconds: grace }),
     ...(propagationPolicy === undefined ? {} : { propagationPolicy }),
-    ...(typeof uid === "string" ? { uid } : {}),
-    ...(typeof resourceVersion === "string" ? { resourceVersion } : {}),
+    ...(uid === undefined ? {} : { uid }),
+    ...(resourceVersion === undefined ? {} : { resourceVersion }),
   };
+}
+
+/** A precondition that cannot be read must not be taken for none: the delete would be done. */
+function preconditionsOf(given: unknown): Pick<DeleteOptions, "uid" | "resourceVersion"> {
+  if (given === undefined || given === null) return {};
+  if (!isJsonObject(given)) throw badRequest("preconditions must be an object");
+  const read = (name: "uid" | "resourceVersion"): object => {
+    const value = given[name];
+    if (value === undefined || value === null) return {};
+    if (typeof value !== "string") throw badRequest(`preconditions.${name} must be a string`);
+    return { [name]: value };
+  };
+  return { ...read("uid"), ...read("resourceVersion") };
 }
 
 function gracePeriod(value: unknown): number | undefined {

@@ -1,3 +1,5 @@
+import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import { Agent, request as httpsRequest } from "node:https";
@@ -9,9 +11,11 @@ import { gunzipSync } from "node:zlib";
 import { createVirtualClock, type DeepReadonly, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createAuthenticator } from "../auth/authenticator.ts";
+import { issueCertificate } from "../auth/certificates.ts";
 import { ensurePki, issueClientCertificate, type Pki } from "../auth/pki.ts";
 import type { EncodedObject, Handle, PipelineRequest, WatchSink } from "../endpoints/outcome.ts";
-import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
+import type { UserInfo } from "../registry/served-resource.ts";
+import { configMaps } from "../testing/config-maps.ts";
 import { startTestEnvironment } from "../testing/test-environment.ts";
 import { type HttpServer, type HttpServerOptions, startHttpServer } from "./http-server.ts";
 
@@ -41,26 +45,6 @@ const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
-
-const configMaps: ServedResource = {
-  group: "",
-  version: "v1",
-  kind: "ConfigMap",
-  listKind: "ConfigMapList",
-  plural: "configmaps",
-  singular: "configmap",
-  shortNames: ["cm"],
-  categories: [],
-  scope: "Namespaced",
-  verbs: [],
-  storageApiVersion: "v1",
-  schema: { type: "object" },
-  origin: "builtin",
-  hasStatus: false,
-  columns: [],
-  strategy: {},
-  selectableFields: {},
-};
 
 const typePrefix = '{"apiVersion":"v1","kind":"ConfigMap",';
 
@@ -820,6 +804,45 @@ describe("the server", () => {
     expect(socket.alpnProtocol).toBe("http/1.1");
     expect(socket.authorized).toBe(true);
     socket.destroy();
+  });
+
+  test("has other certificates for new connections when they are renewed, and goes on with the open ones", async () => {
+    const server = await start(answerObject);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    cleanups.push(() => agent.destroy());
+    const certificateOf = async (ask: Ask): Promise<string | undefined> => {
+      const { request, response } = open(server, `${collection}/a`, ask);
+      request.end();
+      const message = await response;
+      const { fingerprint256 } = (message.socket as TLSSocket).getPeerCertificate();
+      message.resume();
+      await once(message, "end");
+      return fingerprint256;
+    };
+    const before = await certificateOf({ agent });
+    const renewed = await issueCertificate(pki.authority, {
+      commonName: "kube-apiserver",
+      usage: "server",
+      hosts: ["127.0.0.1"],
+      notBefore: new Date(Date.now() - 60_000),
+      notAfter: new Date(Date.now() + 60_000),
+    });
+    server.setTls({ ...renewed, clientAuthority: pki.authority.certificate });
+    expect(await certificateOf({ agent })).toBe(before);
+    expect(await certificateOf({})).toBe(new X509Certificate(renewed.certificate).fingerprint256);
+  });
+
+  test("ends a connection whose body does not come", async () => {
+    const server = await start(answerObject, { limits: { headersMs: 100, requestMs: 200 } });
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    socket.on("error", () => undefined);
+    socket.write(
+      `POST ${collection} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer good\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{`,
+    );
+    let text = "";
+    socket.on("data", (chunk) => (text += String(chunk)));
+    await new Promise<void>((resolve) => socket.on("close", () => resolve()));
+    expect(text).toMatch(/^HTTP\/1\.1 408 /);
   });
 
   test("ends a connection whose headers do not come", async () => {

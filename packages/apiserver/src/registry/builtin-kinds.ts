@@ -10,6 +10,7 @@ import { coordinationKinds } from "./kinds/leases.ts";
 import { namespaceKinds } from "./kinds/namespaces.ts";
 import { rbacKinds } from "./kinds/rbac.ts";
 import { reviewKinds } from "./kinds/reviews.ts";
+import { runtimeClassKinds } from "./kinds/runtime-classes.ts";
 import { serviceAccountKinds } from "./kinds/service-accounts.ts";
 import { endpointKinds } from "./kinds/endpoints.ts";
 import { nodeKinds } from "./kinds/nodes.ts";
@@ -76,6 +77,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...coordinationKinds(),
     ...podKinds(store),
     ...nodeKinds(),
+    ...runtimeClassKinds(),
     ...serviceKinds(options.services ?? createServiceAllocator({ store, clock })),
     ...endpointKinds(),
     ...storageKinds(store),

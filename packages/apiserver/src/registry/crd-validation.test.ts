@@ -48,6 +48,21 @@ describe("the validation of CustomResourceDefinitions", () => {
     else expect(found).toEqual(normalised(causes));
   });
 
+  it("refuses what cannot be at the root of a schema", () => {
+    const at = "spec.versions[0].schema.openAPIV3Schema";
+    const withWord = (word: object): KubernetesObject => {
+      const crd = widgetCrd();
+      Object.assign(valueAt(crd, "spec", "versions", 0, "schema", "openAPIV3Schema") as object, word);
+      return crd;
+    };
+    expect(causesOf(withWord({ nullable: true }))).toContainEqual({
+      reason: "FieldValueForbidden",
+      field: `${at}.nullable`,
+    });
+    // A value of the whole object would take the status in.
+    expect(causesOf(withWord({ anyOf: [{ required: ["spec"] }] }))).toEqual([{ reason: "FieldValueInvalid", field: at }]);
+  });
+
   it("protects the groups of the Kubernetes community", () => {
     const crd = JSON.parse(JSON.stringify(widgetCrd()).replaceAll("example.com", "robots.k8s.io")) as KubernetesObject;
     expect(causesOf(crd)).toEqual([

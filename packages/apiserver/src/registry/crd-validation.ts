@@ -144,7 +144,10 @@ function versionsCauses(crd: Read): StatusCause[] {
     }
     const schema = valueAt(version, "schema", "openAPIV3Schema");
     if (!isJsonObject(schema)) causes.push(requiredCause(`${path}.schema.openAPIV3Schema`, "schemas are required"));
-    else causes.push(...structuralCauses(schema as Schema, `${path}.schema.openAPIV3Schema`));
+    else {
+      causes.push(...structuralCauses(schema as Schema, `${path}.schema.openAPIV3Schema`));
+      causes.push(...rootCauses(schema, version, `${path}.schema.openAPIV3Schema`));
+    }
     causes.push(
       ...scaleCauses(version, `${path}.subresources.scale`),
       ...columnCauses(version, `${path}.additionalPrinterColumns`),
@@ -163,6 +166,47 @@ function versionsCauses(crd: Read): StatusCause[] {
   } else if (storage.length > 1) {
     const last = textAt(storage.at(-1), "name");
     causes.push(invalidCause("status.storedVersions", stored, `must have the storage version ${last}`));
+  }
+  return causes;
+}
+
+/** What may stand at the root of a schema beside a status subresource: what a status has no part in. */
+const rootWords = new Set([
+  "$schema",
+  "description",
+  "enum",
+  "example",
+  "exclusiveMaximum",
+  "exclusiveMinimum",
+  "externalDocs",
+  "format",
+  "id",
+  "items",
+  "maxItems",
+  "maxLength",
+  "maximum",
+  "minItems",
+  "minLength",
+  "minimum",
+  "multipleOf",
+  "pattern",
+  "properties",
+  "required",
+  "title",
+  "type",
+  "uniqueItems",
+  "x-kubernetes-preserve-unknown-fields",
+  "x-kubernetes-validations",
+]);
+
+function rootCauses(schema: Readonly<Record<string, unknown>>, version: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  if (schema["nullable"] === true) causes.push(forbiddenCause(`${path}.nullable`, "nullable cannot be true at the root"));
+  if (valueAt(version, "subresources", "status") === undefined) return causes;
+  for (const word of Object.keys(schema)) {
+    if (rootWords.has(word)) continue;
+    const detail = `only ${[...rootWords].join(", ")} are allowed at the root of the schema if the status subresource is enabled`;
+    return [...causes, invalidCause(path, `{${word}}`, detail)];
   }
   return causes;
 }

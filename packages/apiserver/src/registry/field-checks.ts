@@ -25,6 +25,12 @@ export function atLeast(field: string, value: unknown, least = 0): StatusCause[]
   return [invalidCause(field, value, detail)];
 }
 
+/** The number of a user or group, if it is there. */
+export function accountId(field: string, value: unknown): StatusCause[] {
+  if (typeof value !== "number" || (value >= 0 && value <= 2 ** 31 - 1)) return [];
+  return [invalidCause(field, value, "must be between 0 and 2147483647, inclusive")];
+}
+
 /** A number of a port, if it is there. */
 export function portNumber(field: string, value: unknown): StatusCause[] {
   if (typeof value !== "number" || (value >= 1 && value <= 65535)) return [];
@@ -150,4 +156,18 @@ export function isIpv6(value: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** What keeps an address from being one of the network: those that mean the machine itself or all of a link. */
+export function specialAddressFaults(address: string): string[] {
+  const faults: string[] = [];
+  if (address === "0.0.0.0" || address === "::") faults.push(`may not be unspecified (${address})`);
+  if (address.startsWith("127.") || address === "::1") faults.push("may not be in the loopback range (127.0.0.0/8, ::1/128)");
+  if (address.startsWith("169.254.") || /^fe[89ab]/i.test(address)) {
+    faults.push("may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+  }
+  if (address.startsWith("224.0.0.") || /^ff02:/i.test(address)) {
+    faults.push("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)");
+  }
+  return faults;
 }

@@ -99,6 +99,7 @@ describe("built-in kinds", () => {
       "apiextensions.k8s.io",
       "scheduling.k8s.io",
       "coordination.k8s.io",
+      "node.k8s.io",
       "discovery.k8s.io",
     ]);
   });

@@ -88,6 +88,10 @@ export interface Strategy {
   prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
   /** What is wrong; empty when nothing is. After the schema's own checks. */
   validate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
+  /** What only creation forbids. After `validate`. */
+  validateCreate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
+  /** Whether `validate` alone tells what is required and absent, whatever the schema says of a built-in kind. Default false. */
+  readonly tellsRequired?: boolean;
   validateUpdate?(object: DeepReadonly<KubernetesObject>, old: DeepReadonly<KubernetesObject>): readonly StatusCause[];
   /**
    * When deletion begins, on the draft that gets the deletionTimestamp: marks it (`status.phase` of a Namespace) or holds it by a

@@ -2,18 +2,24 @@
  * What the store needs of a database: ordered bytes by key, ordered bytes by revision, and atomic durable commits. Reads see
  * the state of the last commit that was acknowledged, all of it and nothing after it, until the next `commit` resolves.
  */
-export interface Engine {
+export interface Engine extends View {
   /** The last revision and the newest one whose event is gone, as the last commit left them. */
   readonly position: Position;
   get(key: string): Uint8Array | undefined;
+  /** Log entries after `after` in order of revision, or from the newest down. */
+  log(after: number, newestFirst?: boolean): Iterable<{ readonly revision: number; readonly value: Uint8Array }>;
+  /** The objects as they are now, to be read over several turns. Whoever pins releases. Closing ends it. */
+  pin(): View & { release(): void };
+  /** Rejects when nothing of it is durable, with a {@link StorageFullError} where that is for want of space. One at a time. */
+  commit(batch: Batch): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Objects of one state. */
+export interface View {
   /** Keys from `start` on and before `end` in order. The bytes are the caller's to keep. */
   range(start: string, end: string | undefined): Iterable<{ readonly key: string; readonly value: Uint8Array }>;
   count(start: string, end: string | undefined): number;
-  /** Log entries after `after` in order of revision, or from the newest down. */
-  log(after: number, newestFirst?: boolean): Iterable<{ readonly revision: number; readonly value: Uint8Array }>;
-  /** Rejects when nothing of it is durable. One at a time. */
-  commit(batch: Batch): Promise<void>;
-  close(): Promise<void>;
 }
 
 /** Where the log begins and ends. */
@@ -29,4 +35,10 @@ export interface Batch {
   readonly position: Position;
   /** Log entries to drop: those after `dropAfter` up to `position.compacted`. */
   readonly dropAfter: number;
+}
+
+/** There is no room for a commit. What was committed before is whole, and a later commit may succeed. */
+export class StorageFullError extends Error {
+  override readonly name = "StorageFullError";
+  readonly code = "StorageFull";
 }

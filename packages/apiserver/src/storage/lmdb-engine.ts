@@ -1,42 +1,74 @@
-import { type Database, open } from "lmdb";
-import type { Batch, Engine, Position } from "./engine.ts";
+import { statfs } from "node:fs/promises";
+import { type Database, open, type Transaction } from "lmdb";
+import { type Batch, type Engine, type Position, StorageFullError, type View } from "./engine.ts";
 
 /** Until something was written, the revision is 1: to a client, 0 means "any". */
 const initial: Position = { revision: 1, compacted: 1 };
+
+/** A state that is read, and by how many: the engine itself, and pins. */
+interface Snapshot {
+  readonly transaction: Transaction;
+  users: number;
+}
+
+/** States that can be held at once, those of lists under way among them. */
+const maxReaders = 4_096;
 
 /**
  * An {@link Engine} on LMDB in the folder `dir`. `sync` false leaves flushing to the operating system: what is acknowledged then
  * survives SIGKILL but not power loss. Caller's duty: one process at a time.
  */
 export function openLmdbEngine(options: { readonly dir: string; readonly sync: boolean }): Engine {
-  // With overlapping sync a commit is seen before it is on disk; here seen means durable. The revision keeps our reads steady.
-  const root = open({ path: options.dir, maxDbs: 4, overlappingSync: false, noSync: !options.sync, encoding: "binary" });
+  // A commit is two flushes, one after the other: its pages (fdatasync), then the page that makes them valid (O_DSYNC). Overlapping sync
+  // makes as many, and shows a commit before it is on disk; here seen means durable. The revision keeps our reads steady.
+  const root = open({
+    path: options.dir,
+    maxDbs: 4,
+    maxReaders,
+    overlappingSync: false,
+    noSync: !options.sync,
+    encoding: "binary",
+  });
   const objects: Database<Buffer, string> = root.openDB({ name: "objects", encoding: "binary" });
   const log: Database<Buffer, number> = root.openDB({ name: "log", encoding: "binary" });
   const meta: Database<Position, string> = root.openDB({ name: "meta", encoding: "json" });
   // Every read goes through one snapshot that is renewed when a commit is acknowledged: LMDB itself would show commits earlier.
-  let snapshot = root.useReadTransaction();
-  const stored = meta.get("position", { transaction: snapshot });
+  let snapshot: Snapshot = { transaction: root.useReadTransaction(), users: 1 };
+  const stored = meta.get("position", snapshot);
   let position: Position = stored === undefined ? initial : { revision: stored.revision, compacted: stored.compacted };
-  const renew = (): void => {
-    snapshot.done();
-    snapshot = root.useReadTransaction();
+  const leave = (left: Snapshot): void => {
+    left.users -= 1;
+    if (left.users === 0) left.transaction.done();
   };
+  const viewOf = (read: () => Snapshot): View => ({
+    *range(start, end) {
+      const bounds = { start, ...(end === undefined ? {} : { end }) };
+      for (const { key, value } of objects.getRange({ transaction: read().transaction, ...bounds })) yield { key, value };
+    },
+    count: (start, end) =>
+      objects.getKeysCount({ transaction: read().transaction, start, ...(end === undefined ? {} : { end }) }),
+  });
+  const pins = new Set<() => void>();
   return {
     get position() {
       return position;
     },
-    get: (key) => objects.get(key, { transaction: snapshot }),
-    *range(start, end) {
-      for (const { key, value } of objects.getRange({ transaction: snapshot, start, ...(end === undefined ? {} : { end }) })) {
-        yield { key, value };
-      }
+    get: (key) => objects.get(key, snapshot),
+    ...viewOf(() => snapshot),
+    pin() {
+      const held = snapshot;
+      held.users += 1;
+      const release = (): void => {
+        if (pins.delete(release)) leave(held);
+      };
+      pins.add(release);
+      return { ...viewOf(() => held), release };
     },
-    count: (start, end) => objects.getKeysCount({ transaction: snapshot, start, ...(end === undefined ? {} : { end }) }),
     *log(after, newestFirst = false) {
       // A reverse range starts at its upper end and stops before its lower one.
       const bounds = newestFirst ? { end: after, reverse: true } : { start: after + 1 };
-      for (const { key, value } of log.getRange({ transaction: snapshot, ...bounds })) yield { revision: key, value };
+      for (const { key, value } of log.getRange({ transaction: snapshot.transaction, ...bounds }))
+        yield { revision: key, value };
     },
     async commit(batch: Batch) {
       // Puts of one turn are one transaction; each has a promise of its own that rejects when that fails.
@@ -44,12 +76,20 @@ export function openLmdbEngine(options: { readonly dir: string; readonly sync: b
       for (const { key, value } of batch.objects) puts.push(value ? objects.put(key, asBuffer(value)) : objects.remove(key));
       for (const { revision, value } of batch.log) puts.push(log.put(revision, asBuffer(value)));
       for (let old = batch.dropAfter + 1; old <= batch.position.compacted; old++) puts.push(log.remove(old));
-      await Promise.all(puts);
+      try {
+        await Promise.all(puts);
+      } catch (error) {
+        // The database makes a promise of its own for the transaction, which nobody else takes: unhandled, it would end the process.
+        root.committed.then(undefined, () => undefined);
+        throw await failureOf(error, options.dir);
+      }
       position = batch.position;
-      renew();
+      leave(snapshot);
+      snapshot = { transaction: root.useReadTransaction(), users: 1 };
     },
     async close() {
-      snapshot.done();
+      for (const release of pins) release();
+      leave(snapshot);
       await root.close();
     },
   };
@@ -57,4 +97,32 @@ export function openLmdbEngine(options: { readonly dir: string; readonly sync: b
 
 function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+}
+
+/** Codes of LMDB (lmdb.h) and the operating system (errno.h of Linux and macOS) that say that no more can be stored. */
+const fullCodes: ReadonlySet<unknown> = new Set([
+  -30_792, // MDB_MAP_FULL
+  27, // EFBIG
+  28, // ENOSPC
+  69, // EDQUOT of macOS
+  122, // EDQUOT of Linux
+]);
+
+/** Errno of a write that LMDB could make only in part, as it happens at the end of a disk, and of a disk that is broken. */
+const partlyWritten = 5;
+/** With less than this left, a write in part is for want of space. */
+const fullBytes = 1024 * 1024;
+
+/** Why a commit failed: the database hands the reason over as a promise that rejects with it. */
+async function failureOf(error: unknown, dir: string): Promise<unknown> {
+  if (!(error instanceof Error) || !("commitError" in error)) return error;
+  const cause = await Promise.resolve(error.commitError).catch((reason: unknown) => reason);
+  if (!(cause instanceof Error) || !("code" in cause)) return error;
+  const isFull = fullCodes.has(cause.code) || (cause.code === partlyWritten && (await spaceLeft(dir)) < fullBytes);
+  return isFull ? new StorageFullError("no space is left for the data folder", { cause }) : cause;
+}
+
+async function spaceLeft(dir: string): Promise<number> {
+  const { bavail, bsize } = await statfs(dir);
+  return bavail * bsize;
 }

@@ -29,6 +29,7 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
       },
       get: store.get,
       list: store.list,
+      pin: store.pin,
       write: store.write,
       watch: store.watch,
       async close() {

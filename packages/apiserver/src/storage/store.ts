@@ -39,6 +39,15 @@ export interface StorePage {
   readonly remaining: number;
 }
 
+/** The state of one revision, held for who reads it over several turns of the event loop. */
+export interface PinnedState extends Disposable {
+  readonly revision: number;
+  /** As {@link Store.list}, but without a count of what is left. */
+  list(prefix: string, options: { limit: number; startAfter?: string }): Pick<StorePage, "items" | "next">;
+  /** How many keys that begin with `prefix` come after `key`. */
+  countAfter(prefix: string, key: string): number;
+}
+
 /**
  * Objects by key with one revision counter over all, an event log by revision, and watches that resume from it.
  *
@@ -55,6 +64,8 @@ export interface Store {
    * allows it, else throws `Expired`.
    */
   list(prefix: string, options?: { limit?: number; startAfter?: string; atRevision?: number }): StorePage;
+  /** Holds the newest state until it is disposed of. After the store is closed it reads nothing more. */
+  pin(): PinnedState;
   /**
    * Creates (`expected` 0), replaces or deletes (`object` undefined) if the key's revision is `expected`. The store sets
    * `metadata.resourceVersion`.

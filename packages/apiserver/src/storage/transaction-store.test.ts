@@ -141,6 +141,33 @@ describe("the store", () => {
     expect(JSON.parse(Buffer.from(seen[1]?.object.bytes ?? []).toString())).toEqual(seen[1]?.object.object);
   });
 
+  it("shows a pinned state as it was while writes go on, and the newest one to all others", async () => {
+    const store = await open();
+    for (const name of ["a", "b", "c"]) await put(store, `/things/n/${name}`, "1");
+    const state = store.pin();
+    await put(store, "/things/n/b", "2");
+    const again = store.pin();
+    await store.write("/things/n/a", 2, undefined);
+    await put(store, "/things/n/d");
+    const pages: string[] = [];
+    for (let startAfter: string | undefined, isDone = false; !isDone; ) {
+      const { items, next } = state.list("/things/", { limit: 2, ...(startAfter === undefined ? {} : { startAfter }) });
+      pages.push(items.map(({ key, revision }) => `${key}@${revision}`).join(" "));
+      startAfter = next;
+      isDone = next === undefined;
+    }
+    expect(pages).toEqual(["/things/n/a@2 /things/n/b@3", "/things/n/c@4"]);
+    expect(state.revision).toBe(4);
+    expect(state.countAfter("/things/", "/things/n/a")).toBe(2);
+    expect(again.list("/things/", { limit: 9 }).items.map(({ revision }) => revision)).toEqual([2, 5, 4]);
+    expect(store.list("/things/").items.map(({ revision }) => revision)).toEqual([5, 4, 7]);
+    state[Symbol.dispose]();
+    state[Symbol.dispose]();
+    await store.close();
+    expect(() => again.list("/things/", { limit: 1 })).toThrow("the storage is closed");
+    again[Symbol.dispose]();
+  });
+
   it("gives one batch of events a commit, the same list to all watchers of a resource", async () => {
     const store = await open();
     const batches: (readonly StoreEvent[])[] = [];

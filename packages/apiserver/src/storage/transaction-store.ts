@@ -1,10 +1,10 @@
 import { type Clock, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { createDeferred } from "./deferred.ts";
-import type { Engine } from "./engine.ts";
+import { type Engine, StorageFullError, type View } from "./engine.ts";
 import { createHistory } from "./history.ts";
 import { decodeRecord, encodeLogEntry, encodeRecord } from "./log-entry.ts";
 import { createObjectCache } from "./object-cache.ts";
-import type { Store, StoredObject, StoreEvent, StorePage, WriteResult } from "./store.ts";
+import type { PinnedState, Store, StoredObject, StoreEvent, StorePage, WriteResult } from "./store.ts";
 import { DeletedObject, encodeObject, LazyStoredObject } from "./stored-object.ts";
 import { createWatchHub } from "./watch-hub.ts";
 
@@ -15,7 +15,7 @@ export interface StoreOptions {
   readonly historyMs?: number;
   /** How many events are kept at most, give or take one commit. Default 100,000. */
   readonly historyEvents?: number;
-  /** Bytes of JSON whose objects are kept parsed for readers. Default 16 MiB. */
+  /** Bytes of JSON whose objects are kept parsed for readers. Default 8 MiB: parsed, they take several times that. */
   readonly cacheBytes?: number;
   /** A watch listener threw: a bug of its owner. Default: thrown again outside of the store. */
   readonly onListenerError?: (error: unknown) => void;
@@ -45,7 +45,7 @@ const dropLimit = 2_000;
  * see it, watchers get it, writers are answered. When it fails, everything that waits is refused and it is as if never asked.
  */
 export function createStore(engine: Engine, options: StoreOptions): Store {
-  const { clock, historyMs = 600_000, historyEvents = 100_000, cacheBytes = 16 * 1024 * 1024 } = options;
+  const { clock, historyMs = 600_000, historyEvents = 100_000, cacheBytes = 8 * 1024 * 1024 } = options;
   const cache = createObjectCache(cacheBytes);
   const hub = createWatchHub(
     options.onListenerError ??
@@ -132,9 +132,10 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
     const refused = [...writes, ...waiting];
     waiting = [];
     overlay.clear();
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const why = cause instanceof Error ? cause.message : String(cause);
+    const reason = cause instanceof StorageFullError ? "InsufficientStorage" : "InternalError";
     for (const { reject } of refused) {
-      const error = statusError("InternalError", `the storage could not write: ${reason}`);
+      const error = statusError(reason, `the storage could not write: ${why}`);
       error.cause = cause;
       reject(error);
     }
@@ -171,26 +172,51 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
 
   const list: Store["list"] = (prefix, { limit, startAfter, atRevision } = {}) => {
     requireOpen();
-    const start = startAfter === undefined ? prefix : `${startAfter}\u0000`;
+    const start = startAfter === undefined ? prefix : after(startAfter);
     const end = endOfPrefix(prefix);
     if (atRevision !== undefined && atRevision < durable) {
       if (atRevision < compacted) throw tooOld(atRevision, compacted);
       return pageOf([...history.stateAt(prefix, atRevision, start, end)], limit, atRevision);
     }
+    const page = readRange(engine, start, end, limit);
+    const remaining = page.next === undefined ? 0 : engine.count(after(page.next), end);
+    return { ...page, revision: durable, remaining };
+  };
+
+  /** Objects of a state, those that are in memory as they are there. */
+  const readRange = (
+    view: View,
+    start: string,
+    end: string | undefined,
+    limit = Number.POSITIVE_INFINITY,
+  ): Pick<StorePage, "items" | "next"> => {
     const items: StoredObject[] = [];
-    let hasMore = false;
-    for (const { key, value } of engine.range(start, end)) {
-      if (limit !== undefined && items.length >= limit) {
-        hasMore = true;
-        break;
-      }
+    for (const { key, value } of view.range(start, end)) {
+      const last = items.at(-1)?.key;
+      if (items.length >= limit && last !== undefined) return { items, next: last };
       const record = decodeRecord(value);
       const cached = cache.get(key);
       items.push(cached?.revision === record.revision ? cached : new LazyStoredObject(key, record.revision, record.bytes));
     }
-    const last = items.at(-1)?.key;
-    if (!hasMore || last === undefined) return { items, revision: durable, remaining: 0 };
-    return { items, revision: durable, next: last, remaining: engine.count(`${last}\u0000`, end) };
+    return { items };
+  };
+
+  const pin = (): PinnedState => {
+    requireOpen();
+    const view = engine.pin();
+    const revision = durable;
+    return {
+      revision,
+      list(prefix, { limit, startAfter }) {
+        requireOpen();
+        return readRange(view, startAfter === undefined ? prefix : after(startAfter), endOfPrefix(prefix), limit);
+      },
+      countAfter(prefix, key) {
+        requireOpen();
+        return view.count(after(key), endOfPrefix(prefix));
+      },
+      [Symbol.dispose]: () => view.release(),
+    };
   };
 
   return {
@@ -202,6 +228,7 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
       return read(key);
     },
     list,
+    pin,
     write,
     watch(prefix, afterRevision, listener) {
       requireOpen();
@@ -230,6 +257,11 @@ function eventOf(
   if (object !== undefined) return { type: "put", revision, object: encodeObject(key, revision, object), previous };
   if (previous === undefined) throw new TypeError(`nothing to delete at ${key}`);
   return { type: "delete", revision, object: new DeletedObject(previous, revision), previous };
+}
+
+/** The first string after `key`. */
+function after(key: string): string {
+  return `${key}\u0000`;
 }
 
 /** The first string after all that begin with `prefix`. */

@@ -1,2 +1,7 @@
 export type { Faults, RequestFault } from "./faults.ts";
-export { startTestEnvironment, type TestEnvironment, type TestEnvironmentOptions } from "./test-environment.ts";
+export {
+  type EnvironmentController,
+  startTestEnvironment,
+  type TestEnvironment,
+  type TestEnvironmentOptions,
+} from "./test-environment.ts";

@@ -1,6 +1,7 @@
 import { createVirtualClock, isStatusError, type KubernetesObject, type WatchEvent } from "@keelson/api-machinery";
 import { afterEach, describe, expect, it } from "vitest";
-import { startTestEnvironment, type TestEnvironment } from "./test-environment.ts";
+import { widgetCrd } from "../registry/testing/crd-samples.ts";
+import { type EnvironmentController, startTestEnvironment, type TestEnvironment } from "./test-environment.ts";
 
 const open: TestEnvironment[] = [];
 afterEach(async () => {
@@ -28,6 +29,27 @@ describe("the test environment", () => {
     await one.transport().request({ method: "POST", path, body: configMap("c") });
     expect((await one.transport().request({ method: "GET", path: `${path}/c` })).status).toBe(200);
     expect((await two.transport().request({ method: "GET", path: `${path}/c` })).status).toBe(404);
+  });
+
+  it("starts what runs beside it once its kinds are served, and ends that before itself, the last first", async () => {
+    const said: string[] = [];
+    const beside =
+      (name: string): EnvironmentController =>
+      async ({ transport, resources }) => {
+        said.push(`${name} starts: ${resources.get("example.com", "v1", "widgets")?.kind}`);
+        return {
+          async stop() {
+            const { status } = await transport().request({ method: "GET", path });
+            said.push(`${name} ends: ${status}`);
+          },
+        };
+      };
+    const environment = await startTestEnvironment({ crds: [widgetCrd()], controllers: [beside("a"), beside("b")] });
+    await environment.stop();
+    expect(said).toEqual(["a starts: Widget", "b starts: Widget", "b ends: 200", "a ends: 200"]);
+    const failing = (): Promise<never> => Promise.reject(new Error("no"));
+    await expect(startTestEnvironment({ controllers: [beside("c"), failing] })).rejects.toThrow("no");
+    expect(said.slice(4)).toEqual(["c starts: undefined", "c ends: 200"]);
   });
 
   it("hands out the same frozen object to every reader, and none of the request's own", async () => {

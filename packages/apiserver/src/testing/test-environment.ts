@@ -26,7 +26,15 @@ export interface TestEnvironmentOptions
   readonly random?: RandomSource;
   /** CustomResourceDefinitions (`ResourceDefinition.crd`) that are served when it is started. */
   readonly crds?: readonly KubernetesObject[];
+  /**
+   * What runs beside the server, started in this order and ended before it: `garbageCollection` or `clusterControllers` of
+   * `@keelson/cluster`, or one's own. Default: nothing, as in envtest: owners' deletions delete nothing else, and namespaces stay.
+   */
+  readonly controllers?: readonly EnvironmentController[];
 }
+
+/** Starts what runs beside a test environment, whose kinds are served already. */
+export type EnvironmentController = (environment: TestEnvironment) => Promise<{ stop(): Promise<void> }>;
 
 /** A fresh API server of one's own. */
 export interface TestEnvironment extends AsyncDisposable {
@@ -51,27 +59,22 @@ export interface TestEnvironment extends AsyncDisposable {
  * **Example**
  *
  *     await using environment = await startTestEnvironment({ crds: [Robot.crd] });
- *     const client = createClient(environment.transport());
+ *     const client = createClient({ transport: environment.transport(), fieldManager: "test" });
  */
 export async function startTestEnvironment(options: TestEnvironmentOptions = {}): Promise<TestEnvironment> {
-  const { clock = systemClock, crds = [], random = createSeededRandom(seed()), ...rest } = options;
+  const { clock = systemClock, crds = [], controllers = [], random = createSeededRandom(seed()), ...rest } = options;
   const dataDir = mkdtempSync(join(tmpdir(), "keelson-test-"));
   const remove = (): void => rmSync(dataDir, { recursive: true, force: true });
   try {
     const server = await createApiServer({ ...rest, clock, random, storage: { dataDir, sync: false } });
     const { handle, faults } = withFaults(server.handle, clock);
+    const running: { stop(): Promise<void> }[] = [];
     const stop = async (): Promise<void> => {
+      for (const controller of running.splice(0).reverse()) await controller.stop();
       await server.close();
       remove();
     };
-    const install = (more: readonly KubernetesObject[]): Promise<void> => installCrds(server, more);
-    try {
-      await install(crds);
-    } catch (error) {
-      await stop();
-      throw error;
-    }
-    return {
+    const environment: TestEnvironment = {
       server,
       store: server.store,
       resources: server.resources,
@@ -79,10 +82,18 @@ export async function startTestEnvironment(options: TestEnvironmentOptions = {})
       handle,
       faults,
       transport: (user = systemUser, userAgent = "test") => createInProcessTransport(handle, { user, userAgent }),
-      install,
+      install: (more) => installCrds(server, more),
       stop,
       [Symbol.asyncDispose]: stop,
     };
+    try {
+      await environment.install(crds);
+      for (const start of controllers) running.push(await start(environment));
+    } catch (error) {
+      await stop();
+      throw error;
+    }
+    return environment;
   } catch (error) {
     remove();
     throw error;

@@ -1,8 +1,17 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
-import { defaultPath, type Limits, type ProgramSpec, resolveExecutable } from "@keelson/execution";
+import {
+  type ContainerImage,
+  defaultPath,
+  type Driver,
+  type Limits,
+  type ProgramSpec,
+  resolveExecutable,
+} from "@keelson/execution";
+import { makeContainerInput } from "./container-input.ts";
 import { ContainerConfigError, expand, resolveEnvironment } from "./environment.ts";
+import { imageWords, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, type Mount, mountedCommand } from "./mount-plan.ts";
 import type { NodeContext } from "./node-context.ts";
 import { type ContainerView, type PodView, programId } from "./pod-view.ts";
@@ -26,12 +35,23 @@ function texts(data: ReadonlyMap<string, Uint8Array> | undefined): Record<string
   return Object.fromEntries([...data].map(([key, value]) => [key, Buffer.from(value).toString("utf8")]));
 }
 
+/** Where a container's program runs. */
+export interface ContainerPlace {
+  readonly podIP: string;
+  /** Folders of the Pod's volumes, by name. */
+  readonly volumes: ReadonlyMap<string, string>;
+  readonly driver: Driver["name"];
+  /** Absent where nothing is known of images. */
+  readonly image?: ContainerImage | undefined;
+}
+
 /**
  * The program of one attempt of a container.
  *
  * **How names and paths resolve.** The program runs on this machine's own file system and network. Volumes appear at their
  * absolute `mountPath` by a private mount namespace (see `mount-plan.ts`). The network is the machine's: a program that listens
- * must do so on its Pod's own address, `KEELSON_POD_IP`, or two Pods that want the same port are in each other's way.
+ * must do so on its Pod's own address, `KEELSON_POD_IP`, or two Pods that want the same port are in each other's way. With
+ * another driver than `process` the file system is an image's, or the machine's read-only; volumes are mounts there.
  *
  * @throws ContainerConfigError, ContainerStartError
  */
@@ -40,11 +60,13 @@ export async function containerProgram(
   pod: PodView,
   container: ContainerView,
   attempt: number,
-  place: { readonly podIP: string; readonly volumes: ReadonlyMap<string, string> },
+  place: ContainerPlace,
 ): Promise<ProgramSpec> {
   const uid = pod.metadata.uid ?? "";
   const namespace = pod.metadata.namespace ?? "";
-  if (container.command === undefined || container.command.length === 0) {
+  const { image } = place;
+  const isIsolated = place.driver !== "process";
+  if (image === undefined && (container.command === undefined || container.command.length === 0)) {
     throw new ContainerConfigError(
       `container ${JSON.stringify(container.name)} has no command: this node runs programs of this machine and no images, so ` +
         `nothing of ${JSON.stringify(container.image ?? "")} is known here; set spec.containers[].command to the program to run`,
@@ -61,28 +83,33 @@ export async function containerProgram(
     nodeLimits: node.capacity,
     base: {
       PATH: defaultPath,
-      HOME: "/root",
+      // The runtime takes it from the image's users.
+      ...(image === undefined ? { HOME: "/root" } : {}),
+      ...image?.env,
       HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",
       ...node.environment,
-      KEELSON_HOSTS: hostsFile,
+      ...(isIsolated ? {} : { KEELSON_HOSTS: hostsFile }),
       KEELSON_POD_IP: place.podIP,
     },
   });
-  const [first = "", ...rest] = [...container.command, ...(container.args ?? [])].map((word) => expand(word, env));
+  const given = image === undefined ? [...(container.command ?? []), ...(container.args ?? [])] : imageWords(container, image);
+  const words = given.map((word) => expand(word, env));
+  const [first = ""] = words;
   if (first === "") throw new ContainerConfigError(`container ${JSON.stringify(container.name)}: command[0] is empty`);
   const id = programId(uid, container.name, attempt);
-  const user = userOf(pod, container);
+  const user = userOf(pod, container) ?? image?.user;
   const podDir = join(node.podsDir, uid);
-  const workingDir = container.workingDir || join(podDir, "work", container.name);
-  if (!container.workingDir) await mkdir(workingDir, { recursive: true });
   const limits = limitsOf(container);
   const mounts = await mountsOf(container, env, place.volumes, podDir);
   const token = place.volumes.get(tokenVolumeName);
   if (token !== undefined && !hasOwnToken(container)) mounts.push({ source: token, path: tokenPath, readOnly: true });
   // Names of Services resolve where we may mount; elsewhere programs find them in the file that KEELSON_HOSTS names.
-  if (node.canMount && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
+  if ((node.canMount || isIsolated) && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
     mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
   }
+  const input =
+    container.stdin === true && !isIsolated ? await makeContainerInput(podDir, container, attempt, words) : undefined;
+  const [program = "", ...rest] = input?.command ?? words;
   const shared = {
     id,
     env,
@@ -95,10 +122,17 @@ export async function containerProgram(
       podNamespace: namespace,
       container: container.name,
       attempt: String(attempt),
+      ...(input === undefined ? {} : { stdin: input.path }),
     },
   };
+  const identity = user === undefined ? {} : { user };
+  if (isIsolated) {
+    return { ...shared, command: [program, ...rest], ...identity, ...isolatedParts(pod, container, mounts, image) };
+  }
+  const workingDir = container.workingDir || join(podDir, "work", container.name);
+  if (!container.workingDir) await mkdir(workingDir, { recursive: true });
   if (mounts.length === 0) {
-    return { ...shared, command: [first, ...rest], cwd: workingDir, ...(user === undefined ? {} : { user }) };
+    return { ...shared, command: [program, ...rest], cwd: workingDir, ...identity };
   }
   if (!node.canMount) {
     throw new ContainerConfigError(
@@ -109,7 +143,7 @@ export async function containerProgram(
   const isKnownUser = user === undefined || /^\d+(:\d+)?$/.test(user);
   if (!isInMount && isKnownUser) {
     const [ownUid = 0, ownGid = 0] = (user ?? "").split(":").map(Number);
-    const found = await resolveExecutable(first, workingDir, env["PATH"] ?? defaultPath, { uid: ownUid, gid: ownGid });
+    const found = resolveExecutable(first, workingDir, env["PATH"] ?? defaultPath, { uid: ownUid, gid: ownGid });
     if ("problem" in found) throw new ContainerStartError(`The program could not be started: ${found.problem}`, found.exitCode);
   }
   const scratch = join(podDir, "scratch", `${container.name}.${attempt}`);
@@ -126,7 +160,7 @@ export async function containerProgram(
       marker: `${scratch}.ready`,
       cwd: workingDir,
       ...(user === undefined ? {} : { user }),
-      command: [first, ...rest],
+      command: [program, ...rest],
       env,
       host: hostPaths,
     }),
@@ -163,7 +197,13 @@ function userOf(pod: PodView, container: ContainerView): string | undefined {
   if (isNonRoot === true && (uid === 0 || (uid === undefined && process.getuid?.() === 0))) {
     throw new ContainerConfigError("container has runAsNonRoot and would run as root: set securityContext.runAsUser");
   }
-  if (uid === undefined || uid === process.getuid?.()) return undefined;
+  const own = process.getuid?.();
+  if (uid === undefined || uid === own) return undefined;
+  if (own !== 0) {
+    throw new ContainerConfigError(
+      `securityContext.runAsUser is ${uid}, and this node runs as user ${own}, who cannot become another: run it as root, or leave runAsUser out`,
+    );
+  }
   return `${uid}:${gid ?? 0}`;
 }
 

@@ -1,9 +1,11 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { readlink } from "node:fs/promises";
 import type { Clock } from "@keelson/api-machinery";
-import type { Program } from "@keelson/execution";
+import type { ExecSession, Program } from "@keelson/execution";
+import { childrenOf } from "./child-processes.ts";
 
 /** The words that run `command` where a container's program runs: in its mount namespace, as its user, in its folder. */
-export function execCommand(program: Program, pid: number, command: readonly string[]): readonly [string, ...string[]] {
+function execCommand(program: Program, pid: number, command: readonly string[]): readonly [string, ...string[]] {
   const isMounted = program.spec.command[0] === "unshare";
   if (!isMounted) {
     const [first = "", ...rest] = command;
@@ -12,15 +14,70 @@ export function execCommand(program: Program, pid: number, command: readonly str
   return ["nsenter", "--target", String(pid), "--mount", "--root", "--wd", "--", ...command];
 }
 
-/** Starts a command beside a running container's program, with its environment. Throws where nothing runs. */
-export function spawnInContainer(
+/** A size of a terminal, in characters. */
+export interface TerminalSize {
+  readonly rows: number;
+  readonly columns: number;
+}
+
+/** A command that runs beside a container's program. */
+export interface ContainerCommand extends Omit<ExecSession, "exited"> {
+  /** Never rejects; `problem` is there where it could not be started. */
+  exited(): Promise<{ readonly exitCode: number; readonly problem?: string }>;
+}
+
+/** How {@link startInContainer} starts a command. */
+export interface CommandOptions {
+  /** In a terminal; of this size, where it is known. */
+  readonly terminal?: { readonly size?: TerminalSize | undefined };
+}
+
+const usualSize: TerminalSize = { rows: 24, columns: 80 };
+
+/** Starts a command where a container's program runs, with its environment. Rejects where nothing runs. */
+export async function startInContainer(
   program: Program,
   command: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): ChildProcess {
+  { terminal }: CommandOptions = {},
+): Promise<ContainerCommand> {
+  const [first = "", ...rest] = command;
   if (program.state.kind !== "running") throw new Error("the container is not running");
-  const [first, ...rest] = execCommand(program, program.state.pid, command);
-  const [uid, gid] = (program.spec.user ?? "").split(":").map(Number);
+  if (program.spec.isolation !== undefined) {
+    return program.exec({
+      command: [first, ...rest],
+      ...(terminal === undefined ? {} : { terminal: terminal.size ?? usualSize }),
+    });
+  }
+  const words = terminal === undefined ? command : inTerminal(command, terminal.size);
+  const child = spawnBeside(program, program.state.pid, words, terminal === undefined ? {} : { TERM: "xterm" });
+  // Its processes are the container's: they may end before they have read their input.
+  child.stdin.on("error", () => {});
+  const exited = new Promise<{ readonly exitCode: number; readonly problem?: string }>((resolve) => {
+    child.on("error", (error) => resolve({ exitCode: 127, problem: error.message }));
+    child.on("exit", (code, signal) => resolve({ exitCode: code ?? (signal === null ? 1 : 137) }));
+  });
+  return {
+    stdin: child.stdin,
+    stdout: child.stdout,
+    stderr: child.stderr,
+    async resize(size) {
+      if (child.pid !== undefined) await resizeBelow(child.pid, size);
+    },
+    async kill() {
+      killCommand(child);
+    },
+    exited: () => exited,
+  };
+}
+
+function spawnBeside(
+  program: Program,
+  pid: number,
+  command: readonly string[],
+  env: Readonly<Record<string, string>>,
+): ChildProcessWithoutNullStreams {
+  const [first, ...rest] = execCommand(program, pid, command);
+  const [uid, gid] = program.spec.user?.split(":").map(Number) ?? [];
   const isMounted = program.spec.command[0] === "unshare";
   return spawn(first, rest, {
     cwd: program.spec.cwd ?? "/",
@@ -28,12 +85,32 @@ export function spawnInContainer(
     env: { ...program.spec.env, ...env },
     detached: true,
     stdio: ["pipe", "pipe", "pipe"],
-    ...(isMounted || !Number.isInteger(uid) ? {} : { uid: uid ?? 0, gid: Number.isInteger(gid) ? (gid ?? 0) : 0 }),
+    ...(isMounted || uid === undefined || !Number.isInteger(uid) ? {} : { uid, gid: Number.isInteger(gid) ? (gid ?? 0) : 0 }),
   });
 }
 
-/** Ends a command that {@link spawnInContainer} started, with what it started. */
-export function killCommand(child: ChildProcess): void {
+/** `script` makes the terminal: nothing else that a plain machine has does. Its size is set before the command begins. */
+function inTerminal(command: readonly string[], size: TerminalSize | undefined): readonly string[] {
+  const words = command.map(quote).join(" ");
+  const fitted = size === undefined ? words : `stty rows ${size.rows} cols ${size.columns}; exec ${words}`;
+  return ["script", "--quiet", "--return", "--flush", "--command", fitted, "/dev/null"];
+}
+
+/** Tells the terminal below `script` its size. */
+async function resizeBelow(pid: number, { columns, rows }: TerminalSize): Promise<void> {
+  for (const child of await childrenOf(pid)) {
+    const terminal = `/proc/${child}/fd/0`;
+    // Below a root of the container's own, its path is longer.
+    if (!/\/pts\/\d+$/.test(await readlink(terminal).catch(() => ""))) continue;
+    spawn("stty", ["-F", terminal, "cols", String(columns), "rows", String(rows)], { stdio: "ignore" }).on("error", () => {});
+  }
+}
+
+function quote(word: string): string {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+function killCommand(child: ChildProcess): void {
   if (child.pid === undefined) return;
   try {
     process.kill(-child.pid, "SIGKILL");
@@ -52,44 +129,35 @@ export interface ExecResult {
 const keptOutput = 10 * 1024;
 
 /** Runs a short command to its end, as probes and hooks do. Never throws. */
-export function execToEnd(
+export async function execToEnd(
   program: Program,
   command: readonly string[],
   options: { readonly timeoutMs: number; readonly clock: Clock },
 ): Promise<ExecResult> {
-  return new Promise((resolve) => {
-    let output = "";
-    let isTimeout = false;
-    let child: ChildProcess;
-    try {
-      child = spawnInContainer(program, command);
-    } catch (error) {
-      resolve({ exitCode: 126, output: error instanceof Error ? error.message : String(error), isTimeout });
-      return;
-    }
-    const timer = options.clock.setTimer(options.timeoutMs, () => {
-      isTimeout = true;
-      killCommand(child);
-    });
-    const collect = (chunk: Buffer): void => {
-      if (output.length < keptOutput) output += chunk.toString("utf8").slice(0, keptOutput - output.length);
-    };
-    child.stdout?.on("data", collect);
-    child.stderr?.on("data", collect);
-    child.stdin?.on("error", () => {});
-    child.stdin?.end();
-    child.on("error", (error) => {
-      timer.cancel();
-      resolve({ exitCode: 127, output: error.message, isTimeout });
-    });
-    child.on("exit", (code, signal) => {
-      timer.cancel();
-      // A grandchild may hold the pipes open: the command itself has ended, and that is what counts.
-      setImmediate(() => {
-        child.stdout?.destroy();
-        child.stderr?.destroy();
-        resolve({ exitCode: code ?? (signal === null ? 1 : 137), output, isTimeout });
-      });
-    });
+  let output = "";
+  let isTimeout = false;
+  let running: ContainerCommand;
+  try {
+    running = await startInContainer(program, command);
+  } catch (error) {
+    return { exitCode: 126, output: error instanceof Error ? error.message : String(error), isTimeout };
+  }
+  const timer = options.clock.setTimer(options.timeoutMs, () => {
+    isTimeout = true;
+    void running.kill();
   });
+  const outputs = [running.stdout, running.stderr].filter((stream) => stream !== undefined);
+  for (const stream of outputs) {
+    stream.on("data", (chunk: Buffer) => {
+      if (output.length < keptOutput) output += chunk.toString("utf8").slice(0, keptOutput - output.length);
+    });
+    stream.on("error", () => {});
+  }
+  running.stdin.end();
+  const { exitCode, problem = "" } = await running.exited();
+  timer.cancel();
+  // A grandchild may hold the pipes open: the command itself has ended, and that is what counts.
+  await new Promise<void>((resolve) => setImmediate(resolve));
+  for (const stream of outputs) stream.destroy();
+  return { exitCode, output: output || problem, isTimeout };
 }

@@ -1,3 +1,5 @@
+import { execFileSync } from "node:child_process";
+import { statfsSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { get } from "node:http";
 import { tmpdir } from "node:os";
@@ -6,6 +8,7 @@ import {
   ConfigMap,
   type DeepReadonly,
   EndpointSlice,
+  EventsEvent,
   type EndpointSliceObject,
   isNotFound,
   Node,
@@ -344,3 +347,38 @@ function fetchText(url: string): Promise<string | undefined> {
     }).on("error", () => resolve(undefined));
   });
 }
+
+test.runIf(process.getuid?.() === 0)(
+  "on a full disk a Pod waits, an event says why, and it starts when there is space",
+  async () => {
+    const small = await mkdtemp(join(tmpdir(), "keelson-small-"));
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=4m", "tmpfs", small]);
+    const full = await startKubelet({
+      client,
+      dataDir: small,
+      nodeName: "full",
+      clock: systemClock,
+      random: Math.random,
+      log: silentLogger,
+    });
+    try {
+      const filler = join(small, "filler");
+      const { bavail, bsize } = statfsSync(small);
+      await writeFile(filler, Buffer.alloc(bavail * bsize));
+      await make("cramped", { nodeName: "full", containers: [{ name: "c", image: "none", command: sh("exec sleep 600") }] });
+      await until(async () => {
+        const { items } = await client.list(EventsEvent, { namespace: "default" });
+        return items.some(({ type, note }) => type === "Warning" && /no space|ENOSPC|full/i.test(note ?? ""));
+      });
+      expect((await podThat("cramped", () => true)).status?.containerStatuses?.[0]?.state?.running).toBeUndefined();
+      await rm(filler);
+      await podThat("cramped", ({ status }) => status?.phase === "Running");
+      await client.delete(Pod, { namespace: "default", name: "cramped" }, { gracePeriodSeconds: 1 });
+      await until(async () => (await client.list(Pod)).items.length === 0);
+    } finally {
+      await full.stop();
+      execFileSync("umount", ["--lazy", small]);
+      await rm(small, { recursive: true, force: true });
+    }
+  },
+);

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import {
   type Clock,
@@ -13,21 +13,19 @@ import {
   Secret,
   Service,
   type ServiceObject,
-  type Timer,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { createEventRecorder, Informer, type Logger, type StoreEffect } from "@keelson/controller";
-import { createProcessDriver, type Driver, type Program } from "@keelson/execution";
 import { AddressPool } from "./address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
+import type { FoundContainer } from "./found-container.ts";
 import { HostsFiles } from "./hosts-files.ts";
-import type { LogTimes } from "./log-reader.ts";
 import { createNodeObjects, type IssueToken } from "./node-objects.ts";
 import { machineName, readMachine, registerNode } from "./node-registration.ts";
-import { newPodState } from "./pod-machine.ts";
-import { type PodView, podKey } from "./pod-view.ts";
-import { PodWorker } from "./pod-worker.ts";
-import { type FoundProgram, restorePodState } from "./restore.ts";
+import { openPodRuntimes, type PodRuntimes } from "./pod-runtimes.ts";
+import { PodSet } from "./pod-set.ts";
+import { steadyTime } from "./steady-time.ts";
+import { podKey } from "./pod-view.ts";
 
 /** Options of {@link startKubelet}. */
 export interface KubeletOptions {
@@ -41,26 +39,14 @@ export interface KubeletOptions {
   /** 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
   readonly log: Logger;
-  /** Default: a process driver in `dataDir`, closed with the kubelet. */
-  readonly driver?: Driver;
+  /** What runs Pods. Default: what the machine has besides containerd; closed with the kubelet, as those that are given are not. */
+  readonly runtimes?: PodRuntimes;
   /** Where Pods reach the API, for `KUBERNETES_SERVICE_HOST` and `_PORT`. */
   readonly apiServer?: { readonly host: string; readonly port: number /** PEM, for `ca.crt`. */; readonly authority?: string };
   /** Gets service accounts' tokens for Pods. Default: Pods get none, and volumes that need one are not there. */
   readonly issueToken?: IssueToken;
   /** Where the node itself is reached. Default `127.0.0.1`. */
   readonly hostIP?: string;
-}
-
-/** A container of a Pod as logs and exec find it. */
-export interface FoundContainer {
-  readonly pod: PodView;
-  readonly name: string;
-  /** Of the attempt that was asked for; `undefined`: it has not started. */
-  readonly program: Program | undefined;
-  /** The attempt before, for `--previous`. */
-  readonly previous: Program | undefined;
-  /** When the lines of a program's log were written. */
-  times(program: Program): LogTimes;
 }
 
 /** A node that runs Pods. */
@@ -70,6 +56,8 @@ export interface Kubelet {
   readonly nodeName: string;
   /** A container of a Pod on this node. `undefined`: the Pod is not here, or has no such container. */
   container(namespace: string, pod: string, container: string): FoundContainer | undefined;
+  /** Where the programs of a Pod on this node listen. `undefined`: the Pod is not here. */
+  address(namespace: string, pod: string): string | undefined;
   /** Stops supervising. Programs go on and are found again by the next start. */
   stop(): Promise<void>;
 }
@@ -85,7 +73,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const hostIP = options.hostIP ?? "127.0.0.1";
   const podsDir = join(dataDir, "pods");
   await mkdir(podsDir, { recursive: true, mode: 0o711 });
-  const driver = options.driver ?? (await createProcessDriver({ dir: join(dataDir, "programs"), clock, random }));
+  const runtimes = options.runtimes ?? (await openPodRuntimes({ dataDir, clock, random }));
   const machine = readMachine();
   const events = createEventRecorder({ client, clock, random, log, controller: "kubelet", instance: nodeName });
   const services = new Map<string, DeepReadonly<ServiceObject>>();
@@ -95,8 +83,9 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const node: NodeContext = {
     client,
     clock,
+    steadyNow: steadyTime(clock),
     log,
-    driver,
+    runtimes,
     events,
     objects: createNodeObjects(
       client,
@@ -130,7 +119,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   pods.keepFresh();
   const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine }).catch(async (error: unknown) => {
     await pods.close();
-    if (options.driver === undefined) await driver.close();
+    if (options.runtimes === undefined) await runtimes.close();
     throw error;
   });
 
@@ -156,17 +145,23 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   ];
   await Promise.race([Promise.all(followed.map(({ listed }) => listed)), registrationTimeout(clock)]);
   followed.push(follow(Pod, (effect) => pods.take(effect)));
+  const limits = node.canMount
+    ? ""
+    : "; without root: no volumes in Pods, no other users (runAsUser), no Services on ports below 1024, names by KEELSON_HOSTS only";
+  const others = runtimes.names.filter((name) => name !== "process");
+  const classes = others.length === 0 ? "" : ` (runtimeClassName: ${others.join(", ")})`;
   return {
-    description: `${nodeName}: pods are programs of this machine${node.canMount ? "" : "; volumes cannot be mounted without root"}`,
+    description: `${nodeName}: pods are programs of this machine${classes}${limits}`,
     nodeName,
     container: (namespace, pod, container) => pods.container(namespace, pod, container),
+    address: (namespace, pod) => pods.worker(namespace, pod)?.podIP,
     async stop() {
       stopping.abort(new Error("the node stops"));
       await Promise.allSettled(followed.map(({ run }) => run));
       await pods.close();
       await registration.stop();
       await events.stop();
-      if (options.driver === undefined) await driver.close();
+      if (options.runtimes === undefined) await runtimes.close();
     },
   };
 }
@@ -191,225 +186,4 @@ function keep<T extends KubernetesObject>(map: Map<string, DeepReadonly<T>>, eff
     for (const object of effect.objects) map.set(podKey(object), object as DeepReadonly<T>);
   } else if (effect.kind === "put") map.set(podKey(effect.object), effect.object as DeepReadonly<T>);
   else map.delete(podKey(effect.object));
-}
-
-/** Well within the fifth of a token's life that is left when it is renewed. */
-const refreshMs = 60_000;
-
-/** What is written down about a Pod besides its programs. */
-interface PodRecord {
-  readonly namespace: string;
-  readonly name: string;
-  readonly podIP: string;
-}
-
-/** The Pods of this node, their addresses, and one timer for all of them. */
-class PodSet {
-  readonly #node: NodeContext;
-  readonly #workers = new Map<string, PodWorker>();
-  readonly #records = new Map<string, PodRecord>();
-  readonly #starting = new Set<string>();
-  #timer: Timer | undefined;
-  #timerAt = Number.POSITIVE_INFINITY;
-  #refreshTimer: Timer | undefined;
-  #isArming = false;
-  #isClosed = false;
-
-  constructor(node: NodeContext) {
-    this.#node = node;
-  }
-
-  /** Now and then files of volumes are made anew though nothing changed: tokens are renewed by that. */
-  keepFresh(): void {
-    this.#refreshTimer = this.#node.clock.setTimer(
-      refreshMs,
-      () => {
-        for (const worker of this.#workers.values()) if (worker.state.setup === "done") worker.refresh();
-        this.keepFresh();
-      },
-      { background: true },
-    );
-  }
-
-  /** Reads what an earlier kubelet wrote down. */
-  async recall(): Promise<void> {
-    for (const uid of await readdir(this.#node.podsDir)) {
-      try {
-        const record = JSON.parse(await readFile(join(this.#node.podsDir, uid, "pod.json"), "utf8")) as PodRecord;
-        if (this.#node.addresses.keep(uid, record.podIP)) this.#records.set(uid, record);
-      } catch {
-        // A folder that was being made or removed: it is made anew if the Pod is still there.
-      }
-    }
-  }
-
-  take(effect: StoreEffect): void {
-    if (effect.kind === "replace") {
-      const here = effect.objects.filter((object) => this.#isMine(object as PodView)) as PodView[];
-      const uids = new Set(here.map(({ metadata }) => metadata.uid ?? ""));
-      for (const pod of here) this.#put(pod);
-      for (const [uid, worker] of this.#workers) if (!uids.has(uid)) worker.remove();
-      void this.#sweep(uids);
-    } else if (effect.kind === "put") {
-      if (this.#isMine(effect.object as PodView)) this.#put(effect.object as PodView);
-    } else this.#workers.get(effect.object.metadata.uid ?? "")?.remove();
-  }
-
-  /** A ConfigMap or Secret changed: files follow, and what waited for it is tried again. */
-  sourceChanged(kind: "configMap" | "secret", effect: StoreEffect): void {
-    if (effect.kind === "replace") return;
-    const { namespace, name } = effect.object.metadata;
-    for (const worker of this.#workers.values()) {
-      if (worker.pod.metadata.namespace === namespace && names(worker.pod, kind, name ?? "")) worker.update(worker.pod);
-    }
-  }
-
-  container(namespace: string, pod: string, name: string): FoundContainer | undefined {
-    for (const worker of this.#workers.values()) {
-      if (worker.pod.metadata.namespace !== namespace || worker.pod.metadata.name !== pod) continue;
-      const attempt = worker.attempt(name);
-      if (attempt === undefined) return undefined;
-      const current = worker.program(name, attempt);
-      const before = worker.program(name, attempt - 1);
-      // During the back-off the attempt that is to come has no program yet: its log is the last one's.
-      return {
-        pod: worker.pod,
-        name,
-        program: current ?? before,
-        previous: current === undefined ? (worker.program(name, attempt - 2) ?? before) : before,
-        times: (program) => worker.logTimes(program),
-      };
-    }
-    return undefined;
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#timer?.cancel();
-    this.#refreshTimer?.cancel();
-    await Promise.allSettled([...this.#workers.values()].map((worker) => worker.close()));
-  }
-
-  #isMine(pod: PodView): boolean {
-    return pod.spec.nodeName === this.#node.nodeName;
-  }
-
-  #put(pod: PodView): void {
-    const uid = pod.metadata.uid ?? "";
-    const worker = this.#workers.get(uid);
-    if (worker !== undefined) {
-      worker.update(pod);
-      return;
-    }
-    this.#begin(uid, pod, this.#programs(uid));
-  }
-
-  #begin(uid: string, pod: PodView, programs: readonly FoundProgram[]): void {
-    if (this.#isClosed || this.#starting.has(uid)) return;
-    const { addresses, clock } = this.#node;
-    const known = this.#records.get(uid)?.podIP;
-    const shown = pod.status?.podIP;
-    const podIP = known ?? (shown !== undefined && addresses.keep(uid, shown) ? shown : addresses.take(uid));
-    const record = { namespace: pod.metadata.namespace ?? "", name: pod.metadata.name ?? "", podIP };
-    this.#records.set(uid, record);
-    const isKnown = programs.length > 0 || pod.status?.startTime !== undefined;
-    const state = isKnown ? restorePodState(pod, programs, clock.now()) : newPodState(pod, clock.now());
-    const worker = new PodWorker({
-      node: this.#node,
-      state,
-      podIP,
-      onWake: () => this.#arm(),
-      onGone: () => {
-        addresses.free(podIP);
-        this.#workers.delete(uid);
-        this.#records.delete(uid);
-      },
-    });
-    this.#workers.set(uid, worker);
-    if (known !== undefined) {
-      worker.start();
-      return;
-    }
-    // The address is on the disk before anything learns it.
-    this.#starting.add(uid);
-    this.#write(uid, record)
-      .catch((error: unknown) => this.#node.log.warn({ err: error, pod: podKey(pod) }, "a pod's address was not written down"))
-      .finally(() => {
-        this.#starting.delete(uid);
-        worker.start();
-      });
-  }
-
-  async #write(uid: string, record: PodRecord): Promise<void> {
-    const folder = join(this.#node.podsDir, uid);
-    await mkdir(folder, { recursive: true, mode: 0o755 });
-    const file = join(folder, "pod.json");
-    await writeFile(`${file}.new`, `${JSON.stringify(record)}\n`);
-    await rename(`${file}.new`, file);
-  }
-
-  #programs(uid: string): FoundProgram[] {
-    return this.#node.driver.list().flatMap(({ spec, state }) => {
-      const { podUid, container, attempt } = spec.metadata ?? {};
-      return podUid === uid && container !== undefined ? [{ container, attempt: Number(attempt), state }] : [];
-    });
-  }
-
-  /** Stops and removes what belongs to Pods that are gone. */
-  async #sweep(uids: ReadonlySet<string>): Promise<void> {
-    const { driver, podsDir, log, addresses } = this.#node;
-    try {
-      for (const program of driver.list()) {
-        const uid = program.spec.metadata?.["podUid"];
-        if (uid === undefined || uids.has(uid) || this.#workers.has(uid)) continue;
-        log.info({ program: program.id }, "a program is stopped: its pod is gone");
-        await program.stop();
-        await program.remove();
-      }
-      for (const uid of await readdir(podsDir)) {
-        if (uids.has(uid) || this.#workers.has(uid)) continue;
-        const record = this.#records.get(uid);
-        if (record !== undefined) addresses.free(record.podIP);
-        this.#records.delete(uid);
-        await rm(join(podsDir, uid), { recursive: true, force: true });
-      }
-    } catch (error) {
-      log.warn({ err: error }, "what pods left behind was not all removed");
-    }
-  }
-
-  /** One timer, at the nearest time at which any Pod has something to do. */
-  #arm(): void {
-    if (this.#isArming || this.#isClosed) return;
-    this.#isArming = true;
-    queueMicrotask(() => {
-      this.#isArming = false;
-      if (this.#isClosed) return;
-      let nearest = Number.POSITIVE_INFINITY;
-      for (const worker of this.#workers.values()) nearest = Math.min(nearest, worker.wakeAt ?? nearest);
-      if (nearest === this.#timerAt && this.#timer !== undefined) return;
-      this.#timer?.cancel();
-      this.#timer = undefined;
-      this.#timerAt = nearest;
-      if (nearest === Number.POSITIVE_INFINITY) return;
-      const { clock } = this.#node;
-      this.#timer = clock.setTimer(Math.max(nearest - clock.now(), 0), () => this.#tick(), { background: true });
-    });
-  }
-
-  #tick(): void {
-    this.#timer = undefined;
-    const now = this.#node.clock.now();
-    for (const worker of this.#workers.values()) {
-      const { wakeAt } = worker;
-      if (wakeAt !== undefined && wakeAt <= now) worker.handle({ kind: "tick" });
-    }
-    this.#arm();
-  }
-}
-
-/** Whether a Pod names this ConfigMap or Secret anywhere. */
-function names(pod: PodView, kind: "configMap" | "secret", name: string): boolean {
-  const text = JSON.stringify(pod.spec);
-  return text.includes(kind) && text.includes(JSON.stringify(name));
 }

@@ -6,6 +6,8 @@ import type { Program } from "@keelson/execution";
 export interface LogOptions {
   readonly follow: boolean;
   readonly tailLines?: number;
+  /** Begins at this byte of the current file, as {@link endOfLog} told it; instead of `tailLines`. */
+  readonly from?: number;
   readonly limitBytes?: number;
   /** Milliseconds since the epoch: lines before that are left out. */
   readonly since?: number;
@@ -28,6 +30,11 @@ async function sizeOf(path: string): Promise<number> {
     ({ size }) => size,
     () => 0,
   );
+}
+
+/** Where the log of a program ends now. */
+export function endOfLog(program: Program): Promise<number> {
+  return sizeOf(program.logs.stdout);
 }
 
 /** Files of a log that are there, the oldest first. */
@@ -80,7 +87,8 @@ export async function* readLog(program: Program, options: LogOptions, times: Log
   const path = program.logs.stdout;
   const files = await logFiles(path);
   let start = { file: 0, offset: 0 };
-  if (options.tailLines !== undefined) start = await startOfTail(files, options.tailLines);
+  if (options.from !== undefined) start = { file: files.length - 1, offset: options.from };
+  else if (options.tailLines !== undefined) start = await startOfTail(files, options.tailLines);
   let left = options.limitBytes ?? Number.POSITIVE_INFINITY;
   const shape = options.timestamps || options.since !== undefined ? new LineFilter(options, times) : undefined;
   const cut = (bytes: Uint8Array): Uint8Array => {

@@ -1,16 +1,18 @@
 import type { Clock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger, RunningEventRecorder } from "@keelson/controller";
-import type { Driver } from "@keelson/execution";
 import type { AddressPool } from "./address-pool.ts";
 import type { NodeObjects } from "./node-objects.ts";
+import type { PodRuntimes } from "./pod-runtimes.ts";
 
 /** What the Pods of a node share. */
 export interface NodeContext {
   readonly client: Client;
   readonly clock: Clock;
+  /** The time of Pods' deadlines. */
+  readonly steadyNow: () => number;
   readonly log: Logger;
-  readonly driver: Driver;
+  readonly runtimes: PodRuntimes;
   readonly events: RunningEventRecorder;
   readonly objects: NodeObjects;
   readonly addresses: AddressPool;

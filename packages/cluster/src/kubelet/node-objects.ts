@@ -6,13 +6,11 @@ import {
   type KubernetesObject,
   PersistentVolumeClaim,
   type ResourceType,
+  RuntimeClass,
   Secret,
   type SecretObject,
   ServiceAccount,
   type ServiceObject,
-  type Status,
-  StatusError,
-  type Transport,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { PodView } from "./pod-view.ts";
@@ -45,22 +43,35 @@ export type IssueToken = (request: {
   readonly pod: { readonly name: string; readonly uid: string };
 }) => Promise<string>;
 
+/** authentication.k8s.io/v1 TokenRequest, as far as a node needs it. */
+interface TokenRequestObject extends KubernetesObject {
+  spec: {
+    readonly audiences: readonly string[];
+    readonly expirationSeconds: number;
+    readonly boundObjectRef: { readonly apiVersion: "v1"; readonly kind: "Pod"; readonly name: string; readonly uid: string };
+  };
+  status?: { readonly token?: string };
+}
+
+const tokenRequests: ResourceType<TokenRequestObject> = {
+  group: "authentication.k8s.io",
+  version: "v1",
+  kind: "TokenRequest",
+  plural: "tokenrequests",
+  scope: "Namespaced",
+};
+
 /** Issues tokens by the API's own `serviceaccounts/token`. */
-export function issueTokensBy(transport: Transport): IssueToken {
+export function issueTokensBy(client: Client): IssueToken {
   return async ({ namespace, account, audiences, expirationSeconds, pod }) => {
-    const { status, body } = await transport.request({
-      method: "POST",
-      path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/serviceaccounts/${encodeURIComponent(account)}/token`,
-      body: {
-        apiVersion: "authentication.k8s.io/v1",
-        kind: "TokenRequest",
-        spec: { audiences: [...audiences], expirationSeconds, boundObjectRef: { apiVersion: "v1", kind: "Pod", ...pod } },
-      },
-    });
-    if (status >= 400) throw new StatusError(body as Status);
-    const { status: answer } = body as { readonly status?: { readonly token?: string } };
-    if (answer?.token === undefined) throw new Error("the API server answered a TokenRequest without a token");
-    return answer.token;
+    const boundObjectRef = { apiVersion: "v1", kind: "Pod", ...pod } as const;
+    const { status } = await client.create(
+      tokenRequests,
+      { metadata: { namespace, name: account }, spec: { audiences, expirationSeconds, boundObjectRef } },
+      { subresource: { of: ServiceAccount, name: "token" } },
+    );
+    if (status?.token === undefined) throw new Error("the API server answered a TokenRequest without a token");
+    return status.token;
   };
 }
 
@@ -72,6 +83,8 @@ export interface NodeObjects {
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
   /** Whether a Pod gets the token of its service account without asking: unless it or the account says no. */
   mountsToken(pod: PodView): Promise<boolean>;
+  /** The handler of a RuntimeClass; `undefined` where there is none of this name. */
+  runtimeHandler(name: string): Promise<string | undefined>;
   /** Services whose variables a Pod of this namespace gets. */
   services(namespace: string): readonly DeepReadonly<ServiceObject>[];
 }
@@ -97,6 +110,7 @@ export function createNodeObjects(
   };
   return {
     services,
+    runtimeHandler: async (name) => (await get(RuntimeClass, { name }))?.handler,
     async mountsToken(pod) {
       if (issueToken === undefined) return false;
       if (pod.spec.automountServiceAccountToken !== undefined) return pod.spec.automountServiceAccountToken;

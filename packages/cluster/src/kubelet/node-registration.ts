@@ -15,7 +15,8 @@ import type { Clock, Timer } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 
-const leases: ResourceType<LeaseObject> = {
+/** coordination.k8s.io/v1 Leases. */
+export const leases: ResourceType<LeaseObject> = {
   group: "coordination.k8s.io",
   version: "v1",
   kind: "Lease",

@@ -1,9 +1,11 @@
 import { isStatusError, Pod, type Status, statusError } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Kubelet } from "./kubelet.ts";
-import { answerExec, type UpgradeAnswer } from "./pod-exec.ts";
 import { answerLog, type PodCall, type RawAnswer } from "./pod-log.ts";
 import type { PodView } from "./pod-view.ts";
+import { answerExec } from "./streaming/pod-exec.ts";
+import { answerPortForward } from "./streaming/port-forward.ts";
+import type { UpgradeAnswer } from "./streaming/upgrade.ts";
 
 /** Answers one of a Pod's subresources; fits the API server's `SubresourceHandler`. */
 export type PodHandler = (
@@ -37,6 +39,7 @@ export function podHandlers(options: PodHandlersOptions): Readonly<Record<string
   return {
     "/pods/exec": contained((call) => answerExec(call, "exec", () => findPod(call), options.kubelet())),
     "/pods/attach": contained((call) => answerExec(call, "attach", () => findPod(call), options.kubelet())),
+    "/pods/portforward": contained((call) => answerPortForward(call, () => findPod(call), options.kubelet())),
     "/pods/log": contained(async (call) => {
       if (call.request.method !== "GET") throw statusError("MethodNotAllowed", "pods/log takes GET");
       return answerLog(call, () => findPod(call), options.kubelet(), options.now());

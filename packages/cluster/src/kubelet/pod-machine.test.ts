@@ -1,6 +1,7 @@
 import type { Container, PodObject, PodSpec } from "@keelson/api-machinery";
 import { describe, expect, test } from "vitest";
-import { newPodState, nextWake, type PodEffect, type PodEvent, type PodState, stepPod } from "./pod-machine.ts";
+import { nextWake, stepPod } from "./pod-machine.ts";
+import { newPodState, type PodEffect, type PodEvent, type PodState } from "./pod-state.ts";
 import { podStatus } from "./pod-status.ts";
 import { restorePodState } from "./restore.ts";
 
@@ -110,6 +111,28 @@ describe("restarts", () => {
       if (wake !== undefined) played.wait(wake - played.now);
     }
     expect(pauses.map((ms) => ms / 1000)).toEqual([0, 10, 20, 40, 80, 160, 300, 300]);
+  });
+
+  test("keep their pauses, and probes their periods, when the wall clock is set anew", () => {
+    const hour = 3_600_000;
+    const played = new Played(
+      podOf({ containers: [{ ...main, readinessProbe: { tcpSocket: { port: 1 }, periodSeconds: 5 } }] }),
+    );
+    played.started().exited(1);
+    const at = (wall: number): PodEvent => ({ kind: "started", name: "main", attempt: 1, at: wall });
+    played.play(at(played.now + hour));
+    expect(played.does).toEqual(["probe main"]);
+    const finished = {
+      attempt: 1,
+      exitCode: 1,
+      reason: "Error",
+      message: "",
+      startedAt: played.now + hour,
+      finishedAt: played.now - hour,
+    };
+    played.play({ kind: "exited", name: "main", finished });
+    expect((nextWake(played.state) ?? 0) - played.now).toBe(10_000);
+    expect(played.record("main").failures).toBe(2);
   });
 
   test("show CrashLoopBackOff with the last end, and count only what has started", () => {
@@ -232,6 +255,37 @@ describe("the end", () => {
     played.play({ kind: "refused", name: "main", attempt: 0, reason, message: "why" });
     expect(played.status.containerStatuses?.[0]?.state?.waiting).toEqual({ reason, message: "why" });
     expect(played.play({ kind: "changed", pod: played.state.pod }).does).toEqual(["start main"]);
+    // Until it is known whether it works now.
+    expect(played.status.containerStatuses?.[0]?.state?.waiting).toEqual({ reason, message: "why" });
+    expect(played.started().status.containerStatuses?.[0]?.state?.running).toBeDefined();
+  });
+});
+
+describe("an image that cannot be pulled", () => {
+  const refuse = (played: Played, reason = "ErrImagePull"): Played =>
+    played.play({ kind: "refused", name: "main", attempt: 0, reason, message: "why" });
+
+  test("is asked for again after 10 s, 20 s, 40 s up to 5 min, whatever changes about the Pod meanwhile", () => {
+    const played = new Played(podOf());
+    const pauses: number[] = [];
+    for (let failure = 0; failure < 7; failure++) {
+      refuse(played);
+      expect(played.play({ kind: "changed", pod: played.state.pod }).does).toEqual([]);
+      const pause = (nextWake(played.state) ?? 0) - played.now;
+      pauses.push(pause / 1000);
+      expect(played.wait(pause).does).toEqual(["start main"]);
+    }
+    expect(pauses).toEqual([10, 20, 40, 80, 160, 300, 300]);
+  });
+
+  test("shows ErrImagePull, then ImagePullBackOff with the reason, and nothing of it once it runs", () => {
+    const played = refuse(new Played(podOf()));
+    const waiting = (): unknown => played.status.containerStatuses?.[0]?.state?.waiting;
+    expect(waiting()).toEqual({ reason: "ErrImagePull", message: "why" });
+    refuse(played.wait(10_000));
+    expect(waiting()).toMatchObject({ reason: "ImagePullBackOff", message: expect.stringMatching(/ErrImagePull: why$/) });
+    played.wait(20_000).started().exited(1);
+    expect(refuse(played.play({ kind: "tick" })).record("main").pullFailures).toBeUndefined();
   });
 });
 

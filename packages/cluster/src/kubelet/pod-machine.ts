@@ -1,148 +1,25 @@
-import { backOffMs } from "./back-off.ts";
-import { graceMs, type PlannedContainer, type PodView, plannedContainers, type ProbeView, type Role } from "./pod-view.ts";
+import { hasFailedForGood, isPassed, pullBackOff, restarts, runOne } from "./container-restart.ts";
+import {
+  change,
+  type ContainerRecord,
+  planOf,
+  type PodEffect,
+  type PodEvent,
+  type PodState,
+  type PodStep,
+  probeSpec,
+} from "./pod-state.ts";
+import { graceMs, type PlannedContainer, type PodView } from "./pod-view.ts";
 import { firstProbes, type ProbeKind, type ProbeRecord, recordProbe } from "./probe-record.ts";
-
-/** How an attempt of a container ended. */
-export interface Finished {
-  readonly attempt: number;
-  readonly exitCode: number;
-  readonly signal?: number;
-  /** `Completed`, `Error`, `OOMKilled`, `StartError`, `ContainerStatusUnknown`. */
-  readonly reason: string;
-  readonly message: string;
-  readonly startedAt?: number;
-  readonly finishedAt: number;
-}
-
-/** Where a container stands. `starting`: its program was asked for and has not answered. */
-export type Current =
-  | { readonly kind: "waiting"; readonly reason: string; readonly message: string }
-  | { readonly kind: "starting" }
-  | { readonly kind: "running"; readonly startedAt: number }
-  | { readonly kind: "terminated"; readonly finished: Finished };
-
-/** One container in the state of its Pod. */
-export interface ContainerRecord {
-  readonly name: string;
-  readonly role: Role;
-  /** How often it was started again; names the program. */
-  readonly attempt: number;
-  readonly current: Current;
-  readonly last?: Finished;
-  /** Started attempts since it last ran well for long: what the back-off grows with. */
-  readonly failures: number;
-  /** Not started again before. */
-  readonly retryAt: number;
-  readonly isStarted: boolean;
-  readonly isReady: boolean;
-  /** A postStart hook is under way; until it ends the container is not shown as running. */
-  readonly isHooked: boolean;
-  /** Stopping, with this grace. */
-  readonly stopGraceMs?: number;
-  readonly probes: Readonly<Partial<Record<ProbeKind, ProbeRecord>>>;
-}
-
-/** Why a whole Pod stops. */
-export type StopReason = "deleted" | "deadline";
-
-/** Everything that is known about a Pod on this node. */
-export interface PodState {
-  readonly pod: PodView;
-  /** When this node took the Pod over. */
-  readonly startTime: number;
-  readonly setup: "none" | "running" | "done";
-  /** Why its volumes are not there yet; tried again at `setupRetryAt`. */
-  readonly setupProblem?: string;
-  readonly setupRetryAt: number;
-  readonly setupFailures: number;
-  readonly containers: readonly ContainerRecord[];
-  readonly stop?: { readonly reason: StopReason; readonly graceMs: number };
-  /** All that ran has ended and nothing starts again. */
-  readonly end?: "Succeeded" | "Failed";
-  /** The object may go; asked for once. */
-  readonly isReleased: boolean;
-}
-
-/** What happens to a Pod. */
-export type PodEvent =
-  | { readonly kind: "changed"; readonly pod: PodView }
-  | { readonly kind: "prepared" }
-  | { readonly kind: "prepare-failed"; readonly message: string }
-  | { readonly kind: "started"; readonly name: string; readonly attempt: number; readonly at: number }
-  /** It could not even be tried: `CreateContainerConfigError`, `CreateContainerError`. */
-  | {
-      readonly kind: "refused";
-      readonly name: string;
-      readonly attempt: number;
-      readonly reason: string;
-      readonly message: string;
-    }
-  | { readonly kind: "exited"; readonly name: string; readonly finished: Finished }
-  | { readonly kind: "hooked"; readonly name: string; readonly attempt: number; readonly problem?: string }
-  | {
-      readonly kind: "probed";
-      readonly name: string;
-      readonly attempt: number;
-      readonly probe: ProbeKind;
-      readonly problem?: string;
-    }
-  | { readonly kind: "tick" };
-
-/** What is to be done. Each is answered by an event of the same container and attempt. */
-export type PodEffect =
-  | { readonly kind: "prepare" }
-  | { readonly kind: "start"; readonly name: string; readonly attempt: number }
-  /** Runs preStop, then signals, then kills. */
-  | { readonly kind: "stop"; readonly name: string; readonly attempt: number; readonly graceMs: number }
-  | { readonly kind: "post-start"; readonly name: string; readonly attempt: number }
-  | { readonly kind: "probe"; readonly name: string; readonly attempt: number; readonly probe: ProbeKind }
-  | { readonly kind: "event"; readonly type: "Normal" | "Warning"; readonly reason: string; readonly note: string }
-  /** Everything has ended: the object and the Pod's folder may go. */
-  | { readonly kind: "release" };
-
-/** The outcome of one {@link stepPod}. */
-export interface PodStep {
-  readonly state: PodState;
-  readonly effects: readonly PodEffect[];
-}
 
 const setupRetryMs = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 122_000];
 
 /** A refused start (a missing ConfigMap) is tried again this much later, or when something that it names changes. */
 const refusedRetryMs = 10_000;
 
-/** The state of a Pod that this node sees for the first time, none of its containers running. */
-export function newPodState(pod: PodView, now: number): PodState {
-  return {
-    pod,
-    startTime: now,
-    setup: "none",
-    setupRetryAt: 0,
-    setupFailures: 0,
-    containers: plannedContainers(pod).map(({ role, container }) => newContainer(container.name, role)),
-    isReleased: false,
-  };
-}
-
-/** A container before its first start. */
-export function newContainer(name: string, role: Role): ContainerRecord {
-  return {
-    name,
-    role,
-    attempt: 0,
-    current: { kind: "waiting", reason: role === "main" ? "ContainerCreating" : "PodInitializing", message: "" },
-    failures: 0,
-    retryAt: 0,
-    isStarted: false,
-    isReady: false,
-    isHooked: false,
-    probes: {},
-  };
-}
-
 /**
- * The life of a Pod on its node as a pure function: what is known, what happens, now (milliseconds since the epoch) -> what is
- * known then, and what is to be done. Events about an attempt that is over change nothing, so they may come late or twice.
+ * The life of a Pod on its node as a pure function: what is known, what happens, now (of `steadyTime`, which never jumps) -> what
+ * is known then, and what is to be done. Events about an attempt that is over change nothing, so they may come late or twice.
  */
 export function stepPod(state: PodState, event: PodEvent, now: number): PodStep {
   const effects: PodEffect[] = [];
@@ -207,15 +84,17 @@ function take(state: PodState, event: PodEvent, now: number, effects: PodEffect[
       return change(state, event.name, (record) => {
         if (record.attempt !== event.attempt || record.current.kind !== "starting") return record;
         effects.push({ kind: "event", type: "Normal", reason: "Started", note: `Started container ${record.name}` });
-        const { container } = plan(state, record.name);
+        const { container } = planOf(state.pod, record.name);
         const isHooked = container.lifecycle?.postStart !== undefined;
         if (isHooked) effects.push({ kind: "post-start", name: record.name, attempt: record.attempt });
-        return running({ ...record, isHooked }, container, event.at);
+        return running({ ...record, isHooked }, container, event.at, now);
       });
     case "refused":
       return change(state, event.name, (record) => {
         if (record.attempt !== event.attempt || record.current.kind !== "starting") return record;
         effects.push({ kind: "event", type: "Warning", reason: "Failed", note: `Error: ${event.message}` });
+        if (event.reason === "ErrImagePull")
+          return pullBackOff(planOf(state.pod, record.name).container, record, event.message, now, effects);
         return {
           ...record,
           current: { kind: "waiting", reason: event.reason, message: event.message },
@@ -233,7 +112,12 @@ function take(state: PodState, event: PodEvent, now: number, effects: PodEffect[
         }
         return {
           ...rest,
-          current: { kind: "terminated", finished: event.finished },
+          current: {
+            kind: "terminated",
+            finished: event.finished,
+            endedAt: now,
+            ranMs: record.current.kind === "running" ? now - record.current.since : 0,
+          },
           isStarted: false,
           isReady,
           isHooked: false,
@@ -283,12 +167,18 @@ function probed(
   return kill(after, grace === undefined ? graceMs(pod) : grace * 1000, effects, `failed ${kind} probe, will be restarted`);
 }
 
-/** A container whose program runs since `at`. */
-export function running(record: ContainerRecord, container: PlannedContainer["container"], at: number): ContainerRecord {
-  const probes = firstProbes(container, at);
+/** A container whose program runs: `startedAt` by the wall clock, `since` in the time of {@link stepPod}. */
+export function running(
+  record: ContainerRecord,
+  container: PlannedContainer["container"],
+  startedAt: number,
+  since: number,
+): ContainerRecord {
+  const probes = firstProbes(container, since);
+  const { pullFailures: _, ...rest } = record;
   const next: ContainerRecord = {
-    ...record,
-    current: { kind: "running", startedAt: at },
+    ...rest,
+    current: { kind: "running", startedAt, since },
     isStarted: false,
     isReady: false,
     probes,
@@ -399,59 +289,6 @@ function run(before: PodState, now: number, effects: PodEffect[]): PodState {
   return isOver ? wind({ ...state, end: endOf(state) }, effects) : state;
 }
 
-/** Whether what comes after an init container or sidecar may start. Once passed, a sidecar's restart holds nobody up. */
-function isPassed(record: ContainerRecord): boolean {
-  if (record.role === "sidecar") return record.isStarted || record.attempt > 0;
-  return record.current.kind === "terminated" && record.current.finished.exitCode === 0;
-}
-
-function hasFailedForGood(pod: PodView, record: ContainerRecord): boolean {
-  const { current } = record;
-  return current.kind === "terminated" && current.finished.exitCode !== 0 && !restarts(pod, record);
-}
-
-function restarts(pod: PodView, record: ContainerRecord): boolean {
-  if (record.current.kind !== "terminated") return false;
-  if (record.role === "sidecar") return true;
-  const policy = pod.spec.restartPolicy ?? "Always";
-  const isGood = record.current.finished.exitCode === 0;
-  if (record.role === "init") return !isGood && policy !== "Never";
-  return policy === "Always" || (policy === "OnFailure" && !isGood);
-}
-
-/** A run this long forgives earlier failures: twice the longest back-off. */
-const forgivenMs = 600_000;
-
-function runOne(pod: PodView, record: ContainerRecord, now: number, effects: PodEffect[]): ContainerRecord {
-  const start = (next: ContainerRecord): ContainerRecord => {
-    effects.push({ kind: "start", name: next.name, attempt: next.attempt });
-    return { ...next, current: { kind: "starting" }, retryAt: 0 };
-  };
-  if (record.current.kind === "waiting") return record.retryAt <= now ? start(record) : record;
-  if (record.current.kind !== "terminated" || !restarts(pod, record)) return record;
-  const { finished } = record.current;
-  const ran = finished.startedAt === undefined ? 0 : finished.finishedAt - finished.startedAt;
-  const failures = ran >= forgivenMs ? 0 : record.failures;
-  const pause = backOffMs(failures);
-  const next: ContainerRecord = { ...record, attempt: record.attempt + 1, failures: failures + 1, last: finished };
-  const retryAt = finished.finishedAt + pause;
-  if (retryAt <= now) return start(next);
-  const who = `${record.name} pod=${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})`;
-  const message = `back-off ${backOffText(pause)} restarting failed container=${who}`;
-  effects.push({
-    kind: "event",
-    type: "Warning",
-    reason: "BackOff",
-    note: `Back-off restarting failed container ${record.name} in pod ${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})`,
-  });
-  return { ...next, current: { kind: "waiting", reason: "CrashLoopBackOff", message }, retryAt };
-}
-
-function backOffText(ms: number): string {
-  const seconds = ms / 1000;
-  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
-}
-
 /** Which probes count now: until the startup probe has succeeded, no other. */
 function dueProbes(record: ContainerRecord): readonly ProbeKind[] {
   if (record.isHooked) return [];
@@ -477,30 +314,4 @@ function runProbes(state: PodState, now: number, effects: PodEffect[]): PodState
 
 function isRefusal(reason: string): boolean {
   return reason === "CreateContainerConfigError" || reason === "CreateContainerError";
-}
-
-/** The probe of a kind as the container has it. */
-export function probeSpec(container: PlannedContainer["container"], kind: ProbeKind): ProbeView | undefined {
-  return kind === "startup" ? container.startupProbe : kind === "liveness" ? container.livenessProbe : container.readinessProbe;
-}
-
-function planOf(pod: PodView, name: string): PlannedContainer {
-  const found = plannedContainers(pod).find(({ container }) => container.name === name);
-  if (found === undefined) throw new TypeError(`pod ${pod.metadata.name} has no container ${name}`);
-  return found;
-}
-
-function plan(state: PodState, name: string): PlannedContainer {
-  return planOf(state.pod, name);
-}
-
-function change(state: PodState, name: string, edit: (record: ContainerRecord) => ContainerRecord): PodState {
-  let isChanged = false;
-  const containers = state.containers.map((record) => {
-    if (record.name !== name) return record;
-    const next = edit(record);
-    isChanged ||= next !== record;
-    return next;
-  });
-  return isChanged ? { ...state, containers } : state;
 }

@@ -1,6 +1,6 @@
 import { type Condition, type ContainerStatus, formatTime, type PodObject } from "@keelson/api-machinery";
 import { plannedContainers, programId } from "./pod-view.ts";
-import type { ContainerRecord, Finished, PodState } from "./pod-machine.ts";
+import type { ContainerRecord, Finished, PodState, Waiting } from "./pod-state.ts";
 import { qosClass } from "./qos-class.ts";
 
 /** What of a Pod's status does not follow from its state. */
@@ -66,14 +66,19 @@ function shownState(record: ContainerRecord, id: (attempt: number) => string): N
   const creating = record.role === "main" ? "ContainerCreating" : "PodInitializing";
   switch (current.kind) {
     case "waiting":
-      return { waiting: { reason: current.reason, ...(current.message === "" ? {} : { message: current.message }) } };
+      return waiting(current);
     case "starting":
+      if (current.refused !== undefined) return waiting(current.refused);
       return record.last === undefined ? { waiting: { reason: creating } } : { terminated: terminated(record.last, id) };
     case "running":
       return record.isHooked ? { waiting: { reason: creating } } : { running: { startedAt: formatTime(current.startedAt) } };
     case "terminated":
       return { terminated: terminated(current.finished, id) };
   }
+}
+
+function waiting({ reason, message }: Waiting): ContainerState {
+  return { waiting: { reason, ...(message === "" ? {} : { message }) } };
 }
 
 function terminated(finished: Finished, id: (attempt: number) => string): NonNullable<ContainerState["terminated"]> {

@@ -1,17 +1,21 @@
-import { mkdir, rm, stat, watch } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { type Condition, isNotFound, isStatusError, jsonEquals, Pod, sleep } from "@keelson/api-machinery";
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { isNotFound, isStatusError, Pod, sleep } from "@keelson/api-machinery";
 import { ExecutionError, type Program, readLogTail } from "@keelson/execution";
-import { ContainerStartError, containerProgram } from "./container-program.ts";
+import { ContainerStartError } from "./container-program.ts";
 import { ContainerConfigError } from "./environment.ts";
 import { LogClock } from "./log-clock.ts";
 import type { LogTimes } from "./log-reader.ts";
+import { ImageProblem } from "./pod-images.ts";
+import { mounted } from "./mount-marker.ts";
 import type { NodeContext } from "./node-context.ts";
-import { nextWake, type PodEffect, type PodEvent, type PodState, probeSpec, stepPod } from "./pod-machine.ts";
-import { podStatus } from "./pod-status.ts";
+import { nextWake, stepPod } from "./pod-machine.ts";
+import { type PodEffect, type PodEvent, type PodState, probeSpec } from "./pod-state.ts";
 import { type ContainerView, type PodView, plannedContainers, programId } from "./pod-view.ts";
 import { runProbe } from "./probe-runner.ts";
 import { finishedOf } from "./restore.ts";
+import { startProgram } from "./start-program.ts";
+import { StatusWriter } from "./status-writer.ts";
 import { withTokenVolume } from "./token-volume.ts";
 import { prepareVolumes } from "./volumes.ts";
 
@@ -28,8 +32,7 @@ export class PodWorker {
   #isRefreshDue = false;
   #state: PodState;
   #volumes: ReadonlyMap<string, string> = new Map();
-  #written: unknown;
-  #writing: Promise<void> | undefined;
+  readonly #status: StatusWriter;
   /** The object is gone from the API: nothing is written any more. */
   #isRemoved = false;
 
@@ -46,6 +49,12 @@ export class PodWorker {
     this.#podIP = options.podIP;
     this.#onWake = options.onWake;
     this.#onGone = options.onGone;
+    this.#status = new StatusWriter({
+      node: options.node,
+      podIP: options.podIP,
+      state: () => (this.#isRemoved ? undefined : this.#state),
+      signal: this.#stopping.signal,
+    });
   }
 
   get pod(): PodView {
@@ -113,7 +122,7 @@ export class PodWorker {
 
   /** The program of an attempt of a container. */
   program(container: string, attempt: number): Program | undefined {
-    return this.#node.driver.get(programId(this.pod.metadata.uid ?? "", container, attempt));
+    return this.#node.runtimes.program(programId(this.pod.metadata.uid ?? "", container, attempt));
   }
 
   /** The current attempt of a container; `undefined`: there is no such container. */
@@ -145,10 +154,10 @@ export class PodWorker {
 
   handle(event: PodEvent): void {
     if (this.#stopping.signal.aborted) return;
-    const { state, effects } = stepPod(this.#state, event, this.#node.clock.now());
+    const { state, effects } = stepPod(this.#state, event, this.#node.steadyNow());
     this.#state = state;
     for (const effect of effects) this.#carryOut(effect);
-    this.#writeStatus();
+    this.#status.request();
     this.#onWake();
   }
 
@@ -156,7 +165,7 @@ export class PodWorker {
   async close(): Promise<void> {
     this.#stopping.abort(new Error("the node stops"));
     for (const times of this.#logClocks.values()) times.close();
-    await Promise.allSettled([...this.#busy, this.#writing]);
+    await Promise.allSettled([...this.#busy, this.#status.settled()]);
   }
 
   #run(action: () => Promise<void>): void {
@@ -230,12 +239,13 @@ export class PodWorker {
   }
 
   async #start(name: string, attempt: number): Promise<void> {
-    const { driver, clock } = this.#node;
+    const { clock } = this.#node;
     try {
       const place = { podIP: this.#podIP, volumes: this.#volumes };
-      const spec = await containerProgram(this.#node, this.pod, this.#container(name), attempt, place);
-      if (this.#stopping.signal.aborted) return;
-      const program = this.program(name, attempt) ?? (await driver.start(spec));
+      const start = (): Promise<Program | undefined> =>
+        startProgram(this.#node, this.pod, this.#container(name), attempt, place, this.#stopping.signal);
+      const program = this.program(name, attempt) ?? (await start());
+      if (program === undefined) return;
       await mounted(program);
       this.#watch(name, attempt, program, true);
       // The last attempt is kept for `logs --previous`; older ones go.
@@ -251,7 +261,11 @@ export class PodWorker {
         return;
       }
       const reason =
-        error instanceof ContainerConfigError || isInvalid(error) ? "CreateContainerConfigError" : "CreateContainerError";
+        error instanceof ImageProblem
+          ? error.reason
+          : error instanceof ContainerConfigError || isInvalid(error)
+            ? "CreateContainerConfigError"
+            : "CreateContainerError";
       this.handle({ kind: "refused", name, attempt, reason, message });
     }
   }
@@ -328,9 +342,9 @@ export class PodWorker {
 
   /** Everything has ended and the object is to go: the last status first, then the object, then what it left here. */
   async #release(): Promise<void> {
-    const { client, clock, driver, podsDir } = this.#node;
+    const { client, clock, runtimes, podsDir } = this.#node;
     const { namespace, name = "", uid = "" } = this.pod.metadata;
-    await this.#writing;
+    await this.#status.settled();
     for (let pause = 500; !this.#isRemoved; pause = Math.min(pause * 2, 30_000)) {
       try {
         await client.delete(Pod, { namespace, name }, { gracePeriodSeconds: 0, preconditions: { uid } });
@@ -340,7 +354,7 @@ export class PodWorker {
         await sleep(clock, pause, this.#stopping.signal);
       }
     }
-    for (const program of driver.list()) {
+    for (const program of runtimes.programs()) {
       if (program.spec.metadata?.["podUid"] !== uid) continue;
       this.#forgetLog(program);
       await program.remove();
@@ -348,75 +362,7 @@ export class PodWorker {
     await this.#oneByOne(() => rm(join(podsDir, uid), { recursive: true, force: true }));
     this.#onGone(this);
   }
-
-  #writeStatus(): void {
-    if (this.#isRemoved) return;
-    this.#writing ??= this.#writeAll().finally(() => {
-      this.#writing = undefined;
-    });
-  }
-
-  async #writeAll(): Promise<void> {
-    const { client, clock, hostIP, log } = this.#node;
-    // What happens in the same turn is written together.
-    await Promise.resolve();
-    for (let pause = 500; ; ) {
-      const status = podStatus(this.#state, { hostIP, podIP: this.#podIP }, clock.now());
-      if (this.#isRemoved || this.#stopping.signal.aborted || jsonEquals(status, this.#written)) return;
-      const { namespace, name = "", uid = "" } = this.pod.metadata;
-      const conditions = (status.conditions ?? []).map((condition) => ({ ...emptyCondition, ...condition }));
-      const body = { metadata: { uid }, status: { ...status, conditions } };
-      try {
-        await client.patch(
-          Pod,
-          { namespace, name },
-          { type: "strategic", body },
-          { subresource: "status", signal: this.#stopping.signal },
-        );
-        this.#written = status;
-        pause = 500;
-      } catch (error) {
-        if (this.#stopping.signal.aborted || isNotFound(error)) return;
-        if (isStatusError(error, "Conflict")) return;
-        log.warn({ err: error, pod: this.#name }, "a pod's status was not written; it is tried again");
-        try {
-          await sleep(clock, pause, this.#stopping.signal);
-        } catch {
-          return;
-        }
-        pause = Math.min(pause * 2, 30_000);
-      }
-    }
-  }
 }
-
-/** Waits until a program with mounts of its own has them: before that, nothing may be run beside it. */
-async function mounted(program: Program): Promise<void> {
-  const marker = program.spec.metadata?.["marker"];
-  if (marker === undefined) return;
-  const ended = program.exited();
-  while (program.state.kind === "running" && (await sizeOf(marker)) === 0) {
-    const gone = new AbortController();
-    try {
-      const changes = watch(dirname(marker), { signal: gone.signal })[Symbol.asyncIterator]();
-      const changed = changes.next().catch(() => {});
-      // Looked at once more: it may have been written before the watch was there.
-      if ((await sizeOf(marker)) === 0) await Promise.race([changed, ended]);
-    } finally {
-      gone.abort();
-    }
-  }
-}
-
-async function sizeOf(path: string): Promise<number> {
-  return stat(path).then(
-    ({ size }) => size,
-    () => 0,
-  );
-}
-
-/** A patch merges conditions by their type: what a condition no longer has must be taken away. */
-const emptyCondition: { readonly [K in keyof Condition]?: null } = { reason: null as never, message: null as never };
 
 function isInvalid(error: unknown): boolean {
   return error instanceof ExecutionError && error.code === "InvalidSpec";

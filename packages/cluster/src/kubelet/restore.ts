@@ -1,6 +1,7 @@
 import { parseTime } from "@keelson/api-machinery";
 import type { Exited, ProgramState } from "@keelson/execution";
-import { type ContainerRecord, type Finished, newContainer, type PodState, running } from "./pod-machine.ts";
+import { running } from "./pod-machine.ts";
+import { type ContainerRecord, type Finished, newContainer, type PodState } from "./pod-state.ts";
 import { type PodView, plannedContainers } from "./pod-view.ts";
 
 /** A program of a Pod that an earlier supervisor started, or that has just ended. */
@@ -60,7 +61,7 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
         attempt: shown.restartCount,
         failures: shown.restartCount,
         isReady: role === "init" && finished.exitCode === 0,
-        current: { kind: "terminated", finished },
+        current: terminated(finished, now),
       };
     }
     const { attempt, state } = newest;
@@ -68,10 +69,10 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     const base = { ...fresh, ...last, attempt, failures: attempt };
     if (state.kind === "exited") {
       const finished = finishedOf(attempt, state);
-      return { ...base, isReady: role === "init" && finished.exitCode === 0, current: { kind: "terminated", finished } };
+      return { ...base, isReady: role === "init" && finished.exitCode === 0, current: terminated(finished, now) };
     }
     if (state.kind === "starting") return { ...base, current: { kind: "starting" } };
-    const record = running(base, container, state.startedAt);
+    const record = running(base, container, state.startedAt, Math.min(state.startedAt, now));
     if (shown === undefined || shown.restartCount !== attempt || shown.started !== true) return record;
     return { ...record, isStarted: true, isReady: shown.ready };
   });
@@ -87,4 +88,10 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     ...(phase === "Succeeded" || phase === "Failed" ? { end: phase } : {}),
     isReleased: false,
   };
+}
+
+/** What ended under an earlier supervisor, at the latest now: the wall clock may have been another then. */
+function terminated(finished: Finished, now: number): ContainerRecord["current"] {
+  const { startedAt = finished.finishedAt, finishedAt } = finished;
+  return { kind: "terminated", finished, endedAt: Math.min(finishedAt, now), ranMs: Math.max(finishedAt - startedAt, 0) };
 }

@@ -21,6 +21,7 @@ import {
   type ReconcileContext,
   watchOf,
 } from "@keelson/controller";
+import { controllerOf } from "../workload/event-words.ts";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodTerminal, type SeenPod } from "../workload/pod-state.ts";
 import { announce, type Write } from "../workload/write.ts";
@@ -111,7 +112,7 @@ async function bind(
   // The answer is a Status, so the cache cannot be asked whether it shows this: what is bound is remembered here.
   assumed.set(uid, node);
   try {
-    await client.create(bindingOf(name), binding, { signal });
+    await client.create(bindingType, binding, { signal, subresource: { of: Pod, name: "binding" } });
   } catch (error) {
     assumed.delete(uid);
     // Gone, or bound by somebody else.
@@ -119,20 +120,22 @@ async function bind(
     throw error;
   }
   const note = `Successfully assigned ${namespace}/${name} to ${node}`;
-  events.event(pod, { type: "Normal", reason: "Scheduled", action: "Binding", note });
+  events.event(pod, { type: "Normal", reason: "Scheduled", action: "Binding", note, controller: controllerOf("Pod") });
 }
 
-/** The subresource `binding` of a Pod, as a kind of which an object is made. */
-function bindingOf(pod: string): ResourceType<KubernetesObject & { target: object }> {
-  const plural = `pods/${encodeURIComponent(pod)}/binding`;
-  return { group: "", version: "v1", kind: "Binding", plural, scope: "Namespaced" };
-}
+const bindingType: ResourceType<KubernetesObject & { target: object }> = {
+  group: "",
+  version: "v1",
+  kind: "Binding",
+  plural: "bindings",
+  scope: "Namespaced",
+};
 
 const assumedOfCaches = new WeakMap<Cache, Map<string, string>>();
 
 function assumedOf(cache: Cache): Map<string, string> {
-  let assumed = assumedOfCaches.get(cache);
-  if (assumed === undefined) assumedOfCaches.set(cache, (assumed = new Map()));
+  let assumed = assumedOfCaches.get(cache.shared);
+  if (assumed === undefined) assumedOfCaches.set(cache.shared, (assumed = new Map()));
   return assumed;
 }
 

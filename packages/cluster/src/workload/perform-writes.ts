@@ -8,7 +8,8 @@ import {
   type ObjectKey,
 } from "@keelson/api-machinery";
 import type { ReconcileContext, Result } from "@keelson/controller";
-import type { Decision, Write } from "./write.ts";
+import { controllerOf, partEvent, type PartWrite } from "./event-words.ts";
+import type { Decision, Seen, Write } from "./write.ts";
 
 /** What came of writes: all done, or something was no longer as it had been read and the watch brings what it is now. */
 export type Outcome = "done" | "moved-on";
@@ -40,7 +41,7 @@ export function resultOf({ requeueAfterMs }: Decision): Result | undefined {
 async function perform(write: Write, context: ReconcileContext): Promise<boolean> {
   switch (write.kind) {
     case "event":
-      context.events.event(write.regarding, write);
+      context.events.event(write.regarding, { ...write, controller: controllerOf(write.regarding.kind ?? "") });
       return true;
     case "create":
       return await create(write, context);
@@ -53,25 +54,23 @@ async function perform(write: Write, context: ReconcileContext): Promise<boolean
 
 async function create(write: Extract<Write, { kind: "create" }>, context: ReconcileContext): Promise<boolean> {
   const { type, object, owner } = write;
-  const { client, events, signal } = context;
+  const { client, signal } = context;
   try {
     const { metadata } = await client.create(type, object as DeepReadonly<KubernetesObject>, { signal });
-    const note = `Created ${type.kind.toLowerCase()}: ${metadata.name}`;
-    if (owner !== undefined) events.event(owner, { type: "Normal", reason: "SuccessfulCreate", note });
+    tell(context, "create", { kind: type.kind, name: metadata.name ?? "" }, owner);
     return true;
   } catch (error) {
     if (write.mayExist && isAlreadyExists(error)) return true;
     // What is to be made would go with its namespace at once.
     if (isNamespaceTerminating(error) || signal.aborted) return false;
-    const note = `Error creating: ${error instanceof Error ? error.message : String(error)}`;
-    if (owner !== undefined) events.event(owner, { type: "Warning", reason: "FailedCreate", note });
+    tell(context, "create", { kind: type.kind, name: object.metadata.name ?? "" }, owner, error);
     throw error;
   }
 }
 
 async function remove(write: Extract<Write, { kind: "delete" }>, context: ReconcileContext): Promise<boolean> {
   const { type, object, owner } = write;
-  const { client, events, signal } = context;
+  const { client, signal } = context;
   const { name = "", uid } = object.metadata;
   try {
     const preconditions = uid === undefined ? {} : { preconditions: { uid } };
@@ -79,12 +78,10 @@ async function remove(write: Extract<Write, { kind: "delete" }>, context: Reconc
   } catch (error) {
     // Gone, or another one under its name: this one need not be deleted any more.
     if (isNotFound(error) || isConflict(error)) return true;
-    const note = `Error deleting: ${error instanceof Error ? error.message : String(error)}`;
-    if (owner !== undefined && !signal.aborted) events.event(owner, { type: "Warning", reason: "FailedDelete", note });
+    if (!signal.aborted) tell(context, "delete", { kind: type.kind, name }, owner, error);
     throw error;
   }
-  const note = `Deleted ${type.kind.toLowerCase()}: ${name}`;
-  if (owner !== undefined) events.event(owner, { type: "Normal", reason: "SuccessfulDelete", note });
+  tell(context, "delete", { kind: type.kind, name }, owner);
   return true;
 }
 
@@ -108,6 +105,20 @@ async function change(
     if (isConflict(error) || isNotFound(error)) return false;
     throw error;
   }
+}
+
+/** Tells the owner of a part what was done to it, or why not. */
+function tell(
+  { events }: ReconcileContext,
+  verb: PartWrite["verb"],
+  part: PartWrite["part"],
+  owner: Seen | undefined,
+  error?: unknown,
+): void {
+  if (owner === undefined) return;
+  const problem = error === undefined ? {} : { problem: error instanceof Error ? error.message : String(error) };
+  const words = partEvent({ verb, part, owner: { kind: owner.kind ?? "", name: owner.metadata.name ?? "" }, ...problem });
+  events.event(owner, { type: error === undefined ? "Normal" : "Warning", ...words });
 }
 
 function keyOf({ metadata: { namespace, name = "" } }: DeepReadonly<KubernetesObject>): ObjectKey {

@@ -337,6 +337,9 @@ networking.v1.NetworkPolicyPeer		ipBlock:networking.v1.IPBlock	namespaceSelector
 networking.v1.NetworkPolicyPort		endPort:int32	port:apimachinery.util.intstr.IntOrString	protocol:string
 networking.v1.NetworkPolicySpec		egress:[]networking.v1.NetworkPolicyEgressRule list=atomic	ingress:[]networking.v1.NetworkPolicyIngressRule list=atomic	podSelector:meta.v1.LabelSelector	policyTypes:[]string list=atomic
 networking.v1.ServiceBackendPort	map=atomic	name:string	number:int32
+node.v1.Overhead		podFixed:{}apimachinery.api.resource.Quantity
+node.v1.RuntimeClass	gvk=node.k8s.io/v1/RuntimeClass	apiVersion:string	handler!:string	kind:string	metadata:meta.v1.ObjectMeta	overhead:node.v1.Overhead	scheduling:node.v1.Scheduling
+node.v1.Scheduling		nodeSelector:{}string map=atomic	tolerations:[]core.v1.Toleration list=atomic
 policy.v1.Eviction	gvk=policy/v1/Eviction	apiVersion:string	deleteOptions:meta.v1.DeleteOptions	kind:string	metadata:meta.v1.ObjectMeta
 policy.v1.PodDisruptionBudget	gvk=policy/v1/PodDisruptionBudget	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:policy.v1.PodDisruptionBudgetSpec	status:policy.v1.PodDisruptionBudgetStatus
 policy.v1.PodDisruptionBudgetSpec		maxUnavailable:apimachinery.util.intstr.IntOrString	minAvailable:apimachinery.util.intstr.IntOrString	selector:meta.v1.LabelSelector patch=replace	unhealthyPodEvictionPolicy:string

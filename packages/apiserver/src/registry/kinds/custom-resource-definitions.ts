@@ -51,6 +51,7 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
             ),
           );
         },
+        tellsRequired: true,
         validate: crdCauses,
         validateUpdate: crdUpdateCauses,
       },

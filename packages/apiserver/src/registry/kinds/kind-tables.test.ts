@@ -57,6 +57,8 @@ function updateRefusals(plural: string, before: Fields, after: Fields): readonly
 const container = { name: "c", image: "i:1" };
 const template = { metadata: { labels: { app: "a" } }, spec: { containers: [container] } };
 const selector = { matchLabels: { app: "a" } };
+const labelled = { metadata: { labels: { app: "a" } } };
+const failJob = { action: "FailJob", onExitCodes: { operator: "In", values: [1, 2] } };
 const jobTemplate = { spec: { containers: [container], restartPolicy: "Never" } };
 const claimSpec = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } };
 
@@ -114,7 +116,13 @@ describe("what is refused at create", () => {
   const deployment = (spec: Fields): Fields => ({ spec: { selector, template, ...spec } });
   const job = (spec: Fields): Fields => ({ spec: { template: jobTemplate, ...spec } });
   const service = (spec: Fields): Fields => ({ spec: { ports: [{ port: 80 }], ...spec } });
+  const mounting = (name: string): Fields =>
+    deployment({
+      template: { ...template, spec: { containers: [{ ...container, volumeMounts: [{ name, mountPath: "/data" }] }] } },
+      volumeClaimTemplates: [{ metadata: { name: "data" }, spec: claimSpec }],
+    });
   const cases: readonly (readonly [string, Fields, readonly string[]])[] = [
+    ["statefulsets", mounting("data"), []],
     ["pods", pod({ containers: [] }), ["FieldValueRequired spec.containers"]],
     [
       "pods",
@@ -148,7 +156,20 @@ describe("what is refused at create", () => {
     [
       "pods",
       inContainer({ env: [{ name: "A", valueFrom: { fieldRef: { fieldPath: "spec.containers" } } }] }),
+      ["FieldValueInvalid spec.containers[0].env[0].valueFrom.fieldRef.fieldPath"],
+    ],
+    [
+      "pods",
+      inContainer({ env: [{ name: "A", valueFrom: { fieldRef: { fieldPath: "status.phase" } } }] }),
       ["FieldValueNotSupported spec.containers[0].env[0].valueFrom.fieldRef.fieldPath"],
+    ],
+    [
+      "pods",
+      inContainer({ resources: { limits: { "example.com/gpu": "1.5" }, requests: { "example.com/gpu": "2" } } }),
+      [
+        "FieldValueInvalid spec.containers[0].resources.limits[example.com/gpu]",
+        "FieldValueInvalid spec.containers[0].resources.requests",
+      ],
     ],
     ["pods", inContainer({ envFrom: [{}] }), ["FieldValueInvalid spec.containers[0].envFrom[0]"]],
     ["pods", pod({ initContainers: [container] }), ["FieldValueDuplicate spec.containers[0].name"]],
@@ -203,6 +224,7 @@ describe("what is refused at create", () => {
       ["FieldValueInvalid spec.strategy.rollingUpdate.maxUnavailable"],
     ],
     ["deployments", deployment({ minReadySeconds: 600 }), ["FieldValueInvalid spec.progressDeadlineSeconds"]],
+    ["statefulsets", mounting("elsewhere"), ["FieldValueNotFound spec.template.spec.containers[0].volumeMounts[0].name"]],
     ["statefulsets", deployment({ podManagementPolicy: "Any" }), ["FieldValueNotSupported spec.podManagementPolicy"]],
     [
       "statefulsets",
@@ -229,6 +251,56 @@ describe("what is refused at create", () => {
       ["FieldValueInvalid spec.template.metadata.labels[job-name]"],
     ],
     ["jobs", job({ manualSelector: true }), ["FieldValueRequired spec.selector"]],
+    ["jobs", job({ selector, template: { ...jobTemplate, ...labelled } }), ["FieldValueInvalid spec.selector"]],
+    ["jobs", job({ podFailurePolicy: { rules: [failJob] } }), []],
+    [
+      "jobs",
+      job({ podFailurePolicy: { rules: [{ action: "Ignore" }, { ...failJob, onPodConditions: [{ type: "Ready" }] }] } }),
+      ["FieldValueInvalid spec.podFailurePolicy.rules[0]", "FieldValueInvalid spec.podFailurePolicy.rules[1]"],
+    ],
+    [
+      "jobs",
+      job({ podFailurePolicy: { rules: [{ action: "Retry", onExitCodes: { values: [] } }, { action: "FailIndex" }] } }),
+      [
+        "FieldValueNotSupported spec.podFailurePolicy.rules[0].action",
+        "FieldValueRequired spec.podFailurePolicy.rules[0].onExitCodes.operator",
+        "FieldValueInvalid spec.podFailurePolicy.rules[0].onExitCodes.values",
+        "FieldValueInvalid spec.podFailurePolicy.rules[1].action",
+        "FieldValueInvalid spec.podFailurePolicy.rules[1]",
+      ],
+    ],
+    [
+      "jobs",
+      job({
+        podFailurePolicy: {
+          rules: [{ action: "FailJob", onExitCodes: { operator: "In", containerName: "other", values: [0, 2, 2, 1] } }],
+        },
+      }),
+      [
+        "FieldValueInvalid spec.podFailurePolicy.rules[0].onExitCodes.containerName",
+        "FieldValueInvalid spec.podFailurePolicy.rules[0].onExitCodes.values[0]",
+        "FieldValueDuplicate spec.podFailurePolicy.rules[0].onExitCodes.values[2]",
+        "FieldValueInvalid spec.podFailurePolicy.rules[0].onExitCodes.values",
+      ],
+    ],
+    [
+      "jobs",
+      job({ podFailurePolicy: { rules: [{ action: "Count", onPodConditions: [{ type: "a b", status: "Maybe" }] }] } }),
+      [
+        "FieldValueInvalid spec.podFailurePolicy.rules[0].onPodConditions[0].type",
+        "FieldValueNotSupported spec.podFailurePolicy.rules[0].onPodConditions[0].status",
+      ],
+    ],
+    [
+      "rolebindings",
+      { roleRef: { kind: "Role", name: "r" }, subjects: [{ kind: "ServiceAccount", name: "No_Name" }] },
+      ["FieldValueInvalid subjects[0].name"],
+    ],
+    [
+      "services",
+      { spec: { ports: [{ port: 80 }], externalIPs: ["127.0.0.1", "192.0.2.1"] } },
+      ["FieldValueInvalid spec.externalIPs[0]"],
+    ],
     [
       "cronjobs",
       { spec: { schedule: "61 * * * *", jobTemplate: { spec: { template: jobTemplate } } } },
@@ -245,11 +317,7 @@ describe("what is refused at create", () => {
       { spec: { accessModes: ["ReadWriteOnce"], capacity: { storage: "1Gi" } } },
       ["FieldValueRequired spec"],
     ],
-    [
-      "persistentvolumeclaims",
-      { spec: { ...claimSpec, accessModes: ["Often"] } },
-      ["FieldValueNotSupported spec.accessModes[0]"],
-    ],
+    ["persistentvolumeclaims", { spec: { ...claimSpec, accessModes: ["Often"] } }, ["FieldValueNotSupported spec.accessModes"]],
     ["priorityclasses", { value: 2_000_000_000 }, ["FieldValueForbidden value"]],
     [
       "endpointslices",

@@ -44,6 +44,26 @@ function update(kind: ServedResource, old: KubernetesObject, sent: KubernetesObj
   return { made, causes: causes.map(({ reason, field }) => `${reason} ${field}`) };
 }
 
+describe("RuntimeClasses", () => {
+  const classes = kindOf("node.k8s.io", "runtimeclasses");
+
+  it.each([
+    ["containerd", []],
+    ["my-runtime", []],
+    ["", ["FieldValueInvalid handler"]],
+    ["Run C", ["FieldValueInvalid handler"]],
+    ["x".repeat(64), ["FieldValueInvalid handler"]],
+  ])("have a DNS label as their handler: %j", (handler, causes) => {
+    expect(create(classes, object("RuntimeClass", { handler })).causes).toEqual(causes);
+  });
+
+  it("keep their handler", () => {
+    const old = object("RuntimeClass", { handler: "process" });
+    expect(update(classes, old, object("RuntimeClass", { handler: "other" })).causes).toEqual(["FieldValueInvalid handler"]);
+    expect(update(classes, old, object("RuntimeClass", { handler: "process" })).causes).toEqual([]);
+  });
+});
+
 describe("ConfigMaps", () => {
   const configMaps = kindOf("", "configmaps");
 

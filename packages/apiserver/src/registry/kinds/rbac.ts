@@ -9,6 +9,7 @@ import {
 } from "@keelson/api-machinery";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, type BuiltinKind, builtinResource, column } from "../builtin/builtin-resource.ts";
+import { dnsSubdomain } from "../field-checks.ts";
 import { listAt, mapAt, setField, textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
 
@@ -97,6 +98,7 @@ function binding(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind 
       hasGeneration: false,
       prepareForCreate: setBindingDefaults,
       prepareForUpdate: setBindingDefaults,
+      tellsRequired: true,
       validate: (object) => [
         ...roleRefCauses(object, scope),
         ...listAt(object, "subjects").flatMap((subject, index) => subjectCauses(subject, `subjects[${index}]`, scope)),
@@ -146,6 +148,7 @@ function subjectCauses(subject: unknown, path: string, scope: RbacKind["scope"])
   const apiGroup = textAt(subject, "apiGroup");
   if (textAt(subject, "name") === "") causes.push(requiredCause(`${path}.name`));
   if (kind === "ServiceAccount") {
+    causes.push(...dnsSubdomain(`${path}.name`, valueAt(subject, "name")));
     if (apiGroup !== "") causes.push(notSupportedCause(`${path}.apiGroup`, apiGroup, [""]));
     if (scope === "Cluster" && textAt(subject, "namespace") === "") causes.push(requiredCause(`${path}.namespace`));
   } else if (kind === "User" || kind === "Group") {

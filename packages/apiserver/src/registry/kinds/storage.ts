@@ -17,7 +17,7 @@ import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.
 import * as check from "../field-checks.ts";
 import { ensureMap, listAt, mapAt, objectAt, setField, textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
-import { nodeTermCauses } from "./pod/spec-validation.ts";
+import { nodeSelectorCauses } from "./pod/affinity-validation.ts";
 import { defaultStorageClass, storageClasses } from "./storage-classes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
@@ -114,7 +114,7 @@ export function defaultClaimSpec(spec: JsonObject | undefined): void {
 export function claimSpecCauses(spec: unknown, path: string): StatusCause[] {
   const modes = listAt(spec, "accessModes");
   const causes = modes.length === 0 ? [requiredCause(`${path}.accessModes`, "at least 1 access mode is required")] : [];
-  for (const [index, mode] of modes.entries()) causes.push(...check.oneOf(`${path}.accessModes[${index}]`, mode, accessModes));
+  for (const mode of modes) causes.push(...check.oneOf(`${path}.accessModes`, mode, accessModes));
   const size = valueAt(spec, "resources", "requests", "storage");
   if (!isQuantity(size)) causes.push(requiredCause(`${path}.resources[storage]`));
   else if (compareQuantities(size, 0) <= 0) {
@@ -239,7 +239,7 @@ function volumeCauses(volume: Read): StatusCause[] {
   const spec = valueAt(volume, "spec");
   const modes = listAt(spec, "accessModes");
   const causes = modes.length === 0 ? [requiredCause("spec.accessModes")] : [];
-  for (const [index, mode] of modes.entries()) causes.push(...check.oneOf(`spec.accessModes[${index}]`, mode, accessModes));
+  for (const mode of modes) causes.push(...check.oneOf("spec.accessModes", mode, accessModes));
   const size = valueAt(spec, "capacity", "storage");
   if (!isQuantity(size)) causes.push(requiredCause("spec.capacity"));
   else if (compareQuantities(size, 0) <= 0)
@@ -254,11 +254,8 @@ function volumeCauses(volume: Read): StatusCause[] {
   if (source === "hostPath" || source === "local") {
     causes.push(...check.nonEmpty(`spec.${source}.path`, textAt(spec, source, "path")));
   }
-  const terms = listAt(spec, "nodeAffinity", "required", "nodeSelectorTerms");
-  for (const [index, term] of terms.entries()) {
-    causes.push(...nodeTermCauses(term, `spec.nodeAffinity.required.nodeSelectorTerms[${index}]`));
-  }
-  if (source === "local" && terms.length === 0)
-    causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
+  const wanted = valueAt(spec, "nodeAffinity", "required");
+  if (wanted !== undefined) causes.push(...nodeSelectorCauses(wanted, "spec.nodeAffinity.required"));
+  else if (source === "local") causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
   return causes;
 }

@@ -6,6 +6,7 @@ import {
   invalidCause,
   isJsonObject,
   isQuantity,
+  quantityToBytes,
   notFoundCause,
   notSupportedCause,
   qualifiedNameFaults,
@@ -39,8 +40,27 @@ export function containerCauses(spec: unknown, path: string): StatusCause[] {
       causes.push(...lifeCauses(container, at, field));
     }
   }
+  causes.push(...hostPortCauses(spec, path));
   if (Array.isArray(valueAt(spec, "containers")) && listAt(spec, "containers").length === 0) {
     causes.push(requiredCause(`${path}.containers`));
+  }
+  return causes;
+}
+
+/** The containers of a Pod are on one host, where a port can be had once. Init containers come one after the other. */
+function hostPortCauses(spec: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const taken = new Set<string>();
+  for (const [index, container] of listAt(spec, "containers").entries()) {
+    for (const [at, port] of listAt(container, "ports").entries()) {
+      const hostPort = valueAt(port, "hostPort");
+      if (typeof hostPort !== "number" || hostPort === 0) continue;
+      const socket = `${textAt(port, "protocol")}/${textAt(port, "hostIP")}/${hostPort}`;
+      if (taken.has(socket)) {
+        causes.push(duplicateCause(`${path}.containers[${index}].ports[${at}].hostPort`, socket));
+      }
+      taken.add(socket);
+    }
   }
   return causes;
 }
@@ -85,7 +105,7 @@ function oneContainer(
     if (name !== "" && !claims.has(name)) causes.push(notFoundCause(`${path}.volumeDevices[${index}].name`, name));
   }
   for (const field of ["runAsUser", "runAsGroup"]) {
-    causes.push(...check.atLeast(`${path}.securityContext.${field}`, valueAt(container, "securityContext", field)));
+    causes.push(...check.accountId(`${path}.securityContext.${field}`, valueAt(container, "securityContext", field)));
   }
   if (
     valueAt(container, "securityContext", "privileged") === true &&
@@ -190,6 +210,16 @@ const environmentPaths = [
   "status.podIPs",
 ];
 
+/** Paths that are known and that an environment may not read. */
+const otherPaths = [
+  "metadata.annotations",
+  "metadata.labels",
+  "spec.host",
+  "spec.restartPolicy",
+  "spec.schedulerName",
+  "status.phase",
+];
+
 /** What is wrong with an ObjectFieldSelector: environments and files may read different fields. */
 export function fieldReferenceCauses(reference: unknown, path: string, isEnvironment: boolean): StatusCause[] {
   const fieldPath = valueAt(reference, "fieldPath");
@@ -199,6 +229,10 @@ export function fieldReferenceCauses(reference: unknown, path: string, isEnviron
   if (keyed !== null) {
     const key = keyed[2] ?? "";
     return qualifiedNameFaults(key).map((fault) => invalidCause(`${path}.fieldPath`, fieldPath, fault));
+  }
+  if (!environmentPaths.includes(fieldPath) && !otherPaths.includes(fieldPath)) {
+    const detail = `error converting fieldPath: field label not supported: ${fieldPath}`;
+    return [invalidCause(`${path}.fieldPath`, fieldPath, detail)];
   }
   const supported = isEnvironment ? environmentPaths : metadataPaths;
   return supported.includes(fieldPath) ? [] : [notSupportedCause(`${path}.fieldPath`, fieldPath, supported)];
@@ -223,6 +257,9 @@ export function resourceCauses(resources: unknown, path: string): StatusCause[] 
       if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
         causes.push(invalidCause(`${path}.${field}[${name}]`, amount, "must be greater than or equal to 0"));
       }
+      if (isCounted(name) && isQuantity(amount) && compareQuantities(quantityToBytes(amount), amount) !== 0) {
+        causes.push(invalidCause(`${path}.${field}[${name}]`, amount, "must be an integer"));
+      }
     }
   }
   for (const [name, request] of Object.entries(requests)) {
@@ -232,6 +269,11 @@ export function resourceCauses(resources: unknown, path: string): StatusCause[] 
     causes.push(invalidCause(`${path}.requests`, request, detail));
   }
   return causes;
+}
+
+/** Whether a resource comes in whole pieces only: one that a device plugin gives (`nvidia.com/gpu`). */
+function isCounted(name: string): boolean {
+  return name.includes("/") && !name.includes("kubernetes.io/") && !name.startsWith("requests.");
 }
 
 const standardResource = /^(?:cpu|memory|ephemeral-storage|hugepages-.+)$/;

@@ -49,6 +49,10 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         prepareForCreate: (pod) => prepare(pod, store),
         prepareForUpdate: keepAdmitted,
         validate: podCauses,
+        validateCreate: (pod) =>
+          objectsAt(valueAt(pod, "spec"), "ephemeralContainers").length === 0
+            ? []
+            : [forbiddenCause("spec.ephemeralContainers", "cannot be set on create")],
         validateUpdate: podUpdateCauses,
       },
     }),

@@ -9,6 +9,7 @@ import {
 } from "@keelson/api-machinery";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import { affinityCauses } from "./affinity-validation.ts";
 import { containerCauses } from "./container-validation.ts";
 import { volumeCauses } from "./volume-validation.ts";
 
@@ -53,12 +54,17 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
   for (const field of ["hostname", "subdomain"]) {
     if (textAt(spec, field) !== "") causes.push(...check.dnsLabel(`${path}.${field}`, valueAt(spec, field)));
   }
-  for (const field of ["runAsUser", "runAsGroup", "fsGroup"]) {
-    causes.push(...check.atLeast(`${path}.securityContext.${field}`, valueAt(spec, "securityContext", field)));
-  }
+  causes.push(...securityCauses(valueAt(spec, "securityContext"), `${path}.securityContext`));
   for (const [index, alias] of listAt(spec, "hostAliases").entries()) {
     const ip = textAt(alias, "ip");
     if (!check.isIpAddress(ip)) causes.push(invalidCause(`${path}.hostAliases[${index}].ip`, ip, addressRule));
+    for (const name of listAt(alias, "hostnames")) {
+      causes.push(...check.dnsSubdomain(`${path}.hostAliases[${index}].hostnames`, name));
+    }
+  }
+  for (const [index, server] of listAt(spec, "dnsConfig", "nameservers").entries()) {
+    if (typeof server === "string" && check.isIpAddress(server)) continue;
+    causes.push(invalidCause(`${path}.dnsConfig.nameservers[${index}]`, server, addressRule));
   }
   causes.push(...placementCauses(spec, path));
   if (textAt(spec, "schedulerName") === "") causes.push(requiredCause(`${path}.schedulerName`));
@@ -66,6 +72,31 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
 }
 
 const addressRule = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
+/** Names of kernel settings, with dots or slashes between their parts. */
+const sysctlRule = "([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
+const sysctlName = new RegExp(`^${sysctlRule}$`);
+const maxSysctlLength = 253;
+
+function securityCauses(context: unknown, path: string): StatusCause[] {
+  const causes = ["runAsUser", "runAsGroup", "fsGroup"].flatMap((field) =>
+    check.accountId(`${path}.${field}`, valueAt(context, field)),
+  );
+  for (const [index, group] of listAt(context, "supplementalGroups").entries()) {
+    causes.push(...check.accountId(`${path}.supplementalGroups[${index}]`, group));
+  }
+  const seen = new Set<string>();
+  for (const [index, sysctl] of listAt(context, "sysctls").entries()) {
+    const field = `${path}.sysctls[${index}].name`;
+    const name = textAt(sysctl, "name");
+    if (name === "") causes.push(requiredCause(field));
+    else if (name.length > maxSysctlLength || !sysctlName.test(name)) {
+      causes.push(invalidCause(field, name, `must have at most ${maxSysctlLength} characters and match regex ${sysctlRule}`));
+    } else if (seen.has(name)) causes.push(duplicateCause(field, name));
+    seen.add(name);
+  }
+  return causes;
+}
 
 function placementCauses(spec: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
@@ -93,39 +124,7 @@ function placementCauses(spec: unknown, path: string): StatusCause[] {
     causes.push(...check.oneOf(`${at}.whenUnsatisfiable`, unsatisfiable, ["DoNotSchedule", "ScheduleAnyway"]));
     causes.push(...check.labelSelector(`${at}.labelSelector`, valueAt(constraint, "labelSelector")));
   }
-  const wanted = listAt(
-    spec,
-    "affinity",
-    "nodeAffinity",
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "nodeSelectorTerms",
-  );
-  const affinity = `${path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`;
-  for (const [index, term] of wanted.entries()) causes.push(...nodeTermCauses(term, `${affinity}[${index}]`));
-  return causes;
-}
-
-const nodeOperators = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
-
-/** What is wrong with a NodeSelectorTerm (core/v1). */
-export function nodeTermCauses(term: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
-  for (const [index, expression] of listAt(term, "matchExpressions").entries()) {
-    const at = `${path}.matchExpressions[${index}]`;
-    const key = textAt(expression, "key");
-    const operator = textAt(expression, "operator");
-    const values = listAt(expression, "values");
-    causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault)));
-    if (!nodeOperators.includes(operator))
-      causes.push(invalidCause(`${at}.operator`, operator, "not a valid selector operator"));
-    else if ((operator === "In" || operator === "NotIn") && values.length === 0) {
-      causes.push(requiredCause(`${at}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
-    } else if ((operator === "Exists" || operator === "DoesNotExist") && values.length > 0) {
-      causes.push(forbiddenCause(`${at}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
-    } else if ((operator === "Gt" || operator === "Lt") && values.length !== 1) {
-      causes.push(requiredCause(`${at}.values`, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
-    }
-  }
+  causes.push(...affinityCauses(valueAt(spec, "affinity"), `${path}.affinity`));
   return causes;
 }
 

@@ -119,10 +119,11 @@ function serviceCauses(service: Read): StatusCause[] {
   causes.push(...check.oneOf("spec.sessionAffinity", valueAt(spec, "sessionAffinity"), ["ClientIP", "None"]));
   causes.push(...check.oneOf("spec.type", valueAt(spec, "type"), types));
   for (const [index, address] of listAt(spec, "externalIPs").entries()) {
-    if (typeof address === "string" && !check.isIpAddress(address)) {
-      const detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-      causes.push(invalidCause(`spec.externalIPs[${index}]`, address, detail));
-    }
+    if (typeof address !== "string") continue;
+    const faults = check.isIpAddress(address)
+      ? check.specialAddressFaults(address)
+      : ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
+    causes.push(...faults.map((fault) => invalidCause(`spec.externalIPs[${index}]`, address, fault)));
   }
   const timeout = valueAt(spec, "sessionAffinityConfig", "clientIP", "timeoutSeconds");
   if (typeof timeout === "number" && (timeout <= 0 || timeout > 86_400)) {

@@ -17,6 +17,7 @@ import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
+import { failurePolicyCauses } from "./failure-policy-validation.ts";
 import * as workload from "./workload.ts";
 
 /** batch/v1 Jobs. */
@@ -131,6 +132,7 @@ export function jobSpecCauses(spec: unknown, path: string): StatusCause[] {
   else if (restart !== undefined && restart !== "OnFailure" && restart !== "Never") {
     causes.push(notSupportedCause(field, restart, ["OnFailure", "Never"]));
   }
+  causes.push(...failurePolicyCauses(spec, `${path}.podFailurePolicy`));
   if (valueAt(spec, "podFailurePolicy") !== undefined && restart !== "Never") {
     const detail = 'only "Never" is supported when podFailurePolicy is specified';
     causes.push(invalidCause(field, restart ?? "", detail));
@@ -150,11 +152,13 @@ function jobCauses(job: workload.Read): StatusCause[] {
   causes.push(...faults);
   if (faults.length === 0 && !selectorFromObject(selector).matches(labels)) causes.push(workload.mismatchCause(labels));
   if (valueAt(spec, "manualSelector") === true) return causes;
-  // What a client wrote in place of what is generated.
-  if (
-    valueAt(selector, "matchLabels", "batch.kubernetes.io/controller-uid") !== uid &&
-    valueAt(selector, "matchLabels", "controller-uid") !== uid
-  ) {
+  // What a client wrote in place of what is generated, or beside it: the selector has to select by these labels alone.
+  const generated = Object.fromEntries([
+    ...uidLabels.map((label) => [label, uid]),
+    ...nameLabels.map((label) => [label, name]),
+  ]);
+  const isByUid = uidLabels.some((label) => valueAt(selector, "matchLabels", label) === uid);
+  if (!isByUid || (faults.length === 0 && !selectorFromObject(selector).matches(generated))) {
     causes.push(invalidCause("spec.selector", selector, "`selector` not auto-generated"));
   }
   for (const [names, wanted] of [

@@ -2,6 +2,7 @@ import {
   draft,
   forbiddenCause,
   invalidCause,
+  isJsonObject,
   type JsonObject,
   jsonEquals,
   type KubernetesObject,
@@ -34,7 +35,11 @@ export const statefulSets = builtinResource({
   strategy: {
     default: defaultStatefulSet,
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0, availableReplicas: 0 }),
-    validate: (object) => [...workload.workloadCauses(object), ...statefulCauses(object), ...countCauses(object)],
+    validate: (object) => [
+      ...workload.workloadCauses(object, claimedTemplate(object)),
+      ...statefulCauses(object),
+      ...countCauses(object),
+    ],
     validateUpdate: updateCauses,
   },
 });
@@ -109,6 +114,20 @@ function statefulCauses(object: workload.Read): StatusCause[] {
     causes.push(...claimSpecCauses(valueAt(claim, "spec"), `${path}.spec`));
   }
   return causes;
+}
+
+/** The template with a volume for every claim: containers mount claims by the names of their templates. */
+function claimedTemplate(object: workload.Read): unknown {
+  const template = valueAt(object, "spec", "template");
+  const spec = valueAt(template, "spec");
+  if (!isJsonObject(template) || !isJsonObject(spec)) return template;
+  const volumes = listAt(spec, "volumes");
+  const named = new Set(volumes.map((volume) => textAt(volume, "name")));
+  const claims = listAt(object, "spec", "volumeClaimTemplates")
+    .map((claim) => textAt(claim, "metadata", "name"))
+    .filter((name) => !named.has(name))
+    .map((name) => ({ name, persistentVolumeClaim: { claimName: name } }));
+  return { ...template, spec: { ...spec, volumes: [...volumes, ...claims] } };
 }
 
 const changeable = [

@@ -32,15 +32,18 @@ export function emptyStatus(object: KubernetesObject, fields: Readonly<Record<st
   setField(object, "status", { ...fields });
 }
 
-/** The selector, the template, and that the one selects the other. Pods of such kinds are always restarted. */
-export function workloadCauses(object: Read): StatusCause[] {
+/**
+ * The selector, the template, and that the one selects the other. Pods of such kinds are always restarted. `template` is given
+ * where Pods get more than what is written in it.
+ */
+export function workloadCauses(object: Read, template: unknown = valueAt(object, "spec", "template")): StatusCause[] {
   const spec = valueAt(object, "spec");
   const causes = [
     ...check.atLeast("spec.replicas", valueAt(spec, "replicas")),
     ...check.atLeast("spec.minReadySeconds", valueAt(spec, "minReadySeconds")),
     ...check.atLeast("spec.revisionHistoryLimit", valueAt(spec, "revisionHistoryLimit")),
     ...selectorCauses(spec),
-    ...podTemplateCauses(valueAt(spec, "template"), "spec.template"),
+    ...podTemplateCauses(template, "spec.template"),
   ];
   const restart = textAt(spec, "template", "spec", "restartPolicy");
   if (restart === "OnFailure" || restart === "Never") {

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
 export const file_keelson_sandboxes_v1_streams: GenFile =
   /*@__PURE__*/
   fileDesc(
-    "CiJrZWVsc29uL3NhbmRib3hlcy92MS9zdHJlYW1zLnByb3RvEhRrZWVsc29uLnNhbmRib3hlcy52MSJGCgtMb2dzUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEg4KBmZvbGxvdxgDIAEoCCIYCghMb2dDaHVuaxIMCgRkYXRhGAEgASgMMl0KDlNhbmRib3hTdHJlYW1zEksKBExvZ3MSIS5rZWVsc29uLnNhbmRib3hlcy52MS5Mb2dzUmVxdWVzdBoeLmtlZWxzb24uc2FuZGJveGVzLnYxLkxvZ0NodW5rMAFiBnByb3RvMw",
+    "CiJrZWVsc29uL3NhbmRib3hlcy92MS9zdHJlYW1zLnByb3RvEhRrZWVsc29uLnNhbmRib3hlcy52MSJGCgtMb2dzUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEg4KBmZvbGxvdxgDIAEoCCIYCghMb2dDaHVuaxIMCgRkYXRhGAEgASgMIi0KDFRlcm1pbmFsU2l6ZRIPCgdjb2x1bW5zGAEgASgFEgwKBHJvd3MYAiABKAUiewoJRXhlY1N0YXJ0EhQKDHNhbmRib3hfbmFtZRgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkSDwoHY29tbWFuZBgDIAMoCRI0Cgh0ZXJtaW5hbBgEIAEoCzIiLmtlZWxzb24uc2FuZGJveGVzLnYxLlRlcm1pbmFsU2l6ZSKoAQoLRXhlY1JlcXVlc3QSMAoFc3RhcnQYASABKAsyHy5rZWVsc29uLnNhbmRib3hlcy52MS5FeGVjU3RhcnRIABIPCgVzdGRpbhgCIAEoDEgAEhUKC2Nsb3NlX3N0ZGluGAMgASgISAASNAoGcmVzaXplGAQgASgLMiIua2VlbHNvbi5zYW5kYm94ZXMudjEuVGVybWluYWxTaXplSABCCQoHcmVxdWVzdCJTCgxFeGVjUmVzcG9uc2USEAoGc3Rkb3V0GAEgASgMSAASEAoGc3RkZXJyGAIgASgMSAASEwoJZXhpdF9jb2RlGAMgASgFSABCCgoIcmVzcG9uc2UysAEKDlNhbmRib3hTdHJlYW1zEksKBExvZ3MSIS5rZWVsc29uLnNhbmRib3hlcy52MS5Mb2dzUmVxdWVzdBoeLmtlZWxzb24uc2FuZGJveGVzLnYxLkxvZ0NodW5rMAESUQoERXhlYxIhLmtlZWxzb24uc2FuZGJveGVzLnYxLkV4ZWNSZXF1ZXN0GiIua2VlbHNvbi5zYW5kYm94ZXMudjEuRXhlY1Jlc3BvbnNlKAEwAWIGcHJvdG8z",
   );
 
 /**
@@ -22,6 +22,8 @@ export const file_keelson_sandboxes_v1_streams: GenFile =
  */
 export type LogsRequest = Message<"keelson.sandboxes.v1.LogsRequest"> & {
   /**
+   * Its name, or its id.
+   *
    * @generated from field: string sandbox_name = 1;
    */
   sandboxName: string;
@@ -64,6 +66,149 @@ export type LogChunk = Message<"keelson.sandboxes.v1.LogChunk"> & {
 export const LogChunkSchema: GenMessage<LogChunk> = /*@__PURE__*/ messageDesc(file_keelson_sandboxes_v1_streams, 1);
 
 /**
+ * @generated from message keelson.sandboxes.v1.TerminalSize
+ */
+export type TerminalSize = Message<"keelson.sandboxes.v1.TerminalSize"> & {
+  /**
+   * @generated from field: int32 columns = 1;
+   */
+  columns: number;
+
+  /**
+   * @generated from field: int32 rows = 2;
+   */
+  rows: number;
+};
+
+/**
+ * Describes the message keelson.sandboxes.v1.TerminalSize.
+ * Use `create(TerminalSizeSchema)` to create a new message.
+ */
+export const TerminalSizeSchema: GenMessage<TerminalSize> = /*@__PURE__*/ messageDesc(file_keelson_sandboxes_v1_streams, 2);
+
+/**
+ * @generated from message keelson.sandboxes.v1.ExecStart
+ */
+export type ExecStart = Message<"keelson.sandboxes.v1.ExecStart"> & {
+  /**
+   * Its name, or its id.
+   *
+   * @generated from field: string sandbox_name = 1;
+   */
+  sandboxName: string;
+
+  /**
+   * Empty: "default".
+   *
+   * @generated from field: string namespace = 2;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: repeated string command = 3;
+   */
+  command: string[];
+
+  /**
+   * There: the command gets a terminal of this size, and both its outputs are one.
+   *
+   * @generated from field: keelson.sandboxes.v1.TerminalSize terminal = 4;
+   */
+  terminal?: TerminalSize | undefined;
+};
+
+/**
+ * Describes the message keelson.sandboxes.v1.ExecStart.
+ * Use `create(ExecStartSchema)` to create a new message.
+ */
+export const ExecStartSchema: GenMessage<ExecStart> = /*@__PURE__*/ messageDesc(file_keelson_sandboxes_v1_streams, 3);
+
+/**
+ * @generated from message keelson.sandboxes.v1.ExecRequest
+ */
+export type ExecRequest = Message<"keelson.sandboxes.v1.ExecRequest"> & {
+  /**
+   * @generated from oneof keelson.sandboxes.v1.ExecRequest.request
+   */
+  request:
+    | {
+        /**
+         * @generated from field: keelson.sandboxes.v1.ExecStart start = 1;
+         */
+        value: ExecStart;
+        case: "start";
+      }
+    | {
+        /**
+         * @generated from field: bytes stdin = 2;
+         */
+        value: Uint8Array;
+        case: "stdin";
+      }
+    | {
+        /**
+         * @generated from field: bool close_stdin = 3;
+         */
+        value: boolean;
+        case: "closeStdin";
+      }
+    | {
+        /**
+         * @generated from field: keelson.sandboxes.v1.TerminalSize resize = 4;
+         */
+        value: TerminalSize;
+        case: "resize";
+      }
+    | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message keelson.sandboxes.v1.ExecRequest.
+ * Use `create(ExecRequestSchema)` to create a new message.
+ */
+export const ExecRequestSchema: GenMessage<ExecRequest> = /*@__PURE__*/ messageDesc(file_keelson_sandboxes_v1_streams, 4);
+
+/**
+ * @generated from message keelson.sandboxes.v1.ExecResponse
+ */
+export type ExecResponse = Message<"keelson.sandboxes.v1.ExecResponse"> & {
+  /**
+   * @generated from oneof keelson.sandboxes.v1.ExecResponse.response
+   */
+  response:
+    | {
+        /**
+         * @generated from field: bytes stdout = 1;
+         */
+        value: Uint8Array;
+        case: "stdout";
+      }
+    | {
+        /**
+         * @generated from field: bytes stderr = 2;
+         */
+        value: Uint8Array;
+        case: "stderr";
+      }
+    | {
+        /**
+         * 128 + n where a signal ended it.
+         *
+         * @generated from field: int32 exit_code = 3;
+         */
+        value: number;
+        case: "exitCode";
+      }
+    | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message keelson.sandboxes.v1.ExecResponse.
+ * Use `create(ExecResponseSchema)` to create a new message.
+ */
+export const ExecResponseSchema: GenMessage<ExecResponse> = /*@__PURE__*/ messageDesc(file_keelson_sandboxes_v1_streams, 5);
+
+/**
  * @generated from service keelson.sandboxes.v1.SandboxStreams
  */
 export const SandboxStreams: GenService<{
@@ -74,5 +219,15 @@ export const SandboxStreams: GenService<{
     methodKind: "server_streaming";
     input: typeof LogsRequestSchema;
     output: typeof LogChunkSchema;
+  };
+  /**
+   * Runs a command in a sandbox: `start` comes first, and the exit code is the last answer.
+   *
+   * @generated from rpc keelson.sandboxes.v1.SandboxStreams.Exec
+   */
+  exec: {
+    methodKind: "bidi_streaming";
+    input: typeof ExecRequestSchema;
+    output: typeof ExecResponseSchema;
   };
 }> = /*@__PURE__*/ serviceDesc(file_keelson_sandboxes_v1_streams, 0);

@@ -1,0 +1,175 @@
+import { existsSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import type { FlagValues } from "@keelson/controller";
+import {
+  type ContainerdImages,
+  defaultContainerdSocket,
+  ImageError,
+  type LaidOutImage,
+  openContainerdImages,
+  openImage,
+  openUnpackedImages,
+  parseImageReference,
+  pullImage,
+  readDockerCredentials,
+  type UnpackedImages,
+} from "@keelson/execution";
+import { imagesFolder, sandboxes } from "@keelson/sandboxes";
+import type { Command } from "commander";
+import { addFlag, flagValues, UsageError } from "../command-line.ts";
+
+/** Where an image is: unpacked, for sandboxes; in containerd, for programs that are its containers. */
+type Place = "sandboxes" | "containerd";
+
+/** An image as the commands print it. */
+interface Row {
+  readonly name: string;
+  readonly digest: string;
+  readonly places: readonly Place[];
+}
+
+/** What the commands work on. */
+interface Stores {
+  readonly unpacked: UnpackedImages;
+  /** Absent where there is none on this machine. */
+  readonly containerd?: ContainerdImages;
+  readonly isJson: boolean;
+}
+
+type Action = (stores: Stores, words: readonly string[], flags: FlagValues) => Promise<void>;
+
+/** Adds `keelson image`: the images of this machine, for sandboxes and for Pods and programs in containers. */
+export function addImageCommand(program: Command): void {
+  const image = program
+    .command("image")
+    .description("images of this machine: for sandboxes, and in containerd for Pods with runtimeClassName containerd")
+    .exitOverride();
+  const add = (call: string, description: string, act: Action): Command => {
+    const command = image.command(call).description(description).exitOverride();
+    addFlag(command, {
+      name: "data-dir",
+      value: "DIR",
+      description: "that of `keelson up`",
+      default: ".keelson",
+      env: "KEELSON_DATA_DIR",
+    });
+    addFlag(command, {
+      name: "containerd-address",
+      value: "SOCKET",
+      description: `containerd that has images as well, or none (default: ${defaultContainerdSocket} where it is there)`,
+    });
+    addFlag(command, { name: "output", short: "o", value: "FORMAT", description: "text or json", default: "text" });
+    command.action(async (...given: readonly unknown[]) => {
+      const flags = flagValues(command);
+      await act(
+        await openStores(flags),
+        given.filter((each) => typeof each === "string"),
+        flags,
+      );
+    });
+    return command;
+  };
+  addFlag(
+    add("import <file> [name]", "take over an OCI archive or layout; an image that has the name is replaced", importImage),
+    {
+      name: "name",
+      value: "NAME",
+      description: "as workloads name it, such as example.org/tool:1 (default: what the archive says)",
+    },
+  );
+  add("pull <name>", "fetch an image from its registry, with the account that `docker login` wrote down", pullToStores);
+  add("list", "print the images", listImages);
+  add("delete <name>", "forget an image, and its files with its last name", deleteImage).alias("remove");
+}
+
+async function openStores(flags: FlagValues): Promise<Stores> {
+  const { output = "text", "data-dir": dataDir = ".keelson", "containerd-address": given } = flags;
+  if (output !== "text" && output !== "json") throw new UsageError(`--output: ${String(output)} has to be text or json`);
+  const unpacked = await openUnpackedImages(imagesFolder(join(resolve(String(dataDir)), sandboxes.name)));
+  const socket = typeof given === "string" ? resolve(given) : defaultContainerdSocket;
+  const isJson = output === "json";
+  if (given === "none" || (given === undefined && !existsSync(socket))) return { unpacked, isJson };
+  try {
+    return { unpacked, isJson, containerd: await openContainerdImages({ socket, random: Math.random, now: Date.now }) };
+  } catch (error) {
+    if (given !== undefined) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    process.stderr.write(`keelson: containers do not get it (${reason}); --containerd-address none to do without\n`);
+    return { unpacked, isJson };
+  }
+}
+
+const say = (text: string): void => void process.stderr.write(`${text}\n`);
+
+async function importImage(stores: Stores, [file = "", word]: readonly string[], flags: FlagValues): Promise<void> {
+  const name = typeof flags.name === "string" ? flags.name : word;
+  if (!existsSync(file)) throw new UsageError(`there is no file ${file}: make one with \`docker save\` or \`skopeo copy\``);
+  try {
+    const image = await openImage(resolve(file), { temporary: tmpdir() });
+    await keep(stores, image, name);
+  } catch (error) {
+    throw error instanceof ImageError ? new Error(`${file}: ${error.message}`, { cause: error }) : error;
+  }
+}
+
+async function pullToStores(stores: Stores, [name = ""]: readonly string[]): Promise<void> {
+  const accounts = join(process.env.DOCKER_CONFIG ?? join(homedir(), ".docker"), "config.json");
+  let said = 0;
+  const image = await pullImage(name, {
+    temporary: tmpdir(),
+    fetch,
+    credentials: await readDockerCredentials(accounts),
+    pause: (ms) => setTimeout(ms),
+    onProgress({ doneBytes, totalBytes }) {
+      const tenths = Math.floor((doneBytes * 10) / totalBytes);
+      if (tenths !== said) say(`fetched ${tenths * 10} % of ${totalBytes} bytes`);
+      said = tenths;
+    },
+  });
+  await keep(stores, image, name);
+}
+
+/** Gives an image to every store, and prints it. */
+async function keep({ unpacked, containerd, isJson }: Stores, image: LaidOutImage, name = image.name): Promise<void> {
+  try {
+    if (name === undefined) throw new UsageError("the archive does not say what its image is called: give it a --name");
+    const added = await unpacked.add(name, image, ({ layer, layers }) => say(`unpacking layer ${layer} of ${layers}`));
+    await containerd?.add(added.name, image, ({ phase, layer, layers }) =>
+      say(`containerd: ${phase} layer ${layer} of ${layers}`),
+    );
+    const places: readonly Place[] = containerd === undefined ? ["sandboxes"] : ["sandboxes", "containerd"];
+    const row: Row = { name: added.name, digest: added.digest, places };
+    process.stdout.write(isJson ? `${JSON.stringify(row)}\n` : `${row.name} ${row.digest}\n`);
+  } finally {
+    await image.close();
+  }
+}
+
+async function listImages({ unpacked, containerd, isJson }: Stores): Promise<void> {
+  const rows = new Map<string, Row>();
+  for (const { name, digest } of unpacked.list()) rows.set(name, { name, digest, places: ["sandboxes"] });
+  for (const { name, digest } of (await containerd?.list()) ?? []) {
+    rows.set(name, { name, digest, places: [...(rows.get(name)?.places ?? []), "containerd"] });
+  }
+  const all = [...rows.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  if (isJson) {
+    process.stdout.write(`${JSON.stringify(all)}\n`);
+    return;
+  }
+  const width = Math.max(4, ...all.map(({ name }) => name.length));
+  process.stdout.write(`${"NAME".padEnd(width)}  DIGEST        PLACES\n`);
+  for (const { name, digest, places } of all) {
+    process.stdout.write(`${name.padEnd(width)}  ${digest.slice(7, 19)}  ${places.join(",")}\n`);
+  }
+}
+
+async function deleteImage({ unpacked, containerd, isJson }: Stores, [name = ""]: readonly string[]): Promise<void> {
+  const full = parseImageReference(name).name;
+  const places: Place[] = [];
+  if (await unpacked.remove(full)) places.push("sandboxes");
+  if (containerd !== undefined && (await containerd.remove(full))) places.push("containerd");
+  if (places.length === 0) throw new Error(`there is no image ${full}; \`keelson image list\` shows what there is`);
+  process.stdout.write(isJson ? `${JSON.stringify({ name: full, places })}\n` : `${full} deleted\n`);
+}

@@ -1,0 +1,23 @@
+import type { Schema } from "@keelson/api-machinery";
+import { expect, test } from "vitest";
+import { operators } from "./operators.ts";
+
+/** Paths of the fields that say nothing of themselves. */
+function undescribed(schema: Schema, path = ""): readonly string[] {
+  const fields = Object.entries(schema.properties ?? {});
+  const inside = typeof schema.additionalProperties === "object" ? schema.additionalProperties : undefined;
+  return [
+    ...fields.filter(([, { description = "" }]) => description === "").map(([name]) => `${path}.${name}`),
+    ...fields.flatMap(([name, field]) => undescribed(field, `${path}.${name}`)),
+    ...(schema.items === undefined ? [] : undescribed(schema.items, `${path}[]`)),
+    ...(inside === undefined ? [] : undescribed(inside, `${path}{}`)),
+  ];
+}
+
+const kinds = operators.flatMap(({ resources }) => resources.map(({ crd, schema }) => [crd.metadata.name, schema] as const));
+
+test.each(kinds)("kubectl explain has words for every field of %s", (_name, schema) => {
+  const { apiVersion: _a, kind: _k, metadata: _m, ...properties } = schema.properties ?? {};
+  expect(Object.keys(properties)).toContain("spec");
+  expect(undescribed({ ...schema, properties })).toEqual([]);
+});

@@ -1,0 +1,221 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { kubectlMinorVersion, kubectlWaitForField } from "./testing/kubectl-version.ts";
+import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
+import { temporaryFolder } from "./testing/temporary-folder.ts";
+
+const folder = temporaryFolder();
+let keelson: TestKeelson;
+let minor: number;
+const kubectl = (...args: string[]): Promise<string> => keelson.kubectl(...args);
+const waitForField = (object: string, path: string, value: string): Promise<void> =>
+  kubectlWaitForField(keelson.kubeconfig, [object], path, value);
+
+beforeAll(async () => {
+  keelson = await startTestKeelson(folder.path, "--only", "apiserver,cluster");
+  minor = await kubectlMinorVersion();
+});
+afterAll(async () => {
+  await keelson[Symbol.asyncDispose]();
+  folder[Symbol.dispose]();
+});
+
+function manifest(name: string, text: string): string {
+  const file = join(folder.path, `${name}.yaml`);
+  writeFileSync(file, text);
+  return file;
+}
+
+const deployment = (name: string, value: string): string => `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: ${name}, labels: {app: ${name}}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: ${name}}}
+  template:
+    metadata: {labels: {app: ${name}}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: main, image: any, command: [sleep, "1000"], env: [{name: A, value: "${value}"}]}]
+`;
+const valueOfA = '{.spec.template.spec.containers[0].env[?(@.name=="A")].value}';
+
+describe("kubectl and a Deployment", () => {
+  test("rolls out, shows its history, and rolls back", async () => {
+    await kubectl("apply", "-f", manifest("web", deployment("web", "1")));
+    expect(await kubectl("rollout", "status", "deployment/web", "--timeout=40s")).toContain("successfully rolled out");
+    const changed = manifest("web", deployment("web", "2"));
+    // A difference ends diff with 1, and kubectl's output is in the message.
+    await expect(kubectl("diff", "-f", changed)).rejects.toThrow(/-\s+value: "1"\n\+\s+value: "2"/);
+    expect(await kubectl("apply", "-f", changed)).toContain("configured");
+    expect(await kubectl("diff", "-f", changed)).toBe("");
+    await kubectl("rollout", "status", "deployment/web", "--timeout=40s");
+    await kubectl("annotate", "deployment", "web", "kubernetes.io/change-cause=second");
+    await waitForField(
+      "deployment/web",
+      ".status.observedGeneration",
+      await kubectl("get", "deploy", "web", "-o", "jsonpath={.metadata.generation}"),
+    );
+    expect(await kubectl("rollout", "history", "deployment/web")).toMatch(/^1 +<none>\n2 +/m);
+    expect(await kubectl("rollout", "history", "deployment/web", "--revision=2")).toMatch(/A:\s+2/);
+    await kubectl("rollout", "undo", "deployment/web");
+    expect(await kubectl("get", "deployment", "web", "-o", `jsonpath=${valueOfA}`)).toBe("1");
+    await kubectl("rollout", "status", "deployment/web", "--timeout=40s");
+    for (const verb of ["restart", "pause", "resume"]) await kubectl("rollout", verb, "deployment/web");
+    await kubectl("rollout", "status", "deployment/web", "--timeout=40s");
+  });
+
+  test("scales, with a precondition where asked, and waits for it", async () => {
+    await kubectl("apply", "-f", manifest("scaled", deployment("scaled", "1")));
+    await kubectl("scale", "deployment", "scaled", "--replicas=3");
+    await waitForField("deployment/scaled", ".status.readyReplicas", "3");
+    await kubectl("wait", "--for=condition=Available", "deployment/scaled", "--timeout=40s");
+    await expect(kubectl("scale", "deployment", "scaled", "--current-replicas=9", "--replicas=1")).rejects.toThrow(
+      /Expected replicas to be 9, was 3/,
+    );
+    expect(await kubectl("get", "deployment", "scaled", "-o", "wide")).toMatch(
+      /^NAME +READY +UP-TO-DATE +AVAILABLE +AGE +CONTAINERS +IMAGES +SELECTOR\nscaled +3\/3 +3 +3 +\S+ +main +any +app=scaled$/m,
+    );
+    const columns = "custom-columns=NAME:.metadata.name,PHASE:.status.phase";
+    expect(await kubectl("get", "pods", "-l", "app=scaled", "-o", columns)).toMatch(
+      /^NAME +PHASE\n(scaled-\S+ +Running\n){3}$/,
+    );
+    const paged = ["-A", "-l", "app=scaled", "--field-selector=status.phase=Running", "--chunk-size=1", "-o", "name"];
+    expect((await kubectl("get", "pods", ...paged)).trim().split("\n")).toHaveLength(3);
+    await expect(kubectl("get", "pods", "--field-selector=spec.bogus=1")).rejects.toThrow(/field selector|field label/);
+  });
+
+  test("is patched in every way", async () => {
+    await kubectl("apply", "-f", manifest("patched", deployment("patched", "1")));
+    const strategic = { spec: { template: { spec: { containers: [{ name: "main", env: [{ name: "B", value: "2" }] }] } } } };
+    await kubectl("patch", "deployment", "patched", "-p", JSON.stringify(strategic));
+    const names = "jsonpath={.spec.template.spec.containers[0].env[*].name}";
+    expect((await kubectl("get", "deployment", "patched", "-o", names)).split(" ").sort()).toEqual(["A", "B"]);
+    await kubectl("patch", "deployment", "patched", "--type=merge", "-p", '{"metadata":{"labels":{"x":"y"}}}');
+    const remove = '[{"op":"remove","path":"/metadata/labels/x"}]';
+    await kubectl("patch", "deployment", "patched", "--type=json", "-p", remove);
+    await expect(kubectl("patch", "deployment", "patched", "--type=json", "-p", remove)).rejects.toThrow(
+      /The request is invalid/,
+    );
+    // An object whose status nobody writes meanwhile.
+    await kubectl("create", "configmap", "still");
+    expect(await kubectl("patch", "configmap", "still", "--type=merge", "-p", "{}")).toContain("patched (no change)");
+    await kubectl("set", "env", "deployment/patched", "A=7");
+    await kubectl("set", "image", "deployment/patched", "main=other");
+    expect(await kubectl("get", "deployment", "patched", "-o", `jsonpath=${valueOfA}`)).toBe("7");
+    await kubectl("delete", "deployment/patched", "configmap/still");
+  });
+
+  test("is deleted with its objects, or without them", async () => {
+    await kubectl("apply", "-f", manifest("kept", deployment("kept", "1")));
+    await waitForField("deployment/kept", ".status.readyReplicas", "2");
+    await kubectl("delete", "deployment", "kept", "--cascade=orphan");
+    expect(await kubectl("get", "rs", "-l", "app=kept", "-o", "name")).toMatch(/^replicaset.apps\/kept-/);
+    await kubectl("delete", "rs", "-l", "app=kept", "--cascade=foreground");
+    expect(await kubectl("get", "rs,pods", "-l", "app=kept", "-o", "name")).toBe("");
+    await kubectl("run", "forced", "--image=any", "--restart=Never", "--command", "--", "sleep", "1000");
+    await kubectl("wait", "--for=condition=Ready", "pod/forced", "--timeout=40s");
+    await kubectl("delete", "pod", "forced", "--force", "--grace-period=0");
+    await expect(kubectl("get", "pod", "forced")).rejects.toThrow(/pods "forced" not found/);
+  });
+});
+
+describe("kubectl and the node", () => {
+  test("is cordoned, drained as far and as fast as budgets allow, and uncordoned", async () => {
+    await kubectl("apply", "-f", manifest("drained", deployment("drained", "1")));
+    await waitForField("deployment/drained", ".status.readyReplicas", "2");
+    await kubectl("create", "poddisruptionbudget", "drained", "--selector=app=drained", "--min-available=2");
+    await waitForField("pdb/drained", ".status.currentHealthy", "2");
+    const node = (await kubectl("get", "nodes", "-o", "name")).trim();
+    const name = node.replace("node/", "");
+    expect(await kubectl("cordon", name)).toContain("cordoned");
+    expect(await kubectl("get", "nodes")).toContain("SchedulingDisabled");
+    const drain = ["drain", name, "--pod-selector=app=drained", "--ignore-daemonsets", "--force"];
+    await expect(kubectl(...drain, "--timeout=3s")).rejects.toThrow(
+      /Cannot evict pod as it would violate the pod's disruption budget/,
+    );
+    await waitForField("deployment/drained", ".status.readyReplicas", "2");
+    await kubectl("patch", "pdb", "drained", "--type=merge", "-p", '{"spec":{"minAvailable":0}}');
+    await waitForField("pdb/drained", ".status.disruptionsAllowed", "2");
+    expect(await kubectl(...drain, "--timeout=45s")).toContain("drained");
+    // Their successors wait for a node that takes them.
+    await waitForField("pdb/drained", ".status.currentHealthy", "0");
+    expect(await kubectl("uncordon", name)).toContain("uncordoned");
+    await waitForField("deployment/drained", ".status.readyReplicas", "2");
+    await kubectl("delete", "deployment,pdb", "drained");
+  }, 180_000);
+});
+
+test("every kind that is served is listed, described and explained", async () => {
+  const kinds = (await kubectl("api-resources", "--verbs=list", "-o", "name")).trim().split("\n");
+  expect(kinds.length).toBeGreaterThan(30);
+  const versions = (await kubectl("api-versions")).trim().split("\n");
+  expect(versions).toEqual(expect.arrayContaining(["v1", "apps/v1", "batch/v1", "rbac.authorization.k8s.io/v1"]));
+  // Kubernetes 1.35 no longer serves the beta versions by which kubectl 1.20 describes these.
+  const unknownToOld = /^(cronjobs|poddisruptionbudgets|endpointslices|horizontalpodautoscalers|ingresses|ingressclasses)\./;
+  for (const kind of kinds) {
+    await kubectl("get", kind, "-A", "-o", "wide");
+    if (minor >= 25 || !unknownToOld.test(kind)) await kubectl("describe", kind, "-A");
+    const [plural = "", ...group] = kind.split(".");
+    const apiVersion = group.length === 0 ? "v1" : versions.find((version) => version.startsWith(`${group.join(".")}/`));
+    expect(await kubectl("explain", plural, "--recursive", `--api-version=${apiVersion}`)).toMatch(/metadata\s+<\S+>/);
+  }
+}, 180_000);
+
+test("an unknown kind in a file with its own CRD is created by the second apply, and both go together", async () => {
+  const both = manifest(
+    "both",
+    `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: lanterns.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: lanterns, singular: lantern, kind: Lantern}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {watts: {type: integer}}}}}}
+---
+apiVersion: example.com/v1
+kind: Lantern
+metadata: {name: one}
+spec: {watts: 3}
+`,
+  );
+  // kubectl maps kinds before it creates the first object; its words are those that it has for any API server.
+  await expect(kubectl("apply", "-f", both)).rejects.toThrow(/no matches for kind "Lantern" in version "example.com\/v1"/);
+  await kubectl("wait", "crd/lanterns.example.com", "--for=condition=Established", "--timeout=40s");
+  const second = await kubectl("apply", "-f", both);
+  expect(second).toMatch(/lanterns.example.com (unchanged|configured)/);
+  expect(second).toContain("lantern.example.com/one created");
+  expect(await kubectl("explain", "lantern.spec")).toMatch(/watts\s+<integer>/);
+  await kubectl("delete", "lantern", "one");
+  await kubectl("delete", "crd", "lanterns.example.com");
+});
+
+test("auth can-i answers what RBAC gives, and newer kubectls ask for tokens, their own name and a status patch", async () => {
+  expect((await kubectl("auth", "can-i", "create", "pods")).trim()).toBe("yes");
+  expect(await kubectl("auth", "can-i", "--list")).toMatch(/^\*\.\* +\[\] +\[\] +\[\*\]$/m);
+  await kubectl("create", "role", "reader", "--verb=get", "--resource=pods,deployments.apps");
+  await kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:default");
+  const robot = "--as=system:serviceaccount:default:default";
+  expect((await kubectl("auth", "can-i", "get", "pods", robot)).trim()).toBe("yes");
+  await expect(kubectl("auth", "can-i", "delete", "pods", robot)).rejects.toThrow(/no/);
+  if (minor < 28) return;
+  const token = await kubectl("create", "token", "default", "--duration=10m", "--audience=a");
+  const claims = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
+  expect(claims).toMatchObject({ aud: ["a"], sub: "system:serviceaccount:default:default" });
+  expect(claims.exp - claims.iat).toBe(600);
+  await expect(kubectl("create", "token", "default", "--bound-object-kind=Secret", "--bound-object-name=nope")).rejects.toThrow(
+    /secrets "nope" not found/,
+  );
+  expect(await kubectl("auth", "whoami")).toMatch(/Username\s+kubernetes-admin/);
+  await kubectl("create", "quota", "q", "--hard=pods=100");
+  await kubectl("patch", "quota", "q", "--subresource=status", "--type=merge", "-p", '{"status":{"used":{"pods":"1"}}}');
+  expect(await kubectl("get", "quota", "q", "-o", "jsonpath={.status.used.pods}")).toBe("1");
+});

@@ -1,0 +1,139 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Job, Pod, Secret } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
+import { RhinoJob } from "@keelson/mpi";
+import { expect, onTestFinished, test } from "vitest";
+import { startKeelson } from "./testing/keelson-process.ts";
+import { commandsWith, killAndRestart } from "./testing/kill.ts";
+import { startTestKeelson } from "./testing/local-keelson.ts";
+import { temporaryFolder } from "./testing/temporary-folder.ts";
+
+const namespace = "default";
+const timeout = 180_000;
+const flags = ["--only", "cluster,mpi"];
+const source = fileURLToPath(new URL("../../../examples/mpi/pi.c", import.meta.url));
+
+/** Pi of the example, compiled with Open MPI below `dir`. */
+const compile = (dir: string): void => {
+  execFileSync("mpicc.openmpi", ["-O1", "-o", join(dir, "pi"), source]);
+};
+
+/** Two ranks that note their start, wait for the file `go`, and then are the example's program. */
+const spec = (dir: string): RhinoJob["spec"] =>
+  ({
+    image: "local",
+    parallelism: 2,
+    mpiImplementation: "OpenMPI",
+    workingDir: dir,
+    appExec: "/bin/sh",
+    appArgs: ["-c", "echo ran >> ran; while [ ! -e go ]; do sleep 0.1; done; exec ./pi 1000"],
+  }) as RhinoJob["spec"];
+
+const isRunning = (client: Client) => watched(client, RhinoJob, "pi", (each) => each?.status?.jobStatus === "Running");
+
+/** When to kill, and what happens while nobody supervises. */
+const moments: Readonly<Record<string, { reach: (client: Client) => Promise<unknown>; endsMeanwhile?: true }>> = {
+  "when it was just made": { reach: () => Promise.resolve() },
+  "when its launcher's Job was made": {
+    reach: (client) => watched(client, RhinoJob, "pi", (each) => each?.status?.startTime !== undefined),
+  },
+  "while its ranks run": { reach: isRunning },
+  "and it ends meanwhile": { reach: isRunning, endsMeanwhile: true },
+};
+
+test.for(Object.keys(moments))(
+  "kill -9 of up %s: the job goes on to Completed, runs nothing twice and leaves nothing",
+  { timeout },
+  async (when) => {
+    using folder = temporaryFolder();
+    const dir = folder.path;
+    const go = (): void => writeFileSync(join(dir, "go"), "");
+    onTestFinished(() => void (existsSync(dir) && go()));
+    compile(dir);
+    const first = await startTestKeelson(dir, ...flags);
+    const before = await first.client();
+    await before.create(RhinoJob, { metadata: { name: "pi", namespace }, spec: spec(dir) });
+    await moments[when]?.reach(before);
+    await before.close();
+    if (moments[when]?.endsMeanwhile) {
+      await expect
+        .poll(() => existsSync(join(dir, "ran")) && readFileSync(join(dir, "ran"), "utf8"), { timeout: 30_000 })
+        .toBe("ran\nran\n");
+      expect(commandsWith("orted")).not.toEqual([]);
+      first.process.child.kill("SIGKILL");
+      await first.process.exited;
+      go();
+      await expect.poll(() => commandsWith("orted"), { timeout: 30_000 }).toEqual([]);
+    }
+    await using second = await killAndRestart(first, dir, ...flags);
+    const client = await second.client();
+    onTestFinished(() => client.close());
+    go();
+    const done = await watched(client, RhinoJob, "pi", (each) => each?.status?.completionTime !== undefined);
+    expect(done?.status).toMatchObject({ jobStatus: "Completed", exitCode: 0 });
+    expect(readFileSync(join(dir, "ran"), "utf8")).toBe("ran\nran\n");
+    const logs = startKeelson(["mpi", "logs", "pi"], { env: { KUBECONFIG: second.kubeconfig } });
+    expect(await logs.exited).toBe(0);
+    // Beside it Open MPI may warn of a race of its own on a busy machine.
+    expect(logs.output().match(/^pi is .*$/gm)).toEqual(["pi is 3.14159274, by 2 ranks and 1000 strips"]);
+
+    await client.delete(RhinoJob, { namespace, name: "pi" }, { propagationPolicy: "Foreground" });
+    await watched(client, RhinoJob, "pi", (each) => each === undefined);
+    for (const type of [Job, Pod]) expect((await client.list<never>(type as never, { namespace })).items).toEqual([]);
+    const secrets = (await client.list(Secret, { namespace })).items.filter(({ type }) => type === "openrhino.org/token");
+    expect(secrets).toEqual([]);
+    await expect.poll(() => [...commandsWith(dir), ...commandsWith("pod-program.js")], { timeout: 30_000 }).toEqual([]);
+  },
+);
+
+test("run shows what the ranks write while they run, and ends with their exit status; logs -f follows until the end", {
+  timeout,
+}, async () => {
+  using folder = temporaryFolder();
+  const dir = folder.path;
+  const go = (): void => writeFileSync(join(dir, "go"), "");
+  onTestFinished(() => void (existsSync(dir) && go()));
+  compile(dir);
+  await using keelson = await startTestKeelson(dir, ...flags);
+  const env = { KUBECONFIG: keelson.kubeconfig };
+  const program = "echo one is up; while [ ! -e go ]; do sleep 0.1; done; exec ./pi 1000 7";
+  const run = startKeelson(["mpi", "run", "-n", "2", "--name", "pi", "--mpi", "OpenMPI", "--", "/bin/sh", "-c", program], {
+    env,
+    cwd: dir,
+  });
+  await run.printed(/(one is up[^]*){2}/);
+  const follow = startKeelson(["mpi", "logs", "--follow", "--workers", "pi"], { env });
+  await follow.printed(/(pi-\w+-launcher-\w+: one is up\n){2}/);
+  expect(run.child.exitCode).toBeNull();
+  go();
+  expect(await run.exited).toBe(7);
+  expect(run.output()).toContain("pi is 3.14159274, by 2 ranks and 1000 strips\n");
+  expect(run.output()).toContain("pi: Failed: mpiexec ended with 7");
+  expect(await follow.exited).toBe(0);
+  expect(follow.output()).toMatch(/launcher-\w+: pi is 3.14159274/);
+  const late = startKeelson(["mpi", "logs", "-f", "pi"], { env });
+  expect(await late.exited).toBe(0);
+  expect(late.output()).toContain("pi is 3.14159274");
+});
+
+test("run that is interrupted takes its ranks with it", { timeout }, async () => {
+  using folder = temporaryFolder();
+  const dir = folder.path;
+  await using keelson = await startTestKeelson(dir, ...flags);
+  const env = { KUBECONFIG: keelson.kubeconfig };
+  const words = ["mpi", "run", "-n", "2", "--name", "stay", "--mpi", "OpenMPI", "--", "/bin/sh", "-c"];
+  const run = startKeelson([...words, `echo one is up; exec sleep 600 # ${dir}`], { env, cwd: dir });
+  await run.printed(/(one is up[^]*){2}/);
+  expect(commandsWith(dir)).not.toEqual([]);
+  run.child.kill("SIGINT");
+  expect(await run.exited).toBe(130);
+  expect(run.output()).toContain("stay: interrupted and deleted");
+  const client = await keelson.client();
+  onTestFinished(() => client.close());
+  await watched(client, RhinoJob, "stay", (each) => each === undefined);
+  await expect.poll(() => [...commandsWith(dir), ...commandsWith("pod-program.js")], { timeout: 30_000 }).toEqual([]);
+});

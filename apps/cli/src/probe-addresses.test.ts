@@ -1,0 +1,73 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createPrometheusMetrics } from "@keelson/controller";
+import { expect, onTestFinished, test } from "vitest";
+import { isLoopback, parseBindAddress, type ProbesOptions, startProbes } from "./probe-addresses.ts";
+
+test.each([
+  ["127.0.0.1:8080", { host: "127.0.0.1", port: 8080 }],
+  ["localhost:1", { host: "127.0.0.1", port: 1 }],
+  [":8080", { host: "::", port: 8080 }],
+  ["[::1]:0", { host: "::1", port: 0 }],
+  ["0", undefined],
+])("reads the address %s", (text, address) => {
+  expect(parseBindAddress("--flag", text)).toEqual(address);
+});
+
+test.each(["8080", "somewhere:80", "127.0.0.1:70000", "127.0.0.1", "", "[::1", "1.2.3:1"])(
+  "refuses the address %j and names the flag",
+  (text) => {
+    expect(() => parseBindAddress("--flag", text)).toThrow(/^--flag: .* is no address/);
+  },
+);
+
+test("knows which addresses only this machine reaches", () => {
+  const hosts = ["127.0.0.1", "127.1.2.3", "::1", "0.0.0.0", "::", "10.0.0.1"];
+  expect(hosts.map((host) => isLoopback({ host, port: 1 }))).toEqual([true, true, true, false, false, false]);
+});
+
+async function probes(more: Partial<ProbesOptions>) {
+  const metrics = await createPrometheusMetrics();
+  const reconciles = { reconciles: () => [] };
+  const nowhere = { metricsAddress: undefined, probeAddress: undefined, tokenFile: undefined };
+  const started = await startProbes({ ...nowhere, metrics, reconciles, isReady: () => true, ...more });
+  onTestFinished(() => started.stop());
+  const urlOf = (what: string): string => started.descriptions.find((line) => line.startsWith(what))?.split("\t")[1] ?? "";
+  return { ...started, urlOf };
+}
+
+test("metrics for others than this machine need a token, and get it from its file", async () => {
+  const metricsAddress = { host: "0.0.0.0", port: 0 };
+  await expect(probes({ metricsAddress })).rejects.toThrow(/^--metrics-bind-address: .*--metrics-token-file/);
+  const folder = mkdtempSync(join(tmpdir(), "keelson-probes-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const tokenFile = join(folder, "token");
+  writeFileSync(tokenFile, "\n");
+  await expect(probes({ metricsAddress, tokenFile })).rejects.toThrow(/^--metrics-token-file: .* is empty/);
+  writeFileSync(tokenFile, "secret\n");
+  const { urlOf } = await probes({ metricsAddress, tokenFile });
+  const ask = async (url: string, token?: string): Promise<number> => {
+    const headers = token === undefined ? undefined : { authorization: `Bearer ${token}` };
+    return (await fetch(url, headers === undefined ? {} : { headers })).status;
+  };
+  const url = urlOf("metrics");
+  expect(await ask(url)).toBe(401);
+  expect(await ask(url, "secre")).toBe(401);
+  expect(await ask(url.replace("/metrics", "/debug/reconciles"))).toBe(401);
+  expect(await ask(url, "secret")).toBe(200);
+  expect(await ask(url.replace("/metrics", "/debug/reconciles"), "secret")).toBe(200);
+});
+
+test("readyz fails until all is started, healthz does not, and the probes' port has no metrics", async () => {
+  let isReady = false;
+  const address = { host: "127.0.0.1", port: 0 };
+  const { urlOf } = await probes({ probeAddress: address, isReady: () => isReady });
+  const health = urlOf("probes");
+  const status = async (url: string): Promise<number> => (await fetch(url)).status;
+  expect(await status(health)).toBe(200);
+  expect(await status(health.replace("healthz", "readyz"))).toBe(500);
+  isReady = true;
+  expect(await status(health.replace("healthz", "readyz"))).toBe(200);
+  expect(await status(health.replace("healthz", "metrics"))).toBe(404);
+});

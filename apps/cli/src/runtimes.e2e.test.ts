@@ -1,0 +1,215 @@
+import { execFile } from "node:child_process";
+import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { Container, PodObject, PodSpec } from "@keelson/api-machinery";
+import { type LocalContainerd, makeBusyboxImage, startLocalContainerd } from "@keelson/execution";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { stringify } from "yaml";
+import { startKeelson } from "./testing/keelson-process.ts";
+import { killAndRestart } from "./testing/kill.ts";
+import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
+import { temporaryFolder } from "./testing/temporary-folder.ts";
+
+const folder = temporaryFolder();
+// A socket's path is short.
+const home = realpathSync(mkdtempSync(join(tmpdir(), "kc-")));
+const image = "example.org/busybox:1";
+let containerd: LocalContainerd;
+let keelson: TestKeelson;
+let flags: readonly string[];
+const kubectl = (...args: string[]): Promise<string> => keelson.kubectl(...args);
+
+beforeAll(async () => {
+  containerd = await startLocalContainerd(join(home, "c"));
+  await makeBusyboxImage(join(home, "busybox.tar"));
+  const address = ["--containerd-address", containerd.socket];
+  const importing = startKeelson(["image", "import", join(home, "busybox.tar"), image, ...address]);
+  expect(await importing.exited, importing.output()).toBe(0);
+  flags = ["--only", "cluster", ...address];
+  keelson = await startTestKeelson(folder.path, ...flags);
+}, 120_000);
+afterAll(async () => {
+  await kubectl("delete", "deployment,pod", "--all", "--timeout=45s");
+  await keelson[Symbol.asyncDispose]();
+  await containerd.stop();
+  rmSync(home, { recursive: true, force: true });
+  folder[Symbol.dispose]();
+}, 120_000);
+
+async function apply(...objects: readonly object[]): Promise<void> {
+  const file = join(folder.path, "objects.yaml");
+  writeFileSync(file, objects.map((each) => stringify(each)).join("---\n"));
+  await kubectl("apply", "-f", file);
+}
+const pod = (name: string, runtimeClassName: string, container: Partial<Container>, spec: Partial<PodSpec> = {}): object => ({
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name },
+  spec: {
+    runtimeClassName,
+    restartPolicy: "Never",
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: "main", image, ...container }],
+    ...spec,
+  },
+});
+const sh = (script: string): string[] => ["/bin/sh", "-c", script];
+const read = async (name: string): Promise<PodObject> =>
+  JSON.parse(await kubectl("get", "pod", name, "-o", "json")) as PodObject;
+const ended = (name: string): Promise<string> =>
+  kubectl("wait", `pod/${name}`, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=45s");
+const waiting = (name: string, reason: string): Promise<string> =>
+  kubectl(
+    "wait",
+    `pod/${name}`,
+    `--for=jsonpath={.status.containerStatuses[0].state.waiting.reason}=${reason}`,
+    "--timeout=45s",
+  );
+
+test("a RuntimeClass is there for everything that the node has", async () => {
+  expect((await kubectl("get", "runtimeclass", "-o", "name")).trim().split("\n")).toEqual([
+    "runtimeclass.node.k8s.io/bubblewrap",
+    "runtimeclass.node.k8s.io/containerd",
+    "runtimeclass.node.k8s.io/process",
+  ]);
+});
+
+test("with containerd the image is real: its files, environment, command and users, and the Pod's volumes and name", async () => {
+  const script =
+    "cat /etc/motd; echo $FROM_IMAGE $MINE; pwd; id -u; cat /conf/a; echo x >/data/x && cat /data/x; touch /conf/b 2>&1";
+  await kubectl("create", "service", "clusterip", "named", "--tcp=80");
+  await apply(
+    { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "conf" }, data: { a: "from a config map\n" } },
+    pod(
+      "real",
+      "containerd",
+      {
+        command: sh(`${script} || true`),
+        env: [{ name: "MINE", value: "too" }],
+        securityContext: { runAsUser: 7 },
+        volumeMounts: [
+          { name: "conf", mountPath: "/conf", readOnly: true },
+          { name: "data", mountPath: "/data" },
+        ],
+        resources: { limits: { memory: "32Mi", cpu: "500m" } },
+      } as Partial<Container>,
+      {
+        volumes: [
+          { name: "conf", configMap: { name: "conf" } },
+          { name: "data", emptyDir: {} },
+        ],
+      } as Partial<PodSpec>,
+    ),
+    pod("args", "containerd", { args: ["-c", "echo with a shell of the image"], command: ["sh"] }),
+    pod("default", "containerd", {}),
+    pod("hosts", "containerd", {
+      command: sh(
+        "until /bin/busybox grep named /etc/hosts; do sleep 0.1; done; cat /var/run/secrets/kubernetes.io/serviceaccount/namespace",
+      ),
+    }),
+  );
+  await ended("real");
+  expect(await kubectl("logs", "real")).toMatch(/^above\nyes too\n\/\n7\nfrom a config map\nx\n.*(Read-only|Permission).*\n$/);
+  await ended("args");
+  expect(await kubectl("logs", "args")).toBe("with a shell of the image\n");
+  // The image's own command: a shell without input.
+  await ended("default");
+  await ended("hosts");
+  expect(await kubectl("logs", "hosts")).toMatch(/^127\.200\.\d+\.\d+\s.*\bnamed\b[^]*default$/);
+});
+
+test("an image that is not there, never pulled, or has no name: Kubernetes' reasons", async () => {
+  await apply(
+    pod("unknown", "containerd", { image: "127.0.0.1:9/none:1" }),
+    pod("never", "containerd", { image: "example.org/none:1", imagePullPolicy: "Never" }),
+    pod("always", "containerd", { imagePullPolicy: "Always", image: "127.0.0.1:9/busybox:1" }),
+    pod("misnamed", "containerd", { image: "NOT/an::image" }),
+    pod("classless", "gvisor", {}),
+  );
+  await waiting("unknown", "ErrImagePull");
+  await waiting("never", "ErrImageNeverPull");
+  await waiting("always", "ErrImagePull");
+  await waiting("misnamed", "InvalidImageName");
+  await waiting("classless", "CreateContainerError");
+  const message = (await read("unknown")).status?.containerStatuses?.[0]?.state?.waiting?.message;
+  expect(message).toMatch(/^Failed to pull image "127.0.0.1:9\/none:1": .*127.0.0.1:9 was not reached/);
+  expect((await read("classless")).status?.containerStatuses?.[0]?.state?.waiting?.message).toBe(
+    'RuntimeClass "gvisor" not found',
+  );
+  // Asked for again after 10 s, with the first failure as the reason.
+  await waiting("unknown", "ImagePullBackOff");
+});
+
+describe.each([
+  ["containerd", "/bin/busybox"],
+  ["bubblewrap", "busybox"],
+])("with %s", (runtimeClassName, busybox) => {
+  const name = `web-${runtimeClassName}`;
+  const script = `echo began; mkdir /tmp/www; echo page > /tmp/www/index.html 2>/dev/null; exec ${busybox} httpd -f -p $KEELSON_POD_IP:8000 -h /tmp/www`;
+  const find = async (): Promise<readonly PodObject[]> =>
+    (JSON.parse(await kubectl("get", "pod", "-l", `app=${name}`, "-o", "json")) as { items: PodObject[] }).items;
+  const run = promisify(execFile);
+
+  test("a Deployment of two, each on its own address, with probes, logs, exec and a terminal", async () => {
+    const container = {
+      name: "main",
+      image,
+      command: sh(script.replace("mkdir", `${busybox} mkdir`)),
+      readinessProbe: { httpGet: { port: 8000, path: "/" }, periodSeconds: 1 },
+      livenessProbe: { exec: { command: sh("echo ok") }, periodSeconds: 1 },
+    };
+    await apply({
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata: { name },
+      spec: {
+        replicas: 2,
+        selector: { matchLabels: { app: name } },
+        template: {
+          metadata: { labels: { app: name } },
+          spec: { runtimeClassName, terminationGracePeriodSeconds: 1, containers: [container] },
+        },
+      },
+    });
+    await kubectl("rollout", "status", `deployment/${name}`, "--timeout=45s");
+    const [first, second] = await find();
+    expect(first?.status?.podIP).not.toBe(second?.status?.podIP);
+    const pod = first?.metadata.name ?? "";
+    expect(await kubectl("logs", pod)).toBe("began\n");
+    expect(await kubectl("exec", pod, "--", "/bin/sh", "-c", "echo $KEELSON_POD_IP")).toBe(`${first?.status?.podIP}\n`);
+    await expect(kubectl("exec", pod, "--", "/bin/sh", "-c", "exit 7")).rejects.toThrow(/exit code 7/);
+    const line = `kubectl --kubeconfig ${keelson.kubeconfig} exec -it ${pod} -- /bin/sh -c 'test -t 0 && echo a terminal'`;
+    const { stdout } = await run("script", ["--quiet", "--return", "--command", line, "/dev/null"]);
+    expect(stdout).toContain("a terminal");
+  });
+
+  test("programs live on through a kill -9 of keelson up, and end with their Deployment", async () => {
+    const before = await find();
+    keelson = await killAndRestart(keelson, folder.path, ...flags);
+    await kubectl("rollout", "status", `deployment/${name}`, "--timeout=45s");
+    const after = await find();
+    const view = (pods: readonly PodObject[]): unknown =>
+      pods.map(({ metadata, status }) => [
+        metadata.uid,
+        status?.podIP,
+        status?.containerStatuses?.[0]?.state?.running?.startedAt,
+      ]);
+    expect(view(after)).toEqual(view(before));
+    expect(after.map(({ status }) => status?.containerStatuses?.[0]?.restartCount)).toEqual([0, 0]);
+    await kubectl("delete", "deployment", name, "--cascade=foreground", "--timeout=45s");
+    expect(await find()).toEqual([]);
+    expect(readFileSync(join(keelson.dataDir, "keelson.log"), "utf8")).not.toMatch(/forbidden/i);
+  });
+});
+
+test("bubblewrap shows the machine's programs, read-only, without its processes", async () => {
+  await apply(
+    pod("apart", "bubblewrap", { command: sh("touch /usr/x; cat /proc/1/cmdline | tr '\\0' ' '; ls /home 2>&1; pwd") }),
+  );
+  await ended("apart");
+  const log = await kubectl("logs", "apart");
+  expect(log).toMatch(/Read-only file system/);
+  expect(log).not.toMatch(/init|systemd/);
+});

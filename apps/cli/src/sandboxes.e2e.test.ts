@@ -1,0 +1,121 @@
+import { execFile, spawn } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { watched } from "@keelson/client/testing";
+import { Sandbox, SandboxPool } from "@keelson/sandboxes";
+import { expect, it } from "vitest";
+import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
+import { temporaryFolder } from "./testing/temporary-folder.ts";
+
+const program = fileURLToPath(new URL("../bin/keelson.js", import.meta.url));
+const example = fileURLToPath(new URL("../../../examples/sandboxes/hello.yaml", import.meta.url));
+const run = promisify(execFile);
+
+/** `keelson sandbox ...` against a `keelson up`; what it printed and its exit status. */
+async function sandboxCommand(
+  keelson: TestKeelson,
+  words: readonly string[],
+): Promise<{ readonly code: number; readonly stdout: string; readonly stderr: string }> {
+  const endpoint = keelson.process.output().match(/fast path \(gRPC\) on http:\/\/(\S+),/)?.[1] ?? "";
+  const env = {
+    ...process.env,
+    KEELSON_SANDBOX_ENDPOINT: endpoint,
+    KEELSON_SANDBOX_TOKEN_FILE: join(keelson.dataDir, "sandboxes", "fastpath-token"),
+  };
+  try {
+    return { code: 0, ...(await run(process.execPath, [program, "sandbox", ...words], { env })) };
+  } catch (error) {
+    const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string };
+    return { code, stdout, stderr };
+  }
+}
+
+/** How many processes of this machine have been started with these words, and run. */
+const processes = (words: string): number =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .filter((name) => {
+      try {
+        return readFileSync(`/proc/${name}/cmdline`, "utf8").replaceAll("\0", " ").startsWith(words);
+      } catch {
+        return false;
+      }
+    }).length;
+
+const only = ["--only", "apiserver,cluster,sandboxes"];
+
+it("sandboxes and their agents go on through kill -9 of keelson up, once each; and at the end nothing is left", async () => {
+  using folder = temporaryFolder();
+  let keelson = await startTestKeelson(folder.path, ...only);
+  try {
+    await keelson.kubectl("apply", "-f", example);
+    let client = await keelson.client();
+    await watched(client, Sandbox, "counter", (each) => each?.status?.phase === "Running");
+    expect((await sandboxCommand(keelson, ["run", "mine", "--", "sleep", "7777"])).stdout).toMatch(/^Name: +mine\nID: /);
+    const before = await watched(client, Sandbox, "mine", (each) => each?.status?.phase === "Running");
+    await client.close();
+    keelson.process.child.kill("SIGKILL");
+    await keelson.process.exited;
+
+    keelson = await startTestKeelson(folder.path, ...only);
+    client = await keelson.client();
+    await watched(client, SandboxPool, "default-pool", (each) => each?.status?.agents?.every(({ ready }) => ready) === true);
+    const after = await watched(client, Sandbox, "mine", (each) => each?.status?.phase === "Running");
+    expect(after?.status?.sandboxID).toBe(before?.status?.sandboxID);
+    expect(processes("sleep 7777")).toBe(1);
+    const done = await sandboxCommand(keelson, ["exec", "mine", "--", "sh", "-c", "echo in $((20 + 3)); exit 9"]);
+    expect(done).toMatchObject({ code: 9, stdout: "in 23\n" });
+    expect(JSON.parse((await sandboxCommand(keelson, ["get", "mine", "-o", "json"])).stdout)).toMatchObject({
+      sandboxName: "mine",
+      phase: "Running",
+    });
+
+    await keelson.kubectl("delete", "sandboxes", "--all");
+    await keelson.kubectl("delete", "sandboxpools", "--all");
+    await keelson.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=40s");
+    expect(processes("sleep 7777")).toBe(0);
+    expect(readdirSync("/proc").filter((name) => isAgent(name))).toEqual([]);
+    await client.close();
+  } finally {
+    await keelson[Symbol.asyncDispose]();
+  }
+}, 120_000);
+
+const isAgent = (name: string): boolean => {
+  try {
+    return /^\d+$/.test(name) && readFileSync(`/proc/${name}/cmdline`, "utf8").includes("agent-program.js");
+  } catch {
+    return false;
+  }
+};
+
+it("exec -it gives a shell the caller's terminal, and its exit code", async () => {
+  using folder = temporaryFolder();
+  await using keelson = await startTestKeelson(folder.path, ...only);
+  await keelson.kubectl("apply", "-f", example);
+  const client = await keelson.client();
+  await watched(client, Sandbox, "counter", (each) => each?.status?.phase === "Running");
+  await client.close();
+  const endpoint = keelson.process.output().match(/fast path \(gRPC\) on http:\/\/(\S+),/)?.[1] ?? "";
+  const token = join(keelson.dataDir, "sandboxes", "fastpath-token");
+  const words = [process.execPath, program, "sandbox", "exec", "--endpoint", endpoint, "--token-file", token, "-it", "counter"];
+  const line = `stty rows 33 cols 99; ${words.join(" ")} -- bash --norc -i`;
+  const child = spawn("script", ["--quiet", "--return", "--flush", "--command", line, "/dev/null"], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  let text = "";
+  child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+    // The shell's prompt: it reads now.
+    if (!text.includes("# ") && (text + chunk).includes("# ")) child.stdin.write("stty size; exit 9\r");
+    text += chunk;
+  });
+  const code = await new Promise((resolve) => child.once("close", resolve));
+  expect(text.replaceAll("\r", "")).toMatch(/^33 99$/m);
+  expect(code).toBe(9);
+  // Sandboxes and agents outlive keelson up by design: they are this test's to end.
+  await keelson.kubectl("delete", "sandboxes", "--all");
+  await keelson.kubectl("delete", "sandboxpools", "--all");
+  await keelson.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=40s");
+}, 120_000);

@@ -1,0 +1,39 @@
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+
+/** Minor version of the kubectl on PATH: 20 is Debian 12's. */
+export async function kubectlMinorVersion(): Promise<number> {
+  const { stdout } = await promisify(execFile)("kubectl", ["version", "--client", "--output=json"]);
+  const { clientVersion } = JSON.parse(stdout) as { readonly clientVersion: { readonly minor: string } };
+  return Number.parseInt(clientVersion.minor, 10);
+}
+
+/**
+ * Waits until a field of an object has a value: by `kubectl wait --for=jsonpath` (1.23 and newer), or by the lines of `kubectl get -w`.
+ *
+ * @throws Error when it has not within a minute.
+ */
+export async function kubectlWaitForField(
+  kubeconfig: string,
+  objects: readonly string[],
+  path: string,
+  value: string,
+): Promise<void> {
+  if ((await kubectlMinorVersion()) >= 23) {
+    const args = ["--kubeconfig", kubeconfig, "wait", ...objects, `--for=jsonpath={${path}}=${value}`, "--timeout=60s"];
+    await promisify(execFile)("kubectl", args);
+    return;
+  }
+  const args = ["--kubeconfig", kubeconfig, "get", ...objects, "-w", "-o", `jsonpath={${path}}{"\\n"}`];
+  const watch = spawn("kubectl", args, { stdio: ["ignore", "pipe", "inherit"], timeout: 60_000 });
+  const exited = once(watch, "exit");
+  let isSeen = false;
+  for await (const line of createInterface({ input: watch.stdout })) {
+    isSeen ||= line === value;
+    if (isSeen) watch.kill();
+  }
+  await exited;
+  if (!isSeen) throw new Error(`${objects.join(" ")}: ${path} did not become ${value}`);
+}

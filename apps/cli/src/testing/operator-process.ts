@@ -1,0 +1,37 @@
+import { execFile } from "node:child_process";
+import { copyFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { Client } from "@keelson/client";
+import type { Operator } from "@keelson/controller";
+import { prepareOperator, systemNamespace } from "../local/operator-access.ts";
+import { type KeelsonProcess, startKeelson } from "./keelson-process.ts";
+import type { TestKeelson } from "./local-keelson.ts";
+
+/**
+ * Gives an operator's service account the rights that it has in a cluster, and no others, and writes a kubeconfig with its token
+ * below `dir`. Answers the file.
+ */
+export async function operatorKubeconfig(up: TestKeelson, admin: Client, operator: Operator, dir: string): Promise<string> {
+  await prepareOperator(admin, { ...operator, localRules: [] }, AbortSignal.timeout(30_000));
+  const token = await up.kubectl("create", "token", operator.name, "-n", systemNamespace);
+  const kubeconfig = join(dir, `${operator.name}.kubeconfig`);
+  copyFileSync(up.kubeconfig, kubeconfig);
+  const config = async (...words: string[]): Promise<void> =>
+    void (await promisify(execFile)("kubectl", ["--kubeconfig", kubeconfig, "config", ...words]));
+  await config("set-credentials", operator.name, `--token=${token.trim()}`);
+  await config("set-context", "--current", "--user", operator.name);
+  return kubeconfig;
+}
+
+/** Starts `keelson operator` for one family, on free ports, with its files in a folder of `name` below `dir`. */
+export function startOperatorProcess(operator: Operator, kubeconfig: string, dir: string, name = "operator"): KeelsonProcess {
+  const ports = operator.servers
+    .flatMap(({ flags = [] }) => flags)
+    .filter((flag) => flag.value === "PORT" && flag.default !== undefined)
+    .flatMap((flag) => [`--${flag.name}`, "0"]);
+  return startKeelson([
+    ...["operator", "--only", operator.name, "--kubeconfig", kubeconfig, "--data-dir", join(dir, name), ...ports],
+    ...["--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0"],
+  ]);
+}

@@ -1,0 +1,164 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { ConfigMap, Job, Pod } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
+import { IntegrationTest, LoadTest } from "@keelson/testplane";
+import { expect, onTestFinished, test } from "vitest";
+import { commandsWith, killAndRestart } from "./testing/kill.ts";
+import { startTestKeelson } from "./testing/local-keelson.ts";
+import { temporaryFolder } from "./testing/temporary-folder.ts";
+
+/*
+ * `keelson up` is killed while tests run whose steps start programs. A program notes that it ran in a file of its own, so that
+ * running twice shows, and waits for the file `go`, so that nothing ends before the kill.
+ */
+
+const namespace = "default";
+const timeout = 180_000;
+const flags = ["--only", "cluster,testplane"];
+
+/** A batch Job whose program notes its start below `dir` and ends once the file `go` is there. */
+const program = (name: string, dir: string): Record<string, unknown> => ({
+  apiVersion: "batch/v1",
+  kind: "Job",
+  metadata: { name },
+  spec: {
+    backoffLimit: 0,
+    template: {
+      spec: {
+        restartPolicy: "Never",
+        terminationGracePeriodSeconds: 1,
+        containers: [
+          {
+            name: "main",
+            image: "none",
+            command: ["/bin/sh", "-c", `echo ran >> ${dir}/ran-${name}; while [ ! -e ${dir}/go ]; do sleep 0.1; done`],
+          },
+        ],
+      },
+    },
+  },
+});
+
+/** A test of an object and two programs. */
+const specOf = (mode: "Sequential" | "Parallel", dir: string): IntegrationTest["spec"] => ({
+  mode,
+  steps: [
+    {
+      name: "note",
+      resource: { manifest: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "note" }, data: { a: "1" } } },
+      expectations: { allOf: [{ function: "FieldEquals", params: { path: "data.a", value: "1" } }] },
+    },
+    ...["one", "two"].map((name) => ({
+      name,
+      resource: { manifest: program(name, dir) },
+      readyCondition: { allOf: [{ function: "JobComplete" }] },
+      expectations: { allOf: [{ function: "ResourceExists" }] },
+    })),
+  ],
+});
+
+const timesRan = (dir: string): Record<string, number> =>
+  Object.fromEntries(
+    readdirSync(dir)
+      .filter((name) => name.startsWith("ran-"))
+      .map((name) => [name.slice("ran-".length), readFileSync(join(dir, name), "utf8").trim().split("\n").length]),
+  );
+
+/** When to kill, by the state that is waited for first. */
+const moments = {
+  "when it was just made": () => Promise.resolve(),
+  "when its first step has been written down": (client: Client) =>
+    watched(client, IntegrationTest, "crash", (each) => each?.status?.steps?.[0]?.state !== undefined),
+  "while its first program runs": (client: Client) => watched(client, Job, "one", (each) => (each?.status?.active ?? 0) > 0),
+} as const;
+
+test.for((["Sequential", "Parallel"] as const).flatMap((mode) => Object.keys(moments).map((when) => [mode, when] as const)))(
+  "kill -9 of up %s: a test goes on to the same end %s, runs nothing twice and leaves nothing",
+  { timeout },
+  async ([mode, when]) => {
+    using folder = temporaryFolder();
+    const dir = folder.path;
+    const go = (): void => writeFileSync(join(dir, "go"), "");
+    // Whatever happens, the programs end.
+    onTestFinished(() => void (existsSync(dir) && go()));
+    const first = await startTestKeelson(dir, ...flags);
+    const before = await first.client();
+    await before.create(IntegrationTest, { metadata: { name: "crash", namespace }, spec: specOf(mode, dir) });
+    await moments[when as keyof typeof moments](before);
+    await before.close();
+
+    await using second = await killAndRestart(first, dir, ...flags);
+    const client = await second.client();
+    onTestFinished(() => client.close());
+    go();
+    const done = await watched(client, IntegrationTest, "crash", (each) => each?.status?.completionTime !== undefined);
+    expect(done?.status).toMatchObject({ phase: "Succeeded", completedRounds: 1, failedRounds: 0 });
+    expect(done?.status?.steps?.map(({ state }) => state)).toEqual(["Succeeded", "Succeeded", "Succeeded"]);
+    expect(timesRan(dir)).toEqual({ one: 1, two: 1 });
+
+    await client.delete(IntegrationTest, { namespace, name: "crash" }, { propagationPolicy: "Foreground" });
+    await watched(client, IntegrationTest, "crash", (each) => each === undefined);
+    for (const type of [Job, Pod]) expect((await client.list<never>(type as never, { namespace })).items).toEqual([]);
+    await watched(client, ConfigMap, "note", (each) => each === undefined);
+    await expect.poll(() => commandsWith(dir), { timeout: 30_000 }).toEqual([]);
+  },
+);
+
+const loadMoments = {
+  "while it waits for its target": (client: Client) =>
+    watched(client, LoadTest, "crash", (each) => each?.status?.readyConditionStatus?.state === "Running"),
+  "while its load runs": async (client: Client) => {
+    await watched(client, ConfigMap, "target", (each) => each !== undefined);
+    await client.patch(ConfigMap, { namespace, name: "target" }, { type: "merge", body: { data: { up: "yes" } } });
+    await watched(client, Job, "load", (each) => (each?.status?.active ?? 0) > 0);
+  },
+} as const;
+
+test.for(Object.keys(loadMoments))(
+  "kill -9 of up %s: a load test goes on, starts its load once, and stops it",
+  { timeout },
+  async (when) => {
+    using folder = temporaryFolder();
+    const dir = folder.path;
+    onTestFinished(() => void (existsSync(dir) && writeFileSync(join(dir, "go"), "")));
+    const first = await startTestKeelson(dir, ...flags);
+    const before = await first.client();
+    const isUp = { allOf: [{ function: "FieldEquals", params: { path: "data.up", value: "yes" } }] };
+    await before.create(LoadTest, {
+      metadata: { name: "crash", namespace },
+      spec: {
+        target: {
+          resource: { manifest: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "target" }, data: { zone: "a" } } },
+          readyCondition: isUp,
+        },
+        workload: {
+          envInjection: [{ name: "ZONE", extract: { function: "FieldPath", params: { path: "data.zone" } } }],
+          resources: [{ manifest: program("load", dir) }],
+        },
+        healthCheck: { intervalSeconds: 1, ...isUp },
+        durationSeconds: 6,
+      },
+    });
+    await loadMoments[when as keyof typeof loadMoments](before);
+    await before.close();
+
+    await using second = await killAndRestart(first, dir, ...flags);
+    const client = await second.client();
+    onTestFinished(() => client.close());
+    await client.patch(ConfigMap, { namespace, name: "target" }, { type: "merge", body: { data: { up: "yes" } } });
+    const done = await watched(client, LoadTest, "crash", (each) => each?.status?.workloadCleaned === true);
+    expect(done?.status).toMatchObject({
+      phase: "Succeeded",
+      injectedValues: { ZONE: "a" },
+      healthCheckStatus: { failCount: 0 },
+    });
+    expect(timesRan(dir)).toEqual({ load: 1 });
+    // The load never ends by itself: that it is gone is the test's doing.
+    await watched(client, Job, "load", (each) => each === undefined);
+    await expect.poll(() => commandsWith(dir), { timeout: 30_000 }).toEqual([]);
+    await client.delete(LoadTest, { namespace, name: "crash" }, { propagationPolicy: "Foreground" });
+    await watched(client, ConfigMap, "target", (each) => each === undefined);
+  },
+);

@@ -1,0 +1,63 @@
+import { execFile, execFileSync } from "node:child_process";
+import { chmodSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { startKeelson, upArguments } from "./testing/keelson-process.ts";
+import { temporaryFolder } from "./testing/temporary-folder.ts";
+
+const nobody = 65_534;
+
+/** Whether this process may become nobody, and nobody may read the program. */
+function canBeNobody(): boolean {
+  if (process.getuid?.() !== 0) return false;
+  try {
+    execFileSync("test", ["-r", fileURLToPath(new URL("../bin/keelson.js", import.meta.url))], { uid: nobody, gid: nobody });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const container = (command: string, more = ""): string =>
+  `{terminationGracePeriodSeconds: 1, containers: [{name: main, image: none, command: [/bin/sh, -c, "${command}"]${more}}]`;
+const pods = `
+apiVersion: v1
+kind: Pod
+metadata: {name: plain}
+spec: ${container("id -u; sleep 1000")}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: volume}
+spec: ${container("sleep 1000", ", volumeMounts: [{name: e, mountPath: /e}]")}, volumes: [{name: e, emptyDir: {}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: other}
+spec: ${container("sleep 1000")}, securityContext: {runAsUser: 1000}}
+`;
+
+test.runIf(canBeNobody())("without root, up runs Pods, and says of each what it cannot do and how it can", async () => {
+  using folder = temporaryFolder();
+  chmodSync(folder.path, 0o777);
+  const env = { HOME: folder.path };
+  await using keelson = startKeelson(upArguments(folder.path, "--only", "cluster"), { user: nobody, cwd: folder.path, env });
+  await keelson.printed(/^ready$/m);
+  expect(keelson.output()).toMatch(/^node .*without root: no volumes in Pods, no other users/m);
+  const kubeconfig = join(folder.path, "keelson", "kubeconfig");
+  const kubectl = async (...args: string[]): Promise<string> =>
+    (await promisify(execFile)("kubectl", ["--kubeconfig", kubeconfig, ...args])).stdout;
+  const file = join(folder.path, "pods.yaml");
+  writeFileSync(file, pods);
+  await kubectl("apply", "-f", file);
+  await kubectl("wait", "pod/plain", "--for=condition=Ready", "--timeout=40s");
+  expect(await kubectl("exec", "plain", "--", "id", "-u")).toBe(`${nobody}\n`);
+  await expect.poll(() => kubectl("logs", "plain"), { timeout: 20_000 }).toBe(`${nobody}\n`);
+  const message = (pod: string): Promise<string> =>
+    kubectl("get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].state.waiting.message}");
+  await expect.poll(() => message("volume"), { timeout: 20_000 }).toContain("run it as root");
+  await expect.poll(() => message("other"), { timeout: 20_000 }).toMatch(/runAsUser is 1000.*runs as user 65534/);
+  await kubectl("delete", "pod", "--all", "--timeout=40s");
+});

@@ -1,0 +1,26 @@
+import { join } from "node:path";
+import { systemClock } from "@keelson/api-machinery";
+import { createApiServer, systemRandom } from "@keelson/apiserver";
+import { createClient } from "@keelson/client";
+import { keelsonTarget } from "./keelson-target.ts";
+
+/** Makes as many objects as its second argument says in the data folder named by the first. Prints how many there are. */
+const [dataDir = "", text = "0"] = process.argv.slice(2);
+const count = Number(text);
+const server = await createApiServer({
+  // What makes the objects is not measured: they need not be durable one by one.
+  storage: { dataDir: join(dataDir, "storage"), sync: false },
+  clock: systemClock,
+  random: systemRandom,
+});
+const client = createClient({ transport: server.transport(), fieldManager: "bench" });
+const target = keelsonTarget(client);
+let next = 0;
+await Promise.all(
+  Array.from({ length: 256 }, async () => {
+    while (next < count) await target.create(`object-${next++}`);
+  }),
+);
+await client.close();
+await server.close();
+console.log(JSON.stringify(next));

@@ -1,0 +1,66 @@
+import { join } from "node:path";
+import { connect } from "@keelson/client";
+import { etcdTarget } from "../apiserver/etcd-target.ts";
+import { keelsonTarget } from "../apiserver/keelson-target.ts";
+import { type LoadRun, loadObjects, measureLoad } from "../apiserver/load.ts";
+import { startEtcd, startKeelsonServer } from "../apiserver/servers.ts";
+import type { Benchmark, Figure } from "../figure.ts";
+import { withFolder } from "../folder.ts";
+import { runNodeProgram } from "../node-program.ts";
+
+/** Requests to the API server, over HTTPS and in process, beside etcd over gRPC: all write durably. */
+export const apiServerLoad: Benchmark = {
+  name: "apiserver-load",
+  async run() {
+    const inProcess = await runNodeProgram<LoadRun>("./apiserver/in-process-program.js", []);
+    return withFolder(async (dir) => {
+      const http = await loadOverHttps(join(dir, "keelson"));
+      const peer = await loadOfEtcd(join(dir, "etcd"));
+      return [...figuresOf("https", http, peer), ...figuresOf("in process", inProcess, peer)];
+    });
+  },
+};
+
+async function loadOverHttps(dir: string): Promise<LoadRun> {
+  const server = await startKeelsonServer(dir);
+  try {
+    const client = await connect({ kubeconfig: join(dir, "kubeconfig") });
+    const run = await measureLoad(keelsonTarget(client));
+    await client.close();
+    return run;
+  } finally {
+    await server.stop();
+  }
+}
+
+async function loadOfEtcd(dir: string): Promise<LoadRun> {
+  const etcd = await startEtcd(dir);
+  try {
+    return await measureLoad(etcdTarget(etcd.client));
+  } finally {
+    await etcd.stop();
+  }
+}
+
+const etcdName = "etcd put/get/range over gRPC";
+
+function figuresOf(way: string, ours: LoadRun, peer: LoadRun): Figure[] {
+  const rates = Object.entries(ours.perSecond).map(([what, value]): Figure => {
+    const [operation = "", clients = ""] = what.split(" ");
+    return {
+      name: `api server, ${way}: ${operation}, ${clients} client${clients === "1" ? "" : "s"}`,
+      unit: "1/s",
+      ours: value,
+      peer: { name: etcdName, value: peer.perSecond[what] ?? 0 },
+      note: "2-KB objects, durable",
+    };
+  });
+  const list: Figure = {
+    name: `api server, ${way}: list of ${loadObjects}, p50`,
+    unit: "ms",
+    ours: ours.listMs,
+    peer: { name: etcdName, value: peer.listMs },
+    note: "2-KB objects",
+  };
+  return [...rates, list];
+}

@@ -1,0 +1,134 @@
+import { setTimeout } from "node:timers/promises";
+import { Pod, Secret, systemClock } from "@keelson/api-machinery";
+import { type Client, connect } from "@keelson/client";
+import { App } from "@keelson/middleware";
+import { connectResp } from "@keelson/middleware/testing";
+import { type Benchmark, percentile } from "../figure.ts";
+import { startLocalKeelson } from "../local-keelson.ts";
+
+const changes = 25;
+const namespace = "default";
+const name = "bench";
+
+/**
+ * A parameter of three Redis servers that needs no restart: from the request that changes the App's spec, over HTTPS, until
+ * every server answers with the new value, and from the task's creation until it is done. The servers are asked every
+ * millisecond.
+ */
+export const changeTask: Benchmark = {
+  name: "change-task",
+  async run() {
+    const keelson = await startLocalKeelson();
+    const client = await connect({ kubeconfig: keelson.kubeconfig });
+    try {
+      await client.create(App, {
+        metadata: { name, namespace },
+        spec: {
+          plugin: { name: "redis", version: "1.0.0" },
+          runtime: { name: "redis", version: "7.0" },
+          config: { redisConfig: { maxmemory: "64mb" } },
+          components: [{ name: "redis", groups: [{ name: "nodes", replicas: 3 }] }],
+        },
+      });
+      const plans = followPlans(client);
+      await plans.done(1);
+      const servers = await connectServers(client);
+      const effects: number[] = [];
+      const tasks: number[] = [];
+      const byHand: number[] = [];
+      for (let index = 0; index < changes; index++) {
+        const bytes = 67_108_864 + 1_048_576 * (index + 1);
+        const started = performance.now();
+        const change = client.patch(
+          App,
+          { namespace, name },
+          { type: "merge", body: { spec: { config: { redisConfig: { maxmemory: String(bytes) } } } } },
+        );
+        await Promise.all(
+          servers.map(async (server) => {
+            while (String(await server.command("CONFIG", "GET", "maxmemory")) !== `maxmemory,${bytes}`) await setTimeout(1);
+          }),
+        );
+        effects.push(performance.now() - started);
+        const { createdAt, doneAt } = await plans.done((await change).metadata.generation ?? 0);
+        tasks.push(doneAt - createdAt);
+        byHand.push(await setByHand(servers, bytes + 1));
+      }
+      plans.stop();
+      for (const server of servers) server.close();
+      const note = `${changes} changes of maxmemory on 3 servers, one after the other`;
+      const peer = (fraction: number) => ({ name: "CONFIG SET on the 3 servers by hand", value: percentile(byHand, fraction) });
+      return [0.5, 0.99].flatMap((fraction) => [
+        {
+          name: `App changed -> in force on every server, p${fraction * 100}`,
+          unit: "ms" as const,
+          ours: percentile(effects, fraction),
+          peer: peer(fraction),
+          original: { what: "Pod after Pod, it waits 5 s before each but the first", value: 10_000 },
+          note,
+        },
+        {
+          name: `Change task created -> done, p${fraction * 100}`,
+          unit: "ms" as const,
+          ours: percentile(tasks, fraction),
+          original: { what: "it looks at a task every 10 s, first after 10 s", value: 10_000 },
+          note,
+        },
+      ]);
+    } finally {
+      await client.close();
+      await keelson.stop();
+    }
+  },
+};
+
+type Server = Awaited<ReturnType<typeof connectResp>>;
+
+async function connectServers(client: Client): Promise<readonly Server[]> {
+  const secret = await client.get(Secret, { namespace, name: `${name}-access` });
+  const password = Buffer.from(secret.data?.["password"] ?? "", "base64").toString();
+  const pods = await client.list(Pod, { namespace, labelSelector: `middleware.io/app=${name}` });
+  return Promise.all(
+    pods.items.map(({ status }) =>
+      connectResp({ host: status?.podIP ?? "", port: 6379, password, timeoutMs: 5_000, clock: systemClock }),
+    ),
+  );
+}
+
+/** The floor: the same on three open connections, nothing recorded, nothing checked. */
+async function setByHand(servers: readonly Server[], bytes: number): Promise<number> {
+  const started = performance.now();
+  for (const server of servers) await server.command("CONFIG", "SET", "maxmemory", String(bytes));
+  return performance.now() - started;
+}
+
+/** When plans were first and last seen, by the generation that they carry out. */
+function followPlans(client: Client) {
+  const created = new Map<number, number>();
+  const done = new Map<number, number>();
+  const waiting = new Map<number, () => void>();
+  const watching = client.watch(App, { namespace, fieldSelector: `metadata.name=${name}` });
+  const following = (async () => {
+    for await (const event of await watching) {
+      if (event.type === "BOOKMARK") continue;
+      const { plan } = event.object.status ?? {};
+      if (plan === undefined) continue;
+      if (!created.has(plan.generation)) created.set(plan.generation, performance.now());
+      if (plan.outcome === undefined || done.has(plan.generation)) continue;
+      if (plan.outcome !== "Succeeded") throw new Error(`the plan ${plan.outcome}: ${JSON.stringify(plan.tasks)}`);
+      done.set(plan.generation, performance.now());
+      waiting.get(plan.generation)?.();
+    }
+  })();
+  return {
+    async done(generation: number): Promise<{ readonly createdAt: number; readonly doneAt: number }> {
+      const seen = new Promise<void>((resolve) => {
+        waiting.set(generation, resolve);
+        if (done.has(generation)) resolve();
+      });
+      await Promise.race([seen, following]);
+      return { createdAt: created.get(generation) ?? 0, doneAt: done.get(generation) ?? 0 };
+    },
+    stop: () => void watching.then((watch) => watch.close()),
+  };
+}

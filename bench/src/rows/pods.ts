@@ -1,0 +1,186 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Pod, type PodObject } from "@keelson/api-machinery";
+import { type Client, connect, type NewObject } from "@keelson/client";
+import {
+  findBubblewrap,
+  type LocalContainerd,
+  makeBusyboxImage,
+  openContainerdImages,
+  openImage,
+  startLocalContainerd,
+} from "@keelson/execution";
+import { type Benchmark, type Figure, percentile } from "../figure.ts";
+import { type LocalKeelson, startLocalKeelson } from "../local-keelson.ts";
+import { cpuMs, residentMiB } from "../process-use.ts";
+
+const inTurn = 15;
+const together = 50;
+const idleMs = 6_000;
+/** What was begun just before is no part of idling. */
+const settleMs = 1_000;
+const namespace = "default";
+const command = ["/bin/sleep", "10000"] as const;
+const image = "example.org/busybox:1";
+
+/** What runs Pods, and with what its time is compared: the least that could be done in its place. */
+interface Runtime {
+  readonly name: "process" | "bubblewrap" | "containerd";
+  readonly peer: { readonly name: string; words(index: number): readonly [string, ...string[]] };
+}
+
+/**
+ * Pods as programs of this machine. First one after the other: from the request that creates a Pod, over HTTPS, to its condition
+ * Ready as a watch tells it, by way of the scheduler and the node. Then many at once, and what Keelson itself needs while nothing
+ * happens to them.
+ */
+export const pods: Benchmark = {
+  name: "pods",
+  async run() {
+    const dir = mkdtempSync(join(tmpdir(), "kbp-"));
+    const containerd = await startContainerd(dir);
+    const flags = containerd === undefined ? [] : ["--containerd-address", containerd.socket];
+    const keelson = await startLocalKeelson(join(dir, "k"), ...flags);
+    const client = await connect({ kubeconfig: keelson.kubeconfig });
+    const figures: Figure[] = [];
+    try {
+      for (const runtime of runtimesOf(containerd?.socket)) figures.push(...(await latencies(client, runtime)));
+      return [...figures, ...(await idle(client, keelson))];
+    } finally {
+      await removeAll(client);
+      await client.close();
+      await keelson.stop();
+      await containerd?.stop();
+      rmSync(dir, { recursive: true, force: true });
+    }
+  },
+};
+
+/** A containerd of the benchmark's own with an image; `undefined` where there can be none. */
+async function startContainerd(dir: string): Promise<LocalContainerd | undefined> {
+  if (process.getuid?.() !== 0) return undefined;
+  const containerd = await startLocalContainerd(join(dir, "c")).catch(() => undefined);
+  if (containerd === undefined) return undefined;
+  const images = await openContainerdImages({ socket: containerd.socket, random: Math.random, now: Date.now });
+  await makeBusyboxImage(join(dir, "busybox.tar"));
+  const archive = await openImage(join(dir, "busybox.tar"), { temporary: dir });
+  await images.add(image, archive);
+  await archive.close();
+  return containerd;
+}
+
+function runtimesOf(containerd: string | undefined): readonly Runtime[] {
+  const runtimes: Runtime[] = [{ name: "process", peer: { name: "spawn of the same program", words: () => command } }];
+  const bwrap = findBubblewrap();
+  if (bwrap !== undefined) {
+    const words = [bwrap, "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--die-with-parent", ...command] as const;
+    runtimes.push({ name: "bubblewrap", peer: { name: "spawn of bwrap", words: () => words } });
+  }
+  if (containerd !== undefined) {
+    const run = ["--address", containerd, "--namespace", "keelson", "run", "--rm", "--net-host", image] as const;
+    const words = (index: number): readonly [string, ...string[]] => ["ctr", ...run, `bench-${index}`, "true"];
+    runtimes.push({ name: "containerd", peer: { name: "ctr run of true", words } });
+  }
+  return runtimes;
+}
+
+/** Deletes all Pods and waits until they are gone. */
+async function removeAll(client: Client): Promise<void> {
+  const watch = await client.watch(Pod, { namespace });
+  const events = watch[Symbol.asyncIterator]();
+  await client.deleteCollection(Pod, { namespace }, { gracePeriodSeconds: 0 });
+  while ((await client.list(Pod, { namespace })).items.length > 0) await events.next();
+  watch.close();
+}
+
+async function latencies(client: Client, { name: runtimeClassName, peer }: Runtime): Promise<Figure[]> {
+  const ours: number[] = [];
+  const spawns: number[] = [];
+  const watch = await client.watch(Pod, { namespace });
+  const events = watch[Symbol.asyncIterator]();
+  for (let index = 0; index < inTurn; index++) {
+    const name = `${runtimeClassName}-${index}`;
+    const created = performance.now();
+    await client.create(Pod, podOf(name, runtimeClassName));
+    for (;;) {
+      const { value: event, done } = await events.next();
+      if (done) throw new Error("the watch on Pods ended");
+      if (event.type !== "BOOKMARK" && event.object.metadata.name === name && isReady(event.object as PodObject)) break;
+    }
+    ours.push(performance.now() - created);
+    await client.delete(Pod, { namespace, name }, { gracePeriodSeconds: 0 });
+    const began = performance.now();
+    const [program, ...rest] = peer.words(index);
+    const child = spawn(program, rest, { stdio: "ignore" });
+    // ctr ends with its container; the others are what runs.
+    await once(child, runtimeClassName === "containerd" ? "exit" : "spawn");
+    spawns.push(performance.now() - began);
+    child.kill();
+  }
+  watch.close();
+  return [0.5, 0.99].map((fraction) => ({
+    name: `Pod created -> Ready, ${runtimeClassName}, p${fraction * 100}`,
+    unit: "ms" as const,
+    ours: percentile(ours, fraction),
+    peer: { name: peer.name, value: percentile(spawns, fraction) },
+    note: `${inTurn} Pods, one after the other`,
+  }));
+}
+
+async function idle(client: Client, keelson: LocalKeelson): Promise<Figure[]> {
+  const { pid } = keelson.process.child;
+  await sleep(settleMs);
+  const before = { cpu: cpuMs(pid), memory: residentMiB(pid) };
+  await sleep(idleMs / 2);
+  const empty = percentOf(cpuMs(pid) - before.cpu, idleMs / 2);
+  const ready = new Set<string>();
+  const watch = await client.watch(Pod, { namespace });
+  const began = performance.now();
+  await Promise.all(Array.from({ length: together }, (_, index) => client.create(Pod, podOf(`many-${index}`))));
+  for await (const event of watch) {
+    if (event.type !== "BOOKMARK" && isReady(event.object as PodObject)) ready.add(event.object.metadata.name ?? "");
+    if (ready.size === together) break;
+  }
+  watch.close();
+  const allReady = performance.now() - began;
+  await sleep(settleMs);
+  const from = cpuMs(pid);
+  await sleep(idleMs);
+  const note = `${together} Pods that do nothing`;
+  return [
+    { name: `${together} Pods created at once -> all Ready`, unit: "ms", ours: allReady },
+    {
+      name: "keelson up, processor while Pods idle, of one core",
+      unit: "%",
+      ours: percentOf(cpuMs(pid) - from, idleMs),
+      peer: { name: "keelson up without Pods", value: empty },
+      note,
+    },
+    {
+      name: "keelson up, resident while Pods idle",
+      unit: "MiB",
+      ours: residentMiB(pid),
+      peer: { name: "keelson up without Pods", value: before.memory },
+      note,
+    },
+  ];
+}
+
+const percentOf = (ms: number, ofMs: number): number => (ms / ofMs) * 100;
+
+function podOf(name: string, runtimeClassName: Runtime["name"] = "process"): NewObject<PodObject> {
+  return {
+    metadata: { name, namespace },
+    spec: { runtimeClassName, terminationGracePeriodSeconds: 0, containers: [{ name: "main", image, command: [...command] }] },
+  };
+}
+
+const isReady = ({ status }: PodObject): boolean =>
+  status?.conditions?.some(({ type, status: is }) => type === "Ready" && is === "True") === true;
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,79 @@
+import { ConfigMap, type ConfigMapObject, type DeepReadonly, type WatchEvent } from "@keelson/api-machinery";
+import { type Client, connect } from "@keelson/client";
+import { IntegrationTest } from "@keelson/testplane";
+import { type Benchmark, percentile } from "../figure.ts";
+import { startLocalKeelson } from "../local-keelson.ts";
+
+const steps = 100;
+const namespace = "default";
+
+/**
+ * From the write that fulfils a step's expectation, over HTTPS, to the moment the next step's object is seen by a watch: the test has
+ * noticed, ended the step, begun the next one, and applied it.
+ */
+export const testStep: Benchmark = {
+  name: "test-step",
+  async run() {
+    const keelson = await startLocalKeelson();
+    const client = await connect({ kubeconfig: keelson.kubeconfig });
+    try {
+      const watch = await client.watch(ConfigMap, { namespace });
+      const events = watch[Symbol.asyncIterator]();
+      await client.create(IntegrationTest, {
+        metadata: { name: "bench", namespace },
+        spec: {
+          mode: "Sequential",
+          steps: Array.from({ length: steps + 1 }, (_, index) => ({
+            name: `s${index}`,
+            resource: { manifest: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: `s${index}` } } },
+            expectations: { allOf: [{ function: "FieldEquals", params: { path: "data.go", value: "yes" } }] },
+          })),
+        },
+      });
+      await seen(events, "s0");
+      const whole: number[] = [];
+      const bare: number[] = [];
+      for (let index = 0; index < steps; index++) {
+        const started = performance.now();
+        await client.patch(ConfigMap, { namespace, name: `s${index}` }, { type: "merge", body: { data: { go: "yes" } } });
+        await seen(events, `s${index + 1}`);
+        whole.push(performance.now() - started);
+        bare.push(await bareWrites(client, events, index));
+      }
+      watch.close();
+      return [0.5, 0.99].map((fraction) => ({
+        name: `test step fulfilled -> next step's object made, p${fraction * 100}`,
+        unit: "ms" as const,
+        ours: percentile(whole, fraction),
+        peer: { name: "the two writes without a test between them", value: percentile(bare, fraction) },
+        original: { what: "it looks every 5 s: the mean wait", value: 2500 },
+        note: `${steps} steps, one after the other`,
+      }));
+    } finally {
+      await client.close();
+      await keelson.stop();
+    }
+  },
+};
+
+type Events = AsyncIterator<WatchEvent<DeepReadonly<ConfigMapObject>>>;
+
+/** Waits until an object is made. */
+async function seen(events: Events, name: string): Promise<void> {
+  for (;;) {
+    const next = await events.next();
+    if (next.done) throw new Error("the watch on ConfigMaps ended");
+    const { type, object } = next.value;
+    if (type === "ADDED" && object.metadata.name === name) return;
+  }
+}
+
+/** The floor: a change of one object, and another one made and seen, by hand. */
+async function bareWrites(client: Client, events: Events, index: number): Promise<number> {
+  const name = `bare-${index}`;
+  const started = performance.now();
+  await client.patch(ConfigMap, { namespace, name: "s0" }, { type: "merge", body: { data: { bare: String(index) } } });
+  await client.create(ConfigMap, { metadata: { name, namespace } });
+  await seen(events, name);
+  return performance.now() - started;
+}

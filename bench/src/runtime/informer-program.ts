@@ -1,0 +1,106 @@
+/*
+ * Follows the Pods of a server with one of two clients, and prints: time from start to all in the cache, heap per cached Pod,
+ * changes a second from the watch into the cache and to one handler. Arguments: WHO SERVER PODS EVENTS. Needs --expose-gc.
+ */
+import { Pod } from "@keelson/api-machinery";
+import { createClient, createHttpTransport } from "@keelson/client";
+import { createManager, readOf } from "@keelson/controller";
+import { CoreV1Api, KubeConfig, makeInformer } from "@kubernetes/client-node";
+
+/** What one run measured. */
+export interface InformerRun {
+  readonly listMs: number;
+  readonly bytesPerPod: number;
+  readonly eventsPerSecond: number;
+  /** Of all threads, so with the collection of garbage. */
+  readonly cpuMicrosecondsPerEvent: number;
+}
+
+/** A cache that follows the server. */
+interface Following {
+  readonly size: () => number;
+  stop(): Promise<void>;
+}
+
+const [who = "", server = "", podCount = "", eventCount = ""] = process.argv.slice(2);
+const pods = Number(podCount);
+const events = Number(eventCount);
+
+/** One request of each client beforehand: what they load for it is not the cache's. */
+async function warmUp(): Promise<void> {
+  const client = createClient({ transport: createHttpTransport({ server }), fieldManager: "bench" });
+  await client.list(Pod, { limit: 1 });
+  await client.close();
+  await peerConfig().makeApiClient(CoreV1Api).listPodForAllNamespaces({ limit: 1 });
+}
+
+async function followOurs(onUpdate: () => void): Promise<Following> {
+  const client = createClient({ transport: createHttpTransport({ server }), fieldManager: "bench" });
+  const manager = createManager({ client, name: "bench", controllers: [], reads: [readOf(Pod)] });
+  await manager.startCaches();
+  manager.onChange(Pod, onUpdate);
+  return {
+    size: () => manager.cache.list(Pod).length,
+    async stop() {
+      await manager.stop();
+      await client.close();
+    },
+  };
+}
+
+function peerConfig(): KubeConfig {
+  const config = new KubeConfig();
+  config.loadFromOptions({
+    clusters: [{ name: "bench", server, skipTLSVerify: true }],
+    users: [{ name: "bench" }],
+    contexts: [{ name: "bench", cluster: "bench", user: "bench" }],
+    currentContext: "bench",
+  });
+  return config;
+}
+
+async function followPeers(onUpdate: () => void): Promise<Following> {
+  const config = peerConfig();
+  const api = config.makeApiClient(CoreV1Api);
+  const informer = makeInformer(config, "/api/v1/pods", () => api.listPodForAllNamespaces());
+  informer.on("update", onUpdate);
+  await informer.start();
+  return { size: () => informer.list().length, stop: () => informer.stop() };
+}
+
+const collect = globalThis.gc;
+if (collect === undefined) throw new Error("run with --expose-gc");
+/** What is reachable, after what is not has been given up: streams free their buffers some turns later. */
+const heap = async (): Promise<number> => {
+  for (let turn = 0; turn < 5; turn++) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    collect();
+  }
+  return process.memoryUsage().heapUsed;
+};
+
+let seen = 0;
+let finished: () => void = () => {};
+const all = new Promise<void>((resolve) => {
+  finished = resolve;
+});
+const onUpdate = (): void => {
+  if (++seen === events) finished();
+};
+await warmUp();
+const before = await heap();
+const startedAt = performance.now();
+const following = await (who === "ours" ? followOurs(onUpdate) : followPeers(onUpdate));
+const listMs = performance.now() - startedAt;
+if (following.size() !== pods) throw new Error(`${following.size()} of ${pods} Pods are in the cache`);
+const bytesPerPod = ((await heap()) - before) / pods;
+await fetch(`${server}/go`, { method: "POST" });
+const wentAt = performance.now();
+const cpuBefore = process.cpuUsage();
+await all;
+const eventsPerSecond = (events / (performance.now() - wentAt)) * 1000;
+const { user, system } = process.cpuUsage(cpuBefore);
+const cpuMicrosecondsPerEvent = (user + system) / events;
+await following.stop();
+console.log(JSON.stringify({ listMs, bytesPerPod, eventsPerSecond, cpuMicrosecondsPerEvent } satisfies InformerRun));
+process.exit(0);

@@ -1,0 +1,136 @@
+import { createServer, type ServerResponse } from "node:http";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+
+/** An API server of nothing but Pods, all made beforehand, so that what is measured is who reads them. */
+export interface PodServer {
+  readonly url: string;
+  /** Size of one Pod as JSON. */
+  readonly podBytes: number;
+  stop(): Promise<void>;
+}
+
+/**
+ * Serves `pods` Pods as a list (with `limit` and `continue`), and to a watch that begins at the list's version `events`
+ * changes of them as fast as they are read, once `POST /go` was called; then bookmarks nothing and stays open.
+ */
+export async function startPodServer(pods: number, events: number): Promise<PodServer> {
+  const items = Array.from({ length: pods }, (_, index) => JSON.stringify(podOf(index, index + 1)).replace(typeFields, "{"));
+  const lines = Array.from(
+    { length: events },
+    (_, index) => `{"type":"MODIFIED","object":${JSON.stringify(podOf(index % pods, pods + index + 1))}}\n`,
+  );
+  let go: () => void = () => {};
+  const started = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const sendEvents = async (response: ServerResponse): Promise<void> => {
+    response.writeHead(200, { "content-type": "application/json" });
+    response.flushHeaders();
+    await started;
+    for (let from = 0; from < lines.length; from += 32) {
+      if (!response.write(lines.slice(from, from + 32).join(""))) await once(response, "drain");
+    }
+  };
+  const server = createServer((request, response) => {
+    const url = new URL(request.url ?? "/", "http://pods");
+    if (request.method === "POST") {
+      go();
+      response.end("{}");
+    } else if (["true", "1"].includes(url.searchParams.get("watch") ?? "")) {
+      sendEvents(response).catch(() => response.destroy());
+    } else {
+      const start = Number(url.searchParams.get("continue") ?? 0);
+      const end = Math.min(start + Number(url.searchParams.get("limit") ?? pods), pods);
+      const more = end < pods ? `,"continue":"${end}"` : "";
+      response.writeHead(200, { "content-type": "application/json" });
+      const head = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"${pods}"${more}},"items":[`;
+      response.end(`${head}${items.slice(start, end).join(",")}]}`);
+    }
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    podBytes: Buffer.byteLength(items[0] ?? ""),
+    async stop() {
+      server.close();
+      server.closeAllConnections();
+      await once(server, "close");
+    },
+  };
+}
+
+/** Servers leave them out of a list's items. */
+const typeFields = /^\{"kind":"Pod","apiVersion":"v1",/;
+
+/** A Pod of a Deployment as a cluster has it: about 2 kB, a third of it `managedFields`. */
+function podOf(index: number, version: number): object {
+  const name = `web-5d9c7b6f4d-${index.toString(36).padStart(5, "0")}`;
+  const time = new Date(Date.UTC(2026, 0, 1) + index * 1000).toISOString().replace(".000", "");
+  const manager = (field: string, subresource?: string): object => ({
+    manager: field === "f:status" ? "kubelet" : "kube-controller-manager",
+    operation: "Update",
+    apiVersion: "v1",
+    time,
+    fieldsType: "FieldsV1",
+    fieldsV1: { [field]: { "f:containers": { 'k:{"name":"web"}': { ".": {}, "f:image": {}, "f:ports": {} } } } },
+    ...(subresource === undefined ? {} : { subresource }),
+  });
+  return {
+    kind: "Pod",
+    apiVersion: "v1",
+    metadata: {
+      name,
+      generateName: "web-5d9c7b6f4d-",
+      namespace: `team-${index % 50}`,
+      uid: `0b1f9c1e-7a55-4c7e-9d39-${index.toString(16).padStart(12, "0")}`,
+      resourceVersion: String(version),
+      creationTimestamp: time,
+      labels: { app: "web", "pod-template-hash": "5d9c7b6f4d", tier: "front" },
+      ownerReferences: [
+        {
+          apiVersion: "apps/v1",
+          kind: "ReplicaSet",
+          name: "web-5d9c7b6f4d",
+          uid: "3a5e5d0c-1111-4222-8333-444455556666",
+          controller: true,
+          blockOwnerDeletion: true,
+        },
+      ],
+      managedFields: [manager("f:spec"), manager("f:status", "status")],
+    },
+    spec: {
+      containers: [
+        {
+          name: "web",
+          image: "registry.example.com/web:1.27.3",
+          ports: [{ containerPort: 8080, protocol: "TCP" }],
+          env: [{ name: "MODE", value: "production" }],
+          resources: { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "256Mi" } },
+          terminationMessagePath: "/dev/termination-log",
+          terminationMessagePolicy: "File",
+          imagePullPolicy: "IfNotPresent",
+        },
+      ],
+      restartPolicy: "Always",
+      terminationGracePeriodSeconds: 30,
+      dnsPolicy: "ClusterFirst",
+      serviceAccountName: "default",
+      nodeName: `node-${index % 100}`,
+      schedulerName: "default-scheduler",
+    },
+    status: {
+      phase: "Running",
+      conditions: ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map((type) => ({
+        type,
+        status: "True",
+        lastTransitionTime: time,
+      })),
+      hostIP: `10.0.${index % 100}.1`,
+      podIP: `10.1.${Math.floor(index / 250) % 250}.${index % 250}`,
+      startTime: time,
+      qosClass: "Burstable",
+    },
+  };
+}

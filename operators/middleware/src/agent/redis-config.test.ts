@@ -1,0 +1,29 @@
+import { expect, it } from "vitest";
+import { redisConfig } from "./redis-config.ts";
+
+const plain = {
+  host: "127.0.0.9",
+  port: 6379,
+  dataDir: "/data",
+  password: 'a"b\\c',
+  parameters: {},
+  isFenced: false,
+  follows: undefined,
+};
+const linesOf = (more: Partial<Parameters<typeof redisConfig>[0]>) =>
+  redisConfig({ ...plain, ...more })
+    .trimEnd()
+    .split("\n");
+
+it("lets no value add a line or an option of its own", () => {
+  const lines = linesOf({ parameters: { maxmemory: "1mb\nrequirepass x", save: "900 1\nbind 0.0.0.0" } });
+  expect(lines).toHaveLength(linesOf({}).length + 2);
+  expect(lines).toContain('requirepass "a\\"b\\\\c"');
+  expect(lines).toContain('maxmemory "1mb\\nrequirepass x"');
+  expect(linesOf({ parameters: { save: "900 1 300 10" } })).toContain("save 900 1 300 10");
+});
+
+it("puts the fence after what the user sets, so that it holds", () => {
+  const lines = linesOf({ parameters: { "min-replicas-to-write": "1" }, isFenced: true, follows: "127.0.0.8" });
+  expect(lines.slice(-3)).toEqual(['min-replicas-to-write "1"', "min-replicas-to-write 10000", "replicaof 127.0.0.8 6379"]);
+});

@@ -1,0 +1,145 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { ConfigMap, Namespace, systemClock } from "@keelson/api-machinery";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
+import { createManager, type FlagValues, type Manager, silentLogger } from "@keelson/controller";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createAgentCalls } from "../agent/agent-calls.ts";
+import { App } from "../api/app.ts";
+import { Component } from "../api/component.ts";
+import { pluginNamespace } from "../api/names.ts";
+import { createAppController } from "../controllers/app.ts";
+import { pluginConfigMapName } from "../plugin/read-plugin.ts";
+import { redisPlugin } from "../plugin/redis-plugin.ts";
+import { changeCommands } from "./changes.ts";
+
+const namespace = "default";
+const spec = {
+  plugin: { name: "redis", version: "1.0.0" },
+  runtime: { name: "redis", version: "7.0" },
+  config: { redisConfig: { maxmemory: "64mb" } },
+};
+let environment: TestEnvironment;
+let client: Client;
+let manager: Manager;
+let folder: string;
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), "middleware-commands-"));
+  environment = await startTestEnvironment({ crds: [App.crd, Component.crd] });
+  client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  await client.create(Namespace, { metadata: { name: pluginNamespace } });
+  const { name, version, data } = redisPlugin;
+  await client.create(ConfigMap, { metadata: { name: pluginConfigMapName(name, version), namespace: pluginNamespace }, data });
+  // Components stay as they are: their controller does not run, so that the first task goes on until it is cancelled.
+  manager = createManager({
+    name: "test",
+    client,
+    logger: silentLogger,
+    controllers: [createAppController(createAgentCalls())],
+  });
+  await manager.start();
+  await client.create(App, { metadata: { name: "cache", namespace }, spec });
+  await watched(client, Component, "cache-redis", (component) => component !== undefined);
+}, 60_000);
+
+afterEach(async () => {
+  await manager.stop();
+  await environment.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function run(name: string, args: readonly string[], flags: FlagValues = {}) {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const command = changeCommands.find((each) => each.name === name);
+  const status = await command?.run({
+    args,
+    flags: { namespace, output: "table", ...flags },
+    stdout,
+    stderr,
+    clock: systemClock,
+    log: silentLogger,
+    signal: AbortSignal.timeout(20_000),
+    client: () => Promise.resolve(client),
+  });
+  return { status, out: String(stdout.read() ?? ""), err: String(stderr.read() ?? "") };
+}
+
+function changed(more: object): string {
+  const file = join(folder, "app.yaml");
+  const app = { apiVersion: "middleware.io/v1alpha1", kind: "App", metadata: { name: "cache" }, spec: { ...spec, ...more } };
+  writeFileSync(file, JSON.stringify(app));
+  return file;
+}
+
+describe("keelson app", { timeout: 60_000 }, () => {
+  it("plan shows the tasks of a changed file with stage, priority and effect, in aligned columns, and changes nothing", async () => {
+    const file = changed({ config: { redisConfig: { maxmemory: "96mb" } }, runtime: { name: "redis", version: "7.2" } });
+    const { status, out } = await run("plan", ["cache"], { file });
+    expect(status).toBe(0);
+    const [heading = "", first = "", second = ""] = out.split("\n");
+    expect(heading).toMatch(/^STAGE {2}TYPE +PRIO {2}COMPONENT {2}CHANGE +EFFECT$/);
+    expect(first).toMatch(
+      /^1 +middleware_config {2}P2 +redis +maxmemory 64mb -> 96mb +restarts nothing, unless the program says so$/,
+    );
+    expect(second).toMatch(/^2 +version_upgrade {4}P0 +redis +version redis 7.0 -> redis 7.2 +restarts every Pod/);
+    expect(first.indexOf("maxmemory")).toBe(heading.indexOf("CHANGE"));
+    expect((await client.get(App, { namespace, name: "cache" })).metadata.generation).toBe(1);
+  });
+
+  it("plan says as JSON what it shows, also of what the file no longer names", async () => {
+    const { out } = await run("plan", ["cache"], { file: changed({ config: { databases: "32" } }), output: "json" });
+    expect(JSON.parse(out)).toMatchObject([
+      {
+        type: "middleware_config",
+        priority: 20,
+        effect: "restarts every Pod for maxmemory, databases, replicas first, with one switchover",
+      },
+    ]);
+  });
+
+  it("plan names the field of what cannot be, with exit status 1", async () => {
+    const { status, err } = await run("plan", ["cache"], { file: changed({ runtime: { name: "redis", version: "5" } }) });
+    expect(status).toBe(1);
+    expect(err).toContain('spec.runtime.version: "5" is not one of the plugin\'s');
+  });
+
+  it("cancel stops what runs, tasks shows it, and retry takes it up again", async () => {
+    expect((await run("tasks", ["cache"])).out).toMatch(/task-1-01 {2}in_progress {2}P3 +redis +provision redis/);
+    const cancelled = await run("cancel", ["cache"], { output: "json" });
+    expect(cancelled.status).toBe(0);
+    expect(JSON.parse(cancelled.out)).toEqual([{ action: "cancel", taskId: "task-1-01", result: "cancelling" }]);
+    const refused = await run("retry", ["cache", "task-1-01"]);
+    expect(refused).toMatchObject({ status: 1, out: "task-1-01: refused: it is cancelling\n" });
+    expect(await run("retry", ["cache"])).toMatchObject({ status: 0, out: "nothing to retry\n" });
+    expect(JSON.parse((await run("tasks", ["cache"], { output: "json" })).out)).toMatchObject({
+      tasks: [{ taskId: "task-1-01", status: "cancelling" }],
+    });
+  });
+
+  it("tasks --watch goes on until the plan has ended, and its outcome is the exit status", async () => {
+    const watching = run("tasks", ["cache"], { watch: true });
+    const component = await client.get(Component, { namespace, name: "cache-redis" });
+    const { token = "", scenario = "provision" } = component.spec.operation ?? {};
+    const operation = { token, scenario, phase: "Succeeded" as const, startedAt: "2026-01-01T00:00:00Z" };
+    await client.applyStatus(Component, {
+      metadata: { name: "cache-redis", namespace },
+      status: { observedGeneration: component.metadata.generation ?? 0, operation },
+    });
+    const { status, out } = await watching;
+    expect(status).toBe(0);
+    expect(out).toMatch(/task-1-01 {2}in_progress[\s\S]*task-1-01 {2}done/);
+  });
+
+  it("refuses another output than table and json, and an App that there is not", async () => {
+    expect(await run("tasks", ["cache"], { output: "xml" })).toMatchObject({
+      status: 2,
+      err: '--output: "xml" has to be table or json\n',
+    });
+    expect(await run("tasks", ["nobody"])).toMatchObject({ status: 1 });
+  });
+});

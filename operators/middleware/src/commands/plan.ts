@@ -1,0 +1,88 @@
+import { readFile } from "node:fs/promises";
+import { ConfigMap, type DeepReadonly, isNotFound } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { type CommandContext, renderTable } from "@keelson/controller";
+import { parse } from "yaml";
+import { App, type ChangeTask } from "../api/app.ts";
+import { Component } from "../api/component.ts";
+import { labels, pluginNamespace } from "../api/names.ts";
+import { checkApp, planChanges } from "../controllers/app-plan.ts";
+import type { Plugin } from "../plugin/plugin.ts";
+import { pluginConfigMapName, readPlugin } from "../plugin/read-plugin.ts";
+import { isJson, keyOf, toJson } from "./app-flags.ts";
+
+/** `keelson app plan`: the tasks that a change would lead to, by the very function that the controller plans with. */
+export async function showPlan(context: CommandContext): Promise<number> {
+  const { flags, stdout, stderr } = context;
+  const client = await context.client();
+  const key = keyOf(context);
+  let app: DeepReadonly<App> = await client.get(App, key);
+  if (typeof flags.file === "string") {
+    const changed = parse(await readFile(flags.file, "utf8")) as App;
+    if (changed?.kind !== "App" || changed.metadata?.name !== key.name) {
+      stderr.write(`--file: has no App ${key.name}\n`);
+      return 2;
+    }
+    // The server fills in defaults and refuses what the schema does not allow.
+    // All of the spec is the file's, so that what it no longer names goes away, as with `kubectl apply`.
+    const operations = [{ op: "replace" as const, path: "/spec", value: changed.spec ?? {} }];
+    app = await client.patch(App, key, { type: "json", operations }, { dryRun: true });
+  }
+  const plugin = await pluginOf(client, app);
+  const components = await client.list(Component, { namespace: key.namespace, labelSelector: `${labels.app}=${key.name}` });
+  const applied = new Map(
+    components.items.map((component) => [component.metadata.labels?.[labels.component] ?? "", component.spec]),
+  );
+  const problems = checkApp(app, plugin, applied);
+  for (const { field, message } of problems) stderr.write(`${field}: ${message}\n`);
+  if (problems.length > 0) return 1;
+  const tasks = planChanges(app, plugin, applied, { generation: app.metadata.generation ?? 0, after: 0 }).map((task) => ({
+    ...task,
+    effect: predict(task, plugin),
+  }));
+  if (isJson(context)) stdout.write(toJson(tasks));
+  else if (tasks.length === 0) stdout.write("nothing to do: what is wanted is what was applied\n");
+  else
+    stdout.write(
+      renderTable([
+        ["STAGE", "TYPE", "PRIO", "COMPONENT", "CHANGE", "EFFECT"],
+        ...tasks.map((task) => [
+          String(task.stage),
+          task.type,
+          `P${task.priority / 10}`,
+          task.targetComponent,
+          task.description,
+          task.effect,
+        ]),
+      ]),
+    );
+  return 0;
+}
+
+/** What a task does to Pods, as far as the plugin knows beforehand. */
+function predict(task: ChangeTask, plugin: Plugin): string {
+  if (task.scenario === "provision") return "starts Pods";
+  if (task.scenario === "stop") return "stops all Pods, the primary last";
+  if (task.type === "version_upgrade") return "restarts every Pod, replicas first, with one switchover; no way back after it";
+  if (task.type === "storage_volume") return "restarts nothing; cannot be taken back";
+  if (task.type === "middleware_config") {
+    const before = (task.baseSpec?.config ?? {}) as Record<string, unknown>;
+    const after = (task.desiredSpec.config ?? {}) as Record<string, unknown>;
+    const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => before[name] !== after[name]);
+    const cold = names.filter((name) => plugin.parameters[name] === "cold" || after[name] === undefined);
+    return cold.length > 0
+      ? `restarts every Pod for ${cold.join(", ")}, replicas first, with one switchover`
+      : "restarts nothing, unless the program says so";
+  }
+  return "starts or takes away Pods; changed resources restart them one by one";
+}
+
+async function pluginOf(client: Client, app: DeepReadonly<App>): Promise<Plugin> {
+  const name = pluginConfigMapName(app.spec.plugin.name, app.spec.plugin.version);
+  try {
+    return readPlugin(await client.get(ConfigMap, { namespace: app.metadata.namespace, name }));
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    return readPlugin(await client.get(ConfigMap, { namespace: pluginNamespace, name }));
+  }
+}

@@ -1,0 +1,58 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { type CommandContext, renderTable } from "@keelson/controller";
+import { App } from "../api/app.ts";
+import { isJson, keyOf, toJson } from "./app-flags.ts";
+
+/** `keelson app tasks`: the plan as it is, or with `--watch` each change of it until it ends. */
+export async function showTasks(context: CommandContext): Promise<number> {
+  const client = await context.client();
+  const { namespace, name } = keyOf(context);
+  const { stdout, signal } = context;
+  const print = ({ status }: DeepReadonly<App>): string => (isJson(context) ? toJson(status?.plan ?? null) : describe(status));
+  const app = await client.get(App, { namespace, name });
+  let last = print(app);
+  stdout.write(last);
+  if (context.flags.watch !== true) return 0;
+  if (isOver(app)) return exitStatus(app);
+  const options = { namespace, fieldSelector: `metadata.name=${name}`, signal };
+  const watch = await client.watch(App, { ...options, resourceVersion: app.metadata.resourceVersion ?? "" });
+  try {
+    for await (const event of watch) {
+      if (event.type === "BOOKMARK") continue;
+      if (event.type === "DELETED") break;
+      const next = print(event.object);
+      if (next !== last) stdout.write(isJson(context) ? next : `\n${next}`);
+      last = next;
+      if (isOver(event.object)) return exitStatus(event.object);
+    }
+  } finally {
+    watch.close();
+  }
+  context.stderr.write(`the App ${name} is gone\n`);
+  return 1;
+}
+
+/** Whether nothing is under way and no change waits. */
+const isOver = ({ metadata, status }: DeepReadonly<App>): boolean =>
+  status?.observedGeneration === metadata.generation &&
+  status?.pendingGeneration === undefined &&
+  (status?.plan === undefined || status.plan.finishedAt !== undefined);
+
+const exitStatus = ({ status }: DeepReadonly<App>): number => (status?.plan?.outcome === "Succeeded" ? 0 : 1);
+
+function describe(status: DeepReadonly<App>["status"]): string {
+  if (status?.plan === undefined) return `no plan yet: ${status?.message ?? "the App was not looked at so far"}\n`;
+  const rows = status.plan.tasks.map((task) => [
+    task.taskId,
+    task.status,
+    `P${task.priority / 10}`,
+    task.targetComponent,
+    task.description,
+    task.error ?? task.reason ?? "",
+  ]);
+  const waiting =
+    status.pendingGeneration === undefined
+      ? ""
+      : "a newer change waits for this plan to end; cancel its tasks to have it at once\n";
+  return `${renderTable([["TASK", "STATUS", "PRIO", "COMPONENT", "CHANGE", "NOTE"], ...rows])}${status.phase}: ${status.message ?? ""}\n${waiting}`;
+}

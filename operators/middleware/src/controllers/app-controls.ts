@@ -1,0 +1,55 @@
+import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
+import type { App, AppStatus } from "../api/app.ts";
+import { annotations } from "../api/names.ts";
+import { hashOf } from "../plugin/render-group.ts";
+import { cancelTasks, type ControlResult, retryTasks } from "./task-life.ts";
+
+/** Cancels and retries that people wrote into annotations. Each is done once, and its result kept beside the tasks. Changes `status`. */
+export function obeyControls(app: DeepReadonly<App>, status: AppStatus, now: number): void {
+  const control = { ...status.control };
+  const results: (ControlResult & { action: string })[] = [];
+  for (const [action, key] of [
+    ["cancel", annotations.cancelControl],
+    ["retry", annotations.retryControl],
+  ] as const) {
+    const text = app.metadata.annotations?.[key];
+    if (text === undefined) {
+      // Consumed: the same words may come again.
+      delete control[action];
+      continue;
+    }
+    const hash = hashOf(text);
+    if (control[action] === hash) continue;
+    control[action] = hash;
+    const request = readControl(text, action === "cancel" ? "cancelTaskIds" : "retryTaskIds");
+    if ("problem" in request) {
+      results.push({ action, taskId: "", result: `refused: ${request.problem}` });
+      continue;
+    }
+    const isCurrent =
+      status.plan?.generation === app.metadata.generation && status.acceptedGeneration === app.metadata.generation;
+    const plan = status.plan ?? { id: "", generation: 0, startedAt: "", tasks: [] };
+    const outcome =
+      action === "cancel"
+        ? cancelTasks(plan.tasks, request.ids, now)
+        : retryTasks(plan, request.ids, request.resetDependencies, isCurrent);
+    results.push(...outcome.map((each) => ({ action, ...each })));
+  }
+  if (results.length > 0) control.result = JSON.stringify({ at: new Date(now).toISOString(), results });
+  if (Object.keys(control).length > 0) status.control = control;
+  else delete status.control;
+}
+
+function readControl(text: string, key: string): { ids: readonly string[]; resetDependencies: boolean } | { problem: string } {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return { problem: `it is no JSON: {"${key}": ["task-1-01"]} was expected` };
+  }
+  const ids = isJsonObject(value) ? value[key] : undefined;
+  if (!Array.isArray(ids) || ids.length > 500 || !ids.every((id): id is string => typeof id === "string")) {
+    return { problem: `${key} has to be a list of task ids` };
+  }
+  return { ids, resetDependencies: isJsonObject(value) && value.resetDependencies === true };
+}

@@ -1,0 +1,56 @@
+import type { ConfigMapObject, DeepReadonly } from "@keelson/api-machinery";
+import { expect, it } from "vitest";
+import type { App, AppStatus } from "../api/app.ts";
+import { annotations } from "../api/names.ts";
+import { readPlugin } from "../plugin/read-plugin.ts";
+import { redisPlugin } from "../plugin/redis-plugin.ts";
+import { decideApp } from "./app-decision.ts";
+
+const now = Date.UTC(2026, 0, 1);
+const time = new Date(now).toISOString();
+const { data, name, version } = redisPlugin;
+const configMap: ConfigMapObject = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: `${name}-v${version}` }, data };
+const plugin = readPlugin(configMap);
+
+function appOf(status: AppStatus, more: Record<string, string> = {}): DeepReadonly<App> {
+  return {
+    apiVersion: "middleware.io/v1alpha1",
+    kind: "App",
+    metadata: { name: "cache", namespace: "default", generation: 1, annotations: more },
+    spec: { plugin: { name, version }, runtime: { name: "redis", version: "7.0" } },
+    status,
+  } as DeepReadonly<App>;
+}
+
+/** The status that is written. */
+function decide(app: DeepReadonly<App>): AppStatus {
+  const [effect] = decideApp({ app, components: new Map(), plugin, metadata: undefined, now }).effects;
+  if (effect?.kind !== "status") throw new Error("no status is written");
+  return effect.status as AppStatus;
+}
+
+const over: AppStatus = {
+  observedGeneration: 1,
+  acceptedGeneration: 1,
+  plan: { id: "plan-1-01", generation: 1, startedAt: time, finishedAt: time, outcome: "Succeeded", tasks: [] },
+};
+
+it("plans a Component anew that somebody deleted, and numbers its tasks on", () => {
+  const first = decide(appOf({})).plan;
+  expect(first).toMatchObject({ id: "plan-1-01", tasks: [{ taskId: "task-1-01", scenario: "provision" }] });
+  if (first === undefined) return;
+  const tasks = first.tasks.map((task) => ({ ...task, status: "done" as const }));
+  const again = decide(appOf({ ...over, plan: { ...first, tasks, finishedAt: time, outcome: "Succeeded" } })).plan;
+  expect(again).toMatchObject({ id: "plan-1-02", tasks: [{ taskId: "task-1-02", scenario: "provision" }] });
+});
+
+it("does what a control annotation says once, and again when the same words come after it was taken away", () => {
+  const words = { [annotations.cancelControl]: JSON.stringify({ cancelTaskIds: ["task-1-09"] }) };
+  const obeyed = decide(appOf(over, words));
+  expect(obeyed.control?.result).toContain("there is no such task");
+  const kept = obeyed.control?.cancel;
+  expect(kept).toBeDefined();
+  const forgot = decide(appOf(obeyed));
+  expect(forgot.control?.cancel).toBeUndefined();
+  expect(decide(appOf(forgot, words)).control?.cancel).toBe(kept);
+});

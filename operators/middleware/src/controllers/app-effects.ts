@@ -1,0 +1,141 @@
+import {
+  ConfigMap,
+  type ConfigMapObject,
+  controllerReference,
+  type DeepReadonly,
+  draft,
+  jsonEquals,
+} from "@keelson/api-machinery";
+import { App, type AppStatus, type ChangeTask } from "../api/app.ts";
+import { Component, type ComponentSpec } from "../api/component.ts";
+import { accessSecretName, annotations, labels, metadataName } from "../api/names.ts";
+import type { AppObservation } from "./app-observation.ts";
+import { withPart } from "./desired-components.ts";
+import type { Effect } from "./effect.ts";
+
+/** Name of the Component object of a component. */
+const componentName = (app: string, component: string): string => `${app}-${component}`;
+
+/** What follows from a status that is on record. */
+export function effectsOf({ app, components, plugin, metadata }: AppObservation, status: AppStatus): Effect[] {
+  const effects: Effect[] = [];
+  const { name = "", namespace = "" } = app.metadata;
+  if (!("problem" in plugin)) effects.push({ kind: "access-secret", name: accessSecretName(name), object: app });
+  for (const task of status.plan?.tasks ?? []) {
+    if (task.status !== "in_progress" && task.status !== "cancelling") continue;
+    const current = components.get(task.targetComponent);
+    const isStopping = task.status === "cancelling" && !task.revert;
+    // A cancel that comes before its Component ever heard of the task still goes by way of the Component: one path only.
+    const spec = componentSpec(task, current?.spec);
+    const wanted: Record<string, string> =
+      isStopping && task.token !== undefined ? { [annotations.cancelRequest]: task.token } : {};
+    const isThere =
+      current !== undefined &&
+      jsonEquals(current.spec, spec) &&
+      current.metadata.annotations?.[annotations.cancelRequest] === wanted[annotations.cancelRequest];
+    if (isThere) continue;
+    effects.push({
+      kind: "apply",
+      type: Component,
+      object: {
+        apiVersion: "middleware.io/v1alpha1",
+        kind: "Component",
+        metadata: {
+          name: componentName(name, task.targetComponent),
+          namespace,
+          labels: {
+            [labels.app]: name,
+            [labels.component]: task.targetComponent,
+            [labels.plugin]: app.spec.plugin.name,
+            [labels.pluginVersion]: app.spec.plugin.version,
+          },
+          ...(Object.keys(wanted).length > 0 ? { annotations: wanted } : {}),
+          ownerReferences: [controllerReference(app)],
+        },
+        spec,
+      } as unknown as DeepReadonly<Component>,
+    });
+  }
+  const data = { [name]: JSON.stringify(metadataOf(app, components)) };
+  if (components.size > 0 && !jsonEquals(metadata?.data, data)) {
+    effects.push({
+      kind: "apply",
+      type: ConfigMap,
+      object: {
+        apiVersion: "v1",
+        kind: "ConfigMap",
+        metadata: {
+          name: metadataName(name),
+          namespace,
+          labels: { [labels.app]: name },
+          ownerReferences: [controllerReference(app)],
+        },
+        data,
+      } as DeepReadonly<ConfigMapObject>,
+    });
+  }
+  const mirror = mirrorOf(app, status);
+  if (Object.keys(mirror).length > 0) effects.push({ kind: "annotate", type: App, object: app, annotations: mirror });
+  return effects;
+}
+
+function componentSpec(task: ChangeTask, current: DeepReadonly<ComponentSpec> | undefined): ComponentSpec {
+  const part = (task.revert ? task.baseSpec : task.desiredSpec) ?? {};
+  const base = (current ?? task.desiredSpec) as unknown as DeepReadonly<ComponentSpec>;
+  const spec =
+    task.scenario === "provision" && !task.revert
+      ? (draft(task.desiredSpec) as unknown as ComponentSpec)
+      : withPart(base, task.type, part);
+  return { ...spec, ...(task.token === undefined ? {} : { operation: { token: task.token, scenario: task.scenario } }) };
+}
+
+/** Annotations that are not as they should be. The controls that were done go away here. */
+function mirrorOf(app: DeepReadonly<App>, status: AppStatus): Record<string, string | null> {
+  const is = app.metadata.annotations ?? {};
+  const change: Record<string, string | null> = {};
+  const want = (key: string, value: string | undefined): void => {
+    if (is[key] !== value) change[key] = value ?? null;
+  };
+  if (status.plan !== undefined) {
+    const text = JSON.stringify(
+      status.plan.tasks.map((task) => ({
+        ...task,
+        startedAt: task.startedAt ?? null,
+        completedAt: task.completedAt ?? null,
+        error: task.error ?? null,
+      })),
+    );
+    if (is[annotations.tasks] !== text) {
+      change[annotations.tasks] = text;
+      change[annotations.tasksRevision] = String(Number(is[annotations.tasksRevision] ?? 0) + 1 || 1);
+    }
+  }
+  want(annotations.pendingChange, status.pendingGeneration === undefined ? undefined : "true");
+  if (status.control?.result !== undefined) want(annotations.controlResult, status.control.result);
+  if (status.control?.cancel !== undefined) want(annotations.cancelControl, undefined);
+  if (status.control?.retry !== undefined) want(annotations.retryControl, undefined);
+  return change;
+}
+
+/** What other programs may want to know of an App: its components and what they run. */
+function metadataOf(app: DeepReadonly<App>, components: ReadonlyMap<string, DeepReadonly<Component>>): object {
+  return {
+    name: app.metadata.name,
+    namespace: app.metadata.namespace,
+    plugin: app.spec.plugin,
+    components: Object.fromEntries(
+      [...components]
+        .sort(([a], [b]) => (a < b ? -1 : 1))
+        .map(([name, { spec, status }]) => [
+          name,
+          {
+            runtime: spec.runtime,
+            config: spec.config ?? {},
+            replicas: status?.replicas ?? 0,
+            readyReplicas: status?.readyReplicas ?? 0,
+            phase: status?.phase ?? "Pending",
+          },
+        ]),
+    ),
+  };
+}

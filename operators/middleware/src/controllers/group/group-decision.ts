@@ -1,0 +1,75 @@
+import { type DeepReadonly, draft, formatTime, jsonEquals } from "@keelson/api-machinery";
+import { Group, type GroupStatus } from "../../api/group.ts";
+import { annotations } from "../../api/names.ts";
+import type { Decision } from "../effect.ts";
+import { change } from "./change.ts";
+import { finish, withStep } from "./group-operation.ts";
+import { keepUp } from "./keep-up.ts";
+import { setReady } from "../ready-condition.ts";
+import type { GroupObservation } from "./observation.ts";
+import { podStates, viewsOf } from "./view.ts";
+
+/**
+ * What to do about a Group. Pure: it compares what its Pods are with what they are to be, and takes the one next step. Of what
+ * disturbs, one thing at a time and only while every other Pod is well: replicas first, the primary's role is handed over
+ * before its Pod is touched. Intents are recorded in the status before they are carried out. There is no time in it: every wait is
+ * for an event.
+ */
+export function decideGroup(observed: GroupObservation): Decision {
+  const { group, rendered, now } = observed;
+  if (group.metadata.deletionTimestamp !== undefined) return { effects: [] };
+  const { spec, metadata } = group;
+  const status = draft(group.status ?? {}) as GroupStatus;
+  if (spec.operation !== undefined && status.operation?.token !== spec.operation.token) {
+    status.operation = {
+      token: spec.operation.token,
+      scenario: spec.operation.scenario,
+      phase: "Running",
+      startedAt: formatTime(now),
+      steps: [],
+    };
+    delete status.restartNeeded;
+  }
+  status.observedGeneration = metadata.generation ?? 0;
+  const operation = status.operation;
+  const isRunning = operation?.phase === "Running";
+  const isCancelled = isRunning && metadata.annotations?.[annotations.cancelRequest] === operation.token;
+  if ("problem" in rendered) {
+    if (isRunning) finish(operation, "Failed", rendered.problem, "Config");
+    status.phase = "Degraded";
+    setReady(status, now);
+    return changed(group, status) ?? { effects: [] };
+  }
+  const views = viewsOf(observed, rendered);
+  status.pods = podStates(views, status);
+  status.replicas = spec.stopped ? 0 : spec.replicas;
+  status.readyReplicas = status.pods.filter((pod) => pod.ready).length;
+  const versions = new Set(status.pods.map((pod) => pod.version));
+  const [version] = versions;
+  if (versions.size === 1 && version !== undefined) status.currentVersion = version;
+
+  let next = keepUp(observed, rendered, views, status);
+  const isSafe = status.restarting === undefined && status.switchover === undefined;
+  if (isCancelled && isSafe && (next.kind === "settled" || next.kind === "wait")) finish(operation, "Cancelled", "cancelled");
+  else if (next.kind === "settled" && isRunning) next = change(observed, rendered, views, status);
+  if (isRunning && operation.phase === "Running") {
+    if (next.kind === "settled") finish(operation, "Succeeded", "done");
+    else if (next.kind === "fail") finish(operation, "Failed", next.message, next.errorClass);
+    else operation.message = next.message;
+  }
+  if (next.kind === "record") {
+    next.change(status);
+    if (next.step && operation) {
+      status.operation = withStep(operation, ...next.step, now);
+    }
+  }
+  const isWell = status.readyReplicas >= status.replicas;
+  status.phase = operation?.phase === "Running" ? "Updating" : spec.stopped ? "Stopped" : isWell ? "Running" : "Degraded";
+  setReady(status, now);
+  return changed(group, status) ?? { effects: next.kind === "do" ? next.effects : [] };
+}
+
+function changed(group: DeepReadonly<Group>, status: GroupStatus): Decision | undefined {
+  if (jsonEquals(status, group.status ?? {})) return undefined;
+  return { effects: [{ kind: "status", type: Group, object: group, status }] };
+}

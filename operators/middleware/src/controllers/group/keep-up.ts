@@ -1,0 +1,84 @@
+import { ConfigMap, PersistentVolumeClaim, Pod, Service } from "@keelson/api-machinery";
+import type { GroupStatus } from "../../api/group.ts";
+import { configHashAnnotation, labels } from "../../api/names.ts";
+import type { Instance, RenderedGroup } from "../../plugin/render-group.ts";
+import type { Effect } from "../effect.ts";
+import { type Next, wait } from "./next.ts";
+import type { GroupObservation } from "./observation.ts";
+import { goOnRestarting, restart, stopAll } from "./restart.ts";
+import { settleRoles } from "./roles.ts";
+import { goOnSwitching } from "./switchover.ts";
+import { isOutdated, type View } from "./view.ts";
+
+/** What holds with or without an operation: Pods exist, one of them is the primary, the others follow it. */
+export function keepUp(observed: GroupObservation, rendered: RenderedGroup, views: readonly View[], status: GroupStatus): Next {
+  const { group } = observed;
+  const { restarting } = status;
+  if (restarting !== undefined) return goOnRestarting(observed, restarting, views);
+  if (status.switchover !== undefined) return goOnSwitching(status.switchover, views, status);
+  if (group.spec.stopped) return stopAll(views, status);
+
+  const missing = rendered.instances.filter(
+    (instance) => !views.some((view) => view.name === instance.name && view.pod !== undefined),
+  );
+  const services = rendered.services.filter(
+    (service) => !observed.services.some((each) => each.metadata.name === service.metadata.name),
+  );
+  if (missing.length > 0 || services.length > 0) {
+    const names = missing.map((instance) => instance.name);
+    return {
+      kind: "do",
+      message: `starts ${names.join(", ")}`,
+      effects: [
+        ...services.map((object): Effect => ({ kind: "apply", type: Service, object })),
+        ...missing.flatMap((instance) => startEffects(instance, observed)),
+      ],
+    };
+  }
+  const present = views.filter((view) => view.instance !== undefined);
+  for (const view of present) {
+    if (view.role !== undefined || view.pod === undefined) continue;
+    const { pod } = view;
+    if (pod.metadata.deletionTimestamp !== undefined) return wait(`waits for the old Pod ${view.name} to end`);
+    const config = observed.configs.find((each) => each.metadata.name === view.instance?.config?.metadata.name);
+    const isOld =
+      isOutdated(view) || (config !== undefined && config.metadata.annotations?.[configHashAnnotation] !== rendered.configHash);
+    const isEnded = pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
+    // It serves nobody as it is, so nothing is lost by making it anew the way it is wanted now.
+    if (isEnded || (isOld && status.operation?.phase === "Running"))
+      return restart(view, `${view.name} is down and is made anew`);
+    return wait(`waits for the agent of ${view.name} to answer`);
+  }
+  const roles = settleRoles(present, views, status);
+  if (roles.kind !== "settled") return roles;
+  const unlabelled = views.find((view) => view.role && view.pod && view.pod.metadata.labels?.[labels.role] !== view.role.role);
+  if (unlabelled?.role !== undefined && unlabelled.pod !== undefined) {
+    const { name = "", namespace = "" } = unlabelled.pod.metadata;
+    return {
+      kind: "do",
+      message: `marks ${name} as ${unlabelled.role.role}`,
+      effects: [
+        {
+          kind: "apply",
+          type: Pod,
+          object: {
+            apiVersion: "v1",
+            kind: "Pod",
+            metadata: { name, namespace, labels: { [labels.role]: unlabelled.role.role } },
+          },
+        },
+      ],
+    };
+  }
+  return { kind: "settled" };
+}
+
+function startEffects(instance: Instance, { claims }: GroupObservation): Effect[] {
+  const { config, claim, pod } = instance;
+  const hasClaim = claims.some((each) => each.metadata.name === claim?.metadata.name);
+  return [
+    ...(config === undefined ? [] : [{ kind: "apply" as const, type: ConfigMap, object: config }]),
+    ...(claim === undefined || hasClaim ? [] : [{ kind: "apply" as const, type: PersistentVolumeClaim, object: claim }]),
+    { kind: "apply", type: Pod, object: pod },
+  ];
+}

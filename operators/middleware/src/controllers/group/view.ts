@@ -1,0 +1,66 @@
+import type { DeepReadonly, PodObject } from "@keelson/api-machinery";
+import type { GroupStatus } from "../../api/group.ts";
+import { revisionAnnotation } from "../../api/names.ts";
+import type { PodState } from "../../api/parts.ts";
+import type { Instance, RenderedGroup } from "../../plugin/render-group.ts";
+import type { GroupObservation, Role } from "./observation.ts";
+
+/** A Pod of a Group: as it is, and as it is to be. */
+export interface View {
+  readonly name: string;
+  readonly pod: DeepReadonly<PodObject> | undefined;
+  readonly instance: Instance | undefined;
+  readonly role: Role | undefined;
+  readonly ip: string | undefined;
+}
+
+/** Every Pod that there is or is to be, by ordinal. */
+export function viewsOf({ pods, roles }: GroupObservation, rendered: RenderedGroup): readonly View[] {
+  const names = new Set([
+    ...rendered.instances.map((instance) => instance.name),
+    ...pods.map((pod) => pod.metadata.name ?? ""),
+  ]);
+  return [...names]
+    .map((name): View => {
+      const pod = pods.find((each) => each.metadata.name === name);
+      const isGoing = pod?.metadata.deletionTimestamp !== undefined;
+      return {
+        name,
+        pod,
+        instance: rendered.instances.find((each) => each.name === name),
+        role: isGoing ? undefined : roles.get(name),
+        ip: pod?.status?.podIP,
+      };
+    })
+    .sort((a, b) => ordinalOf(a.name) - ordinalOf(b.name));
+}
+
+const ordinalOf = (name: string): number => Number(/-(\d+)$/.exec(name)?.[1] ?? 0);
+
+/** Whether a Pod has the role that it is to have and, as a replica, all that the primary has. */
+export function isSynced(view: View, status: GroupStatus, views: readonly View[]): boolean {
+  if (view.role === undefined) return false;
+  const primary = views.find((each) => each.name === status.primary?.pod);
+  if (primary === view) return view.role.role === "primary";
+  return view.role.role === "replica" && view.role.isInSync && view.role.primaryHost === primary?.ip;
+}
+
+/** Whether a Pod was made from another template than the one that is wanted. */
+export function isOutdated({ pod, instance }: View): boolean {
+  return pod?.metadata.annotations?.[revisionAnnotation] !== instance?.revision;
+}
+
+/** What the status says of the Pods. */
+export function podStates(views: readonly View[], status: GroupStatus): PodState[] {
+  return views
+    .filter((view) => view.pod !== undefined)
+    .map((view) => ({
+      name: view.name,
+      uid: view.pod?.metadata.uid ?? "",
+      ...(view.ip === undefined ? {} : { ip: view.ip }),
+      role: view.role?.role ?? "unknown",
+      ...(view.role?.version === undefined ? {} : { version: view.role.version }),
+      ...(view.role?.configHash === undefined ? {} : { configHash: view.role.configHash }),
+      ready: isSynced(view, status, views),
+    }));
+}

@@ -1,0 +1,50 @@
+import type { Request } from "@keelson/controller";
+import type { AgentCalls } from "../agent/agent-calls.ts";
+
+/** A Pod whose agent is watched. */
+export interface WatchedPod {
+  readonly uid: string;
+  readonly ip: string;
+}
+
+/** Watches on the agents of Groups' Pods, as many as there are Pods that run. */
+export interface RoleWatches {
+  /** Makes the watches of a Group those of exactly these Pods. */
+  follow(group: Request, pods: readonly WatchedPod[], token: string): void;
+  /** From now on, changes lead to `enqueue`. Answers the way to stop, which ends all watches. */
+  start(enqueue: (group: Request) => void): () => void;
+}
+
+/** Makes {@link RoleWatches}. */
+export function createRoleWatches(agents: AgentCalls): RoleWatches {
+  const groups = new Map<string, Map<string, AbortController>>();
+  let enqueue: (group: Request) => void = () => undefined;
+  return {
+    follow(group, pods, token) {
+      const id = `${group.namespace}/${group.name}`;
+      const watches = groups.get(id) ?? new Map<string, AbortController>();
+      const wanted = new Map(pods.map((pod) => [`${pod.uid}@${pod.ip}`, pod]));
+      for (const [key, watch] of watches) {
+        if (wanted.has(key)) continue;
+        watch.abort();
+        watches.delete(key);
+      }
+      for (const [key, { ip }] of wanted) {
+        if (watches.has(key)) continue;
+        const watch = new AbortController();
+        watches.set(key, watch);
+        agents.watch(ip, token, () => enqueue(group), watch.signal);
+      }
+      if (watches.size > 0) groups.set(id, watches);
+      else groups.delete(id);
+    },
+    start(listener) {
+      enqueue = listener;
+      return () => {
+        enqueue = () => undefined;
+        for (const watches of groups.values()) for (const watch of watches.values()) watch.abort();
+        groups.clear();
+      };
+    },
+  };
+}

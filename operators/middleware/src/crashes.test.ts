@@ -1,0 +1,118 @@
+import { describe, expect, it } from "vitest";
+import { createSimulation, type Simulation } from "./testing/simulation.ts";
+
+const nodes = (part: object) => [{ name: "redis", groups: [{ name: "nodes", ...part }] }];
+const spec = {
+  plugin: { name: "redis", version: "1.0.0" },
+  runtime: { name: "redis", version: "7.0" },
+  config: { redisConfig: { maxmemory: "64mb", databases: "16" } },
+  components: nodes({ replicas: 3, storage: { size: "64Mi" } }),
+};
+
+/** Changes of an App with what they may do to its Pods, at most, wherever the controllers die. */
+const changes: readonly {
+  readonly name: string;
+  readonly change: object;
+  readonly starts: readonly number[];
+  readonly promotions: number;
+  readonly pods?: number;
+  /** Every how-manieth write is tried. Default: each. */
+  readonly stride?: number;
+}[] = [
+  { name: "a hot parameter", change: { config: { maxmemory: "96mb", databases: "16" } }, starts: [0, 0, 0], promotions: 0 },
+  { name: "a cold parameter", change: { config: { maxmemory: "64mb", databases: "32" } }, starts: [1, 1, 1], promotions: 1 },
+  { name: "a new version", change: { runtime: { name: "redis", version: "7.2" } }, starts: [1, 1, 1], promotions: 1 },
+  {
+    name: "larger volumes",
+    change: { components: nodes({ replicas: 3, storage: { size: "96Mi" } }) },
+    starts: [0, 0, 0],
+    promotions: 0,
+  },
+  {
+    name: "one more Pod",
+    change: { components: nodes({ replicas: 4, storage: { size: "64Mi" } }) },
+    starts: [0, 0, 0, 1],
+    promotions: 0,
+    pods: 4,
+  },
+  {
+    name: "one Pod less",
+    change: { components: nodes({ replicas: 2, storage: { size: "64Mi" } }) },
+    starts: [0, 0, 0],
+    promotions: 0,
+    pods: 2,
+  },
+  { name: "a stop", change: { stopped: true }, starts: [0, 0, 0], promotions: 0, pods: 0 },
+  {
+    name: "everything at once",
+    change: {
+      runtime: { name: "redis", version: "7.2" },
+      config: { maxmemory: "96mb", databases: "16" },
+      components: nodes({ replicas: 4, storage: { size: "96Mi" } }),
+    },
+    starts: [1, 1, 1, 2],
+    promotions: 1,
+    pods: 4,
+    stride: 4,
+  },
+];
+
+async function provisioned(crashAfter?: number): Promise<Simulation> {
+  const simulation = createSimulation(crashAfter === undefined ? {} : { crashAfter });
+  simulation.create(spec);
+  await simulation.run();
+  return simulation;
+}
+
+/** What has to hold in the end, however it came there. */
+function expectWell({ store, redis, status, errors }: Simulation, pods: number): void {
+  expect(status()).toMatchObject({ phase: pods === 0 ? "Stopped" : "Running", plan: { outcome: "Succeeded" } });
+  expect(status().plan?.tasks.every((task) => task.status === "done" && task.attempt === 1)).toBe(true);
+  expect(store.all("Pod")).toHaveLength(pods);
+  const [group] = store.all("Group");
+  expect(group?.status).not.toHaveProperty("restarting");
+  expect(group?.status).not.toHaveProperty("switchover");
+  const primary = store.all("Pod").find((pod) => pod.metadata.labels?.["middleware.io/role"] === "primary");
+  expect(redis.acknowledgedBy("cache-redis-nodes")).toBeGreaterThan(0);
+  if (pods > 0) expect(redis.writesOf(primary?.metadata.name ?? "")).toBe(redis.acknowledgedBy("cache-redis-nodes"));
+  expect(errors).toEqual([]);
+}
+
+const count = ({ redis }: Simulation, from: number, deed: string, pod?: string): number =>
+  redis.deeds.slice(from).filter((each) => each.deed === deed && (pod === undefined || each.pod === pod)).length;
+
+/** Dozens of whole lives of an App: on a busy machine they take their time. */
+const patience = { timeout: 180_000 };
+
+describe("controllers that die after any of their writes and calls", () => {
+  it("provision each Pod once and name one primary", patience, async () => {
+    const whole = await provisioned();
+    expectWell(whole, 3);
+    expect(whole.actions.length).toBeGreaterThan(15);
+    for (let at = 1; at <= whole.actions.length; at++) {
+      const simulation = await provisioned(at);
+      expectWell(simulation, 3);
+      expect([count(simulation, 0, "starts"), count(simulation, 0, "promoted")], `after ${at}`).toEqual([3, 1]);
+    }
+  });
+
+  it.each(changes)("carry out $name once, and no acknowledged write is lost", patience, async (each) => {
+    const { change, starts, promotions, pods = 3, stride = 1 } = each;
+    const whole = await provisioned();
+    const first = whole.actions.length;
+    whole.change(change);
+    await whole.run();
+    expectWell(whole, pods);
+    for (let at = first + 1; at <= whole.actions.length; at += stride) {
+      const simulation = await provisioned(at);
+      const from = simulation.redis.deeds.length;
+      simulation.change(change);
+      await simulation.run();
+      expectWell(simulation, pods);
+      const where = `after ${at}: ${whole.actions[at - 1]}`;
+      const started = starts.map((_, ordinal) => count(simulation, from, "starts", `cache-redis-nodes-${ordinal}`));
+      expect(started, where).toEqual(starts);
+      expect(count(simulation, from, "promoted"), where).toBe(promotions);
+    }
+  });
+});

@@ -1,0 +1,260 @@
+import { type Clock, type ConfigMapObject, jsonEquals } from "@keelson/api-machinery";
+import { type ControllerDefinition, type ReconcileContext, type Request, silentLogger } from "@keelson/controller";
+import { App, type AppStatus } from "../api/app.ts";
+import { createAppController } from "../controllers/app.ts";
+import { createComponentController } from "../controllers/component.ts";
+import { createGroupController } from "../controllers/group.ts";
+import { pluginConfigMapName } from "../plugin/read-plugin.ts";
+import { redisPlugin } from "../plugin/redis-plugin.ts";
+import { createSimulatedRedis, type SimulatedRedis, type SimulatedVolume } from "./simulated-redis.ts";
+import { type AnyObject, createSimulatedStore, namespace, type SimulatedStore, type StoreChange } from "./simulated-store.ts";
+
+/** The controllers' process has died. */
+export class Crash extends Error {
+  override readonly name = "Crash";
+}
+
+/** The family's three controllers with everything around them simulated: no time passes but by timers, and chance is given. */
+export interface Simulation {
+  readonly store: SimulatedStore;
+  readonly redis: SimulatedRedis;
+  /** Writes and calls so far, in words. */
+  readonly actions: readonly string[];
+  readonly events: { readonly reason: string; readonly note: string }[];
+  /** Makes writes fail: answers the error of an action, or undefined. */
+  refuse: (action: string) => Error | undefined;
+  /** Errors of reconciles. */
+  readonly errors: readonly Error[];
+  /** The App's status. */
+  status(): AppStatus;
+  create(spec: object): void;
+  /** Merges into the App's spec. */
+  change(spec: object): void;
+  annotate(annotations: Readonly<Record<string, string>>): void;
+  /** Runs until nothing is left to do, or `until` holds. Throws where it goes on for too long. */
+  run(until?: () => boolean): Promise<void>;
+  /** Kills the controllers and starts them anew. */
+  restart(): void;
+  readonly clock: Clock;
+}
+
+const mostSteps = 3_000;
+
+const plugins = new Map<string, ConfigMapObject>();
+
+/** The ConfigMap of a plugin; one for each document, so that it is read once. */
+function pluginOf(plugin: (document: string) => string): ConfigMapObject {
+  const { name, version, data } = redisPlugin;
+  const document = plugin(data["plugin.yaml"] ?? "");
+  const known = plugins.get(document);
+  if (known) return known;
+  const configMap: ConfigMapObject = {
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    metadata: { name: pluginConfigMapName(name, version), namespace },
+    data: { ...data, "plugin.yaml": document },
+  };
+  plugins.set(document, configMap);
+  return configMap;
+}
+
+/** Makes a {@link Simulation} with the Redis plugin, or what `plugin` makes of it. */
+export function createSimulation({
+  crashAfter,
+  random = () => 0,
+  plugin = (document) => document,
+}: {
+  /** The controllers die right after this one of their writes and calls to agents, from 1: it has happened, and they do not know. */
+  readonly crashAfter?: number;
+  /** Chooses among what may happen next. Default: reconciles first, in the order of their causes. */
+  readonly random?: () => number;
+  readonly plugin?: (document: string) => string;
+} = {}): Simulation {
+  const actions: string[] = [];
+  const events: { reason: string; note: string }[] = [];
+  const errors: Error[] = [];
+  const volumes = new Map<string, SimulatedVolume>();
+  let now = Date.UTC(2026, 0, 1);
+  let addresses = 0;
+  let queue: { readonly controller: ControllerDefinition; readonly request: Request }[] = [];
+  let timers: { readonly at: number; readonly controller: ControllerDefinition; readonly request: Request }[] = [];
+  let stops: (() => void)[] = [];
+  let controllers: readonly ControllerDefinition[] = [];
+
+  const clock: Clock = {
+    now: () => now,
+    monotonic: () => now,
+    setTimer: () => {
+      throw new Error("controllers set no timers of their own");
+    },
+  };
+
+  /** A write or call of the controllers: where they die is counted in these. */
+  function act<T>(name: string, perform: () => T): T {
+    const refusal = simulation.refuse(name);
+    if (refusal !== undefined) throw refusal;
+    actions.push(name);
+    const result = perform();
+    if (actions.length === crashAfter) throw new Crash(`after ${name}`);
+    return result;
+  }
+
+  const store = createSimulatedStore(onChange, act);
+  const redis = createSimulatedRedis(act);
+
+  function enqueue(controller: ControllerDefinition, request: Request): void {
+    if (!queue.some((each) => each.controller === controller && jsonEquals(each.request, request)))
+      queue.push({ controller, request });
+  }
+
+  /** What the manager does with a change: each controller's own kinds decide whom it concerns. */
+  function onChange({ kind, old, object }: StoreChange): void {
+    for (const controller of controllers) {
+      for (const each of [old, object]) {
+        if (each === undefined) continue;
+        const { name = "", ownerReferences = [] } = each.metadata;
+        if (controller.for.kind === kind) enqueue(controller, { namespace, name });
+        if (controller.owns.some((type) => type.kind === kind)) {
+          const owner = ownerReferences.find((reference) => reference.controller && reference.kind === controller.for.kind);
+          if (owner !== undefined) enqueue(controller, { namespace, name: owner.name });
+        }
+        for (const watch of controller.watches.filter(({ type }) => type.kind === kind))
+          for (const request of watch.map(each, { cache: store.cache })) enqueue(controller, request);
+      }
+    }
+  }
+
+  function restart(): void {
+    for (const stop of stops) stop();
+    queue = [];
+    timers = [];
+    const { agents } = redis;
+    controllers = [createAppController(agents), createComponentController(agents), createGroupController(agents, ["agent"])];
+    stops = controllers.flatMap((controller) =>
+      (controller.triggers ?? []).map(({ start }) =>
+        start({ ...store, clock, log: silentLogger, enqueue: (request) => enqueue(controller, request) }),
+      ),
+    );
+    for (const controller of controllers)
+      for (const { metadata } of store.all(controller.for.kind)) enqueue(controller, { namespace, name: metadata.name ?? "" });
+  }
+
+  async function reconcile({ controller, request }: (typeof queue)[number]): Promise<void> {
+    timers = timers.filter((timer) => timer.controller !== controller || !jsonEquals(timer.request, request));
+    const context: ReconcileContext = {
+      client: store.client,
+      cache: store.cache,
+      clock,
+      log: silentLogger,
+      events: { event: (_, { reason, note }) => void events.push({ reason, note }) },
+      signal: new AbortController().signal,
+    };
+    try {
+      const result = await controller.reconcile(request, context);
+      const afterMs = (result ?? {}).requeueAfterMs;
+      if (afterMs !== undefined) timers.push({ at: now + afterMs, controller, request });
+    } catch (error) {
+      if (error instanceof Crash) restart();
+      else {
+        errors.push(error as Error);
+        timers.push({ at: now + 1_000, controller, request });
+      }
+    }
+  }
+
+  /** What the kubelet and the volumes' controller would do next, each as one step. */
+  function machineSteps(): (() => void)[] {
+    const steps: (() => void)[] = [];
+    for (const claim of store.all("PersistentVolumeClaim")) {
+      const name = claim.metadata.name ?? "";
+      const { storage } = (claim.spec as { resources: { requests: { storage: string } } }).resources.requests;
+      if ((claim.status as { capacity?: { storage: string } } | undefined)?.capacity?.storage !== storage)
+        steps.push(() => store.edit("PersistentVolumeClaim", name, (each) => ({ ...each, status: { capacity: { storage } } })));
+    }
+    for (const pod of store.all("Pod")) {
+      const name = pod.metadata.name ?? "";
+      const podIP = (pod.status as { podIP?: string } | undefined)?.podIP;
+      if (pod.metadata.deletionTimestamp !== undefined) {
+        steps.push(() => {
+          if (podIP !== undefined) redis.end(podIP);
+          store.edit("Pod", name, () => undefined);
+        });
+      } else if (podIP === undefined) {
+        steps.push(() => {
+          addresses += 1;
+          const ip = `127.1.0.${addresses}`;
+          store.edit("Pod", name, (each) => ({ ...each, status: { phase: "Running", podIP: ip } }));
+          redis.start({ ip, pod: name, volume: volumeOf(pod as AnyObject), ...configOf(pod as AnyObject) });
+        });
+      }
+    }
+    return steps;
+  }
+
+  function volumeOf(pod: AnyObject): SimulatedVolume {
+    const id = `${pod.metadata.name}-data`;
+    const volume = volumes.get(id) ?? { epoch: 0, writes: 0 };
+    volumes.set(id, volume);
+    return volume;
+  }
+
+  function configOf(pod: AnyObject): { version: string; configHash: string; parameters: Record<string, string> } {
+    const config = store.get("ConfigMap", `${pod.metadata.name}-config`)?.data?.["parameters.json"] ?? "{}";
+    const { hash, parameters } = JSON.parse(config) as { hash: string; parameters: Record<string, string> };
+    const [{ image }] = (pod.spec as { containers: [{ image: string }] }).containers;
+    return { version: image.split(":")[1] ?? "", configHash: hash, parameters };
+  }
+
+  async function run(until: () => boolean = () => false): Promise<void> {
+    for (let step = 0; step < mostSteps; step++) {
+      if (until()) return;
+      redis.write();
+      const choices: (() => void | Promise<void>)[] = [
+        ...queue.map((item) => async () => {
+          queue = queue.filter((each) => each !== item);
+          await reconcile(item);
+        }),
+        ...machineSteps(),
+      ];
+      const chosen = choices[Math.floor(random() * choices.length)];
+      if (chosen !== undefined) {
+        await chosen();
+        if (random() < 0.5) redis.work();
+        continue;
+      }
+      if (redis.work()) continue;
+      const [next] = timers.sort((a, b) => a.at - b.at);
+      if (next === undefined) return;
+      now = Math.max(now, next.at);
+      timers = timers.filter((timer) => timer !== next);
+      enqueue(next.controller, next.request);
+    }
+    throw new Error(
+      `still not done after ${mostSteps} steps: ${JSON.stringify(store.get("App", "cache")?.status, undefined, 1)}`,
+    );
+  }
+
+  store.create("ConfigMap", pluginOf(plugin));
+  const simulation: Simulation = {
+    refuse: () => undefined,
+    store,
+    redis,
+    actions,
+    events,
+    errors,
+    clock,
+    run,
+    restart,
+    status: () => (store.get("App", "cache")?.status ?? {}) as AppStatus,
+    create: (spec) =>
+      store.create(App.kind, { apiVersion: "middleware.io/v1alpha1", kind: "App", metadata: { name: "cache" }, spec }),
+    change: (spec) => store.edit("App", "cache", (app) => ({ ...app, spec: { ...app.spec, ...spec } })),
+    annotate: (annotations) =>
+      store.edit("App", "cache", (app) => ({
+        ...app,
+        metadata: { ...app.metadata, annotations: { ...app.metadata.annotations, ...annotations } },
+      })),
+  };
+  restart();
+  return simulation;
+}

@@ -1,0 +1,77 @@
+import { type DeepReadonly, isExpired, Pod, type PodObject } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { labels } from "../api/names.ts";
+import type { RhinoJob } from "../api/rhino-job.ts";
+import { copyLog, hasStarted } from "./pod-log.ts";
+import { watchUntilEnd } from "./watch-job.ts";
+
+/** Options of {@link followLogs}. */
+export interface FollowOptions {
+  /** The job as it is now. */
+  readonly job: DeepReadonly<RhinoJob>;
+  /** The workers' logs too, every line under its Pod's name. */
+  readonly workers: boolean;
+  readonly signal: AbortSignal;
+  /** Gets what was written, as it comes. */
+  readonly out: NodeJS.WritableStream;
+  /** Told of every state of the job on the way. */
+  readonly onChange?: (job: DeepReadonly<RhinoJob>) => void;
+}
+
+/**
+ * Hands on what a job's Pods write, from the first byte and as it comes, until the job has ended and everything is read. Answers the
+ * job at its end (`undefined` where it was deleted), and how many Pods had a log.
+ */
+export async function followLogs(
+  client: Client,
+  { job, workers, signal, out, onChange = () => {} }: FollowOptions,
+): Promise<{ readonly job: DeepReadonly<RhinoJob> | undefined; readonly logs: number }> {
+  const { namespace = "", name = "", uid = "" } = job.metadata;
+  const selection = { namespace, labelSelector: `${labels.uid}=${uid}${workers ? "" : `,${labels.type}=launcher`}` };
+  const reading = new Map<string, Promise<boolean>>();
+  const failed = new AbortController();
+  const stop = AbortSignal.any([signal, failed.signal]);
+  const consider = (pod: DeepReadonly<PodObject>): void => {
+    const podName = pod.metadata.name ?? "";
+    if (!hasStarted(pod) || reading.has(podName)) return;
+    const read = copyLog(client, { namespace, name: podName }, { follow: true, named: workers, out, signal: stop });
+    // Who waits for the job learns of it at once.
+    read.catch((error: unknown) => failed.abort(error));
+    reading.set(podName, read);
+  };
+  const watching = new AbortController();
+  const watched = considerPods(client, selection, AbortSignal.any([stop, watching.signal]), consider);
+  watched.catch((error: unknown) => failed.abort(error));
+  let ended: DeepReadonly<RhinoJob> | undefined;
+  try {
+    ended = await watchUntilEnd(client, { namespace, name, signal: stop, onChange });
+  } finally {
+    watching.abort();
+  }
+  await watched;
+  // One that started and ended between two events of the watch.
+  if (ended !== undefined) for (const pod of (await client.list(Pod, { ...selection, signal: stop })).items) consider(pod);
+  const found = await Promise.all(reading.values());
+  return { job: ended, logs: found.filter(Boolean).length };
+}
+
+/** Looks at the Pods of a job, and at each again when it changes, until the signal fires. */
+async function considerPods(
+  client: Client,
+  selection: { readonly namespace: string; readonly labelSelector: string },
+  signal: AbortSignal,
+  consider: (pod: DeepReadonly<PodObject>) => void,
+): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      const { items, metadata } = await client.list(Pod, { ...selection, signal });
+      items.forEach(consider);
+      const watch = await client.watch(Pod, { ...selection, signal, resourceVersion: metadata.resourceVersion ?? "" });
+      for await (const event of watch)
+        if (event.type === "ADDED" || event.type === "MODIFIED") consider(event.object as DeepReadonly<PodObject>);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!isExpired(error)) throw error;
+    }
+  }
+}

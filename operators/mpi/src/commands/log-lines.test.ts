@@ -1,0 +1,36 @@
+import { PassThrough } from "node:stream";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { namedLines, writeInStep } from "./log-lines.ts";
+
+describe("named lines", () => {
+  it("puts the name before every line, however the text is cut into pieces", () => {
+    fc.assert(
+      fc.property(fc.array(fc.string({ unit: fc.constantFrom("a", "é", "\n") })), (pieces) => {
+        const lines = namedLines("pod");
+        const written = [...pieces.map((piece) => lines.push(Buffer.from(piece))), lines.end()];
+        const text = pieces.join("");
+        const whole = text === "" || text.endsWith("\n") ? text : `${text}\n`;
+        expect(Buffer.concat(written).toString()).toBe(whole.replaceAll(/^(?=[^])/gm, "pod: ").replace(/pod: $/, ""));
+      }),
+    );
+  });
+
+  it("gives bytes that are no text as they are", () => {
+    const lines = namedLines("p");
+    expect(Buffer.concat([lines.push(Buffer.from([0xff, 0x0a, 0x00])), lines.end()])).toEqual(
+      Buffer.from([0x70, 0x3a, 0x20, 0xff, 0x0a, 0x70, 0x3a, 0x20, 0x00, 0x0a]),
+    );
+  });
+});
+
+it("waits with writing while nobody reads", async () => {
+  const out = new PassThrough({ highWaterMark: 4 });
+  const { signal } = new AbortController();
+  let isWritten = false;
+  const writing = writeInStep(out, Buffer.from("12345678"), signal).then(() => (isWritten = true));
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(isWritten).toBe(false);
+  out.resume();
+  await writing;
+});

@@ -1,0 +1,88 @@
+import type { PodObject } from "@keelson/api-machinery";
+import { describe, expect, it } from "vitest";
+import type { SandboxPool } from "../api/sandbox-pool.ts";
+import { agentOfPod, agentPod, type AgentPlacement, tokenOf, tokenSecret } from "./agent-pod.ts";
+
+const pool = (spec: Partial<SandboxPool["spec"]> = {}): SandboxPool =>
+  ({
+    apiVersion: "sandbox.fast.io/v1alpha1",
+    kind: "SandboxPool",
+    metadata: { name: "pool", namespace: "ns", uid: "u" },
+    spec,
+  }) as SandboxPool;
+const local: AgentPlacement = {
+  driver: "bubblewrap",
+  tools: { kind: "local", command: ["node", "agent.js"], dir: "/data/agents", imageDir: "/data/images" },
+};
+const image: AgentPlacement = { driver: "bubblewrap", tools: { kind: "image", image: "keelson:1" } };
+const template = {
+  metadata: { labels: { team: "a", app: "mine" } },
+  spec: {
+    nodeSelector: { disk: "ssd" },
+    initContainers: [{ name: "infra-init", image: "alpine" }],
+    containers: [
+      { name: "side", image: "side:1" },
+      {
+        name: "agent",
+        image: "fast-sandbox/agent:dev",
+        env: [
+          { name: "AGENT_CAPACITY", value: "99" },
+          { name: "A", value: "b" },
+        ],
+      },
+    ],
+  },
+} as unknown as NonNullable<SandboxPool["spec"]["agentTemplate"]>;
+
+const variables = (pod: { readonly spec: PodObject["spec"] }): Record<string, unknown> =>
+  Object.fromEntries((pod.spec.containers[0]?.env ?? []).map(({ name, value, valueFrom }) => [name, value ?? valueFrom]));
+
+describe("an agent's Pod", () => {
+  it("on this machine runs the agent alone, with what the pool's template says of it", () => {
+    const pod = agentPod(pool({ agentTemplate: template, maxSandboxesPerPod: 3 }), "pool-agent-0", local);
+    expect(pod.metadata).toMatchObject({ labels: { team: "a", app: "sandbox-agent", "fast-sandbox.io/pool": "pool" } });
+    expect(pod.spec).toMatchObject({
+      nodeSelector: { disk: "ssd" },
+      restartPolicy: "Always",
+      automountServiceAccountToken: false,
+    });
+    expect(pod.spec.initContainers).toBeUndefined();
+    expect(pod.spec.containers.map(({ name, command }) => [name, command])).toEqual([["agent", ["node", "agent.js"]]]);
+    expect(variables(pod)).toMatchObject({ AGENT_CAPACITY: "3", A: "b", AGENT_DIR: "/data/agents/$(POD_UID)" });
+    expect(variables(pod).AGENT_TOKEN).toEqual({ secretKeyRef: { name: "pool-agent-token", key: "token" } });
+  });
+
+  it("in a cluster keeps the template's containers, image and init containers", () => {
+    const pod = agentPod(pool({ agentTemplate: template }), "pool-agent-0", image);
+    expect(pod.spec.initContainers).toHaveLength(1);
+    expect(pod.spec.containers.map((each) => each.image)).toEqual(["fast-sandbox/agent:dev", "side:1"]);
+    expect(agentPod(pool(), "pool-agent-0", image).spec.containers).toMatchObject([{ name: "agent", image: "keelson:1" }]);
+  });
+
+  it("tells the agent what a sandbox gets that asks for nothing, and where its containerd is", () => {
+    const placement: AgentPlacement = { ...local, driver: "containerd", containerdSocket: "/run/c.sock" };
+    const pod = agentPod(pool({ resources: { limits: { cpu: 1, memory: "64Mi" } } }), "pool-agent-0", placement);
+    expect(variables(pod)).toMatchObject({
+      AGENT_DRIVER: "containerd",
+      CONTAINERD_SOCKET: "/run/c.sock",
+      AGENT_SANDBOX_CPU: "1",
+      AGENT_SANDBOX_MEMORY: "64Mi",
+    });
+  });
+
+  it("is an agent where a pool owns it, and no other Pod is, whatever its labels say", () => {
+    const pod = { ...agentPod(pool(), "a", local), apiVersion: "v1", kind: "Pod" } as PodObject;
+    pod.status = { podIP: "fd00::1", phase: "Running" };
+    expect(agentOfPod(pod)).toMatchObject({ pool: "pool", url: "http://[fd00::1]:5758", isEnding: false, isDead: false });
+    expect(agentOfPod({ ...pod, metadata: { ...pod.metadata, ownerReferences: [] } })).toBeUndefined();
+  });
+
+  it("has a token of its own pool, another one each time a Secret is made", () => {
+    const [one, other] = [tokenSecret(pool()), tokenSecret(pool())].map((secret) =>
+      tokenOf({ apiVersion: "v1", kind: "Secret", ...secret }),
+    );
+    expect(one).toMatch(/^[0-9a-f]{64}$/);
+    expect(one).not.toBe(other);
+    expect(() => tokenOf({ apiVersion: "v1", kind: "Secret", metadata: { name: "s" } })).toThrow(/Secret s has no token/);
+  });
+});

@@ -1,0 +1,29 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Sandbox } from "../api/sandbox.ts";
+import { expiryOf } from "../controllers/sandbox-decision.ts";
+import type { AgentSandbox } from "./protocol.ts";
+
+/**
+ * What an agent is asked for. The fast path and the controller ask for the same in the same words, as a create is repeated by
+ * saying it again.
+ */
+export function agentSandbox(
+  identity: Pick<AgentSandbox, "sandboxId" | "claimUid" | "claimName" | "namespace">,
+  spec: DeepReadonly<Sandbox["spec"]>,
+  env: Readonly<Record<string, string>>,
+): AgentSandbox {
+  const { cpu, memory } = spec.resources?.limits ?? {};
+  const expiresAtMs = expiryOf(spec);
+  return {
+    ...identity,
+    image: spec.image,
+    command: spec.command ?? [],
+    args: spec.args ?? [],
+    env,
+    workingDir: spec.workingDir ?? "",
+    ports: spec.exposedPorts ?? [],
+    ...(cpu !== undefined && { cpu: String(cpu) }),
+    ...(memory !== undefined && { memory: String(memory) }),
+    ...(expiresAtMs !== undefined && { expiresAtMs }),
+  };
+}

@@ -1,0 +1,132 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Code } from "@connectrpc/connect";
+import { Pod } from "@keelson/api-machinery";
+import { watched } from "@keelson/client/testing";
+import { type LocalContainerd, makeBusyboxImage, startLocalContainerd } from "@keelson/execution";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Sandbox } from "../api/sandbox.ts";
+import { SandboxPool } from "../api/sandbox-pool.ts";
+import { FailurePolicy } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
+import { type LocalSandboxes, namespace, startLocalSandboxes } from "../testing/local-sandboxes.ts";
+
+let dir: string;
+let containerd: LocalContainerd;
+let local: LocalSandboxes;
+
+beforeEach(async () => {
+  dir = realpathSync(mkdtempSync(join(tmpdir(), "sbx-ctrd-")));
+  containerd = await startLocalContainerd(join(dir, "containerd"));
+  await makeBusyboxImage(join(dir, "busybox.tar"));
+  local = await startLocalSandboxes({
+    "sandbox-driver": "containerd",
+    "sandbox-containerd-socket": containerd.socket,
+    "sandbox-image": `busybox=${join(dir, "busybox.tar")}`,
+  });
+  await local.pool({ poolMin: 1, poolMax: 1 });
+});
+
+afterEach(async () => {
+  await local.stop();
+  await containerd.stop();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const containers = (): readonly string[] =>
+  execFileSync("ctr", ["--address", containerd.socket, "--namespace", "keelson", "containers", "list", "--quiet"], {
+    encoding: "utf8",
+  })
+    .split("\n")
+    .filter((line) => line !== "");
+
+/** What a command in a sandbox wrote, and its exit code. */
+async function exec(sandboxName: string, command: string[]): Promise<{ stdout: string; exitCode: number | undefined }> {
+  let stdout = "";
+  let exitCode: number | undefined;
+  async function* requests() {
+    yield { request: { case: "start" as const, value: { sandboxName, command } } };
+    yield { request: { case: "closeStdin" as const, value: true } };
+  }
+  for await (const { response } of local.streams.exec(requests())) {
+    if (response.case === "stdout") stdout += Buffer.from(response.value).toString();
+    else if (response.case === "exitCode") exitCode = response.value;
+  }
+  return { stdout, exitCode };
+}
+
+async function logs(sandboxName: string): Promise<string> {
+  let output = "";
+  for await (const { data } of local.streams.logs({ sandboxName, follow: true })) output += Buffer.from(data).toString();
+  return output;
+}
+
+describe("agents with containerd", () => {
+  it("run an image's program, with its environment, folders, logs and exit code, and leave nothing of it", async () => {
+    const script = "echo $FROM_IMAGE $OWN; cat /etc/motd; exit 5";
+    const envs = { OWN: "own" };
+    await local.fastPath.createSandbox({ name: "one", image: "busybox", poolRef: "pool", command: ["sh", "-c", script], envs });
+    const ended = await local.phase("one", "Failed");
+    expect(ended?.status?.exitCode).toBe(5);
+    expect(await logs("one")).toBe("yes own\nabove\n");
+    await local.fastPath.deleteSandbox({ sandboxName: "one" });
+    await local.phase("one", undefined);
+    expect(containers()).toEqual([]);
+  });
+
+  it("run commands beside a program whose image has nothing but a shell", async () => {
+    await local.sandbox("one", { image: "busybox", command: ["sh", "-c", "echo here >mine; exec sleep 600"] });
+    await local.phase("one", "Running");
+    expect(await exec("one", ["sh", "-c", "cat mine; exit 7"])).toEqual({ stdout: "here\n", exitCode: 7 });
+    expect(containers()).toHaveLength(1);
+    await local.client.delete(Sandbox, { namespace, name: "one" });
+    await local.phase("one", undefined);
+    expect(containers()).toEqual([]);
+    await expect(exec("one", ["true"])).rejects.toMatchObject({ code: Code.NotFound });
+  });
+
+  it("find their sandboxes again after they were killed: each runs on, whatever its policy, and none twice", async () => {
+    const create = (name: string, failurePolicy: FailurePolicy) =>
+      local.fastPath.createSandbox({ name, image: "busybox", poolRef: "pool", command: ["sleep", "600"], failurePolicy });
+    const ids = await Promise.all([create("manual", FailurePolicy.MANUAL), create("auto", FailurePolicy.AUTO_RECREATE)]);
+    await local.phase("manual", "Running");
+    await local.phase("auto", "Running");
+    const ready = (wanted: boolean) =>
+      watched(local.client, SandboxPool, "pool", (pool) => pool?.status?.agents?.[0]?.ready === wanted);
+    const lost = ready(false);
+    killAgent();
+    await lost;
+    await ready(true);
+    for (const [index, name] of ["manual", "auto"].entries()) {
+      const sandbox = await local.phase(name, "Running");
+      expect(sandbox?.status?.sandboxID).toBe(ids[index]?.sandboxId);
+      // Only the agent that is there now can do this.
+      expect((await exec(name, ["true"])).exitCode).toBe(0);
+    }
+    expect(containers()).toHaveLength(2);
+  });
+
+  it("end their sandboxes when their Pod is deleted", async () => {
+    await local.sandbox("one", { image: "busybox" });
+    await local.phase("one", "Running");
+    const { metadata } = await local.client.get(Pod, { namespace, name: "pool-agent-0" });
+    await local.client.delete(Pod, { namespace, name: "pool-agent-0" });
+    await watched(local.client, Pod, "pool-agent-0", (pod) => pod?.metadata.uid !== metadata.uid);
+    expect(containers()).toEqual([]);
+    await watched(local.client, Sandbox, "one", (each) => each?.status?.phase === "Lost");
+  });
+});
+
+/** Kills the one agent that runs. */
+function killAgent(): void {
+  const pids = readdirSync("/proc").filter((name) => {
+    try {
+      return /^\d+$/.test(name) && /^[^\0]*node\0.*agent-program\.js/.test(readFileSync(`/proc/${name}/cmdline`, "utf8"));
+    } catch {
+      return false;
+    }
+  });
+  expect(pids).toHaveLength(1);
+  process.kill(Number(pids[0]), "SIGKILL");
+}

@@ -1,0 +1,27 @@
+import { intOrStringSchema } from "@keelson/api-machinery";
+import { Type } from "typebox";
+
+/** An amount above 0, as Kubernetes writes quantities: `500m`, `2`, `256Mi`, `1e3`. */
+export const positiveQuantity =
+  "^\\+?([0-9]*[1-9][0-9]*(\\.[0-9]*)?|[0-9]*\\.[0-9]*[1-9][0-9]*)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$";
+
+const amount = (description: string) => Type.Optional(intOrStringSchema({ description, pattern: positiveQuantity }));
+
+/** `resources` of a Sandbox, and of a pool for those that say nothing, in the words of a container. */
+export const resourceLimits = (description: string) =>
+  Type.Optional(
+    Type.Object(
+      {
+        limits: Type.Optional(
+          Type.Object(
+            {
+              cpu: amount("Processor time, such as 500m or 2. Default: no limit."),
+              memory: amount("Memory, such as 256Mi; what takes more is ended. Default: no limit."),
+            },
+            { description: "The most that it gets." },
+          ),
+        ),
+      },
+      { description },
+    ),
+  );

@@ -1,0 +1,107 @@
+import type { ReadStream } from "node:tty";
+import { create } from "@bufbuild/protobuf";
+import type { CommandDefinition } from "@keelson/controller";
+import {
+  type ExecRequest,
+  ExecRequestSchema,
+  TerminalSizeSchema,
+} from "../fastpath/generated/keelson/sandboxes/v1/streams_pb.ts";
+import { CommandError, connectionFlags, runWith } from "./connection.ts";
+
+type Request = ExecRequest["request"];
+
+/** `keelson sandbox exec`: a command in a sandbox that runs, with this terminal if it is asked for. */
+export const execCommand: CommandDefinition = {
+  name: "exec",
+  description: "run a command in a sandbox: keelson sandbox exec -it NAME -- sh",
+  usesCluster: false,
+  args: ["NAME", "[COMMAND...]"],
+  flags: [
+    ...connectionFlags,
+    { name: "stdin", short: "i", description: "pass this command's input on" },
+    { name: "tty", short: "t", description: "give it a terminal" },
+  ],
+  run: (context) =>
+    runWith(context, async ({ streams, namespace }) => {
+      const [sandboxName = "", ...command] = context.args;
+      if (command.length === 0) throw new CommandError("COMMAND: is missing; it comes after --, as in: exec NAME -- sh");
+      const hasTerminal = context.flags.tty === true;
+      const input = createInput({ takesStdin: context.flags.stdin === true, hasTerminal });
+      const terminal = hasTerminal ? create(TerminalSizeSchema, terminalSize()) : undefined;
+      input.push({
+        case: "start",
+        value: { $typeName: "keelson.sandboxes.v1.ExecStart", sandboxName, namespace, command, ...(terminal && { terminal }) },
+      });
+      try {
+        for await (const { response } of streams.exec(input.requests(), { signal: context.signal })) {
+          if (response.case === "exitCode") return response.value;
+          if (response.case === undefined) continue;
+          const out = response.case === "stdout" ? context.stdout : context.stderr;
+          if (!out.write(response.value)) await new Promise((resolve) => out.once("drain", resolve));
+        }
+        context.stderr.write("the connection ended before the command did\n");
+        return 1;
+      } finally {
+        input.close();
+      }
+    }),
+};
+
+/** The size of this terminal; that of old ones where there is none. */
+const terminalSize = (): { columns: number; rows: number } => ({
+  columns: process.stdout.columns || 80,
+  rows: process.stdout.rows || 24,
+});
+
+/** What is sent, in order: pushes, this process's input as far as it is read, and changes of the terminal's size. */
+function createInput(options: { readonly takesStdin: boolean; readonly hasTerminal: boolean }): {
+  push(request: Request): void;
+  requests(): AsyncIterable<ExecRequest>;
+  close(): void;
+} {
+  const { stdin } = process;
+  const waiting: Request[] = [];
+  let wake = (): void => {};
+  let isClosed = false;
+  const push = (request: Request): void => {
+    waiting.push(request);
+    wake();
+  };
+  const isRaw = options.hasTerminal && options.takesStdin && stdin.isTTY;
+  const onResize = (): void => push({ case: "resize", value: create(TerminalSizeSchema, terminalSize()) });
+  const onEnd = (): void => push({ case: "closeStdin", value: true });
+  const onData = (data: Buffer): void => {
+    push({ case: "stdin", value: data });
+    // Read again when it has gone: a fast writer does not fill the memory.
+    stdin.pause();
+  };
+  if (options.takesStdin) {
+    if (isRaw) (stdin as ReadStream).setRawMode(true);
+    stdin.on("data", onData).on("end", onEnd);
+  } else onEnd();
+  if (options.hasTerminal) process.stdout.on("resize", onResize);
+  return {
+    push: (request) => {
+      waiting.unshift(request);
+      wake();
+    },
+    async *requests() {
+      while (!isClosed) {
+        const request = waiting.shift();
+        if (request !== undefined) {
+          yield create(ExecRequestSchema, { request });
+          if (request.case === "stdin" && !isClosed) stdin.resume();
+        } else await new Promise<void>((resolve) => (wake = resolve));
+      }
+    },
+    close() {
+      isClosed = true;
+      wake();
+      process.stdout.off("resize", onResize);
+      if (!options.takesStdin) return;
+      stdin.off("data", onData).off("end", onEnd).pause();
+      if (isRaw) (stdin as ReadStream).setRawMode(false);
+      stdin.unref?.();
+    },
+  };
+}

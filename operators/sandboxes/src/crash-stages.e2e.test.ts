@@ -1,0 +1,97 @@
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { Pod } from "@keelson/api-machinery";
+import { watched } from "@keelson/client/testing";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Sandbox } from "./api/sandbox.ts";
+import { SandboxPool } from "./api/sandbox-pool.ts";
+import { ConsistencyMode, type CreateResponse } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
+import { deleteAll } from "./testing/delete-all.ts";
+import { type LocalCluster, startLocalCluster } from "./testing/local-cluster.ts";
+import { type DeathStage, type OperatorProcess, startOperatorProcess } from "./testing/operator-process.ts";
+
+const namespace = "default";
+let base: string;
+let cluster: LocalCluster;
+let operator: OperatorProcess | undefined;
+
+const start = async (dieAt?: DeathStage): Promise<OperatorProcess> =>
+  (operator = await startOperatorProcess(cluster.kubeconfig, join(base, "operator"), dieAt));
+
+beforeEach(async () => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), "sandboxes-crash-")));
+  cluster = await startLocalCluster(base);
+  const { client } = cluster;
+  const first = await start();
+  const spec = { capacity: { poolMin: 1, poolMax: 1 }, maxSandboxesPerPod: 2 };
+  await client.create(SandboxPool, { metadata: { name: "pool", namespace }, spec });
+  await watched(client, SandboxPool, "pool", (each) => each?.status?.readyPods === 1);
+  await first.kill();
+});
+
+afterEach(async () => {
+  await deleteAll(cluster.client);
+  await operator?.kill();
+  await cluster.stop();
+  rmSync(base, { recursive: true, force: true });
+});
+
+/** How often each sandbox that the agent has was started: each start adds a line. */
+async function starts(): Promise<Readonly<Record<string, number>>> {
+  const pod = await cluster.client.get(Pod, { namespace, name: "pool-agent-0" });
+  const programs = join(base, "operator", "agents", pod.metadata.uid ?? "", "programs");
+  const ids = readdirSync(programs).filter((name) => !name.startsWith("."));
+  return Object.fromEntries(
+    ids.map((id) => [
+      id,
+      readFileSync(join(programs, id, "work", "starts"), "utf8")
+        .trim()
+        .split("\n").length,
+    ]),
+  );
+}
+
+/** Asks as a client does that had no answer: the same request again, while the answer is that it is to ask again. */
+async function insist(ask: () => Promise<CreateResponse>): Promise<CreateResponse> {
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (ConnectError.from(error).code !== Code.Unavailable) throw error;
+    }
+  }
+}
+
+describe.each([
+  ["FAST", ConsistencyMode.FAST],
+  ["STRONG", ConsistencyMode.STRONG],
+])("the operator, killed during a %s create", (mode, consistencyMode) => {
+  const stages: DeathStage[] = (["before", "after"] as const).flatMap((when): DeathStage[] => [
+    { when, what: "create" },
+    { when, what: "agent" },
+    ...(mode === "STRONG" ? [{ when, what: "applyStatus", phase: "Creating" } as const] : []),
+    { when, what: "applyStatus", phase: "Running" },
+  ]);
+  const named = stages.map((stage) => [`${stage.when} ${stage.what} ${stage.phase ?? ""}`.trim(), stage] as const);
+
+  it.each(named)("%s: the request that is sent again has one sandbox, that was started once", async (_, stage) => {
+    const command = ["sh", "-c", "echo $$ >>starts; exec sleep 600"];
+    const request = { name: "one", image: "host", poolRef: "pool", command, consistencyMode, requestId: "r1" };
+    const dying = await start(stage);
+    const answer = dying.fastPath.createSandbox(request).catch(() => undefined);
+    await dying.ended;
+    const before = await answer;
+
+    const { fastPath } = await start();
+    const created = await insist(() => fastPath.createSandbox(request));
+    if (before !== undefined) expect(created.sandboxId).toBe(before.sandboxId);
+    const sandbox = await watched(cluster.client, Sandbox, "one", (each) => each?.status?.phase === "Running");
+    expect(sandbox?.status?.sandboxID).toBe(created.sandboxId);
+    expect((await cluster.client.list(Sandbox, { namespace })).items).toHaveLength(1);
+    expect(await starts()).toEqual({ [created.sandboxId]: 1 });
+    const pool = await watched(cluster.client, SandboxPool, "pool", (each) => each?.status?.busyAgents === 1);
+    expect(pool?.status?.currentPods).toBe(1);
+  });
+});

@@ -1,0 +1,139 @@
+import { Code } from "@connectrpc/connect";
+import { Pod } from "@keelson/api-machinery";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createAgentClient } from "./agent/agent-client.ts";
+import { Sandbox } from "./api/sandbox.ts";
+import { type LocalSandboxes, namespace, startLocalSandboxes } from "./testing/local-sandboxes.ts";
+
+let local: LocalSandboxes;
+
+describe("exec", () => {
+  type Part =
+    | { readonly case: "stdin"; readonly value: Buffer }
+    | { readonly case: "closeStdin"; readonly value: true }
+    | { readonly case: "resize"; readonly value: { readonly columns: number; readonly rows: number } };
+  /** Resolves when the last command has written its prompt. */
+  let heard: Promise<void> = Promise.resolve();
+  const input = (text: string): Part => ({ case: "stdin", value: Buffer.from(text) });
+
+  /** What a command wrote, and its exit code. `parts` are sent when it has written `prompt`; `control` ends the call. */
+  async function exec(
+    start: { sandboxName?: string; command: string[]; terminal?: { columns: number; rows: number } },
+    parts: readonly Part[] = [{ case: "closeStdin", value: true }],
+    prompt = "",
+    control = new AbortController(),
+  ): Promise<{ stdout: string; stderr: string; exitCode: number | undefined }> {
+    let stdout = "";
+    let stderr = "";
+    let exitCode: number | undefined;
+    let wake = (): void => {};
+    const prompted = new Promise<void>((resolve) => (wake = resolve));
+    heard = prompted;
+    async function* requests() {
+      yield { request: { case: "start" as const, value: { sandboxName: "one", ...start } } };
+      if (prompt !== "") await prompted;
+      for (const request of parts) yield { request };
+    }
+    for await (const { response } of local.streams.exec(requests(), { signal: control.signal })) {
+      if (response.case === "stdout") stdout += Buffer.from(response.value).toString();
+      else if (response.case === "stderr") stderr += Buffer.from(response.value).toString();
+      else exitCode = response.value;
+      if (stdout.includes(prompt)) wake();
+    }
+    return { stdout, stderr, exitCode };
+  }
+
+  beforeEach(async () => {
+    local = await startLocalSandboxes();
+    await local.pool();
+    await local.sandbox("one", {
+      envs: [{ name: "WHO", value: "a b" }],
+      command: ["sh", "-c", "echo $$ >mine; exec sleep 600"],
+    });
+    await local.phase("one", "Running");
+  });
+
+  afterEach(() => local.stop());
+
+  it("runs a command among the sandbox's files and processes, with its environment and exit code", async () => {
+    const script = 'cat; echo "$WHO" >&2; cat mine; cat /proc/[0-9]*/comm | grep -c sleep; exit 7';
+    const done = await exec({ command: ["sh", "-c", script] }, [input("typed\n"), { case: "closeStdin", value: true }]);
+    expect(done).toEqual({ stdout: "typed\n2\n1\n", stderr: "a b\n", exitCode: 7 });
+  });
+
+  it("gives it no capability and no way to new privileges", async () => {
+    const { stdout } = await exec({ command: ["sh", "-c", "grep -E '^(Cap(Prm|Eff|Bnd)|NoNewPrivs)' /proc/self/status"] });
+    expect(stdout.replace(/\s+/g, " ")).toBe(
+      "CapPrm: 0000000000000000 CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1 ",
+    );
+  });
+
+  it("gives it a terminal of the size asked for, whose line editing and ends work", async () => {
+    const terminal = { columns: 101, rows: 31 };
+    const done = await exec(
+      { command: ["sh", "-c", "test -t 0 && stty size; read line; echo got $line; exit 3"], terminal },
+      [input("word\r")],
+      "31 101",
+    );
+    expect(done.stdout.replaceAll("\r", "")).toBe("31 101\nword\ngot word\n");
+    expect(done.exitCode).toBe(3);
+  });
+
+  it("tells it that its terminal has another size now, while it runs", async () => {
+    const terminal = { columns: 80, rows: 24 };
+    const script = "trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 600 & wait $!; done";
+    const done = await exec(
+      { command: ["bash", "-c", script], terminal },
+      [{ case: "resize", value: { columns: 132, rows: 43 } }],
+      "ready",
+    );
+    expect(done.stdout.replaceAll("\r", "")).toBe("ready\n43 132\n");
+    expect(done.exitCode).toBe(4);
+  });
+
+  it.each([
+    ["with", { columns: 80, rows: 24 }],
+    ["without", undefined],
+  ] as const)("ends, with what it started, when the caller goes away (%s a terminal)", async (_, terminal) => {
+    // Its program ends when nobody holds the other end of the pipe open any more.
+    await local.sandbox("watcher", { command: ["sh", "-c", "mkfifo gate && exec cat gate"] });
+    await local.phase("watcher", "Running");
+    const control = new AbortController();
+    const script = "exec 3>gate; sleep 600 & echo up; wait";
+    const start = { sandboxName: "watcher", command: ["sh", "-c", script], ...(terminal && { terminal }) };
+    const caller = exec(start, [], "up", control);
+    const waiting = expect(caller).rejects.toMatchObject({ code: Code.Canceled });
+    await heard;
+    control.abort();
+    await waiting;
+    await local.phase("watcher", "Succeeded");
+  });
+
+  it("runs an interactive shell that has its terminal, and ends with its exit code", async () => {
+    const terminal = { columns: 80, rows: 24 };
+    const done = await exec({ command: ["bash", "--norc", "-i"], terminal }, [input("echo in $((20+3)); exit 9\r")], "#");
+    expect(done.stdout).toMatch(/^in 23\r$/m);
+    expect(done.stdout).not.toMatch(/job control|tty/);
+    expect(done.exitCode).toBe(9);
+  });
+
+  it("ends with the sandbox, and is refused where there is none or its program does not run", async () => {
+    const running = exec({ command: ["sh", "-c", "echo up; sleep 600"] }, [], "up");
+    await local.client.delete(Sandbox, { namespace, name: "one" });
+    expect((await running).exitCode).toBe(137);
+    await local.phase("one", undefined);
+    await expect(exec({ command: ["true"] })).rejects.toMatchObject({ code: Code.NotFound });
+    await local.sandbox("done", { command: ["true"] });
+    await local.phase("done", "Succeeded");
+    await expect(exec({ sandboxName: "done", command: ["true"] })).rejects.toMatchObject({ code: Code.FailedPrecondition });
+    await expect(exec({ sandboxName: "done", command: [] })).rejects.toMatchObject({ code: Code.InvalidArgument });
+  });
+
+  it("is not for those who reach the agent without its token", async () => {
+    const { status } = await local.client.get(Pod, { namespace, name: "pool-agent-0" });
+    const { metadata } = await local.client.get(Sandbox, { namespace, name: "one" });
+    const stranger = createAgentClient({ url: `http://${status?.podIP}:5758`, token: "guessed" });
+    const attempt = stranger.exec(metadata.uid ?? "", ["true"], undefined, AbortSignal.timeout(30_000));
+    await expect(attempt).rejects.toMatchObject({ status: 401 });
+  });
+});

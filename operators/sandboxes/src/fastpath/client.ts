@@ -1,0 +1,20 @@
+import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
+import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
+
+/** Clients of the fast path's services. */
+export interface FastPathClient {
+  readonly fastPath: Client<typeof FastPathService>;
+  readonly streams: Client<typeof SandboxStreams>;
+}
+
+/** Makes clients of the fast path at `baseUrl` (`http://127.0.0.1:9090`). Connects at the first call. */
+export function createFastPathClient({ baseUrl, token }: { readonly baseUrl: string; readonly token: string }): FastPathClient {
+  const authorize: Interceptor = (next) => (request) => {
+    request.header.set("authorization", `Bearer ${token}`);
+    return next(request);
+  };
+  const transport = createGrpcTransport({ baseUrl, interceptors: [authorize] });
+  return { fastPath: createClient(FastPathService, transport), streams: createClient(SandboxStreams, transport) };
+}

@@ -1,0 +1,72 @@
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { Sandbox } from "../api/sandbox.ts";
+import { type Intent, openIntentLog } from "./intent-log.ts";
+
+let dir: string;
+let path: string;
+
+const intent = (id: number): Intent => ({
+  sandboxId: String(id).padStart(32, "0"),
+  namespace: "default",
+  name: `s${id}`,
+  agent: "a",
+  node: "n",
+  spec: { image: "host", poolRef: "pool" } as Sandbox["spec"],
+  labels: {},
+  at: 1,
+});
+
+/** What a process finds that starts now, whatever the one that has the log still does. */
+async function found(): Promise<readonly string[]> {
+  copyFileSync(path, `${path}.copy`);
+  const log = await openIntentLog(`${path}.copy`);
+  await log.close();
+  return log.pending.map((each) => each.name);
+}
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "intent-log-"));
+  path = join(dir, "intents");
+});
+
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+describe("the log of intents", () => {
+  it("has on the disk what was written, and drops what is finished with the next intent, or when it is closed", async () => {
+    const log = await openIntentLog(path);
+    await Promise.all([log.write(intent(1)), log.write(intent(2))]);
+    expect(await found()).toEqual(["s1", "s2"]);
+    log.finish(intent(1).sandboxId);
+    await log.write(intent(3));
+    expect(await found()).toEqual(["s2", "s3"]);
+    log.finish(intent(2).sandboxId);
+    await log.close();
+    expect(await found()).toEqual(["s3"]);
+  });
+
+  it("drops a line that a crash cut off, and keeps those before it", async () => {
+    const log = await openIntentLog(path);
+    await log.write(intent(1));
+    await log.close();
+    const text = readFileSync(path, "utf8");
+    writeFileSync(path, text + text.slice(0, 40));
+    expect(await found()).toEqual(["s1"]);
+  });
+
+  it("stays small, and loses nothing that is open, however many were finished", async () => {
+    const most = 4096;
+    const log = await openIntentLog(path, most);
+    await log.write(intent(0));
+    for (let id = 1; id <= 200; id++) {
+      await log.write(intent(id));
+      log.finish(intent(id).sandboxId);
+    }
+    expect(statSync(path).size).toBeLessThan(2 * most);
+    expect((await found())[0]).toBe("s0");
+    await log.close();
+    expect(await found()).toEqual(["s0"]);
+  });
+});

@@ -1,0 +1,98 @@
+import { Pod, Secret } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { type AgentClient, createAgentClient } from "../agent/agent-client.ts";
+import { tokenOf, tokenSecretName } from "../agent/agent-pod.ts";
+import type { SandboxStatus } from "../agent/protocol.ts";
+import { Sandbox } from "../api/sandbox.ts";
+import { type LocalSandboxes, namespace, startLocalSandboxes } from "../testing/local-sandboxes.ts";
+
+let local: LocalSandboxes;
+let agent: AgentClient;
+const id = "0123456789abcdef0123456789abcdef";
+
+beforeEach(async () => {
+  local = await startLocalSandboxes();
+  await local.pool({ poolMin: 1, poolMax: 1 }, 4);
+  const { status } = await local.client.get(Pod, { namespace, name: "pool-agent-0" });
+  const secret = await local.client.get(Secret, { namespace, name: tokenSecretName("pool") });
+  agent = createAgentClient({ url: `http://${status?.podIP}:5758`, token: tokenOf(secret) });
+});
+
+afterEach(() => local.stop());
+
+/** Has the agent run a program behind the operator's back. */
+async function runUnknown(claimName: string, claimUid = ""): Promise<void> {
+  const unknown = { sandboxId: id, claimUid, claimName, namespace, image: "host", command: ["sleep", "600"] };
+  expect(await agent.create(unknown)).toMatchObject({ success: true });
+}
+
+/** Waits until the agent's sandboxes are as wanted. */
+async function agentHas(isReached: (sandboxes: readonly SandboxStatus[]) => boolean): Promise<void> {
+  const control = new AbortController();
+  for await (const { sandboxStatuses } of agent.watch(control.signal)) if (isReached(sandboxStatuses)) break;
+  control.abort();
+}
+
+const isGone = (sandboxes: readonly SandboxStatus[]): boolean => !sandboxes.some((each) => each.sandboxId === id);
+
+describe("the janitor", () => {
+  it("ends what an agent runs and no object claims, and nothing else", async () => {
+    await local.sandbox("mine");
+    await local.phase("mine", "Running");
+    await runUnknown("ghost");
+    await agentHas(isGone);
+    const { sandboxStatuses } = await agent.status();
+    expect(sandboxStatuses.map((each) => [each.claimName, each.phase])).toEqual([["mine", "running"]]);
+  });
+
+  it("ends what was made for an object of that name that is another by now", async () => {
+    await local.sandbox("mine");
+    await local.phase("mine", "Running");
+    await runUnknown("mine", "00000000-0000-0000-0000-000000000000");
+    await agentHas(isGone);
+    expect((await agent.status()).sandboxStatuses).toHaveLength(1);
+  });
+
+  it("ends nothing while the API cannot be asked, and does when it can", async () => {
+    let asked = 0;
+    let wake: () => void = () => {};
+    const twice = new Promise<void>((resolve) => (wake = resolve));
+    let isAway = true;
+    const { client } = local;
+    const get: Client["get"] = (type, ...rest) => {
+      if (!isAway || type.kind !== Sandbox.kind) return client.get(type, ...rest);
+      if (++asked === 2) wake();
+      return Promise.reject(new Error("the API is away"));
+    };
+    // Methods are of the object's own or its class's: whatever is not `get` is the client's.
+    await local.restart(
+      new Proxy(client, {
+        get(target, name) {
+          if (name === "get") return get;
+          const value: unknown = Reflect.get(target, name, target);
+          return typeof value === "function" ? (value.bind(target) as unknown) : value;
+        },
+      }),
+    );
+    await runUnknown("ghost");
+    // The second look came with another status: the first had ended nothing.
+    await twice;
+    expect(isGone((await agent.status()).sandboxStatuses)).toBe(false);
+    isAway = false;
+    await agentHas(isGone);
+  });
+
+  it("finds the other way round what an object says runs and its agent does not have: Lost, or made anew", async () => {
+    await local.sandbox("manual");
+    await local.sandbox("auto", { failurePolicy: "AutoRecreate" });
+    const [manual, auto] = [await local.phase("manual", "Running"), await local.phase("auto", "Running")];
+    for (const each of [manual, auto]) await agent.delete(each?.status?.sandboxID ?? "");
+    expect((await local.phase("manual", "Lost"))?.status?.message).toMatch(/does not have it any more; reset it/);
+    const isAnew = (each: typeof auto): boolean =>
+      each?.status?.phase === "Running" && each.status.sandboxID !== auto?.status?.sandboxID;
+    await watched(local.client, Sandbox, "auto", isAnew);
+    expect((await agent.status()).allocated).toBe(1);
+  });
+});

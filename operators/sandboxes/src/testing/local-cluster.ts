@@ -1,0 +1,50 @@
+import { join } from "node:path";
+import { CustomResourceDefinition, systemClock } from "@keelson/api-machinery";
+import { serveApi, systemRandom } from "@keelson/apiserver";
+import { type Client, createClient } from "@keelson/client";
+import { startCluster, startKubelet } from "@keelson/cluster";
+import { silentLogger } from "@keelson/controller";
+import { sandboxes } from "../operator.ts";
+
+/** What `keelson up` starts besides the operator: API server, controllers, a node. */
+export interface LocalCluster {
+  readonly kubeconfig: string;
+  /** May do everything. */
+  readonly client: Client;
+  /** Acts as this user, with the rights that RBAC gives. */
+  as(user: { readonly username: string; readonly groups: readonly string[] }): Client;
+  /** Stops supervising Pods, which go on, and serves nothing any more. */
+  stop(): Promise<void>;
+}
+
+/** Starts a cluster below `dir` with the family's kinds; finds again what an earlier one left there. */
+export async function startLocalCluster(dir: string): Promise<LocalCluster> {
+  const common = { clock: systemClock, random: Math.random, log: silentLogger };
+  const api = await serveApi({ dataDir: join(dir, "api"), clock: systemClock, random: systemRandom, port: 0 });
+  const client = createClient({ transport: api.server.transport(), fieldManager: "test" });
+  for (const { crd } of sandboxes.resources) {
+    await client.apply(CustomResourceDefinition, { metadata: { name: crd.metadata.name ?? "" }, spec: crd.spec } as never, {
+      fieldManager: "test",
+    });
+  }
+  const kinds = {
+    list: () =>
+      api.server.resources
+        .list()
+        .filter(({ verbs }) => verbs.includes("delete") && verbs.includes("watch"))
+        .map(({ group, version, kind, plural, scope }) => ({ group, version, kind, plural, scope })),
+    onChange: (listener: () => void) => api.server.resources.onChange(listener),
+  };
+  const cluster = await startCluster({ client, kinds, ...common });
+  const kubelet = await startKubelet({ client, dataDir: join(dir, "node"), ...common });
+  return {
+    kubeconfig: api.kubeconfig,
+    client,
+    as: (user) => createClient({ transport: api.server.transport({ user }), fieldManager: "test" }),
+    async stop() {
+      await kubelet.stop();
+      await cluster.stop();
+      await api.close();
+    },
+  };
+}

@@ -1,0 +1,40 @@
+import { IncomingMessage, ServerResponse } from "node:http";
+import { Socket } from "node:net";
+import { createVirtualClock, type KubernetesObject } from "@keelson/api-machinery";
+import { expect, test, vi } from "vitest";
+import type { EncodedObject, WatchSink } from "../endpoints/outcome.ts";
+import { configMaps } from "../testing/config-maps.ts";
+import { sendWatch } from "./watch-stream.ts";
+
+test("a hundred watchers of an event are sent the same bytes, which were made once", () => {
+  const clock = createVirtualClock();
+  const object: KubernetesObject = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", resourceVersion: "7" } };
+  const encoded: EncodedObject = { bytes: Buffer.from(JSON.stringify(object)), object };
+  const sinks: WatchSink[] = [];
+  const written: unknown[] = [];
+  for (let index = 0; index < 100; index++) {
+    const response = new ServerResponse(new IncomingMessage(new Socket()));
+    vi.spyOn(response, "write").mockImplementation((chunk: unknown) => written.push(chunk) > 0);
+    sendWatch(
+      response,
+      {
+        kind: "watch",
+        resource: configMaps,
+        open(sink) {
+          sinks.push(sink);
+          return { close: () => undefined };
+        },
+      },
+      { format: "json", as: undefined, version: "v1", pretty: false },
+      () => {
+        throw new Error("nothing is to be converted");
+      },
+      clock,
+      { pendingBytes: 1024, stallMs: 1_000 },
+    );
+  }
+  for (const sink of sinks) sink.events([{ type: "ADDED", object: encoded }]);
+  expect(written.length).toBe(100);
+  expect(new Set(written).size).toBe(1);
+  expect(String(written[0])).toBe(`{"type":"ADDED","object":${JSON.stringify(object)}}\n`);
+});

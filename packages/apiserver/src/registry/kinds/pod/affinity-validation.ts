@@ -1,0 +1,108 @@
+import {
+  dns1123LabelFaults,
+  forbiddenCause,
+  invalidCause,
+  labelKeyFaults,
+  labelValueFaults,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import * as check from "../../field-checks.ts";
+import { listAt, textAt, valueAt } from "../../object-fields.ts";
+
+const required = "requiredDuringSchedulingIgnoredDuringExecution";
+const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/** What is wrong with an Affinity (core/v1) at `path`. */
+export function affinityCauses(affinity: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const wanted = valueAt(affinity, "nodeAffinity", required);
+  if (wanted !== undefined) causes.push(...nodeSelectorCauses(wanted, `${path}.nodeAffinity.${required}`));
+  for (const [index, term] of listAt(affinity, "nodeAffinity", preferred).entries()) {
+    const at = `${path}.nodeAffinity.${preferred}[${index}]`;
+    causes.push(...weightCauses(term, at), ...nodeTermCauses(valueAt(term, "preference"), `${at}.preference`));
+  }
+  for (const kind of ["podAffinity", "podAntiAffinity"]) {
+    for (const [index, term] of listAt(affinity, kind, required).entries()) {
+      causes.push(...podTermCauses(term, `${path}.${kind}.${required}[${index}]`));
+    }
+    for (const [index, term] of listAt(affinity, kind, preferred).entries()) {
+      const at = `${path}.${kind}.${preferred}[${index}]`;
+      causes.push(...weightCauses(term, at), ...podTermCauses(valueAt(term, "podAffinityTerm"), `${at}.podAffinityTerm`));
+    }
+  }
+  return causes;
+}
+
+/** What is wrong with a NodeSelector (core/v1). */
+export function nodeSelectorCauses(selector: unknown, path: string): StatusCause[] {
+  const terms = listAt(selector, "nodeSelectorTerms");
+  const at = `${path}.nodeSelectorTerms`;
+  if (terms.length === 0) return [requiredCause(at, "must have at least one node selector term")];
+  return terms.flatMap((term, index) => nodeTermCauses(term, `${at}[${index}]`));
+}
+
+function nodeTermCauses(term: unknown, path: string): StatusCause[] {
+  return [
+    ...listAt(term, "matchExpressions").flatMap((each, index) => labelTermCauses(each, `${path}.matchExpressions[${index}]`)),
+    ...listAt(term, "matchFields").flatMap((each, index) => fieldTermCauses(each, `${path}.matchFields[${index}]`)),
+  ];
+}
+
+function labelTermCauses(expression: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const key = textAt(expression, "key");
+  const operator = textAt(expression, "operator");
+  const values = listAt(expression, "values");
+  if (operator === "In" || operator === "NotIn") {
+    if (values.length === 0) {
+      causes.push(requiredCause(`${path}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
+    }
+  } else if (operator === "Exists" || operator === "DoesNotExist") {
+    if (values.length > 0) {
+      causes.push(forbiddenCause(`${path}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+    }
+  } else if (operator === "Gt" || operator === "Lt") {
+    if (values.length !== 1) {
+      causes.push(requiredCause(`${path}.values`, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
+    }
+  } else causes.push(invalidCause(`${path}.operator`, operator, "not a valid selector operator"));
+  causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)));
+  for (const [index, value] of values.entries()) {
+    if (typeof value !== "string") continue;
+    causes.push(...labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${index}]`, value, fault)));
+  }
+  return causes;
+}
+
+function fieldTermCauses(expression: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const key = textAt(expression, "key");
+  const operator = textAt(expression, "operator");
+  if (operator !== "In" && operator !== "NotIn") {
+    causes.push(invalidCause(`${path}.operator`, operator, "not a valid selector operator"));
+  } else if (listAt(expression, "values").length !== 1) {
+    const detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+    causes.push(requiredCause(`${path}.values`, detail));
+  }
+  if (key !== "metadata.name") causes.push(invalidCause(`${path}.key`, key, "not a valid field selector key"));
+  return causes;
+}
+
+function weightCauses(term: unknown, path: string): StatusCause[] {
+  const weight = valueAt(term, "weight");
+  if (typeof weight === "number" && weight >= 1 && weight <= 100) return [];
+  return [invalidCause(`${path}.weight`, weight ?? 0, "must be in the range 1-100")];
+}
+
+function podTermCauses(term: unknown, path: string): StatusCause[] {
+  const topologyKey = textAt(term, "topologyKey");
+  const namespaces = listAt(term, "namespaces").filter((name) => typeof name === "string");
+  return [
+    ...check.labelSelector(`${path}.labelSelector`, valueAt(term, "labelSelector")),
+    ...check.labelSelector(`${path}.namespaceSelector`, valueAt(term, "namespaceSelector")),
+    ...namespaces.flatMap((name) => dns1123LabelFaults(name).map((fault) => invalidCause(`${path}.namespace`, name, fault))),
+    ...(topologyKey === "" ? [requiredCause(`${path}.topologyKey`, "can not be empty")] : []),
+    ...labelKeyFaults(topologyKey).map((fault) => invalidCause(`${path}.topologyKey`, topologyKey, fault)),
+  ];
+}

@@ -1,0 +1,83 @@
+import {
+  duplicateCause,
+  invalidCause,
+  qualifiedNameFaults,
+  requiredCause,
+  type StatusCause,
+  tooManyCause,
+} from "@keelson/api-machinery";
+import * as check from "../../field-checks.ts";
+import { listAt, textAt, valueAt } from "../../object-fields.ts";
+
+const mostRules = 20;
+const mostConditions = 20;
+const mostExitCodes = 255;
+
+/** What is wrong with a Job's podFailurePolicy (KEP-3329) at `path`: `spec` is the JobSpec that it is in. */
+export function failurePolicyCauses(spec: unknown, path: string): StatusCause[] {
+  const policy = valueAt(spec, "podFailurePolicy");
+  if (policy === undefined) return [];
+  const rules = listAt(policy, "rules");
+  const containers = ["initContainers", "containers"]
+    .flatMap((field) => listAt(spec, "template", "spec", field))
+    .map((container) => textAt(container, "name"));
+  return [
+    ...(rules.length > mostRules ? [tooManyCause(`${path}.rules`, rules.length, mostRules)] : []),
+    ...rules.flatMap((rule, index) => ruleCauses(rule, `${path}.rules[${index}]`, spec, containers)),
+  ];
+}
+
+function ruleCauses(rule: unknown, path: string, spec: unknown, containers: readonly string[]): StatusCause[] {
+  const causes = oneOfRequired(`${path}.action`, valueAt(rule, "action"), ["Count", "FailIndex", "FailJob", "Ignore"]);
+  if (valueAt(rule, "action") === "FailIndex" && valueAt(spec, "backoffLimitPerIndex") === undefined) {
+    causes.push(invalidCause(`${path}.action`, "FailIndex", "requires the backoffLimitPerIndex to be set"));
+  }
+  const codes = valueAt(rule, "onExitCodes");
+  const conditions = listAt(rule, "onPodConditions");
+  if (codes !== undefined) causes.push(...exitCodeCauses(codes, `${path}.onExitCodes`, containers));
+  causes.push(...conditions.flatMap((one, index) => conditionCauses(one, `${path}.onPodConditions[${index}]`)));
+  if (conditions.length > mostConditions) {
+    causes.push(tooManyCause(`${path}.onPodConditions`, conditions.length, mostConditions));
+  }
+  if (codes !== undefined && conditions.length > 0) {
+    causes.push(invalidCause(path, rule, "specifying both OnExitCodes and OnPodConditions is not supported"));
+  } else if (codes === undefined && conditions.length === 0) {
+    causes.push(invalidCause(path, rule, "specifying one of OnExitCodes and OnPodConditions is required"));
+  }
+  return causes;
+}
+
+function exitCodeCauses(codes: unknown, path: string, containers: readonly string[]): StatusCause[] {
+  const operator = valueAt(codes, "operator");
+  const causes = oneOfRequired(`${path}.operator`, operator, ["In", "NotIn"]);
+  const container = valueAt(codes, "containerName");
+  if (typeof container === "string" && !containers.includes(container)) {
+    const detail = "must be one of the container or initContainer names in the pod template";
+    causes.push(invalidCause(`${path}.containerName`, container, detail));
+  }
+  const values = listAt(codes, "values").filter((value) => typeof value === "number");
+  if (values.length === 0) causes.push(invalidCause(`${path}.values`, values, "at least one value is required"));
+  if (values.length > mostExitCodes) causes.push(tooManyCause(`${path}.values`, values.length, mostExitCodes));
+  for (const [index, value] of values.entries()) {
+    const at = `${path}.values[${index}]`;
+    if (operator === "In" && value === 0) causes.push(invalidCause(at, value, "must not be 0 for the In operator"));
+    if (values.indexOf(value) < index) causes.push(duplicateCause(at, value));
+  }
+  const isOrdered = values.every((value, index) => index === 0 || (values[index - 1] ?? 0) <= value);
+  return isOrdered ? causes : [...causes, invalidCause(`${path}.values`, values, "must be ordered")];
+}
+
+function conditionCauses(condition: unknown, path: string): StatusCause[] {
+  const type = textAt(condition, "type");
+  return [
+    ...qualifiedNameFaults(type).map((fault) => invalidCause(`${path}.type`, type, fault)),
+    ...oneOfRequired(`${path}.status`, valueAt(condition, "status"), ["False", "True", "Unknown"]),
+  ];
+}
+
+function oneOfRequired(field: string, value: unknown, supported: readonly string[]): StatusCause[] {
+  if (value === undefined || value === "") {
+    return [requiredCause(field, `valid values: ${supported.map((one) => JSON.stringify(one)).join(", ")}`)];
+  }
+  return check.oneOf(field, value, supported);
+}

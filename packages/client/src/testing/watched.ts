@@ -1,0 +1,26 @@
+import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { Client } from "../client.ts";
+
+/** Waits by watch until an object is as a test wants it, and answers it. `undefined` is given when the object is gone. */
+export async function watched<T extends KubernetesObject>(
+  client: Client,
+  type: ResourceType<T>,
+  name: string,
+  isReached: (object: DeepReadonly<T> | undefined) => boolean,
+  namespace = "default",
+): Promise<DeepReadonly<T> | undefined> {
+  const list = await client.list(type, { namespace });
+  const present = list.items.find((object) => object.metadata.name === name);
+  if (isReached(present)) return present;
+  const watch = await client.watch(type, { namespace, resourceVersion: list.metadata.resourceVersion ?? "" });
+  try {
+    for await (const event of watch) {
+      if (event.type === "BOOKMARK" || event.object.metadata.name !== name) continue;
+      const object = event.type === "DELETED" ? undefined : event.object;
+      if (isReached(object)) return object;
+    }
+  } finally {
+    watch.close();
+  }
+  throw new Error(`the watch on ${type.plural} ended before ${name} was as wanted`);
+}

@@ -1,0 +1,52 @@
+import type { Clock, Transport } from "@keelson/api-machinery";
+import { createClient } from "@keelson/client";
+import { silentLogger } from "@keelson/controller";
+import { startGarbageCollector } from "./garbage-collector/garbage-collector.ts";
+import { startNamespaceController } from "./namespace/namespace-controller.ts";
+import { startCluster } from "./start-cluster.ts";
+import { type ServedKinds, storedKinds } from "./stored-kinds.ts";
+
+/** An API server in this process that controllers run beside: a `TestEnvironment` of `@keelson/apiserver/testing` is one. */
+export interface ControllerHost {
+  readonly resources: ServedKinds;
+  readonly clock: Clock;
+  /** A way in for one who may do everything. */
+  transport(): Transport;
+}
+
+/**
+ * Collects garbage and empties namespaces that are deleted, as kube-controller-manager does.
+ *
+ * **Example**
+ *
+ *     await using environment = await startTestEnvironment({ controllers: [garbageCollection] });
+ */
+export async function garbageCollection(host: ControllerHost): Promise<{ stop(): Promise<void> }> {
+  const options = optionsFor(host);
+  const collector = startGarbageCollector(options);
+  const namespaces = startNamespaceController({ ...options, collector });
+  return {
+    async stop() {
+      await namespaces.stop();
+      await collector.stop();
+    },
+  };
+}
+
+/**
+ * Runs all that {@link startCluster} starts, {@link garbageCollection} included: Deployments become Pods, which stay `Pending` as long as
+ * there is no node.
+ */
+export function clusterControllers(host: ControllerHost): Promise<{ stop(): Promise<void> }> {
+  return startCluster(optionsFor(host));
+}
+
+function optionsFor({ transport, resources, clock }: ControllerHost) {
+  return {
+    client: createClient({ transport: transport(), fieldManager: "kube-controller-manager" }),
+    kinds: storedKinds(resources),
+    clock,
+    random: Math.random,
+    log: silentLogger,
+  };
+}

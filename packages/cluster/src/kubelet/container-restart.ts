@@ -1,0 +1,87 @@
+import { backOffMs } from "./back-off.ts";
+import type { ContainerRecord, PodEffect } from "./pod-state.ts";
+import type { ContainerView, PodView } from "./pod-view.ts";
+
+/** Whether what comes after an init container or sidecar may start. Once passed, a sidecar's restart holds nobody up. */
+export function isPassed(record: ContainerRecord): boolean {
+  if (record.role === "sidecar") return record.isStarted || record.attempt > 0;
+  return record.current.kind === "terminated" && record.current.finished.exitCode === 0;
+}
+
+/** Whether an init container has failed and is not tried again: so has its Pod. */
+export function hasFailedForGood(pod: PodView, record: ContainerRecord): boolean {
+  const { current } = record;
+  return current.kind === "terminated" && current.finished.exitCode !== 0 && !restarts(pod, record);
+}
+
+/** Whether a container that has ended is started again, by its Pod's restart policy. */
+export function restarts(pod: PodView, record: ContainerRecord): boolean {
+  if (record.current.kind !== "terminated") return false;
+  if (record.role === "sidecar") return true;
+  const policy = pod.spec.restartPolicy ?? "Always";
+  const isGood = record.current.finished.exitCode === 0;
+  if (record.role === "init") return !isGood && policy !== "Never";
+  return policy === "Always" || (policy === "OnFailure" && !isGood);
+}
+
+/** A run this long forgives earlier failures: twice the longest back-off. */
+const forgivenMs = 600_000;
+
+/** Starts a container that is due, now or after its back-off. */
+export function runOne(pod: PodView, record: ContainerRecord, now: number, effects: PodEffect[]): ContainerRecord {
+  const start = (next: ContainerRecord): ContainerRecord => {
+    effects.push({ kind: "start", name: next.name, attempt: next.attempt });
+    const isRefused = next.current.kind === "waiting" && next.retryAt > 0 && next.current.reason !== "CrashLoopBackOff";
+    return { ...next, current: { kind: "starting", ...(isRefused ? { refused: next.current } : {}) }, retryAt: 0 };
+  };
+  if (record.current.kind === "waiting") return record.retryAt <= now ? start(record) : record;
+  if (record.current.kind !== "terminated" || !restarts(pod, record)) return record;
+  const { finished, endedAt, ranMs } = record.current;
+  const failures = ranMs >= forgivenMs ? 0 : record.failures;
+  const pause = backOffMs(failures);
+  const next: ContainerRecord = { ...record, attempt: record.attempt + 1, failures: failures + 1, last: finished };
+  const retryAt = endedAt + pause;
+  if (retryAt <= now) return start(next);
+  const who = `${record.name} pod=${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})`;
+  const message = `back-off ${backOffText(pause)} restarting failed container=${who}`;
+  effects.push({
+    kind: "event",
+    type: "Warning",
+    reason: "BackOff",
+    note: `Back-off restarting failed container ${record.name} in pod ${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})`,
+  });
+  return { ...next, current: { kind: "waiting", reason: "CrashLoopBackOff", message }, retryAt };
+}
+
+/** An image that could not be pulled: asked for again after 10 s, 20 s, 40 s up to 5 min. */
+export function pullBackOff(
+  container: ContainerView,
+  record: ContainerRecord,
+  message: string,
+  now: number,
+  effects: PodEffect[],
+): ContainerRecord {
+  const pullFailures = (record.pullFailures ?? 0) + 1;
+  const image = JSON.stringify(container.image ?? "");
+  if (pullFailures === 1) {
+    return {
+      ...record,
+      pullFailures,
+      current: { kind: "waiting", reason: "ErrImagePull", message },
+      retryAt: now + backOffMs(pullFailures),
+    };
+  }
+  effects.push({ kind: "event", type: "Normal", reason: "BackOff", note: `Back-off pulling image ${image}` });
+  const why = `Back-off pulling image ${image}: ErrImagePull: ${message}`;
+  return {
+    ...record,
+    pullFailures,
+    current: { kind: "waiting", reason: "ImagePullBackOff", message: why },
+    retryAt: now + backOffMs(pullFailures),
+  };
+}
+
+function backOffText(ms: number): string {
+  const seconds = ms / 1000;
+  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
+}

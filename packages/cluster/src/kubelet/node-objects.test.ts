@@ -1,0 +1,62 @@
+import { Namespace, Pod, type PodObject, ServiceAccount } from "@keelson/api-machinery";
+import { startTestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { expect, test } from "vitest";
+import { createNodeObjects, issueTokensBy } from "./node-objects.ts";
+
+const pod: PodObject = {
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name: "p", namespace: "n", uid: "u" },
+  spec: { containers: [], serviceAccountName: "robot" },
+};
+
+test("a Pod's token is kept until four fifths of its life have passed, then there is a new one", async () => {
+  let now = 0;
+  const asked: unknown[] = [];
+  const objects = createNodeObjects(
+    {} as Client,
+    () => [],
+    () => now,
+    (request) => {
+      asked.push(request);
+      return Promise.resolve(`token ${asked.length}`);
+    },
+  );
+  const token = (audience?: string): Promise<string> =>
+    objects.token(pod, { expirationSeconds: 600, ...(audience === undefined ? {} : { audience }) });
+  expect(await token()).toBe("token 1");
+  now = 479_999;
+  expect(await token()).toBe("token 1");
+  expect(await token("vault")).toBe("token 2");
+  now = 480_000;
+  expect(await token()).toBe("token 3");
+  expect(asked[1]).toEqual({
+    namespace: "n",
+    account: "robot",
+    audiences: ["vault"],
+    expirationSeconds: 600,
+    pod: { name: "p", uid: "u" },
+  });
+});
+
+test("asks the API server for a token that is bound to the Pod, and passes its refusal on", async () => {
+  await using environment = await startTestEnvironment();
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  await client.create(Namespace, { metadata: { name: "n" } });
+  await client.create(ServiceAccount, { metadata: { namespace: "n", name: "robot" } });
+  const spec = { serviceAccountName: "robot", containers: [{ name: "c", image: "host" }] };
+  const { metadata } = await client.create(Pod, { metadata: { namespace: "n", name: "p" }, spec });
+  const issue = issueTokensBy(client);
+  const request = { namespace: "n", account: "robot", audiences: ["vault"], expirationSeconds: 600 };
+  const token = await issue({ ...request, pod: { name: "p", uid: metadata.uid ?? "" } });
+  const claims: unknown = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
+  expect(claims).toMatchObject({
+    sub: "system:serviceaccount:n:robot",
+    aud: ["vault"],
+    "kubernetes.io": { pod: { name: "p", uid: metadata.uid } },
+  });
+  await expect(issue({ ...request, account: "nobody", pod: { name: "p", uid: metadata.uid ?? "" } })).rejects.toThrow(
+    /not found/,
+  );
+});

@@ -1,0 +1,62 @@
+import { createVirtualClock, isNotFound, Node } from "@keelson/api-machinery";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { silentLogger } from "@keelson/controller";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { leases, type NodeRegistration, registerNode } from "./node-registration.ts";
+
+const leaseKey = { namespace: "kube-node-lease", name: "here" };
+const clock = createVirtualClock();
+let environment: TestEnvironment;
+let client: Client;
+let registration: NodeRegistration | undefined;
+
+beforeEach(async () => {
+  environment = await startTestEnvironment();
+  client = createClient({ transport: environment.transport(), fieldManager: "kubelet" });
+});
+afterEach(async () => {
+  await registration?.stop();
+  registration = undefined;
+  await environment.stop();
+});
+
+const register = async (): Promise<void> => {
+  registration = await registerNode({
+    client,
+    clock,
+    log: silentLogger,
+    nodeName: "here",
+    hostIP: "127.0.0.1",
+    machine: { cpu: "4", memory: "1024Ki", pods: "250" },
+  });
+};
+const renewedAt = async (): Promise<number> => Date.parse((await client.get(leases, leaseKey)).spec?.renewTime ?? "");
+const ready = async (): Promise<unknown> =>
+  (await client.get(Node, { name: "here" })).status?.conditions?.find(({ type }) => type === "Ready")?.status;
+
+test("the node's Lease is renewed every 10 s, and is made again when somebody deletes it", async () => {
+  await register();
+  const first = await renewedAt();
+  expect(first).toBe(clock.now());
+  expect((await client.get(leases, leaseKey)).spec).toMatchObject({ holderIdentity: "here", leaseDurationSeconds: 40 });
+  await clock.advance(10_000);
+  await expect.poll(renewedAt).toBe(first + 10_000);
+  await client.delete(leases, leaseKey);
+  await expect(client.get(leases, leaseKey)).rejects.toSatisfy(isNotFound);
+  await clock.advance(10_000);
+  await expect.poll(() => renewedAt().catch(() => 0)).toBe(first + 20_000);
+});
+
+test("a node that stops says that it is not ready, and its Lease is renewed no more", async () => {
+  await register();
+  expect(await ready()).toBe("True");
+  await registration?.stop();
+  registration = undefined;
+  expect(await ready()).toBe("False");
+  const last = await renewedAt();
+  await clock.advance(60_000);
+  expect(await renewedAt()).toBe(last);
+  await register();
+  expect(await ready()).toBe("True");
+});

@@ -1,0 +1,36 @@
+import type { Program } from "@keelson/execution";
+import { type ContainerPlace, containerProgram } from "./container-program.ts";
+import type { NodeContext } from "./node-context.ts";
+import { containerImage } from "./pod-images.ts";
+import type { PodRuntime } from "./pod-runtimes.ts";
+import type { ContainerView, PodView } from "./pod-view.ts";
+
+/**
+ * Starts an attempt of a container, with its image where its runtime has images. Answers `undefined` where `signal` fires first.
+ *
+ * @throws ContainerConfigError, ContainerStartError, ImageProblem, and an Error where the Pod's runtime is not there.
+ */
+export async function startProgram(
+  node: NodeContext,
+  pod: PodView,
+  container: ContainerView,
+  attempt: number,
+  place: Pick<ContainerPlace, "podIP" | "volumes">,
+  signal: AbortSignal,
+): Promise<Program | undefined> {
+  const { driver, images } = await runtimeOf(node, pod);
+  const tell = (reason: string, note: string): void => node.events.event(pod, { type: "Normal", reason, note });
+  const image = images !== undefined && container.image ? await containerImage(container, images, tell) : undefined;
+  const spec = await containerProgram(node, pod, container, attempt, { ...place, driver: driver.name, image });
+  return signal.aborted ? undefined : driver.start(spec);
+}
+
+/** What runs a Pod's programs: what its RuntimeClass says, else processes of this machine. */
+async function runtimeOf({ runtimes, objects }: NodeContext, pod: PodView): Promise<PodRuntime> {
+  const { runtimeClassName: name } = pod.spec;
+  const handler = name === undefined ? "process" : await objects.runtimeHandler(name);
+  if (handler === undefined) throw new Error(`RuntimeClass ${JSON.stringify(name)} not found`);
+  const runtime = runtimes.get(handler);
+  if (runtime !== undefined) return runtime;
+  throw new Error(`no runtime for ${JSON.stringify(handler)} is configured: this node has ${runtimes.names.join(", ")}`);
+}

@@ -1,0 +1,14 @@
+import { createVirtualClock } from "@keelson/api-machinery";
+import { expect, test } from "vitest";
+import { steadyTime } from "./steady-time.ts";
+
+test("moves on with time, and not with a wall clock that is set anew", async () => {
+  const clock = createVirtualClock();
+  const now = steadyTime(clock);
+  const start = now();
+  expect(start).toBe(clock.now());
+  clock.jump(-3_600_000);
+  await clock.advance(5_000);
+  clock.jump(7_200_000);
+  expect(now() - start).toBe(5_000);
+});

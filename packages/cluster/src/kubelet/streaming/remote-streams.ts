@@ -1,0 +1,132 @@
+import { PassThrough, Readable, Writable } from "node:stream";
+import type { Status } from "@keelson/api-machinery";
+import { SpdyConnection, type SpdyStream } from "./spdy-connection.ts";
+import { acceptSpdy, type Agreement, type Spoken, type UpgradeRequest } from "./upgrade.ts";
+import { acceptWebSocket, type WebSocketEnd } from "./websocket.ts";
+
+/** Protocols of exec and attach. */
+export const remoteCommandProtocols: Spoken = {
+  websocket: ["v5.channel.k8s.io", "v4.channel.k8s.io"],
+  spdy: ["v4.channel.k8s.io"],
+};
+
+/** Which streams a client asks for. */
+export interface AskedStreams {
+  readonly stdin: boolean;
+  readonly stdout: boolean;
+  readonly stderr: boolean;
+  readonly tty: boolean;
+}
+
+/** A client's terminal or pipes, whatever protocol they come by. */
+export interface RemoteStreams {
+  /** Ends when the client's input does. */
+  readonly stdin: Readable;
+  readonly stdout: Writable;
+  readonly stderr: Writable;
+  /** Sizes of its terminal as they come, as JSON `{"Width":80,"Height":24}`. */
+  readonly sizes: Readable;
+  /** Resolves when the client is gone, or all was said. */
+  readonly closed: Promise<void>;
+  /** Tells how it ended, after all output, and closes. */
+  finish(status: Status): void;
+}
+
+/** The streams of a query. */
+export function askedStreams(query: URLSearchParams): AskedStreams {
+  const is = (name: string): boolean => ["true", "1"].includes(query.get(name) ?? "");
+  const tty = is("tty");
+  // A terminal has one output.
+  return { stdin: is("stdin"), stdout: is("stdout"), stderr: is("stderr") && !tty, tty };
+}
+
+/** Takes the connection over and waits until the client has opened its streams. Rejects where it goes before. */
+export function remoteStreams(request: UpgradeRequest, agreed: Agreement, asked: AskedStreams): Promise<RemoteStreams> {
+  return agreed.over === "websocket"
+    ? Promise.resolve(webSocketStreams(request, agreed))
+    : spdyStreams(request, agreed.protocol, asked);
+}
+
+const channels = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
+
+/** One message a piece, its first byte the channel (KEP-4006). */
+function webSocketStreams(
+  { socket, head }: UpgradeRequest,
+  agreed: { readonly key: string; readonly protocol: string },
+): RemoteStreams {
+  let peer: WebSocketEnd | undefined;
+  const message = (channel: number, data: Uint8Array): Buffer => Buffer.concat([Buffer.from([channel]), data]);
+  const output = (channel: number): Writable =>
+    new Writable({
+      write(chunk: Buffer, _encoding, done) {
+        if (peer === undefined || peer.send(message(channel, chunk))) done();
+        else void peer.drained().then(() => done());
+      },
+    });
+  const stdin = new Readable({ read: () => peer?.resume() });
+  const sizes = new PassThrough();
+  const stdout = output(channels.stdout);
+  const stderr = output(channels.stderr);
+  let onClosed = (): void => {};
+  const closed = new Promise<void>((resolve) => (onClosed = resolve));
+  peer = acceptWebSocket(socket, head, agreed, {
+    message(data) {
+      const channel = data[0];
+      if (channel === channels.stdin) {
+        if (!stdin.readableEnded && !stdin.destroyed && !stdin.push(data.subarray(1))) peer?.pause();
+      } else if (channel === channels.close && data[1] === channels.stdin) stdin.push(null);
+      else if (channel === channels.resize) sizes.write(data.subarray(1));
+    },
+    closed() {
+      if (!stdin.readableEnded) stdin.destroy();
+      onClosed();
+    },
+  });
+  return {
+    stdin,
+    stdout,
+    stderr,
+    sizes,
+    closed,
+    finish(status) {
+      peer?.send(message(channels.error, Buffer.from(JSON.stringify(status))));
+      peer?.close(1000);
+    },
+  };
+}
+
+/** A SPDY stream each, named by its header `streamtype`. */
+async function spdyStreams(request: UpgradeRequest, protocol: string, asked: AskedStreams): Promise<RemoteStreams> {
+  const wanted = ["error", ...(["stdin", "stdout", "stderr"] as const).filter((name) => asked[name])];
+  if (asked.tty) wanted.push("resize");
+  const streams = new Map<string, SpdyStream>();
+  const { promise, resolve } = gate();
+  const connection = new SpdyConnection(acceptSpdy(request, protocol), (stream) => {
+    streams.set(stream.headers["streamtype"] ?? "", stream);
+    if (wanted.every((name) => streams.has(name))) resolve();
+  });
+  await Promise.race([promise, connection.closed]);
+  const error = streams.get("error");
+  if (error === undefined || !wanted.every((name) => streams.has(name))) throw new Error("the client went away");
+  const nowhere = (): Writable => new Writable({ write: (_chunk, _encoding, done) => done() });
+  const stdout = streams.get("stdout") ?? nowhere();
+  const stderr = streams.get("stderr") ?? nowhere();
+  return {
+    stdin: streams.get("stdin") ?? Readable.from([]),
+    stdout,
+    stderr,
+    sizes: streams.get("resize") ?? Readable.from([]),
+    closed: connection.closed,
+    finish(status) {
+      stdout.end();
+      stderr.end();
+      error.end(JSON.stringify(status), () => connection.close());
+    },
+  };
+}
+
+function gate(): { readonly promise: Promise<void>; readonly resolve: () => void } {
+  let resolve = (): void => {};
+  const promise = new Promise<void>((settle) => (resolve = settle));
+  return { promise, resolve };
+}

@@ -1,0 +1,62 @@
+/** A frame of SPDY/3.1 (protocol draft 3.1, section 2.2). */
+export type SpdyFrame =
+  | { readonly kind: "control"; readonly type: number; readonly flags: number; readonly payload: Buffer }
+  | { readonly kind: "data"; readonly stream: number; readonly flags: number; readonly payload: Buffer };
+
+/** Types of control frames. */
+export const frameTypes = { synStream: 1, synReply: 2, rstStream: 3, settings: 4, ping: 6, goAway: 7, headers: 8 } as const;
+/** The sender's half of the stream ends with this frame. */
+export const finFlag = 0x01;
+
+const version = 3;
+/** The longest frame that is taken; kubectl sends 32 KiB at most. */
+const longestFrame = 1024 * 1024;
+
+/** Writes a control frame. */
+export function controlFrame(type: number, flags: number, payload: Buffer): Buffer {
+  const head = Buffer.alloc(8);
+  head.writeUInt16BE(0x8000 | version, 0);
+  head.writeUInt16BE(type, 2);
+  head.writeUInt32BE(((flags << 24) | payload.length) >>> 0, 4);
+  return Buffer.concat([head, payload]);
+}
+
+/** Writes a data frame. */
+export function dataFrame(stream: number, flags: number, payload: Uint8Array): Buffer {
+  const head = Buffer.alloc(8);
+  head.writeUInt32BE(stream, 0);
+  head.writeUInt32BE(((flags << 24) | payload.length) >>> 0, 4);
+  return Buffer.concat([head, payload]);
+}
+
+/** Whole numbers of 32 bits, one after the other. */
+export function words(...values: readonly number[]): Buffer {
+  const bytes = Buffer.alloc(values.length * 4);
+  for (const [index, value] of values.entries()) bytes.writeUInt32BE(value, index * 4);
+  return bytes;
+}
+
+/** Makes frames of bytes as they come. Throws a RangeError for what is no SPDY/3, or too long. */
+export class SpdyFrameReader {
+  #buffer: Buffer = Buffer.alloc(0);
+
+  *take(bytes: Buffer): Generator<SpdyFrame> {
+    this.#buffer = this.#buffer.length === 0 ? bytes : Buffer.concat([this.#buffer, bytes]);
+    while (this.#buffer.length >= 8) {
+      const first = this.#buffer.readUInt32BE(0);
+      const second = this.#buffer.readUInt32BE(4);
+      const length = second & 0xffffff;
+      if (length > longestFrame) throw new RangeError(`a frame of ${length} bytes is too long`);
+      if (this.#buffer.length < 8 + length) return;
+      const payload = this.#buffer.subarray(8, 8 + length);
+      this.#buffer = this.#buffer.subarray(8 + length);
+      const flags = second >>> 24;
+      if (first < 0x80000000) {
+        yield { kind: "data", stream: first, flags, payload };
+        continue;
+      }
+      if (((first >>> 16) & 0x7fff) !== version) throw new RangeError("this is no frame of SPDY/3");
+      yield { kind: "control", type: first & 0xffff, flags, payload };
+    }
+  }
+}

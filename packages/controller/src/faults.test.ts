@@ -1,0 +1,231 @@
+import { createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
+import { type Client, createClient, createHttpTransport } from "@keelson/client";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { createManager } from "./create-manager.ts";
+import { createDeferred } from "./deferred.ts";
+import { Informer } from "./informer.ts";
+import { silentLogger } from "./logger.ts";
+import type { Manager } from "./manager.ts";
+import { type ControllerOptions, defineController, type Request } from "./reconcile.ts";
+import { FakeApiServer } from "./testing/fake-api-server.ts";
+import { HttpApiServer } from "./testing/http-api-server.ts";
+import { type Robot, robotType } from "./testing/kinds.ts";
+
+let api: FakeApiServer;
+let clock: VirtualClock;
+/** Writes past every fault. */
+let direct: Client;
+
+beforeEach(() => {
+  api = new FakeApiServer();
+  clock = createVirtualClock();
+  direct = createClient({ transport: api, fieldManager: "test", clock });
+});
+
+const create = (name: string) => direct.create(robotType, { metadata: { namespace: "a", name } });
+const setSize = (name: string, size: number) =>
+  direct.patch(robotType, { namespace: "a", name }, { type: "merge", body: { spec: { size } } });
+const remove = (name: string) => direct.delete(robotType, { namespace: "a", name });
+
+/** A controller that notes the state in which each reconcile found its object, and whether two ran for one at once. */
+function observe(client: Client, more: Partial<ControllerOptions<Robot>> = {}) {
+  const seen = new Map<string, unknown[]>();
+  const running = new Set<string>();
+  let overlaps = 0;
+  const controller = defineController({
+    name: "robots",
+    for: robotType,
+    maxConcurrentReconciles: 4,
+    async reconcile({ namespace, name }: Request, { cache }) {
+      if (running.has(name)) overlaps++;
+      running.add(name);
+      const robot = cache.get(robotType, { namespace, name });
+      seen.set(name, [...(seen.get(name) ?? []), robot === undefined ? "gone" : (robot.spec?.size ?? 0)]);
+      await Promise.resolve();
+      running.delete(name);
+    },
+    ...more,
+  });
+  const manager = createManager({ client, clock, controllers: [controller], name: "test", random: () => 0 });
+  return {
+    manager,
+    seen,
+    last: () => Object.fromEntries([...seen].map(([name, states]) => [name, states.at(-1)])),
+    overlaps: () => overlaps,
+  };
+}
+
+describe("over a connection with faults, the controller sees every object's last state, none twice at once, and leaves nothing", () => {
+  let http: HttpApiServer;
+  let client: Client;
+  let manager: Manager | undefined;
+
+  beforeEach(async () => {
+    http = new HttpApiServer(api);
+    await http.start();
+    client = createClient({ transport: createHttpTransport({ server: http.url, clock }), fieldManager: "test", clock });
+  });
+  afterEach(async () => {
+    await manager?.stop();
+    await client.close();
+    await http.stop();
+  });
+
+  /** Moves the clock as often as it takes; what is real, the connection, takes its own time between. */
+  const eventually = (stepMs: number, isSo: () => void): Promise<void> =>
+    vi.waitFor(
+      async () => {
+        await clock.advance(stepMs);
+        isSo();
+      },
+      { timeout: 8_000, interval: 5 },
+    );
+
+  test.each<[string, number, () => Promise<void> | void]>([
+    ["cut within a line", 1_000, () => http.cutWithinLine()],
+    [
+      "with a server that is killed and started again",
+      1_000,
+      async () => {
+        await http.stop();
+        await http.start();
+      },
+    ],
+    ["half open: silent, and nobody says so", 20_000, () => http.silence()],
+    [
+      "cut, with the server having forgotten everything since",
+      1_000,
+      () => {
+        http.cutWithinLine();
+        api.compact();
+      },
+    ],
+  ])("%s", async (_, stepMs, break_) => {
+    for (const name of ["kept", "deleted", "recreated"]) await create(name);
+    const { manager: started, seen, last, overlaps } = observe(client);
+    manager = started;
+    const starting = started.start();
+    await eventually(0, () => expect(seen.size).toBe(3));
+    await starting;
+    await eventually(0, () => expect(http.openWatches).toBe(1));
+    const uid = started.cache.get(robotType, { namespace: "a", name: "recreated" })?.metadata.uid;
+
+    await break_();
+    await setSize("kept", 7);
+    await remove("deleted");
+    await remove("recreated");
+    await create("recreated");
+    await create("new");
+    const wanted = { kept: 7, deleted: "gone", recreated: 0, new: 0 };
+    await eventually(stepMs, () => {
+      expect(last()).toEqual(wanted);
+      expect(started.cache.get(robotType, { namespace: "a", name: "recreated" })?.metadata.uid).not.toBe(uid);
+      expect(started.cache.get(robotType, { namespace: "a", name: "kept" })?.spec?.size).toBe(7);
+    });
+    expect(overlaps()).toBe(0);
+
+    await started.stop();
+    await client.close();
+    expect(clock.pendingTimers).toBe(0);
+    await expect.poll(() => http.openSockets).toBe(0);
+  });
+});
+
+const settle = async (): Promise<void> => {
+  for (let turn = 0; turn < 10; turn++) await clock.advance(0);
+};
+
+test("a server that asks for time is asked for the watch again after that time and not before", async () => {
+  const asked: number[] = [];
+  const refusal = {
+    status: 429,
+    headers: {},
+    body: statusError("TooManyRequests", "slow down", { retryAfterSeconds: 90 }).status,
+  };
+  let refusals = 0;
+  api.intercept = (_, isWatch) => {
+    if (!isWatch) return undefined;
+    asked.push(clock.monotonic());
+    return refusals++ < 1 ? refusal : undefined;
+  };
+  const { manager, last } = observe(direct);
+  await manager.start();
+  await settle();
+  await create("a");
+  await clock.advance(89_000);
+  expect(asked).toEqual([0]);
+  await clock.advance(1_000);
+  await settle();
+  expect(asked).toEqual([0, 90_000]);
+  expect(last()).toEqual({ a: 0 });
+  await manager.stop();
+  expect([clock.pendingTimers, api.openWatches]).toEqual([0, 0]);
+});
+
+test("a reconcile slower than the changes runs once more for all that came meanwhile, and sees the last", async () => {
+  const gate = createDeferred<void>();
+  const sizes: unknown[] = [];
+  const { manager } = observe(direct, {
+    async reconcile(request, { cache }) {
+      sizes.push(cache.get(robotType, request)?.spec?.size);
+      if (sizes.length === 1) await gate.promise;
+    },
+  });
+  await using _ = manager;
+  await create("a");
+  await manager.start();
+  await settle();
+  for (let size = 1; size <= 1_000; size++) await setSize("a", size);
+  await settle();
+  gate.resolve(undefined);
+  await settle();
+  expect(sizes).toEqual([undefined, 1_000]);
+});
+
+test("a wall clock that jumps, back or forth, moves no deadline", async () => {
+  const at: number[] = [];
+  const { manager } = observe(direct, {
+    async reconcile() {
+      at.push(clock.monotonic());
+      if (at.length === 1) throw new Error("once");
+      return { requeueAfterMs: 60_000 };
+    },
+  });
+  await using _ = manager;
+  await create("a");
+  await manager.start();
+  await settle();
+  clock.jump(-86_400_000);
+  await clock.advance(5);
+  clock.jump(2 * 86_400_000);
+  await clock.advance(59_999);
+  expect(at).toEqual([0, 5]);
+  await clock.advance(1);
+  expect(at).toEqual([0, 5, 60_005]);
+});
+
+test("versions beyond 2^53 are told apart, one by one", async () => {
+  const abort = new AbortController();
+  const informer = new Informer({
+    client: direct,
+    type: robotType,
+    clock,
+    random: () => 0,
+    log: silentLogger,
+    onEffect: () => {},
+  });
+  const run = informer.run(abort.signal);
+  await settle();
+  const seen: string[] = [];
+  informer.whenSeen("9007199254740993", () => seen.push("9007199254740993"));
+  const bookmark = (resourceVersion: string) => api.send({ type: "BOOKMARK", object: { metadata: { resourceVersion } } });
+  // Number("9007199254740993") is 9007199254740992: the version before would pass for this one.
+  bookmark("9007199254740992");
+  await settle();
+  expect([informer.hasSeen("9007199254740992"), informer.hasSeen("9007199254740993"), seen]).toEqual([true, false, []]);
+  bookmark("9007199254740993");
+  await settle();
+  expect(seen).toEqual(["9007199254740993"]);
+  abort.abort();
+  await run;
+});

@@ -1,0 +1,50 @@
+import { expect, test } from "vitest";
+import { actionOf } from "../signal-disposition.ts";
+import { ociSpec } from "./oci-spec.ts";
+import { startProblem } from "./start-problem.ts";
+
+test.each([
+  ['exec: "nope": executable file not found in $PATH: unknown', { message: "nope: not found in PATH", exitCode: 127 }],
+  [
+    'OCI runtime create failed: runc create failed: unable to start container process: exec: "/x/y": permission denied: unknown',
+    { message: "/x/y may not be executed: permission denied", exitCode: 126 },
+  ],
+  ["exec /base/outer: no such file or directory", { message: "outer: not found (/base/outer)", exitCode: 127 }],
+  ['x exec: "/a": stat /a: no such file or directory: unknown', { message: "a: not found (/a)", exitCode: 127 }],
+])("the runtime's words are told as a shell would: %s", (words, problem) => {
+  expect(startProblem(words)).toEqual(problem);
+});
+
+test("words that are not about a program are not taken for a start that failed", () => {
+  expect(startProblem("Traceback: something with exec in it")).toBeUndefined();
+});
+
+test("a signal that process 1 does not handle would end it; one that it handles or ignores would not", () => {
+  // SIGTERM is 15: bit 14. SIGINT is 2: bit 1.
+  const status = "Name:\tsh\nSigIgn:\t0000000000000002\nSigCgt:\t0000000000004000\n";
+  expect(actionOf(status, "SIGTERM")).toBe("handle");
+  expect(actionOf(status, "SIGINT")).toBe("handle");
+  expect(actionOf(status, "SIGHUP")).toBe("end");
+  expect(actionOf(status, "SIGWINCH")).toBe("handle");
+});
+
+test("limits are in the runtime's words, without swap", () => {
+  const { linux } = ociSpec({
+    command: ["true"],
+    env: {},
+    cwd: "/",
+    user: { uid: 0, gid: 0 },
+    limits: { cpuMillis: 250, memoryBytes: 1 << 20, pids: 7 },
+    cgroupsPath: "/keelson/x",
+    binds: [],
+    network: "none",
+    isRootWritable: false,
+    capabilities: [],
+  }) as { linux: { resources: unknown; namespaces: unknown } };
+  expect(linux.resources).toMatchObject({
+    cpu: { quota: 25_000, period: 100_000 },
+    memory: { limit: 1 << 20, swap: 1 << 20 },
+    pids: { limit: 7 },
+  });
+  expect(linux.namespaces).toContainEqual({ type: "network" });
+});

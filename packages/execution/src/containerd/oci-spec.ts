@@ -1,0 +1,127 @@
+import type { Limits } from "../driver.ts";
+import type { BindMount } from "../isolation.ts";
+import { ociSeccomp } from "../seccomp-filter.ts";
+import type { UserIds } from "../user.ts";
+
+/** What an OCI runtime has to know of a program. */
+export interface OciProgram {
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string;
+  readonly user: UserIds;
+  readonly limits: Limits;
+  /** Path of its cgroup in every hierarchy. */
+  readonly cgroupsPath: string;
+  readonly binds: readonly BindMount[];
+  readonly network: "shared" | "none";
+  readonly hostname?: string;
+  /** Whether its root can be written. */
+  readonly isRootWritable: boolean;
+  /** Names as `CAP_CHOWN`. */
+  readonly capabilities: readonly string[];
+}
+
+/** Capabilities that programs of images expect to have as root, without those that reach beyond the container. */
+export const imageCapabilities: readonly string[] = [
+  "CAP_CHOWN",
+  "CAP_DAC_OVERRIDE",
+  "CAP_FOWNER",
+  "CAP_FSETID",
+  "CAP_KILL",
+  "CAP_SETGID",
+  "CAP_SETUID",
+  "CAP_SETPCAP",
+  "CAP_NET_BIND_SERVICE",
+  "CAP_SYS_CHROOT",
+];
+
+const cpuPeriodMicros = 100_000;
+
+/** Files of /proc and /sys that tell of, or act on, the machine and not the container. */
+const maskedPaths = [
+  "/proc/acpi",
+  "/proc/asound",
+  "/proc/kcore",
+  "/proc/keys",
+  "/proc/latency_stats",
+  "/proc/sched_debug",
+  "/proc/scsi",
+  "/proc/timer_list",
+  "/proc/timer_stats",
+  "/sys/firmware",
+];
+const readonlyPaths = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+const kernelMounts = [
+  { destination: "/proc", type: "proc", source: "proc", options: ["nosuid", "noexec", "nodev"] },
+  { destination: "/dev", type: "tmpfs", source: "tmpfs", options: ["nosuid", "strictatime", "mode=755", "size=65536k"] },
+  {
+    destination: "/dev/pts",
+    type: "devpts",
+    source: "devpts",
+    options: ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"],
+  },
+  { destination: "/dev/shm", type: "tmpfs", source: "shm", options: ["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"] },
+  { destination: "/dev/mqueue", type: "mqueue", source: "mqueue", options: ["nosuid", "noexec", "nodev"] },
+  { destination: "/sys", type: "sysfs", source: "sysfs", options: ["nosuid", "noexec", "nodev", "ro"] },
+  { destination: "/run", type: "tmpfs", source: "tmpfs", options: ["nosuid", "nodev", "mode=755", "size=65536k"] },
+];
+
+/** Limits in the words of the OCI runtime specification (config-linux.md, control groups). */
+function resources({ cpuMillis, memoryBytes, pids }: Limits): Readonly<Record<string, unknown>> {
+  return {
+    devices: [{ allow: false, access: "rwm" }],
+    ...(cpuMillis !== undefined && {
+      // The kernel refuses quotas under 1 ms.
+      cpu: { quota: Math.max(Math.round((cpuMillis * cpuPeriodMicros) / 1000), 1000), period: cpuPeriodMicros },
+    }),
+    // With as much for both together there is no swap: a program at its limit ends instead of slowing the machine down.
+    ...(memoryBytes !== undefined && { memory: { limit: memoryBytes, swap: memoryBytes } }),
+    ...(pids !== undefined && { pids: { limit: pids } }),
+  };
+}
+
+/** The process of a program, or a second one beside it. */
+export function ociProcess(
+  program: Pick<OciProgram, "command" | "env" | "cwd" | "user" | "capabilities">,
+  terminal = false,
+): Readonly<Record<string, unknown>> {
+  const { capabilities } = program;
+  const sets = { bounding: capabilities, effective: capabilities, permitted: capabilities, ambient: [], inheritable: [] };
+  return {
+    terminal,
+    user: program.user,
+    args: program.command,
+    env: Object.entries(program.env).map(([name, value]) => `${name}=${value}`),
+    cwd: program.cwd,
+    capabilities: sets,
+    noNewPrivileges: true,
+  };
+}
+
+/** The configuration (config.json) of a container, OCI runtime specification 1.0. Its root is `rootfs` in the bundle. */
+export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> {
+  return {
+    ociVersion: "1.0.2",
+    process: ociProcess(program),
+    root: { path: "rootfs", readonly: !program.isRootWritable },
+    ...(program.hostname !== undefined && { hostname: program.hostname }),
+    mounts: [
+      ...kernelMounts,
+      ...program.binds.map(({ source, target, isWritable }) => ({
+        destination: target,
+        type: "bind",
+        source,
+        options: ["rbind", "rprivate", isWritable === true ? "rw" : "ro"],
+      })),
+    ],
+    linux: {
+      cgroupsPath: program.cgroupsPath,
+      resources: resources(program.limits),
+      namespaces: ["pid", "ipc", "uts", "mount", ...(program.network === "none" ? ["network"] : [])].map((type) => ({ type })),
+      maskedPaths,
+      readonlyPaths,
+      seccomp: ociSeccomp(),
+    },
+  };
+}

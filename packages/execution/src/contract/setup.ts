@@ -1,0 +1,66 @@
+import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import type { Driver, ExecutionError, Program, ProgramSpec } from "../driver.ts";
+
+/*
+ * What holds for every driver. Programs of these tests tell that they are ready through a file (`ready`), which the test
+ * waits for, so none of them sleeps.
+ */
+
+/** What a suite gives each case: a fresh folder and a way to open drivers on it. */
+export interface DriverContractSetup {
+  readonly dir: string;
+  open(): Promise<Driver>;
+  /** The number on this machine of a process that program `id` knows as `pid`. Default: the same. */
+  outsidePid?(id: string, pid: number): number;
+}
+
+/** One rule, with the sentence that says it. */
+export interface DriverContractCase {
+  readonly title: string;
+  run(setup: DriverContractSetup): Promise<void>;
+}
+
+export const isError = (code: ExecutionError["code"]) => (error: unknown) =>
+  typeof error === "object" && error !== null && "code" in error && error.code === code;
+
+export const shell = (script: string): ProgramSpec["command"] => ["/bin/sh", "-c", script];
+
+/** Waits until a file has content, and gives it. */
+export async function content(path: string): Promise<string> {
+  for (;;) {
+    const text = await readFile(path, "utf8").catch(() => "");
+    if (text.endsWith("\n")) return text.trim();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+export async function withDriver(setup: DriverContractSetup, use: (driver: Driver) => Promise<void>): Promise<void> {
+  const driver = await setup.open();
+  try {
+    await use(driver);
+  } finally {
+    await Promise.all(driver.list().map((program) => program.stop({ graceMs: 0 })));
+    await driver.close();
+  }
+}
+
+export const rule = (
+  title: string,
+  use: (driver: Driver, setup: DriverContractSetup) => Promise<void>,
+): DriverContractCase => ({
+  title,
+  run: (setup) => withDriver(setup, (driver) => use(driver, setup)),
+});
+
+export async function end(
+  driver: Driver,
+  spec: Omit<ProgramSpec, "id">,
+  id = "a",
+): Promise<{ program: Program; out: string; error: string }> {
+  const program = await driver.start({ ...spec, id });
+  await program.exited();
+  return { program, out: readFileSync(program.logs.stdout, "utf8"), error: readFileSync(program.logs.stderr, "utf8") };
+}
+
+export const exitOf = async (driver: Driver, spec: Omit<ProgramSpec, "id">) => (await end(driver, spec)).program.exited();

@@ -1,0 +1,108 @@
+import { ImageError } from "./image-error.ts";
+import { mostJsonBytes, parseImageJson } from "./image-manifest.ts";
+import type { ImageReference } from "./image-reference.ts";
+
+/** An account at a registry. */
+export interface RegistryCredentials {
+  readonly username: string;
+  readonly password: string;
+}
+
+/** Gets something of one repository. Throws an {@link ImageError} for every status but 2xx. */
+export type RegistryClient = (
+  path: string,
+  request?: {
+    readonly accept?: string;
+    /** The first byte that is wanted; registries may send all nevertheless (status 200 instead of 206). */
+    readonly from?: number;
+  },
+) => Promise<Response>;
+
+/** Names and values of a `WWW-Authenticate: Bearer` header (RFC 6750). */
+function challengeOf(header: string | null): Readonly<Record<string, string>> | undefined {
+  if (header === null || !/^bearer /i.test(header)) return undefined;
+  return Object.fromEntries([...header.matchAll(/(\w+)="([^"]*)"/g)].map(([, name = "", value = ""]) => [name, value]));
+}
+
+/**
+ * Speaks to one repository of a registry; gets itself the token that the registry asks for, with the registry's account or as anybody, and
+ * a new one when that has expired.
+ */
+export function createRegistryClient(
+  reference: ImageReference,
+  options: {
+    readonly fetch: typeof fetch;
+    readonly credentials?: (registry: string) => RegistryCredentials | undefined;
+    readonly signal?: AbortSignal;
+  },
+): RegistryClient {
+  let authorization: string | undefined;
+  const account = options.credentials?.(reference.name.slice(0, reference.name.indexOf("/")));
+  const basic = account && `Basic ${Buffer.from(`${account.username}:${account.password}`).toString("base64")}`;
+  const send = async (url: string, headers: Readonly<Record<string, string>>): Promise<Response> => {
+    try {
+      return await options.fetch(url, { headers, ...(options.signal !== undefined && { signal: options.signal }) });
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
+      throw new ImageError("Unavailable", `${new URL(url).host} was not reached: ${cause}`, { cause: error });
+    }
+  };
+  /** Gets what the registry asks for; false where there is nothing that it would take. */
+  const authorize = async (response: Response): Promise<boolean> => {
+    const header = response.headers.get("www-authenticate");
+    if (response.status !== 401) return false;
+    if (header !== null && /^basic\b/i.test(header)) {
+      const isNew = basic !== undefined && authorization !== basic;
+      authorization = basic;
+      return isNew;
+    }
+    const challenge = challengeOf(header);
+    if (challenge?.realm === undefined || !URL.canParse(challenge.realm)) return false;
+    const url = new URL(challenge.realm);
+    // A token endpoint must be no less protected than its registry, and gets a password only over TLS or from where it is asked.
+    if (url.protocol !== "https:" && !reference.url.startsWith("http:")) return false;
+    const isTrusted = url.protocol === "https:" || url.host === new URL(reference.url).host;
+    for (const name of ["service", "scope"]) if (challenge[name] !== undefined) url.searchParams.set(name, challenge[name]);
+    const granted = await send(url.href, basic !== undefined && isTrusted ? { authorization: basic } : {});
+    const body = granted.ok ? parseImageJson(await readBody(granted), "the registry's token") : {};
+    if (!granted.ok) await granted.body?.cancel();
+    const given = body.token ?? body.access_token;
+    authorization = typeof given === "string" ? `Bearer ${given}` : undefined;
+    return authorization !== undefined;
+  };
+  return async (path, { accept, from } = {}) => {
+    const request = (): Promise<Response> =>
+      send(`${reference.url}/${path}`, {
+        ...(accept !== undefined && { accept }),
+        ...(from !== undefined && { range: `bytes=${from}-` }),
+        ...(authorization !== undefined && { authorization }),
+      });
+    let response = await request();
+    if (await authorize(response)) {
+      await response.body?.cancel();
+      response = await request();
+    }
+    if (response.ok) return response;
+    await response.body?.cancel();
+    const refused = `the registry refuses ${account === undefined ? "anonymous access; give it an account" : `the account ${account.username}`}`;
+    if (response.status === 401 || response.status === 403) {
+      throw new ImageError("Unavailable", `${reference.name} cannot be fetched: ${refused}`);
+    }
+    const why = response.status === 404 ? "there is no such image" : `the registry answers with status ${response.status}`;
+    throw new ImageError("Unavailable", `${reference.name} cannot be fetched: ${why}`);
+  };
+}
+
+/** A short answer. Throws an {@link ImageError} for a long one. */
+export async function readBody(response: Response): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += (chunk as Uint8Array).length;
+    if (size > mostJsonBytes)
+      throw new ImageError("TooLarge", `an answer of the registry is larger than ${mostJsonBytes} bytes`);
+    chunks.push(chunk as Uint8Array);
+  }
+  return Buffer.concat(chunks);
+}

@@ -1,0 +1,197 @@
+import { createHash, randomUUID } from "node:crypto";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { writeFileAtomic } from "../atomic-file.ts";
+import { errorCode } from "../file-error.ts";
+import { isAlive, listProcesses, readStat } from "../proc.ts";
+import { ImageError } from "./image-error.ts";
+import { openImage } from "./image-layout.ts";
+import type { LaidOutImage } from "./image-layout.ts";
+import { hexOf, parseImageConfig, parseImageJson } from "./image-manifest.ts";
+import type { ImageConfig } from "./image-manifest.ts";
+import { parseImageReference } from "./image-reference.ts";
+import { unpackLayer } from "./unpack-layer.ts";
+
+/** An image whose files are in a folder. */
+export interface UnpackedImage extends ImageConfig {
+  /** Its full name. */
+  readonly name: string;
+  /** Of its manifest: `sha256:` and 64 hexadecimal digits. */
+  readonly digest: string;
+  /** Folder with its files, for {@link Isolation.root}. Nothing may be changed in it. */
+  readonly root: string;
+}
+
+/** How far an image is unpacked: `layer` of `layers`, from 1. */
+export interface UnpackProgress {
+  readonly layer: number;
+  readonly layers: number;
+}
+
+/**
+ * Images below one folder, each unpacked once whatever its names are. Several processes may use the folder at the same time; what one
+ * adds or removes, the others see at once.
+ */
+export interface UnpackedImages {
+  /** An image by its name in full or short (`alpine`), or undefined. Reads two small files at most. */
+  find(name: string): UnpackedImage | undefined;
+  /** What is here, by name. */
+  list(): readonly UnpackedImage[];
+  /**
+   * Unpacks an image and gives it a name; one that had the name loses it. Throws an {@link ImageError} where the image is damaged, leads
+   * out of its folder or is too large, or the name is none; then nothing is left.
+   */
+  add(name: string, image: LaidOutImage, onProgress?: (progress: UnpackProgress) => void): Promise<UnpackedImage>;
+  /** {@link add} of a file or folder as `openImage` takes it, under the name that it has itself where none is given. */
+  import(
+    file: string,
+    options?: {
+      readonly name?: string;
+      readonly onProgress?: (progress: UnpackProgress) => void;
+    },
+  ): Promise<UnpackedImage>;
+  /**
+   * Forgets a name; the last one takes the files with it. False where there is none. Throws an {@link ImageError} `InUse` while a program has
+   * the files as its root.
+   */
+  remove(name: string): Promise<boolean>;
+}
+
+/** Options of {@link openUnpackedImages}. */
+export interface UnpackedImagesOptions {
+  /** The most that an image's archive, and its files, may have. Default: 8 GiB. */
+  readonly maxBytes?: number;
+}
+
+const mostEntries = 500_000;
+const files = "rootfs";
+const partialName = /\.(\d+)-(\d+)\.[-0-9a-f]+\.partial$/;
+
+interface NameRecord {
+  readonly name: string;
+  readonly digest: string;
+}
+
+function parseRecord(text: string): NameRecord | undefined {
+  try {
+    const { name, digest } = parseImageJson(Buffer.from(text), "a name");
+    return typeof name === "string" && typeof digest === "string" ? { name, digest: `sha256:${hexOf(digest)}` } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const fullName = (name: string): string => parseImageReference(name).name;
+
+/** Whether a process has a part of this folder mounted. */
+async function isMounted(folder: string): Promise<boolean> {
+  for (const { pid } of await listProcesses()) {
+    const mounts = await readFile(`/proc/${pid}/mountinfo`, "utf8").catch(() => "");
+    if (mounts.includes(`/${folder}/${files}`)) return true;
+  }
+  return false;
+}
+
+/** Opens the images below `dir`, which is made where it is not there. */
+export async function openUnpackedImages(dir: string, options: UnpackedImagesOptions = {}): Promise<UnpackedImages> {
+  const { maxBytes = 8 * 1024 ** 3 } = options;
+  const names = join(dir, "names");
+  const self = `${process.pid}-${readStat(process.pid)?.startTime ?? 0}`;
+  await mkdir(dir, { recursive: true, mode: 0o711 });
+  await mkdir(names, { recursive: true, mode: 0o700 });
+  for (const entry of await readdir(dir)) {
+    const maker = partialName.exec(entry);
+    // What was being unpacked or removed when a process died.
+    if (maker !== null && !isAlive(Number(maker[1]), Number(maker[2])))
+      await rm(join(dir, entry), { recursive: true, force: true });
+  }
+  const nameFile = (name: string): string => join(names, `${createHash("sha256").update(name).digest("hex")}.json`);
+  const aside = (hex: string): string => join(dir, `${hex}.${self}.${randomUUID()}.partial`);
+
+  function imageOf(path: string): UnpackedImage | undefined {
+    try {
+      const record = parseRecord(readFileSync(path, "utf8"));
+      if (record === undefined) return undefined;
+      const folder = join(dir, hexOf(record.digest));
+      const config = parseImageConfig(parseImageJson(readFileSync(join(folder, "config.json")), "config.json"));
+      return { ...config, ...record, root: join(folder, files) };
+    } catch (error) {
+      if (errorCode(error) === "ENOENT") return undefined;
+      throw error;
+    }
+  }
+
+  async function unpack(hex: string, image: LaidOutImage, onProgress: (progress: UnpackProgress) => void): Promise<void> {
+    const partial = aside(hex);
+    try {
+      await mkdir(join(partial, files), { recursive: true, mode: 0o755 });
+      const limits = { bytes: maxBytes, entries: mostEntries };
+      const { layers } = image.manifest;
+      for (const [index, layer] of layers.entries()) {
+        onProgress({ layer: index + 1, layers: layers.length });
+        await unpackLayer(join(partial, files), image.blob(layer), limits);
+      }
+      await writeFile(join(partial, "config.json"), await readFile(image.blob(image.manifest.config)), { mode: 0o600 });
+      await rename(partial, join(dir, hex));
+    } catch (error) {
+      await rm(partial, { recursive: true, force: true });
+      // Another process was faster.
+      if (errorCode(error) !== "ENOTEMPTY" && errorCode(error) !== "EEXIST") throw error;
+    }
+  }
+
+  const store: UnpackedImages = {
+    find(name) {
+      try {
+        return imageOf(nameFile(fullName(name)));
+      } catch (error) {
+        if (error instanceof ImageError) return undefined;
+        throw error;
+      }
+    },
+    list: () =>
+      readdirSync(names)
+        .filter((entry) => entry.endsWith(".json"))
+        .flatMap((entry) => imageOf(join(names, entry)) ?? [])
+        .sort((a, b) => (a.name < b.name ? -1 : 1)),
+    async add(name, image, onProgress = () => {}) {
+      const full = fullName(name);
+      const { digest } = image.target;
+      const hex = hexOf(digest);
+      if (!existsSync(join(dir, hex))) await unpack(hex, image, onProgress);
+      await writeFileAtomic(nameFile(full), `${JSON.stringify({ name: full, digest })}\n`, { durable: true });
+      const added = imageOf(nameFile(full));
+      if (added === undefined) throw new ImageError("Unavailable", `image ${full} was removed while it was unpacked`);
+      return added;
+    },
+    async import(file, { name, onProgress } = {}) {
+      const temporary = aside("import");
+      await mkdir(temporary, { mode: 0o700 });
+      try {
+        const image = await openImage(file, { temporary, maxBytes });
+        const given = name ?? image.name;
+        if (given === undefined) throw new ImageError("Invalid", `${file} does not say what it is called: give it a name`);
+        return await store.add(given, image, onProgress);
+      } finally {
+        await rm(temporary, { recursive: true, force: true });
+      }
+    },
+    async remove(name) {
+      const full = fullName(name);
+      const image = imageOf(nameFile(full));
+      if (image === undefined) return false;
+      const hex = hexOf(image.digest);
+      const isShared = store.list().some((other) => other.digest === image.digest && other.name !== full);
+      if (!isShared && (await isMounted(hex)))
+        throw new ImageError("InUse", `image ${full} is in use by a program that runs: end it first`);
+      await rm(nameFile(full), { force: true });
+      if (isShared) return true;
+      const gone = aside(hex);
+      await rename(join(dir, hex), gone);
+      await rm(gone, { recursive: true, force: true });
+      return true;
+    },
+  };
+  return store;
+}

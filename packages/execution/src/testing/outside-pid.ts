@@ -1,0 +1,18 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { programFolder } from "../program-folder.ts";
+
+/** Finds a process of this machine by the number that it has in its own process namespace, among those of one program. */
+export function outsidePid(dir: string, id: string, pid: number): number {
+  const { tag } = programFolder(dir, id);
+  for (const name of readdirSync("/proc").filter((each) => /^\d+$/.test(each))) {
+    try {
+      const inside = /^NSpid:\s+\d+\s+(\d+)$/m.exec(readFileSync(`/proc/${name}/status`, "latin1"))?.[1];
+      const group = readFileSync(`/proc/${name}/cgroup`, "latin1").includes(tag);
+      const tagged = group || readFileSync(`/proc/${name}/environ`, "latin1").includes(tag);
+      if (Number(inside) === pid && tagged) return Number(name);
+    } catch {
+      // Ended meanwhile.
+    }
+  }
+  return -1;
+}
