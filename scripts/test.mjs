@@ -4,7 +4,7 @@
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { fail, install, requireNode, root, run } from "./steps.mjs";
 import { installSystemPrograms } from "./system-programs.mjs";
 
@@ -23,6 +23,24 @@ install(join(root, "tools/node24"), "install Node.js 24");
 
 const reports = mkdtempSync(join(tmpdir(), "keelson-test-"));
 const total = { passed: 0, failed: 0, skipped: 0 };
+/** A line for every test that failed, for the end of the output, where they are found at once. */
+const failures = [];
+
+/** Notes every failed test of a Vitest report, and files that failed outside any test. */
+function noteFailures(title, report) {
+  for (const file of report.testResults ?? []) {
+    const failed = file.assertionResults.filter((test) => test.status === "failed");
+    const path = relative(root, file.name);
+    for (const test of failed) {
+      failures.push(
+        `failed: ${title}: ${path}: ${test.fullName}: ${test.failureMessages[0]?.split("\n", 1)[0] ?? "no message"}`,
+      );
+    }
+    if (failed.length === 0 && file.status === "failed") {
+      failures.push(`failed: ${title}: ${path}: ${file.message?.split("\n", 1)[0] ?? "no message"}`);
+    }
+  }
+}
 
 /** Runs Vitest under one Node.js and adds up what it reports; a crash without a report is a failure. */
 function runTests(title, node, projects) {
@@ -45,7 +63,11 @@ function runTests(title, node, projects) {
   total.passed += counts.numPassedTests;
   total.failed += counts.numFailedTests;
   total.skipped += counts.numPendingTests + (counts.numTodoTests ?? 0);
-  if (status !== 0 && counts.numFailedTests === 0) total.failed++;
+  noteFailures(title, counts);
+  if (status !== 0 && counts.numFailedTests === 0) {
+    total.failed++;
+    failures.push(`failed: ${title}: Vitest ended with status ${status}; its output above says why`);
+  }
 }
 
 process.env.EXCLUDED_TESTS = missing.flatMap((entry) => entry.tests).join(";");
@@ -57,5 +79,6 @@ if (total.skipped > 0) {
   process.stdout.write(`${total.skipped} skipped\n`);
   if (isCi) total.failed += total.skipped;
 }
+for (const line of failures) process.stdout.write(`${line}\n`);
 process.stdout.write(`${total.passed} passed, ${total.failed} failed\n`);
 process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
