@@ -1,15 +1,14 @@
-import { isConflict } from "@keelson/api-machinery";
+import { isConflict, isNotFound } from "@keelson/api-machinery";
 
 /**
- * Awaits a write that carries a resourceVersion. False where the object has moved on: the watch brings what it is now, and
- * with it the next reconcile, so there is nothing to do about it.
+ * Awaits a write that carries a resourceVersion. Undefined where the object has moved on or is gone: the watch brings what it is
+ * now, and with it the next reconcile, so there is nothing to do about it.
  */
-export async function unlessMovedOn(write: Promise<unknown>): Promise<boolean> {
+export async function unlessMovedOn<T>(write: Promise<T>): Promise<T | undefined> {
   try {
-    await write;
-    return true;
+    return await write;
   } catch (error) {
-    if (isConflict(error)) return false;
+    if (isConflict(error) || isNotFound(error)) return undefined;
     throw error;
   }
 }

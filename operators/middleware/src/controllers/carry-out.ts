@@ -56,17 +56,18 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
       const { name = "", namespace, resourceVersion } = effect.object.metadata;
       // The whole status is this controller's own, so what is left out goes away.
       const configuration = { metadata: { name, namespace, resourceVersion }, status: effect.status };
-      return await unlessMovedOn(
+      const written = await unlessMovedOn(
         client.applyStatus(effect.type, configuration as Parameters<Client["applyStatus"]>[1], {
           fieldManager,
           signal: signal as AbortSignal,
         }),
       );
+      return written !== undefined;
     }
     case "annotate": {
       const { name = "", namespace, resourceVersion } = effect.object.metadata;
       const body = { metadata: { resourceVersion, annotations: effect.annotations } };
-      return await unlessMovedOn(
+      const written = await unlessMovedOn(
         client.patch(
           effect.type,
           { namespace, name },
@@ -74,6 +75,7 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
           { fieldManager, ...(signal ? { signal } : {}) },
         ),
       );
+      return written !== undefined;
     }
     case "apply": {
       await client.apply(effect.type, effect.object as DeepReadonly<never>, {

@@ -120,7 +120,7 @@ async function reconcile(
     decision = decideRefused(observation, error.message);
   }
   if (decision.status !== undefined) {
-    const isWritten = await unlessMovedOn(
+    const written = await unlessMovedOn(
       client.applyStatus(
         RhinoJob,
         {
@@ -130,7 +130,8 @@ async function reconcile(
         { fieldManager, signal },
       ),
     );
-    if (isWritten) for (const { type, reason, note } of decision.happenings) events.event(job, { type, reason, note });
+    if (written !== undefined)
+      for (const { type, reason, note } of decision.happenings) events.event(job, { type, reason, note });
   }
   for (const child of decision.suspend) await suspend({ namespace, name: names[child] }, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };

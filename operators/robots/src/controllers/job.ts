@@ -33,7 +33,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
   for (const group of decision.groups) await applyGroup(job, group, context);
   const status = decision.status;
   if (status === undefined) return;
-  const isWritten = await unlessMovedOn(
+  const written = await unlessMovedOn(
     client.applyStatus(
       Job,
       { metadata: { name: request.name, namespace, resourceVersion: job.metadata.resourceVersion }, status } as Parameters<
@@ -42,7 +42,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
       { fieldManager, signal },
     ),
   );
-  if (isWritten && (status.state === "completed" || status.state === "failed")) {
+  if (written !== undefined && (status.state === "completed" || status.state === "failed")) {
     const isGood = status.state === "completed";
     events.event(job, {
       type: isGood ? "Normal" : "Warning",

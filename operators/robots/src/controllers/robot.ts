@@ -44,7 +44,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
   const decision = decideRobot({ robot, joinToken, watchedSince: since, now });
   if (decision.status !== undefined) {
     const { namespace, name } = request;
-    const isWritten = await unlessMovedOn(
+    const written = await unlessMovedOn(
       client.applyStatus(
         Robot,
         {
@@ -54,7 +54,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
         { fieldManager, signal },
       ),
     );
-    if (isWritten && decision.event) events.event(robot, decision.event);
+    if (written !== undefined && decision.event) events.event(robot, decision.event);
   }
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }

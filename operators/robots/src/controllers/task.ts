@@ -146,8 +146,8 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
     default: {
       const status = statusAfter(task, decision, now);
       if (jsonEquals(status, { ...ownedPart(task) })) return undefined;
-      const isWritten = await applyStatus(task, status, context);
-      if (isWritten) tell(task, decision, events);
+      const written = await applyStatus(task, status, context);
+      if (written !== undefined) tell(task, decision, events);
       return undefined;
     }
   }
@@ -159,34 +159,28 @@ async function bind(
   robot: string,
   context: ReconcileContext,
 ): Promise<DeepReadonly<Task> | undefined> {
-  let bound: DeepReadonly<Task> | undefined;
-  await unlessMovedOn(
-    context.client
-      .apply(
-        Task,
-        {
-          metadata: {
-            name: task.metadata.name ?? "",
-            namespace: task.metadata.namespace,
-            resourceVersion: task.metadata.resourceVersion,
-            finalizers: [agentFinalizer],
-          },
-          spec: { targetRobot: robot },
-        } as Parameters<typeof context.client.apply<Task>>[1],
-        { fieldManager, signal: context.signal },
-      )
-      .then((answer) => {
-        bound = answer;
-      }),
+  return await unlessMovedOn(
+    context.client.apply(
+      Task,
+      {
+        metadata: {
+          name: task.metadata.name ?? "",
+          namespace: task.metadata.namespace,
+          resourceVersion: task.metadata.resourceVersion,
+          finalizers: [agentFinalizer],
+        },
+        spec: { targetRobot: robot },
+      } as Parameters<typeof context.client.apply<Task>>[1],
+      { fieldManager, signal: context.signal },
+    ),
   );
-  return bound;
 }
 
 async function applyStatus(
   task: DeepReadonly<Task>,
   status: TaskStatus,
   { client, signal }: ReconcileContext,
-): Promise<boolean> {
+): Promise<DeepReadonly<Task> | undefined> {
   const { name = "", namespace, resourceVersion } = task.metadata;
   return await unlessMovedOn(
     client.applyStatus(

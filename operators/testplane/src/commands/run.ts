@@ -11,7 +11,7 @@ import type { Client } from "@keelson/client";
 import type { CommandContext, CommandDefinition } from "@keelson/controller";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
-import { isOver } from "../controllers/integration-test-decision.ts";
+import { isOver } from "../controllers/test-status.ts";
 import { junitReport, type ReportedTest } from "./junit.ts";
 import { progressLines } from "./progress.ts";
 import { readTests, TestFileError, type TestManifest } from "./test-files.ts";

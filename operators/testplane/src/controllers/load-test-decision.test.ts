@@ -1,7 +1,8 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
 import type { LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
-import { decideLoadTest, type LoadTestAct } from "./load-test-decision.ts";
+import { decideLoadTest } from "./load-test-decision.ts";
+import type { LoadTestAct } from "./load-test-run.ts";
 import type { Observation } from "./target.ts";
 
 const manifest = { apiVersion: "example.com/v1", kind: "Lamp", metadata: { name: "desk" } };

@@ -1,54 +1,25 @@
-import { type ConditionInput, type DeepReadonly, setCondition } from "@keelson/api-machinery";
-import type { HealthCheck, LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
-import type { Resource } from "../functions/function.ts";
-import { findExtractor } from "../functions/registry.ts";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
 import { numberAt, valueAt } from "../functions/read.ts";
-import type { WebhookAsk, WebhookKnowledge } from "../webhooks/webhook-runner.ts";
+import { findExtractor } from "../functions/registry.ts";
+import type { Resource } from "../functions/function.ts";
 import { cut, evaluate, failureOf } from "./evaluate.ts";
-import { type EventClaim, isOver } from "./integration-test-decision.ts";
+import { runLoad } from "./health-checks.ts";
+import { failTest, withConditions } from "./load-test-end.ts";
+import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-run.ts";
 import { hashOf } from "./spec-hash.ts";
 import { nameOf, type Observation, type Target, targetOf } from "./target.ts";
+import { iso, isOver, reportChangedSpec } from "./test-status.ts";
 import { faultsOfLoadTest } from "./validate-spec.ts";
-
-const defaultReadySeconds = 300;
-const defaultIntervalSeconds = 10;
-const defaultWebhookSeconds = 10;
-const defaultThreshold = 3;
-
-/** What a LoadTest is decided with. */
-export interface LoadTestInput {
-  readonly spec: DeepReadonly<LoadTestSpec>;
-  readonly generation: number;
-  readonly namespace: string;
-  readonly status: DeepReadonly<LoadTestStatus>;
-  readonly observe: (target: Target) => Observation;
-  readonly known: (key: string) => WebhookKnowledge | undefined;
-  readonly now: number;
-}
-
-/** What is to be done to the objects of a LoadTest. */
-export type LoadTestAct = "apply-target" | "apply-workload" | "delete-workload";
-
-/** What follows. The status is written before anything is done, and events are told after it. */
-export interface LoadTestDecision {
-  readonly status: DeepReadonly<LoadTestStatus>;
-  readonly act?: LoadTestAct;
-  readonly asks: readonly WebhookAsk[];
-  readonly events: readonly EventClaim[];
-  readonly wakeAtMs?: number;
-}
 
 type Status = DeepReadonly<LoadTestStatus>;
 
-const iso = (ms: number): string => new Date(ms).toISOString();
+const defaultReadySeconds = 300;
 
 /** The spec that a LoadTest runs by. */
 export function frozenLoadTest(status: Status | undefined, spec: DeepReadonly<LoadTestSpec>): DeepReadonly<LoadTestSpec> {
   return (status?.frozenSpec as DeepReadonly<LoadTestSpec> | undefined) ?? spec;
 }
-
-const healthCheckOf = (spec: DeepReadonly<LoadTestSpec>): DeepReadonly<HealthCheck> | undefined =>
-  spec.healthCheck ?? spec.expectations;
 
 /**
  * Decides on a LoadTest:
@@ -65,7 +36,7 @@ export function decideLoadTest(input: LoadTestInput): LoadTestDecision {
   const spec = frozenLoadTest(status, input.spec);
   const frozen = { ...input, spec };
   const reported = reportChangedSpec(input, status);
-  const decision = reported.phase === "Running" ? run(frozen, reported) : initialize(frozen, reported);
+  const decision = reported.phase === "Running" ? runLoad(frozen, reported) : initialize(frozen, reported);
   return decision.wakeAtMs === undefined || decision.wakeAtMs > now ? decision : { ...decision, wakeAtMs: now + 1 };
 }
 
@@ -199,139 +170,4 @@ function extractValues(spec: DeepReadonly<LoadTestSpec>, target: Resource): Reco
     values.push([name, value]);
   }
   return Object.fromEntries(values);
-}
-
-function run({ spec, namespace, observe, known, now }: LoadTestInput, status: Status): LoadTestDecision {
-  const startedAt = Date.parse(status.runningSince ?? iso(now));
-  if (status.workloadApplied !== true) {
-    return { status, act: "apply-workload", asks: [], events: [], wakeAtMs: now + 1_000 };
-  }
-  const end = spec.durationSeconds ? startedAt + spec.durationSeconds * 1_000 : undefined;
-  const health = healthCheckOf(spec);
-  if (health === undefined) {
-    if (end !== undefined && now >= end) return succeed(status, now);
-    return { status, asks: [], events: [], ...(end === undefined ? {} : { wakeAtMs: end }) };
-  }
-  const intervalMs = (health.intervalSeconds || defaultIntervalSeconds) * 1_000;
-  const before = status.healthCheckStatus;
-  const count = before?.checkCount ?? 0;
-  // From the start of the load, not from the last check: a late check does not move those after it.
-  const last = before?.lastCheckTime === undefined ? undefined : Date.parse(before.lastCheckTime);
-  const due =
-    last === undefined ? startedAt + intervalMs : startedAt + (Math.floor((last - startedAt) / intervalMs) + 1) * intervalMs;
-  const isEnd = end !== undefined && now >= end;
-  if (now < due && !isEnd) return { status, asks: [], events: [], wakeAtMs: Math.min(due, end ?? due) };
-
-  const target = targetOf(spec.target.resource, namespace);
-  const observation = observe(target);
-  const context = {
-    scope: `healthCheck#${count}`,
-    known,
-    now,
-    webhookTimeoutMs: (health.timeoutSeconds || defaultWebhookSeconds) * 1_000,
-  };
-  const evaluation = evaluate(health, observation.kind === "known" ? observation.objects : [], context);
-  if (observation.kind === "loading" || evaluation.isPending) {
-    // After a restart nothing is known for a moment: that says nothing about the target.
-    return { status, asks: evaluation.asks, events: [], wakeAtMs: now + intervalMs };
-  }
-  const consecutiveFailures = evaluation.passed ? 0 : (before?.consecutiveFailures ?? 0) + 1;
-  const why = failureOf(evaluation.results);
-  const checked: Status = {
-    ...status,
-    healthCheckStatus: {
-      lastCheckTime: iso(now),
-      checkCount: count + 1,
-      passCount: (before?.passCount ?? 0) + (evaluation.passed ? 1 : 0),
-      failCount: (before?.failCount ?? 0) + (evaluation.passed ? 0 : 1),
-      consecutiveFailures,
-      lastResults: [...evaluation.results],
-    },
-  };
-  const claim: ConditionInput = evaluation.passed
-    ? { type: "ExpectationsMet", status: true, reason: "ExpectationsMet" }
-    : { type: "ExpectationsMet", status: false, reason: "ExpectationsFailed", message: cut(why) };
-  const told = withConditions(checked, now, claim);
-  // Only when it turns: an event a check would be thousands a day.
-  const didPass = before === undefined || before.consecutiveFailures === 0;
-  const events: EventClaim[] = [];
-  if (!evaluation.passed && didPass) events.push({ type: "Warning", reason: "ExpectationFailed", note: why });
-  if (evaluation.passed && !didPass) events.push({ type: "Normal", reason: "ExpectationPassed", note: `check ${count + 1}` });
-  const threshold = health.failureThreshold || defaultThreshold;
-  if (consecutiveFailures >= threshold) {
-    const decision = failTest(told, "HealthCheckFailed", `${threshold} checks in a row failed: ${why}`, now);
-    return { ...decision, events: [...events, ...decision.events] };
-  }
-  if (isEnd) {
-    const decision = succeed(told, now);
-    return { ...decision, events: [...events, ...decision.events] };
-  }
-  const next = startedAt + (Math.floor((now - startedAt) / intervalMs) + 1) * intervalMs;
-  return { status: told, asks: [], events, wakeAtMs: Math.min(next, end ?? next) };
-}
-
-function succeed(status: Status, now: number): LoadTestDecision {
-  const health = status.healthCheckStatus;
-  const message =
-    health === undefined ? "the load ran to its end" : `${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`;
-  return {
-    status: withConditions({ ...status, phase: "Succeeded", message, completionTime: iso(now) }, now, {
-      type: "Ready",
-      status: false,
-      reason: "Succeeded",
-      message,
-    }),
-    asks: [],
-    events: [{ type: "Normal", reason: "LoadTestSucceeded", note: message }],
-  };
-}
-
-/** A LoadTest that has failed. */
-export function failTest(
-  status: Status,
-  reason: string,
-  why: string,
-  now: number,
-  ...claims: readonly ConditionInput[]
-): LoadTestDecision {
-  const message = cut(why, 1024);
-  // The spec is needed to stop the load, and for nothing else.
-  const { frozenSpec, ...rest } = status;
-  const left = frozenSpec !== undefined && status.workloadApplied === true ? { frozenSpec } : {};
-  return {
-    status: withConditions(
-      { ...rest, ...left, phase: "Failed", reason, message, completionTime: iso(now) },
-      now,
-      { type: "Ready", status: false, reason, message: cut(why) },
-      ...claims,
-    ),
-    asks: [],
-    events: [{ type: "Warning", reason: "LoadTestFailed", note: `${reason}: ${message}` }],
-  };
-}
-
-/** The status with these conditions, of the generation that runs. */
-export function withConditions(status: Status, now: number, ...claims: readonly ConditionInput[]): Status {
-  let conditions = status.conditions;
-  for (const claim of claims)
-    conditions = setCondition(conditions, { observedGeneration: status.observedGeneration, ...claim }, now);
-  return conditions === status.conditions || conditions === undefined ? status : { ...status, conditions };
-}
-
-function reportChangedSpec({ spec, generation, now }: LoadTestInput, status: Status): Status {
-  const isChanged = status.specHash !== undefined && hashOf(spec) !== status.specHash;
-  if (!isChanged && !status.conditions?.some(({ type }) => type === "SpecChangedIgnored")) return status;
-  return withConditions(
-    status,
-    now,
-    isChanged
-      ? {
-          type: "SpecChangedIgnored",
-          status: true,
-          reason: "SpecChanged",
-          message: "the spec was changed after the test had started; delete the test and apply it again to run the new one",
-          observedGeneration: generation,
-        }
-      : { type: "SpecChangedIgnored", status: false, reason: "SpecAsStarted", observedGeneration: generation },
-  );
 }

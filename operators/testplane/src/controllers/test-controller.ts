@@ -14,15 +14,15 @@ import {
   type ReconcileContext,
   type Request,
   type Result,
+  unlessMovedOn,
   watchOf,
 } from "@keelson/controller";
 import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
 import type { WebhookAsk, WebhookKnowledge } from "../webhooks/webhook-runner.ts";
 import type { ActContext } from "./act-on-resource.ts";
-import { type EventClaim, isOver } from "./integration-test-decision.ts";
-import { unlessMovedOn } from "./optimistic.ts";
 import { createRunningTests, followTargets, type RunningTests } from "./running-tests.ts";
 import type { Observation, Target } from "./target.ts";
+import { type EventClaim, isOver } from "./test-status.ts";
 
 /** What both kinds of tests have. */
 export interface TestObject extends KubernetesObject {

@@ -1,0 +1,49 @@
+import type { IntegrationTestStatus } from "../api/integration-test.ts";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { cut, evaluate, failureOf } from "./evaluate.ts";
+import { type Run, webhookTimeoutMs } from "./integration-run.ts";
+import { defaultStepSeconds } from "./step-decision.ts";
+import { type Observation, targetOf } from "./target.ts";
+import { iso } from "./test-status.ts";
+
+type Status = DeepReadonly<IntegrationTestStatus>;
+
+/** Checks the final expectations of a round, each until its own time is up. */
+export function advanceFinal(run: Run, status: Status): Status {
+  const { spec, namespace, observe, known, now } = run.input;
+  const before = status.finalExpectations;
+  const startedAt = before?.startedAt ?? iso(now);
+  const results = [];
+  const failures: string[] = [];
+  let isFailed = false;
+  let latest = 0;
+  for (const [index, final] of (spec.finalExpectations ?? []).entries()) {
+    const until = Date.parse(startedAt) + (final.expectations.timeoutSeconds || defaultStepSeconds) * 1_000;
+    latest = Math.max(latest, until);
+    const observation: Observation =
+      final.resource === undefined
+        ? { kind: "known", objects: [], hasSeen: () => true }
+        : observe(targetOf(final.resource, namespace));
+    if (observation.kind !== "known") {
+      failures.push(
+        `${final.name}: its object is not known${observation.kind === "loading" && observation.error ? `: ${observation.error}` : ""}`,
+      );
+      isFailed ||= now >= until;
+      run.wakes.push(until);
+      continue;
+    }
+    const scope = `${status.currentRound ?? 1}/finalExpectations[${index}]`;
+    const evaluation = evaluate(final.expectations, observation.objects, { scope, known, now, webhookTimeoutMs });
+    results.push(...evaluation.results);
+    if (evaluation.passed) continue;
+    failures.push(`${final.name}: ${failureOf(evaluation.results)}`);
+    isFailed ||= evaluation.isFinal || now >= until;
+    run.asks.push(...evaluation.asks);
+    run.wakes.push(until, ...(evaluation.againAtMs === undefined ? [] : [evaluation.againAtMs]));
+  }
+  const common = { startedAt, deadline: iso(latest), results };
+  if (failures.length === 0) return { ...status, finalExpectations: { ...common, state: "Passed", finishedAt: iso(now) } };
+  const message = cut(failures.join("; "), 1024);
+  if (!isFailed) return { ...status, message, finalExpectations: { ...common, state: "Running" } };
+  return { ...status, message, finalExpectations: { ...common, state: "Failed", finishedAt: iso(now) } };
+}
