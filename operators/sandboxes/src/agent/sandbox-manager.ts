@@ -1,34 +1,31 @@
-import { createHash } from "node:crypto";
-import { type Clock, jsonEquals, quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
 import type { Logger } from "@keelson/controller";
-import type { Driver, Limits, Program, ProgramSpec } from "@keelson/execution";
+import type { Program } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
 import { openExpiries } from "./expiries.ts";
-import { type ImageStore, normalizeImage, type ReadyImage } from "./image-store.ts";
-import type { AgentPhase, AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "./protocol.ts";
+import type { ImageStore, ReadyImage } from "./image-store.ts";
+import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "./protocol.ts";
+import {
+  created,
+  hashOf,
+  isAlive,
+  madeToExpire,
+  portsOf,
+  programOf,
+  type SandboxProgramOptions,
+  statusOf,
+} from "./sandbox-program.ts";
 
 /** What a {@link SandboxManager} is made from. */
-export interface SandboxManagerOptions {
+export interface SandboxManagerOptions extends SandboxProgramOptions {
   readonly agentId: string;
   readonly nodeName: string;
   readonly capacity: number;
-  readonly driver: Driver;
   readonly images: ImageStore;
-  /** Address that sandboxes are to listen on: their variable KEELSON_POD_IP. */
-  readonly address: string;
-  readonly clock: Clock;
   readonly log: Logger;
   /** File with what was changed of the times at which sandboxes expire. */
   readonly expiryFile: string;
-  readonly maxLogBytes?: number;
-  /** Processes and threads that one sandbox may have. Default 1024. */
-  readonly maxProcesses?: number;
-  /** What a sandbox gets that asks for nothing else: quantities. Default: no limit. */
-  readonly defaultLimits?: Pick<AgentSandbox, "cpu" | "memory">;
 }
-
-/** Where nobody says: room for a build or a browser, none for a fork bomb. */
-const defaultMaxProcesses = 1024;
 
 /**
  * The sandboxes of one agent: the authority on its places, its ports and its ids.
@@ -76,11 +73,6 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
   for (const program of driver.list()) if (isAlive(program)) expiries.adopt(program.id, madeToExpire(program));
   const follow = (program: Program): void => void program.exited().then(changed);
 
-  const portsOf = (program: Program): readonly number[] =>
-    (program.spec.metadata?.ports ?? "")
-      .split(",")
-      .filter((text) => text !== "")
-      .map(Number);
   const isTaken = (ports: readonly number[], except: string): number | undefined => {
     const used = new Set<number>();
     for (const program of driver.list())
@@ -205,103 +197,5 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
       await Promise.allSettled(creating.values());
       await Promise.all(driver.list().map((program) => program.stop()));
     },
-  };
-}
-
-const isAlive = (program: Program): boolean => program.state.kind !== "exited";
-const seconds = (ms: number): number => Math.floor(ms / 1000);
-
-/** Names what a sandbox runs: two creates with the same id and hash are one. When it expires may change meanwhile. */
-function hashOf(sandbox: AgentSandbox): string {
-  const entries = Object.entries(sandbox).filter(([key]) => key !== "claimUid" && key !== "expiresAtMs");
-  return createHash("sha256").update(JSON.stringify(entries.sort())).digest("hex");
-}
-
-function programOf(sandbox: AgentSandbox, image: ReadyImage, options: SandboxManagerOptions): ProgramSpec {
-  const { command = [], args = [], env = {}, workingDir } = sandbox;
-  const own = command.length > 0 ? [...command, ...args] : [...image.entrypoint, ...(args.length > 0 ? args : image.command)];
-  const [first = "/bin/sh", ...rest] = own;
-  const cwd = workingDir === undefined || workingDir === "" ? image.workingDir : workingDir;
-  const isIsolated = options.driver.name !== "process";
-  return {
-    id: sandbox.sandboxId,
-    command: [first, ...rest],
-    env: { KEELSON_POD_IP: options.address, ...image.env, ...env },
-    ...(cwd !== undefined && { cwd }),
-    ...(isIsolated && {
-      isolation: { ...(image.root !== undefined && { root: image.root }) },
-    }),
-    limits: limitsOf(sandbox, options),
-    killGraceMs: 10_000,
-    logRotation: { maxBytes: options.maxLogBytes ?? 10 * 1024 * 1024, maxFiles: 2 },
-    metadata: {
-      hash: hashOf(sandbox),
-      claimUid: sandbox.claimUid,
-      claimName: sandbox.claimName,
-      namespace: sandbox.namespace,
-      image: normalizeImage(sandbox.image),
-      ports: (sandbox.ports ?? []).join(","),
-      createdAt: String(options.clock.now()),
-      ...(sandbox.expiresAtMs !== undefined && { expiresAtMs: String(sandbox.expiresAtMs) }),
-    },
-  };
-}
-
-function limitsOf(sandbox: AgentSandbox, options: SandboxManagerOptions): Limits {
-  const { cpu = "", memory = "" } = options.defaultLimits ?? {};
-  const given = { cpu: sandbox.cpu || cpu, memory: sandbox.memory || memory };
-  return {
-    pids: options.maxProcesses ?? defaultMaxProcesses,
-    ...(given.cpu !== "" && { cpuMillis: Math.max(Math.round(quantityToMillis(given.cpu)), 1) }),
-    ...(given.memory !== "" && { memoryBytes: Math.max(Math.round(quantityToBytes(given.memory)), 1) }),
-  };
-}
-
-/** What is missing of what a sandbox was to be held to, where this machine does not let us. */
-function missingLimits({ spec, limits }: Program): string | undefined {
-  const isAsked = spec.limits?.cpuMillis !== undefined || spec.limits?.memoryBytes !== undefined;
-  return isAsked ? limits.message : undefined;
-}
-
-const madeToExpire = ({ spec }: Program): number | undefined =>
-  spec.metadata?.expiresAtMs === undefined ? undefined : Number(spec.metadata.expiresAtMs);
-
-const createdAt = (program: Program, clock: Clock): number => Number(program.spec.metadata?.createdAt ?? clock.now());
-
-function created(program: Program, clock: Clock): CreateAnswer {
-  const message = missingLimits(program);
-  const createdAtSeconds = seconds(createdAt(program, clock));
-  return {
-    success: true,
-    sandboxId: program.id,
-    createdAt: createdAtSeconds,
-    ...(message !== undefined && { message }),
-  };
-}
-
-function statusOf(program: Program, isDeleting: boolean, clock: Clock): SandboxStatus {
-  const { state } = program;
-  const { metadata = {} } = program.spec;
-  const phase = (): AgentPhase => {
-    if (isDeleting) return "terminating";
-    if (state.kind === "starting") return "creating";
-    if (state.kind === "running") return "running";
-    // It did not end by itself: its agent did, or the machine.
-    if (state.reason === "Lost" || state.reason === "Stopped") return "terminated";
-    return state.reason === "Completed" ? "stopped" : "failed";
-  };
-  return {
-    sandboxId: program.id,
-    claimUid: metadata.claimUid ?? "",
-    claimName: metadata.claimName ?? "",
-    namespace: metadata.namespace ?? "",
-    phase: phase(),
-    message: state.kind === "exited" ? state.message : "",
-    createdAt: seconds(createdAt(program, clock)),
-    ...(state.kind === "exited" && { exitCode: state.exitCode }),
-    ports: (metadata.ports ?? "")
-      .split(",")
-      .filter((text) => text !== "")
-      .map(Number),
   };
 }

@@ -1,0 +1,128 @@
+import { createHash } from "node:crypto";
+import { type Clock, quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
+import type { Driver, Limits, Program, ProgramSpec } from "@keelson/execution";
+import { normalizeImage, type ReadyImage } from "./image-store.ts";
+import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "./protocol.ts";
+
+/** What the programs of sandboxes are made with. */
+export interface SandboxProgramOptions {
+  readonly driver: Driver;
+  /** Address that sandboxes are to listen on: their variable KEELSON_POD_IP. */
+  readonly address: string;
+  readonly clock: Clock;
+  readonly maxLogBytes?: number;
+  /** Processes and threads that one sandbox may have. Default 1024. */
+  readonly maxProcesses?: number;
+  /** What a sandbox gets that asks for nothing else: quantities. Default: no limit. */
+  readonly defaultLimits?: Pick<AgentSandbox, "cpu" | "memory">;
+}
+
+/** Where nobody says: room for a build or a browser, none for a fork bomb. */
+const defaultMaxProcesses = 1024;
+
+/** Whether a program has not ended. */
+export const isAlive = (program: Program): boolean => program.state.kind !== "exited";
+/** The ports that a sandbox holds. */
+export const portsOf = (program: Program): readonly number[] =>
+  (program.spec.metadata?.ports ?? "")
+    .split(",")
+    .filter((text) => text !== "")
+    .map(Number);
+
+const seconds = (ms: number): number => Math.floor(ms / 1000);
+
+/** Names what a sandbox runs: two creates with the same id and hash are one. When it expires may change meanwhile. */
+export function hashOf(sandbox: AgentSandbox): string {
+  const entries = Object.entries(sandbox).filter(([key]) => key !== "claimUid" && key !== "expiresAtMs");
+  return createHash("sha256").update(JSON.stringify(entries.sort())).digest("hex");
+}
+
+/** The program of a sandbox. */
+export function programOf(sandbox: AgentSandbox, image: ReadyImage, options: SandboxProgramOptions): ProgramSpec {
+  const { command = [], args = [], env = {}, workingDir } = sandbox;
+  const own = command.length > 0 ? [...command, ...args] : [...image.entrypoint, ...(args.length > 0 ? args : image.command)];
+  const [first = "/bin/sh", ...rest] = own;
+  const cwd = workingDir === undefined || workingDir === "" ? image.workingDir : workingDir;
+  const isIsolated = options.driver.name !== "process";
+  return {
+    id: sandbox.sandboxId,
+    command: [first, ...rest],
+    env: { KEELSON_POD_IP: options.address, ...image.env, ...env },
+    ...(cwd !== undefined && { cwd }),
+    ...(isIsolated && {
+      isolation: { ...(image.root !== undefined && { root: image.root }) },
+    }),
+    limits: limitsOf(sandbox, options),
+    killGraceMs: 10_000,
+    logRotation: { maxBytes: options.maxLogBytes ?? 10 * 1024 * 1024, maxFiles: 2 },
+    metadata: {
+      hash: hashOf(sandbox),
+      claimUid: sandbox.claimUid,
+      claimName: sandbox.claimName,
+      namespace: sandbox.namespace,
+      image: normalizeImage(sandbox.image),
+      ports: (sandbox.ports ?? []).join(","),
+      createdAt: String(options.clock.now()),
+      ...(sandbox.expiresAtMs !== undefined && { expiresAtMs: String(sandbox.expiresAtMs) }),
+    },
+  };
+}
+
+function limitsOf(sandbox: AgentSandbox, options: SandboxProgramOptions): Limits {
+  const { cpu = "", memory = "" } = options.defaultLimits ?? {};
+  const given = { cpu: sandbox.cpu || cpu, memory: sandbox.memory || memory };
+  return {
+    pids: options.maxProcesses ?? defaultMaxProcesses,
+    ...(given.cpu !== "" && { cpuMillis: Math.max(Math.round(quantityToMillis(given.cpu)), 1) }),
+    ...(given.memory !== "" && { memoryBytes: Math.max(Math.round(quantityToBytes(given.memory)), 1) }),
+  };
+}
+
+/** What is missing of what a sandbox was to be held to, where this machine does not let us. */
+function missingLimits({ spec, limits }: Program): string | undefined {
+  const isAsked = spec.limits?.cpuMillis !== undefined || spec.limits?.memoryBytes !== undefined;
+  return isAsked ? limits.message : undefined;
+}
+
+/** When a sandbox expires by what it was made with, in Unix milliseconds. */
+export const madeToExpire = ({ spec }: Program): number | undefined =>
+  spec.metadata?.expiresAtMs === undefined ? undefined : Number(spec.metadata.expiresAtMs);
+
+const createdAt = (program: Program, clock: Clock): number => Number(program.spec.metadata?.createdAt ?? clock.now());
+
+/** The answer to the create of a sandbox that is here. */
+export function created(program: Program, clock: Clock): CreateAnswer {
+  const message = missingLimits(program);
+  const createdAtSeconds = seconds(createdAt(program, clock));
+  return {
+    success: true,
+    sandboxId: program.id,
+    createdAt: createdAtSeconds,
+    ...(message !== undefined && { message }),
+  };
+}
+
+/** What an agent tells of a sandbox. */
+export function statusOf(program: Program, isDeleting: boolean, clock: Clock): SandboxStatus {
+  const { state } = program;
+  const { metadata = {} } = program.spec;
+  const phase = (): AgentPhase => {
+    if (isDeleting) return "terminating";
+    if (state.kind === "starting") return "creating";
+    if (state.kind === "running") return "running";
+    // It did not end by itself: its agent did, or the machine.
+    if (state.reason === "Lost" || state.reason === "Stopped") return "terminated";
+    return state.reason === "Completed" ? "stopped" : "failed";
+  };
+  return {
+    sandboxId: program.id,
+    claimUid: metadata.claimUid ?? "",
+    claimName: metadata.claimName ?? "",
+    namespace: metadata.namespace ?? "",
+    phase: phase(),
+    message: state.kind === "exited" ? state.message : "",
+    createdAt: seconds(createdAt(program, clock)),
+    ...(state.kind === "exited" && { exitCode: state.exitCode }),
+    ports: [...portsOf(program)],
+  };
+}
