@@ -1,4 +1,4 @@
-import type { UnpackedImages } from "@keelson/execution";
+import { ImageError, parseImageReference, type UnpackedImages } from "@keelson/execution";
 import { hostImage } from "../api/names.ts";
 
 /** An image that is ready to run. */
@@ -39,18 +39,13 @@ export function localImages(unpacked: UnpackedImages): ImageStore {
   };
 }
 
-/**
- * The full name of an image, so that two ways to write one are one: `alpine` is `docker.io/library/alpine:latest`. Digests
- * stay; `host` stays.
- */
+/** The full name of an image, so that two ways to write one are one; `host` stays, and so does what is no name of an image. */
 export function normalizeImage(image: string): string {
   if (image === hostImage) return image;
-  const slash = image.indexOf("/");
-  const first = slash < 0 ? "" : image.slice(0, slash);
-  const hasRegistry = first.includes(".") || first.includes(":") || first === "localhost";
-  const registry = hasRegistry ? (first === "index.docker.io" ? "docker.io" : first) : "docker.io";
-  const rest = hasRegistry ? image.slice(slash + 1) : image;
-  const path = registry === "docker.io" && !rest.includes("/") ? `library/${rest}` : rest;
-  const hasTag = path.includes("@") || path.slice(path.lastIndexOf("/")).includes(":");
-  return `${registry}/${path}${hasTag ? "" : ":latest"}`;
+  try {
+    return parseImageReference(image).name;
+  } catch (error) {
+    if (error instanceof ImageError) return image;
+    throw error;
+  }
 }

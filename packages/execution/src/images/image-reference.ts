@@ -26,7 +26,8 @@ export function parseImageReference(text: string): ImageReference {
   const slash = text.indexOf("/");
   const first = slash < 0 ? "" : text.slice(0, slash);
   const hasHost = first === "localhost" || /[.:]/.test(first);
-  const host = hasHost ? first : "docker.io";
+  // Docker Hub was once called so.
+  const host = !hasHost || first === "index.docker.io" ? "docker.io" : first;
   const rest = hasHost ? text.slice(slash + 1) : text;
   const at = rest.indexOf("@");
   const tagged = at < 0 ? rest : rest.slice(0, at);
