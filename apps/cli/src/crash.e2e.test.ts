@@ -123,7 +123,7 @@ test("kill -9 with 20 Pods: all are adopted, none is restarted, and ends in betw
   const firstClient = await first.client();
   const before = await podsThat(firstClient, (pods) => pods.length === 20 && pods.every(isReady));
   await firstClient.close();
-  await expect.poll(() => readdirSync(dir).length, { timeout: 20_000 }).toBe(20);
+  await expect.poll(() => readdirSync(dir).length).toBe(20);
   const pidOf = (pod: PodObject): string => readFileSync(join(dir, pod.metadata.name ?? ""), "utf8").trim();
   const starts = new Map(before.map((pod) => [pod.metadata.name, startTicks(pidOf(pod))]));
   expect([...starts.values()]).not.toContain(undefined);
@@ -135,7 +135,7 @@ test("kill -9 with 20 Pods: all are adopted, none is restarted, and ends in betw
   for (const pod of before) expect(startTicks(pidOf(pod))).toBe(starts.get(pod.metadata.name));
   const ending = before.filter((pod) => !lasting.includes(pod)).map((pod) => pidOf(pod));
   writeFileSync(join(dir, "go-ends"), "");
-  await expect.poll(() => ending.map(startTicks).filter(isThere), { timeout: 20_000 }).toEqual([]);
+  await expect.poll(() => ending.map(startTicks).filter(isThere)).toEqual([]);
 
   await using second = await startTestKeelson(folder.path, "--only", "cluster");
   const client = await second.client();
@@ -167,5 +167,5 @@ test("kill -9 with 20 Pods: all are adopted, none is restarted, and ends in betw
   expect(pods.find(({ metadata }) => metadata.name === "ordered-0")?.metadata.uid).not.toBe(ordered?.metadata.uid);
   await second.kubectl("delete", "deployment,statefulset,job,pod", "--all", "--timeout=60s");
   const left = (): unknown[] => before.map((pod) => startTicks(pidOf(pod).split("\n")[0] ?? "")).filter(isThere);
-  await expect.poll(left, { timeout: 20_000 }).toEqual([]);
+  await expect.poll(left).toEqual([]);
 });

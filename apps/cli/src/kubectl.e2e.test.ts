@@ -87,7 +87,7 @@ test("a Job is applied, shown in the original's columns, edited, described and d
   expect(await kubectl("get", "rjob", "shown", "-o", "jsonpath={.spec.priority}")).toBe("71");
   expect(await kubectl("describe", "rjob", "shown")).toMatch(/Kind:\s+Job/);
   await kubectl("delete", "rjob", "shown", "--cascade=foreground");
-  await kubectl("wait", "rtask", "-l", "job=shown", "--for=delete", "--timeout=20s").catch((error: unknown) => {
+  await kubectl("wait", "rtask", "-l", "job=shown", "--for=delete", "--timeout=45s").catch((error: unknown) => {
     // To kubectl 1.20 it is a failure that they are gone already.
     if (!String(error).includes("no matching resources found")) throw error;
   });
@@ -158,7 +158,7 @@ test("Secrets, Leases, Events and Namespaces are read and written, and a Namespa
   );
   expect(await kubectl("get", "lease", "l", "-n", "short", "--no-headers")).toMatch(/^l +me /);
   await kubectl("get", "events", "-A");
-  await kubectl("delete", "namespace", "short", "--timeout=20s");
+  await kubectl("delete", "namespace", "short", "--timeout=45s");
   await expect(kubectl("get", "namespace", "short")).rejects.toThrow(/NotFound/);
 });
 
@@ -178,12 +178,12 @@ spec:
       schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {watts: {type: integer, default: 40, maximum: 100}}}}}}
 `;
   await kubectl("apply", "-f", manifest("crd", crd));
-  await kubectl("wait", "crd/lamps.example.com", "--for=condition=Established", "--timeout=10s");
+  await kubectl("wait", "crd/lamps.example.com", "--for=condition=Established", "--timeout=45s");
   const lamp = (name: string, spec: string): string =>
     manifest(name, `apiVersion: example.com/v1\nkind: Lamp\nmetadata: {name: ${name}}\nspec: ${spec}\n`);
   await kubectl("apply", "-f", lamp("one", "{}"));
   expect(await kubectl("get", "lp", "one", "-o", "jsonpath={.spec.watts}")).toBe("40");
   await expect(kubectl("apply", "-f", lamp("two", "{watts: 400}"))).rejects.toThrow(/spec\.watts.*less than or equal to 100/);
-  await kubectl("delete", "crd", "lamps.example.com", "--timeout=20s");
+  await kubectl("delete", "crd", "lamps.example.com", "--timeout=45s");
   await expect(kubectl("get", "lamps")).rejects.toThrow(/doesn't have a resource type|could not find/);
 });

@@ -60,14 +60,12 @@ test.for(Object.keys(moments))(
     await moments[when]?.reach(before);
     await before.close();
     if (moments[when]?.endsMeanwhile) {
-      await expect
-        .poll(() => existsSync(join(dir, "ran")) && readFileSync(join(dir, "ran"), "utf8"), { timeout: 30_000 })
-        .toBe("ran\nran\n");
+      await expect.poll(() => existsSync(join(dir, "ran")) && readFileSync(join(dir, "ran"), "utf8")).toBe("ran\nran\n");
       expect(commandsWith("orted")).not.toEqual([]);
       first.process.child.kill("SIGKILL");
       await first.process.exited;
       go();
-      await expect.poll(() => commandsWith("orted"), { timeout: 30_000 }).toEqual([]);
+      await expect.poll(() => commandsWith("orted")).toEqual([]);
     }
     await using second = await killAndRestart(first, dir, ...flags);
     const client = await second.client();
@@ -86,7 +84,7 @@ test.for(Object.keys(moments))(
     for (const type of [Job, Pod]) expect((await client.list<never>(type as never, { namespace })).items).toEqual([]);
     const secrets = (await client.list(Secret, { namespace })).items.filter(({ type }) => type === "openrhino.org/token");
     expect(secrets).toEqual([]);
-    await expect.poll(() => [...commandsWith(dir), ...commandsWith("pod-program.js")], { timeout: 30_000 }).toEqual([]);
+    await expect.poll(() => [...commandsWith(dir), ...commandsWith("pod-program.js")]).toEqual([]);
   },
 );
 
@@ -135,5 +133,5 @@ test("run that is interrupted takes its ranks with it", { timeout }, async () =>
   const client = await keelson.client();
   onTestFinished(() => client.close());
   await watched(client, RhinoJob, "stay", (each) => each === undefined);
-  await expect.poll(() => [...commandsWith(dir), ...commandsWith("pod-program.js")], { timeout: 30_000 }).toEqual([]);
+  await expect.poll(() => [...commandsWith(dir), ...commandsWith("pod-program.js")]).toEqual([]);
 });

@@ -231,8 +231,8 @@ test("a Pod that asks for more than there is stays pending, and an event says of
   await wait("elsewhere", "jsonpath={.status.conditions[0].reason}=Unschedulable");
   const events = (name: string): Promise<string> =>
     kubectl("get", "events", `--field-selector=reason=FailedScheduling,involvedObject.name=${name}`, "--no-headers");
-  await expect.poll(() => events("huge"), { timeout: 20_000 }).toContain("Insufficient cpu");
-  await expect.poll(() => events("elsewhere"), { timeout: 20_000 }).toContain("didn't match Pod's node affinity/selector");
+  await expect.poll(() => events("huge")).toContain("Insufficient cpu");
+  await expect.poll(() => events("elsewhere")).toContain("didn't match Pod's node affinity/selector");
 });
 
 test("two Pods listen on the same port, and reach each other by the names of Services", async () => {
@@ -264,6 +264,6 @@ test("two Pods listen on the same port, and reach each other by the names of Ser
   const fetching = `fetch("http://"+process.argv[1]).then(r=>r.text()).then(t=>console.log(t),e=>{console.error(e);process.exit(1)})`;
   const ask = (from: string, url: string): Promise<string> =>
     kubectl("exec", from, "--", process.execPath, "-e", fetching, url).catch(String);
-  await expect.poll(() => ask("one", "two"), { timeout: 30_000 }).toBe("two\n");
-  await expect.poll(() => ask("two", "one.default.svc.cluster.local"), { timeout: 30_000 }).toBe("one\n");
+  await expect.poll(() => ask("one", "two")).toBe("two\n");
+  await expect.poll(() => ask("two", "one.default.svc.cluster.local")).toBe("one\n");
 });

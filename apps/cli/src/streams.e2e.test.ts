@@ -75,7 +75,7 @@ function start(command: string, args: readonly string[], env: Readonly<Record<st
     child,
     output: () => text,
     async printed(pattern) {
-      await expect.poll(() => text, { timeout: 30_000 }).toMatch(pattern);
+      await expect.poll(() => text).toMatch(pattern);
       return text.match(pattern) ?? expect.fail("it was there a moment ago");
     },
     exited: once(child, "close").then(([code]: unknown[]) => (typeof code === "number" ? code : null)),

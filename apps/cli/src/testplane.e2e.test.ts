@@ -102,7 +102,7 @@ test.for((["Sequential", "Parallel"] as const).flatMap((mode) => Object.keys(mom
     await watched(client, IntegrationTest, "crash", (each) => each === undefined);
     for (const type of [Job, Pod]) expect((await client.list<never>(type as never, { namespace })).items).toEqual([]);
     await watched(client, ConfigMap, "note", (each) => each === undefined);
-    await expect.poll(() => commandsWith(dir), { timeout: 30_000 }).toEqual([]);
+    await expect.poll(() => commandsWith(dir)).toEqual([]);
   },
 );
 
@@ -157,7 +157,7 @@ test.for(Object.keys(loadMoments))(
     expect(timesRan(dir)).toEqual({ load: 1 });
     // The load never ends by itself: that it is gone is the test's doing.
     await watched(client, Job, "load", (each) => each === undefined);
-    await expect.poll(() => commandsWith(dir), { timeout: 30_000 }).toEqual([]);
+    await expect.poll(() => commandsWith(dir)).toEqual([]);
     await client.delete(LoadTest, { namespace, name: "crash" }, { propagationPolicy: "Foreground" });
     await watched(client, ConfigMap, "target", (each) => each === undefined);
   },

@@ -54,10 +54,10 @@ test.runIf(canBeNobody())("without root, up runs Pods, and says of each what it 
   await kubectl("apply", "-f", file);
   await kubectl("wait", "pod/plain", "--for=condition=Ready", "--timeout=40s");
   expect(await kubectl("exec", "plain", "--", "id", "-u")).toBe(`${nobody}\n`);
-  await expect.poll(() => kubectl("logs", "plain"), { timeout: 20_000 }).toBe(`${nobody}\n`);
+  await expect.poll(() => kubectl("logs", "plain")).toBe(`${nobody}\n`);
   const message = (pod: string): Promise<string> =>
     kubectl("get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].state.waiting.message}");
-  await expect.poll(() => message("volume"), { timeout: 20_000 }).toContain("run it as root");
-  await expect.poll(() => message("other"), { timeout: 20_000 }).toMatch(/runAsUser is 1000.*runs as user 65534/);
+  await expect.poll(() => message("volume")).toContain("run it as root");
+  await expect.poll(() => message("other")).toMatch(/runAsUser is 1000.*runs as user 65534/);
   await kubectl("delete", "pod", "--all", "--timeout=40s");
 });

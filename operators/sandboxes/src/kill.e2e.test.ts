@@ -138,7 +138,7 @@ describe("the operator, killed", () => {
   it("before sandboxes expire: their agent ends them by itself, but those that were given more time", async () => {
     const fastPath = await start();
     await makePool();
-    const expiresAt = Math.ceil(Date.now() / 1000) + 8;
+    const expiresAt = Math.ceil(Date.now() / 1000) + 15;
     const dying = ["sh", "-c", "trap 'echo >ended; exit' TERM; echo >ready; while :; do sleep 1 & wait $!; done"];
     const create = (name: string) =>
       fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: dying, expireTimeSeconds: BigInt(expiresAt) });

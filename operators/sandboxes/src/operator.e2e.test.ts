@@ -155,8 +155,10 @@ describe("the sandboxes operator", () => {
 
   it("stops a Sandbox at its expireTime and keeps the object; deleting it then is immediate", async () => {
     await local.pool();
-    await local.sandbox("short", { expireTime: new Date(Date.now() + 1500).toISOString() });
+    await local.sandbox("short");
     await local.phase("short", "Running");
+    const update = { case: "expireTimeSeconds" as const, value: BigInt(Math.ceil(Date.now() / 1000) + 1) };
+    expect((await local.fastPath.updateSandbox({ sandboxName: "short", update })).success).toBe(true);
     const expired = await local.phase("short", "Expired");
     expect(expired?.status?.assignedPod).toBeUndefined();
     expect(expired?.status?.sandboxID).toBeUndefined();

@@ -86,11 +86,10 @@ test("copies that double a document over and over are refused early", () => {
 });
 
 test("ten thousand operations on one long list take little time", () => {
-  const start = performance.now();
+  // Were the list copied for each, this would take longer than a test may.
   const operations = Array.from({ length: 10_000 }, (_, index) => ({ op: "add", path: "/list/-", value: index }));
-  const result = jsonPatch({ list: Array.from({ length: 10_000 }, () => 0) }, operations) as { list: unknown[] };
-  expect(result.list).toHaveLength(20_000);
-  expect(performance.now() - start).toBeLessThan(1_000);
+  const result = jsonPatch({ list: Array.from({ length: 1_000_000 }, () => 0) }, operations) as { list: unknown[] };
+  expect(result.list).toHaveLength(1_010_000);
 });
 
 test("names of the prototype are ordinary members", () => {
