@@ -28,7 +28,7 @@ afterEach(async () => {
   await new Promise((resolve) => server.close(resolve));
 });
 
-const ask = (timeoutMs = 2_000) =>
+const ask = (timeoutMs = 15_000) =>
   callWebhook(
     { url: `${url}/check?x=1`, function: "VerifyRows", params: { min: 1 }, state: { kind: "Pod" }, timeoutMs },
     dispatcher,

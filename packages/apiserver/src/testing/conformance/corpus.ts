@@ -1,5 +1,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 
+/** Milliseconds that are waited for what has to come, whatever the recording says: a busy machine is slow, not wrong. */
+export const patienceMs = 45_000;
+
 /** A category of recorded scenarios: one file of `testdata/conformance`. */
 export interface Category {
   readonly category: string;

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { isJsonObject, jsonEquals, jsonPatch } from "@keelson/api-machinery";
 import { type Answer, type ApiConnection, readAnswer, type WireRequest } from "./api-connection.ts";
 import { createComparison } from "./compare.ts";
-import type { RecordedRequest, Scenario, Step, Until } from "./corpus.ts";
+import { patienceMs, type RecordedRequest, type Scenario, type Step, type Until } from "./corpus.ts";
 import { isPlural, removeAt, valuesAt } from "./document-path.ts";
 import { compareTexts, type Fields, normalise, normaliseHeader } from "./normalise.ts";
 import { MissingVariable, substitute, substituteText, type Variables } from "./variables.ts";
@@ -45,7 +45,7 @@ export async function runScenario(
     const request = wireRequest(step.request, variables, token);
     if (step.watch !== undefined) return openWatch(step, request);
     const { eventually } = step;
-    const deadline = performance.now() + (eventually?.timeoutMs ?? 10_000);
+    const deadline = performance.now() + Math.max(eventually?.timeoutMs ?? 0, patienceMs);
     for (;;) {
       const answer = await api.send(request);
       if (eventually === undefined || holds(eventually.until ?? {}, answer, variables)) return answer;

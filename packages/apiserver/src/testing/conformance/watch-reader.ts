@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { createInterface } from "node:readline";
 import { isJsonObject } from "@keelson/api-machinery";
-import type { TakeEvents } from "./corpus.ts";
+import { patienceMs, type TakeEvents } from "./corpus.ts";
 import { isIgnoredObject } from "./normalise.ts";
 
 /** Reads the events of an open watch. */
@@ -55,7 +55,10 @@ export function readWatch(response: IncomingMessage): WatchReader {
           if (!(skipBookmarks && event["type"] === "BOOKMARK")) taken.push(event);
         }
       };
-      await read(performance.now() + timeoutMs, () => !untilClosed && taken.length >= count);
+      await read(
+        performance.now() + (count > 0 ? Math.max(timeoutMs, patienceMs) : timeoutMs),
+        () => !untilClosed && taken.length >= count,
+      );
       if (quietMs > 0) await read(performance.now() + quietMs, () => false);
       return taken;
     },
