@@ -12,6 +12,7 @@ export function addFlag(command: Command, flag: FlagDefinition): void {
   const value = flag.value === undefined ? "" : flag.repeatable ? ` <${flag.value}...>` : ` <${flag.value}>`;
   const short = flag.short === undefined ? "" : `-${flag.short}, `;
   const option = new Option(`${short}--${flag.name}${value}`, flag.description);
+  if (flag.choices !== undefined) option.choices(flag.choices);
   if (flag.default !== undefined) option.default(flag.repeatable ? [flag.default] : flag.default);
   if (flag.required) option.makeOptionMandatory();
   if (flag.env) option.env(flag.env);

@@ -8,6 +8,7 @@ export * from "./lease.ts";
 export * from "./logger.ts";
 export * from "./manager.ts";
 export { metadataOf, type MetadataOnlyType } from "./metadata-only.ts";
+export { formatResult, outputFlag } from "./output-flag.ts";
 export { unlessMovedOn } from "./optimistic.ts";
 export * from "./metrics.ts";
 export * from "./operator.ts";

@@ -21,6 +21,8 @@ export interface FlagDefinition {
   /** Placeholder of the value (`URL`); a flag without one is a switch. */
   readonly value?: string;
   readonly description: string;
+  /** All values that it may have; another is refused before the command runs. */
+  readonly choices?: readonly string[];
   readonly default?: string;
   readonly required?: boolean;
   /** May be given more than once. */

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import type { FlagValues } from "@keelson/controller";
+import { type FlagValues, formatResult, outputFlag, renderTable } from "@keelson/controller";
 import {
   type ContainerdImages,
   defaultContainerdSocket,
@@ -35,7 +35,6 @@ interface Stores {
   readonly unpacked: UnpackedImages;
   /** Absent where there is none on this machine. */
   readonly containerd?: ContainerdImages;
-  readonly isJson: boolean;
 }
 
 type Action = (stores: Stores, words: readonly string[], flags: FlagValues) => Promise<void>;
@@ -60,7 +59,7 @@ export function addImageCommand(program: Command): void {
       value: "SOCKET",
       description: `containerd that has images as well, or none (default: ${defaultContainerdSocket} where it is there)`,
     });
-    addFlag(command, { name: "output", short: "o", value: "FORMAT", description: "text or json", default: "text" });
+    addFlag(command, outputFlag);
     command.action(async (...given: readonly unknown[]) => {
       const flags = flagValues(command);
       await act(
@@ -85,19 +84,17 @@ export function addImageCommand(program: Command): void {
 }
 
 async function openStores(flags: FlagValues): Promise<Stores> {
-  const { output = "text", "data-dir": dataDir = ".keelson", "containerd-address": given } = flags;
-  if (output !== "text" && output !== "json") throw new UsageError(`--output: ${String(output)} has to be text or json`);
+  const { "data-dir": dataDir = ".keelson", "containerd-address": given } = flags;
   const unpacked = await openUnpackedImages(imagesFolder(join(resolve(String(dataDir)), sandboxes.name)));
   const socket = typeof given === "string" ? resolve(given) : defaultContainerdSocket;
-  const isJson = output === "json";
-  if (given === "none" || (given === undefined && !existsSync(socket))) return { unpacked, isJson };
+  if (given === "none" || (given === undefined && !existsSync(socket))) return { unpacked };
   try {
-    return { unpacked, isJson, containerd: await openContainerdImages({ socket, random: Math.random, now: Date.now }) };
+    return { unpacked, containerd: await openContainerdImages({ socket, random: Math.random, now: Date.now }) };
   } catch (error) {
     if (given !== undefined) throw error;
     const reason = error instanceof Error ? error.message : String(error);
     process.stderr.write(`keelson: containers do not get it (${reason}); --containerd-address none to do without\n`);
-    return { unpacked, isJson };
+    return { unpacked };
   }
 }
 
@@ -108,13 +105,13 @@ async function importImage(stores: Stores, [file = "", word]: readonly string[],
   if (!existsSync(file)) throw new UsageError(`there is no file ${file}: make one with \`docker save\` or \`skopeo copy\``);
   try {
     const image = await openImage(resolve(file), { temporary: tmpdir() });
-    await keep(stores, image, name);
+    await keep(stores, image, flags, name);
   } catch (error) {
     throw error instanceof ImageError ? new Error(`${file}: ${error.message}`, { cause: error }) : error;
   }
 }
 
-async function pullToStores(stores: Stores, [name = ""]: readonly string[]): Promise<void> {
+async function pullToStores(stores: Stores, [name = ""]: readonly string[], flags: FlagValues): Promise<void> {
   const accounts = join(process.env.DOCKER_CONFIG ?? join(homedir(), ".docker"), "config.json");
   let said = 0;
   const image = await pullImage(name, {
@@ -128,11 +125,16 @@ async function pullToStores(stores: Stores, [name = ""]: readonly string[]): Pro
       said = tenths;
     },
   });
-  await keep(stores, image, name);
+  await keep(stores, image, flags, name);
 }
 
 /** Gives an image to every store, and prints it. */
-async function keep({ unpacked, containerd, isJson }: Stores, image: LaidOutImage, name = image.name): Promise<void> {
+async function keep(
+  { unpacked, containerd }: Stores,
+  image: LaidOutImage,
+  flags: FlagValues,
+  name = image.name,
+): Promise<void> {
   try {
     if (name === undefined) throw new UsageError("the archive does not say what its image is called: give it a --name");
     const added = await unpacked.add(name, image, ({ layer, layers }) => say(`unpacking layer ${layer} of ${layers}`));
@@ -141,35 +143,29 @@ async function keep({ unpacked, containerd, isJson }: Stores, image: LaidOutImag
     );
     const places: readonly Place[] = containerd === undefined ? ["sandboxes"] : ["sandboxes", "containerd"];
     const row: Row = { name: added.name, digest: added.digest, places };
-    process.stdout.write(isJson ? `${JSON.stringify(row)}\n` : `${row.name} ${row.digest}\n`);
+    process.stdout.write(formatResult({ flags }, row, () => `${row.name} ${row.digest}\n`));
   } finally {
     await image.close();
   }
 }
 
-async function listImages({ unpacked, containerd, isJson }: Stores): Promise<void> {
+async function listImages({ unpacked, containerd }: Stores, _: readonly string[], flags: FlagValues): Promise<void> {
   const rows = new Map<string, Row>();
   for (const { name, digest } of unpacked.list()) rows.set(name, { name, digest, places: ["sandboxes"] });
   for (const { name, digest } of (await containerd?.list()) ?? []) {
     rows.set(name, { name, digest, places: [...(rows.get(name)?.places ?? []), "containerd"] });
   }
   const all = [...rows.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-  if (isJson) {
-    process.stdout.write(`${JSON.stringify(all)}\n`);
-    return;
-  }
-  const width = Math.max(4, ...all.map(({ name }) => name.length));
-  process.stdout.write(`${"NAME".padEnd(width)}  DIGEST        PLACES\n`);
-  for (const { name, digest, places } of all) {
-    process.stdout.write(`${name.padEnd(width)}  ${digest.slice(7, 19)}  ${places.join(",")}\n`);
-  }
+  const rowOf = ({ name, digest, places }: Row): string[] => [name, digest.slice(7, 19), places.join(",")];
+  const table = (): string => renderTable([["NAME", "DIGEST", "PLACES"], ...all.map(rowOf)]);
+  process.stdout.write(formatResult({ flags }, all, table));
 }
 
-async function deleteImage({ unpacked, containerd, isJson }: Stores, [name = ""]: readonly string[]): Promise<void> {
+async function deleteImage({ unpacked, containerd }: Stores, [name = ""]: readonly string[], flags: FlagValues): Promise<void> {
   const full = parseImageReference(name).name;
   const places: Place[] = [];
   if (await unpacked.remove(full)) places.push("sandboxes");
   if (containerd !== undefined && (await containerd.remove(full))) places.push("containerd");
   if (places.length === 0) throw new Error(`there is no image ${full}; \`keelson image list\` shows what there is`);
-  process.stdout.write(isJson ? `${JSON.stringify({ name: full, places })}\n` : `${full} deleted\n`);
+  process.stdout.write(formatResult({ flags }, { name: full, places }, () => `${full} deleted\n`));
 }

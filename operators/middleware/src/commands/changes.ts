@@ -1,10 +1,10 @@
 import { type DeepReadonly, isMissingKind, isNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import type { CommandContext, CommandDefinition } from "@keelson/controller";
+import { type CommandContext, type CommandDefinition, formatResult, outputFlag } from "@keelson/controller";
 import { App } from "../api/app.ts";
 import { annotations } from "../api/names.ts";
 import { PluginError } from "../plugin/read-plugin.ts";
-import { isJson, keyOf, namespaceFlag, outputFlag, toJson } from "./app-flags.ts";
+import { keyOf, namespaceFlag } from "./app-flags.ts";
 import { showPlan } from "./plan.ts";
 import { showTasks } from "./tasks.ts";
 
@@ -49,11 +49,6 @@ export const changeCommands: readonly CommandDefinition[] = [
 ];
 
 async function withErrors(context: CommandContext, act: (context: CommandContext) => Promise<number>): Promise<number> {
-  const { output } = context.flags;
-  if (output !== undefined && output !== "table" && output !== "json") {
-    context.stderr.write(`--output: ${JSON.stringify(output)} has to be table or json\n`);
-    return 2;
-  }
   try {
     return await act(context);
   } catch (error) {
@@ -74,7 +69,7 @@ async function control(context: CommandContext, action: "cancel" | "retry"): Pro
       ? given
       : (app.status?.plan?.tasks ?? []).filter((task) => wanted.includes(task.status)).map((task) => task.taskId);
   if (ids.length === 0) {
-    context.stdout.write(isJson(context) ? toJson([]) : `nothing to ${action}\n`);
+    context.stdout.write(formatResult(context, [], () => `nothing to ${action}\n`));
     return 0;
   }
   const request =
@@ -93,7 +88,7 @@ async function control(context: CommandContext, action: "cancel" | "retry"): Pro
     return 1;
   }
   context.stdout.write(
-    isJson(context) ? toJson(results) : results.map(({ taskId, result }) => `${taskId}: ${result}\n`).join(""),
+    formatResult(context, results, () => results.map(({ taskId, result }) => `${taskId}: ${result}\n`).join("")),
   );
   return results.some(({ result }) => result.startsWith("refused")) ? 1 : 0;
 }

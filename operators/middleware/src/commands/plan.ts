@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { ConfigMap, type DeepReadonly, isNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import { type CommandContext, renderTable } from "@keelson/controller";
+import { type CommandContext, formatResult, renderTable } from "@keelson/controller";
 import { parse } from "yaml";
 import { App, type ChangeTask } from "../api/app.ts";
 import { Component } from "../api/component.ts";
@@ -9,7 +9,7 @@ import { labels, pluginNamespace } from "../api/names.ts";
 import { checkApp, planChanges } from "../controllers/app-plan.ts";
 import type { Plugin } from "../plugin/plugin.ts";
 import { pluginConfigMapName, readPlugin } from "../plugin/read-plugin.ts";
-import { isJson, keyOf, toJson } from "./app-flags.ts";
+import { keyOf } from "./app-flags.ts";
 
 /** `keelson app plan`: the tasks that a change would lead to, by the very function that the controller plans with. */
 export async function showPlan(context: CommandContext): Promise<number> {
@@ -40,22 +40,21 @@ export async function showPlan(context: CommandContext): Promise<number> {
     ...task,
     effect: predict(task, plugin),
   }));
-  if (isJson(context)) stdout.write(toJson(tasks));
-  else if (tasks.length === 0) stdout.write("nothing to do: what is wanted is what was applied\n");
-  else
-    stdout.write(
-      renderTable([
-        ["STAGE", "TYPE", "PRIO", "COMPONENT", "CHANGE", "EFFECT"],
-        ...tasks.map((task) => [
-          String(task.stage),
-          task.type,
-          `P${task.priority / 10}`,
-          task.targetComponent,
-          task.description,
-          task.effect,
-        ]),
-      ]),
-    );
+  const text = (): string =>
+    tasks.length === 0
+      ? "nothing to do: what is wanted is what was applied\n"
+      : renderTable([
+          ["STAGE", "TYPE", "PRIO", "COMPONENT", "CHANGE", "EFFECT"],
+          ...tasks.map((task) => [
+            String(task.stage),
+            task.type,
+            `P${task.priority / 10}`,
+            task.targetComponent,
+            task.description,
+            task.effect,
+          ]),
+        ]);
+  stdout.write(formatResult(context, tasks, text));
   return 0;
 }
 

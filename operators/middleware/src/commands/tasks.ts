@@ -1,14 +1,14 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { type CommandContext, renderTable } from "@keelson/controller";
+import { type CommandContext, formatResult, renderTable } from "@keelson/controller";
 import { App } from "../api/app.ts";
-import { isJson, keyOf, toJson } from "./app-flags.ts";
+import { keyOf } from "./app-flags.ts";
 
 /** `keelson app tasks`: the plan as it is, or with `--watch` each change of it until it ends. */
 export async function showTasks(context: CommandContext): Promise<number> {
   const client = await context.client();
   const { namespace, name } = keyOf(context);
   const { stdout, signal } = context;
-  const print = ({ status }: DeepReadonly<App>): string => (isJson(context) ? toJson(status?.plan ?? null) : describe(status));
+  const print = ({ status }: DeepReadonly<App>): string => formatResult(context, status?.plan ?? null, () => describe(status));
   const app = await client.get(App, { namespace, name });
   let last = print(app);
   stdout.write(last);
@@ -21,7 +21,7 @@ export async function showTasks(context: CommandContext): Promise<number> {
       if (event.type === "BOOKMARK") continue;
       if (event.type === "DELETED") break;
       const next = print(event.object);
-      if (next !== last) stdout.write(isJson(context) ? next : `\n${next}`);
+      if (next !== last) stdout.write(context.flags.output === "json" ? next : `\n${next}`);
       last = next;
       if (isOver(event.object)) return exitStatus(event.object);
     }

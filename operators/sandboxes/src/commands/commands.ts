@@ -1,5 +1,12 @@
 import { toJson } from "@bufbuild/protobuf";
-import { type CommandContext, type CommandDefinition, type FlagDefinition, renderTable } from "@keelson/controller";
+import {
+  type CommandContext,
+  type CommandDefinition,
+  type FlagDefinition,
+  formatResult,
+  outputFlag,
+  renderTable,
+} from "@keelson/controller";
 import {
   ConsistencyMode,
   CreateResponseSchema,
@@ -8,7 +15,6 @@ import {
   SandboxInfoSchema,
 } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { agentCommand } from "./agent.ts";
-import { outputFlag, show } from "./output.ts";
 import { execCommand } from "./exec.ts";
 import { CommandError, connectionFlags, listFlag, runWith, textFlag } from "./connection.ts";
 
@@ -98,16 +104,18 @@ const run: CommandDefinition = {
         },
         { signal: context.signal },
       );
-      show(context, toJson(CreateResponseSchema, created), () => {
-        const { sandboxName, sandboxId, agentPod, endpoints, timings } = created;
-        return renderTable([
-          ["Name:", sandboxName],
-          ["ID:", sandboxId],
-          ["Agent:", agentPod],
-          ...(endpoints.length > 0 ? [["Endpoints:", endpoints.join(", ")]] : []),
-          ...(timings.total !== undefined ? [["Took:", `${timings.total.toFixed(1)} ms`]] : []),
-        ]);
-      });
+      context.stdout.write(
+        formatResult(context, toJson(CreateResponseSchema, created), () => {
+          const { sandboxName, sandboxId, agentPod, endpoints, timings } = created;
+          return renderTable([
+            ["Name:", sandboxName],
+            ["ID:", sandboxId],
+            ["Agent:", agentPod],
+            ...(endpoints.length > 0 ? [["Endpoints:", endpoints.join(", ")]] : []),
+            ...(timings.total !== undefined ? [["Took:", `${timings.total.toFixed(1)} ms`]] : []),
+          ]);
+        }),
+      );
       return 0;
     }),
 };
@@ -135,13 +143,15 @@ const list: CommandDefinition = {
         item.agentPod || "-",
         age(item, context.clock.now()),
       ]);
-      show(
-        context,
-        items.map((item) => toJson(SandboxInfoSchema, item)),
-        () =>
-          rows.length === 0
-            ? `No sandboxes in namespace ${namespace}; make one: keelson sandbox run NAME -- COMMAND\n`
-            : renderTable([["NAME", "ID", "PHASE", "IMAGE", "AGENT", "AGE"], ...rows]),
+      context.stdout.write(
+        formatResult(
+          context,
+          items.map((item) => toJson(SandboxInfoSchema, item)),
+          () =>
+            rows.length === 0
+              ? `No sandboxes in namespace ${namespace}; make one: keelson sandbox run NAME -- COMMAND\n`
+              : renderTable([["NAME", "ID", "PHASE", "IMAGE", "AGENT", "AGE"], ...rows]),
+        ),
       );
       return 0;
     }),
@@ -156,17 +166,19 @@ const get: CommandDefinition = {
   run: (context) =>
     runWith(context, async ({ fastPath, namespace }) => {
       const info = await fastPath.getSandbox({ sandboxName: name(context), namespace }, { signal: context.signal });
-      show(context, toJson(SandboxInfoSchema, info), () =>
-        renderTable([
-          ["Name:", info.sandboxName],
-          ["ID:", info.sandboxId || "-"],
-          ["Phase:", info.phase],
-          ["Image:", info.image],
-          ["Pool:", info.poolRef],
-          ["Agent:", info.agentPod || "-"],
-          ["Endpoints:", info.endpoints.join(", ") || "-"],
-          ["Age:", age(info, context.clock.now())],
-        ]),
+      context.stdout.write(
+        formatResult(context, toJson(SandboxInfoSchema, info), () =>
+          renderTable([
+            ["Name:", info.sandboxName],
+            ["ID:", info.sandboxId || "-"],
+            ["Phase:", info.phase],
+            ["Image:", info.image],
+            ["Pool:", info.poolRef],
+            ["Agent:", info.agentPod || "-"],
+            ["Endpoints:", info.endpoints.join(", ") || "-"],
+            ["Age:", age(info, context.clock.now())],
+          ]),
+        ),
       );
       return 0;
     }),
