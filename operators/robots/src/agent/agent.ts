@@ -1,6 +1,5 @@
 import { chown, mkdir, rm, symlink } from "node:fs/promises";
 import { isAbsolute, join, resolve } from "node:path";
-import { isJsonObject } from "@keelson/api-machinery";
 import type { Timer } from "@keelson/api-machinery";
 import { createProcessDriver, defaultPath, readLogTail, resolveLocalUser } from "@keelson/execution";
 import type { Driver, Exited, Program } from "@keelson/execution";
@@ -12,7 +11,7 @@ import type { AgentConnection, ConnectMqtt } from "./agent-connection.ts";
 import { step } from "./agent-state.ts";
 import type { AgentEffect, AgentEvent, AgentState, HeldTask } from "./agent-state.ts";
 import { readBootId, readDeviceInfo } from "./read-device-info.ts";
-import { readDispatch } from "./task-order.ts";
+import { readMessage } from "./read-message.ts";
 import type { TaskOrder } from "./task-order.ts";
 import { openTaskRecords } from "./task-records.ts";
 import { logTailBytes } from "./task-reports.ts";
@@ -273,35 +272,25 @@ export async function startAgent(options: AgentOptions & AgentExtras): Promise<R
 
   async function onMessage(topic: string, payload: Uint8Array): Promise<void> {
     if (isStopping) return;
-    if (topic === topics.dispatch(robotId)) {
-      const dispatch = readDispatch(payload, policy);
-      if (typeof dispatch === "string") {
-        log.warn({ topic }, `a dispatch was dropped: ${dispatch}`);
+    const told = readMessage(topic, payload, policy);
+    switch (told.kind) {
+      case "dispatch": {
+        const { action, ...rest } = told.dispatch;
+        log.info({ task: rest.uid, attempt: rest.attempt }, `told to ${action} a task`);
+        await handle({ kind: action, ...rest } as AgentEvent);
         return;
       }
-      const { action, ...rest } = dispatch;
-      log.info({ task: rest.uid, attempt: rest.attempt }, `told to ${action} a task`);
-      await handle({ kind: action, ...rest } as AgentEvent);
-      return;
-    }
-    let message: unknown;
-    try {
-      message = JSON.parse(Buffer.from(payload).toString("utf8"));
-    } catch {
-      message = undefined;
-    }
-    if (!isJsonObject(message)) {
-      log.warn({ topic }, "a message that is no JSON object was dropped");
-    } else if (topic === topics.response(robotId)) {
-      isRegistered = message.success === true;
-      const fields = { answer: typeof message.message === "string" ? message.message.slice(0, 300) : "" };
-      if (isRegistered) log.info(fields, "registered");
-      else log.warn(fields, "the server does not take this robot");
-      arm();
-    } else {
-      const { taskUid: uid, attempt, seq } = message;
-      if (typeof uid !== "string" || typeof attempt !== "number" || typeof seq !== "number") return;
-      if (topic === topics.ack(robotId, uid)) await handle({ kind: "ack", uid, attempt, seq });
+      case "response":
+        isRegistered = told.isRegistered;
+        if (isRegistered) log.info({ answer: told.answer }, "registered");
+        else log.warn({ answer: told.answer }, "the server does not take this robot");
+        arm();
+        return;
+      case "ack":
+        await handle(told);
+        return;
+      case "dropped":
+        log.warn({ topic }, `a message was dropped: ${told.reason}`);
     }
   }
 
