@@ -35,6 +35,16 @@ test.each([
     { reason: "Timeout", exitCode: 143 },
   ],
   [
+    "a timeout that comes while the program's surroundings are made is a Timeout all the same",
+    decideExit({ kind: "start-failed", exitCode: 126, message: "m" }, { ...context, stop: "Timeout" }),
+    { reason: "Timeout", exitCode: 143, signal: 15, message: "The program was ended before it ran: m" },
+  ],
+  [
+    "so is a stop",
+    decideExit({ kind: "start-failed", exitCode: 126, message: "m" }, { ...context, stop: "Stopped", killed: true }),
+    { reason: "Stopped", exitCode: 137 },
+  ],
+  [
     "what nobody saw is Lost",
     decideExit({ kind: "lost", message: "m" }, context),
     { reason: "Lost", exitCode: -1, message: "m" },

@@ -78,7 +78,7 @@ export const endingRules: readonly DriverContractCase[] = [
   }),
   rule("a timeout kills what ignores the signal, grandchildren too", async (driver) => {
     const script = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 600' &); while :; do sleep 600; done";
-    const exited = await exitOf(driver, { command: shell(script), timeoutMs: 80, killGraceMs: 40 });
+    const exited = await exitOf(driver, { command: shell(script), timeoutMs: 1500, killGraceMs: 40 });
     assert.deepEqual([exited.reason, exited.exitCode, exited.signal], ["Timeout", 137, 9]);
   }),
   rule("signal reaches the program", async (driver, { dir }) => {
