@@ -36,8 +36,8 @@ test.each([
   ],
   [
     "a timeout that comes while the program's surroundings are made is a Timeout all the same",
-    decideExit({ kind: "start-failed", exitCode: 126, message: "m" }, { ...context, stop: "Timeout" }),
-    { reason: "Timeout", exitCode: 143, signal: 15, message: "The program was ended before it ran: m" },
+    decideExit({ kind: "start-failed", exitCode: 126, message: "m" }, { ...context, stop: "Timeout", timeoutMs: 80 }),
+    { reason: "Timeout", exitCode: 143, signal: 15, message: "The program reached its time limit of 80 ms before it ran: m" },
   ],
   [
     "so is a stop",

@@ -32,9 +32,11 @@ export function decideExit(ending: Ending, context: ExitContext): Exited {
     ...(context.startedAt !== undefined && ending.kind !== "start-failed" && { startedAt: context.startedAt }),
   };
   const ours = context.killed ? constants.signals.SIGKILL : constants.signals[context.killSignal];
+  const limit = context.timeoutMs === undefined ? "its time limit" : `its time limit of ${context.timeoutMs} ms`;
   if (ending.kind === "start-failed" && context.stop !== undefined) {
     // Our signal met what prepares the program's surroundings, before the program itself.
-    const message = `The program was ended before it ran: ${ending.message}`;
+    const what = context.stop === "Timeout" ? `reached ${limit}` : "was stopped";
+    const message = `The program ${what} before it ran: ${ending.message}`;
     return { kind: "exited", reason: context.stop, message, exitCode: 128 + ours, signal: ours, ...times };
   }
   if (ending.kind === "start-failed") {
@@ -47,7 +49,6 @@ export function decideExit(ending: Ending, context: ExitContext): Exited {
   const how = signal === undefined ? `exited with code ${exitCode}` : `was ended by ${signalName(signal)}`;
   if (context.stop === "Timeout") {
     // What ended it is our signal, also when the program caught it and chose a code of its own.
-    const limit = context.timeoutMs === undefined ? "its time limit" : `its time limit of ${context.timeoutMs} ms`;
     const message = `The program reached ${limit} and ${how}`;
     return { kind: "exited", reason: "Timeout", message, exitCode: 128 + (signal ?? ours), signal: signal ?? ours, ...times };
   }
