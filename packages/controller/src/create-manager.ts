@@ -1,5 +1,6 @@
 import { type KubernetesObject, systemClock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
+import type { CacheOptions } from "./cache-options.ts";
 import { ControllerRunner } from "./controller-runner.ts";
 import { createDeferred } from "./deferred.ts";
 import { createEventRecorder, type RunningEventRecorder } from "./event-recorder.ts";
@@ -57,7 +58,7 @@ class RunningManager implements Manager {
     const { client, clock = systemClock, random = Math.random } = options;
     this.#log = options.logger ?? silentLogger;
     this.#metrics = options.metrics ?? noMetrics;
-    this.#cache = new SharedCache({ client, clock, random, log: this.#log, namespaces: options.namespaces });
+    this.#cache = new SharedCache({ client, clock, random, log: this.#log, cached: cachedBy(options) });
     for (const definition of options.controllers) {
       if (this.#sources.has(definition.name))
         throw new TypeError(`two controllers have the name ${JSON.stringify(definition.name)}`);
@@ -224,4 +225,8 @@ class RunningManager implements Manager {
     }
     return isDrained;
   }
+}
+
+function cachedBy({ cache = {}, namespaces }: ManagerOptions): CacheOptions {
+  return namespaces === undefined ? cache : { ...cache, namespaces };
 }

@@ -1,3 +1,11 @@
+export {
+  cacheOf,
+  type CachedKindOptions,
+  type CachedNamespaces,
+  type CacheOptions,
+  type CacheSelection,
+  type Transform,
+} from "./cache-options.ts";
 export * from "./controller-runner.ts";
 export * from "./create-manager.ts";
 export * from "./event.ts";

@@ -1,5 +1,6 @@
 import type { Clock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
+import type { CacheOptions } from "./cache-options.ts";
 import type { Logger } from "./logger.ts";
 import type { Metrics } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
@@ -22,8 +23,10 @@ export interface ManagerOptions {
   readonly leaderElection?: { readonly namespace: string; readonly name: string; readonly identity?: string };
   /** How long `stop` waits for reconciles that run. Default 30000; 0 does not wait. */
   readonly gracefulShutdownTimeoutMs?: number;
-  /** Namespaces to watch. Default: all. */
+  /** Namespaces to watch. Default: all. As `cache.namespaces`, and before it. */
   readonly namespaces?: readonly string[];
+  /** What of the kinds is cached: selectors, namespaces and transforms, by kind too. Default: all of all. */
+  readonly cache?: CacheOptions;
   /** Name in events (`reportingController`) and the default field manager. */
   readonly name: string;
   /** Where the figures go. Default: nowhere. See `createPrometheusMetrics`. */
