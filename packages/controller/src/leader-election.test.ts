@@ -220,6 +220,76 @@ describe("manager with leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test("warmed up, a controller's queue is filled while another leads; it reconciles, and writes, only when it leads", async () => {
+    const one = manage("one", async () => {});
+    await one.start();
+    await settle();
+    const events: string[] = [];
+    let refused: unknown;
+    const shared = { for: robotType, reconcile: async () => {} };
+    const definitions = [
+      defineController({
+        ...shared,
+        name: "warm",
+        warmUp: true,
+        predicates: [({ object }) => events.push(`queued ${object.metadata.name}`) > 0],
+        triggers: [
+          {
+            start({ client: own }) {
+              events.push("triggered");
+              own
+                .create(robotType, { metadata: { namespace: "a", name: "early" } })
+                .catch((error: unknown) => (refused = error));
+              return () => {};
+            },
+          },
+        ],
+        reconcile: async ({ name }) => void events.push(`reconciled ${name}`),
+      }),
+      defineController({ ...shared, name: "cold", predicates: [() => events.push("cold") > 0] }),
+      defineController({
+        ...shared,
+        name: "free",
+        needsLeaderElection: false,
+        reconcile: async () => void events.push("free"),
+      }),
+    ];
+    const options = { client, clock, name: "test", random: () => 0, leaderElection: leaderElection("two") };
+    const two = createManager({ ...options, controllers: definitions });
+    await two.start();
+    await settle();
+    expect(events).toEqual(["queued r", "triggered", "free"]);
+    expect(refused).toMatchObject({ code: "NotLeader" });
+    await one.stop();
+    await clock.advance(2_000);
+    expect(events.slice(3)).toEqual(["reconciled r", "cold"]);
+    await two.stop();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("a manager that waits and warms up stops without having led, and leaves nothing", async () => {
+    const one = manage("one", async () => {});
+    await one.start();
+    await settle();
+    let stopped = 0;
+    const two = createManager({
+      ...{ client, clock, name: "test", random: () => 0, leaderElection: leaderElection("two") },
+      controllers: [
+        defineController({
+          ...{ name: "r", for: robotType, warmUp: true, reconcile: async () => {} },
+          triggers: [{ start: () => () => void stopped++ }],
+        }),
+      ],
+    });
+    await two.start();
+    await settle();
+    await two.stop();
+    await two.done;
+    expect(stopped).toBe(1);
+    await one.stop();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test("a manager that never led stops without waiting for the lease", async () => {
     const one = manage("one", async () => {});
     await one.start();
