@@ -1,6 +1,7 @@
 import { type KubernetesObject, systemClock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { CacheOptions } from "./cache-options.ts";
+import { containedMetrics } from "./contained-metrics.ts";
 import { ControllerRunner } from "./controller-runner.ts";
 import { createDeferred } from "./deferred.ts";
 import { createEventRecorder, type RunningEventRecorder } from "./event-recorder.ts";
@@ -57,7 +58,7 @@ class RunningManager implements Manager {
     this.#options = options;
     const { client, clock = systemClock, random = Math.random } = options;
     this.#log = options.logger ?? silentLogger;
-    this.#metrics = options.metrics ?? noMetrics;
+    this.#metrics = options.metrics === undefined ? noMetrics : containedMetrics(options.metrics, this.#log);
     this.#cache = new SharedCache({ client, clock, random, log: this.#log, cached: cachedBy(options) });
     for (const definition of options.controllers) {
       if (this.#sources.has(definition.name))
