@@ -80,7 +80,7 @@ describe("over a connection with faults, the controller sees every object's last
         await clock.advance(stepMs);
         isSo();
       },
-      { timeout: 8_000, interval: 5 },
+      { timeout: 25_000, interval: 5 },
     );
 
   const faults: readonly (readonly [string, number, () => Promise<void> | void])[] = [
@@ -133,8 +133,9 @@ describe("over a connection with faults, the controller sees every object's last
       await started.stop();
       await client.close();
       expect(clock.pendingTimers).toBe(0);
-      await expect.poll(() => http.openSockets).toBe(0);
+      await expect.poll(() => http.openSockets, { timeout: 5_000 }).toBe(0);
     },
+    40_000,
   );
 });
 

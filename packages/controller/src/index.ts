@@ -20,6 +20,7 @@ export { unlessMovedOn } from "./optimistic.ts";
 export * from "./metrics.ts";
 export * from "./operator.ts";
 export * from "./predicates.ts";
+export { type Access, type AccessFilter, type AccessRequest, accessReviewRules, reviewedAccess } from "./probe-access.ts";
 export * from "./probe-server.ts";
 export * from "./prometheus-metrics.ts";
 export * from "./reconcile.ts";
