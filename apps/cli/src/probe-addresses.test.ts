@@ -1,6 +1,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Transport } from "@keelson/api-machinery";
+import { createClient } from "@keelson/client";
 import { createPrometheusMetrics } from "@keelson/controller";
 import { expect, onTestFinished, test } from "vitest";
 import { isLoopback, parseBindAddress, type ProbesOptions, startProbes } from "./probe-addresses.ts";
@@ -27,19 +29,51 @@ test("knows which addresses only this machine reaches", () => {
   expect(hosts.map((host) => isLoopback({ host, port: 1 }))).toEqual([true, true, true, false, false, false]);
 });
 
+const fail = (): Promise<never> => Promise.reject(new Error("the API server is not to be asked"));
+
 async function probes(more: Partial<ProbesOptions>) {
   const metrics = await createPrometheusMetrics();
   const reconciles = { reconciles: () => [] };
   const nowhere = { metricsAddress: undefined, probeAddress: undefined, tokenFile: undefined };
-  const started = await startProbes({ ...nowhere, metrics, reconciles, isReady: () => true, ...more });
+  const unused = { request: fail, watch: fail, close: async () => {} };
+  const client = createClient({ transport: unused, fieldManager: "test" });
+  const started = await startProbes({ ...nowhere, client, metrics, reconciles, isReady: () => true, ...more });
   onTestFinished(() => started.stop());
   const urlOf = (what: string): string => started.descriptions.find((line) => line.startsWith(what))?.split("\t")[1] ?? "";
   return { ...started, urlOf };
 }
 
-test("metrics for others than this machine need a token, and get it from its file", async () => {
+test("metrics for others than this machine are for whom the API server lets, where no token is given", async () => {
+  const paths: string[] = [];
+  const transport: Transport = {
+    watch: () => Promise.reject(new Error("no watch")),
+    close: async () => {},
+    async request({ path, body }) {
+      paths.push(path);
+      const { spec } = body as { spec: { token?: string; user?: string } };
+      const status =
+        spec.token === undefined
+          ? { allowed: spec.user === "scraper" }
+          : { authenticated: spec.token !== "unknown", user: { username: spec.token } };
+      return { status: 201, headers: {}, body: { spec, status } };
+    },
+  };
+  const client = createClient({ transport, fieldManager: "test" });
+  const { urlOf } = await probes({ metricsAddress: { host: "0.0.0.0", port: 0 }, client });
+  const ask = async (token?: string): Promise<number> => {
+    const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    return (await fetch(urlOf("metrics"), { headers })).status;
+  };
+  expect([await ask(), await ask("unknown"), await ask("somebody"), await ask("scraper")]).toEqual([401, 401, 403, 200]);
+  expect(new Set(paths)).toEqual(
+    new Set(["/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"]),
+  );
+  const { urlOf: local } = await probes({ metricsAddress: { host: "127.0.0.1", port: 0 }, client });
+  expect((await fetch(local("metrics"))).status).toBe(200);
+});
+
+test("metrics for others than this machine can have a token of their own, from its file", async () => {
   const metricsAddress = { host: "0.0.0.0", port: 0 };
-  await expect(probes({ metricsAddress })).rejects.toThrow(/^--metrics-bind-address: .*--metrics-token-file/);
   const folder = mkdtempSync(join(tmpdir(), "keelson-probes-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const tokenFile = join(folder, "token");

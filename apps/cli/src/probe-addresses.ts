@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import { createProbeServer, type Manager, type PrometheusMetrics } from "@keelson/controller";
+import { systemClock } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { createProbeServer, type Manager, type PrometheusMetrics, reviewedAccess } from "@keelson/controller";
 import { UsageError } from "./command-line.ts";
 
 /** Where a server listens. */
@@ -36,8 +38,10 @@ export function isLoopback({ host }: BindAddress): boolean {
 export interface ProbesOptions {
   readonly metricsAddress: BindAddress | undefined;
   readonly probeAddress: BindAddress | undefined;
-  /** File with the bearer token of `/metrics` and `/debug/reconciles`. */
+  /** File with the bearer token of `/metrics` and `/debug/reconciles`. Default: the API server says who may. */
   readonly tokenFile: string | undefined;
+  /** Asks the API server, where the metrics' address is not loopback and there is no token. */
+  readonly client: Client;
   readonly metrics: PrometheusMetrics;
   readonly reconciles: Pick<Manager, "reconciles">;
   /** Whether the controllers' caches are filled and their servers listen. */
@@ -53,17 +57,18 @@ export interface Probes {
 
 /**
  * Serves `/metrics` and `/debug/reconciles` at one address, `/healthz` and `/readyz` at the other. What tells of the cluster is
- * for this machine alone, or for who has the token: probes are asked by a kubelet from outside and tell nothing.
+ * for this machine alone, or for who has the token or whom the API server lets: probes are asked by a kubelet from outside and tell nothing.
  *
- * **Errors**: `UsageError` where metrics would be open to everybody, or the token's file is no use.
+ * **Errors**: `UsageError` where the token's file is no use.
  */
 export async function startProbes(options: ProbesOptions): Promise<Probes> {
-  const { metricsAddress, probeAddress, tokenFile, metrics, reconciles, isReady } = options;
-  if (metricsAddress !== undefined && tokenFile === undefined && !isLoopback(metricsAddress))
-    throw new UsageError(
-      "--metrics-bind-address: metrics at an address that others reach need a token; give the file that has it with --metrics-token-file",
-    );
-  const token = tokenFile === undefined ? undefined : readToken(tokenFile);
+  const { metricsAddress, probeAddress, tokenFile, metrics, reconciles, isReady, client } = options;
+  const access =
+    tokenFile !== undefined
+      ? readToken(tokenFile)
+      : metricsAddress === undefined || isLoopback(metricsAddress)
+        ? undefined
+        : reviewedAccess({ client, clock: systemClock });
   const ready = {
     "informer-sync": () => {
       if (!isReady()) throw new Error("not started yet");
@@ -74,7 +79,7 @@ export async function startProbes(options: ProbesOptions): Promise<Probes> {
       what: "metrics",
       address: metricsAddress,
       path: "/metrics",
-      server: createProbeServer({ metrics, reconciles, ...(token === undefined ? {} : { token }) }),
+      server: createProbeServer({ metrics, reconciles, ...(access === undefined ? {} : { access }) }),
     },
     { what: "probes", address: probeAddress, path: "/healthz", server: createProbeServer({ ready }) },
   ];

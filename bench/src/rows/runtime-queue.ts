@@ -29,7 +29,7 @@ export const runtimeQueue: Benchmark = {
       queue.shutDown();
       return best;
     };
-    return [0, 300_000].map((backlog) => ({
+    return [0, 100_000, 300_000].map((backlog) => ({
       name: `work queue: add, get, done with ${backlog} items waiting`,
       unit: "us" as const,
       ours: perItem(backlog),

@@ -13,6 +13,8 @@ export interface ApiRequest {
   readonly body?: unknown;
   /** Of a watch: `metadata.managedFields` are not looked at, so a transport for which that saves work leaves them out. */
   readonly omitManagedFields?: boolean;
+  /** The status code of the answer that this request is sent again for; absent at the first time. For metrics, not sent. */
+  readonly repeats?: number;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -22,6 +24,18 @@ export interface ApiResponse {
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: unknown;
+  /** What went over the wire; absent where nothing did. */
+  readonly wire?: WireFigures;
+}
+
+/** What one request and its answer cost. */
+export interface WireFigures {
+  /** Bytes of the request's body. */
+  readonly sentBytes: number;
+  /** Bytes of the answer's body, unpacked. */
+  readonly receivedBytes: number;
+  /** How often the transport sent the request again because its connection broke. */
+  readonly repeats: number;
 }
 
 /**

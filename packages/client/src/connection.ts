@@ -3,7 +3,8 @@ import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import type { Credentials, CredentialSource } from "./credentials.ts";
 import { ExecCredentials } from "./exec-credentials.ts";
-import type { HttpTransportOptions, Impersonation } from "./http-transport.ts";
+import type { HttpTransportOptions } from "./http-transport.ts";
+import type { Impersonation } from "./impersonation.ts";
 import {
   booleanField,
   fieldError,

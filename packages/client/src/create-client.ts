@@ -211,8 +211,9 @@ class TransportClient implements Client {
       signal: options?.signal,
       ...(body === undefined ? {} : { body }),
     };
+    let repeats: number | undefined;
     for (let attempt = 0; ; attempt++) {
-      const response = await this.#transport.request(request);
+      const response = await this.#transport.request(repeats === undefined ? request : { ...request, repeats });
       if (response.status >= 200 && response.status < 300) {
         if (this.#onWarning) reportWarnings(response.headers["warning"], this.#onWarning);
         return response.body;
@@ -220,6 +221,7 @@ class TransportClient implements Client {
       const delayMs = attempt < maxRetries ? retryDelayMs(request, response, this.#clock) : undefined;
       if (delayMs === undefined) throw statusErrorOf(response.status, response.body, `${method} ${path}`);
       await sleep(this.#clock, delayMs, options?.signal);
+      repeats = response.status;
     }
   }
 }

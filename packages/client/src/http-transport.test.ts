@@ -72,6 +72,25 @@ describe("http transport", () => {
     },
   );
 
+  test("says what went over the wire: bytes there and back, and that it had to ask again", async () => {
+    const { transport } = await serve(({ body }) => ({ status: 200, body: { grüße: body } }));
+    const answer = await transport.request({ method: "POST", path: "/x", body: "ü" });
+    expect(answer.wire).toEqual({ sentBytes: 4, receivedBytes: Buffer.byteLength('{"grüße":"ü"}'), repeats: 0 });
+    let asked = 0;
+    const flaky: Server = createServer((socket) => {
+      socket.on("error", () => {});
+      socket.once("data", () => {
+        if (asked++ === 0) socket.destroy();
+        else socket.end(`${head}content-length: 2\r\nconnection: close\r\n\r\n{}`);
+      });
+    });
+    await new Promise<void>((resolve) => flaky.listen(0, "127.0.0.1", resolve));
+    cleanUps.push(async () => void flaky.close());
+    const other = createHttpTransport({ server: `http://127.0.0.1:${(flaky.address() as AddressInfo).port}` });
+    cleanUps.push(() => other.close());
+    expect((await other.request({ method: "GET", path: "/x" })).wire).toEqual({ sentBytes: 0, receivedBytes: 2, repeats: 1 });
+  });
+
   test("gives up a watch that is silent for 5 s longer than it was to last, and not before", async () => {
     const clock = createVirtualClock();
     const source = eventSource();

@@ -9,20 +9,15 @@ import {
 } from "@keelson/api-machinery";
 import type { Dispatcher } from "undici";
 import { statusErrorOf } from "./answer-status.ts";
+import { byteStream } from "./byte-stream.ts";
 import { type ConnectionOptions, ConnectionPools, type Pools } from "./connection-pools.ts";
 import { authorizationOf, type Credentials, type CredentialSource } from "./credentials.ts";
 import { type UpgradedConnection, upgradeOver } from "./http-upgrade.ts";
+import { contentOf, headersOf, pathOf, readBody } from "./http-message.ts";
 import { HttpWatch } from "./http-watch.ts";
+import { type Impersonation, impersonationHeaders } from "./impersonation.ts";
 import { isTransportError, TransportError } from "./transport-error.ts";
 import { transportErrorOf } from "./undici-error.ts";
-
-/** As whom requests are made (`kubectl --as`). The caller needs the right to impersonate. */
-export interface Impersonation {
-  readonly user: string;
-  readonly uid?: string;
-  readonly groups?: readonly string[];
-  readonly extra?: Readonly<Record<string, readonly string[]>>;
-}
 
 /** Options of {@link createHttpTransport}. */
 export interface HttpTransportOptions extends ConnectionOptions {
@@ -96,7 +91,9 @@ class HttpTransport implements UpgradingTransport {
       return await this.#attempt(request);
     } catch (error) {
       // The server may close an idle connection just as it is used again. Reading twice does no harm.
-      if (request.method === "GET" && isTransportError(error, "ConnectionLost") && !this.#closed) return this.#attempt(request);
+      if (request.method === "GET" && isTransportError(error, "ConnectionLost") && !this.#closed) {
+        return this.#attempt(request, 1);
+      }
       throw error;
     }
   }
@@ -115,8 +112,8 @@ class HttpTransport implements UpgradingTransport {
     try {
       const response = await this.#authorized(request, (pools) => pools.watches, watch.signal);
       if (response.statusCode !== 200) {
-        const body = await readBody(response);
-        throw statusErrorOf(response.statusCode, body, `watch ${request.path}`);
+        const { value } = await readBody(response);
+        throw statusErrorOf(response.statusCode, value, `watch ${request.path}`);
       }
       watch.open(response.body);
       return watch;
@@ -136,7 +133,9 @@ class HttpTransport implements UpgradingTransport {
         (pools) => pools.watches,
         signal,
       );
-      if (response.statusCode !== 200) throw statusErrorOf(response.statusCode, await readBody(response), request.path);
+      if (response.statusCode !== 200) {
+        throw statusErrorOf(response.statusCode, (await readBody(response)).value, request.path);
+      }
       return byteStream(response.body, signal, stop, (error) => this.#explain(error, request));
     } catch (error) {
       throw this.#explain(error, request);
@@ -165,10 +164,13 @@ class HttpTransport implements UpgradingTransport {
     await this.#pools.destroy(new TransportError("Closed", "the transport is closed"));
   }
 
-  async #attempt(request: ApiRequest): Promise<ApiResponse> {
+  async #attempt(request: ApiRequest, repeats = 0): Promise<ApiResponse> {
     try {
-      const response = await this.#authorized(request, (pools) => pools.requests, request.signal);
-      return { status: response.statusCode, headers: headersOf(response), body: await readBody(response) };
+      const content = contentOf(request);
+      const response = await this.#authorized(request, (pools) => pools.requests, request.signal, content);
+      const { value, bytes } = await readBody(response);
+      const wire = { sentBytes: content === null ? 0 : Buffer.byteLength(content), receivedBytes: bytes, repeats };
+      return { status: response.statusCode, headers: headersOf(response), body: value, wire };
     } catch (error) {
       throw this.#explain(error, request);
     }
@@ -179,6 +181,7 @@ class HttpTransport implements UpgradingTransport {
     request: ApiRequest,
     pool: (pools: Pools) => Dispatcher,
     signal: AbortSignal | undefined,
+    content: string | null = contentOf(request),
   ): Promise<Dispatcher.ResponseData> {
     for (let attempt = 0; ; attempt++) {
       if (this.#closed) throw new TransportError("Closed", "the transport is closed");
@@ -190,7 +193,7 @@ class HttpTransport implements UpgradingTransport {
         path: this.#prefix + pathOf(request),
         method: request.method,
         headers: this.#headersFor(request, credentials),
-        body: request.body === undefined ? null : JSON.stringify(request.body),
+        body: content,
         ...(signal === undefined ? {} : { signal }),
       });
       if (response.statusCode !== 401 || attempt > 0 || this.#credentials.invalidate === undefined) return response;
@@ -215,26 +218,6 @@ class HttpTransport implements UpgradingTransport {
     if (this.#closed) return new TransportError("Closed", "the transport is closed", { cause: error });
     return transportErrorOf(error, `${request.method} ${this.#origin}${this.#prefix}${request.path}`);
   }
-}
-
-/** A body as it comes; nothing more comes once `signal` fires. */
-function byteStream(
-  body: AsyncIterable<Buffer>,
-  signal: AbortSignal,
-  stop: AbortController,
-  explain: (error: unknown) => unknown,
-): ByteStream {
-  async function* chunks(): AsyncGenerator<Uint8Array, void, undefined> {
-    try {
-      for await (const chunk of body) yield chunk;
-    } catch (error) {
-      if (!signal.aborted) throw explain(error);
-    } finally {
-      stop.abort();
-    }
-  }
-  const iterator = chunks();
-  return { [Symbol.asyncIterator]: () => iterator, close: () => stop.abort() };
 }
 
 function parseServer(server: string): URL {
@@ -263,43 +246,4 @@ function fixedCredentials(options: HttpTransportOptions): CredentialSource {
     return { get: () => Promise.resolve(credentials) };
   }
   return { get: async () => ({ ...certificate, token: await token() }) };
-}
-
-function impersonationHeaders(impersonate: Impersonation): Record<string, string | string[]> {
-  const headers: Record<string, string | string[]> = { "impersonate-user": impersonate.user };
-  if (impersonate.uid !== undefined) headers["impersonate-uid"] = impersonate.uid;
-  if (impersonate.groups?.length) headers["impersonate-group"] = [...impersonate.groups];
-  for (const [key, values] of Object.entries(impersonate.extra ?? {})) {
-    headers[`impersonate-extra-${encodeURIComponent(key.toLowerCase())}`] = [...values];
-  }
-  return headers;
-}
-
-function pathOf(request: ApiRequest): string {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(request.query ?? {})) if (value !== undefined) query.append(name, value);
-  return query.size === 0 ? request.path : `${request.path}?${query.toString()}`;
-}
-
-function headersOf(response: Dispatcher.ResponseData): Record<string, string> {
-  const headers: Record<string, string> = {};
-  for (const [name, value] of Object.entries(response.headers)) {
-    if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(", ") : value;
-  }
-  return headers;
-}
-
-/** The body as JSON where it says it is JSON, else as text. */
-async function readBody(response: Dispatcher.ResponseData): Promise<unknown> {
-  const text = await response.body.text();
-  const type = String(response.headers["content-type"] ?? "");
-  if (!/^application\/(?:[\w.-]+\+)?json\b/.test(type)) return text;
-  try {
-    const body: unknown = JSON.parse(text);
-    return body;
-  } catch (error) {
-    // An error page that only claims to be JSON is still the server's answer.
-    if (response.statusCode >= 400) return text;
-    throw new TransportError("BadAnswer", `the answer is not JSON: ${text.slice(0, 100)}`, { cause: error });
-  }
 }

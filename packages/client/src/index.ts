@@ -5,6 +5,7 @@ export type { ConnectionOptions } from "./connection-pools.ts";
 export * from "./create-client.ts";
 export * from "./credentials.ts";
 export * from "./http-transport.ts";
+export type { Impersonation } from "./impersonation.ts";
 export type { UpgradedConnection } from "./http-upgrade.ts";
 export {
   type Kubeconfig,

@@ -26,10 +26,13 @@ export function cachedObject(
   type: ResourceType,
   old: CachedObject | undefined,
 ): CachedObject {
-  const object = isMetadataOnly(type) ? metadataAlone(sent, type) : sent;
+  let object = isMetadataOnly(type) ? metadataAlone(sent, type) : sent;
   const isWhole = object.kind !== undefined && object.apiVersion !== undefined && object.metadata.managedFields === undefined;
   if (Object.isFrozen(object)) return isWhole ? deepFreeze(object) : deepFreeze(completed(object, type));
-  if (object.metadata.managedFields !== undefined) {
+  if (Object.isFrozen(object.metadata)) {
+    // What a transform made of a shared object is new outside and frozen inside.
+    object = completed(object, type);
+  } else if (object.metadata.managedFields !== undefined) {
     // The last field of the metadata as servers write it; deleting the last one leaves the object as compact as it was.
     delete (object.metadata as { managedFields?: unknown }).managedFields;
   }

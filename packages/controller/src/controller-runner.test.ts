@@ -178,6 +178,34 @@ describe("controller", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test("waits at a stop for what runs without a limit, where the grace is negative", async () => {
+    await create("r");
+    const gate = createDeferred<void>();
+    let isAborted = false;
+    const manager = createManager({
+      ...{ client, clock, name: "test", random: () => 0, gracefulShutdownTimeoutMs: -1 },
+      controllers: [
+        defineController({
+          name: "robots",
+          for: robotType,
+          async reconcile(_, { signal }) {
+            signal.addEventListener("abort", () => (isAborted = true), { once: true });
+            await gate.promise;
+          },
+        }),
+      ],
+    });
+    await manager.start();
+    await settle();
+    let isStopped = false;
+    const stopping = manager.stop().then(() => (isStopped = true));
+    await clock.advance(86_400_000);
+    expect([isStopped, isAborted]).toEqual([false, false]);
+    gate.resolve(undefined);
+    await stopping;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test("a predicate that throws lets the change pass, and a map function that throws loses only its own requests", async () => {
     const seen: string[] = [];
     const fails = (text: string) => (): never => {

@@ -52,6 +52,7 @@ export class ControllerRunner {
   readonly #trace: ReconcileTrace;
   readonly #stale = new Map<string, () => void>();
   #workers: Promise<unknown> | undefined;
+  #isWarm = false;
 
   constructor(options: ControllerRunnerOptions) {
     this.#options = options;
@@ -63,9 +64,10 @@ export class ControllerRunner {
     options.metrics.watchInProgress(() => this.#queue.inProgressMs());
   }
 
-  /** Starts. The caches are synced: the handlers put every object there is in the queue before a worker begins. */
-  start(): void {
-    if (this.#workers !== undefined) throw new Error(`controller ${this.#definition.name} was started before`);
+  /** Fills the queue with every object there is, and from now on with what changes; nothing is reconciled yet. */
+  warmUp(): void {
+    if (this.#isWarm) return;
+    this.#isWarm = true;
     for (const source of this.#options.sources) {
       const remove = source.kind.addHandler((change, origin) => {
         const isNews = !origin.initial && change.object.metadata.resourceVersion !== change.old?.metadata.resourceVersion;
@@ -79,6 +81,12 @@ export class ControllerRunner {
       const enqueue = (request: Request): void => this.#add(request, { priority: 0 }, { why: "trigger" });
       this.#removeHandlers.push(trigger.start({ client, cache, clock, log: this.#log, enqueue }));
     }
+  }
+
+  /** Starts. The caches are synced: the handlers put every object there is in the queue before a worker begins. */
+  start(): void {
+    if (this.#workers !== undefined) throw new Error(`controller ${this.#definition.name} was started before`);
+    this.warmUp();
     const count = Math.max(this.#definition.maxConcurrentReconciles ?? 1, 1);
     this.#workers = Promise.all(Array.from({ length: count }, () => this.#work()));
   }

@@ -1,5 +1,7 @@
 import { type KubernetesObject, systemClock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
+import type { CacheOptions } from "./cache-options.ts";
+import { containedMetrics } from "./contained-metrics.ts";
 import { ControllerRunner } from "./controller-runner.ts";
 import { createDeferred } from "./deferred.ts";
 import { createEventRecorder, type RunningEventRecorder } from "./event-recorder.ts";
@@ -9,7 +11,7 @@ import { type Logger, silentLogger } from "./logger.ts";
 import type { Manager, ManagerOptions } from "./manager.ts";
 import { type Metrics, noMetrics } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
-import type { Cache, Change } from "./reconcile.ts";
+import type { Cache, Change, ControllerDefinition } from "./reconcile.ts";
 import { defaultTraceLength, isSelected, type ReconcileFilter, type ReconcileRecord } from "./reconcile-trace.ts";
 import { type Source, sourcesOf } from "./request-mapping.ts";
 import { SharedCache } from "./shared-cache.ts";
@@ -56,8 +58,8 @@ class RunningManager implements Manager {
     this.#options = options;
     const { client, clock = systemClock, random = Math.random } = options;
     this.#log = options.logger ?? silentLogger;
-    this.#metrics = options.metrics ?? noMetrics;
-    this.#cache = new SharedCache({ client, clock, random, log: this.#log, namespaces: options.namespaces });
+    this.#metrics = options.metrics === undefined ? noMetrics : containedMetrics(options.metrics, this.#log);
+    this.#cache = new SharedCache({ client, clock, random, log: this.#log, cached: cachedBy(options) });
     for (const definition of options.controllers) {
       if (this.#sources.has(definition.name))
         throw new TypeError(`two controllers have the name ${JSON.stringify(definition.name)}`);
@@ -115,19 +117,31 @@ class RunningManager implements Manager {
   async #start(signal: AbortSignal | undefined): Promise<void> {
     await this.startCaches(signal);
     if (this.#stopping !== undefined) throw new Error("the manager is stopping");
-    if (this.#election === undefined) {
-      await this.#startControllers(this.#options.client);
+    const { client, controllers } = this.#options;
+    const election = this.#election;
+    if (election === undefined) {
+      await this.#startControllers(controllers.map((definition) => this.#runnerOf(definition, client)));
       return;
     }
-    this.#campaign = this.#lead(this.#election).catch((error: unknown) => {
+    const fenced = this.#fenced(election);
+    const elected: ControllerRunner[] = [];
+    for (const definition of controllers) {
+      if (definition.needsLeaderElection === false) {
+        this.#runnerOf(definition, client).start();
+        continue;
+      }
+      const runner = this.#runnerOf(definition, fenced);
+      if (definition.warmUp) runner.warmUp();
+      elected.push(runner);
+    }
+    this.#campaign = this.#lead(election, elected).catch((error: unknown) => {
       this.#failure ??= error;
       void this.stop();
     });
   }
 
-  async #lead(election: LeaderElection): Promise<void> {
-    const { leaderElection, client } = this.#options;
-    const name = leaderElection?.name ?? "";
+  async #lead(election: LeaderElection, runners: readonly ControllerRunner[]): Promise<void> {
+    const name = this.#options.leaderElection?.name ?? "";
     const leave = this.#leaveElection.signal;
     this.#metrics.leading(name, false);
     try {
@@ -138,41 +152,49 @@ class RunningManager implements Manager {
     }
     this.#log.info({ lease: name, identity: election.identity }, "leading");
     this.#metrics.leading(name, true);
-    const fenced = new InterceptedClient(client, {
-      beforeWrite: () => {
-        if (!election.isLeader) throw new NotLeaderError(`lease ${name} is not held any more; the write was not sent`);
-      },
-    });
     const held = election.hold(leave);
     held.catch(() => {});
     try {
-      if (this.#stopping === undefined) await this.#startControllers(fenced);
+      if (this.#stopping === undefined) await this.#startControllers(runners);
       await held;
     } finally {
       this.#metrics.leading(name, false);
     }
   }
 
-  async #startControllers(client: Client): Promise<void> {
+  /** A client that writes nothing but while this process leads. */
+  #fenced(election: LeaderElection): Client {
+    return new InterceptedClient(this.#options.client, {
+      beforeWrite: () => {
+        if (election.isLeader) return;
+        const { name = "" } = this.#options.leaderElection ?? {};
+        throw new NotLeaderError(`lease ${name} is not held; the write was not sent`);
+      },
+    });
+  }
+
+  #runnerOf(definition: ControllerDefinition, client: Client): ControllerRunner {
+    const { clock = systemClock, random = Math.random } = this.#options;
+    const runner = new ControllerRunner({
+      definition,
+      sources: this.#sources.get(definition.name) ?? [],
+      cache: this.#cache,
+      client,
+      clock,
+      random,
+      log: this.#log,
+      events: this.#events,
+      metrics: this.#metrics.controller(definition.name, definition.maxConcurrentReconciles ?? 1),
+      traceLength: this.#options.traceLength ?? defaultTraceLength,
+    });
+    this.#runners.push(runner);
+    return runner;
+  }
+
+  async #startControllers(runners: readonly ControllerRunner[]): Promise<void> {
     await this.#options.beforeControllers?.();
     if (this.#stopping !== undefined) return;
-    const { clock = systemClock, random = Math.random } = this.#options;
-    for (const definition of this.#options.controllers) {
-      const runner = new ControllerRunner({
-        definition,
-        sources: this.#sources.get(definition.name) ?? [],
-        cache: this.#cache,
-        client,
-        clock,
-        random,
-        log: this.#log,
-        events: this.#events,
-        metrics: this.#metrics.controller(definition.name, definition.maxConcurrentReconciles ?? 1),
-        traceLength: this.#options.traceLength ?? defaultTraceLength,
-      });
-      this.#runners.push(runner);
-      runner.start();
-    }
+    for (const runner of runners) runner.start();
     this.#options.onLeadership?.({ kind: "leading" });
   }
 
@@ -206,7 +228,8 @@ class RunningManager implements Manager {
     // Another may lead now: there is no time to be graceful.
     const graceMs = this.#failure instanceof LeaseLostError ? 0 : gracefulShutdownTimeoutMs;
     if (this.#runners.every((runner) => runner.inProgress === 0)) return drained;
-    if (graceMs <= 0) {
+    if (graceMs < 0) return drained;
+    if (graceMs === 0) {
       abort();
       return false;
     }
@@ -224,4 +247,8 @@ class RunningManager implements Manager {
     }
     return isDrained;
   }
+}
+
+function cachedBy({ cache = {}, namespaces }: ManagerOptions): CacheOptions {
+  return namespaces === undefined ? cache : { ...cache, namespaces };
 }

@@ -4,8 +4,9 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createManager } from "./create-manager.ts";
 import { createDeferred } from "./deferred.ts";
 import { Informer } from "./informer.ts";
-import { silentLogger } from "./logger.ts";
+import { type Logger, silentLogger } from "./logger.ts";
 import type { Manager } from "./manager.ts";
+import type { Metrics } from "./metrics.ts";
 import { type ControllerOptions, defineController, type Request } from "./reconcile.ts";
 import { FakeApiServer } from "./testing/fake-api-server.ts";
 import { HttpApiServer } from "./testing/http-api-server.ts";
@@ -28,7 +29,7 @@ const setSize = (name: string, size: number) =>
 const remove = (name: string) => direct.delete(robotType, { namespace: "a", name });
 
 /** A controller that notes the state in which each reconcile found its object, and whether two ran for one at once. */
-function observe(client: Client, more: Partial<ControllerOptions<Robot>> = {}) {
+function observe(client: Client, more: Partial<ControllerOptions<Robot>> = {}, initialList: "pages" | "stream" = "pages") {
   const seen = new Map<string, unknown[]>();
   const running = new Set<string>();
   let overlaps = 0;
@@ -46,7 +47,8 @@ function observe(client: Client, more: Partial<ControllerOptions<Robot>> = {}) {
     },
     ...more,
   });
-  const manager = createManager({ client, clock, controllers: [controller], name: "test", random: () => 0 });
+  const cache = { initialList };
+  const manager = createManager({ client, clock, controllers: [controller], name: "test", random: () => 0, cache });
   return {
     manager,
     seen,
@@ -78,10 +80,10 @@ describe("over a connection with faults, the controller sees every object's last
         await clock.advance(stepMs);
         isSo();
       },
-      { timeout: 8_000, interval: 5 },
+      { timeout: 25_000, interval: 5 },
     );
 
-  test.each<[string, number, () => Promise<void> | void]>([
+  const faults: readonly (readonly [string, number, () => Promise<void> | void])[] = [
     ["cut within a line", 1_000, () => http.cutWithinLine()],
     [
       "with a server that is killed and started again",
@@ -100,40 +102,133 @@ describe("over a connection with faults, the controller sees every object's last
         api.compact();
       },
     ],
-  ])("%s", async (_, stepMs, break_) => {
-    for (const name of ["kept", "deleted", "recreated"]) await create(name);
-    const { manager: started, seen, last, overlaps } = observe(client);
-    manager = started;
-    const starting = started.start();
-    await eventually(0, () => expect(seen.size).toBe(3));
-    await starting;
-    await eventually(0, () => expect(http.openWatches).toBe(1));
-    const uid = started.cache.get(robotType, { namespace: "a", name: "recreated" })?.metadata.uid;
+  ];
+  test.each(faults.flatMap(([name, ...fault]) => [["pages", name, ...fault] as const, ["stream", name, ...fault] as const]))(
+    "begun by %s: %s",
+    async (initialList, _, stepMs, break_) => {
+      api.streams = true;
+      for (const name of ["kept", "deleted", "recreated"]) await create(name);
+      const { manager: started, seen, last, overlaps } = observe(client, {}, initialList);
+      manager = started;
+      const starting = started.start();
+      await eventually(0, () => expect(seen.size).toBe(3));
+      await starting;
+      await eventually(0, () => expect(http.openWatches).toBe(1));
+      const uid = started.cache.get(robotType, { namespace: "a", name: "recreated" })?.metadata.uid;
 
-    await break_();
-    await setSize("kept", 7);
-    await remove("deleted");
-    await remove("recreated");
-    await create("recreated");
-    await create("new");
-    const wanted = { kept: 7, deleted: "gone", recreated: 0, new: 0 };
-    await eventually(stepMs, () => {
-      expect(last()).toEqual(wanted);
-      expect(started.cache.get(robotType, { namespace: "a", name: "recreated" })?.metadata.uid).not.toBe(uid);
-      expect(started.cache.get(robotType, { namespace: "a", name: "kept" })?.spec?.size).toBe(7);
-    });
-    expect(overlaps()).toBe(0);
+      await break_();
+      await setSize("kept", 7);
+      await remove("deleted");
+      await remove("recreated");
+      await create("recreated");
+      await create("new");
+      const wanted = { kept: 7, deleted: "gone", recreated: 0, new: 0 };
+      await eventually(stepMs, () => {
+        expect(last()).toEqual(wanted);
+        expect(started.cache.get(robotType, { namespace: "a", name: "recreated" })?.metadata.uid).not.toBe(uid);
+        expect(started.cache.get(robotType, { namespace: "a", name: "kept" })?.spec?.size).toBe(7);
+      });
+      expect(overlaps()).toBe(0);
 
-    await started.stop();
-    await client.close();
-    expect(clock.pendingTimers).toBe(0);
-    await expect.poll(() => http.openSockets).toBe(0);
-  });
+      await started.stop();
+      await client.close();
+      expect(clock.pendingTimers).toBe(0);
+      await expect.poll(() => http.openSockets, { timeout: 5_000 }).toBe(0);
+    },
+    40_000,
+  );
 });
 
 const settle = async (): Promise<void> => {
   for (let turn = 0; turn < 10; turn++) await clock.advance(0);
 };
+
+test("a server that has forgotten where the watch stood, and then what was asked for in its place, is asked for the newest", async () => {
+  for (const name of ["kept", "deleted", "recreated"]) await create(name);
+  const { manager, last, overlaps } = observe(direct);
+  await manager.start();
+  await settle();
+  const uid = manager.cache.get(robotType, { namespace: "a", name: "recreated" })?.metadata.uid;
+  const asked: unknown[] = [];
+  const gone = { status: 410, headers: {}, body: statusError("Expired", "too old").status };
+  api.intercept = ({ method, query }, isWatch) => {
+    if (method !== "GET") return undefined;
+    asked.push([isWatch ? "watch" : "list", query?.["resourceVersion"]]);
+    return asked.length <= 2 ? gone : undefined;
+  };
+  // 410 as the answer of the watch, again as that of the list, and later once more in band.
+  const { version } = api;
+  api.endWatches(new Error("cut"));
+  await settle();
+  await setSize("kept", 7);
+  await remove("deleted");
+  await remove("recreated");
+  await create("recreated");
+  await clock.advance(1_000);
+  await settle();
+  expect(asked.slice(0, 3)).toEqual([
+    ["watch", version],
+    ["list", version],
+    ["list", undefined],
+  ]);
+  expect(last()).toEqual({ kept: 7, deleted: "gone", recreated: 0 });
+  expect(manager.cache.get(robotType, { namespace: "a", name: "recreated" })?.metadata.uid).not.toBe(uid);
+  asked.length = 2;
+  api.send({ type: "ERROR", object: statusError("Expired", "too old").status });
+  await setSize("kept", 8);
+  await settle();
+  expect(last()).toMatchObject({ kept: 8 });
+  expect(asked.slice(2).map((each) => (each as unknown[])[0])).toEqual(["list", "watch"]);
+  expect(overlaps()).toBe(0);
+  await manager.stop();
+  expect([clock.pendingTimers, api.openWatches]).toEqual([0, 0]);
+});
+
+test("figures that throw keep no reconcile from running, and a recorder that cannot write keeps none waiting", async () => {
+  const broken = (): never => {
+    throw new Error("no figures for you");
+  };
+  const metrics: Metrics = {
+    controller: () => ({
+      ...{ added: broken, depthChanged: broken, waited: broken, worked: broken, retried: broken, reconciled: broken },
+      ...{ terminalError: broken, panicked: broken, timedOut: broken, activeWorkers: broken, watchInProgress: broken },
+    }),
+    ...{ watchCache: broken, leading: broken, leaderSlowPath: broken },
+  };
+  const said: string[] = [];
+  const logger: Logger = { ...silentLogger, error: (_, message) => said.push(message), child: () => logger };
+  api.intercept = ({ path }) => {
+    if (path.includes("/events")) throw new Error("no events here");
+    return undefined;
+  };
+  const runs: string[] = [];
+  const controller = defineController({
+    name: "robots",
+    for: robotType,
+    async reconcile({ name }, { cache, events }) {
+      runs.push(name);
+      const robot = cache.get(robotType, { namespace: "a", name });
+      if (robot !== undefined) events.event(robot, { type: "Normal", reason: "Seen", note: "seen" });
+      if (name === "a" && runs.length === 1) throw new TypeError("once");
+      return name === "b" ? { requeueAfterMs: 60_000 } : undefined;
+    },
+  });
+  const leaderElection = { namespace: "a", name: "lease" };
+  const options = { client: direct, clock, name: "test", random: () => 0, gracefulShutdownTimeoutMs: 1_000 };
+  const manager = createManager({ ...options, controllers: [controller], metrics, logger, leaderElection });
+  await create("a");
+  await create("b");
+  await manager.start();
+  await settle();
+  await clock.advance(60_000);
+  expect(runs).toEqual(["a", "b", "a", "b"]);
+  // Told once a figure, not once a call.
+  expect(said.filter((message) => message.includes("metrics failed")).length).toBe(new Set(said).size - 1);
+  const stopping = manager.stop();
+  await clock.advance(60_000);
+  await stopping;
+  expect([clock.pendingTimers, api.openWatches]).toEqual([0, 0]);
+});
 
 test("a server that asks for time is asked for the watch again after that time and not before", async () => {
   const asked: number[] = [];

@@ -1,3 +1,11 @@
+export {
+  cacheOf,
+  type CachedKindOptions,
+  type CachedNamespaces,
+  type CacheOptions,
+  type CacheSelection,
+  type Transform,
+} from "./cache-options.ts";
 export * from "./controller-runner.ts";
 export * from "./create-manager.ts";
 export * from "./event.ts";
@@ -13,6 +21,7 @@ export { unlessMovedOn } from "./optimistic.ts";
 export * from "./metrics.ts";
 export * from "./operator.ts";
 export * from "./predicates.ts";
+export { type Access, type AccessFilter, type AccessRequest, accessReviewRules, reviewedAccess } from "./probe-access.ts";
 export * from "./probe-server.ts";
 export * from "./prometheus-metrics.ts";
 export * from "./reconcile.ts";

@@ -1,6 +1,13 @@
 import { deepFreeze, statusError } from "@keelson/api-machinery";
 import { describe, expect, test } from "vitest";
-import { initialInformerState, type InformerInput, type InformerState, stepInformer } from "./informer-state.ts";
+import {
+  initialInformerState,
+  type InformerInput,
+  type InformerState,
+  type InformerStep,
+  initialStreamState,
+  stepInformer,
+} from "./informer-state.ts";
 
 const object = (name: string, resourceVersion?: string) =>
   deepFreeze({ apiVersion: "v1", kind: "X", metadata: resourceVersion === undefined ? { name } : { name, resourceVersion } });
@@ -91,5 +98,76 @@ describe("informer step", () => {
       state: initialInformerState,
       next: "wait",
     });
+  });
+});
+
+describe("informer step of a stream", () => {
+  const event = (type: "ADDED" | "MODIFIED" | "DELETED", name: string, version: string): InformerInput => ({
+    kind: "event",
+    event: { type, object: object(name, version) },
+  });
+  const mark = (resourceVersion: string, annotations?: Record<string, string>): InformerInput => ({
+    kind: "event",
+    event: { type: "BOOKMARK", object: { metadata: { resourceVersion, ...(annotations ? { annotations } : {}) } } as never },
+  });
+  const end = (resourceVersion: string): InformerInput => mark(resourceVersion, { "k8s.io/initial-events-end": "true" });
+  const steps = (state: InformerState, ...inputs: readonly InformerInput[]): InformerStep =>
+    inputs.reduce<InformerStep>((step, input) => stepInformer(step.state, input), { state, next: "stay" });
+  const from: InformerState = { kind: "stream", notOlderThan: "7", streams: true };
+
+  test("gathers what is there and replaces the store with it at the mark, on the same watch", () => {
+    const gathered = [event("ADDED", "a", "3"), event("ADDED", "b", "2"), event("ADDED", "c", "4")];
+    const changed = [event("MODIFIED", "a", "6"), event("DELETED", "c", "7"), mark("6")];
+    const before = steps(initialStreamState, ...gathered, ...changed);
+    expect(before).toMatchObject({ state: { kind: "stream" }, next: "stay" });
+    expect(before.effect).toBeUndefined();
+    expect(stepInformer(before.state, end("8"))).toEqual({
+      state: { kind: "watch", resourceVersion: "8", streams: true },
+      effect: { kind: "replace", objects: [object("b", "2"), object("a", "6")] },
+      next: "stay",
+    });
+    // No step changed the state that it was given.
+    expect(steps(initialStreamState, ...gathered, end("5")).effect).toEqual({
+      kind: "replace",
+      objects: [object("a", "3"), object("b", "2"), object("c", "4")],
+    });
+  });
+
+  test("streams anew, not older than where it stood, when its version is forgotten", () => {
+    const expired = steps(initialStreamState, end("7"), failed(statusError("Expired", "")));
+    expect(expired).toMatchObject({ state: from, next: "go" });
+    expect(stepInformer(expired.state, failed(statusError("Expired", "")))).toMatchObject({
+      state: initialStreamState,
+      next: "go",
+    });
+    expect(stepInformer(from, failed(tooLarge))).toMatchObject({ state: initialStreamState, next: "go" });
+  });
+
+  test.each(["BadRequest", "Invalid", "MethodNotAllowed", "NotAcceptable"] as const)(
+    "lists for good where the server refuses with %s",
+    (reason) => {
+      const list = { state: { kind: "list", notOlderThan: "7", received: [] }, next: "go" };
+      expect(stepInformer(from, failed(statusError(reason, "no streams here")))).toEqual(list);
+      const inBand = { kind: "event", event: { type: "ERROR", object: statusError(reason, "").status } } as never;
+      expect(stepInformer(from, inBand)).toEqual(list);
+    },
+  );
+
+  test("lists for good where the server brings nothing, and once where it ends the stream early", () => {
+    expect(steps(from, event("ADDED", "a", "3"), { kind: "silent" })).toEqual({
+      state: { kind: "list", notOlderThan: "7", received: [] },
+      next: "go",
+    });
+    const ended = steps(from, event("ADDED", "a", "3"), { kind: "ended", brief: false });
+    expect(ended).toEqual({ state: { kind: "list", notOlderThan: "7", received: [], streams: true }, next: "go" });
+    const watching = stepInformer(ended.state, { kind: "page", items: [], resourceVersion: "9" });
+    expect(stepInformer(watching.state, failed(statusError("Expired", ""))).state).toEqual({ ...from, notOlderThan: "9" });
+    expect(stepInformer(from, { kind: "ended", brief: true }).next).toBe("wait");
+  });
+
+  test("forgets what it gathered and waits when it breaks", () => {
+    const broken = steps(initialStreamState, event("ADDED", "a", "3"), failed(new Error("cut")));
+    expect(broken).toMatchObject({ state: initialStreamState, next: "wait" });
+    expect(steps(broken.state, end("4")).effect).toEqual({ kind: "replace", objects: [] });
   });
 });

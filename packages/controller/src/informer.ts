@@ -7,8 +7,10 @@ import {
   type KubernetesObject,
   type ResourceType,
   sleep,
+  type Timer,
 } from "@keelson/api-machinery";
-import type { Client, TypedWatch } from "@keelson/client";
+import type { Client, ListOptions, TypedWatch } from "@keelson/client";
+import { type CacheSelection, transformed } from "./cache-options.ts";
 import { type CachedObject, cachedObject } from "./cached-object.ts";
 import { createDeferred } from "./deferred.ts";
 import { ExponentialBackoff } from "./exponential-backoff.ts";
@@ -16,6 +18,7 @@ import {
   type InformerInput,
   type InformerState,
   initialInformerState,
+  initialStreamState,
   type StoreEffect,
   stepInformer,
 } from "./informer-state.ts";
@@ -26,6 +29,8 @@ import { isMetadataOnly } from "./metadata-only.ts";
 const pageSize = 500;
 /** A watch that the server ends within this time and without an event is treated as failed. */
 const briefMs = 1_000;
+/** A stream that brings nothing for this long, before its first state is complete, is given up for a list. */
+const streamPatienceMs = 10_000;
 
 /** Options of {@link Informer}. */
 export interface InformerOptions {
@@ -33,6 +38,10 @@ export interface InformerOptions {
   readonly type: ResourceType;
   /** Absent: all namespaces. */
   readonly namespace?: string | undefined;
+  /** Which objects, and what of them. Default: all of all. */
+  readonly selection?: CacheSelection;
+  /** See `CacheOptions.initialList`. Default `pages`. */
+  readonly initialList?: "pages" | "stream" | undefined;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
@@ -50,7 +59,7 @@ export class Informer {
   readonly #options: InformerOptions;
   readonly #backoff: ExponentialBackoff;
   readonly #waiters = new Set<{ readonly resourceVersion: string; readonly resolve: () => void }>();
-  #state: InformerState = initialInformerState;
+  #state: InformerState;
   #version: string | undefined;
   #lastError: unknown;
   #heardAt: number | undefined;
@@ -59,6 +68,7 @@ export class Informer {
 
   constructor(options: InformerOptions) {
     this.#options = options;
+    this.#state = options.initialList === "stream" ? initialStreamState : initialInformerState;
     this.#backoff = new ExponentialBackoff({
       clock: options.clock,
       random: options.random,
@@ -113,7 +123,8 @@ export class Informer {
     while (!signal.aborted) {
       let wait: boolean;
       try {
-        wait = await (this.#state.kind === "list" ? this.#list(this.#state, signal) : this.#watch(this.#state, signal));
+        const state = this.#state;
+        wait = await (state.kind === "list" ? this.#list(state, signal) : this.#follow(state, signal));
       } catch (error) {
         if (signal.aborted) return;
         wait = this.#step({ kind: "failed", error }) === "wait";
@@ -124,37 +135,33 @@ export class Informer {
   }
 
   async #list(state: Extract<InformerState, { kind: "list" }>, signal: AbortSignal): Promise<boolean> {
-    const { client, type, namespace } = this.#options;
+    const { client, type } = this.#options;
     const list = await client.list(type, {
-      namespace,
+      ...this.#scope(signal),
       limit: pageSize,
-      signal,
-      metadataOnly: isMetadataOnly(type),
-      ...(state.continue !== undefined
-        ? { continue: state.continue }
-        : state.notOlderThan !== undefined
-          ? { resourceVersion: state.notOlderThan, resourceVersionMatch: "NotOlderThan" as const }
-          : {}),
+      ...(state.continue === undefined ? notOlderThan(state) : { continue: state.continue }),
     });
     const items = list.items.map((item) => this.#normalise(item));
     const { resourceVersion = "", continue: token } = list.metadata;
     return this.#step({ kind: "page", items, resourceVersion, continue: token }) === "wait";
   }
 
-  async #watch(state: Extract<InformerState, { kind: "watch" }>, signal: AbortSignal): Promise<boolean> {
-    const { client, type, namespace, clock, random } = this.#options;
+  /** Reads a watch until it ends: one from a version on, or one that begins with all there is. */
+  async #follow(state: Exclude<InformerState, { kind: "list" }>, signal: AbortSignal): Promise<boolean> {
+    const { client, type, clock, random } = this.#options;
     const openedAt = clock.monotonic();
     const watch: TypedWatch<KubernetesObject> = await client.watch(type, {
-      namespace,
-      resourceVersion: state.resourceVersion,
+      ...this.#scope(signal),
+      ...(state.kind === "watch"
+        ? { resourceVersion: state.resourceVersion }
+        : { resourceVersionMatch: "NotOlderThan" as const, ...notOlderThan(state), sendInitialEvents: true }),
       allowWatchBookmarks: true,
       timeoutSeconds: Math.floor(300 + random() * 300),
-      metadataOnly: isMetadataOnly(type),
       omitManagedFields: true,
-      signal,
     });
     this.#lastError = undefined;
     this.#watches++;
+    const patience = state.kind === "stream" ? this.#patience(watch) : undefined;
     let events = 0;
     try {
       for await (const event of watch) {
@@ -166,12 +173,54 @@ export class Informer {
             : event.object;
         const next = this.#step({ kind: "event", event: { type: event.type, object } });
         if (next !== "stay") return next === "wait";
+        patience?.heard();
       }
     } finally {
+      patience?.end();
       watch.close();
     }
     if (signal.aborted) return false;
+    if (patience?.isOver) return this.#step({ kind: "silent" }) === "wait";
     return this.#step({ kind: "ended", brief: events === 0 && clock.monotonic() - openedAt < briefMs }) === "wait";
+  }
+
+  /** Closes a stream that is silent for too long before its first state is complete; servers may not know what was asked. */
+  #patience(watch: { close(): void }): { readonly heard: () => void; readonly end: () => void; readonly isOver: boolean } {
+    const { clock } = this.#options;
+    let heardAt = clock.monotonic();
+    let isOver = false;
+    const arm = (delayMs: number): Timer =>
+      clock.setTimer(delayMs, () => {
+        if (this.#state.kind !== "stream") return;
+        const left = heardAt + streamPatienceMs - clock.monotonic();
+        if (left > 0) {
+          timer = arm(left);
+          return;
+        }
+        isOver = true;
+        watch.close();
+      });
+    let timer = arm(streamPatienceMs);
+    return {
+      heard: () => {
+        heardAt = clock.monotonic();
+      },
+      end: () => timer.cancel(),
+      get isOver() {
+        return isOver;
+      },
+    };
+  }
+
+  #scope(signal: AbortSignal): ListOptions {
+    const { type, namespace, selection } = this.#options;
+    return {
+      namespace,
+      labelSelector: selection?.labelSelector,
+      fieldSelector: selection?.fieldSelector,
+      metadataOnly: isMetadataOnly(type),
+      signal,
+    };
   }
 
   #step(input: InformerInput): "stay" | "go" | "wait" {
@@ -209,8 +258,25 @@ export class Informer {
     return Math.max(backoff, asked);
   }
 
-  #normalise(object: DeepReadonly<KubernetesObject>): CachedObject {
-    const { type, current } = this.#options;
+  #normalise(sent: DeepReadonly<KubernetesObject>): CachedObject {
+    const { type, current, selection, log } = this.#options;
+    let object = sent;
+    if (selection?.transform !== undefined) {
+      try {
+        object = transformed(selection.transform, sent);
+      } catch (error) {
+        const { namespace, name } = sent.metadata;
+        log.error({ err: error, kind: type.kind, namespace, name }, "a transform failed; the object is kept as it came");
+      }
+    }
     return cachedObject(object, type, current?.(object));
   }
+}
+
+function notOlderThan(state: {
+  readonly notOlderThan?: string;
+}): Pick<ListOptions, "resourceVersion" | "resourceVersionMatch"> {
+  return state.notOlderThan === undefined
+    ? {}
+    : { resourceVersion: state.notOlderThan, resourceVersionMatch: "NotOlderThan" as const };
 }

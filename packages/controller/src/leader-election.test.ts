@@ -1,7 +1,8 @@
-import { createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
+import { type Clock, createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
 import { type Client, createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "./create-manager.ts";
+import { createDeferred } from "./deferred.ts";
 import { LeaderElection } from "./leader-election.ts";
 import { leaseType } from "./lease.ts";
 import { silentLogger } from "./logger.ts";
@@ -25,6 +26,17 @@ const elect = (identity: string): LeaderElection =>
 const down = { status: 500, headers: {}, body: statusError("InternalError", "down").status };
 const settle = async (): Promise<void> => {
   for (let turn = 0; turn < 5; turn++) await clock.advance(0);
+};
+
+/** A clock whose time goes on while nothing runs: what a blocked event loop sees when it is free again. */
+const blockable = () => {
+  let blockedMs = 0;
+  const shifted: Clock = {
+    ...{ setTimer: (...timer) => clock.setTimer(...timer) },
+    now: () => clock.now() + blockedMs,
+    monotonic: () => clock.monotonic() + blockedMs,
+  };
+  return { clock: shifted, block: (ms: number) => void (blockedMs += ms) };
 };
 
 describe("leader election", () => {
@@ -108,6 +120,32 @@ describe("leader election", () => {
     expect(one.isLeader).toBe(false);
     await clock.advance(2_000);
     await expect(lost).rejects.toThrow(/kube-system\/op was not renewed within 10 s/);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test.each([
+    ["goes on after a short block of the event loop", 4_999, undefined],
+    ["gives up after a long one, with time left to renew", 5_000, /event loop was blocked for 5\.0 s/],
+    ["gives up after one beyond the renew deadline, and asks for nothing more", 60_000, /event loop was blocked for 60\.0 s/],
+  ])("%s", async (_, ms, message) => {
+    const stop = new AbortController();
+    const { clock: shifted, block } = blockable();
+    const one = new LeaderElection({ client, ...key, identity: "one", clock: shifted, random: () => 0, log: silentLogger });
+    await one.acquire(stop.signal);
+    let lost: unknown;
+    const held = one.hold(stop.signal).catch((error: unknown) => (lost = error));
+    await clock.advance(1_000);
+    const asked = server.requests.length;
+    block(ms);
+    // Before any timer had its turn.
+    expect(one.isLeader).toBe(1_000 + ms < 10_000);
+    await clock.advance(1_000);
+    await settle();
+    expect([one.isLeader, server.requests.length - asked]).toEqual(message === undefined ? [true, 1] : [false, 0]);
+    if (message === undefined) expect(lost).toBeUndefined();
+    else expect(String(lost)).toMatch(message);
+    stop.abort();
+    await held;
     expect(clock.pendingTimers).toBe(0);
   });
 
@@ -217,6 +255,108 @@ describe("manager with leader election", () => {
     expect(aborted).toBe(true);
     expect(refused).toMatchObject({ code: "NotLeader" });
     expect(server.objects.has("/apis/example.org/v1/namespaces/a/robots/late")).toBe(false);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("a block of the event loop past the lease ends the manager: no write of a reconcile that goes on is sent", async () => {
+    const { clock: shifted, block } = blockable();
+    const results: unknown[] = [];
+    const gate = createDeferred<void>();
+    const manager = createManager({
+      ...{ client, clock: shifted, name: "test", random: () => 0, leaderElection: leaderElection("one") },
+      controllers: [
+        controller(async ({ client: own }) => {
+          const write = (name: string): Promise<unknown> => own.create(robotType, { metadata: { namespace: "b", name } });
+          await write("before");
+          await gate.promise;
+          // The loop is free again; nothing has told yet that the lease is gone.
+          block(20_000);
+          await write("after").catch((error: unknown) => results.push(error));
+        }),
+      ],
+    });
+    const { done } = manager;
+    done.catch(() => {});
+    await manager.start();
+    await settle();
+    gate.resolve(undefined);
+    await settle();
+    expect(results).toMatchObject([{ code: "NotLeader" }]);
+    await clock.advance(2_000);
+    await expect(done).rejects.toMatchObject({ code: "LeaseLost" });
+    expect([...server.objects.keys()].filter((path) => path.includes("/b/"))).toEqual([
+      "/apis/example.org/v1/namespaces/b/robots/before",
+    ]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("warmed up, a controller's queue is filled while another leads; it reconciles, and writes, only when it leads", async () => {
+    const one = manage("one", async () => {});
+    await one.start();
+    await settle();
+    const events: string[] = [];
+    let refused: unknown;
+    const shared = { for: robotType, reconcile: async () => {} };
+    const definitions = [
+      defineController({
+        ...shared,
+        name: "warm",
+        warmUp: true,
+        predicates: [({ object }) => events.push(`queued ${object.metadata.name}`) > 0],
+        triggers: [
+          {
+            start({ client: own }) {
+              events.push("triggered");
+              own
+                .create(robotType, { metadata: { namespace: "a", name: "early" } })
+                .catch((error: unknown) => (refused = error));
+              return () => {};
+            },
+          },
+        ],
+        reconcile: async ({ name }) => void events.push(`reconciled ${name}`),
+      }),
+      defineController({ ...shared, name: "cold", predicates: [() => events.push("cold") > 0] }),
+      defineController({
+        ...shared,
+        name: "free",
+        needsLeaderElection: false,
+        reconcile: async () => void events.push("free"),
+      }),
+    ];
+    const options = { client, clock, name: "test", random: () => 0, leaderElection: leaderElection("two") };
+    const two = createManager({ ...options, controllers: definitions });
+    await two.start();
+    await settle();
+    expect(events).toEqual(["queued r", "triggered", "free"]);
+    expect(refused).toMatchObject({ code: "NotLeader" });
+    await one.stop();
+    await clock.advance(2_000);
+    expect(events.slice(3)).toEqual(["reconciled r", "cold"]);
+    await two.stop();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("a manager that waits and warms up stops without having led, and leaves nothing", async () => {
+    const one = manage("one", async () => {});
+    await one.start();
+    await settle();
+    let stopped = 0;
+    const two = createManager({
+      ...{ client, clock, name: "test", random: () => 0, leaderElection: leaderElection("two") },
+      controllers: [
+        defineController({
+          ...{ name: "r", for: robotType, warmUp: true, reconcile: async () => {} },
+          triggers: [{ start: () => () => void stopped++ }],
+        }),
+      ],
+    });
+    await two.start();
+    await settle();
+    await two.stop();
+    await two.done;
+    expect(stopped).toBe(1);
+    await one.stop();
     expect(clock.pendingTimers).toBe(0);
   });
 

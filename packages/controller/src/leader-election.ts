@@ -22,6 +22,11 @@ export interface LeaderElectionOptions {
   readonly renewDeadlineMs?: number;
   /** Default 2000. */
   readonly retryPeriodMs?: number;
+  /**
+   * A process whose timers come this much too late gives up: its loop is blocked for so long at a time that a write which was
+   * allowed could leave it after the lease has run out. Default: lease duration less renew deadline, 5000.
+   */
+  readonly longestLagMs?: number;
   /** Called when a renewal had to read the lease first. */
   readonly onSlowPath?: () => void;
   /** Called while the lease is waited for: at the first try that did not get it, and when its holder changes. */
@@ -39,13 +44,15 @@ export class LeaseLostError extends Error {
  *
  * **Guarantees**: {@link isLeader} is false once the renew deadline has passed since the last renewal was *sent*, by the
  * monotonic clock and by the wall clock, even if this process was stopped or its loop blocked meanwhile. A monotonic clock
- * stands still while a machine sleeps, a wall clock may be set; only together do they tell.
+ * stands still while a machine sleeps, a wall clock may be set; only together do they tell. {@link hold} gives up as well when
+ * timers come so late that what was allowed at one moment may be done too late.
  */
 export class LeaderElection {
   readonly #options: LeaderElectionOptions;
   readonly #leaseDurationMs: number;
   readonly #renewDeadlineMs: number;
   readonly #retryPeriodMs: number;
+  readonly #longestLagMs: number;
   readonly #identity: string;
   /** The lease as last seen, and when that state of it was seen first. */
   #observed: { readonly lease: DeepReadonly<Lease>; readonly at: number } | undefined;
@@ -56,6 +63,7 @@ export class LeaderElection {
     this.#leaseDurationMs = options.leaseDurationMs ?? 15_000;
     this.#renewDeadlineMs = options.renewDeadlineMs ?? 10_000;
     this.#retryPeriodMs = options.retryPeriodMs ?? 2_000;
+    this.#longestLagMs = options.longestLagMs ?? this.#leaseDurationMs - this.#renewDeadlineMs;
     this.#identity = options.identity ?? `${hostname()}_${randomUUID()}`;
     if (this.#leaseDurationMs <= this.#renewDeadlineMs)
       throw new RangeError("leaseDurationMs has to be longer than renewDeadlineMs");
@@ -97,8 +105,16 @@ export class LeaderElection {
     const { clock } = this.#options;
     let lastAt = clock.monotonic();
     while (!signal.aborted) {
+      const sleptAt = clock.monotonic();
       await sleep(clock, this.#retryPeriodMs, signal).catch(() => {});
       if (signal.aborted) return;
+      const lag = clock.monotonic() - sleptAt - this.#retryPeriodMs;
+      if (lag >= this.#longestLagMs) {
+        this.#renewed = undefined;
+        throw new LeaseLostError(
+          `lease ${this.#what}: the event loop was blocked for ${(lag / 1000).toFixed(1)} s, so no write can be trusted to leave in time`,
+        );
+      }
       const left = lastAt + this.#renewDeadlineMs - clock.monotonic();
       if (left > 0 && (await this.#tryAcquireOrRenew(signal, left))) {
         lastAt = clock.monotonic();

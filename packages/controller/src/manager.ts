@@ -1,5 +1,6 @@
 import type { Clock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
+import type { CacheOptions } from "./cache-options.ts";
 import type { Logger } from "./logger.ts";
 import type { Metrics } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
@@ -18,12 +19,14 @@ export interface ManagerOptions {
   readonly controllers: readonly ControllerDefinition[];
   /** Further kinds to cache, for servers. */
   readonly reads?: readonly Read<KubernetesObject>[];
-  /** Runs controllers only while holding this lease. Default: no election. */
+  /** Runs controllers only while holding this lease, but those that do not need it. Default: no election. */
   readonly leaderElection?: { readonly namespace: string; readonly name: string; readonly identity?: string };
-  /** How long `stop` waits for reconciles that run. Default 30000; 0 does not wait. */
+  /** How long `stop` waits for reconciles that run. Default 30000; 0 does not wait, less than 0 waits for ever. */
   readonly gracefulShutdownTimeoutMs?: number;
-  /** Namespaces to watch. Default: all. */
+  /** Namespaces to watch. Default: all. As `cache.namespaces`, and before it. */
   readonly namespaces?: readonly string[];
+  /** What of the kinds is cached: selectors, namespaces and transforms, by kind too. Default: all of all. */
+  readonly cache?: CacheOptions;
   /** Name in events (`reportingController`) and the default field manager. */
   readonly name: string;
   /** Where the figures go. Default: nowhere. See `createPrometheusMetrics`. */
@@ -32,7 +35,7 @@ export interface ManagerOptions {
   readonly random?: () => number;
   /** Reconciles of each controller that {@link Manager.reconciles} can tell of. Default 100; 0 keeps none. */
   readonly traceLength?: number;
-  /** Runs when the caches are synced and, with leader election, this process leads; controllers start after it. */
+  /** Runs when the caches are synced and, with leader election, this process leads; controllers that need the lease start after it. */
   readonly beforeControllers?: () => Promise<void>;
   /** Called when the controllers have started, and with leader election before that while the lease is waited for. */
   readonly onLeadership?: (leadership: Leadership) => void;

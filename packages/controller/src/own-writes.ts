@@ -65,6 +65,8 @@ export class OwnWrites {
     if (version === undefined) return;
     for (const kind of this.#cachedKinds(type)) {
       const informer = kind.informerOf(object.metadata?.namespace);
+      // Of what is not selected the cache never tells: there is nothing to wait for.
+      if (!kind.isTold(object)) continue;
       if (informer?.hasSeen(version) === false) this.#expect(id, (met) => informer.whenSeen(version, met));
     }
   }

@@ -1,3 +1,4 @@
+import { request } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { createProbeServer, type ProbeServer } from "./probe-server.ts";
 
@@ -44,4 +45,56 @@ test("serves metrics, and nothing else, and takes no POST", async () => {
   expect((await ask({}, "/metrics")).status).toBe(404);
   await server?.stop();
   expect((await ask({}, "/healthz", "POST")).status).toBe(405);
+});
+
+/** The status of an answer to a request that names the server as a page would: by the name in its URL. */
+function askAs(host: string, url: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const asking = request(url, { headers: { host } }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    });
+    asking.on("error", reject);
+    asking.end();
+  });
+}
+
+test("without a token, tells nothing of the cluster to a page whose name was made to resolve to this machine", async () => {
+  const metrics = { scrape: async () => ({ contentType: "text/plain", text: "x 1\n" }) };
+  server = createProbeServer({ metrics, reconciles: { reconciles: () => [] }, hostNames: ["known.internal"] });
+  const url = await server.listen(0);
+  const statuses = (host: string) =>
+    Promise.all(["/metrics", "/debug/reconciles", "/healthz"].map((path) => askAs(host, `${url}${path}`)));
+  expect(await statuses("evil.example:8080")).toEqual([403, 403, 200]);
+  expect(await statuses("localhost:8080")).toEqual([200, 200, 200]);
+  expect(await statuses("known.internal")).toEqual([200, 200, 200]);
+});
+
+test("asks who may read, and says no more than that it does not know when that cannot be found out", async () => {
+  const metrics = { scrape: async () => ({ contentType: "text/plain", text: "x 1\n" }) };
+  const seen: unknown[] = [];
+  server = createProbeServer({
+    metrics,
+    reconciles: { reconciles: () => [] },
+    async access(asked) {
+      seen.push(asked);
+      if (asked.token === "down") throw new Error("secret reason");
+      if (asked.token === undefined) return "unauthenticated";
+      return asked.path === "/metrics" ? "allowed" : "forbidden";
+    },
+  });
+  const url = await server.listen(0);
+  const ask = async (path: string, token?: string) => {
+    const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    const response = await fetch(url + path, { headers });
+    return [response.status, await response.text()];
+  };
+  expect(await ask("/metrics?x=1", "t")).toEqual([200, "x 1\n"]);
+  expect(await ask("/debug/reconciles", "t")).toEqual([403, "not allowed to get /debug/reconciles\n"]);
+  expect(await ask("/metrics")).toEqual([401, "a bearer token is needed\n"]);
+  expect(await ask("/metrics", "down")).toEqual([500, "internal error\n"]);
+  expect(await ask("/healthz")).toEqual([200, "ok"]);
+  // Its bearer is known, so whatever name was asked for is no danger.
+  expect(seen).toHaveLength(4);
+  expect(seen[0]).toEqual({ token: "t", path: "/metrics", verb: "get" });
 });

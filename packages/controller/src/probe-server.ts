@@ -1,7 +1,7 @@
-import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Manager } from "./manager.ts";
+import { type AccessFilter, bearerTokenOf, isOwnHost, tokenAccess } from "./probe-access.ts";
 import type { ReconcileFilter } from "./reconcile-trace.ts";
 
 /** Whether something works: throws (or rejects), saying why, where it does not. */
@@ -18,11 +18,28 @@ export interface ProbeServerOptions {
    * 404. Names of objects and errors are in it: for a listener that only operators of the machine reach.
    */
   readonly reconciles?: Pick<Manager, "reconciles">;
-  /** The bearer token that `/metrics` and `/debug/reconciles` ask for. Default: none is needed. */
-  readonly token?: string;
+  /**
+   * Who may read `/metrics` and `/debug/reconciles`: whoever has this bearer token, or whom the filter lets (`reviewedAccess` asks the
+   * API server). Default: everybody who reaches the listener, so keep it on loopback.
+   */
+  readonly access?: string | AccessFilter;
+  /**
+   * Names by which those two may be asked for, beside addresses and `localhost`, where no access is asked for: a page of another name
+   * that resolves to this machine is refused (DNS rebinding). Lower case, without a port.
+   */
+  readonly hostNames?: readonly string[];
   /** What `/metrics` answers; without it, 404. A `PrometheusMetrics` fits. */
   readonly metrics?: { scrape(): Promise<{ readonly contentType: string; readonly text: string }> };
 }
+
+interface Answer {
+  readonly status: number;
+  readonly type: string;
+  readonly text: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+const plain = { type: "text/plain; charset=utf-8" };
 
 /** A server of probes and metrics. */
 export interface ProbeServer {
@@ -40,23 +57,35 @@ export interface ProbeServer {
  * names; it may hold what is not for everybody.
  */
 export function createProbeServer(options: ProbeServerOptions): ProbeServer {
-  const { health = {}, ready = {}, metrics, reconciles, token } = options;
+  const { health = {}, ready = {}, metrics, reconciles, hostNames = [] } = options;
+  const access = typeof options.access === "string" ? tokenAccess(options.access) : options.access;
+  /** Why a request may not read what tells of the cluster. */
+  const refusalOf = async (request: IncomingMessage, path: string): Promise<Answer | undefined> => {
+    if (access === undefined) {
+      if (isOwnHost(request.headers.host, hostNames)) return undefined;
+      return { ...plain, status: 403, text: "this server is not known by that name\n" };
+    }
+    const token = bearerTokenOf(request.headers.authorization);
+    const answer = await access({ token, path, verb: (request.method ?? "GET").toLowerCase() });
+    if (answer === "allowed") return undefined;
+    if (answer === "forbidden") return { ...plain, status: 403, text: `not allowed to get ${path}\n` };
+    return { ...plain, status: 401, text: "a bearer token is needed\n", headers: { "www-authenticate": "Bearer" } };
+  };
   const handle = (request: IncomingMessage, response: ServerResponse): boolean => {
     const url = new URL(request.url ?? "/", "http://probe");
     const [, root = "", name, ...more] = url.pathname.split("/");
     const answer = answerOf(root, name, more.length > 0, url.searchParams);
     if (answer === undefined) return false;
-    if (token !== undefined && (root === "metrics" || root === "debug") && !hasToken(request, token)) {
-      send(response, 401, "text/plain; charset=utf-8", "a bearer token is needed\n", { "www-authenticate": "Bearer" });
-      return true;
-    }
-    if (request.method !== "GET" && request.method !== "HEAD") {
-      send(response, 405, "text/plain; charset=utf-8", "only GET is allowed\n", { allow: "GET, HEAD" });
-      return true;
-    }
-    answer().then(
-      ({ status, type, text }) => send(response, status, type, text),
-      () => send(response, 500, "text/plain; charset=utf-8", "internal error\n"),
+    const isOpen = root === "healthz" || root === "readyz";
+    const respond = async (): Promise<Answer> => {
+      const refusal = isOpen ? undefined : await refusalOf(request, url.pathname);
+      if (refusal !== undefined) return refusal;
+      if (request.method === "GET" || request.method === "HEAD") return answer();
+      return { ...plain, status: 405, text: "only GET is allowed\n", headers: { allow: "GET, HEAD" } };
+    };
+    respond().then(
+      (each) => send(response, each),
+      () => send(response, { ...plain, status: 500, text: "internal error\n" }),
     );
     return true;
   };
@@ -66,7 +95,7 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     name: string | undefined,
     isDeeper: boolean,
     query: URLSearchParams,
-  ): (() => Promise<{ readonly status: number; readonly type: string; readonly text: string }>) | undefined => {
+  ): (() => Promise<Answer>) | undefined => {
     if (isDeeper) return undefined;
     if (root === "debug" && name === "reconciles" && reconciles !== undefined) {
       return async () => {
@@ -85,12 +114,12 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     if (name !== undefined && name !== "" && !Object.hasOwn(checks, name) && name !== "ping") return undefined;
     return async () => {
       const outcome = await run(root, name === "" ? undefined : name, checks, query);
-      return { ...outcome, type: "text/plain; charset=utf-8" };
+      return { ...plain, ...outcome };
     };
   };
 
   const server = createServer((request, response) => {
-    if (!handle(request, response)) send(response, 404, "text/plain; charset=utf-8", "not found\n");
+    if (!handle(request, response)) send(response, { ...plain, status: 404, text: "not found\n" });
   });
   // A client that sends its head byte by byte must not hold a socket.
   server.headersTimeout = 32_000;
@@ -116,12 +145,6 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     stop,
     [Symbol.asyncDispose]: stop,
   };
-}
-
-/** Digests are compared, so that neither the time nor a length tells of the token. */
-function hasToken(request: IncomingMessage, token: string): boolean {
-  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
-  return timingSafeEqual(digest(request.headers.authorization ?? ""), digest(`Bearer ${token}`));
 }
 
 function filterOf(query: URLSearchParams): ReconcileFilter {
@@ -160,13 +183,7 @@ async function run(
   return { status: 500, text: `${lines.join("\n")}\n${root} check failed\n` };
 }
 
-function send(
-  response: ServerResponse,
-  status: number,
-  type: string,
-  text: string,
-  headers: Record<string, string> = {},
-): void {
+function send(response: ServerResponse, { status, type, text, headers }: Answer): void {
   response.writeHead(status, { "content-type": type, "x-content-type-options": "nosniff", ...headers });
   response.end(text);
 }

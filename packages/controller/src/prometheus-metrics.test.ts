@@ -1,7 +1,8 @@
-import { createVirtualClock, statusError } from "@keelson/api-machinery";
+import { type ApiResponse, createVirtualClock, statusError } from "@keelson/api-machinery";
 import { createClient } from "@keelson/client";
 import { describe, expect, test } from "vitest";
 import { createManager } from "./create-manager.ts";
+import { measuredTransport } from "./measured-transport.ts";
 import { createPrometheusMetrics } from "./prometheus-metrics.ts";
 import { readOf } from "./reconcile.ts";
 import { FakeApiServer } from "./testing/fake-api-server.ts";
@@ -100,6 +101,40 @@ test("counts requests by code and method, refused watches and ones without an an
   }
   expect(text).toContain('rest_client_request_duration_seconds_count{verb="GET",host="api:6443"} 5\n');
   expect(text).toMatch(/^nodejs_eventloop_lag_seconds \d/m);
+});
+
+test("counts what requests and answers weigh, and those that were sent again by the answer before", async () => {
+  const metrics = await createPrometheusMetrics();
+  const clock = createVirtualClock();
+  const api = new FakeApiServer();
+  const wire = { sentBytes: 300, receivedBytes: 5_000, repeats: 0 };
+  const answers: ApiResponse[] = [
+    { status: 429, headers: { "retry-after": "1" }, body: {}, wire },
+    { status: 200, headers: {}, body: {}, wire: { ...wire, repeats: 1 } },
+  ];
+  api.intercept = () => answers.shift();
+  const client = createClient({ transport: metrics.measured(api, "api"), fieldManager: "test", clock });
+  const got = client.get(robotType, { namespace: "a", name: "r" });
+  await clock.advance(1_000);
+  await got;
+  const { text } = await metrics.scrape();
+  for (const code of ["429", "<error>"]) {
+    expect(text).toContain(`rest_client_request_retries_total{code="${code}",verb="GET",host="api"} 1\n`);
+  }
+  expect(text).toContain('rest_client_request_size_bytes_bucket{le="512",verb="GET",host="api"} 2\n');
+  expect(text).toContain('rest_client_request_size_bytes_sum{verb="GET",host="api"} 600\n');
+  expect(text).toContain('rest_client_response_size_bytes_bucket{le="4096",verb="GET",host="api"} 0\n');
+  expect(text).toContain('rest_client_response_size_bytes_bucket{le="16384",verb="GET",host="api"} 2\n');
+});
+
+test("an answer is had whatever the one who counts it throws", async () => {
+  const api = new FakeApiServer();
+  const broken = measuredTransport(api, createVirtualClock(), () => {
+    throw new Error("no figures for you");
+  });
+  const client = createClient({ transport: broken, fieldManager: "test" });
+  expect((await client.list(robotType)).items).toEqual([]);
+  await expect(client.get(robotType, { namespace: "a", name: "none" })).rejects.toThrow("not found");
 });
 
 test("hands streams through, counted, and offers none where the transport has none", async () => {

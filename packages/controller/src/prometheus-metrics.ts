@@ -38,6 +38,8 @@ const reconcileBuckets = [
 ];
 /** client-go's. */
 const requestBuckets = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
+/** client-go's, of both directions. */
+const sizeBuckets = [64, 256, 512, 1024, ...Array.from({ length: 7 }, (_, power) => 4096 * 4 ** power)];
 const queueBuckets = Array.from({ length: 12 }, (_, power) => 1e-8 * 10 ** power);
 
 interface Series {
@@ -134,10 +136,14 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   computed("keelson_cache_watches", "Watches opened so far", ["kind"], function collect() {
     eachKind(this, ({ watches }) => watches, sum);
   });
-  const measure = requestMeter(
-    counter("rest_client_requests_total", "Requests by code and method", ["code", "method", "host"]),
-    histogram("rest_client_request_duration_seconds", "Time to the answer", ["verb", "host"], requestBuckets),
-  );
+  const ofRequest = ["verb", "host"];
+  const measure = requestMeter({
+    requests: counter("rest_client_requests_total", "Requests by code and method", ["code", "method", "host"]),
+    retries: counter("rest_client_request_retries_total", "Requests that were sent again", ["code", ...ofRequest]),
+    seconds: histogram("rest_client_request_duration_seconds", "Time to the answer", ofRequest, requestBuckets),
+    sentBytes: histogram("rest_client_request_size_bytes", "Bytes of a request's body", ofRequest, sizeBuckets),
+    receivedBytes: histogram("rest_client_response_size_bytes", "Bytes of an answer's body", ofRequest, sizeBuckets),
+  });
   const leader = gauge("leader_election_master_status", "Whether this process leads", ["name"]);
   const slowPath = counter("leader_election_slowpath_total", "Renewals that had to read the lease first", ["name"]);
   const leases = new Map<string, { readonly leads: Accumulator; readonly slow: Accumulator }>();
@@ -150,7 +156,7 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   return {
     registry,
     controller: (name, maxConcurrent) => controllerMetrics(series, name, maxConcurrent, (read) => inProgress.set(name, read)),
-    measured: (transport, host) => measuredTransport(transport, clock, (request, code, ms) => measure(request, host, code, ms)),
+    measured: (transport, host) => measuredTransport(transport, clock, (request, answered) => measure(request, host, answered)),
     watchCache: (read) => void caches.push(read),
     leading: (name, isLeader) => {
       leaseOf(name).leads.value = isLeader ? 1 : 0;

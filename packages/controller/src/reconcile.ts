@@ -132,6 +132,14 @@ export interface ControllerDefinition {
   readonly maxConcurrentReconciles?: number;
   /** Default: none. */
   readonly reconcileTimeoutMs?: number;
+  /** Whether it runs only while its manager leads, where there is an election. Default true. */
+  readonly needsLeaderElection?: boolean;
+  /**
+   * Whether its queue is filled, and its triggers are started, while the lease is waited for (controller-runtime's
+   * `EnableWarmup`), so that it begins at once when this process leads. Writes of triggers are refused until then, and the queue
+   * holds every name that was ever seen meanwhile. Default false.
+   */
+  readonly warmUp?: boolean;
   readonly reconcile: (request: Request, context: ReconcileContext) => Promise<Result | undefined | void>;
 }
 
@@ -148,6 +156,8 @@ export interface ControllerOptions<T extends KubernetesObject> {
   readonly triggers?: readonly Trigger[];
   readonly maxConcurrentReconciles?: number;
   readonly reconcileTimeoutMs?: number;
+  readonly needsLeaderElection?: boolean;
+  readonly warmUp?: boolean;
   readonly reconcile: (request: Request, context: ReconcileContext) => Promise<Result | undefined | void>;
 }
 

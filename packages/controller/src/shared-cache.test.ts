@@ -1,6 +1,7 @@
 import { createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
 import { type Client, createClient } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { cacheOf, type CacheOptions } from "./cache-options.ts";
 import { type Logger, silentLogger } from "./logger.ts";
 import { SharedCache } from "./shared-cache.ts";
 import { FakeApiServer } from "./testing/fake-api-server.ts";
@@ -32,8 +33,8 @@ afterEach(async () => {
   if (clock.pendingTimers !== 0 || server.openWatches !== 0) throw new Error("the cache left timers or watches behind");
 });
 
-function make(namespaces?: readonly string[]): SharedCache {
-  return new SharedCache({ client, clock, random: () => 0, log, namespaces });
+function make(cached: CacheOptions = {}): SharedCache {
+  return new SharedCache({ client, clock, random: () => 0, log, cached });
 }
 
 const robot = (name: string, more: Partial<Robot> = {}, namespace = "a") => ({ metadata: { namespace, name }, ...more });
@@ -120,6 +121,103 @@ describe("cache", () => {
     await settle();
     expect(changes).toEqual(["create r uid-1", "create s uid-2"]);
     expect(errors.length).toBe(2);
+  });
+
+  test("a transform that throws, or takes away what the cache knows an object by, loses nothing", async () => {
+    cache = make({
+      byObject: [
+        cacheOf(robotType, {
+          transform: (object) => {
+            if (object.metadata.name === "thrown") throw new Error("no transform for you");
+            if (object.metadata.name === "nameless") return { ...object, metadata: {} };
+            return { ...object, spec: { size: 1 } };
+          },
+        }),
+      ],
+    });
+    for (const name of ["listed", "thrown"]) await client.create(robotType, robot(name, { spec: { size: 7 } }));
+    await start();
+    for (const name of ["watched", "nameless"]) await client.create(robotType, robot(name, { spec: { size: 7 } }));
+    await settle();
+    const sizes = cache.list(robotType).map((each) => [each.metadata.name, each.spec?.size]);
+    expect(sizes).toEqual([
+      ["listed", 1],
+      ["thrown", 7],
+      ["watched", 1],
+      ["nameless", 7],
+    ]);
+    const said = "a transform failed; the object is kept as it came";
+    expect(errors).toEqual([
+      `${said}: Error: no transform for you`,
+      `${said}: TypeError: a transform has to keep metadata.name, namespace, uid and resourceVersion`,
+    ]);
+  });
+
+  describe("begun by a stream", () => {
+    const watchesOf = (streams: boolean) =>
+      server.requests.filter(({ query }) => query?.["watch"] === "true" && (query["sendInitialEvents"] === "true") === streams);
+    const lists = () => server.requests.filter(({ method, query }) => method === "GET" && query?.["watch"] === undefined);
+
+    beforeEach(async () => {
+      cache = make({ initialList: "stream" });
+      for (const name of ["r", "s"]) await client.create(robotType, robot(name));
+      server.requests.length = 0;
+    });
+
+    test("has what is there and what comes from one watch, without a list", async () => {
+      server.streams = true;
+      await start();
+      await client.create(robotType, robot("t"));
+      await settle();
+      expect(changes).toEqual(["create r uid-1 initially", "create s uid-2 initially", "create t uid-3"]);
+      expect(watchesOf(true).map(({ query }) => query)).toMatchObject([
+        { resourceVersionMatch: "NotOlderThan", allowWatchBookmarks: "true" },
+      ]);
+      expect(watchesOf(true)[0]?.query?.["resourceVersion"]).toBeUndefined();
+      expect([watchesOf(false).length, lists().length]).toEqual([0, 0]);
+    });
+
+    test("resumes as a watch, and streams anew from where it stood when that is forgotten", async () => {
+      server.streams = true;
+      await start();
+      server.bookmark();
+      await clock.advance(5_000);
+      server.endWatches();
+      await settle();
+      expect(watchesOf(false).map(({ query }) => query?.["resourceVersion"])).toEqual(["102"]);
+      server.endWatches(new Error("cut"));
+      await client.delete(robotType, { namespace: "a", name: "r" });
+      server.compact();
+      await clock.advance(30_000);
+      await settle();
+      expect(changes.at(-1)).toBe("delete r uid-1 was uid-1");
+      expect(watchesOf(true).map(({ query }) => query?.["resourceVersion"])).toEqual([undefined, "102"]);
+      expect(lists().length).toBe(0);
+    });
+
+    test("lists where the server refuses, and asks no more", async () => {
+      await start();
+      server.send({ type: "ERROR", object: statusError("Expired", "").status });
+      await settle();
+      expect(changes).toEqual(["create r uid-1 initially", "create s uid-2 initially"]);
+      expect([watchesOf(true).length, lists().length]).toEqual([1, 2]);
+    });
+
+    test("lists where the server does not know the question and brings nothing for 10 s", async () => {
+      server.streams = "unmarked";
+      const starting = start();
+      await clock.advance(9_999);
+      expect([watchesOf(true).length, lists().length, cache.list(robotType).length]).toEqual([1, 0, 0]);
+      server.bookmark();
+      await clock.advance(9_999);
+      expect(lists().length).toBe(0);
+      await clock.advance(1);
+      await starting;
+      expect(changes).toEqual(["create r uid-1 initially", "create s uid-2 initially"]);
+      server.send({ type: "ERROR", object: statusError("Expired", "").status });
+      await settle();
+      expect([watchesOf(true).length, lists().length]).toEqual([1, 2]);
+    });
   });
 
   test("resumes from the last event or bookmark after the server ends the watch", async () => {
@@ -212,7 +310,7 @@ describe("cache", () => {
   });
 
   test("watches only the namespaces it is told to, and keeps them apart on a relist", async () => {
-    cache = make(["a", "b"]);
+    cache = make({ namespaces: ["a", "b"] });
     for (const namespace of ["a", "b", "c"]) await client.create(robotType, robot(`in-${namespace}`, {}, namespace));
     await start();
     expect(cache.list(robotType).map((each) => each.metadata.name)).toEqual(["in-a", "in-b"]);

@@ -8,6 +8,7 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
+import { type CacheOptions, type CacheSelection, mayBeSelected, selectionsOf } from "./cache-options.ts";
 import type { CachedObject } from "./cached-object.ts";
 import { Informer } from "./informer.ts";
 import type { StoreEffect } from "./informer-state.ts";
@@ -36,8 +37,8 @@ export interface SharedCacheOptions {
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
-  /** Absent: all. */
-  readonly namespaces?: readonly string[] | undefined;
+  /** What of the kinds is cached. Default: all. */
+  readonly cached?: CacheOptions;
 }
 
 const resyncMs = 10 * 60 * 60_000;
@@ -51,6 +52,7 @@ export class CachedKind {
   readonly store: ObjectStore;
   readonly #options: SharedCacheOptions;
   readonly #informers = new Map<string, Informer>();
+  readonly #selections: ReadonlyMap<string, CacheSelection>;
   readonly #handlers = new Set<ChangeHandler>();
   readonly #listed = new Set<string>();
 
@@ -60,12 +62,15 @@ export class CachedKind {
     this.store = new ObjectStore((index, error) => {
       options.log.error({ err: error, kind: type.kind, index }, "index function failed; the object is not in the index");
     });
-    const namespaces = type.scope === "Cluster" ? undefined : options.namespaces;
-    for (const namespace of namespaces ?? [undefined]) {
-      const { client, clock, random, log } = options;
+    const { client, clock, random, log, cached = {} } = options;
+    this.#selections = selectionsOf(type, cached);
+    for (const [name, selection] of this.#selections) {
+      const namespace = name === "" ? undefined : name;
       const onEffect = (effect: StoreEffect): void => this.#carryOut(effect, namespace);
       const current = (object: CachedObject): CachedObject | undefined => this.store.get(idOfObject(object));
-      this.#informers.set(namespace ?? "", new Informer({ client, type, namespace, clock, random, log, current, onEffect }));
+      const { initialList } = cached;
+      const shared = { client, type, clock, random, log, current, onEffect, initialList };
+      this.#informers.set(name, new Informer({ ...shared, namespace, selection }));
     }
   }
 
@@ -80,6 +85,13 @@ export class CachedKind {
   /** The informer that sees an object of this namespace, or none where it is not watched. */
   informerOf(namespace: string | undefined): Informer | undefined {
     return this.#informers.get("") ?? this.#informers.get(namespace ?? "");
+  }
+
+  /** Whether a watch tells of this state of an object: it is selected, or was. */
+  isTold(object: DeepReadonly<KubernetesObject>): boolean {
+    const selection = this.#selections.get("") ?? this.#selections.get(object.metadata.namespace ?? "");
+    if (selection === undefined) return false;
+    return mayBeSelected(selection, object) || this.store.get(idOfObject(object)) !== undefined;
   }
 
   /** Adds a handler and tells it of every object that is there already. Returns the way to remove it. */

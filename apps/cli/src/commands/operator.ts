@@ -49,7 +49,8 @@ export function addOperatorCommand(
   addFlag(command, {
     name: "metrics-token-file",
     value: "FILE",
-    description: "file with the bearer token that they ask for; needed unless the address is loopback",
+    description:
+      "file with the bearer token that they ask for; without it, unless the address is loopback, the API server is asked who may",
   });
   addFlag(command, {
     name: "health-probe-bind-address",
@@ -98,7 +99,7 @@ async function runOperators(flags: ReturnType<typeof flagValues>, operators: rea
   let probes: Probes | undefined;
   try {
     probes = await startProbes({
-      ...{ metricsAddress, probeAddress, metrics },
+      ...{ metricsAddress, probeAddress, metrics, client },
       tokenFile: typeof tokenFile === "string" ? tokenFile : undefined,
       reconciles: { reconciles: (filter) => running.flatMap((each) => each.reconciles(filter)) },
       isReady: () => running.length === selected.length,

@@ -28,6 +28,8 @@ export class FakeApiServer implements Transport {
   intercept: Interceptor | undefined;
   /** Objects a page, whatever was asked for. */
   pageSize = Number.POSITIVE_INFINITY;
+  /** Whether watches can begin with all there is; `unmarked`: they do, as of old, and never say where it ends. */
+  streams: boolean | "unmarked" = false;
   readonly #watches = new Set<FakeWatch>();
   #log: { readonly version: number; readonly path: string; readonly event: WatchEvent<Stored> }[] = [];
   #version = 100;
@@ -61,10 +63,18 @@ export class FakeApiServer implements Transport {
     this.requests.push(request);
     const answer = await this.intercept?.(request, true);
     if (answer !== undefined) throw statusErrorFrom(answer);
-    const from = Number(request.query?.["resourceVersion"] ?? this.#version);
+    const isStream = request.query?.["sendInitialEvents"] === "true";
+    if (isStream && this.streams === false) throw statusError("Invalid", "sendInitialEvents is forbidden");
+    const from = isStream ? this.#version : Number(request.query?.["resourceVersion"] ?? this.#version);
     const oldest = this.#log[0]?.version ?? this.#version + 1;
     if (from < oldest - 1 && from < this.#compactedTo) throw statusError("Expired", `too old resource version: ${from}`);
     const watch = new FakeWatch(request.path, request.signal, () => this.#watches.delete(watch));
+    if (isStream) {
+      for (const [at, object] of this.objects) if (watch.covers(at)) watch.push({ type: "ADDED", object });
+      const annotations = { "k8s.io/initial-events-end": "true" };
+      const metadata = { resourceVersion: this.version, annotations };
+      if (this.streams === true) watch.push({ type: "BOOKMARK", object: { metadata } });
+    }
     for (const { version, path, event } of this.#log) if (version > from && watch.covers(path)) watch.push(event);
     this.#watches.add(watch);
     return watch;

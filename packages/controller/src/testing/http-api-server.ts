@@ -1,4 +1,4 @@
-import type { ApiRequest, WatchStream } from "@keelson/api-machinery";
+import { type ApiRequest, isStatusError, type WatchStream } from "@keelson/api-machinery";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
@@ -78,7 +78,16 @@ export class HttpApiServer {
       body: await bodyOf(message),
     };
     if (url.searchParams.get("watch") === "true") {
-      await this.#send(await this.#api.watch(request), response);
+      let watch: WatchStream;
+      try {
+        watch = await this.#api.watch(request);
+      } catch (error) {
+        if (!isStatusError(error)) throw error;
+        response.writeHead(error.status.code ?? 500, { "content-type": "application/json" });
+        response.end(JSON.stringify(error.status));
+        return;
+      }
+      await this.#send(watch, response);
       return;
     }
     const { status, headers, body } = await this.#api.request(request);
