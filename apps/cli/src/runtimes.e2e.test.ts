@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -183,6 +184,23 @@ describe.each([
     const line = `kubectl --kubeconfig ${keelson.kubeconfig} exec -it ${pod} -- /bin/sh -c 'test -t 0 && echo a terminal'`;
     const { stdout } = await run("script", ["--quiet", "--return", "--command", line, "/dev/null"]);
     expect(stdout).toContain("a terminal");
+  });
+
+  test("run -it has a terminal from the start, and its exit status", async () => {
+    const overrides = JSON.stringify({ spec: { runtimeClassName } });
+    const script = `read -r x; test -t 0 && echo "terminal $TERM got $x"; exit 6`;
+    const line =
+      `kubectl --kubeconfig ${keelson.kubeconfig} run term-${runtimeClassName} -it --image=${image} --restart=Never ` +
+      `--overrides='${overrides}' --command -- /bin/sh -c '${script}'`;
+    const child = execFile("script", ["--quiet", "--return", "--command", line, "/dev/null"]);
+    let output = "";
+    child.stdout?.on("data", (text: string) => {
+      if (!output.includes("prompt") && (output + text).includes("prompt")) child.stdin?.write("typed\r");
+      output += text;
+    });
+    const [code] = (await once(child, "exit")) as [number];
+    expect(output).toContain("terminal xterm got typed");
+    expect(code).toBe(6);
   });
 
   test("programs live on through a kill -9 of keelson up, and end with their Deployment", async () => {

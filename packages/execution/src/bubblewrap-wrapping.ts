@@ -2,12 +2,11 @@ import { chownSync, existsSync, lstatSync, readdirSync, readFileSync, readlinkSy
 import { mkdtemp } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ExecutionError } from "./driver.ts";
-import { lastLine } from "./last-line.ts";
 import { hiddenFiles, imageWork, machineFolders } from "./machine-root.ts";
 import { StartFailure } from "./launcher.ts";
 import type { LaunchRequest } from "./launcher.ts";
 import type { BindMount } from "./isolation.ts";
-import { makeTemporary, own, userOf } from "./program-place.ts";
+import { lastWords, makeTemporary, own, userOf } from "./program-place.ts";
 import { defaultPath } from "./program-spec.ts";
 import { pathInRoot } from "./root-path.ts";
 import type { ProgramFolder } from "./program-folder.ts";
@@ -46,8 +45,9 @@ async function innerProcess({ folder, deadlines }: LaunchRequest, wrapper: numbe
   for (let pauseMs = 1; pauseMs <= longestStartMs; pauseMs *= 2) {
     const told = existsSync(statusFile(folder)) ? readFileSync(statusFile(folder), "utf8") : "";
     const inner = Number(/"child-pid": (\d+)/.exec(told)?.[1] ?? 0);
-    // The number may be another process's by now.
-    if (readStat(inner)?.parent === wrapper) return inner;
+    // The number may be another process's by now. Between the two may be what was started in a terminal.
+    const parent = readStat(inner)?.parent ?? 0;
+    if (parent === wrapper || (parent > 1 && readStat(parent)?.parent === wrapper)) return inner;
     await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
   }
   throw new ExecutionError("NotRunning", `Program ${folder.id} is not running any more`);
@@ -117,9 +117,9 @@ export function createBubblewrapWrapping(options: {
         ],
       };
     },
-    startProblem(folder, exitCode) {
+    startProblem({ folder, spec }, exitCode) {
       if (exitCode !== 1 || wasExecuted(folder)) return undefined;
-      const words = lastLine(folder.stderr);
+      const words = lastWords(folder, spec).trim();
       const failure = /^bwrap: execvp (.*): ([^:]*)$/.exec(words);
       if (failure === null) return words.startsWith("bwrap: ") ? { exitCode: 126, message: words } : undefined;
       const [, program = "", reason = ""] = failure;
@@ -132,7 +132,9 @@ export function createBubblewrapWrapping(options: {
 function* bwrapArguments(request: LaunchRequest, execution: Execution, binds: readonly BindMount[]): Generator<string> {
   const { spec } = request;
   const { root, network = "shared" } = spec.isolation ?? {};
-  yield* ["--unshare-user", "--unshare-pid", "--new-session"];
+  yield* ["--unshare-user", "--unshare-pid"];
+  // A session of its own keeps it from typing into somebody else's terminal; one that has a terminal needs it.
+  if (spec.terminal === undefined) yield "--new-session";
   if (network === "none") yield "--unshare-net";
   const cwd = root !== undefined && spec.cwd === undefined ? imageWork : execution.cwd;
   yield* worldArguments(request, cwd, binds);

@@ -9,8 +9,8 @@ import {
   type ProgramSpec,
   resolveExecutable,
 } from "@keelson/execution";
-import { makeContainerInput } from "./container-input.ts";
 import { ContainerConfigError, expand, resolveEnvironment } from "./environment.ts";
+import { usualSize } from "./exec-process.ts";
 import { imageWords, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, type Mount, mountedCommand } from "./mount-plan.ts";
 import type { NodeContext } from "./node-context.ts";
@@ -85,6 +85,7 @@ export async function containerProgram(
       PATH: defaultPath,
       // The runtime takes it from the image's users.
       ...(image === undefined ? { HOME: "/root" } : {}),
+      ...(container.tty === true && { TERM: "xterm" }),
       ...image?.env,
       HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",
       ...node.environment,
@@ -107,13 +108,13 @@ export async function containerProgram(
   if ((node.canMount || isIsolated) && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
     mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
   }
-  const input =
-    container.stdin === true && !isIsolated ? await makeContainerInput(podDir, container, attempt, words) : undefined;
-  const [program = "", ...rest] = input?.command ?? words;
+  const [program = "", ...rest] = words;
   const shared = {
     id,
     env,
     mergeOutput: true,
+    ...(container.stdin === true && { input: container.stdinOnce === true ? ("once" as const) : ("held" as const) }),
+    ...(container.tty === true && { terminal: usualSize }),
     killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
     ...(limits === undefined ? {} : { limits }),
     metadata: {
@@ -122,7 +123,6 @@ export async function containerProgram(
       podNamespace: namespace,
       container: container.name,
       attempt: String(attempt),
-      ...(input === undefined ? {} : { stdin: input.path }),
     },
   };
   const identity = user === undefined ? {} : { user };

@@ -27,11 +27,6 @@ export function isolatedParts(
   mounts: readonly Mount[],
   image: ContainerImage | undefined,
 ): Pick<ProgramSpec, "cwd"> & { readonly isolation: Isolation } {
-  if (container.stdin === true) {
-    throw new ContainerConfigError(
-      `container ${JSON.stringify(container.name)} has stdin, which runtimeClassName ${pod.spec.runtimeClassName} does not support: leave stdin or runtimeClassName out`,
-    );
-  }
   const hostname = (pod.spec.hostname ?? pod.metadata.name ?? "").slice(0, 63).replace(/[-.]+$/, "");
   const cwd = container.workingDir || (image === undefined ? undefined : (image.workingDir ?? "/"));
   return {

@@ -246,7 +246,8 @@ export class PodWorker {
         startProgram(this.#node, this.pod, this.#container(name), attempt, place, this.#stopping.signal);
       const program = this.program(name, attempt) ?? (await start());
       if (program === undefined) return;
-      await mounted(program);
+      // One that waits for its client has no mounts before that is there.
+      if (program.spec.input !== "once") await mounted(program);
       this.#watch(name, attempt, program, true);
       // The last attempt is kept for `logs --previous`; older ones go.
       const old = this.program(name, attempt - 2);
