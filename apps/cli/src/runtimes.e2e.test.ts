@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -230,4 +230,37 @@ test("bubblewrap shows the machine's programs, read-only, without its processes"
   const log = await kubectl("logs", "apart");
   expect(log).toMatch(/Read-only file system/);
   expect(log).not.toMatch(/init|systemd/);
+});
+
+test("with bubblewrap an image that was imported is the root: its files, program, environment, folder and user", async () => {
+  const unpacked = "example.org/busybox:unpacked";
+  // Another user has to come as far as the data folder.
+  chmodSync(folder.path, 0o711);
+  const archive = join(home, "unpacked.tar");
+  const words = { Entrypoint: ["/bin/sh", "-c"], Cmd: ["cat /etc/motd; echo $FROM_IMAGE; pwd; id -u"] };
+  await makeBusyboxImage(archive, { ...words, User: "worker", WorkingDir: "/etc" });
+  const places = ["--data-dir", keelson.dataDir, "--containerd-address", "none"];
+  const importing = startKeelson(["image", "import", archive, unpacked, ...places]);
+  expect(await importing.exited, importing.output()).toBe(0);
+  const script =
+    "id -u; cat /conf/a; busybox hostname; busybox grep localhost /etc/hosts >/dev/null && echo hosts; touch /x; echo x >/tmp/x && cat /tmp/x";
+  await apply(
+    { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "conf" }, data: { a: "from a config map\n" } },
+    pod("own", "bubblewrap", { image: unpacked }),
+    pod(
+      "given",
+      "bubblewrap",
+      {
+        image: unpacked,
+        args: [script],
+        securityContext: { runAsUser: 7 },
+        volumeMounts: [{ name: "conf", mountPath: "/conf", readOnly: true }],
+      } as Partial<Container>,
+      { volumes: [{ name: "conf", configMap: { name: "conf" } }] } as Partial<PodSpec>,
+    ),
+  );
+  await ended("own");
+  expect(await kubectl("logs", "own")).toBe("above\nyes\n/etc\n1234\n");
+  await ended("given");
+  expect(await kubectl("logs", "given")).toMatch(/^7\nfrom a config map\ngiven\nhosts\n.*Read-only file system\nx\n$/);
 });

@@ -12,7 +12,7 @@ import { limitsFromJson, limitsToJson } from "./limits-record.ts";
 import type { Ending, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
 import { elapsedMs, isAlive, readBootId, readStat } from "./proc.ts";
 import { defaultPath } from "./program-spec.ts";
-import { cwdOf, errorLog, executableOf, lastWords, makeLogs, own, userOf } from "./program-place.ts";
+import { cwdOf, errorLog, executableOf, lastWords, makeLogs, outsideUser } from "./program-place.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import { makeInput } from "./program-input.ts";
 import { killTree, listTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
@@ -179,7 +179,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       },
       resize: createResizer(() => readExit(folder).program?.pid, deadlines),
       async exec(exec) {
-        const user = userOf(request.spec);
+        const user = outsideUser(request.spec);
         const cwd = request.spec.cwd ?? folder.work;
         const env = { PATH: defaultPath, ...request.spec.env, ...exec.env };
         try {
@@ -195,7 +195,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
           ...execution,
           env: { ...execution.env, [programVariable]: folder.tag },
           groups: entryFilesOf(hierarchies, folder.tag),
-          ...(user !== undefined && own.uid === 0 && { user }),
+          ...(user !== undefined && { user }),
           ...(exec.terminal !== undefined && { terminal: exec.terminal }),
         });
       },
@@ -207,7 +207,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   async function prepare(request: LaunchRequest): Promise<PreparedProgram> {
     const { spec, folder } = request;
     makeLogs(folder);
-    const user = userOf(spec);
+    const user = outsideUser(spec);
     const cwd = cwdOf(request, user, options.rootOf?.(request));
     const execution = executionOf(request, user, cwd);
     const { inherited, assignments } = splitEnvironment({
@@ -241,7 +241,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
         cwd: execution.cwd,
         ...(input !== undefined && { input }),
         ...(execution.opened !== undefined && { files: execution.opened }),
-        ...(user !== undefined && own.uid === 0 && { user }),
+        ...(user !== undefined && { user }),
         stdout: openFile(folder.stdout, "a"),
         stderr: openFile(errorLog(folder, request.spec), "a"),
         exit: openFile(folder.exit, "r+"),

@@ -6,7 +6,6 @@ import { StartFailure } from "./launcher.ts";
 import type { LaunchRequest } from "./launcher.ts";
 import { defaultPath } from "./program-spec.ts";
 import type { ProgramInput } from "./shim.ts";
-import { own } from "./program-place.ts";
 import type { UserIds } from "./user.ts";
 
 /**
@@ -23,7 +22,7 @@ export async function makeInput(
     throw new StartFailure("The program could not be started: its input needs a named pipe, and none could be made", 126);
   }
   chmodSync(folder.input, 0o600);
-  if (user !== undefined && own.uid === 0) chownSync(folder.input, user.uid, user.gid);
+  if (user !== undefined) chownSync(folder.input, user.uid, user.gid);
   const mode = spec.input !== "once" ? "held" : spec.terminal === undefined ? "once" : "waiting";
   return { path: folder.input, mode };
 }

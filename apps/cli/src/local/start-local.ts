@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { mkdir, readFile } from "node:fs/promises";
+import { chmod, mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
 import { type ServedApi, serveApi, systemRandom } from "@keelson/apiserver";
@@ -33,7 +33,8 @@ import {
   type RunningOperator,
   startOperator,
 } from "@keelson/controller";
-import { defaultContainerdSocket } from "@keelson/execution";
+import { defaultContainerdSocket, openUnpackedImages, type UnpackedImages } from "@keelson/execution";
+import { imagesFolder, sandboxes } from "@keelson/sandboxes";
 import { grant, userOf } from "./cluster-access.ts";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
 
@@ -128,7 +129,8 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
 
       const { hostname, port } = new URL(api.url);
       const nodeDir = join(dataDir, "node");
-      const runtimes = await openRuntimes({ dataDir: nodeDir, clock, random: Math.random }, options);
+      const unpacked = await openImages(join(dataDir, sandboxes.name));
+      const runtimes = await openRuntimes({ dataDir: nodeDir, clock, random: Math.random, unpacked }, options);
       stops.push(() => runtimes.close());
       await ensureRuntimeClasses(admin, runtimes.names);
       const nodeClient = clientOf(users.node, "kubelet");
@@ -235,6 +237,14 @@ function startApi(options: LocalOptions, subresources: ReturnType<typeof podHand
       onError: (error) => log.error({ err: error, component: "apiserver" }, "failed where nobody waits for an answer"),
     });
   return withFreePort(() => serve(options.apiPort), options.mayMovePorts.has("api-port") ? () => serve(0) : undefined);
+}
+
+/** Images that `keelson image` imported, which Pods share with sandboxes. */
+async function openImages(dir: string): Promise<UnpackedImages> {
+  const images = await openUnpackedImages(imagesFolder(dir));
+  // Programs of other users have their root in there; what is secret beside it is so by itself.
+  await chmod(dir, 0o711);
+  return images;
 }
 
 /** The runtimes of the node. A containerd that nobody asked for and that does not answer is left out. */

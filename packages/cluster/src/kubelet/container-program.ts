@@ -1,14 +1,8 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
-import {
-  type ContainerImage,
-  defaultPath,
-  type Driver,
-  type Limits,
-  type ProgramSpec,
-  resolveExecutable,
-} from "@keelson/execution";
+import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable } from "@keelson/execution";
+import type { PodImage } from "./pod-images.ts";
 import { ContainerConfigError, expand, resolveEnvironment } from "./environment.ts";
 import { usualSize } from "./exec-process.ts";
 import { imageWords, isolatedParts } from "./isolated-program.ts";
@@ -42,7 +36,7 @@ export interface ContainerPlace {
   readonly volumes: ReadonlyMap<string, string>;
   readonly driver: Driver["name"];
   /** Absent where nothing is known of images. */
-  readonly image?: ContainerImage | undefined;
+  readonly image?: PodImage | undefined;
 }
 
 /**
@@ -98,7 +92,7 @@ export async function containerProgram(
   const [first = ""] = words;
   if (first === "") throw new ContainerConfigError(`container ${JSON.stringify(container.name)}: command[0] is empty`);
   const id = programId(uid, container.name, attempt);
-  const user = userOf(pod, container) ?? image?.user;
+  const user = userOf(pod, container, image) ?? image?.user ?? (image !== undefined && "root" in image ? "0" : undefined);
   const podDir = join(node.podsDir, uid);
   const limits = limitsOf(container);
   const mounts = await mountsOf(container, env, place.volumes, podDir);
@@ -190,16 +184,26 @@ async function mountsOf(
   return mounts;
 }
 
-function userOf(pod: PodView, container: ContainerView): string | undefined {
+/** Whom a container runs as; `undefined`: whom its image says, else this process's own user. */
+function userOf(pod: PodView, container: ContainerView, image: PodImage | undefined): string | undefined {
   const uid = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
   const gid = container.securityContext?.runAsGroup ?? pod.spec.securityContext?.runAsGroup;
-  const isNonRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot;
-  if (isNonRoot === true && (uid === 0 || (uid === undefined && process.getuid?.() === 0))) {
-    throw new ContainerConfigError("container has runAsNonRoot and would run as root: set securityContext.runAsUser");
-  }
   const own = process.getuid?.();
-  if (uid === undefined || uid === own) return undefined;
-  if (own !== 0) {
+  if ((container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot) === true) {
+    const effective = String(uid ?? image?.user ?? (image === undefined ? own : 0));
+    if (!/^\d+(:\d+)?$/.test(effective)) {
+      throw new ContainerConfigError(
+        `container has runAsNonRoot and image has non-numeric user (${effective}), cannot verify user is non-root`,
+      );
+    }
+    if (/^0+(:|$)/.test(effective)) {
+      throw new ContainerConfigError("container has runAsNonRoot and would run as root: set securityContext.runAsUser");
+    }
+  }
+  // In a root of its own it looks like any user without being it.
+  const hasRoot = image !== undefined && "root" in image;
+  if (uid === undefined || (uid === own && !hasRoot)) return undefined;
+  if (own !== 0 && !hasRoot) {
     throw new ContainerConfigError(
       `securityContext.runAsUser is ${uid}, and this node runs as user ${own}, who cannot become another: run it as root, or leave runAsUser out`,
     );

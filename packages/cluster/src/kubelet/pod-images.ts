@@ -1,5 +1,14 @@
-import { type ContainerdImages, type ContainerImage, parseImageReference, pullImage } from "@keelson/execution";
+import {
+  type ContainerdImages,
+  type ContainerImage,
+  parseImageReference,
+  pullImage,
+  type UnpackedImage,
+} from "@keelson/execution";
 import type { ContainerView } from "./pod-view.ts";
+
+/** An image of a container: a containerd's, or one whose files are in the folder `root`. */
+export type PodImage = ContainerImage | UnpackedImage;
 
 /** The images of a runtime, by their full names. */
 export interface PodImages {

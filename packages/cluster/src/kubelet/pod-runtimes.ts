@@ -8,14 +8,17 @@ import {
   findBubblewrap,
   openContainerdImages,
   type Program,
+  type UnpackedImages,
 } from "@keelson/execution";
 import { createContainerdPodImages, type PodImages } from "./pod-images.ts";
 
 /** One way in which a node runs the programs of Pods: what a RuntimeClass's `handler` names. */
 export interface PodRuntime {
   readonly driver: Driver;
-  /** Where images come from; absent where an image names nothing. */
+  /** Where images come from. Absent: {@link unpacked}, or an image names nothing. */
   readonly images?: PodImages;
+  /** Images that were imported; another name names nothing, and its program is one of this machine. */
+  readonly unpacked?: Pick<UnpackedImages, "find">;
 }
 
 /** Options of {@link openPodRuntimes}. */
@@ -25,6 +28,8 @@ export interface PodRuntimesOptions {
   readonly clock: Clock;
   /** 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
+  /** Images for `bubblewrap`. Default: none. */
+  readonly unpacked?: Pick<UnpackedImages, "find">;
   /** Socket of a containerd. Default: none is used. */
   readonly containerd?: string | undefined;
 }
@@ -67,7 +72,7 @@ export class PodRuntimes {
 
 /** Opens the runtimes that this machine has. Rejects where a containerd is asked for and does not answer. */
 export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodRuntimes> {
-  const { dataDir, clock, random, containerd } = options;
+  const { dataDir, clock, random, containerd, unpacked } = options;
   const common = { clock, random };
   const runtimes = new Map<string, PodRuntime>();
   const opened = new PodRuntimes(runtimes);
@@ -75,7 +80,8 @@ export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodR
     runtimes.set("process", { driver: await createProcessDriver({ ...common, dir: join(dataDir, "programs") }) });
     if (findBubblewrap() !== undefined) {
       const dir = join(dataDir, "programs-bubblewrap");
-      runtimes.set("bubblewrap", { driver: await createBubblewrapDriver({ ...common, dir }) });
+      const driver = await createBubblewrapDriver({ ...common, dir });
+      runtimes.set("bubblewrap", { driver, ...(unpacked !== undefined && { unpacked }) });
     }
     if (containerd !== undefined) {
       const dir = join(dataDir, "programs-containerd");
