@@ -33,6 +33,8 @@ export interface InformerOptions {
   readonly type: ResourceType;
   /** Absent: all namespaces. */
   readonly namespace?: string | undefined;
+  /** `metadata.name=x`, `spec.nodeName=x`. Default: everything. */
+  readonly fieldSelector?: string | undefined;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
@@ -124,9 +126,10 @@ export class Informer {
   }
 
   async #list(state: Extract<InformerState, { kind: "list" }>, signal: AbortSignal): Promise<boolean> {
-    const { client, type, namespace } = this.#options;
+    const { client, type, namespace, fieldSelector } = this.#options;
     const list = await client.list(type, {
       namespace,
+      ...(fieldSelector !== undefined && { fieldSelector }),
       limit: pageSize,
       signal,
       metadataOnly: isMetadataOnly(type),
@@ -142,10 +145,11 @@ export class Informer {
   }
 
   async #watch(state: Extract<InformerState, { kind: "watch" }>, signal: AbortSignal): Promise<boolean> {
-    const { client, type, namespace, clock, random } = this.#options;
+    const { client, type, namespace, fieldSelector, clock, random } = this.#options;
     const openedAt = clock.monotonic();
     const watch: TypedWatch<KubernetesObject> = await client.watch(type, {
       namespace,
+      ...(fieldSelector !== undefined && { fieldSelector }),
       resourceVersion: state.resourceVersion,
       allowWatchBookmarks: true,
       timeoutSeconds: Math.floor(300 + random() * 300),

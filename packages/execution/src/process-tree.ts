@@ -123,9 +123,12 @@ const longestLookMs = 500;
  * long as the kernel holds it.
  */
 export async function killTree(tree: ProcessTree, deadlines: Deadlines): Promise<void> {
+  const seen = new Map<number, ProcessStat>();
   for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, longestLookMs)) {
     const left = await listTree(tree);
-    if (left.length === 0) return;
+    for (const stat of left) seen.set(stat.pid, stat);
+    // One that is just ending has no environment any more, and so is not listed, but is still there.
+    if (left.length === 0 && ![...seen.values()].some(({ pid, startTime }) => isAlive(pid, startTime))) return;
     sealCgroup(tree.hierarchies, tree.tag);
     for (const stat of left) signalProcess(stat, "SIGKILL");
     await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));

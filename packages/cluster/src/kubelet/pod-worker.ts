@@ -65,6 +65,12 @@ export class PodWorker {
     return this.#podIP;
   }
 
+  /** Nothing that it needs is known to be missing. */
+  get isGoing(): boolean {
+    const { setupProblem, containers } = this.#state;
+    return setupProblem === undefined && !containers.some(({ current, retryAt }) => current.kind === "waiting" && retryAt > 0);
+  }
+
   get wakeAt(): number | undefined {
     return nextWake(this.#state);
   }
