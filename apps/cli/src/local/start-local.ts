@@ -1,4 +1,3 @@
-import { existsSync } from "node:fs";
 import { chmod, mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
@@ -133,6 +132,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
       const runtimes = await openRuntimes({ dataDir: nodeDir, clock, random: Math.random, unpacked }, options);
       stops.push(() => runtimes.close());
       await ensureRuntimeClasses(admin, runtimes.names);
+      runtimes.onChange(({ handler }) => ensureRuntimeClasses(admin, [handler]));
       const nodeClient = clientOf(users.node, "kubelet");
       const kubelet = await startKubelet({
         client: nodeClient,
@@ -247,16 +247,11 @@ async function openImages(dir: string): Promise<UnpackedImages> {
   return images;
 }
 
-/** The runtimes of the node. A containerd that nobody asked for and that does not answer is left out. */
-async function openRuntimes(common: PodRuntimesOptions, { containerd, log }: LocalOptions): Promise<PodRuntimes> {
+/** The runtimes of the node. A containerd that nobody asked for is used where it is, or comes. */
+function openRuntimes(common: PodRuntimesOptions, { containerd, log }: LocalOptions): Promise<PodRuntimes> {
   if (containerd !== undefined) return openPodRuntimes({ ...common, containerd });
-  if (process.getuid?.() !== 0 || !existsSync(defaultContainerdSocket)) return openPodRuntimes(common);
-  try {
-    return await openPodRuntimes({ ...common, containerd: defaultContainerdSocket });
-  } catch (error) {
-    log.warn({ err: error, component: "node" }, "containerd is not used");
-    return openPodRuntimes(common);
-  }
+  if (process.getuid?.() !== 0) return openPodRuntimes(common);
+  return openPodRuntimes({ ...common, awaitedContainerd: defaultContainerdSocket, log: log.child({ component: "node" }) });
 }
 
 /** Tries again with a free port where the first one is in use and `again` is there. */

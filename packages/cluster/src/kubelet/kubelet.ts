@@ -113,6 +113,15 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     canMount: await canMount(),
   };
   const pods = new PodSet(node, { client, clock, random, log });
+  runtimes.onChange(({ isThere, handler, message }) => {
+    const type = isThere ? "Normal" : "Warning";
+    const reason = isThere ? "ContainerRuntimeReady" : "ContainerRuntimeNotReady";
+    events.event(
+      { apiVersion: "v1", kind: "Node", metadata: { name: nodeName } },
+      { type, reason, note: `${handler}: ${message}` },
+    );
+    if (isThere) pods.retry();
+  });
   await pods.recall();
   pods.keepFresh();
   const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine }).catch(async (error: unknown) => {

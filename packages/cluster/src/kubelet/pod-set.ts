@@ -69,6 +69,24 @@ export class PodSet {
     }
   }
 
+  /** A runtime has come: Pods whose programs it has are taken up again, and those that waited for it are tried again. */
+  retry(): void {
+    for (const [uid, worker] of this.#workers) {
+      if (worker.isGoing) continue;
+      const programs = this.#programs(uid);
+      const isKnown = programs.every(({ container, attempt }) => worker.knows(container, attempt));
+      if (isKnown) worker.update(worker.pod);
+      else void this.#beginAgain(uid, worker, programs);
+    }
+  }
+
+  async #beginAgain(uid: string, worker: PodWorker, programs: readonly FoundProgram[]): Promise<void> {
+    await worker.close();
+    if (this.#workers.get(uid) !== worker) return;
+    this.#workers.delete(uid);
+    this.#begin(uid, worker.pod, programs);
+  }
+
   take(effect: StoreEffect): void {
     if (effect.kind === "replace") {
       const here = effect.objects.filter((object) => this.#isMine(object as PodView)) as PodView[];

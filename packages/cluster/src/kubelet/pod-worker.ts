@@ -71,6 +71,11 @@ export class PodWorker {
     return setupProblem === undefined && !containers.some(({ current, retryAt }) => current.kind === "waiting" && retryAt > 0);
   }
 
+  /** Whether an attempt of a container is no later than the one that is tried now. */
+  knows(container: string, attempt: number): boolean {
+    return attempt <= (this.attempt(container) ?? attempt);
+  }
+
   get wakeAt(): number | undefined {
     return nextWake(this.#state);
   }
