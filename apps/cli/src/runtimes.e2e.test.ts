@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
-import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { chmodSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -185,6 +186,23 @@ describe.each([
     expect(stdout).toContain("a terminal");
   });
 
+  test("run -it has a terminal from the start, and its exit status", async () => {
+    const overrides = JSON.stringify({ spec: { runtimeClassName } });
+    const script = `read -r x; test -t 0 && echo "terminal $TERM got $x"; exit 6`;
+    const line =
+      `kubectl --kubeconfig ${keelson.kubeconfig} run term-${runtimeClassName} -it --image=${image} --restart=Never ` +
+      `--overrides='${overrides}' --command -- /bin/sh -c '${script}'`;
+    const child = execFile("script", ["--quiet", "--return", "--command", line, "/dev/null"]);
+    let output = "";
+    child.stdout?.on("data", (text: string) => {
+      if (!output.includes("prompt") && (output + text).includes("prompt")) child.stdin?.write("typed\r");
+      output += text;
+    });
+    const [code] = (await once(child, "exit")) as [number];
+    expect(output).toContain("terminal xterm got typed");
+    expect(code).toBe(6);
+  });
+
   test("programs live on through a kill -9 of keelson up, and end with their Deployment", async () => {
     const before = await find();
     keelson = await killAndRestart(keelson, folder.path, ...flags);
@@ -212,4 +230,37 @@ test("bubblewrap shows the machine's programs, read-only, without its processes"
   const log = await kubectl("logs", "apart");
   expect(log).toMatch(/Read-only file system/);
   expect(log).not.toMatch(/init|systemd/);
+});
+
+test("with bubblewrap an image that was imported is the root: its files, program, environment, folder and user", async () => {
+  const unpacked = "example.org/busybox:unpacked";
+  // Another user has to come as far as the data folder.
+  chmodSync(folder.path, 0o711);
+  const archive = join(home, "unpacked.tar");
+  const words = { Entrypoint: ["/bin/sh", "-c"], Cmd: ["cat /etc/motd; echo $FROM_IMAGE; pwd; id -u"] };
+  await makeBusyboxImage(archive, { ...words, User: "worker", WorkingDir: "/etc" });
+  const places = ["--data-dir", keelson.dataDir, "--containerd-address", "none"];
+  const importing = startKeelson(["image", "import", archive, unpacked, ...places]);
+  expect(await importing.exited, importing.output()).toBe(0);
+  const script =
+    "id -u; cat /conf/a; busybox hostname; busybox grep localhost /etc/hosts >/dev/null && echo hosts; touch /x; echo x >/tmp/x && cat /tmp/x";
+  await apply(
+    { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "conf" }, data: { a: "from a config map\n" } },
+    pod("own", "bubblewrap", { image: unpacked }),
+    pod(
+      "given",
+      "bubblewrap",
+      {
+        image: unpacked,
+        args: [script],
+        securityContext: { runAsUser: 7 },
+        volumeMounts: [{ name: "conf", mountPath: "/conf", readOnly: true }],
+      } as Partial<Container>,
+      { volumes: [{ name: "conf", configMap: { name: "conf" } }] } as Partial<PodSpec>,
+    ),
+  );
+  await ended("own");
+  expect(await kubectl("logs", "own")).toBe("above\nyes\n/etc\n1234\n");
+  await ended("given");
+  expect(await kubectl("logs", "given")).toMatch(/^7\nfrom a config map\ngiven\nhosts\n.*Read-only file system\nx\n$/);
 });

@@ -153,6 +153,30 @@ describe.each([
     expect(run.output()).toContain("sum 42");
   });
 
+  test("run -it gives a program a terminal of the client's size, and attach -it the same one again", async () => {
+    const name = `term-${env.KUBECTL_REMOTE_COMMAND_WEBSOCKETS}`;
+    const script =
+      'until [ "$(stty size)" = "33 101" ]; do sleep 0.1; done; echo sized; while read x; do echo got $x; [ "$x" = end ] && exit 4; done';
+    const inTerminal = (line: string): Started =>
+      start("script", ["--quiet", "--return", "--command", `stty rows 33 cols 101; ${line}`, "/dev/null"], env);
+    const run = inTerminal(`kubectl run ${name} -it --image=none --restart=Never --command -- sh -c '${script}'`);
+    await run.printed(/sized/);
+    run.child.stdin?.write("one\r");
+    await run.printed(/got one/);
+    run.child.kill("SIGKILL");
+    await run.exited;
+    const again = inTerminal(`kubectl attach -it ${name}`);
+    await again.printed(/If you don't see a command prompt/);
+    again.child.stdin?.write("two\r");
+    await again.printed(/got two/);
+    again.child.stdin?.write("end\r");
+    await again.exited;
+    expect(again.output()).not.toContain("got one");
+    expect(await keelson.kubectl("logs", name)).toMatch(/got one\s[^]*got two\s[^]*got end/);
+    const exitCode = "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}";
+    await keelson.kubectl("wait", `pod/${name}`, `--for=${exitCode}=4`, "--timeout=45s");
+  });
+
   test("port-forward carries many connections at once, to their ends", async () => {
     const forward = kubectl("port-forward", "pod/shout", ":7000");
     const port = Number((await forward.printed(/127\.0\.0\.1:(\d+) -> 7000/))[1]);

@@ -3,6 +3,7 @@ import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { fileURLToPath } from "node:url";
+import { makeBusyboxImage } from "@keelson/execution";
 import { expect, test } from "vitest";
 import { startKeelson, upArguments } from "./testing/keelson-process.ts";
 import { temporaryFolder } from "./testing/temporary-folder.ts";
@@ -59,5 +60,31 @@ test.runIf(canBeNobody())("without root, up runs Pods, and says of each what it 
     kubectl("get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].state.waiting.message}");
   await expect.poll(() => message("volume")).toContain("run it as root");
   await expect.poll(() => message("other")).toMatch(/runAsUser is 1000.*runs as user 65534/);
+  await kubectl("delete", "pod", "--all", "--timeout=40s");
+});
+
+test.runIf(canBeNobody())("without root, an imported image runs in bubblewrap as its own user", async () => {
+  using folder = temporaryFolder();
+  chmodSync(folder.path, 0o777);
+  const as = { user: nobody, cwd: folder.path, env: { HOME: folder.path } };
+  const archive = join(folder.path, "busybox.tar");
+  await makeBusyboxImage(archive, {
+    User: "worker",
+    Cmd: ["/bin/sh", "-c", "id -u; cat /etc/motd; touch /x || exec sleep 1000"],
+  });
+  await using keelson = startKeelson(upArguments(folder.path, "--only", "cluster"), as);
+  await keelson.printed(/^ready$/m);
+  const dataDir = join(folder.path, "keelson");
+  const importing = startKeelson(
+    ["image", "import", archive, "example.org/worker:1", "--data-dir", dataDir, "--containerd-address", "none"],
+    as,
+  );
+  expect(await importing.exited, importing.output()).toBe(0);
+  const kubectl = async (...args: string[]): Promise<string> =>
+    (await promisify(execFile)("kubectl", ["--kubeconfig", join(dataDir, "kubeconfig"), ...args])).stdout;
+  const overrides = { spec: { runtimeClassName: "bubblewrap", terminationGracePeriodSeconds: 1 } };
+  await kubectl("run", "worker", "--image=example.org/worker:1", `--overrides=${JSON.stringify(overrides)}`);
+  await kubectl("wait", "pod/worker", "--for=condition=Ready", "--timeout=40s");
+  await expect.poll(() => kubectl("logs", "worker"), { timeout: 20_000 }).toMatch(/^1234\nabove\n.*Read-only file system/);
   await kubectl("delete", "pod", "--all", "--timeout=40s");
 });

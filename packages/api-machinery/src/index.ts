@@ -18,6 +18,7 @@ export * from "./json-path.ts";
 export * from "./names.ts";
 export * from "./object.ts";
 export * from "./owner-references.ts";
+export { type PodReferences, podReferences } from "./pod-references.ts";
 export * from "./pod-spec.ts";
 export * from "./patch/json-patch.ts";
 export * from "./patch/merge-patch.ts";

@@ -7,6 +7,7 @@ import { ensureDefaultRoles } from "./auth/default-roles.ts";
 import { createEscalationGuard } from "./auth/escalation-guard.ts";
 import { mastersGroup } from "./auth/pki.ts";
 import type { AccessTarget } from "./auth/policy-rule.ts";
+import { createNodeRights } from "./auth/node-authorizer.ts";
 import { type Authorizer, createRbacAuthorizer } from "./auth/rbac-authorizer.ts";
 import { createReviews } from "./auth/reviews.ts";
 import { startRoleAggregation } from "./auth/role-aggregation.ts";
@@ -89,13 +90,16 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     const privateKey = options.signingKey ?? (await generateSigningKey());
     const tokens = createServiceAccountTokens({ privateKey, store, now, newId });
     await ensureDefaultRoles(store, { now, newId });
-    const authorizer = createRbacAuthorizer(store);
-    closers.push(() => authorizer.close());
+    const rbac = createRbacAuthorizer(store);
+    closers.push(() => rbac.close());
+    const nodes = createNodeRights(store, rbac);
+    closers.push(() => nodes.close());
+    const { authorizer } = nodes;
     const reviews = createReviews({ authorizer, tokens, store, now });
     const registry = createRegistry({
       store,
       clock,
-      reviews,
+      reviews: { ...reviews, tokenRequest: nodes.guardTokens(reviews.tokenRequest) },
       ...(options.kinds === undefined ? {} : { kinds: options.kinds }),
       ...(onError === undefined ? {} : { onError }),
     });
@@ -110,6 +114,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       admission: createAdmissionChain([
         ...(options.admission ?? []),
         namespaceLifecycle(store),
+        nodes.admission,
         createEscalationGuard(authorizer),
       ]),
       authorize: options.authorize ?? authorizeBy(authorizer),

@@ -15,9 +15,8 @@ export interface ClusterUser {
 }
 
 /**
- * The kubelet of a node: it reads what Pods name, writes the status of Pods and of its own Node, and lets Pods go. Other Nodes and
- * their Leases are not its. Unlike with Kubernetes' node authorizer, ConfigMaps, Secrets and tokens are not limited to those of
- * the Pods on the node: with one node that would be nearly all of them.
+ * The kubelet of a node. Besides these rights it has, by the API server's node authorizer, those that follow from its Pods: it reads what
+ * they name, gets tokens of their service accounts, writes their status and lets them go. Other Nodes and their Leases are not its.
  */
 export function nodeUser(nodeName: string): ClusterUser {
   const own = { resourceNames: [nodeName] };
@@ -28,12 +27,8 @@ export function nodeUser(nodeName: string): ClusterUser {
       { verbs: ["create"], apiGroups: [""], resources: ["nodes"] },
       { verbs: ["get", "patch"], apiGroups: [""], resources: ["nodes"], ...own },
       { verbs: ["patch"], apiGroups: [""], resources: ["nodes/status"], ...own },
-      { verbs: [...read, "delete"], apiGroups: [""], resources: ["pods"] },
-      { verbs: ["patch"], apiGroups: [""], resources: ["pods/status"] },
-      { verbs: read, apiGroups: [""], resources: ["configmaps", "secrets", "services"] },
+      { verbs: read, apiGroups: [""], resources: ["pods", "services"] },
       { verbs: read, apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"] },
-      { verbs: ["get"], apiGroups: [""], resources: ["persistentvolumeclaims", "persistentvolumes", "serviceaccounts"] },
-      { verbs: ["create"], apiGroups: [""], resources: ["serviceaccounts/token"] },
       { verbs: ["get"], apiGroups: ["node.k8s.io"], resources: ["runtimeclasses"] },
       announce,
     ],

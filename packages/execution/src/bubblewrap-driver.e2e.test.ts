@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -138,6 +138,35 @@ describe("a program in bubblewrap", () => {
     expect(images.find("busybox")).toBeDefined();
     await program.stop({ graceMs: 0 });
     expect(await images.remove("busybox")).toBe(true);
+  });
+
+  test("has mounts at places that its image has not, beside what is there, and along the image's links", async () => {
+    await makeBusyboxImage(join(base, "busybox.tar"));
+    const images = await openUnpackedImages(join(base, "images"));
+    const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
+    symlinkSync("/etc", join(root, "settings"));
+    writeFileSync(join(base, "file"), "mounted\n");
+    const binds = ["/etc/hosts", "/settings/deep/er", "/etc/motd"].map((target) => ({ source: join(base, "file"), target }));
+    const seen = await output("cat /etc/hosts /etc/deep/er /etc/motd; cat /settings/passwd; touch /etc/x", {
+      isolation: { root, binds },
+    });
+    expect(seen).toMatch(/^mounted\nmounted\nmounted\nroot:x:0[^]*Read-only file system/);
+  });
+
+  test("is a user of its image, with that user's home", async () => {
+    await makeBusyboxImage(join(base, "busybox.tar"));
+    const images = await openUnpackedImages(join(base, "images"));
+    const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
+    for (const each of [base, join(base, "images")]) chmodSync(each, 0o711);
+    writeFileSync(join(root, "etc", "passwd"), "worker:x:1234:1235::/home/worker:/bin/sh\n");
+    const seen = await output("id -u; id -g; echo $HOME; echo x >own && cat own", { user: "worker", isolation: { root } });
+    expect(seen).toBe("1234\n1235\n/home/worker\nx\n");
+    await driver.get("a")?.remove();
+    const program = await driver.start({ id: "a", command: ["true"], user: "nobody", isolation: { root } });
+    expect(await program.exited()).toMatchObject({
+      reason: "StartFailed",
+      message: expect.stringMatching(/no user nobody in its image/),
+    });
   });
 
   test("finds its program inside its image, along links that are absolute there", async () => {

@@ -1,13 +1,13 @@
-import { chownSync, existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ExecutionError } from "./driver.ts";
-import { lastLine } from "./last-line.ts";
-import { hiddenFiles, imageWork, machineFolders } from "./machine-root.ts";
+import { imageRoot, machineRoot, placeIn } from "./bubblewrap-root.ts";
+import { hiddenFiles, imageWork } from "./machine-root.ts";
 import { StartFailure } from "./launcher.ts";
 import type { LaunchRequest } from "./launcher.ts";
 import type { BindMount } from "./isolation.ts";
-import { makeTemporary, own, userOf } from "./program-place.ts";
+import { homeOf, lastWords, makeTemporary, outsideUser, own, userOf } from "./program-place.ts";
 import { defaultPath } from "./program-spec.ts";
 import { pathInRoot } from "./root-path.ts";
 import type { ProgramFolder } from "./program-folder.ts";
@@ -46,8 +46,9 @@ async function innerProcess({ folder, deadlines }: LaunchRequest, wrapper: numbe
   for (let pauseMs = 1; pauseMs <= longestStartMs; pauseMs *= 2) {
     const told = existsSync(statusFile(folder)) ? readFileSync(statusFile(folder), "utf8") : "";
     const inner = Number(/"child-pid": (\d+)/.exec(told)?.[1] ?? 0);
-    // The number may be another process's by now.
-    if (readStat(inner)?.parent === wrapper) return inner;
+    // The number may be another process's by now. Between the two may be what was started in a terminal.
+    const parent = readStat(inner)?.parent ?? 0;
+    if (parent === wrapper || (parent > 1 && readStat(parent)?.parent === wrapper)) return inner;
     await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
   }
   throw new ExecutionError("NotRunning", `Program ${folder.id} is not running any more`);
@@ -76,7 +77,7 @@ export function createBubblewrapWrapping(options: {
       const words = [...filter, ...bwrapArguments(request, execution, options.binds)];
       writeFileSync(argumentsFile(folder), words.map((word) => `${word}\0`).join(""), { mode: 0o600 });
       // What starts the program does so as its user already.
-      const user = own.uid === 0 ? userOf(spec) : undefined;
+      const user = outsideUser(spec);
       if (user !== undefined) {
         for (const path of [statusFile(folder), argumentsFile(folder)]) chownSync(path, user.uid, user.gid);
       }
@@ -117,9 +118,9 @@ export function createBubblewrapWrapping(options: {
         ],
       };
     },
-    startProblem(folder, exitCode) {
+    startProblem({ folder, spec }, exitCode) {
       if (exitCode !== 1 || wasExecuted(folder)) return undefined;
-      const words = lastLine(folder.stderr);
+      const words = lastWords(folder, spec).trim();
       const failure = /^bwrap: execvp (.*): ([^:]*)$/.exec(words);
       if (failure === null) return words.startsWith("bwrap: ") ? { exitCode: 126, message: words } : undefined;
       const [, program = "", reason = ""] = failure;
@@ -132,7 +133,12 @@ export function createBubblewrapWrapping(options: {
 function* bwrapArguments(request: LaunchRequest, execution: Execution, binds: readonly BindMount[]): Generator<string> {
   const { spec } = request;
   const { root, network = "shared" } = spec.isolation ?? {};
-  yield* ["--unshare-user", "--unshare-pid", "--new-session"];
+  yield* ["--unshare-user", "--unshare-pid"];
+  const user = userOf(spec);
+  // Who cannot become another user outside can look like one inside: its files are then that user's.
+  if (user !== undefined && own.uid !== 0) yield* ["--uid", String(user.uid), "--gid", String(user.gid)];
+  // A session of its own keeps it from typing into somebody else's terminal; one that has a terminal needs it.
+  if (spec.terminal === undefined) yield "--new-session";
   if (network === "none") yield "--unshare-net";
   const cwd = root !== undefined && spec.cwd === undefined ? imageWork : execution.cwd;
   yield* worldArguments(request, cwd, binds);
@@ -143,8 +149,12 @@ function* worldArguments({ spec, folder }: LaunchRequest, cwd: string, binds: re
   const { root, hostname, binds: ownBinds = [] } = spec.isolation ?? {};
   yield* ["--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"];
   if (hostname !== undefined) yield* ["--hostname", hostname];
+  const mounts = [...binds, ...ownBinds].map((bind) => ({
+    ...bind,
+    target: root === undefined ? bind.target : placeIn(root, bind.target),
+  }));
   // The root is a folder in memory with the parts of the image, or of the machine, in it: so places for mounts can be made.
-  if (root !== undefined) yield* imageRoot(root);
+  if (root !== undefined) yield* imageRoot(root, mounts);
   else yield* machineRoot();
   yield* ["--proc", "/proc", "--dev", "/dev"];
   yield* ["--bind", temporaryFolder(folder), "/tmp"];
@@ -153,7 +163,7 @@ function* worldArguments({ spec, folder }: LaunchRequest, cwd: string, binds: re
   if (root === undefined) {
     for (const path of hiddenFiles) if (existsSync(path)) yield* ["--ro-bind", "/dev/null", path];
   }
-  for (const bind of [...binds, ...ownBinds]) {
+  for (const bind of mounts) {
     yield* [bind.isWritable === true ? "--bind" : "--ro-bind", bind.source, bind.target];
   }
   const work = folder.work;
@@ -161,29 +171,8 @@ function* worldArguments({ spec, folder }: LaunchRequest, cwd: string, binds: re
   yield* ["--remount-ro", "/"];
   yield "--clearenv";
   // Without cgroups, its processes are found by the tag.
-  const env = { PATH: defaultPath, ...spec.env, [programVariable]: folder.tag };
+  const home = root === undefined ? {} : { HOME: homeOf(spec) };
+  const env = { PATH: defaultPath, ...home, ...spec.env, [programVariable]: folder.tag };
   for (const [name, value] of Object.entries(env)) yield* ["--setenv", name, value];
   yield* ["--chdir", cwd];
-}
-
-/** What the kernel or we put into a root. */
-const notOfImages: ReadonlySet<string> = new Set(["proc", "dev", "sys", "tmp", "run"]);
-
-function* imageRoot(root: string): Generator<string> {
-  for (const entry of readdirSync(root, { withFileTypes: true })) {
-    if (notOfImages.has(entry.name)) continue;
-    const path = join(root, entry.name);
-    if (entry.isSymbolicLink()) yield* ["--symlink", readlinkSync(path), `/${entry.name}`];
-    else yield* ["--ro-bind", path, `/${entry.name}`];
-  }
-}
-
-function* machineRoot(): Generator<string> {
-  for (const path of machineFolders) {
-    if (!existsSync(path)) continue;
-    // A link into /usr (as on machines with a merged one) stays a link, so that programs see what they would see outside.
-    if (lstatSync(path).isSymbolicLink()) yield* ["--symlink", readlinkSync(path), path];
-    else yield* ["--ro-bind", path, path];
-  }
-  yield* ["--dir", "/var"];
 }

@@ -2,6 +2,7 @@ import { adoptionRules } from "./contract/adoption.ts";
 import { besideRules } from "./contract/beside.ts";
 import { endingRules } from "./contract/ending.ts";
 import { environmentRules } from "./contract/environment.ts";
+import { inputRules } from "./contract/input.ts";
 import { resourceRules } from "./contract/resources.ts";
 import type { DriverContractCase } from "./contract/setup.ts";
 import { startingRules } from "./contract/starting.ts";
@@ -13,5 +14,6 @@ export const driverContract: readonly DriverContractCase[] = [
   ...endingRules,
   ...resourceRules,
   ...besideRules,
+  ...inputRules,
   ...adoptionRules,
 ];

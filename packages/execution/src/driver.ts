@@ -32,6 +32,18 @@ export interface ProgramSpec {
   readonly killSignal?: NodeJS.Signals;
   /** From the first signal to SIGKILL. Default 5000. */
   readonly killGraceMs?: number;
+  /**
+   * What it reads: a named pipe that `Program.openInput` writes to, and that outlives the supervisor. `held`: its input never ends.
+   * `once`: it ends with the first
+   * writer's, and the program is executed when that writer is there (`containerd`: at once).
+   * Default: nothing, the end at once.
+   */
+  readonly input?: "held" | "once";
+  /**
+   * It has a terminal from its start, at first of this size; what the terminal shows goes to stdout.log. What is written to the input is
+   * typed there, and never ends. The terminal outlives the supervisor. Needs script(1), but with `containerd`. Default: none.
+   */
+  readonly terminal?: TerminalSize;
   /** What it sees of the machine; not for the `process` driver. */
   readonly isolation?: Isolation;
   /** Kept with the program for its owner, across restarts: a task's uid and attempt, a sandbox's name. */
@@ -122,6 +134,13 @@ export interface Program {
   /** `killSignal` to the whole tree, then SIGKILL after the grace. Resolves when nothing of it is left. Idempotent. */
   stop(options?: { readonly graceMs?: number; readonly reason?: "Stopped" | "Timeout" }): Promise<Exited>;
   stats(): Promise<ProgramStats>;
+  /**
+   * Writes to the program's input, see `ProgramSpec.input`; several may, one after another. It is kept until the program has come so far as
+   * to read it, and ends with the program. Throws `NotRunning`, and `Unsupported` for a program without an input.
+   */
+  openInput(): Writable;
+  /** Sets the size of the program's terminal; nothing where it has none, or has ended. */
+  resize(size: TerminalSize): Promise<void>;
   /**
    * Runs a command where the program runs: its root, mounts, processes, user, folder, limits. Throws `NotRunning`, and
    * `InvalidSpec` for a command that no program can have.

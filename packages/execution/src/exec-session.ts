@@ -5,6 +5,7 @@ import { Readable, Writable } from "node:stream";
 import type { ExecSession, TerminalSize } from "./driver.ts";
 import { listProcesses, readStat } from "./proc.ts";
 import { splitEnvironment } from "./shim.ts";
+import { resizeTerminal, terminalWords } from "./terminal.ts";
 import type { UserIds } from "./user.ts";
 
 /** A command to run beside a program, as a child of this process. */
@@ -29,20 +30,6 @@ const entering = `keelson_groups=$1
 shift
 for keelson_fd in $keelson_groups; do { echo 0 >&"$keelson_fd"; } 2>/dev/null; done
 exec "$@"`;
-
-const wordVariable = "KEELSON_WORD_";
-
-/**
- * What script(1) gives to its shell: no word of the command, only names of variables that have them, and that the command does
- * not get to see.
- */
-function terminalScript(count: number): string {
-  const names = Array.from({ length: count }, (_, index) => `${wordVariable}${index}`);
-  const sizes = ["KEELSON_COLUMNS", "KEELSON_ROWS"];
-  const unset = [...names, ...sizes].map((name) => `-u ${name}`).join(" ");
-  const words = names.map((name) => `"$${name}"`).join(" ");
-  return `stty cols "$KEELSON_COLUMNS" rows "$KEELSON_ROWS" 2>/dev/null; exec env ${unset} ${words}`;
-}
 
 /** A command that could not be started, with the exit code that shells give that. */
 export function failedExec(error: unknown, exitCode = 126): ExecSession {
@@ -103,14 +90,9 @@ export function spawnExec(request: ExecRequest): ExecSession {
     stdin,
     stdout,
     ...(!hasTerminal && { stderr }),
-    async resize({ columns, rows }) {
+    async resize(size) {
       if (!hasTerminal || pid === undefined) return;
-      const inside = (await listProcesses()).find((stat) => stat.parent === pid);
-      if (inside === undefined) return;
-      const stty = spawn("stty", ["-F", `/proc/${inside.pid}/fd/0`, "cols", String(columns), "rows", String(rows)], {
-        stdio: "ignore",
-      });
-      await new Promise<void>((resolve) => stty.once("close", () => resolve()).once("error", () => resolve()));
+      await resizeTerminal(pid, size);
     },
     async kill() {
       if (pid === undefined || readStat(pid) === undefined) return;
@@ -124,28 +106,6 @@ export function spawnExec(request: ExecRequest): ExecSession {
       }
     },
     exited: () => exited,
-  };
-}
-
-function terminalWords(
-  command: readonly string[],
-  env: Readonly<Record<string, string>>,
-  terminal: TerminalSize,
-): {
-  readonly words: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
-} {
-  const variables = Object.fromEntries(command.map((word, index) => [`${wordVariable}${index}`, word]));
-  return {
-    words: ["script", "--quiet", "--return", "--command", terminalScript(command.length), "/dev/null"],
-    env: {
-      TERM: "xterm",
-      ...env,
-      ...variables,
-      SHELL: "/bin/sh",
-      KEELSON_COLUMNS: String(terminal.columns),
-      KEELSON_ROWS: String(terminal.rows),
-    },
   };
 }
 

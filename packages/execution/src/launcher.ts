@@ -1,4 +1,4 @@
-import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats } from "./driver.ts";
+import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats, TerminalSize } from "./driver.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 
@@ -41,6 +41,10 @@ export interface LaunchedProgram {
   /** Kills every process of the program and resolves when none is left. */
   kill(): Promise<void>;
   stats(): Promise<ProgramStats>;
+  /** Sets the size of the program's terminal. Only called for a program that has one. */
+  resize(size: TerminalSize): Promise<void>;
+  /** The writer of an input that is there `once` has ended. Absent where its end is seen by itself. */
+  endInput?(): Promise<void>;
   /** Runs a command beside the program. Only called while the program runs. */
   exec(spec: ExecSpec): Promise<ExecSession>;
   /** Frees what the kernel still holds for a program that has ended: its cgroup. */

@@ -3,7 +3,7 @@ import { createCgroup, entryFilesOf, removeCgroup, wasOomKilled } from "./cgroup
 import { discoverCgroups, enterShimGroup, removeEmptyParent } from "./cgroup-hierarchies.ts";
 import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
 import type { Deadlines } from "./deadlines.ts";
-import type { ExecSpec, ProgramStats } from "./driver.ts";
+import type { ExecSpec, ProgramSpec, ProgramStats } from "./driver.ts";
 import { failedExec, spawnExec } from "./exec-session.ts";
 import { FifoPool, openAliveEnd, watchAlive } from "./fifo-pool.ts";
 import { describeError } from "./file-error.ts";
@@ -12,13 +12,15 @@ import { limitsFromJson, limitsToJson } from "./limits-record.ts";
 import type { Ending, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
 import { elapsedMs, isAlive, readBootId, readStat } from "./proc.ts";
 import { defaultPath } from "./program-spec.ts";
-import { cwdOf, errorLog, executableOf, lastWords, makeLogs, own, userOf } from "./program-place.ts";
+import { cwdOf, errorLog, executableOf, lastWords, makeLogs, outsideUser } from "./program-place.ts";
 import type { ProgramFolder } from "./program-folder.ts";
+import { makeInput } from "./program-input.ts";
 import { killTree, listTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
 import type { ProcessTree } from "./process-tree.ts";
 import { exitFileBytes, parseExitFile, spawnShim, splitEnvironment } from "./shim.ts";
 import type { ExitFile, ProgramFiles } from "./shim.ts";
 import { createStatsSampler } from "./stats-sampler.ts";
+import { createResizer, terminalWords } from "./terminal.ts";
 import type { UserIds } from "./user.ts";
 
 /** The words and place that a launcher really executes for a spec. */
@@ -49,7 +51,7 @@ export interface Wrapping {
   readonly join: (request: LaunchRequest, spec: ExecSpec, wrapper: { readonly pid: number }) => Promise<JoinedExecution>;
   /** Why the program could not be executed, where what wraps it ended with this code and that was the cause. */
   readonly startProblem: (
-    folder: ProgramFolder,
+    request: LaunchRequest,
     exitCode: number,
   ) => { readonly exitCode: number; readonly message: string } | undefined;
 }
@@ -101,16 +103,16 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
     return options.wrap?.(request, execution) ?? execution;
   }
 
-  function treeOf(folder: ProgramFolder, shim?: ProcessTree["shim"]): ProcessTree {
+  function treeOf(folder: ProgramFolder, spec?: ProgramSpec, shim?: ProcessTree["shim"]): ProcessTree {
     const { program, outsideCgroup } = readExit(folder);
     const isGrouped = program !== undefined && !outsideCgroup;
-    const wrapper = options.wrap === undefined ? undefined : program;
+    const generations = (spec?.terminal === undefined ? 0 : 1) + (options.wrap === undefined ? 0 : 2);
     return {
       tag: folder.tag,
       hierarchies,
       isGrouped,
       ...(shim !== undefined && { shim }),
-      ...(wrapper !== undefined && { wrapper }),
+      ...(program !== undefined && generations > 0 && { wrapper: { ...program, generations } }),
     };
   }
 
@@ -129,7 +131,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   ): LaunchedProgram {
     const { folder, deadlines } = request;
     // Once seen here, the session stays the program's: what it leaves behind is killed as soon as the shim has ended.
-    const tree = treeOf(folder, shim.isHere ? shim : undefined);
+    const tree = treeOf(folder, request.spec, shim.isHere ? shim : undefined);
     const { program } = readExit(folder);
     let resolveEnded: (ending: Ending) => void = () => {};
     const ended = new Promise<Ending>((resolve) => {
@@ -145,7 +147,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
         const words = lastWords(folder, request.spec).replace(/^.*?: \d+: (?:exec: )?/, "");
         resolveEnded({ kind: "start-failed", exitCode: exit.exitCode, message: `The program could not be executed: ${words}` });
       } else {
-        const problem = options.startProblem?.(folder, exit.exitCode);
+        const problem = options.startProblem?.(request, exit.exitCode);
         if (problem !== undefined) {
           const message = `The program could not be executed: ${problem.message}`;
           resolveEnded({ kind: "start-failed", exitCode: problem.exitCode, message });
@@ -175,8 +177,9 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       async stats(): Promise<ProgramStats> {
         return sample(withoutWrapper(tree, await listTree(tree)));
       },
+      resize: createResizer(() => readExit(folder).program?.pid, deadlines),
       async exec(exec) {
-        const user = userOf(request.spec);
+        const user = outsideUser(request.spec);
         const cwd = request.spec.cwd ?? folder.work;
         const env = { PATH: defaultPath, ...request.spec.env, ...exec.env };
         try {
@@ -192,7 +195,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
           ...execution,
           env: { ...execution.env, [programVariable]: folder.tag },
           groups: entryFilesOf(hierarchies, folder.tag),
-          ...(user !== undefined && own.uid === 0 && { user }),
+          ...(user !== undefined && { user }),
           ...(exec.terminal !== undefined && { terminal: exec.terminal }),
         });
       },
@@ -204,7 +207,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   async function prepare(request: LaunchRequest): Promise<PreparedProgram> {
     const { spec, folder } = request;
     makeLogs(folder);
-    const user = userOf(spec);
+    const user = outsideUser(spec);
     const cwd = cwdOf(request, user, options.rootOf?.(request));
     const execution = executionOf(request, user, cwd);
     const { inherited, assignments } = splitEnvironment({
@@ -217,7 +220,9 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       const names = assignments.map((assignment) => assignment.slice(0, assignment.indexOf("="))).join(", ");
       throw new StartFailure(`A program with "=" in its name cannot have these environment variables: ${names}`, 126);
     }
-    const command = assignments.length === 0 ? execution.command : ["env", ...assignments, ...execution.command];
+    const words = assignments.length === 0 ? execution.command : ["env", ...assignments, ...execution.command];
+    const launch = spec.terminal === undefined ? { words, env: inherited } : terminalWords(words, inherited, spec.terminal);
+    const input = await makeInput(request, fifos, user);
     const opened: number[] = [];
     const openFile = (path: string, flags: string): number => {
       const fd = openSync(path, flags, 0o640);
@@ -231,11 +236,12 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       const alive = opened[0] ?? "ignore";
       const cgroup = createCgroup(hierarchies, folder.tag, spec.limits ?? {}, hasOwnParent);
       const shim = await spawnShim({
-        command,
-        env: inherited,
+        command: launch.words,
+        env: launch.env,
         cwd: execution.cwd,
+        ...(input !== undefined && { input }),
         ...(execution.opened !== undefined && { files: execution.opened }),
-        ...(user !== undefined && own.uid === 0 && { user }),
+        ...(user !== undefined && { user }),
         stdout: openFile(folder.stdout, "a"),
         stderr: openFile(errorLog(folder, request.spec), "a"),
         exit: openFile(folder.exit, "r+"),

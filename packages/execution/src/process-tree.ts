@@ -18,10 +18,11 @@ export interface ProcessTree {
    */
   readonly shim?: { readonly pid: number; readonly startTime: number };
   /**
-   * What waits for the program and is itself no part of it (bubblewrap); nor is its child, process 1 of the program's world.
-   * Signals are not for these two: they would end without telling how the program ended.
+   * What waits for the program and is itself no part of it: script(1) that holds its terminal, bubblewrap and its child, process 1 of the
+   * program's world. The first of these, and how many generations they are. Signals are not for them: they would end without
+   * telling how the program ended.
    */
-  readonly wrapper?: { readonly pid: number; readonly startTime: number };
+  readonly wrapper?: { readonly pid: number; readonly startTime: number; readonly generations: number };
   /** Whether the program is known to have started inside its cgroup, so that what is not in there is not the program's. */
   readonly isGrouped: boolean;
 }
@@ -57,7 +58,12 @@ export async function listTree(tree: ProcessTree): Promise<readonly ProcessStat[
 /** The processes of a tree that are the program's own. */
 export function withoutWrapper({ wrapper }: ProcessTree, stats: readonly ProcessStat[]): readonly ProcessStat[] {
   if (wrapper === undefined || readStat(wrapper.pid)?.startTime !== wrapper.startTime) return stats;
-  return stats.filter((stat) => stat.pid !== wrapper.pid && stat.parent !== wrapper.pid);
+  const wrapping = new Set([wrapper.pid]);
+  for (let generation = 1; generation < wrapper.generations; generation++) {
+    const children = stats.filter((stat) => wrapping.has(stat.parent)).map((stat) => stat.pid);
+    for (const pid of children) wrapping.add(pid);
+  }
+  return stats.filter((stat) => !wrapping.has(stat.pid));
 }
 
 /** Sends a signal to a process if it is still the one that was seen. */
@@ -117,9 +123,12 @@ const longestLookMs = 500;
  * long as the kernel holds it.
  */
 export async function killTree(tree: ProcessTree, deadlines: Deadlines): Promise<void> {
+  const seen = new Map<number, ProcessStat>();
   for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, longestLookMs)) {
     const left = await listTree(tree);
-    if (left.length === 0) return;
+    for (const stat of left) seen.set(stat.pid, stat);
+    // One that is just ending has no environment any more, and so is not listed, but is still there.
+    if (left.length === 0 && ![...seen.values()].some(({ pid, startTime }) => isAlive(pid, startTime))) return;
     sealCgroup(tree.hierarchies, tree.tag);
     for (const stat of left) signalProcess(stat, "SIGKILL");
     await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));

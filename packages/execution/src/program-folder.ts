@@ -11,6 +11,8 @@ export interface ProgramFolder {
   readonly exit: string;
   /** FIFO that the shim holds open as long as it lives. */
   readonly alive: string;
+  /** FIFO that the program reads, where its spec gives it an input. */
+  readonly input: string;
   readonly stdout: string;
   readonly stderr: string;
   readonly work: string;
@@ -28,6 +30,7 @@ export function programFolder(dir: string, id: string): ProgramFolder {
     state: join(path, "state.json"),
     exit: join(path, "exit"),
     alive: join(path, "alive"),
+    input: join(path, "input"),
     stdout: join(path, "stdout.log"),
     stderr: join(path, "stderr.log"),
     work: join(path, "work"),

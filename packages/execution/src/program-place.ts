@@ -8,7 +8,7 @@ import type { LaunchRequest } from "./launcher.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import { defaultPath } from "./program-spec.ts";
 import { pathInRoot } from "./root-path.ts";
-import { resolveLocalUser } from "./user.ts";
+import { homeIn, readPasswd, resolveLocalUser, resolveUser } from "./user.ts";
 import type { UserIds } from "./user.ts";
 
 /** The supervisor's own user. */
@@ -29,12 +29,27 @@ export function lastWords(folder: ProgramFolder, spec: ProgramSpec): string {
   return lastLine(errorLog(folder, spec));
 }
 
-/** The user of a program; undefined where it is the supervisor's own. Throws {@link StartFailure}. */
+/**
+ * The user of a program; undefined where it is the supervisor's own. With a root of its own, names are those of that, and whoever is not
+ * root gets a user that the program sees and nobody else. Throws {@link StartFailure}.
+ */
 export function userOf(spec: ProgramSpec): UserIds | undefined {
   if (spec.user === undefined) return undefined;
-  const user = resolveLocalUser(spec.user);
+  const root = spec.isolation?.root;
+  const user = root === undefined ? resolveLocalUser(spec.user) : resolveUser(spec.user, readPasswd(root), "its image");
   if ("problem" in user) throw new StartFailure(`The program could not be started: ${user.problem}`, 126);
   return user;
+}
+
+/** The user that a program really runs as; undefined where it is the supervisor's own. Throws {@link StartFailure}. */
+export function outsideUser(spec: ProgramSpec): UserIds | undefined {
+  const user = userOf(spec);
+  return own.uid === 0 ? user : undefined;
+}
+
+/** The home of a program's user in its root. */
+export function homeOf(spec: ProgramSpec): string {
+  return homeIn(readPasswd(spec.isolation?.root), userOf(spec)?.uid ?? own.uid);
 }
 
 /**
@@ -57,7 +72,7 @@ export function cwdOf(request: LaunchRequest, user: UserIds | undefined, root?: 
 /** Makes a program's work folder, its user's. */
 export function makeWork(path: string, user: UserIds | undefined): void {
   mkdirSync(path, { recursive: true, mode: 0o755 });
-  if (user !== undefined && own.uid === 0) chownSync(path, user.uid, user.gid);
+  if (user !== undefined) chownSync(path, user.uid, user.gid);
 }
 
 /** Makes what a program has as `/tmp`: every user of it may write there, whatever this process's umask is. */

@@ -26,8 +26,16 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 
 const isText = (value: unknown): value is string => typeof value === "string" && !value.includes("\0");
 
+const badTerminal = "terminal: columns and rows must be whole numbers from 0 to 65535";
+
+function isTerminalSize(value: unknown): boolean {
+  const isSize = (each: unknown): boolean => Number.isInteger(each) && Number(each) >= 0 && Number(each) <= 0xffff;
+  return isRecord(value) && isSize(value.columns) && isSize(value.rows);
+}
+
 function problemOf(spec: Record<string, unknown>): string | undefined {
   const { id, command, env, cwd, user, limits, logRotation, timeoutMs, killSignal, killGraceMs, metadata } = spec;
+  const { input, terminal } = spec;
   const show = (value: unknown): string => JSON.stringify(value) ?? String(value);
   const isCount = (value: unknown, least: number): boolean =>
     value === undefined || (typeof value === "number" && Number.isSafeInteger(value) && value >= least);
@@ -59,6 +67,8 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
   if (!isCount(timeoutMs, 1)) return `timeoutMs: ${show(timeoutMs)} must be a whole number above 0`;
   if (!isCount(killGraceMs, 0)) return `killGraceMs: ${show(killGraceMs)} must be a whole number, 0 or above`;
   if (killSignal !== undefined && !isSignal(killSignal)) return `killSignal: ${show(killSignal)} is no signal`;
+  if (input !== undefined && input !== "held" && input !== "once") return `input: ${show(input)} must be held or once`;
+  if (terminal !== undefined && !isTerminalSize(terminal)) return badTerminal;
   const problem = isolationProblem(spec.isolation);
   if (problem !== undefined) return problem;
   if (metadata !== undefined && !isStrings(metadata)) return "metadata: must map names to text";
@@ -68,12 +78,7 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
 /** Checks a command to run beside a program. Throws `InvalidSpec` that names the field. */
 export function checkExec(spec: ExecSpec): void {
   const { command, env, terminal } = spec;
-  const isSize = (value: unknown): boolean => Number.isInteger(value) && Number(value) >= 0 && Number(value) <= 0xffff;
-  const problem =
-    problemOf({ id: "exec", command, env }) ??
-    (terminal !== undefined && !(isSize(terminal.columns) && isSize(terminal.rows))
-      ? "terminal: columns and rows must be whole numbers from 0 to 65535"
-      : undefined);
+  const problem = problemOf({ id: "exec", command, env, terminal });
   if (problem !== undefined) throw new ExecutionError("InvalidSpec", `Invalid command: ${problem}`);
 }
 

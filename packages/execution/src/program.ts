@@ -1,13 +1,25 @@
 import { readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import type { Writable } from "node:stream";
 import { writeFileAtomic } from "./atomic-file.ts";
 import type { Clock } from "./clock.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { ExecutionError } from "./driver.ts";
-import type { ExecSession, ExecSpec, Exited, Limits, Program, ProgramSpec, ProgramState, ProgramStats } from "./driver.ts";
+import type {
+  ExecSession,
+  ExecSpec,
+  Exited,
+  Limits,
+  Program,
+  ProgramSpec,
+  ProgramState,
+  ProgramStats,
+  TerminalSize,
+} from "./driver.ts";
 import { describeError } from "./file-error.ts";
 import { neverRan, StartFailure } from "./launcher.ts";
 import type { Ending, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
+import { writeInput } from "./program-input.ts";
 import { watchLogs } from "./log-rotation.ts";
 import type { LogWatch } from "./log-rotation.ts";
 import { decideExit } from "./program-exit.ts";
@@ -151,6 +163,19 @@ export class SupervisedProgram implements Program {
   async stats(): Promise<ProgramStats> {
     if (this.#launched === undefined || this.#state.kind !== "running") return { cpuMillis: 0, memoryBytes: 0, pids: 0 };
     return this.#launched.stats();
+  }
+
+  openInput(): Writable {
+    if (this.spec.input === undefined) {
+      throw new ExecutionError("Unsupported", `Program ${this.id} reads nothing: its spec has no input`);
+    }
+    if (this.#state.kind !== "running") throw new ExecutionError("NotRunning", `Program ${this.id} is not running`);
+    const endInput = this.spec.input === "once" ? this.#launched?.endInput : undefined;
+    return writeInput(this.#folder.input, this.#exited, () => void endInput?.());
+  }
+
+  async resize(size: TerminalSize): Promise<void> {
+    if (this.spec.terminal !== undefined && this.#state.kind === "running") await this.#launched?.resize(size);
   }
 
   async exec(spec: ExecSpec): Promise<ExecSession> {

@@ -66,8 +66,8 @@ export function exitFileText({ exitCode, oomKilled }: { readonly exitCode: numbe
  * them.
  */
 const script = (files: string): string => `trap : HUP INT QUIT ALRM TERM USR1 USR2 PIPE XCPU XFSZ VTALRM PROF
-keelson_groups=$1 keelson_append=$2 keelson_read=$3 keelson_also=$4
-shift 4
+keelson_groups=$1 keelson_append=$2 keelson_read=$3 keelson_also=$4 keelson_input=$5 keelson_pipe=$6
+shift 6
 (
   trap '' PIPE
   for keelson_fd in $keelson_groups; do
@@ -85,7 +85,13 @@ shift 4
     exit 0
   }
   echo ready >&4
-  exec </dev/null 2>&5
+  exec 2>&5
+  case $keelson_input in
+    (held) exec <>"$keelson_pipe" ;;
+    (once) exec <"$keelson_pipe" ;;
+    (waiting) exec 6<"$keelson_pipe" 0<>"$keelson_pipe" 6<&- ;;
+    (*) exec </dev/null ;;
+  esac
   trap 'echo exec-failed >&3' EXIT
   trap - PIPE
   unset PWD OLDPWD SHLVL
@@ -100,10 +106,11 @@ const scripts = {
 };
 
 /** Words that start a shim. `groups` are the descriptors of the groups' entry files. */
-function shimArguments({ command, files }: ShimRequest, groups: readonly number[]): readonly string[] {
+function shimArguments({ command, files, input }: ShimRequest, groups: readonly number[]): readonly string[] {
   const { append = "", read: [first = "", second = ""] = [] } = files ?? {};
   const text = files === undefined ? scripts.plain : scripts.withFiles;
-  return ["-c", text, "keelson-program", groups.join(" "), append, first, second, ...command];
+  const pipe = [input?.mode ?? "", input?.path ?? ""];
+  return ["-c", text, "keelson-program", groups.join(" "), append, first, second, ...pipe, ...command];
 }
 
 /** Names that a shell keeps for itself, or that change how it or its loader runs: not for the shim's own environment. */
@@ -133,6 +140,13 @@ export interface ProgramFiles {
   readonly read: readonly [string, string];
 }
 
+/** The FIFO that a program reads. Its user must be allowed to read and write it. */
+export interface ProgramInput {
+  readonly path: string;
+  /** `held`: it never ends. `once`: it begins and ends with the first writer. `waiting`: it begins with that, and never ends. */
+  readonly mode: "held" | "once" | "waiting";
+}
+
 /** What a shim is started with. */
 export interface ShimRequest {
   readonly command: readonly string[];
@@ -145,6 +159,8 @@ export interface ShimRequest {
   readonly alive: number | "ignore";
   /** Files that the command has open: 3 to append to, 4 and 5 to read. Default: none. */
   readonly files?: ProgramFiles;
+  /** What the command reads. Default: nothing. */
+  readonly input?: ProgramInput;
   readonly groups: readonly number[];
 }
 

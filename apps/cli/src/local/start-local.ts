@@ -1,5 +1,4 @@
-import { existsSync } from "node:fs";
-import { mkdir, readFile } from "node:fs/promises";
+import { chmod, mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
 import { type ServedApi, serveApi, systemRandom } from "@keelson/apiserver";
@@ -33,7 +32,8 @@ import {
   type RunningOperator,
   startOperator,
 } from "@keelson/controller";
-import { defaultContainerdSocket } from "@keelson/execution";
+import { defaultContainerdSocket, openUnpackedImages, type UnpackedImages } from "@keelson/execution";
+import { imagesFolder, sandboxes } from "@keelson/sandboxes";
 import { grant, userOf } from "./cluster-access.ts";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
 
@@ -128,9 +128,11 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
 
       const { hostname, port } = new URL(api.url);
       const nodeDir = join(dataDir, "node");
-      const runtimes = await openRuntimes({ dataDir: nodeDir, clock, random: Math.random }, options);
+      const unpacked = await openImages(join(dataDir, sandboxes.name));
+      const runtimes = await openRuntimes({ dataDir: nodeDir, clock, random: Math.random, unpacked }, options);
       stops.push(() => runtimes.close());
       await ensureRuntimeClasses(admin, runtimes.names);
+      runtimes.onChange(({ handler }) => ensureRuntimeClasses(admin, [handler]));
       const nodeClient = clientOf(users.node, "kubelet");
       const kubelet = await startKubelet({
         client: nodeClient,
@@ -237,16 +239,19 @@ function startApi(options: LocalOptions, subresources: ReturnType<typeof podHand
   return withFreePort(() => serve(options.apiPort), options.mayMovePorts.has("api-port") ? () => serve(0) : undefined);
 }
 
-/** The runtimes of the node. A containerd that nobody asked for and that does not answer is left out. */
-async function openRuntimes(common: PodRuntimesOptions, { containerd, log }: LocalOptions): Promise<PodRuntimes> {
+/** Images that `keelson image` imported, which Pods share with sandboxes. */
+async function openImages(dir: string): Promise<UnpackedImages> {
+  const images = await openUnpackedImages(imagesFolder(dir));
+  // Programs of other users have their root in there; what is secret beside it is so by itself.
+  await chmod(dir, 0o711);
+  return images;
+}
+
+/** The runtimes of the node. A containerd that nobody asked for is used where it is, or comes. */
+function openRuntimes(common: PodRuntimesOptions, { containerd, log }: LocalOptions): Promise<PodRuntimes> {
   if (containerd !== undefined) return openPodRuntimes({ ...common, containerd });
-  if (process.getuid?.() !== 0 || !existsSync(defaultContainerdSocket)) return openPodRuntimes(common);
-  try {
-    return await openPodRuntimes({ ...common, containerd: defaultContainerdSocket });
-  } catch (error) {
-    log.warn({ err: error, component: "node" }, "containerd is not used");
-    return openPodRuntimes(common);
-  }
+  if (process.getuid?.() !== 0) return openPodRuntimes(common);
+  return openPodRuntimes({ ...common, awaitedContainerd: defaultContainerdSocket, log: log.child({ component: "node" }) });
 }
 
 /** Tries again with a free port where the first one is in use and `again` is there. */

@@ -1,16 +1,10 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
-import {
-  type ContainerImage,
-  defaultPath,
-  type Driver,
-  type Limits,
-  type ProgramSpec,
-  resolveExecutable,
-} from "@keelson/execution";
-import { makeContainerInput } from "./container-input.ts";
+import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable } from "@keelson/execution";
+import type { PodImage } from "./pod-images.ts";
 import { ContainerConfigError, expand, resolveEnvironment } from "./environment.ts";
+import { usualSize } from "./exec-process.ts";
 import { imageWords, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, type Mount, mountedCommand } from "./mount-plan.ts";
 import type { NodeContext } from "./node-context.ts";
@@ -42,7 +36,7 @@ export interface ContainerPlace {
   readonly volumes: ReadonlyMap<string, string>;
   readonly driver: Driver["name"];
   /** Absent where nothing is known of images. */
-  readonly image?: ContainerImage | undefined;
+  readonly image?: PodImage | undefined;
 }
 
 /**
@@ -85,6 +79,7 @@ export async function containerProgram(
       PATH: defaultPath,
       // The runtime takes it from the image's users.
       ...(image === undefined ? { HOME: "/root" } : {}),
+      ...(container.tty === true && { TERM: "xterm" }),
       ...image?.env,
       HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",
       ...node.environment,
@@ -97,7 +92,7 @@ export async function containerProgram(
   const [first = ""] = words;
   if (first === "") throw new ContainerConfigError(`container ${JSON.stringify(container.name)}: command[0] is empty`);
   const id = programId(uid, container.name, attempt);
-  const user = userOf(pod, container) ?? image?.user;
+  const user = userOf(pod, container, image) ?? image?.user ?? (image !== undefined && "root" in image ? "0" : undefined);
   const podDir = join(node.podsDir, uid);
   const limits = limitsOf(container);
   const mounts = await mountsOf(container, env, place.volumes, podDir);
@@ -107,13 +102,13 @@ export async function containerProgram(
   if ((node.canMount || isIsolated) && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
     mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
   }
-  const input =
-    container.stdin === true && !isIsolated ? await makeContainerInput(podDir, container, attempt, words) : undefined;
-  const [program = "", ...rest] = input?.command ?? words;
+  const [program = "", ...rest] = words;
   const shared = {
     id,
     env,
     mergeOutput: true,
+    ...(container.stdin === true && { input: container.stdinOnce === true ? ("once" as const) : ("held" as const) }),
+    ...(container.tty === true && { terminal: usualSize }),
     killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
     ...(limits === undefined ? {} : { limits }),
     metadata: {
@@ -122,7 +117,6 @@ export async function containerProgram(
       podNamespace: namespace,
       container: container.name,
       attempt: String(attempt),
-      ...(input === undefined ? {} : { stdin: input.path }),
     },
   };
   const identity = user === undefined ? {} : { user };
@@ -190,16 +184,26 @@ async function mountsOf(
   return mounts;
 }
 
-function userOf(pod: PodView, container: ContainerView): string | undefined {
+/** Whom a container runs as; `undefined`: whom its image says, else this process's own user. */
+function userOf(pod: PodView, container: ContainerView, image: PodImage | undefined): string | undefined {
   const uid = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
   const gid = container.securityContext?.runAsGroup ?? pod.spec.securityContext?.runAsGroup;
-  const isNonRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot;
-  if (isNonRoot === true && (uid === 0 || (uid === undefined && process.getuid?.() === 0))) {
-    throw new ContainerConfigError("container has runAsNonRoot and would run as root: set securityContext.runAsUser");
-  }
   const own = process.getuid?.();
-  if (uid === undefined || uid === own) return undefined;
-  if (own !== 0) {
+  if ((container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot) === true) {
+    const effective = String(uid ?? image?.user ?? (image === undefined ? own : 0));
+    if (!/^\d+(:\d+)?$/.test(effective)) {
+      throw new ContainerConfigError(
+        `container has runAsNonRoot and image has non-numeric user (${effective}), cannot verify user is non-root`,
+      );
+    }
+    if (/^0+(:|$)/.test(effective)) {
+      throw new ContainerConfigError("container has runAsNonRoot and would run as root: set securityContext.runAsUser");
+    }
+  }
+  // In a root of its own it looks like any user without being it.
+  const hasRoot = image !== undefined && "root" in image;
+  if (uid === undefined || (uid === own && !hasRoot)) return undefined;
+  if (own !== 0 && !hasRoot) {
     throw new ContainerConfigError(
       `securityContext.runAsUser is ${uid}, and this node runs as user ${own}, who cannot become another: run it as root, or leave runAsUser out`,
     );

@@ -3,6 +3,7 @@ import { readlink } from "node:fs/promises";
 import type { Clock } from "@keelson/api-machinery";
 import type { ExecSession, Program } from "@keelson/execution";
 import { childrenOf } from "./child-processes.ts";
+import { mounted } from "./mount-marker.ts";
 
 /** The words that run `command` where a container's program runs: in its mount namespace, as its user, in its folder. */
 function execCommand(program: Program, pid: number, command: readonly string[]): readonly [string, ...string[]] {
@@ -32,7 +33,8 @@ export interface CommandOptions {
   readonly terminal?: { readonly size?: TerminalSize | undefined };
 }
 
-const usualSize: TerminalSize = { rows: 24, columns: 80 };
+/** Of a terminal whose client has not told its size. */
+export const usualSize: TerminalSize = { rows: 24, columns: 80 };
 
 /** Starts a command where a container's program runs, with its environment. Rejects where nothing runs. */
 export async function startInContainer(
@@ -48,8 +50,14 @@ export async function startInContainer(
       ...(terminal === undefined ? {} : { terminal: terminal.size ?? usualSize }),
     });
   }
+  await mounted(program);
   const words = terminal === undefined ? command : inTerminal(command, terminal.size);
-  const child = spawnBeside(program, program.state.pid, words, terminal === undefined ? {} : { TERM: "xterm" });
+  const child = spawnBeside(
+    program,
+    await ownProcess(program, program.state.pid),
+    words,
+    terminal === undefined ? {} : { TERM: "xterm" },
+  );
   // Its processes are the container's: they may end before they have read their input.
   child.stdin.on("error", () => {});
   const exited = new Promise<{ readonly exitCode: number; readonly problem?: string }>((resolve) => {
@@ -68,6 +76,11 @@ export async function startInContainer(
     },
     exited: () => exited,
   };
+}
+
+/** The process of a container's program: with a terminal, a child of the one that holds that. */
+async function ownProcess({ spec }: Program, pid: number): Promise<number> {
+  return spec.terminal === undefined ? pid : ((await childrenOf(pid))[0] ?? pid);
 }
 
 function spawnBeside(

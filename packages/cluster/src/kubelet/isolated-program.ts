@@ -1,11 +1,12 @@
 import { existsSync } from "node:fs";
-import type { ContainerImage, Isolation, ProgramSpec } from "@keelson/execution";
+import type { Isolation, ProgramSpec } from "@keelson/execution";
 import { ContainerConfigError } from "./environment.ts";
+import type { PodImage } from "./pod-images.ts";
 import type { Mount } from "./mount-plan.ts";
 import type { ContainerView, PodView } from "./pod-view.ts";
 
 /** What a container runs, before its variables are filled in: its own words, else its image's, by Kubernetes' rules. */
-export function imageWords(container: ContainerView, image: ContainerImage): readonly string[] {
+export function imageWords(container: ContainerView, image: PodImage): readonly string[] {
   const { command = [], args = [] } = container;
   if (command.length > 0) return [...command, ...args];
   const words = [...image.entrypoint, ...(args.length > 0 ? args : image.command)];
@@ -25,19 +26,14 @@ export function isolatedParts(
   pod: PodView,
   container: ContainerView,
   mounts: readonly Mount[],
-  image: ContainerImage | undefined,
+  image: PodImage | undefined,
 ): Pick<ProgramSpec, "cwd"> & { readonly isolation: Isolation } {
-  if (container.stdin === true) {
-    throw new ContainerConfigError(
-      `container ${JSON.stringify(container.name)} has stdin, which runtimeClassName ${pod.spec.runtimeClassName} does not support: leave stdin or runtimeClassName out`,
-    );
-  }
   const hostname = (pod.spec.hostname ?? pod.metadata.name ?? "").slice(0, 63).replace(/[-.]+$/, "");
   const cwd = container.workingDir || (image === undefined ? undefined : (image.workingDir ?? "/"));
   return {
     ...(cwd === undefined ? {} : { cwd }),
     isolation: {
-      ...(image === undefined ? {} : { image: image.name }),
+      ...(image === undefined ? {} : "root" in image ? { root: image.root } : { image: image.name }),
       ...(pod.spec.hostNetwork === true || hostname === "" ? {} : { hostname }),
       binds: mounts
         .filter(({ source }) => existsSync(source))

@@ -3,14 +3,12 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import {
   type Clock,
-  ConfigMap,
   type DeepReadonly,
   EndpointSlice,
   type EndpointSliceObject,
   type KubernetesObject,
   Pod,
   type ResourceType,
-  Secret,
   Service,
   type ServiceObject,
 } from "@keelson/api-machinery";
@@ -114,7 +112,16 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     capacity: machine,
     canMount: await canMount(),
   };
-  const pods = new PodSet(node);
+  const pods = new PodSet(node, { client, clock, random, log });
+  runtimes.onChange(({ isThere, handler, message }) => {
+    const type = isThere ? "Normal" : "Warning";
+    const reason = isThere ? "ContainerRuntimeReady" : "ContainerRuntimeNotReady";
+    events.event(
+      { apiVersion: "v1", kind: "Node", metadata: { name: nodeName } },
+      { type, reason, note: `${handler}: ${message}` },
+    );
+    if (isThere) pods.retry();
+  });
   await pods.recall();
   pods.keepFresh();
   const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine }).catch(async (error: unknown) => {
@@ -127,8 +134,9 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const follow = (
     type: ResourceType,
     onEffect: (effect: StoreEffect) => void,
+    fieldSelector?: string,
   ): { readonly run: Promise<void>; readonly listed: Promise<void> } => {
-    const informer = new Informer({ client, type, clock, random, log, onEffect });
+    const informer = new Informer({ client, type, ...(fieldSelector !== undefined && { selection: { fieldSelector } }), clock, random, log, onEffect });
     return { run: informer.run(stopping.signal), listed: informer.listed };
   };
   const followed = [
@@ -140,11 +148,9 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
       keep(slices, effect);
       namesChanged();
     }),
-    follow(ConfigMap, (effect) => pods.sourceChanged("configMap", effect)),
-    follow(Secret, (effect) => pods.sourceChanged("secret", effect)),
   ];
   await Promise.race([Promise.all(followed.map(({ listed }) => listed)), registrationTimeout(clock)]);
-  followed.push(follow(Pod, (effect) => pods.take(effect)));
+  followed.push(follow(Pod, (effect) => pods.take(effect), `spec.nodeName=${nodeName}`));
   const limits = node.canMount
     ? ""
     : "; without root: no volumes in Pods, no other users (runAsUser), no Services on ports below 1024, names by KEELSON_HOSTS only";

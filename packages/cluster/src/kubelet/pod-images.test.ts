@@ -63,10 +63,8 @@ test.each([
   expect(imageWords({ name: "c", ...given }, image(here, ["/entry"], ["default"]))).toEqual(words);
 });
 
-test("a container without a command whose image has none is refused, and one with stdin", () => {
+test("a container without a command whose image has none is refused", () => {
   expect(() => imageWords({ name: "c", image: "scratch" }, image(here))).toThrow(ContainerConfigError);
-  const pod = { metadata: { name: "p" }, spec: { containers: [] } } as unknown as PodView;
-  expect(() => isolatedParts(pod, { name: "c", stdin: true }, [], undefined)).toThrow(ContainerConfigError);
 });
 
 test("a Pod's name is the host name it sees, as long as one may be, unless it has the host's network", () => {

@@ -1,5 +1,14 @@
-import { type ContainerdImages, type ContainerImage, parseImageReference, pullImage } from "@keelson/execution";
+import {
+  type ContainerdImages,
+  type ContainerImage,
+  parseImageReference,
+  pullImage,
+  type UnpackedImage,
+} from "@keelson/execution";
 import type { ContainerView } from "./pod-view.ts";
+
+/** An image of a container: a containerd's, or one whose files are in the folder `root`. */
+export type PodImage = ContainerImage | UnpackedImage;
 
 /** The images of a runtime, by their full names. */
 export interface PodImages {
@@ -60,7 +69,7 @@ export async function containerImage(container: ContainerView, images: PodImages
 }
 
 /** Images of a containerd; what several containers ask for at once is fetched once. */
-export function createContainerdPodImages(images: ContainerdImages, temporary: string): PodImages {
+export function createContainerdPodImages(images: ContainerdImages, temporary: string, socket: string): PodImages {
   const pulls = new Map<string, Promise<ContainerImage>>();
   const fetchOne = async (name: string): Promise<ContainerImage> => {
     const image = await pullImage(name, { temporary, fetch });
@@ -71,7 +80,10 @@ export function createContainerdPodImages(images: ContainerdImages, temporary: s
     }
   };
   return {
-    find: (name) => images.find(name),
+    find: (name) =>
+      images.find(name).catch((error: unknown) => {
+        throw new Error(`containerd does not answer on ${socket}: ${messageOf(error)}`, { cause: error });
+      }),
     pull(name) {
       const running = pulls.get(name) ?? fetchOne(name).finally(() => pulls.delete(name));
       pulls.set(name, running);

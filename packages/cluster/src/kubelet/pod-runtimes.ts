@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
 import {
@@ -8,14 +9,19 @@ import {
   findBubblewrap,
   openContainerdImages,
   type Program,
+  type UnpackedImages,
 } from "@keelson/execution";
+import { type Logger, silentLogger } from "@keelson/controller";
+import { type FileWatch, watchFile } from "./file-watch.ts";
 import { createContainerdPodImages, type PodImages } from "./pod-images.ts";
 
 /** One way in which a node runs the programs of Pods: what a RuntimeClass's `handler` names. */
 export interface PodRuntime {
   readonly driver: Driver;
-  /** Where images come from; absent where an image names nothing. */
+  /** Where images come from. Absent: {@link unpacked}, or an image names nothing. */
   readonly images?: PodImages;
+  /** Images that were imported; another name names nothing, and its program is one of this machine. */
+  readonly unpacked?: Pick<UnpackedImages, "find">;
 }
 
 /** Options of {@link openPodRuntimes}. */
@@ -25,16 +31,33 @@ export interface PodRuntimesOptions {
   readonly clock: Clock;
   /** 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
-  /** Socket of a containerd. Default: none is used. */
+  /** Images for `bubblewrap`. Default: none. */
+  readonly unpacked?: Pick<UnpackedImages, "find">;
+  /** Socket of a containerd that has to be there. Default: {@link awaitedContainerd}. */
   readonly containerd?: string | undefined;
+  /** Socket of a containerd that is used where, and as soon as, something is there. Default: none is used. */
+  readonly awaitedContainerd?: string | undefined;
+  /** Default: nothing is logged. */
+  readonly log?: Logger;
+}
+
+/** What happened to a runtime of a node. */
+export interface RuntimeChange {
+  readonly handler: string;
+  /** It can start programs now; else it cannot any more, and what runs goes on. */
+  readonly isThere: boolean;
+  /** For people. */
+  readonly message: string;
 }
 
 /** The runtimes of a node: `process` always, `bubblewrap` and `containerd` where the machine has them. */
 export class PodRuntimes {
-  readonly #runtimes: ReadonlyMap<string, PodRuntime>;
+  readonly #runtimes: Map<string, PodRuntime>;
+  readonly #listeners: ((change: RuntimeChange) => void | Promise<void>)[] = [];
+  #watch: FileWatch | undefined;
 
   constructor(runtimes: ReadonlyMap<string, PodRuntime>) {
-    this.#runtimes = runtimes;
+    this.#runtimes = new Map(runtimes);
   }
 
   /** The handlers of RuntimeClasses. */
@@ -59,33 +82,72 @@ export class PodRuntimes {
     return [...this.#runtimes.values()].flatMap(({ driver }) => driver.list());
   }
 
+  /** Calls `listener` when a runtime comes or goes later, after those that asked before have returned. */
+  onChange(listener: (change: RuntimeChange) => void | Promise<void>): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Opens a runtime each time that its socket comes, unless it is open; whoever listens is told. */
+  follow(handler: string, socket: string, open: () => Promise<PodRuntime>, log: Logger): void {
+    let last: Promise<void> = Promise.resolve();
+    const changed = async (isThere: boolean): Promise<void> => {
+      if (!isThere) {
+        if (this.#runtimes.has(handler)) await this.#tell({ handler, isThere, message: `${socket} is gone` });
+        return;
+      }
+      try {
+        if (!this.#runtimes.has(handler)) this.#runtimes.set(handler, await open());
+        await this.#tell({ handler, isThere, message: `${handler} answers on ${socket}` });
+      } catch (error) {
+        log.warn({ err: error, handler }, "a runtime came and is not used");
+      }
+    };
+    this.#watch = watchFile(socket, (isThere) => {
+      last = last.then(() => changed(isThere));
+    });
+  }
+
+  async #tell(change: RuntimeChange): Promise<void> {
+    for (const listener of this.#listeners) await listener(change);
+  }
+
   /** Stops supervising; programs go on. */
   async close(): Promise<void> {
+    this.#watch?.close();
     for (const { driver } of this.#runtimes.values()) await driver.close();
   }
 }
 
 /** Opens the runtimes that this machine has. Rejects where a containerd is asked for and does not answer. */
 export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodRuntimes> {
-  const { dataDir, clock, random, containerd } = options;
+  const { dataDir, clock, random, containerd, awaitedContainerd, unpacked, log = silentLogger } = options;
   const common = { clock, random };
   const runtimes = new Map<string, PodRuntime>();
-  const opened = new PodRuntimes(runtimes);
+  const openContainerd = async (socket: string): Promise<PodRuntime> => {
+    const images = await openContainerdImages({ socket, random, now: () => clock.now() });
+    const driver = await createContainerdDriver({ ...common, dir: join(dataDir, "programs-containerd"), socket });
+    return { driver, images: createContainerdPodImages(images, dataDir, socket) };
+  };
   try {
     runtimes.set("process", { driver: await createProcessDriver({ ...common, dir: join(dataDir, "programs") }) });
     if (findBubblewrap() !== undefined) {
       const dir = join(dataDir, "programs-bubblewrap");
-      runtimes.set("bubblewrap", { driver: await createBubblewrapDriver({ ...common, dir }) });
+      const driver = await createBubblewrapDriver({ ...common, dir });
+      runtimes.set("bubblewrap", { driver, ...(unpacked !== undefined && { unpacked }) });
     }
-    if (containerd !== undefined) {
-      const dir = join(dataDir, "programs-containerd");
-      const driver = await createContainerdDriver({ ...common, dir, socket: containerd });
-      const images = await openContainerdImages({ socket: containerd, random, now: () => clock.now() });
-      runtimes.set("containerd", { driver, images: createContainerdPodImages(images, dataDir) });
+    if (containerd !== undefined) runtimes.set("containerd", await openContainerd(containerd));
+    else if (awaitedContainerd !== undefined && existsSync(awaitedContainerd)) {
+      const opened = await openContainerd(awaitedContainerd).catch((error: unknown) => {
+        log.warn({ err: error }, "containerd is not used until it is started again");
+      });
+      if (opened !== undefined) runtimes.set("containerd", opened);
     }
   } catch (error) {
-    await opened.close();
+    await new PodRuntimes(runtimes).close();
     throw error;
   }
+  const opened = new PodRuntimes(runtimes);
+  const socket = containerd ?? awaitedContainerd;
+  if (socket !== undefined) opened.follow("containerd", socket, () => openContainerd(socket), log);
   return opened;
 }

@@ -7,6 +7,7 @@ import type { NodeContext } from "./node-context.ts";
 import { newPodState } from "./pod-state.ts";
 import { type PodView, podKey } from "./pod-view.ts";
 import { PodWorker } from "./pod-worker.ts";
+import { PodSources, type SourceReader } from "./pod-sources.ts";
 import { type FoundProgram, restorePodState } from "./restore.ts";
 
 /** Well within the fifth of a token's life that is left when it is renewed. */
@@ -25,14 +26,23 @@ export class PodSet {
   readonly #workers = new Map<string, PodWorker>();
   readonly #records = new Map<string, PodRecord>();
   readonly #starting = new Set<string>();
+  readonly #sources: PodSources;
   #timer: Timer | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
   #refreshTimer: Timer | undefined;
   #isArming = false;
   #isClosed = false;
 
-  constructor(node: NodeContext) {
+  /** `reader`: what follows the ConfigMaps and Secrets that Pods name. */
+  constructor(node: NodeContext, reader: SourceReader) {
     this.#node = node;
+    this.#sources = new PodSources(reader, (uids, isFirst) => {
+      // Files follow, and what waited for it is tried again. What is found first, a Pod has read by itself, unless it was missing then.
+      for (const uid of uids) {
+        const worker = this.#workers.get(uid);
+        if (worker !== undefined && !(isFirst && worker.isGoing)) worker.update(worker.pod);
+      }
+    });
   }
 
   /** Now and then files of volumes are made anew though nothing changed: tokens are renewed by that. */
@@ -59,6 +69,24 @@ export class PodSet {
     }
   }
 
+  /** A runtime has come: Pods whose programs it has are taken up again, and those that waited for it are tried again. */
+  retry(): void {
+    for (const [uid, worker] of this.#workers) {
+      if (worker.isGoing) continue;
+      const programs = this.#programs(uid);
+      const isKnown = programs.every(({ container, attempt }) => worker.knows(container, attempt));
+      if (isKnown) worker.update(worker.pod);
+      else void this.#beginAgain(uid, worker, programs);
+    }
+  }
+
+  async #beginAgain(uid: string, worker: PodWorker, programs: readonly FoundProgram[]): Promise<void> {
+    await worker.close();
+    if (this.#workers.get(uid) !== worker) return;
+    this.#workers.delete(uid);
+    this.#begin(uid, worker.pod, programs);
+  }
+
   take(effect: StoreEffect): void {
     if (effect.kind === "replace") {
       const here = effect.objects.filter((object) => this.#isMine(object as PodView)) as PodView[];
@@ -69,15 +97,6 @@ export class PodSet {
     } else if (effect.kind === "put") {
       if (this.#isMine(effect.object as PodView)) this.#put(effect.object as PodView);
     } else this.#workers.get(effect.object.metadata.uid ?? "")?.remove();
-  }
-
-  /** A ConfigMap or Secret changed: files follow, and what waited for it is tried again. */
-  sourceChanged(kind: "configMap" | "secret", effect: StoreEffect): void {
-    if (effect.kind === "replace") return;
-    const { namespace, name } = effect.object.metadata;
-    for (const worker of this.#workers.values()) {
-      if (worker.pod.metadata.namespace === namespace && names(worker.pod, kind, name ?? "")) worker.update(worker.pod);
-    }
   }
 
   container(namespace: string, pod: string, name: string): FoundContainer | undefined {
@@ -107,7 +126,7 @@ export class PodSet {
     this.#isClosed = true;
     this.#timer?.cancel();
     this.#refreshTimer?.cancel();
-    await Promise.allSettled([...this.#workers.values()].map((worker) => worker.close()));
+    await Promise.allSettled([...[...this.#workers.values()].map((worker) => worker.close()), this.#sources.close()]);
   }
 
   #isMine(pod: PodView): boolean {
@@ -146,9 +165,11 @@ export class PodSet {
         if (!isOnHost) addresses.free(podIP);
         this.#workers.delete(uid);
         this.#records.delete(uid);
+        this.#sources.release(uid);
       },
     });
     this.#workers.set(uid, worker);
+    this.#sources.follow(pod);
     if (known !== undefined) {
       worker.start();
       return;
@@ -229,10 +250,4 @@ export class PodSet {
     }
     this.#arm();
   }
-}
-
-/** Whether a Pod names this ConfigMap or Secret anywhere. */
-function names(pod: PodView, kind: "configMap" | "secret", name: string): boolean {
-  const text = JSON.stringify(pod.spec);
-  return text.includes(kind) && text.includes(JSON.stringify(name));
 }

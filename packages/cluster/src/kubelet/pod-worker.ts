@@ -65,6 +65,17 @@ export class PodWorker {
     return this.#podIP;
   }
 
+  /** Nothing that it needs is known to be missing. */
+  get isGoing(): boolean {
+    const { setupProblem, containers } = this.#state;
+    return setupProblem === undefined && !containers.some(({ current, retryAt }) => current.kind === "waiting" && retryAt > 0);
+  }
+
+  /** Whether an attempt of a container is no later than the one that is tried now. */
+  knows(container: string, attempt: number): boolean {
+    return attempt <= (this.attempt(container) ?? attempt);
+  }
+
   get wakeAt(): number | undefined {
     return nextWake(this.#state);
   }
@@ -246,7 +257,8 @@ export class PodWorker {
         startProgram(this.#node, this.pod, this.#container(name), attempt, place, this.#stopping.signal);
       const program = this.program(name, attempt) ?? (await start());
       if (program === undefined) return;
-      await mounted(program);
+      // One that waits for its client has no mounts before that is there.
+      if (program.spec.input !== "once") await mounted(program);
       this.#watch(name, attempt, program, true);
       // The last attempt is kept for `logs --previous`; older ones go.
       const old = this.program(name, attempt - 2);

@@ -18,9 +18,13 @@ export async function startProgram(
   place: Pick<ContainerPlace, "podIP" | "volumes">,
   signal: AbortSignal,
 ): Promise<Program | undefined> {
-  const { driver, images } = await runtimeOf(node, pod);
+  const { driver, images, unpacked } = await runtimeOf(node, pod);
   const tell = (reason: string, note: string): void => node.events.event(pod, { type: "Normal", reason, note });
-  const image = images !== undefined && container.image ? await containerImage(container, images, tell) : undefined;
+  const image = !container.image
+    ? undefined
+    : images === undefined
+      ? unpacked?.find(container.image)
+      : await containerImage(container, images, tell);
   const spec = await containerProgram(node, pod, container, attempt, { ...place, driver: driver.name, image });
   return signal.aborted ? undefined : driver.start(spec);
 }

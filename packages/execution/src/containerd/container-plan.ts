@@ -92,6 +92,7 @@ export async function planContainer(
   const env = { PATH: defaultPath, ...imageRoot?.image.env, ...spec.env, [programVariable]: folder.tag };
   const shared = {
     command: spec.command,
+    hasTerminal: spec.terminal !== undefined,
     limits: spec.limits ?? {},
     cgroupsPath: `${cgroupParent(options.namespace)}/${folder.tag}`,
     network,

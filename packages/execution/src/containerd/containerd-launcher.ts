@@ -9,6 +9,7 @@ import type { CgroupHierarchy } from "../cgroup-hierarchies.ts";
 import type { Deadlines } from "../deadlines.ts";
 import type { FifoPool } from "../fifo-pool.ts";
 import { describeError } from "../file-error.ts";
+import type { TerminalSize } from "../driver.ts";
 import type { BindMount } from "../isolation.ts";
 import { neverRan, StartFailure } from "../launcher.ts";
 import type { Ending, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "../launcher.ts";
@@ -17,7 +18,7 @@ import { programFolder } from "../program-folder.ts";
 import type { ProgramFolder } from "../program-folder.ts";
 import { killTree, listTree, signalProcess, signalTree } from "../process-tree.ts";
 import type { ProcessTree } from "../process-tree.ts";
-import { errorLog, lastWords, makeLogs } from "../program-place.ts";
+import { lastWords, makeLogs } from "../program-place.ts";
 import { exitFileText, parseExitFile } from "../shim.ts";
 import { defaultAction } from "../signal-disposition.ts";
 import { createStatsSampler } from "../stats-sampler.ts";
@@ -28,6 +29,7 @@ import { cgroupParent, planContainer } from "./container-plan.ts";
 import type { ImageRoot, Mount } from "./container-plan.ts";
 import { execInContainer, processFile } from "./container-exec.ts";
 import { startProblem } from "./start-problem.ts";
+import { taskOutput, terminalCopied } from "./task-output.ts";
 
 /** What {@link createContainerdLauncher} needs. */
 export interface ContainerdLauncherOptions {
@@ -130,14 +132,14 @@ export function createContainerdLauncher({ api, snapshotter, binds, fifos, rando
       const { pid } = await tasks.create({
         containerId: folder.tag,
         rootfs: plan.rootfs.map(({ type, source, options }) => ({ type, source, options: [...options] })),
-        stdout: folder.stdout,
-        stderr: errorLog(folder, spec),
+        ...(await taskOutput(request, fifos)),
       });
       const startTime = readStat(pid)?.startTime ?? 0;
       return {
         identity: { pid, startTime, bootId },
         async release() {
           try {
+            if (spec.terminal !== undefined) await resize(folder, spec.terminal);
             await tasks.start({ containerId: folder.tag });
           } catch (error) {
             await erase(folder);
@@ -247,6 +249,7 @@ export function createContainerdLauncher({ api, snapshotter, binds, fifos, rando
       }
       // With this the shim has written all of the output.
       await attempt(() => ifThere(tasks.delete({ containerId: folder.tag })));
+      if (spec.terminal !== undefined) await terminalCopied(folder);
       const problem = known.exitCode === 1 || known.exitCode === 255 ? startProblem(lastWords(folder, spec)) : undefined;
       if (problem === undefined) return { kind: "exited", ...known };
       const message = `The program could not be executed: ${problem.message}`;
@@ -271,10 +274,18 @@ export function createContainerdLauncher({ api, snapshotter, binds, fifos, rando
       },
       kill: () => killTree(treeOf(folder), deadlines),
       stats: async () => sample(await listTree(treeOf(folder))),
+      resize: (size) => resize(folder, size),
+      // The shim holds an end of the input open itself.
+      endInput: () => attempt(() => ifThere(tasks.closeIO({ containerId: folder.tag, stdin: true }))),
       exec: (exec) => execInContainer({ api, fifos, random, containerId: folder.tag, folder, exec }),
       cleanUp: () => attempt(() => erase(folder)),
       detach: () => stopping.abort(),
     };
+  }
+
+  /** Of a program that has ended there is nothing to resize. */
+  async function resize({ tag }: ProgramFolder, { columns, rows }: TerminalSize): Promise<void> {
+    await tasks.resizePty({ containerId: tag, width: columns, height: rows }).catch(() => {});
   }
 
   async function sweep(folder: ProgramFolder, deadlines: Deadlines): Promise<void> {

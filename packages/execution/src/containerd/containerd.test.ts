@@ -39,6 +39,7 @@ test("limits are in the runtime's words, without swap", () => {
     binds: [],
     network: "none",
     isRootWritable: false,
+    hasTerminal: false,
     capabilities: [],
   }) as { linux: { resources: unknown; namespaces: unknown } };
   expect(linux.resources).toMatchObject({

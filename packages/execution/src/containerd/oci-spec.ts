@@ -15,6 +15,7 @@ export interface OciProgram {
   readonly binds: readonly BindMount[];
   readonly network: "shared" | "none";
   readonly hostname?: string;
+  readonly hasTerminal: boolean;
   /** Whether its root can be written. */
   readonly isRootWritable: boolean;
   /** Names as `CAP_CHOWN`. */
@@ -103,7 +104,7 @@ export function ociProcess(
 export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> {
   return {
     ociVersion: "1.0.2",
-    process: ociProcess(program),
+    process: ociProcess(program, program.hasTerminal),
     root: { path: "rootfs", readonly: !program.isRootWritable },
     ...(program.hostname !== undefined && { hostname: program.hostname }),
     mounts: [

@@ -12,9 +12,10 @@ const applets = ["sh", "cat", "echo", "env", "false", "id", "ls", "pwd", "sleep"
 
 /**
  * Makes an OCI archive at `file`: a layer with busybox, a passwd with the user `worker` (1234:1235), and one that removes
- * `/etc/gone` of the first and changes `/etc/motd`. Needs a busybox that is linked statically.
+ * `/etc/gone` of the first and changes `/etc/motd`. Needs a busybox that is linked statically. `settings` go over its configuration, in
+ * the words of the OCI image specification (`User`, `WorkingDir`, `Entrypoint` ...).
  */
-export async function makeBusyboxImage(file: string): Promise<void> {
+export async function makeBusyboxImage(file: string, settings: Readonly<Record<string, unknown>> = {}): Promise<void> {
   const dir = `${file}.parts`;
   const blobs = join(dir, "layout", "blobs", "sha256");
   mkdirSync(blobs, { recursive: true });
@@ -48,7 +49,7 @@ export async function makeBusyboxImage(file: string): Promise<void> {
       JSON.stringify({
         os: "linux",
         architecture,
-        config: { Env: ["PATH=/bin", "FROM_IMAGE=yes"], Cmd: ["/bin/sh"] },
+        config: { Env: ["PATH=/bin", "FROM_IMAGE=yes"], Cmd: ["/bin/sh"], ...settings },
         rootfs: { type: "layers", diff_ids: diffIds },
       }),
     ),

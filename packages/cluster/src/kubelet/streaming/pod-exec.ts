@@ -2,7 +2,6 @@ import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
 import { type Clock, type Status, statusError } from "@keelson/api-machinery";
 import type { Program } from "@keelson/execution";
-import { copyToContainer } from "../container-input.ts";
 import { type ContainerCommand, startInContainer, type TerminalSize } from "../exec-process.ts";
 import type { FoundContainer } from "../found-container.ts";
 import type { Kubelet } from "../kubelet.ts";
@@ -65,11 +64,7 @@ async function exec(
     streams.finish(notStarted(error instanceof Error ? error.message : String(error)));
     return;
   }
-  streams.sizes.on("data", (data: Buffer) => {
-    const changed = sizeOf(data);
-    if (changed !== undefined) void running.resize(changed);
-  });
-  streams.sizes.on("error", () => {});
+  followSizes(streams, (size) => running.resize(size));
   // Nobody sees what it does any more.
   void streams.closed.then(() => running.kill());
   if (!hasInput) running.stdin.end();
@@ -86,10 +81,11 @@ async function attach(streams: RemoteStreams, program: Program, hasInput: boolea
   const gone = new AbortController();
   void streams.closed.then(() => gone.abort());
   streams.stdout.on("error", () => gone.abort());
-  streams.sizes.on("error", () => {}).resume();
+  followSizes(streams, (size) => program.resize(size));
   // Before any input: what it brings about is seen whole.
   const from = await endOfLog(program);
-  if (hasInput) copyToContainer(program, streams.stdin);
+  if (!hasInput || program.spec.input === undefined) streams.stdin.on("error", () => {}).resume();
+  else copyToProgram(streams.stdin, program.openInput());
   const options = { follow: true, from, timestamps: false, signal: gone.signal };
   for await (const bytes of readLog(program, options, found.times(program))) await written(streams.stdout, bytes);
   streams.finish(success);
@@ -117,6 +113,22 @@ async function copyOutput(from: Readable | undefined, to: Writable): Promise<voi
 
 function written(to: Writable, chunk: Uint8Array): Promise<void> {
   return new Promise((resolve) => void to.write(chunk, () => resolve()));
+}
+
+/** What a client types, until either is gone; the input may be another client's then. */
+function copyToProgram(from: Readable, to: Writable): void {
+  from.on("error", () => to.end());
+  from.on("close", () => to.end());
+  to.on("close", () => from.resume());
+  from.pipe(to);
+}
+
+function followSizes({ sizes }: RemoteStreams, resize: (size: TerminalSize) => Promise<void>): void {
+  sizes.on("data", (data: Buffer) => {
+    const changed = sizeOf(data);
+    if (changed !== undefined) void resize(changed);
+  });
+  sizes.on("error", () => {});
 }
 
 /** The last of the sizes in a piece of {@link RemoteStreams.sizes}. `undefined` for nonsense. */
