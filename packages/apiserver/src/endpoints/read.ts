@@ -5,9 +5,10 @@ import { type Call, keyOf, prefixOf } from "./call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
 import { serve, typeMetaBytes } from "./encoded.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "./errors.ts";
-import type { ListOutcome, ObjectOutcome } from "./outcome.ts";
+import type { EncodedObject, ListOutcome, ObjectOutcome } from "./outcome.ts";
 import { parseResourceVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
+import { inSlices, sliceSize } from "./slices.ts";
 
 /** Answers a get, of the object or its status. */
 export function getObject(call: Call): ObjectOutcome {
@@ -23,10 +24,16 @@ export function getObject(call: Call): ObjectOutcome {
 export async function listObjects(call: Call): Promise<ListOutcome> {
   const { resource, query } = call;
   const selection = selectionOf(resource, query);
-  const { items, listMeta } = await listStored(call, selection);
+  const stored = await listStored(call, selection);
+  const items: EncodedObject[] = [];
+  // Of a custom kind, each is parsed to see whether it lacks defaults.
+  await inSlices(stored.items, (slice) => {
+    for (const item of slice) items.push(serve(call, item));
+  });
+  const { listMeta } = stored;
   return {
     kind: "list",
-    items: items.map((stored) => serve(call, stored)),
+    items,
     listMeta,
     resource,
     itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,
@@ -55,7 +62,7 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
   for (;;) {
     const left = limit - items.length;
     // With a selector a slice may have too few that match.
-    const size = selection.isSelective ? slice : Math.min(slice, left);
+    const size = selection.isSelective ? sliceSize : Math.min(sliceSize, left);
     const page = state.list(prefix, { limit: size, ...(startAfter === undefined ? {} : { startAfter }) });
     const matching = selection.isSelective ? page.items.filter((stored) => selection.matches(stored)) : page.items;
     for (const stored of matching.slice(0, left)) items.push(stored);
@@ -97,8 +104,6 @@ function listPast(call: Call, selection: Selection, limit: number | undefined, p
   }
 }
 
-/** How many objects are read in one turn, with a selector also parsed: a few milliseconds. */
-const slice = 250;
 /** How many objects a limited list with a selector of an earlier state looks at in one go. */
 const selectivePage = 500;
 
