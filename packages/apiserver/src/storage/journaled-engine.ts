@@ -75,22 +75,10 @@ export function createJournaledEngine({ database, journal, gatherBytes = 256 * 1
     get position() {
       return position;
     },
-    get(key) {
-      const written = recent.get(key);
-      return written === undefined ? database.get(key) : written.value;
-    },
-    range: (start, end) => recent.over(database).range(start, end),
-    count: (start, end) => recent.over(database).count(start, end),
-    *log(after, newestFirst = false) {
-      // Right after a flush, what it brought is in both.
-      const entries = recent.log(Math.max(after, database.position.revision));
-      if (newestFirst) yield* entries.reverse();
-      yield* database.log(after, newestFirst);
-      if (!newestFirst) yield* entries;
-    },
+    ...recent.over(database),
     pin() {
       const held = database.pin();
-      return { ...recent.pinnedOver(held), release: held.release };
+      return { ...recent.copy().over(held), release: held.release };
     },
     async commit(batch) {
       if (failure !== undefined) await drain();

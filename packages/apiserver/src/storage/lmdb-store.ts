@@ -35,6 +35,7 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
       get: store.get,
       list: store.list,
       pin: store.pin,
+      pinAt: store.pinAt,
       write: store.write,
       watch: store.watch,
       async close() {

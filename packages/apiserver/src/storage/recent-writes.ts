@@ -1,4 +1,4 @@
-import type { Batch, View } from "./engine.ts";
+import type { Batch, LogRecord, State, View } from "./engine.ts";
 
 /**
  * The commits that the database does not have yet, in order, as one layer over what it has. Lookups are by key; a range merges the two.
@@ -22,18 +22,6 @@ export class RecentWrites {
     this.#batches.push(batch);
     this.#bytes += bytesOf(batch);
     for (const { key, value } of batch.objects) this.#latest.set(key, { value, batch });
-  }
-
-  /** Undefined: nothing is known of the key here. */
-  get(key: string): { readonly value: Uint8Array | undefined } | undefined {
-    return this.#latest.get(key);
-  }
-
-  /** Log entries after `after`, in order of revision. */
-  log(after: number): Batch["log"][number][] {
-    return this.#batches.flatMap(({ log, position }) =>
-      position.revision > after ? log.filter(({ revision }) => revision > after) : [],
-    );
   }
 
   /** The oldest commits as one of about `work` writes, and how many of them that are; at least one. Undefined: there is nothing. */
@@ -67,14 +55,47 @@ export class RecentWrites {
     }
   }
 
-  /** `below` with these writes over it, as they are when it is read. */
-  over(below: View): View {
-    return overlay(this.#latest, below);
+  /** The same writes, whatever becomes of these. */
+  copy(): RecentWrites {
+    const copy = new RecentWrites();
+    for (const batch of this.#batches) copy.add(batch);
+    return copy;
   }
 
-  /** `below` with these writes over it, as they are now. */
-  pinnedOver(below: View): View {
-    return this.#latest.size === 0 ? below : overlay(new Map(this.#latest), below);
+  /** `below` with these writes over it, as they are when it is read. */
+  over(below: State): State {
+    const latest = this.#latest;
+    return {
+      get(key) {
+        const written = latest.get(key);
+        return written === undefined ? below.get(key) : written.value;
+      },
+      ...overlay(latest, below),
+      log: (after, newestFirst = false, before = Number.POSITIVE_INFINITY) =>
+        newestFirst ? this.#newestLog(below, after, before) : this.#log(below, after),
+    };
+  }
+
+  *#log(below: State, after: number): Generator<LogRecord> {
+    let last = after;
+    for (const entry of below.log(after)) {
+      last = entry.revision;
+      yield entry;
+    }
+    // Right after they went into the database, what is here is there as well.
+    for (const { log } of this.#batches) for (const entry of log) if (entry.revision > last) yield entry;
+  }
+
+  *#newestLog(below: State, after: number, before: number): Generator<LogRecord> {
+    let last = before;
+    for (const { log } of this.#batches.toReversed()) {
+      for (const entry of log.toReversed()) {
+        if (entry.revision >= last || entry.revision <= after) continue;
+        last = entry.revision;
+        yield entry;
+      }
+    }
+    yield* below.log(after, true, last === Number.POSITIVE_INFINITY ? undefined : last);
   }
 }
 
@@ -124,8 +145,8 @@ function overlay(latest: Latest, below: View): View {
   };
 }
 
-/** The order of keys in the database: by code point, which is that of their UTF-8. `<` orders by UTF-16. */
-function compareKeys(a: string, b: string): number {
+/** The order of keys in a database: by code point, which is that of their UTF-8. `<` orders by UTF-16. */
+export function compareKeys(a: string, b: string): number {
   const length = Math.min(a.length, b.length);
   for (let index = 0; index < length; index++) {
     const difference = rank(a.charCodeAt(index)) - rank(b.charCodeAt(index));
