@@ -1,5 +1,5 @@
 import { type DeepReadonly, isJsonObject } from "../json.ts";
-import type { KubernetesObject } from "../object.ts";
+import type { KubernetesObject, ObjectMeta } from "../object.ts";
 import { compareValues } from "./compare-values.ts";
 import {
   type Endpoint,
@@ -70,21 +70,25 @@ export function recordUpdate(
   endpoint: Endpoint,
 ): Map<string, ManagedEntry> {
   const { shape, isBuiltIn } = endpoint;
-  const comparison = observed(
-    compareValues(live ?? { apiVersion: next.apiVersion, kind: next.kind, metadata: {} }, next, shape, { isBuiltIn }),
-    endpoint,
-  );
+  const comparison = observed(compareValues(live ?? unownedPart(next), next, shape, { isBuiltIn }), endpoint);
   const entries = new Map<string, ManagedEntry>();
   for (const [id, entry] of reconciled(given, shape)) {
     retain(entries, id, entry, difference(difference(entry.set, comparison.changed), comparison.removed));
   }
   const changed = difference(comparison.changed, neverOwned);
   if (changed.size > 0) {
-    const identity = identityOf(manager, "Update", context, endpoint);
-    const id = entryId(identity);
+    const { manager: name, operation, apiVersion, subresource } = identityOf(manager, "Update", context, endpoint);
+    const id = entryId({ manager: name, operation, apiVersion, subresource });
     const previous = entries.get(id);
-    entries.set(id, { ...identity, time: context.time, set: previous ? union(changed, previous.set) : changed });
+    const set = previous ? union(changed, previous.set) : changed;
+    entries.set(id, { manager: name, operation, apiVersion, subresource, time: context.time, set, source: undefined });
   }
   capUpdateEntries(entries);
   return entries;
+}
+
+/** Of an object that is created, what nobody comes to own: taken as there before, so that comparing passes over it. */
+function unownedPart({ apiVersion, kind, metadata }: DeepReadonly<KubernetesObject>): DeepReadonly<KubernetesObject> {
+  const { name, namespace, uid, creationTimestamp } = metadata;
+  return { apiVersion, kind, metadata: { name, namespace, uid, creationTimestamp } as DeepReadonly<ObjectMeta> };
 }

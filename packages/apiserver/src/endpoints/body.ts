@@ -70,7 +70,11 @@ export function asObject(resource: ServedResource, object: JsonObject): Kubernet
   if (given !== "" && given !== apiVersion) {
     throw badRequest(`the API version in the data (${String(given)}) does not match the expected API version (${apiVersion})`);
   }
-  return { ...object, apiVersion, kind: resource.kind, metadata: object["metadata"] ?? {} } as unknown as KubernetesObject;
+  const result = { ...object };
+  result["apiVersion"] = apiVersion;
+  result["kind"] = resource.kind;
+  result["metadata"] = object["metadata"] ?? {};
+  return result as unknown as KubernetesObject;
 }
 
 function nameOf(object: JsonObject): string {

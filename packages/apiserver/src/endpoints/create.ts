@@ -1,4 +1,4 @@
-import { type KubernetesObject, trackUpdate } from "@keelson/api-machinery";
+import { type KubernetesObject, type ObjectMeta, setOwn, trackUpdate } from "@keelson/api-machinery";
 import type { AdmissionRequest } from "../admission/admission.ts";
 import { readBody } from "./body.ts";
 import { type Call, keyOf, timestamp } from "./call.ts";
@@ -10,6 +10,16 @@ import { metadataProblems, nameCauses } from "./metadata.ts";
 import type { ObjectOutcome } from "./outcome.ts";
 import { generateName } from "./random-source.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
+
+/** Metadata of which a create takes nothing from its client. */
+const serverFields: ReadonlySet<string> = new Set([
+  "uid",
+  "resourceVersion",
+  "deletionTimestamp",
+  "deletionGracePeriodSeconds",
+  "selfLink",
+  "generation",
+]);
 
 /** How often a generated name that is taken is drawn again. */
 const nameAttempts = 8;
@@ -67,17 +77,16 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   if (given.resourceVersion !== undefined && !isTracked) {
     throw badRequest("resourceVersion should not be set on objects to be created");
   }
-  const { uid: _uid, resourceVersion: _version, deletionTimestamp: _deletion, ...kept } = given;
-  const { deletionGracePeriodSeconds: _grace, selfLink: _link, generation: _generation, ...asked } = kept;
-  const name = asked.name ?? (asked.generateName ? generateName(asked.generateName, random) : undefined);
-  object.metadata = {
-    ...(name === undefined ? {} : { name }),
-    ...asked,
-    ...(resource.scope === "Namespaced" ? { namespace: call.namespace } : {}),
-    uid: random.uuid(),
-    creationTimestamp: timestamp(clock),
-  };
-  if (resource.scope === "Cluster") delete object.metadata.namespace;
+  const name = given.name ?? (given.generateName ? generateName(given.generateName, random) : undefined);
+  const metadata: ObjectMeta & Record<string, unknown> = name === undefined ? {} : { name };
+  for (const field of Object.keys(given) as (keyof ObjectMeta)[]) {
+    if (!serverFields.has(field)) setOwn(metadata, field, given[field]);
+  }
+  if (resource.scope === "Namespaced") metadata.namespace = call.namespace;
+  else delete metadata.namespace;
+  metadata.uid = random.uuid();
+  metadata.creationTimestamp = timestamp(clock);
+  object.metadata = metadata;
   if (resetsStatus(call)) Reflect.deleteProperty(object, "status");
   let next = isTracked ? object : trackUpdate(undefined, object, fieldContext(call, options, ""));
   const admission: AdmissionRequest = {

@@ -16,7 +16,7 @@ export interface PipelineRequest extends ApiRequest {
    * What is wrong with the form of the request, where HTTP could not make sense of it: its media types or its body. It is told to who may
    * send such a request to a resource that exists; the others get to know no more than that.
    */
-  readonly fault?: StatusError;
+  readonly fault?: StatusError | undefined;
   /** Length of the body as it came, where it came as bytes. Beyond 3 MiB it is refused (413). */
   readonly bodyBytes?: number;
 }

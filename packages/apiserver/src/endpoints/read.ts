@@ -1,13 +1,14 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { isExpired, type ListMeta, StatusError, type StatusCause } from "@keelson/api-machinery";
-import type { StoredObject } from "../storage/store.ts";
+import type { PinnedState, StoredObject } from "../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "./call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
 import { serve, typeMetaBytes } from "./encoded.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "./errors.ts";
-import type { ListOutcome, ObjectOutcome } from "./outcome.ts";
+import type { EncodedObject, ListOutcome, ObjectOutcome } from "./outcome.ts";
 import { parseResourceVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
+import { inSlices, sliceSize } from "./slices.ts";
 
 /** Answers a get, of the object or its status. */
 export function getObject(call: Call): ObjectOutcome {
@@ -23,10 +24,16 @@ export function getObject(call: Call): ObjectOutcome {
 export async function listObjects(call: Call): Promise<ListOutcome> {
   const { resource, query } = call;
   const selection = selectionOf(resource, query);
-  const { items, listMeta } = await listStored(call, selection);
+  const stored = await listStored(call, selection);
+  const items: EncodedObject[] = [];
+  // Of a custom kind, each is parsed to see whether it lacks defaults.
+  await inSlices(stored.items, (slice) => {
+    for (const item of slice) items.push(serve(call, item));
+  });
+  const { listMeta } = stored;
   return {
     kind: "list",
-    items: items.map((stored) => serve(call, stored)),
+    items,
     listMeta,
     resource,
     itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,
@@ -46,16 +53,15 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
   const prefix = prefixOf(call);
   const asked = limitOf(call.query["limit"]);
   const position = startOf(call, prefix, asked);
-  if (position.revision !== undefined) return listPast(call, selection, asked, position);
   const limit = asked ?? Number.POSITIVE_INFINITY;
-  using state = call.store.pin();
+  using state = position.revision === undefined ? call.store.pin() : await pinPast(call, prefix, position.revision, position);
   const listMeta: ListMeta = { resourceVersion: String(state.revision) };
   const items: StoredObject[] = [];
   let { startAfter } = position;
   for (;;) {
     const left = limit - items.length;
     // With a selector a slice may have too few that match.
-    const size = selection.isSelective ? slice : Math.min(slice, left);
+    const size = selection.isSelective ? sliceSize : Math.min(sliceSize, left);
     const page = state.list(prefix, { limit: size, ...(startAfter === undefined ? {} : { startAfter }) });
     const matching = selection.isSelective ? page.items.filter((stored) => selection.matches(stored)) : page.items;
     for (const stored of matching.slice(0, left)) items.push(stored);
@@ -72,36 +78,6 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
   }
 }
 
-/** A list of an earlier state. */
-function listPast(call: Call, selection: Selection, limit: number | undefined, position: Start): StoredList {
-  const prefix = prefixOf(call);
-  const items: StoredObject[] = [];
-  let { startAfter } = position;
-  // With a selector a page of the store may have too few that match: more pages, all of them in this one turn.
-  const pageSize = limit !== undefined && selection.isSelective ? Math.max(limit, selectivePage) : limit;
-  for (;;) {
-    const page = readPage(call, prefix, { ...position, startAfter }, pageSize);
-    const revision = position.revision ?? page.revision;
-    const listMeta: ListMeta = { resourceVersion: String(revision) };
-    for (const [index, stored] of page.items.entries()) {
-      if (!selection.matches(stored)) continue;
-      items.push(stored);
-      const isLast = index === page.items.length - 1 && page.next === undefined;
-      if (items.length !== limit || isLast) continue;
-      const token = { revision: position.isInconsistent ? -1 : revision, startAfter: stored.key };
-      const remaining = selection.isSelective ? {} : { remainingItemCount: page.remaining };
-      return { items, listMeta: { ...listMeta, continue: encodeContinue(token, prefix), ...remaining } };
-    }
-    if (page.next === undefined) return { items, listMeta };
-    startAfter = page.next;
-  }
-}
-
-/** How many objects are read in one turn, with a selector also parsed: a few milliseconds. */
-const slice = 250;
-/** How many objects a limited list with a selector of an earlier state looks at in one go. */
-const selectivePage = 500;
-
 interface Start {
   /** Undefined: the newest. */
   readonly revision: number | undefined;
@@ -109,13 +85,10 @@ interface Start {
   readonly isInconsistent: boolean;
 }
 
-function readPage(call: Call, prefix: string, { revision, startAfter }: Start, limit: number | undefined) {
+/** The state of an earlier revision. */
+async function pinPast(call: Call, prefix: string, revision: number, { startAfter }: Start): Promise<PinnedState> {
   try {
-    return call.store.list(prefix, {
-      ...(limit === undefined ? {} : { limit }),
-      ...(startAfter === undefined ? {} : { startAfter }),
-      ...(revision === undefined ? {} : { atRevision: revision }),
-    });
+    return await call.store.pinAt(prefix, revision);
   } catch (error) {
     if (!isExpired(error) || call.query["continue"] === undefined || startAfter === undefined) throw error;
     throw expiredContinue(encodeContinue({ revision: -1, startAfter }, prefix), error.status.message ?? "");

@@ -64,7 +64,7 @@ export function requestInfo(request: {
   if (prefixLength === 0 || segments.length <= prefixLength) return other();
   let parts: string[];
   try {
-    parts = segments.map(decodeURIComponent);
+    parts = path.includes("%") ? segments.map(decodeURIComponent) : segments;
   } catch {
     throw statusError("BadRequest", `the path ${JSON.stringify(path)} is not percent-encoded properly`);
   }

@@ -49,6 +49,7 @@ export function writeOptions(request: PipelineRequest, kind: OptionsKind, isAppl
 /** What stands before the first `/` of the User-Agent, cut to what a manager may be. */
 function managerOfUserAgent(userAgent: string | undefined): string {
   const first = (userAgent ?? "").split("/", 1)[0] ?? "";
+  if (first !== "" && plainManager.test(first)) return first;
   const printable = [...first].filter((character) => !isUnprintable(character)).join("");
   return printable.slice(0, longestManager) || "unknown";
 }
@@ -57,7 +58,11 @@ function isUnprintable(character: string): boolean {
   return /[\p{C}\p{Zl}\p{Zp}]/u.test(character);
 }
 
+/** What nearly every manager is, and nothing is wrong with. */
+const plainManager = /^[\x20-\x7e]{0,128}$/;
+
 function managerProblem(manager: string): StatusCause | undefined {
+  if (plainManager.test(manager)) return undefined;
   const field = "fieldManager";
   if (Buffer.byteLength(manager) > longestManager) {
     return { reason: "FieldValueTooLong", field, message: `Too long: must have at most ${longestManager} bytes` };

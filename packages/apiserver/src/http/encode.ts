@@ -1,6 +1,7 @@
 import { type DeepReadonly, isJsonObject, type KubernetesObject, type ListMeta, type Status } from "@keelson/api-machinery";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../endpoints/outcome.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
+import { inSlices } from "../endpoints/slices.ts";
 import { notAcceptable, type Representation } from "./negotiation.ts";
 
 /** How much of each object a Table's rows carry (meta/v1 TableOptions). */
@@ -87,18 +88,20 @@ export async function encodeList(
 ): Promise<EncodedBody> {
   const { resource, items, listMeta } = outcome;
   if (representation.as === "Table") {
-    return encodeValue(table(resource, items, listMeta, representation, context), representation);
+    const { rows: _, ...head } = table(resource, [], listMeta, representation, context);
+    const rowsOf = (slice: readonly EncodedObject[]): readonly unknown[] =>
+      table(resource, slice, listMeta, representation, context).rows;
+    return encodeSliced(head, "rows", items, rowsOf, representation);
   }
   if (representation.as === "PartialObjectMetadataList") {
-    return encodeValue(
-      {
-        kind: "PartialObjectMetadataList",
-        apiVersion: `meta.k8s.io/${representation.version}`,
-        metadata: listMeta,
-        items: items.map((item) => partialMetadata(item, representation)),
-      },
-      representation,
-    );
+    const list = {
+      kind: "PartialObjectMetadataList",
+      apiVersion: `meta.k8s.io/${representation.version}`,
+      metadata: listMeta,
+    };
+    const metadataOf = (slice: readonly EncodedObject[]): readonly unknown[] =>
+      slice.map((item) => partialMetadata(item, representation));
+    return encodeSliced(list, "items", items, metadataOf, representation);
   }
   const head = {
     kind: resource.listKind,
@@ -111,6 +114,32 @@ export async function encodeList(
     { ...head, items: items.map(({ object }) => (outcome.itemSkip === 0 ? object : withoutType(object))) },
     representation,
   );
+}
+
+/** How many objects are parsed, converted and written in one turn of the event loop. */
+const convertedSlice = 100;
+
+/** `head` with one more field, `name`: a list of what `convert` makes of the items, a slice of them in each turn of the event loop. */
+async function encodeSliced(
+  head: object,
+  name: string,
+  items: readonly EncodedObject[],
+  convert: (slice: readonly EncodedObject[]) => readonly unknown[],
+  style: Pick<Representation, "format" | "pretty">,
+): Promise<EncodedBody> {
+  if (style.format !== "json" || style.pretty) return encodeValue({ ...head, [name]: convert(items) }, style);
+  const parts: Uint8Array[] = [Buffer.from(`${JSON.stringify(head).slice(0, -1)},${JSON.stringify(name)}:[`)];
+  await inSlices(
+    items,
+    (slice) => {
+      const text = JSON.stringify(convert(slice)).slice(1, -1);
+      parts.push(Buffer.from(parts.length === 1 ? text : `,${text}`));
+    },
+    convertedSlice,
+  );
+  parts.push(Buffer.from("]}"));
+  const bytes = parts.reduce((sum, part) => sum + part.length, 0);
+  return { bytes, parts: () => parts };
 }
 
 /** Any JSON value as a body. */
@@ -173,13 +202,14 @@ function table(
   metadata: ListMeta,
   representation: Representation,
   context: EncodeContext,
-): unknown {
+): Readonly<Record<string, unknown>> & { readonly rows: readonly unknown[] } {
   const { columnDefinitions, rows } = context.toTable(
     resource,
     objects.map(({ object }) => object),
     { includeObject: context.includeObject, now: context.now },
   );
-  return { kind: "Table", apiVersion: `meta.k8s.io/${representation.version}`, metadata, columnDefinitions, rows };
+  const apiVersion = `meta.k8s.io/${representation.version}`;
+  return { kind: "Table", apiVersion, metadata, columnDefinitions, rows } as const;
 }
 
 function partialMetadata({ object }: EncodedObject, representation: Representation): unknown {

@@ -23,7 +23,9 @@ import {
   splitTarget,
   type Target,
 } from "./request-target.ts";
+import { createLazyAbort, type LazyAbort } from "./lazy-abort.ts";
 import { createResponder } from "./responder.ts";
+import type { ResponseHeaders } from "./send.ts";
 import type { WatchLimits } from "./watch-stream.ts";
 
 /** Certificates of the server, PEM. */
@@ -128,22 +130,23 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     upgrade?: { readonly socket: Duplex; readonly head: Buffer },
   ): Promise<void> {
     const auditId = requestedAuditId(request) ?? newId();
-    response.setHeader("audit-id", auditId);
-    response.setHeader("cache-control", "no-cache, private");
-    if (isClosing) response.setHeader("connection", "close");
-    // What was under way when the server began to close leaves an idle connection that nobody else ends.
-    response.on("close", () => {
-      if (isClosing) setImmediate(() => server.closeIdleConnections());
-    });
     const accepted = acceptedRepresentations(request.headers.accept);
     const target = splitTarget(request.url ?? "/");
-    const exchange = { request, response, accepted, query: target.query };
+    const headers: ResponseHeaders = { "audit-id": auditId, "cache-control": "no-cache, private" };
+    if (isClosing) headers["connection"] = "close";
+    const exchange = { request, response, accepted, query: target.query, headers };
+    const abort = createLazyAbort();
+    response.on("close", () => {
+      if (!response.writableFinished) abort.abort(new Error("the client went away"));
+      // What was under way when the server began to close leaves an idle connection that nobody else ends.
+      if (isClosing) setImmediate(() => server.closeIdleConnections());
+    });
     try {
       const user = authenticate({
         headers: credentialHeaders(request),
         clientCertificate: clientCertificateOf(request.socket as TLSSocket),
       });
-      const outcome = await answer(request, response, target, user, accepted, upgrade !== undefined);
+      const outcome = await answer(request, target, user, accepted, abort, upgrade !== undefined);
       if (outcome.kind === "upgrade") {
         if (upgrade === undefined) throw statusError("BadRequest", "Upgrade request required");
         handOver(request, response, outcome, upgrade);
@@ -186,34 +189,33 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
 
   async function answer(
     request: IncomingMessage,
-    response: ServerResponse,
     target: Target,
     user: UserInfo,
     accepted: readonly Representation[],
+    abort: LazyAbort,
     isUpgrade: boolean,
   ): Promise<Outcome> {
     const method = request.method === "HEAD" ? "GET" : request.method;
     if (!isApiMethod(method))
       throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");
     // What follows a request for an upgrade is no body.
-    const { body, fault } = isUpgrade ? {} : await readForm(request, target, accepted);
-    const aborted = new AbortController();
-    response.on("close", () => {
-      if (!response.writableFinished) aborted.abort(new Error("the client went away"));
-    });
+    const { body, fault } = isUpgrade ? noForm : await readForm(request, target, accepted);
     const pipelineRequest: PipelineRequest = {
       method,
       path: target.path,
       query: target.query,
       headers: plainHeaders(request),
-      signal: aborted.signal,
+      get signal() {
+        return abort.signal;
+      },
       user,
       userAgent: request.headers["user-agent"],
-      ...(fault === undefined ? {} : { fault }),
-      ...(body === undefined || body.value === undefined
-        ? {}
-        : { body: body.value, bodyBytes: body.bytes, duplicateFields: body.duplicateFields }),
+      fault,
     };
+    if (body !== undefined && body.value !== undefined) {
+      const { value, bytes, duplicateFields } = body;
+      Object.assign(pipelineRequest, { body: value, bodyBytes: bytes, duplicateFields });
+    }
     return handle(pipelineRequest);
   }
 
@@ -272,15 +274,18 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   };
 }
 
+interface Form {
+  readonly body?: RequestBody;
+  readonly fault?: StatusError;
+}
+
+const noForm: Form = {};
+
 /**
  * The body of a request, or what is wrong with the form of the request. That is not told right away: who may not send the request, or
  * sends it to what is not there, is told that.
  */
-async function readForm(
-  request: IncomingMessage,
-  { path, query }: Target,
-  accepted: readonly Representation[],
-): Promise<{ readonly body?: RequestBody; readonly fault?: StatusError }> {
+async function readForm(request: IncomingMessage, { path, query }: Target, accepted: readonly Representation[]): Promise<Form> {
   try {
     // A patch of an unknown kind is refused before an answer of an unknown kind; otherwise it is the other way round.
     const body = request.method === "PATCH" ? await readBody(request) : undefined;

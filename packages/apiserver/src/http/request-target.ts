@@ -34,7 +34,9 @@ export function isApiMethod(method: string | undefined): method is PipelineReque
 /** Headers for the pipeline. Credentials stop here: nothing behind needs them, and they must not reach logs or webhooks. */
 export function plainHeaders(request: IncomingMessage): Record<string, string> {
   const headers: Record<string, string> = {};
-  for (const [name, value] of Object.entries(request.headers)) {
+  const given = request.headers;
+  for (const name of Object.keys(given)) {
+    const value = given[name];
     if (name === "authorization" || name === "cookie" || name.startsWith("impersonate-") || value === undefined) continue;
     headers[name] = Array.isArray(value) ? value.join(", ") : value;
   }

@@ -14,7 +14,7 @@ import {
 } from "./encode.ts";
 import { acceptsDocument, failureFormat, notAcceptable, type Representation } from "./negotiation.ts";
 import { includeObject, type Target, wantsPretty } from "./request-target.ts";
-import { sendBody, warningHeaders } from "./send.ts";
+import { type ResponseHeaders, sendBody, warningHeaders } from "./send.ts";
 import { sendWatch, type WatchLimits } from "./watch-stream.ts";
 
 /** A request whose answer is to be sent. */
@@ -23,6 +23,8 @@ export interface Exchange {
   readonly response: ServerResponse;
   readonly accepted: readonly Representation[];
   readonly query: Target["query"];
+  /** What every answer to the request has; each kind of answer adds to them, and they are written once. */
+  readonly headers: ResponseHeaders;
 }
 
 /** Writes answers in the form that was asked for, and knows the watches that it is writing. */
@@ -45,13 +47,13 @@ export function createResponder(options: {
   let isEnded = false;
 
   async function send(exchange: Exchange, outcome: Outcome): Promise<void> {
-    const { request, response, accepted, query } = exchange;
+    const { request, response, accepted, query, headers } = exchange;
     const pretty = wantsPretty(request, query);
     const context = (): EncodeContext => ({ toTable: options.toTable, includeObject: includeObject(query), now: clock.now() });
     const reply = (status: number, style: Pick<Representation, "format">, body: EncodedBody, extra = {}): Promise<void> =>
       sendBody(
         response,
-        { status, headers: { "content-type": `application/${style.format}`, ...extra }, body },
+        { status, headers: Object.assign(headers, contentType[style.format], extra), body },
         { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
       );
     const choose = (from: Parameters<typeof chooseRepresentation>[1]): Representation => {
@@ -61,19 +63,19 @@ export function createResponder(options: {
     switch (outcome.kind) {
       case "object": {
         const representation = choose(outcome);
-        setWarnings(response, outcome.warnings);
+        setWarnings(headers, outcome.warnings);
         return reply(outcome.status, representation, await encodeObject(outcome, representation, context()));
       }
       case "list": {
         const representation = choose(outcome);
-        setWarnings(response, outcome.warnings);
+        setWarnings(headers, outcome.warnings);
         return reply(200, representation, await encodeList(outcome, representation, context()));
       }
       case "watch": {
         const representation = choose(outcome);
         if (request.method === "HEAD") throw statusError("MethodNotAllowed", "a watch needs GET");
-        setWarnings(response, outcome.warnings);
-        response.writeHead(200, { "content-type": "application/json" });
+        setWarnings(headers, outcome.warnings);
+        response.writeHead(200, Object.assign(headers, contentType.json));
         const end = sendWatch(response, outcome, representation, context, clock, options.limits);
         if (response.destroyed) return;
         watches.add(end);
@@ -82,7 +84,7 @@ export function createResponder(options: {
         return;
       }
       case "status": {
-        setWarnings(response, outcome.warnings);
+        setWarnings(headers, outcome.warnings);
         return fail(exchange, outcome.status);
       }
       case "document": {
@@ -91,28 +93,22 @@ export function createResponder(options: {
         return reply(outcome.status, style, await encodeDocument(outcome.body, style), outcome.headers);
       }
       case "raw":
-        return sendRaw(request, response, outcome);
+        return sendRaw(exchange, outcome);
       default:
         throw new Error(`unknown kind of answer: ${JSON.stringify(outcome)}`);
     }
   }
 
-  async function fail({ request, response, accepted, query }: Exchange, status: Status): Promise<void> {
+  async function fail({ request, response, accepted, query, headers }: Exchange, status: Status): Promise<void> {
     const style = { format: failureFormat(accepted), pretty: wantsPretty(request, query) };
     const code = status.code ?? (status.status === "Success" ? 200 : 500);
     const retryAfter = status.details?.retryAfterSeconds;
     // What is left of an unread body is not worth reading: the connection goes.
-    if (!request.complete) response.setHeader("connection", "close");
+    if (!request.complete) headers["connection"] = "close";
+    if (retryAfter !== undefined) headers["retry-after"] = String(retryAfter);
     await sendBody(
       response,
-      {
-        status: code,
-        headers: {
-          "content-type": `application/${style.format}`,
-          ...(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) }),
-        },
-        body: await encodeStatus(status, style),
-      },
+      { status: code, headers: Object.assign(headers, contentType[style.format]), body: await encodeStatus(status, style) },
       { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
     );
   }
@@ -141,11 +137,11 @@ async function encodeDocument(body: unknown, style: Pick<Representation, "format
 }
 
 async function sendRaw(
-  request: IncomingMessage,
-  response: ServerResponse,
+  { request, response, headers: common }: Exchange,
   outcome: Extract<Outcome, { kind: "raw" }>,
 ): Promise<void> {
-  const { body, status, headers } = outcome;
+  const { body, status } = outcome;
+  const headers = Object.assign(common, outcome.headers);
   if (typeof body === "string" || body instanceof Uint8Array) {
     await sendBody(
       response,
@@ -177,6 +173,11 @@ function drained(response: ServerResponse): Promise<void> {
   });
 }
 
-function setWarnings(response: ServerResponse, warnings: readonly string[] | undefined): void {
-  if (warnings?.length) response.setHeader("warning", warningHeaders(warnings));
+function setWarnings(headers: ResponseHeaders, warnings: readonly string[] | undefined): void {
+  if (warnings?.length) headers["warning"] = warningHeaders(warnings);
 }
+
+const contentType = {
+  json: { "content-type": "application/json" },
+  yaml: { "content-type": "application/yaml" },
+};

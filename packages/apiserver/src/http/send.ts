@@ -7,12 +7,15 @@ import type { EncodedBody } from "./encode.ts";
 /** Answers longer than this are compressed for clients that take it, as kube-apiserver does (KEP-156). */
 const gzipBytes = 128 * 1024;
 
-/** Sends an answer whose body is known. `response` has its own headers already. */
+/** Headers of an answer on their way: names in lower case, one value each or several. */
+export type ResponseHeaders = Record<string, string | string[]>;
+
+/** Sends an answer whose body is known, and adds to its headers what follows from the body. */
 export async function sendBody(
   response: ServerResponse,
   answer: {
     readonly status: number;
-    readonly headers: Readonly<Record<string, string | readonly string[]>>;
+    readonly headers: ResponseHeaders;
     readonly body: EncodedBody;
   },
   request: { readonly isHead: boolean; readonly acceptEncoding: string | undefined },
@@ -20,11 +23,14 @@ export async function sendBody(
   const { status, headers, body } = answer;
   const hasNoBody = request.isHead || status === 204 || status === 304;
   if (!hasNoBody && body.bytes > gzipBytes && acceptsGzip(request.acceptEncoding)) {
-    response.writeHead(status, { ...headers, "content-encoding": "gzip", vary: "Accept-Encoding" });
+    headers["content-encoding"] = "gzip";
+    headers["vary"] = "Accept-Encoding";
+    response.writeHead(status, headers);
     await pipeline(Readable.from(body.parts()), createGzip({ level: constants.Z_BEST_SPEED }), response);
     return;
   }
-  response.writeHead(status, { ...headers, "content-length": String(body.bytes) });
+  headers["content-length"] = String(body.bytes);
+  response.writeHead(status, headers);
   if (hasNoBody) {
     response.end();
     return;

@@ -2,14 +2,11 @@
  * What the store needs of a database: ordered bytes by key, ordered bytes by revision, and atomic durable commits. Reads see
  * the state of the last commit that was acknowledged, all of it and nothing after it, until the next `commit` resolves.
  */
-export interface Engine extends View {
+export interface Engine extends State {
   /** The last revision and the newest one whose event is gone, as the last commit left them. */
   readonly position: Position;
-  get(key: string): Uint8Array | undefined;
-  /** Log entries after `after` in order of revision, or from the newest down. */
-  log(after: number, newestFirst?: boolean): Iterable<{ readonly revision: number; readonly value: Uint8Array }>;
-  /** The objects as they are now, to be read over several turns. Whoever pins releases. Closing ends it. */
-  pin(): View & { release(): void };
+  /** The state as it is now, to be read over several turns. Whoever pins releases. Closing ends it. */
+  pin(): State & { release(): void };
   /** Rejects when nothing of it is durable, with a {@link StorageFullError} where that is for want of space. One at a time. */
   commit(batch: Batch): Promise<void>;
   close(): Promise<void>;
@@ -22,6 +19,19 @@ export interface View {
   count(start: string, end: string | undefined): number;
 }
 
+/** One state: its objects and its log. */
+export interface State extends View {
+  get(key: string): Uint8Array | undefined;
+  /** Log entries after `after` in order of revision, or from the newest down, or from the newest before `before` down. */
+  log(after: number, newestFirst?: boolean, before?: number): Iterable<LogRecord>;
+}
+
+/** An entry of the log as it is stored. */
+export interface LogRecord {
+  readonly revision: number;
+  readonly value: Uint8Array;
+}
+
 /** Where the log begins and ends. */
 export interface Position {
   readonly revision: number;
@@ -31,7 +41,7 @@ export interface Position {
 /** One atomic commit. */
 export interface Batch {
   readonly objects: readonly { readonly key: string; readonly value: Uint8Array | undefined }[];
-  readonly log: readonly { readonly revision: number; readonly value: Uint8Array }[];
+  readonly log: readonly LogRecord[];
   readonly position: Position;
   /** Log entries to drop: those after `dropAfter` up to `position.compacted`. */
   readonly dropAfter: number;

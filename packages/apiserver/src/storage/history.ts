@@ -1,5 +1,5 @@
 import type { Engine } from "./engine.ts";
-import { decodeLogEntry, decodeRecord } from "./log-entry.ts";
+import { decodeLogEntry } from "./log-entry.ts";
 import type { StoredObject, StoreEvent } from "./store.ts";
 import { DeletedObject, LazyStoredObject } from "./stored-object.ts";
 
@@ -7,8 +7,6 @@ import { DeletedObject, LazyStoredObject } from "./stored-object.ts";
 export interface History {
   /** What happened to keys that begin with `prefix` after `revision`, in order. */
   eventsAfter(prefix: string, revision: number): StoreEvent[];
-  /** The objects between `start` and `end` (below `prefix`) as they were at `revision`, in order of their keys. */
-  stateAt(prefix: string, revision: number, start: string, end: string | undefined): StoredObject[];
   /** Notes when a revision was committed. */
   mark(revision: number, timeMs: number): void;
   /** Up to which revision events may be forgotten by now. */
@@ -56,24 +54,6 @@ export function createHistory(options: {
         }
       }
       return events.reverse();
-    },
-    stateAt(prefix, at, start, end) {
-      /** Keys that changed since, as they were. */
-      const changed = new Map<string, StoredObject | undefined>();
-      for (const { value } of engine.log(at)) {
-        const entry = decodeLogEntry(value);
-        if (entry.key.startsWith(prefix) && !changed.has(entry.key)) changed.set(entry.key, previousOf(entry));
-      }
-      const items: StoredObject[] = [];
-      for (const { key, value } of engine.range(start, end)) {
-        if (changed.has(key)) continue;
-        const record = decodeRecord(value);
-        items.push(new LazyStoredObject(key, record.revision, record.bytes));
-      }
-      for (const [key, stored] of changed) {
-        if (stored !== undefined && key >= start && (end === undefined || key < end)) items.push(stored);
-      }
-      return items.sort((a, b) => (a.key < b.key ? -1 : 1));
     },
     mark(revision, timeMs) {
       const last = marks.at(-1);

@@ -1,6 +1,6 @@
 import { statfs } from "node:fs/promises";
 import { type Database, open, type Transaction } from "lmdb";
-import { type Batch, type Engine, type Position, StorageFullError, type View } from "./engine.ts";
+import { type Batch, type Engine, type Position, type State, StorageFullError } from "./engine.ts";
 
 /** Until something was written, the revision is 1: to a client, 0 means "any". */
 const initial: Position = { revision: 1, compacted: 1 };
@@ -40,21 +40,27 @@ export function openLmdbEngine(options: { readonly dir: string; readonly sync: b
     left.users -= 1;
     if (left.users === 0) left.transaction.done();
   };
-  const viewOf = (read: () => Snapshot): View => ({
+  const stateOf = (read: () => Snapshot): State => ({
+    get: (key) => objects.get(key, read()),
     *range(start, end) {
       const bounds = { start, ...(end === undefined ? {} : { end }) };
       for (const { key, value } of objects.getRange({ transaction: read().transaction, ...bounds })) yield { key, value };
     },
     count: (start, end) =>
       objects.getKeysCount({ transaction: read().transaction, start, ...(end === undefined ? {} : { end }) }),
+    *log(after, newestFirst = false, before) {
+      // A reverse range starts at its upper end and stops before its lower one.
+      const upper = before === undefined ? {} : { start: before - 1 };
+      const bounds = newestFirst ? { ...upper, end: after, reverse: true } : { start: after + 1 };
+      for (const { key, value } of log.getRange({ transaction: read().transaction, ...bounds })) yield { revision: key, value };
+    },
   });
   const pins = new Set<() => void>();
   return {
     get position() {
       return position;
     },
-    get: (key) => objects.get(key, snapshot),
-    ...viewOf(() => snapshot),
+    ...stateOf(() => snapshot),
     pin() {
       const held = snapshot;
       held.users += 1;
@@ -62,13 +68,7 @@ export function openLmdbEngine(options: { readonly dir: string; readonly sync: b
         if (pins.delete(release)) leave(held);
       };
       pins.add(release);
-      return { ...viewOf(() => held), release };
-    },
-    *log(after, newestFirst = false) {
-      // A reverse range starts at its upper end and stops before its lower one.
-      const bounds = newestFirst ? { end: after, reverse: true } : { start: after + 1 };
-      for (const { key, value } of log.getRange({ transaction: snapshot.transaction, ...bounds }))
-        yield { revision: key, value };
+      return { ...stateOf(() => held), release };
     },
     async commit(batch: Batch) {
       // Puts of one turn are one transaction; each has a promise of its own that rejects when that fails.

@@ -1,4 +1,6 @@
 import type { Clock } from "@keelson/api-machinery";
+import { openJournal } from "./journal.ts";
+import { createJournaledEngine } from "./journaled-engine.ts";
 import { openLmdbEngine } from "./lmdb-engine.ts";
 import { lockFolder } from "./process-lock.ts";
 import type { Store } from "./store.ts";
@@ -21,7 +23,10 @@ export interface OpenStoreOptions extends StoreOptions {
 export async function openStore(options: OpenStoreOptions): Promise<Store> {
   const unlock = lockFolder(options.dir);
   try {
-    const engine = openLmdbEngine({ dir: options.dir, sync: options.sync ?? true });
+    const { dir, sync = true } = options;
+    // Without flushes there is nothing to gain from a journal, but what an earlier process left in it is not to be lost.
+    const journal = openJournal({ dir, isWritten: sync });
+    const engine = createJournaledEngine({ database: openLmdbEngine({ dir, sync }), journal });
     const store = createStore(engine, options);
     return {
       get revision() {
@@ -30,6 +35,7 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
       get: store.get,
       list: store.list,
       pin: store.pin,
+      pinAt: store.pinAt,
       write: store.write,
       watch: store.watch,
       async close() {

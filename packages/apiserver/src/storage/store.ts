@@ -59,13 +59,15 @@ export interface Store {
   /** The newest durable revision. */
   readonly revision: number;
   get(key: string): StoredObject | undefined;
-  /**
-   * Keys that begin with `prefix`, in order. `atRevision` reads the state as it was then where the event log still
-   * allows it, else throws `Expired`.
-   */
-  list(prefix: string, options?: { limit?: number; startAfter?: string; atRevision?: number }): StorePage;
+  /** Keys that begin with `prefix`, in order. */
+  list(prefix: string, options?: { limit?: number; startAfter?: string }): StorePage;
   /** Holds the newest state until it is disposed of. After the store is closed it reads nothing more. */
   pin(): PinnedState;
+  /**
+   * Holds the state of an earlier revision as far as keys begin with `prefix`. The event log is read for it, in slices between which
+   * others have their turn. Rejects with a `StatusError` `Expired` when the log does not go back that far.
+   */
+  pinAt(prefix: string, revision: number): Promise<PinnedState>;
   /**
    * Creates (`expected` 0), replaces or deletes (`object` undefined) if the key's revision is `expected`. The store sets
    * `metadata.resourceVersion`.

@@ -1,9 +1,11 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Clock, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { createDeferred } from "./deferred.ts";
 import { type Engine, StorageFullError, type View } from "./engine.ts";
 import { createHistory } from "./history.ts";
 import { decodeRecord, encodeLogEntry, encodeRecord } from "./log-entry.ts";
 import { createObjectCache } from "./object-cache.ts";
+import { viewPast } from "./past.ts";
 import type { PinnedState, Store, StoredObject, StoreEvent, StorePage, WriteResult } from "./store.ts";
 import { DeletedObject, encodeObject, LazyStoredObject } from "./stored-object.ts";
 import { createWatchHub } from "./watch-hub.ts";
@@ -35,6 +37,9 @@ interface PendingState {
   /** Settles, never rejects, when the commit that holds it has ended. */
   readonly settled: Promise<void>;
 }
+
+/** How many entries of the log are read in one turn of the event loop: a few milliseconds. */
+const logSlice = 500;
 
 /** How many old events a commit may drop, so that no commit grows long. */
 const dropLimit = 2_000;
@@ -170,14 +175,10 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
     return answer.promise;
   };
 
-  const list: Store["list"] = (prefix, { limit, startAfter, atRevision } = {}) => {
+  const list: Store["list"] = (prefix, { limit, startAfter } = {}) => {
     requireOpen();
     const start = startAfter === undefined ? prefix : after(startAfter);
     const end = endOfPrefix(prefix);
-    if (atRevision !== undefined && atRevision < durable) {
-      if (atRevision < compacted) throw tooOld(atRevision, compacted);
-      return pageOf([...history.stateAt(prefix, atRevision, start, end)], limit, atRevision);
-    }
     const page = readRange(engine, start, end, limit);
     const remaining = page.next === undefined ? 0 : engine.count(after(page.next), end);
     return { ...page, revision: durable, remaining };
@@ -201,22 +202,40 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
     return { items };
   };
 
+  const pinned = (view: View, revision: number, release: () => void): PinnedState => ({
+    revision,
+    list(prefix, { limit, startAfter }) {
+      requireOpen();
+      return readRange(view, startAfter === undefined ? prefix : after(startAfter), endOfPrefix(prefix), limit);
+    },
+    countAfter(prefix, key) {
+      requireOpen();
+      return view.count(after(key), endOfPrefix(prefix));
+    },
+    [Symbol.dispose]: release,
+  });
+
   const pin = (): PinnedState => {
     requireOpen();
-    const view = engine.pin();
-    const revision = durable;
-    return {
-      revision,
-      list(prefix, { limit, startAfter }) {
+    const held = engine.pin();
+    return pinned(held, durable, held.release);
+  };
+
+  const pinAt: Store["pinAt"] = async (prefix, revision) => {
+    if (revision >= durable) return pin();
+    requireOpen();
+    if (revision < compacted) throw tooOld(revision, compacted);
+    const held = engine.pin();
+    try {
+      const pause = async (): Promise<void> => {
+        await nextTurn();
         requireOpen();
-        return readRange(view, startAfter === undefined ? prefix : after(startAfter), endOfPrefix(prefix), limit);
-      },
-      countAfter(prefix, key) {
-        requireOpen();
-        return view.count(after(key), endOfPrefix(prefix));
-      },
-      [Symbol.dispose]: () => view.release(),
-    };
+      };
+      return pinned(await viewPast(held, prefix, revision, { slice: logSlice, pause }), revision, held.release);
+    } catch (error) {
+      held.release();
+      throw error;
+    }
   };
 
   return {
@@ -229,6 +248,7 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
     },
     list,
     pin,
+    pinAt,
     write,
     watch(prefix, afterRevision, listener) {
       requireOpen();
@@ -268,13 +288,6 @@ function after(key: string): string {
 function endOfPrefix(prefix: string): string | undefined {
   if (prefix === "") return undefined;
   return prefix.slice(0, -1) + String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1);
-}
-
-function pageOf(all: readonly StoredObject[], limit: number | undefined, revision: number): StorePage {
-  const items = limit === undefined ? all : all.slice(0, limit);
-  const last = items.at(-1)?.key;
-  const remaining = all.length - items.length;
-  return remaining === 0 || last === undefined ? { items, revision, remaining: 0 } : { items, revision, next: last, remaining };
 }
 
 function tooOld(revision: number, compacted: number): Error {

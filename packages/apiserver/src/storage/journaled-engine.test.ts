@@ -1,0 +1,310 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { afterEach, describe, expect, it } from "vitest";
+import { type Batch, type Engine, StorageFullError } from "./engine.ts";
+import { type Journal, openJournal, type WriteAt } from "./journal.ts";
+import { createJournaledEngine } from "./journaled-engine.ts";
+import { openLmdbEngine } from "./lmdb-engine.ts";
+
+const cleanups: (() => void | Promise<void>)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+function folder(): string {
+  const dir = mkdtempSync(join(tmpdir(), "keelson-journal-"));
+  cleanups.push(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+/** A database whose disk can be full, and that can be kept from ending a commit. */
+function openDatabase(
+  dir: string,
+): Engine & { isFull: boolean; commits: number; hold: Promise<void> | undefined; onCommitted: () => void } {
+  const engine = openLmdbEngine({ dir, sync: false });
+  let last: Promise<void> | undefined;
+  return {
+    ...engine,
+    isFull: false,
+    commits: 0,
+    hold: undefined,
+    onCommitted: () => undefined,
+    get position() {
+      return engine.position;
+    },
+    async commit(batch) {
+      await this.hold;
+      if (this.isFull) throw new StorageFullError("full");
+      this.commits += 1;
+      last = engine.commit(batch);
+      await last;
+      this.onCommitted();
+    },
+    async close() {
+      await last;
+      await engine.close();
+    },
+  };
+}
+
+function openOn(dir: string, options: { gatherBytes?: number; fileBytes?: number; writeAt?: WriteAt } = {}) {
+  const database = openDatabase(dir);
+  const { gatherBytes = 1_000_000, ...journal } = options;
+  const opened: Journal = openJournal({ dir, ...journal });
+  const engine = createJournaledEngine({ database, journal: opened, gatherBytes });
+  /** Ends as SIGKILL would: nothing more goes into the database. */
+  const kill = async (): Promise<void> => {
+    await database.close();
+    await opened.close();
+  };
+  return { engine, database, journal: opened, kill };
+}
+
+/** The commit that follows `engine`'s last, with a log entry for each write. */
+function batchAfter(
+  engine: Engine,
+  writes: readonly (readonly [key: string, value: string | undefined])[],
+  compacted = 1,
+): Batch {
+  const { revision, compacted: dropAfter } = engine.position;
+  return {
+    objects: writes.map(([key, value]) => ({ key, value: value === undefined ? undefined : Buffer.from(value) })),
+    log: writes.map(([key], index) => ({ revision: revision + 1 + index, value: Buffer.from(key) })),
+    position: { revision: revision + writes.length, compacted: Math.max(compacted, dropAfter) },
+    dropAfter,
+  };
+}
+
+const put = (engine: Engine, ...writes: readonly (readonly [string, string | undefined])[]): Promise<void> =>
+  engine.commit(batchAfter(engine, writes));
+
+const objectsOf = (view: Pick<Engine, "range">, start = "", end?: string): string[] =>
+  [...view.range(start, end)].map(({ key, value }) => `${key}=${Buffer.from(value).toString()}`);
+const keysOf = (view: Pick<Engine, "range">): string[] => [...view.range("", undefined)].map(({ key }) => key);
+const logOf = (engine: Engine, after: number, newestFirst?: boolean): number[] =>
+  [...engine.log(after, newestFirst)].map(({ revision }) => revision);
+
+describe("an engine with a journal", () => {
+  it("acknowledges what the journal has, and has it again after a crash that the database saw nothing of", async () => {
+    const dir = folder();
+    const first = openOn(dir);
+    await put(first.engine, ["a", "1"], ["b", "1"]);
+    await put(first.engine, ["a", "2"], ["b", undefined]);
+    expect(first.database.commits).toBe(0);
+    await first.kill();
+    const second = openOn(dir);
+    expect(second.engine.position.revision).toBe(5);
+    expect(objectsOf(second.engine)).toEqual(["a=2"]);
+    expect(logOf(second.engine, 2)).toEqual([3, 4, 5]);
+    await second.engine.close();
+    const database = openLmdbEngine({ dir, sync: false });
+    cleanups.push(() => database.close());
+    expect(database.position.revision).toBe(5);
+    expect(objectsOf(database)).toEqual(["a=2"]);
+  });
+
+  it("merges keys in the order of the database, also those beyond U+FFFF", async () => {
+    const { engine, database } = openOn(folder());
+    cleanups.push(() => engine.close());
+    const keys = ["a", "b", "b/\u{1f600}", "b/\uffee", "b/z", "c"];
+    await database.commit(
+      batchAfter(
+        engine,
+        keys.filter((_, index) => index % 2 === 0).map((key) => [key, "old"] as const),
+      ),
+    );
+    const below = objectsOf(database).length;
+    const gathered = createJournaledEngine({ database, journal: openJournal({ dir: folder() }), gatherBytes: 1_000_000 });
+    await gathered.commit(
+      batchAfter(
+        gathered,
+        keys.filter((_, index) => index % 2 === 1).map((key) => [key, "new"] as const),
+      ),
+    );
+    expect(below).toBe(3);
+    expect(objectsOf(gathered)).toEqual(["a=old", "b=new", "b/z=old", "b/\uffee=new", "b/\u{1f600}=old", "c=new"]);
+    expect(gathered.count("b", "c")).toBe(4);
+  });
+
+  it("pins a state that neither later commits nor their way into the database change", async () => {
+    const { engine, database } = openOn(folder(), { gatherBytes: 1 });
+    cleanups.push(() => engine.close());
+    await put(engine, ["a", "1"], ["b", "1"]);
+    const pin = engine.pin();
+    await put(engine, ["a", "2"], ["c", "1"], ["b", undefined]);
+    await put(engine, ["x".repeat(1_000), "straight into the database"]);
+    expect(database.position.revision).toBe(engine.position.revision);
+    expect(objectsOf(pin)).toEqual(["a=1", "b=1"]);
+    expect(pin.count("", undefined)).toBe(2);
+    pin.release();
+  });
+
+  it("shows each log entry once, also when the database has just got it", async () => {
+    const { engine, database } = openOn(folder(), { gatherBytes: 1 });
+    let log: number[] | undefined;
+    database.onCommitted = () => (log ??= logOf(engine, 1));
+    await put(engine, ["a", "1"], ["b", "1"]);
+    await engine.close();
+    expect(log).toEqual([2, 3]);
+  });
+
+  it("refuses commits while the database can't take more, keeps what it acknowledged, and goes on when it can", async () => {
+    const dir = folder();
+    const { engine, database, kill } = openOn(dir, { gatherBytes: 100 });
+    database.isFull = true;
+    await put(engine, ["a", "x".repeat(200)]);
+    const accepted = ["a"];
+    // A commit may come before the database has said that it is full.
+    const fill = async (): Promise<void> => {
+      for (let index = 0; index < 1_000; index++) {
+        const key = `b${String(index).padStart(3, "0")}`;
+        await put(engine, [key, "1"]);
+        accepted.push(key);
+      }
+    };
+    await expect(fill()).rejects.toThrow(StorageFullError);
+    await expect(put(engine, ["c", "1"])).rejects.toThrow(StorageFullError);
+    expect(keysOf(engine)).toEqual(accepted);
+    database.isFull = false;
+    await put(engine, ["d", "1"]);
+    expect(keysOf(engine)).toEqual([...accepted, "d"]);
+    await kill();
+    const again = openOn(dir);
+    cleanups.push(() => again.engine.close());
+    expect(keysOf(again.engine)).toEqual([...accepted, "d"]);
+  });
+
+  it("refuses a commit that the journal could not write, in part or wholly, and never finds it later", async () => {
+    for (const fault of ["ENOSPC", "EIO"] as const) {
+      const dir = folder();
+      let isBroken = false;
+      const file = (handle: number, bytes: Uint8Array, position: number): Promise<number> => {
+        return Promise.resolve(writeSync(handle, bytes, 0, bytes.length, position));
+      };
+      const { engine, kill } = openOn(dir, {
+        async writeAt(handle, bytes, position) {
+          if (!isBroken || bytes.length <= 4) return file(handle, bytes, position);
+          // The bytes are there, their flush fails.
+          await file(handle, bytes, position);
+          throw Object.assign(new Error(fault), { code: fault });
+        },
+      });
+      await put(engine, ["a", "1"]);
+      isBroken = true;
+      const refused = put(engine, ["b", "1"]);
+      await (fault === "ENOSPC" ? expect(refused).rejects.toThrow(StorageFullError) : expect(refused).rejects.toThrow(fault));
+      expect(objectsOf(engine)).toEqual(["a=1"]);
+      await kill();
+      const again = openOn(dir);
+      expect(objectsOf(again.engine)).toEqual(["a=1"]);
+      expect(again.engine.position.revision).toBe(2);
+      await again.engine.close();
+    }
+  });
+
+  it("writes the journal anew only when the database has what is in it", async () => {
+    const dir = folder();
+    const { engine, database, kill } = openOn(dir, { fileBytes: 400 });
+    let release = (): void => undefined;
+    database.hold = new Promise((resolve) => (release = resolve));
+    let answered = 0;
+    const writing = (async () => {
+      for (let index = 0; index < 12; index++) {
+        await put(engine, [`key-${index}`, "x".repeat(40)]);
+        answered += 1;
+      }
+    })();
+    // Two files hold four of these; the fifth waits for the database.
+    await new Promise((resolve) => setImmediate(resolve));
+    database.hold = undefined;
+    release();
+    await writing;
+    expect(answered).toBe(12);
+    expect(database.commits).toBeGreaterThan(0);
+    await kill();
+    const again = openOn(dir, { fileBytes: 400 });
+    cleanups.push(() => again.engine.close());
+    expect(objectsOf(again.engine)).toHaveLength(12);
+  });
+
+  it("goes without a journal that there is no space for", async () => {
+    const { engine, database } = openOn(folder(), { fileBytes: 0 });
+    cleanups.push(() => engine.close());
+    await put(engine, ["a", "1"]);
+    expect(database.commits).toBe(1);
+    expect(objectsOf(engine)).toEqual(["a=1"]);
+  });
+
+  it("does not start where commits are missing between the database and the journal", async () => {
+    const dir = folder();
+    const first = openOn(dir);
+    await put(first.engine, ["a", "1"]);
+    await put(first.engine, ["b", "1"]);
+    await first.kill();
+    const content = readFileSync(join(dir, "journal-0"));
+    writeFileSync(join(dir, "journal-0"), content.subarray(content.indexOf("KSJ1", 4)));
+    expect(() => openOn(dir)).toThrow("its journal goes on at revision 2, its database ends at 1");
+  });
+
+  it("is what a map with a log is, through crashes, whatever has come into the database by then", {
+    timeout: 60_000,
+  }, async () => {
+    const step = fc.oneof(
+      {
+        weight: 8,
+        arbitrary: fc.array(fc.tuple(fc.constantFrom("a", "b", "c", "d/e", "d/f"), fc.boolean()), {
+          minLength: 1,
+          maxLength: 4,
+        }),
+      },
+      { weight: 1, arbitrary: fc.constant("crash" as const) },
+      { weight: 1, arbitrary: fc.constant("compact" as const) },
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 30 }), fc.constantFrom(1, 150, 1_000_000), async (steps, gatherBytes) => {
+        const dir = mkdtempSync(join(tmpdir(), "keelson-journal-"));
+        const options = { gatherBytes, fileBytes: 600 };
+        let opened = openOn(dir, options);
+        try {
+          const model = new Map<string, string>();
+          for (const [index, each] of steps.entries()) {
+            const { engine } = opened;
+            if (each === "crash") {
+              await opened.kill();
+              opened = openOn(dir, options);
+            } else if (each === "compact") {
+              await engine.commit(batchAfter(engine, [["z", String(index)]], engine.position.revision));
+              model.set("z", String(index));
+            } else {
+              const writes = new Map(each.map(([key, isPut]) => [key, isPut ? String(index) : undefined] as const));
+              await put(engine, ...writes);
+              for (const [key, value] of writes) {
+                if (value === undefined) model.delete(key);
+                else model.set(key, value);
+              }
+            }
+            check(opened.engine, model);
+          }
+        } finally {
+          await opened.engine.close();
+          rmSync(dir, { recursive: true, force: true });
+        }
+      }),
+      { numRuns: 30 },
+    );
+  });
+});
+
+function check(engine: Engine, model: ReadonlyMap<string, string>): void {
+  const expected = [...model].map(([key, value]) => `${key}=${value}`).sort();
+  expect(objectsOf(engine)).toEqual(expected);
+  expect(objectsOf(engine, "b", "d/f")).toEqual(expected.filter((text) => text >= "b" && text < "d/f"));
+  expect(engine.count("b", undefined)).toBe(expected.filter((text) => text >= "b").length);
+  for (const key of ["a", "d/e"]) expect(engine.get(key)?.toString()).toBe(model.get(key));
+  const { revision, compacted } = engine.position;
+  const log = Array.from({ length: revision - compacted }, (_, index) => compacted + 1 + index);
+  expect(logOf(engine, compacted)).toEqual(log);
+  expect(logOf(engine, compacted, true)).toEqual(log.reverse());
+}
