@@ -147,3 +147,122 @@ describe("the status of a Pod", () => {
     expect((await refusal("PATCH", `${pods}/p`, set([{ name: "f", image: "i" }]), "strategic"))[0]).toBe("422 Invalid");
   });
 });
+
+describe("the scale of a Deployment", () => {
+  const deployments = "/apis/apps/v1/namespaces/default/deployments";
+  const scale = (replicas: unknown, metadata: object = {}): object => ({
+    apiVersion: "autoscaling/v1",
+    kind: "Scale",
+    metadata: { name: "d", ...metadata },
+    spec: { replicas },
+  });
+  const deployment = (replicas?: number): object => ({
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name: "d" },
+    spec: {
+      ...(replicas === undefined ? {} : { replicas }),
+      selector: { matchLabels: { a: "b" } },
+      template: { metadata: { labels: { a: "b" } }, spec: { containers: [{ name: "c", image: "i" }] } },
+    },
+  });
+  beforeAll(() => ask("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply"));
+
+  it("is applied: the manager owns the replicas of the object, and nobody else may change them", async () => {
+    const path = `${deployments}/d/scale?fieldManager=scaler`;
+    expect(await refusal("PATCH", path, scale(3), "apply")).toEqual(["409 Conflict", "FieldManagerConflict .spec.replicas"]);
+    const { body } = await ask("PATCH", `${path}&force=true`, scale(3), "apply");
+    expect(body).toMatchObject({ kind: "Scale", spec: { replicas: 3 } });
+    const entries = (await ask("GET", `${deployments}/d`)).body["metadata"].managedFields as Record<string, unknown>[];
+    expect(entries.find(({ manager }) => manager === "scaler")).toMatchObject({
+      operation: "Apply",
+      apiVersion: "apps/v1",
+      subresource: "scale",
+      fieldsV1: { "f:spec": { "f:replicas": {} } },
+    });
+    expect(await refusal("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply")).toEqual([
+      "409 Conflict",
+      "FieldManagerConflict .spec.replicas",
+    ]);
+  });
+
+  it("takes strategic merge patches", async () => {
+    const { body } = await ask("PATCH", `${deployments}/d/scale`, { spec: { replicas: 2 } }, "strategic");
+    expect(body["spec"]).toEqual({ replicas: 2 });
+  });
+
+  it.each<[string, Asked, string[]]>([
+    ["words for a number", ["PUT", `${deployments}/d/scale`, scale("two")], ["400 BadRequest"]],
+    [
+      "a patch to words",
+      ["PATCH", `${deployments}/d/scale`, { spec: { replicas: "two" } }, "merge"],
+      ["422 Invalid", "FieldValueInvalid patch"],
+    ],
+    ["another uid", ["PUT", `${deployments}/d/scale`, scale(2, { uid: "u" })], ["409 Conflict"]],
+    ["an apply to what is not there", ["PATCH", `${deployments}/e/scale?fieldManager=m`, scale(2), "apply"], ["404 NotFound"]],
+  ])("refuses %s", async (_, request, answer) => {
+    expect(await refusal(...request)).toEqual(answer);
+  });
+});
+
+describe("subresources that only act", () => {
+  const target = { kind: "Node", name: "n" };
+  const binding = (name: string, more: object = {}): object => ({
+    apiVersion: "v1",
+    kind: "Binding",
+    metadata: { name },
+    target,
+    ...more,
+  });
+  beforeAll(async () => {
+    await ask("POST", pods, pod("loose"));
+    await ask("POST", pods, pod("two", { containers: ["a", "b"].map((name) => ({ name, image: "i" })) }));
+  });
+
+  it.each<[string, Asked, string[]]>([
+    ["a read of what can only be created", ["GET", `${pods}/loose/binding`], ["405 MethodNotAllowed"]],
+    ["a read of an eviction", ["GET", `${pods}/loose/eviction`], ["405 MethodNotAllowed"]],
+    ["a Binding of another kind", ["POST", `${pods}/loose/binding`, binding("loose", { kind: "Pod" })], ["400 BadRequest"]],
+    [
+      "a Binding of another namespace",
+      ["POST", `${pods}/loose/binding`, binding("loose", { metadata: { name: "loose", namespace: "other" } })],
+      ["400 BadRequest"],
+    ],
+    ["the log of no Pod", ["GET", `${pods}/none/log`], ["404 NotFound"]],
+    ["the log of no container", ["GET", `${pods}/loose/log?container=x`], ["400 BadRequest"]],
+    ["the log of which container", ["GET", `${pods}/two/log`], ["400 BadRequest"]],
+    [
+      "bad log options",
+      ["GET", `${pods}/loose/log?tailLines=-1&limitBytes=0&sinceSeconds=0`],
+      ["422 Invalid", "FieldValueInvalid tailLines", "FieldValueInvalid limitBytes", "FieldValueInvalid sinceSeconds"],
+    ],
+  ])("refuse %s", async (_, request, answer) => {
+    expect(await refusal(...request)).toEqual(answer);
+  });
+
+  it("bind a Pod that the body names", async () => {
+    expect((await ask("POST", "/api/v1/namespaces/default/bindings", binding("loose"))).code).toBe(201);
+    expect((await ask("GET", `${pods}/loose`)).body["spec"].nodeName).toBe("n");
+    expect(await refusal("GET", `${pods}/loose/log`)).toEqual(["404 NotFound"]);
+    expect(await refusal("GET", "/api/v1/namespaces/default/bindings")).toEqual(["405 MethodNotAllowed"]);
+  });
+
+  const reviews = "/apis/authorization.k8s.io/v1";
+  const resourceAttributes = { verb: "get", resource: "pods" };
+  it.each([
+    [`${reviews}/selfsubjectaccessreviews`, { metadata: { name: "x" }, spec: { resourceAttributes } }, ["metadata"]],
+    [
+      `${reviews}/selfsubjectaccessreviews`,
+      { spec: { resourceAttributes, nonResourceAttributes: { path: "/", verb: "get" } } },
+      ["spec.nonResourceAttributes"],
+    ],
+    [`${reviews}/subjectaccessreviews`, { spec: {} }, ["spec.resourceAttributes", "spec.user"]],
+    [
+      `${reviews}/namespaces/default/localsubjectaccessreviews`,
+      { spec: { user: "u", resourceAttributes: { ...resourceAttributes, namespace: "other" } } },
+      ["spec.resourceAttributes.namespace"],
+    ],
+  ])("review nothing for %s %j", async (path, body, fields) => {
+    expect(await refusal("POST", path, body)).toEqual(["422 Invalid", ...fields.map((field) => `FieldValueInvalid ${field}`)]);
+  });
+});

@@ -88,11 +88,7 @@ export function validationCauses(
     ({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field),
   );
   const isScaled = resource.origin === "custom" && resource.scale !== undefined;
-  return [
-    ...causes,
-    ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []),
-    ...own,
-  ];
+  return [...causes, ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []), ...own];
 }
 
 function warnOfFinalizers(

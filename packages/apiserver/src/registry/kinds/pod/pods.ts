@@ -67,6 +67,15 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
     builtinResource({
       group: "",
       version: "v1",
+      kind: "Binding",
+      plural: "bindings",
+      scope: "Namespaced",
+      verbs: ["create"],
+      strategy: { hasGeneration: false },
+    }),
+    builtinResource({
+      group: "",
+      version: "v1",
       kind: "PodTemplate",
       plural: "podtemplates",
       scope: "Namespaced",
