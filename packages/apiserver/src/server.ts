@@ -15,7 +15,8 @@ import { createServiceAccountTokens, type ServiceAccountTokens } from "./auth/se
 import type { Handle, Outcome, PipelineRequest } from "./endpoints/outcome.ts";
 import { type Authorize, createPipeline, type PipelineOptions } from "./endpoints/pipeline.ts";
 import { evictPod } from "./endpoints/eviction.ts";
-import { bindPod } from "./endpoints/pod-subresources.ts";
+import { emptyLog } from "./endpoints/pod-log.ts";
+import { bindByName, bindPod } from "./endpoints/pod-subresources.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
 import type { RequestInfo } from "./endpoints/request-info.ts";
 import { createInProcessTransport } from "./in-process-transport.ts";
@@ -119,7 +120,13 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       ]),
       authorize: options.authorize ?? authorizeBy(authorizer),
       ...(nonResource === undefined ? {} : { nonResource: nonResource.handle }),
-      subresources: { "/pods/binding": bindPod, "/pods/eviction": evictPod, ...options.subresources },
+      subresources: {
+        "/bindings": bindByName,
+        "/pods/binding": bindPod,
+        "/pods/eviction": evictPod,
+        "/pods/log": emptyLog,
+        ...options.subresources,
+      },
     });
     closers.push(() => pipeline.endWatches());
     await makeNamespaces(pipeline.handle);

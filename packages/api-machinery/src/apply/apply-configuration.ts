@@ -1,6 +1,6 @@
 import { type DeepReadonly, isJsonObject, type JsonObject, setOwn } from "../json.ts";
 import type { KubernetesObject } from "../object.ts";
-import { statusError } from "../status.ts";
+import { StatusError, statusError } from "../status.ts";
 import { compareValues } from "./compare-values.ts";
 import { type Conflict, conflictError, conflictsOver } from "./conflict.ts";
 import {
@@ -50,8 +50,8 @@ const serverMetadata = [
  * @param live the object before; undefined to create it.
  * @returns the object with its managedFields; `live` itself when nothing would change but times.
  *
- * **Errors.** {@link StatusError}: BadRequest for a configuration of another version or kind, with managedFields, or that does
- * not fit the schema; Conflict with a cause for each field that another manager owns with another value, unless `force`.
+ * **Errors.** {@link StatusError}: BadRequest for a configuration of another version or kind, or with managedFields; code 500
+ * without a reason for one that does not fit the schema; Conflict with a cause for each field that another manager owns with another value, unless `force`.
  */
 export function applyConfiguration(
   live: DeepReadonly<KubernetesObject> | undefined,
@@ -161,7 +161,9 @@ function fieldsApplied(effective: JsonObject, config: KubernetesObject, endpoint
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
     const name = `${config.metadata?.namespace ?? ""}/${config.metadata?.name ?? ""}; ${config.apiVersion}, Kind=${config.kind}`;
-    throw statusError("BadRequest", `failed to create typed patch object (${name}): ${error.message}`);
+    // kube-apiserver has no reason for this one.
+    const message = `failed to create typed patch object (${name}): ${error.message}`;
+    throw new StatusError({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, code: 500 });
   }
 }
 

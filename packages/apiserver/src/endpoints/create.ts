@@ -4,7 +4,7 @@ import { readBody } from "./body.ts";
 import { type Call, keyOf, timestamp } from "./call.ts";
 import { conform, validationCauses } from "./conform.ts";
 import { encodePlain, serve } from "./encoded.ts";
-import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed } from "./errors.ts";
+import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed, unclassified } from "./errors.ts";
 import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems, nameCauses } from "./metadata.ts";
 import type { ObjectOutcome } from "./outcome.ts";
@@ -40,7 +40,8 @@ export async function createObject(call: Call): Promise<ObjectOutcome> {
   }
   object = conform(call, object, options);
   const { metadata } = object;
-  if (metadata.namespace !== undefined && metadata.namespace !== call.namespace) {
+  // Where the kind has no namespaces, one that is given is dropped.
+  if (resource.scope === "Namespaced" && metadata.namespace !== undefined && metadata.namespace !== call.namespace) {
     throw badRequest("the namespace of the provided object does not match the namespace sent on the request");
   }
   return createFrom(call, { object, options, isTracked: false });
@@ -75,7 +76,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   const { resource, store, random, clock } = call;
   const given = object.metadata;
   if (given.resourceVersion !== undefined && !isTracked) {
-    throw badRequest("resourceVersion should not be set on objects to be created");
+    throw unclassified("resourceVersion should not be set on objects to be created");
   }
   const name = given.name ?? (given.generateName ? generateName(given.generateName, random) : undefined);
   const metadata: ObjectMeta & Record<string, unknown> = name === undefined ? {} : { name };
@@ -106,7 +107,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   if (isMutated) next = conform(call, next, { fieldValidation: "Ignore" });
   admission.object = next;
   // What the kind itself adds is derived from the name: a bad name is told once.
-  const metadataCauses = metadataProblems(next.metadata);
+  const metadataCauses = metadataProblems(resource, next.metadata);
   resource.strategy.prepareForCreate?.(next);
   if (resource.strategy.hasGeneration !== false) next.metadata.generation = 1;
   // Admission comes before validation where it refuses by namespace: that is what a client has to be told first.

@@ -21,7 +21,7 @@ function detailsOf(name: string, group: string, kind: string, causes?: readonly 
   return {
     ...(name === "" ? {} : { name }),
     ...(group === "" ? {} : { group }),
-    kind,
+    ...(kind === "" ? {} : { kind }),
     ...(causes === undefined || causes.length === 0 ? {} : { causes: [...causes] }),
   };
 }
@@ -64,6 +64,11 @@ export function invalid(kind: Pick<Named, "group" | "kind">, name: string, cause
 
 export function badRequest(message: string): StatusError {
   return statusError("BadRequest", message);
+}
+
+/** What kube-apiserver has no reason for and so answers by 500, with the message alone. */
+export function unclassified(message: string): StatusError {
+  return new StatusError({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, code: 500 });
 }
 
 /** The verb does not go there. Of custom resources Kubernetes names the resource. */

@@ -1,4 +1,11 @@
-import { isJsonObject, type KubernetesObject, type ObjectMeta, setOwn, type StatusCause } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  isJsonObject,
+  type KubernetesObject,
+  type ObjectMeta,
+  setOwn,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { badRequest } from "./errors.ts";
 
@@ -134,8 +141,22 @@ export function qualifiedNameProblems(key: string): string[] {
 
 const longestAnnotationsBytes = 256 * 1024;
 
+/** Finalizers that need no domain. */
+const standardFinalizers = new Set(["foregroundDeletion", "kubernetes", "orphan"]);
+
+/** Groups of built-in kinds whose finalizers may do without a domain: they do not share the validation of the others. */
+const looseGroups = new Set(["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "policy"]);
+
+/** Finalizers without a domain, which others may use too: built-in kinds refuse them, custom ones warn. */
+export function unqualifiedFinalizers(metadata: DeepReadonly<ObjectMeta>): readonly string[] {
+  return (metadata.finalizers ?? []).filter((name) => !name.includes("/") && !standardFinalizers.has(name));
+}
+
 /** What is wrong with an object's metadata, its name aside. */
-export function metadataProblems(metadata: ObjectMeta): StatusCause[] {
+export function metadataProblems(
+  { origin, group }: Pick<ServedResource, "origin" | "group">,
+  metadata: ObjectMeta,
+): StatusCause[] {
   const causes: StatusCause[] = [];
   const add = (field: string, value: unknown, problems: readonly string[]): void => {
     for (const problem of problems) {
@@ -165,11 +186,31 @@ export function metadataProblems(metadata: ObjectMeta): StatusCause[] {
       message: `Too long: may not be more than ${longestAnnotationsBytes} bytes`,
     });
   }
-  for (const finalizer of metadata.finalizers ?? []) {
-    add("metadata.finalizers", finalizer, qualifiedNameProblems(finalizer));
+  const { finalizers = [] } = metadata;
+  for (const finalizer of finalizers) add("metadata.finalizers", finalizer, qualifiedNameProblems(finalizer));
+  if (finalizers.includes("orphan") && finalizers.includes("foregroundDeletion")) {
+    add("metadata.finalizers", finalizers, ["finalizer orphan and foregroundDeletion cannot be both set"]);
+  }
+  if (origin === "builtin" && !looseGroups.has(group)) {
+    for (const name of unqualifiedFinalizers(metadata)) {
+      const detail = "name is neither a standard finalizer name nor is it fully qualified";
+      add(`metadata.finalizers[${finalizers.indexOf(name)}]`, name, [detail]);
+    }
   }
   causes.push(...ownerProblems(metadata));
   return causes;
+}
+
+/** Owner references without those whose uid occurred before, and a warning for the client where there were any. */
+export function withoutRepeatedOwners(metadata: ObjectMeta): { readonly metadata: ObjectMeta; readonly warning?: string } {
+  const { ownerReferences = [] } = metadata;
+  const kept = ownerReferences.filter(({ uid }, index) => ownerReferences.findIndex((other) => other.uid === uid) === index);
+  if (kept.length === ownerReferences.length) return { metadata };
+  const repeated = ownerReferences.filter((reference) => !kept.includes(reference)).map(({ uid }) => uid);
+  const warning =
+    "metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such " +
+    `requests as early as 1.24; please fix your requests; duplicate UID(s) observed: ${repeated.join(", ")}`;
+  return { metadata: { ...metadata, ownerReferences: kept }, warning };
 }
 
 function ownerProblems(metadata: ObjectMeta): StatusCause[] {
@@ -177,7 +218,7 @@ function ownerProblems(metadata: ObjectMeta): StatusCause[] {
   const references = metadata.ownerReferences ?? [];
   for (const reference of references) {
     for (const name of ["apiVersion", "kind", "name", "uid"] as const) {
-      if (reference[name]) continue;
+      if (reference[name] && (name !== "apiVersion" || reference[name].split("/").length <= 2)) continue;
       causes.push({
         reason: "FieldValueInvalid",
         field: `metadata.ownerReferences.${name}`,

@@ -86,7 +86,7 @@ function patched(apply: () => unknown): unknown {
 }
 
 /** What a patch leaves, as an object of its kind. Where it is none, the patch is told to be `Invalid`, as kube-apiserver does. */
-function decodePatched(result: unknown, decode: (result: JsonObject) => KubernetesObject): KubernetesObject {
+export function decodePatched(result: unknown, decode: (result: JsonObject) => KubernetesObject): KubernetesObject {
   try {
     if (!isJsonObject(result)) throw badRequest("it leaves no object");
     return decode(result);

@@ -27,7 +27,10 @@ export interface PipelineOptions extends EndpointContext {
   readonly authorize: Authorize;
   /** Answers what is no resource: `/healthz`, `/apis`, `/openapi/v3`. Undefined: there is nothing there. */
   readonly nonResource?: (request: PipelineRequest) => Promise<Outcome | undefined>;
-  /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. */
+  /**
+   * Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Without a subresource
+   * (`/bindings`), what a create does instead of storing.
+   */
   readonly subresources?: Readonly<Record<string, SubresourceHandler>>;
 }
 
@@ -92,7 +95,7 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
         return watchObjects(call, onOpen);
       case "create":
         if (info.isNamed) throw methodNotAllowed(resource);
-        return createObject(call);
+        return (options.subresources?.[`${info.group}/${info.resource}`] ?? createObject)(call);
       case "update":
         if (!info.isNamed) throw methodNotAllowed(resource);
         return updateObject(call);
@@ -121,6 +124,8 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
     const { subresource, verb } = info;
     const handler = options.subresources?.[`${info.group}/${info.resource}/${subresource}`];
     if (handler !== undefined) {
+      const known = resource.subresources?.find(({ name }) => name === subresource)?.verbs as readonly string[] | undefined;
+      if (known?.includes(verb) === false) throw methodNotAllowed(resource);
       requireWellFormed(request);
       return handler(call);
     }

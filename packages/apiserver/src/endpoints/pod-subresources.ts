@@ -7,7 +7,7 @@ import {
   type Status,
 } from "@keelson/api-machinery";
 import { type Call, keyOf, timestamp } from "./call.ts";
-import { badRequest, conflict, notFound } from "./errors.ts";
+import { badRequest, conflict, notFound, unclassified } from "./errors.ts";
 import { readMetadata } from "./metadata.ts";
 import type { Outcome } from "./outcome.ts";
 import { commitUpdate } from "./update.ts";
@@ -22,11 +22,32 @@ export function success(code: number): Status {
 }
 
 /** The metadata in the body of a subresource's create, which names the Pod of the URL. Throws `BadRequest` where it does not. */
-export function namedMetadata({ request, info, resource }: Call, kind: "Binding" | "Eviction"): Partial<ObjectMeta> {
-  const given = isJsonObject(request.body) ? request.body["metadata"] : undefined;
-  const metadata = readMetadata(given ?? {}, kind, resource.version, []);
+export function namedMetadata(call: Call, kind: "Binding" | "Eviction"): Partial<ObjectMeta> {
+  const { info } = call;
+  const metadata = bodyMetadata(call, kind);
   if (metadata.name !== info.name) throw badRequest(`name in URL does not match name in ${kind} object`);
   return metadata;
+}
+
+function bodyMetadata({ request, info, resource }: Call, kind: "Binding" | "Eviction"): Partial<ObjectMeta> {
+  const body = isJsonObject(request.body) ? request.body : {};
+  const { kind: given = kind } = body;
+  if (given !== "" && given !== kind) {
+    throw badRequest(`${String(given)} in version ${JSON.stringify(resource.version)} cannot be handled as a ${kind}`);
+  }
+  const metadata = readMetadata(body["metadata"] ?? {}, kind, resource.version, []);
+  if (metadata.namespace !== undefined && metadata.namespace !== info.namespace) {
+    throw badRequest("the namespace of the provided object does not match the namespace sent on the request");
+  }
+  return metadata;
+}
+
+/** Answers a create of `bindings`: as `pods/binding`, with the Pod named in the body. */
+export async function bindByName(call: Call): Promise<Outcome> {
+  const resource = call.resources.get("", "v1", "pods");
+  const { name } = bodyMetadata(call, "Binding");
+  if (resource === undefined || name === undefined) throw badRequest("name in URL does not match name in Binding object");
+  return bindPod({ ...call, resource, info: { ...call.info, resource: "pods", subresource: "binding", name, isNamed: true } });
 }
 
 /** Answers `pods/binding`: gives a Pod its node, once. */
@@ -37,8 +58,10 @@ export async function bindPod(call: Call): Promise<Outcome> {
   const target = isJsonObject(request.body) ? request.body["target"] : undefined;
   const node = isJsonObject(target) ? target["name"] : undefined;
   const kind = (isJsonObject(target) ? target["kind"] : undefined) ?? "Node";
-  if (kind !== "Node" && kind !== "") throw badRequest(`target.kind of a Binding must be "Node", not ${JSON.stringify(kind)}`);
-  if (typeof node !== "string" || node === "") throw badRequest("target.name of a Binding must name a node");
+  if (kind !== "Node" && kind !== "") {
+    throw unclassified(`target.kind: Unsupported value: ${JSON.stringify(kind)}: supported values: "Node", "<empty>"`);
+  }
+  if (typeof node !== "string" || node === "") throw unclassified("target.name: Required value");
   if (call.store.get(keyOf(call)) === undefined) throw notFound(resource, info.name);
   await commitUpdate(call, {
     options,

@@ -92,7 +92,7 @@ describe("what is made in a Pod's subresource", () => {
 
   it("binds this very Pod, to a node, and takes the Binding's annotations along", async () => {
     expect(await binding({ name: "p", uid: "other" })).toMatchObject({ code: 409 });
-    expect(await binding({ name: "p" }, { kind: "Pod", name: "n" })).toMatchObject({ code: 400 });
+    expect(await binding({ name: "p" }, { kind: "Pod", name: "n" })).toMatchObject({ code: 500 });
     expect(await binding({ name: "p", annotations: { a: "b" } })).toMatchObject({ code: 201 });
     expect(await send("GET", `${pods}/p`)).toMatchObject({ spec: { nodeName: "n" }, metadata: { annotations: { a: "b" } } });
   });

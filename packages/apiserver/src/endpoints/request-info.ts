@@ -35,9 +35,9 @@ export interface NonResourceRequestInfo {
 /** What a request is about: what the authorizer is asked. */
 export type RequestInfo = ResourceRequestInfo | NonResourceRequestInfo;
 
-/** Whether the query parameter `value` says yes: present and not `false` or `0`. */
+/** Whether the query parameter `value` says yes: present and neither `0` nor `false`, in whatever case. */
 export function isTrue(value: string | undefined): boolean {
-  return value !== undefined && value !== "false" && value !== "0";
+  return value !== undefined && value !== "0" && value.toLowerCase() !== "false";
 }
 
 /** Subresources of a Namespace; any other second segment names a resource inside it. */

@@ -1,4 +1,6 @@
 import {
+  apiVersionOf,
+  applyConfiguration,
   draft,
   type DeepReadonly,
   isJsonObject,
@@ -7,6 +9,7 @@ import {
   setOwn,
   statusError,
 } from "@keelson/api-machinery";
+import { builtinSchema } from "../registry/builtin/builtin-schemas.ts";
 import { valueAt } from "../registry/object-fields.ts";
 import { segmentsOf } from "../registry/scale-validation.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
@@ -14,9 +17,10 @@ import { asObject, copyJson } from "./body.ts";
 import { type Call, keyOf } from "./call.ts";
 import { conform } from "./conform.ts";
 import { encodePlain, serve } from "./encoded.ts";
-import { badRequest, invalid, methodNotAllowed, notFound } from "./errors.ts";
+import { badRequest, conflict, invalid, methodNotAllowed, notFound } from "./errors.ts";
+import { fieldContext } from "./field-context.ts";
 import type { ObjectOutcome } from "./outcome.ts";
-import { patchType, readPatch } from "./patch.ts";
+import { decodePatched, patchType, readPatch } from "./patch.ts";
 import { requireNames } from "./body.ts";
 import { commitUpdate } from "./update.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
@@ -37,6 +41,7 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   if (stored === undefined) throw scaleNotFound(resource, info.name);
   if (info.verb === "get") return answer(serve(call, stored).object);
   if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed(resource);
+  if (info.verb === "patch" && patchType(request, resource) === "apply") return answer(await applyScale(call, scale));
   const options = writeOptions(request, info.verb === "update" ? "UpdateOptions" : "PatchOptions");
   const next = info.verb === "update" ? replacement(call) : patched(call);
   const result = await commitUpdate(call, {
@@ -44,36 +49,97 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
     isUidChecked: false,
     attempts: info.verb === "update" ? Number.POSITIVE_INFINITY : 5,
     subresource: "scale",
-    produce: (live) => withReplicas(call, scale, live, next(scaleOf(resource, scale, live)), options),
+    produce: (live) => {
+      const changed = next(scaleOf(resource, scale, live));
+      requireUid(call, changed, live);
+      return withReplicas(call, scale, live, changed, options);
+    },
   });
   return answer(result.object);
 }
 
+/** A uid in a Scale is a precondition. */
+function requireUid({ resource, info }: Call, changed: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
+  const { uid = "" } = changed.metadata;
+  if (uid === "" || uid === live.metadata.uid) return;
+  const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${live.metadata.uid ?? ""}`;
+  throw conflict(resource, info.name, why);
+}
+
+/** Applies a Scale: what is owned then are the replicas of the object itself, through the subresource. */
+async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepReadonly<KubernetesObject>> {
+  const { request, resource, info, namespace } = call;
+  const options = writeOptions(request, "PatchOptions", true);
+  const given = readScale(call, request.body);
+  requireNames({ ...given, metadata: { name: info.name, ...given.metadata } }, info.name, namespace);
+  const replicas = replicasOf(given);
+  const { resourceVersion, managedFields } = given.metadata;
+  if (managedFields !== undefined) throw badRequest("metadata.managedFields must be nil");
+  const config: KubernetesObject = { apiVersion: apiVersionOf(resource), kind: resource.kind, metadata: { name: info.name } };
+  if (replicas !== undefined) {
+    writePath(config as unknown as Record<string, unknown>, segmentsOf(scale.specReplicasPath), replicas);
+  }
+  const context = { ...fieldContext(call, options, "scale"), force: options.isForced };
+  const { object } = await commitUpdate(call, {
+    options,
+    isUidChecked: false,
+    isTracked: true,
+    attempts: 5,
+    subresource: "scale",
+    produce: (live) => {
+      const applied = applyConfiguration(live, config, context);
+      if (applied === live) return draft(live) as KubernetesObject;
+      const next = conform(call, draft(applied) as KubernetesObject, options);
+      if (resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
+      return next;
+    },
+  });
+  return object;
+}
+
 type ChangeScale = (live: KubernetesObject) => KubernetesObject;
 
+const scaleSchema = builtinSchema("autoscaling.v1.Scale");
 const scaleResource = { origin: "builtin", group: "autoscaling", version: "v1", kind: "Scale" } as const;
 
-function replacement({ request, resource, info, namespace }: Call): ChangeScale {
-  const body = copyJson(request.body);
+function readScale({ resource }: Call, given: unknown): KubernetesObject {
+  const body = copyJson(given);
   if (!isJsonObject(body)) throw badRequest("the body must be a Scale");
-  const object = asObject({ ...resource, ...scaleResource }, body);
-  requireNames(object, info.name, namespace);
+  return asObject({ ...resource, ...scaleResource }, body);
+}
+
+function replacement(call: Call): ChangeScale {
+  const object = readScale(call, call.request.body);
+  replicasOf(object);
+  requireNames(object, call.info.name, call.namespace);
   return () => object;
 }
 
-function patched({ request, resource, info, namespace }: Call): ChangeScale {
-  const type = patchType(request, { origin: "custom" });
-  if (type === "apply") {
-    throw statusError("UnsupportedMediaType", "scale can't be applied to here: patch it, or apply the object itself");
-  }
-  const patch = readPatch(type, request.body, {});
+function patched(call: Call): ChangeScale {
+  const { request, resource, info, namespace } = call;
+  const type = patchType(request, resource);
+  if (type === "apply") throw new TypeError("an apply is no patch of this kind");
+  const patch = readPatch(type, request.body, scaleSchema);
   return (live) => {
-    const result = patch(live);
-    if (!isJsonObject(result)) throw badRequest("the patch leaves no Scale");
-    const object = asObject({ ...resource, ...scaleResource }, result);
+    const object = decodePatched(patch(live), (result) => {
+      const scale = asObject({ ...resource, ...scaleResource }, result);
+      replicasOf(scale);
+      return scale;
+    });
     requireNames(object, info.name, namespace);
     return object;
   };
+}
+
+/** The replicas of a Scale. Throws `BadRequest` where they are no number of them. */
+function replicasOf(scale: KubernetesObject): number | undefined {
+  const replicas = valueAt(scale, "spec", "replicas") ?? undefined;
+  if (replicas === undefined) return undefined;
+  if (typeof replicas === "number" && Number.isInteger(replicas)) return replicas;
+  const type = typeof replicas === "number" ? `number ${replicas}` : Array.isArray(replicas) ? "array" : typeof replicas;
+  throw badRequest(
+    `Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal ${type} into Go struct field ScaleSpec.spec.replicas of type int32`,
+  );
 }
 
 /** The object with the Scale's replicas. Its resourceVersion, if any, is the precondition. */
@@ -84,10 +150,7 @@ function withReplicas(
   changed: KubernetesObject,
   options: WriteOptions,
 ): KubernetesObject {
-  const spec: unknown = Reflect.get(changed, "spec");
-  const replicas = isJsonObject(spec) ? (spec["replicas"] ?? 0) : 0;
-  if (typeof replicas !== "number" || !Number.isInteger(replicas))
-    throw badRequest("spec.replicas of a Scale must be a whole number");
+  const replicas = replicasOf(changed) ?? 0;
   // Of a custom resource its own validation tells.
   if (replicas < 0 && call.resource.origin === "builtin") {
     throw invalid({ group: "autoscaling", kind: "Scale" }, call.info.name, [
@@ -180,5 +243,9 @@ function writePath(target: Record<string, unknown>, segments: readonly string[],
 function scaleNotFound(resource: ServedResource, name: string): Error {
   if (resource.origin === "custom") return notFound(resource, name);
   const suffix = resource.group === "" ? "" : `.${resource.group}`;
-  return statusError("NotFound", `${resource.plural}/scale${suffix} ${JSON.stringify(name)} not found`, {});
+  return statusError("NotFound", `${resource.plural}/scale${suffix} ${JSON.stringify(name)} not found`, {
+    name,
+    ...(resource.group === "" ? {} : { group: resource.group }),
+    kind: `${resource.plural}/scale`,
+  });
 }

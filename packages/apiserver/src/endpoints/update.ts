@@ -15,7 +15,7 @@ import { type Call, keyOf } from "./call.ts";
 import { conform, validationCauses } from "./conform.ts";
 import { createFrom } from "./create.ts";
 import { encodePlain, isStoredWhole, serve } from "./encoded.ts";
-import { conflict, invalid, notFound } from "./errors.ts";
+import { conflict, invalid, notFound, unclassified } from "./errors.ts";
 import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems } from "./metadata.ts";
 import type { EncodedObject, ObjectOutcome } from "./outcome.ts";
@@ -34,7 +34,16 @@ export async function updateObject(call: Call): Promise<ObjectOutcome> {
   if (info.subresource === "" && allowsCreateOnUpdate(resource) && call.store.get(keyOf(call)) === undefined) {
     return createFrom(call, { object: read(), options, isTracked: false });
   }
-  const object = await commitUpdate(call, { options, isUidChecked: true, attempts: Number.POSITIVE_INFINITY, produce: read });
+  const object = await commitUpdate(call, {
+    options,
+    isUidChecked: true,
+    attempts: Number.POSITIVE_INFINITY,
+    produce: read,
+    absent: () => {
+      const { uid = "" } = read().metadata;
+      return uid === "" ? undefined : uidConflict(call, uid, "");
+    },
+  });
   return { kind: "object", status: 200, object, resource, subresource: info.subresource };
 }
 
@@ -47,6 +56,8 @@ export interface Update {
   readonly attempts: number;
   /** Makes the next state of the live object (in the version of the request): an object of its own, conformed to the schema. */
   readonly produce: (live: DeepReadonly<KubernetesObject>) => KubernetesObject;
+  /** The error where there is no object. Default: `NotFound`. */
+  readonly absent?: () => Error | undefined;
   /** Whether `produce` makes the managedFields too (apply). */
   readonly isTracked?: boolean;
   /** Default: the URL's. A write through `scale` changes the object itself. */
@@ -59,7 +70,7 @@ export async function commitUpdate(call: Call, update: Update): Promise<EncodedO
   const key = keyOf(call);
   for (let attempt = 1; ; attempt++) {
     const stored = store.get(key);
-    if (stored === undefined) throw notFound(resource, info.name);
+    if (stored === undefined) throw update.absent?.() ?? notFound(resource, info.name);
     const next = await prepare(call, update, stored);
     if (next === undefined) return serve(call, stored);
     if (update.options.isDryRun) return encodePlain(next);
@@ -109,28 +120,24 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   if (isDesireChanged && resource.strategy.hasGeneration !== false) next.metadata.generation = (generation ?? 0) + 1;
   const causes = [
     ...immutableCauses(next, live),
-    ...metadataProblems(next.metadata),
+    ...metadataProblems(resource, next.metadata),
     ...validationCauses(call, next, live),
-    ...(resource.strategy.validateUpdate?.(next, live) ?? []),
+    ...((own?.validateUpdate ?? resource.strategy.validateUpdate)?.(next, live) ?? []),
   ];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
   await call.admission.validate(admission);
   return isSame(next, live) && !isReleased(resource, next) && isStoredWhole(call, stored) ? undefined : next;
 }
 
-function requireUnmodified(
-  { resource, info }: Call,
-  update: Update,
-  next: KubernetesObject,
-  live: DeepReadonly<KubernetesObject>,
-): void {
+function uidConflict({ resource, info }: Call, wanted: string, found: string): Error {
+  return conflict(resource, info.name, `Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`);
+}
+
+function requireUnmodified(call: Call, update: Update, next: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
+  const { resource, info } = call;
   const { resourceVersion: version = "", uid = "" } = next.metadata;
   if (update.isUidChecked && uid !== "" && uid !== live.metadata.uid) {
-    throw conflict(
-      resource,
-      info.name,
-      `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${live.metadata.uid ?? ""}`,
-    );
+    throw uidConflict(call, uid, live.metadata.uid ?? "");
   }
   if (version === "" || version === "0") {
     if (update.isUidChecked && !allowsUnconditionalUpdate(resource)) {
@@ -142,6 +149,8 @@ function requireUnmodified(
         },
       ]);
     }
+  } else if (!/^\d+$/.test(version)) {
+    throw unclassified(`strconv.ParseUint: parsing ${JSON.stringify(version)}: invalid syntax`);
   } else if (version !== live.metadata.resourceVersion) {
     throw conflict(resource, info.name);
   }

@@ -78,8 +78,7 @@ function managerProblem(manager: string): StatusCause | undefined {
   };
 }
 
-function isDryRun(values: readonly unknown[], kind: OptionsKind): boolean {
-  const given = values.filter((value) => value !== "");
+function isDryRun(given: readonly unknown[], kind: OptionsKind): boolean {
   if (given.some((value) => value !== "All")) {
     const shown = given.map((value) => JSON.stringify(value)).join(", ");
     throw invalidOptions(kind, {

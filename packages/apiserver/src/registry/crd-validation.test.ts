@@ -108,6 +108,23 @@ describe("the validation of CustomResourceDefinitions", () => {
     expect(valueAt(crd, "status")).toEqual({ conditions: [], acceptedNames: { plural: "", kind: "" }, storedVersions: ["v1"] });
   });
 
+  it("takes a default of null for none", () => {
+    const crd = widgetCrd();
+    const spec = ["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "n"] as const;
+    setField(valueAt(crd, ...spec) as object, "default", null);
+    expect(causesOf(crd)).toEqual([]);
+    strategy.prepareForCreate?.(crd);
+    expect(valueAt(crd, ...spec)).toEqual({ type: "integer", minimum: 1 });
+  });
+
+  it.each(["x".repeat(257), "a\nb", "  "])("refuses a deprecation warning that is no short line: %j", (warning) => {
+    const crd = widgetCrd();
+    const version = valueAt(crd, "spec", "versions", 0) as object;
+    setField(version, "deprecated", true);
+    setField(version, "deprecationWarning", warning);
+    expect(causesOf(crd)).toEqual([{ reason: "FieldValueInvalid", field: "spec.versions[0].deprecationWarning" }]);
+  });
+
   it("keeps scope and kind once established, the group always, and versions that were ever stored", () => {
     const old = widgetCrd();
     strategy.prepareForCreate?.(old);

@@ -142,6 +142,7 @@ function versionsCauses(crd: Read): StatusCause[] {
     if (warning !== "" && valueAt(version, "deprecated") !== true) {
       causes.push(invalidCause(`${path}.deprecationWarning`, warning, "can only be set for deprecated versions"));
     }
+    causes.push(...warningCauses(`${path}.deprecationWarning`, warning));
     const schema = valueAt(version, "schema", "openAPIV3Schema");
     if (!isJsonObject(schema)) causes.push(requiredCause(`${path}.schema.openAPIV3Schema`, "schemas are required"));
     else {
@@ -166,6 +167,23 @@ function versionsCauses(crd: Read): StatusCause[] {
   } else if (storage.length > 1) {
     const last = textAt(storage.at(-1), "name");
     causes.push(invalidCause("status.storedVersions", stored, `must have the storage version ${last}`));
+  }
+  return causes;
+}
+
+const longestWarning = 256;
+
+/** A warning travels in a header: one short line. */
+function warningCauses(field: string, warning: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  if (Buffer.byteLength(warning) > longestWarning) {
+    causes.push(invalidCause(field, warning, `must be <= ${longestWarning} UTF-8 bytes long`));
+  }
+  if (warning !== "" && warning.trim() === "") causes.push(invalidCause(field, warning, "must not be empty"));
+  const index = [...warning].findIndex((character) => /[\p{C}\p{Zl}\p{Zp}]/u.test(character));
+  if (index >= 0) {
+    const detail = `must only contain printable UTF-8 characters; non-printable character found at index ${index}`;
+    causes.push(invalidCause(field, warning, detail));
   }
   return causes;
 }

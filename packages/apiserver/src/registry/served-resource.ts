@@ -65,6 +65,8 @@ export interface Subresource {
   readonly verbs: readonly Verb[];
   /** For update and patch: says which parts of `object` count, in place of the strategy's function of that name. */
   prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
+  /** For update and patch: what is wrong, in place of the strategy's function of that name. */
+  validateUpdate?: Strategy["validateUpdate"];
   /** For create: answers without storing. `request.name` is the object that the subresource belongs to. */
   evaluate?: Strategy["evaluate"];
 }

@@ -1,4 +1,4 @@
-import type { KubernetesObject } from "@keelson/api-machinery";
+import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { builtinResource } from "../builtin/builtin-resource.ts";
 import { asCrd, cleanupFinalizer, type CrdCondition, storedVersions, withCondition } from "../crd-spec.ts";
 import { crdCauses, crdUpdateCauses } from "../crd-validation.ts";
@@ -74,5 +74,20 @@ function setDefaults(object: KubernetesObject): void {
   for (const version of listAt(spec, "versions")) {
     if (typeof version !== "object" || version === null) continue;
     for (const flag of ["served", "storage"]) if (valueAt(version, flag) === undefined) setField(version, flag, false);
+    dropNullDefaults(valueAt(version, "schema", "openAPIV3Schema"));
   }
 }
+
+/** A default or an example of null is none, as where kube-apiserver reads a schema. In place. */
+function dropNullDefaults(schema: unknown, depth = 0): void {
+  if (!isJsonObject(schema) || depth > deepestSchema) return;
+  for (const name of ["default", "example"]) if (schema[name] === null) delete schema[name];
+  const below = [
+    ...Object.values(mapAt(schema, "properties")),
+    ...["allOf", "anyOf", "oneOf"].flatMap((name) => listAt(schema, name)),
+    ...["additionalProperties", "items", "not"].map((name) => schema[name]),
+  ];
+  for (const child of below) dropNullDefaults(child, depth + 1);
+}
+
+const deepestSchema = 256;

@@ -194,7 +194,6 @@ describe("what is refused at create", () => {
       pod({ volumes: [{ name: "v", secret: { secretName: "s", items: [{ key: "k", path: "../x" }] } }] }),
       ["FieldValueInvalid spec.volumes[0].secret.items[0].path"],
     ],
-    ["pods", pod({ priorityClassName: "nonesuch" }), ["FieldValueForbidden spec.priorityClassName"]],
     [
       "pods",
       pod({ tolerations: [{ key: "k", operator: "Exists", value: "v" }] }),

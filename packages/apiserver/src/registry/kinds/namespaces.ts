@@ -1,4 +1,11 @@
-import { labelValueFaults } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  invalidCause,
+  type KubernetesObject,
+  labelValueFaults,
+  qualifiedNameFaults,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../object-fields.ts";
@@ -42,6 +49,7 @@ const namespaces = builtinResource({
         keepField(object, old, "status");
         setNameLabel(object);
       },
+      validateUpdate: (object) => finalizerCauses(object, true),
     },
   ],
   strategy: {
@@ -61,9 +69,22 @@ const namespaces = builtinResource({
     prepareForDelete: (object) => {
       ensureMap(object, "status")["phase"] = "Terminating";
     },
+    validateCreate: (object) => finalizerCauses(object, false),
     isHeld: (object) => listAt(object, "spec", "finalizers").length > 0,
   },
 });
+
+/** Finalizers of the content have a domain, except the one of Kubernetes. */
+function finalizerCauses(object: DeepReadonly<KubernetesObject>, hasIndex: boolean): StatusCause[] {
+  return listAt(object, "spec", "finalizers").flatMap((finalizer, index) => {
+    const name = String(finalizer);
+    const field = hasIndex ? `spec.finalizers[${index}]` : "spec.finalizers";
+    const faults = qualifiedNameFaults(name);
+    if (faults.length > 0) return faults.map((fault) => invalidCause(field, name, fault));
+    if (name.includes("/") || ["foregroundDeletion", namespaceFinalizer, "orphan"].includes(name)) return [];
+    return [invalidCause(field, name, "name is neither a standard finalizer name nor is it fully qualified")];
+  });
+}
 
 function setNameLabel(object: { metadata: { name?: string; labels?: Record<string, string> } }): void {
   const { name } = object.metadata;

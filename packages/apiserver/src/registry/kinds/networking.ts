@@ -8,6 +8,7 @@ import {
 } from "@keelson/api-machinery";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import { isStrictlyWithin, parseAddressBlock } from "../address-blocks.ts";
 import * as check from "../field-checks.ts";
 import { ensureMap, listAt, objectsAt, setField, textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
@@ -162,7 +163,9 @@ function defaultPolicy(object: KubernetesObject): void {
 function policyCauses(object: Read): StatusCause[] {
   const spec = valueAt(object, "spec");
   const causes = check.labelSelector("spec.podSelector", valueAt(spec, "podSelector"));
-  for (const [index, type] of listAt(spec, "policyTypes").entries()) {
+  const types = listAt(spec, "policyTypes");
+  if (types.length > 2) causes.push(invalidCause("spec.policyTypes", types, "may not specify more than two policyTypes"));
+  for (const [index, type] of types.entries()) {
     causes.push(...check.oneOf(`spec.policyTypes[${index}]`, type, ["Egress", "Ingress"]));
   }
   for (const [direction, peers] of [
@@ -174,11 +177,40 @@ function policyCauses(object: Read): StatusCause[] {
       for (const [number, port] of listAt(rule, "ports").entries()) {
         causes.push(...check.oneOf(`${at}.ports[${number}].protocol`, valueAt(port, "protocol"), protocols));
         causes.push(...check.portReference(`${at}.ports[${number}].port`, valueAt(port, "port")));
+        causes.push(...lastPortCauses(port, `${at}.ports[${number}]`));
       }
       for (const [number, peer] of listAt(rule, peers).entries()) causes.push(...peerCauses(peer, `${at}.${peers}[${number}]`));
     }
   }
   return causes;
+}
+
+/** A range of ports begins at a number and does not end before it. */
+function lastPortCauses(port: unknown, path: string): StatusCause[] {
+  const last = valueAt(port, "endPort");
+  if (typeof last !== "number") return [];
+  const first = valueAt(port, "port");
+  if (first === undefined) return [requiredCause(`${path}.port`, "must be specified when `endPort` is specified")];
+  if (typeof first !== "number") {
+    return [invalidCause(`${path}.endPort`, last, "may not be specified when `port` is non-numeric")];
+  }
+  const causes = last < first ? [invalidCause(`${path}.endPort`, last, "must be greater than or equal to `port`")] : [];
+  return [...causes, ...check.portNumber(`${path}.endPort`, last)];
+}
+
+/** What is wrong with an IPBlock: a block, and blocks within it that are left out. */
+function blockCauses(block: unknown, path: string): StatusCause[] {
+  const text = textAt(block, "cidr");
+  if (text === "") return [requiredCause(`${path}.cidr`)];
+  const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+  const outer = parseAddressBlock(text);
+  if (outer === undefined) return [invalidCause(`${path}.cidr`, text, rule)];
+  return listAt(block, "except").flatMap((except, index) => {
+    const field = `${path}.except[${index}]`;
+    const inner = typeof except === "string" ? parseAddressBlock(except) : undefined;
+    if (inner === undefined) return [invalidCause(field, except, rule)];
+    return isStrictlyWithin(inner, outer) ? [] : [invalidCause(field, except, `must be a strict subset of \`cidr\`: ${text}`)];
+  });
 }
 
 function peerCauses(peer: unknown, path: string): StatusCause[] {
@@ -192,6 +224,7 @@ function peerCauses(peer: unknown, path: string): StatusCause[] {
   return [
     ...check.labelSelector(`${path}.podSelector`, pods),
     ...check.labelSelector(`${path}.namespaceSelector`, namespaces),
+    ...(block === undefined ? [] : blockCauses(block, `${path}.ipBlock`)),
     ...(isBlockAlone ? [] : [forbiddenCause(path, "may not specify both ipBlock and another peer")]),
   ];
 }

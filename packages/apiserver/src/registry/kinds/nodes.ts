@@ -3,6 +3,7 @@ import {
   duplicateCause,
   forbiddenCause,
   invalidCause,
+  type JsonObject,
   jsonEquals,
   type KubernetesObject,
   labelKeyFaults,
@@ -10,6 +11,7 @@ import {
 } from "@keelson/api-machinery";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import { parseAddressBlock } from "../address-blocks.ts";
 import * as check from "../field-checks.ts";
 import { ensureMap, listAt, objectAt, setField, textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
@@ -43,13 +45,17 @@ export function nodeKinds(): readonly ServedResource[] {
       strategy: {
         hasGeneration: false,
         default: (node) => {
+          agreeOnBlocks(objectAt(node, "spec"));
           const status = objectAt(node, "status");
           const capacity = valueAt(status, "capacity");
           if (status !== undefined && status["allocatable"] === undefined && capacity !== undefined) {
             setField(status, "allocatable", structuredClone(capacity));
           }
         },
-        prepareForCreate: (node) => void ensureMap(node, "spec"),
+        prepareForCreate: (node) => {
+          ensureMap(node, "spec");
+          if (valueAt(node, "status") === undefined) setField(node, "status", structuredClone(unreported));
+        },
         prepareForUpdate: (node) => void ensureMap(node, "spec"),
         validate: nodeCauses,
         validateUpdate: updateCauses,
@@ -57,6 +63,34 @@ export function nodeKinds(): readonly ServedResource[] {
     }),
   ];
 }
+
+/** `podCIDR` is the first of `podCIDRs`: whichever is given gives the other, in place, and `podCIDR` wins where they differ. */
+function agreeOnBlocks(spec: JsonObject | undefined): void {
+  if (spec === undefined) return;
+  const first = textAt(spec, "podCIDRs", 0);
+  const one = textAt(spec, "podCIDR");
+  if (one !== "" && one !== first) spec["podCIDRs"] = [one];
+  else if (one === "" && first !== "") spec["podCIDR"] = first;
+}
+
+/** The status of a Node whose kubelet has not reported yet. */
+const unreported = {
+  daemonEndpoints: { kubeletEndpoint: { Port: 0 } },
+  nodeInfo: Object.fromEntries(
+    [
+      "architecture",
+      "bootID",
+      "containerRuntimeVersion",
+      "kernelVersion",
+      "kubeProxyVersion",
+      "kubeletVersion",
+      "machineID",
+      "operatingSystem",
+      "osImage",
+      "systemUUID",
+    ].map((name) => [name, ""]),
+  ),
+};
 
 function nodeCauses(node: Read): StatusCause[] {
   const causes: StatusCause[] = [];
@@ -71,6 +105,11 @@ function nodeCauses(node: Read): StatusCause[] {
     const identity = `${key}:${String(effect)}`;
     if (taints.has(identity)) causes.push(duplicateCause(at, taint));
     taints.add(identity);
+  }
+  for (const [index, block] of listAt(node, "spec", "podCIDRs").entries()) {
+    if (typeof block === "string" && parseAddressBlock(block) !== undefined) continue;
+    const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    causes.push(invalidCause(`spec.podCIDRs[${index}]`, block, rule));
   }
   return causes;
 }

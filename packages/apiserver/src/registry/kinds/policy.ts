@@ -1,10 +1,13 @@
 import {
   compareQuantities,
+  duplicateCause,
   forbiddenCause,
   invalidCause,
   isQuantity,
   jsonEquals,
   qualifiedNameFaults,
+  quantityToBytes,
+  requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery";
 import { age } from "../../table/human-duration.ts";
@@ -100,31 +103,87 @@ const limitRanges = builtinResource({
   },
 });
 
+const limitTypes = ["Container", "PersistentVolumeClaim", "Pod"];
+
+function limitTypeCauses(type: string, path: string): StatusCause[] {
+  const faults = qualifiedNameFaults(type);
+  if (faults.length > 0) return faults.map((fault) => invalidCause(path, type, fault));
+  if (type.includes("/") || limitTypes.includes(type)) return [];
+  return [invalidCause(path, type, "must be a standard limit type or fully qualified")];
+}
+
 function limitCauses(object: Read): StatusCause[] {
   const causes: StatusCause[] = [];
-  for (const [index, limit] of listAt(object, "spec", "limits").entries()) {
+  const limits = listAt(object, "spec", "limits");
+  for (const [index, limit] of limits.entries()) {
     const at = `spec.limits[${index}]`;
-    if (textAt(limit, "type") === "Pod") {
+    const type = textAt(limit, "type");
+    causes.push(...limitTypeCauses(type, `${at}.type`));
+    if (limits.findIndex((other) => textAt(other, "type") === type) < index) causes.push(duplicateCause(`${at}.type`, type));
+    const hasStorage = ["min", "max"].some((field) => Object.hasOwn(mapAt(limit, field), "storage"));
+    if (type === "PersistentVolumeClaim" && !hasStorage) {
+      const detail = "either minimum or maximum storage value is required, but neither was provided";
+      causes.push(requiredCause(`${at}.limits`, detail));
+    }
+    if (type === "Pod") {
       for (const field of ["default", "defaultRequest"]) {
         if (Object.keys(mapAt(limit, field)).length === 0) continue;
         causes.push(forbiddenCause(`${at}.${field}`, "may not be specified when `type` is 'Pod'"));
       }
     }
-    for (const [low, high] of [
-      ["min", "max"],
-      ["min", "default"],
-      ["min", "defaultRequest"],
-      ["defaultRequest", "default"],
-      ["default", "max"],
+    for (const [low, high, told] of [
+      ["min", "max", "min"],
+      ["min", "default", "default"],
+      ["min", "defaultRequest", "defaultRequest"],
+      ["defaultRequest", "default", "defaultRequest"],
+      ["defaultRequest", "max", "defaultRequest"],
+      ["default", "max", "default"],
     ] as const) {
       for (const [name, amount] of Object.entries(mapAt(limit, low))) {
         const highs = mapAt(limit, high);
         const other = Object.hasOwn(highs, name) ? highs[name] : undefined;
         if (!isQuantity(amount) || !isQuantity(other) || compareQuantities(amount, other) <= 0) continue;
         const detail = `${low} value ${amount} is greater than ${high} value ${other}`;
-        causes.push(invalidCause(`${at}.${low}[${name}]`, amount, detail));
+        causes.push(invalidCause(`${at}.${told}[${name}]`, amount, detail));
       }
     }
+    for (const [name, ratio] of Object.entries(mapAt(limit, "maxLimitRequestRatio"))) {
+      if (!isQuantity(ratio) || compareQuantities(ratio, 1) >= 0) continue;
+      causes.push(invalidCause(`${at}.maxLimitRequestRatio[${name}]`, ratio, `ratio ${ratio} is less than 1`));
+    }
+  }
+  return causes;
+}
+
+/** Resources without a domain that a quota may be of. */
+const quotaResource =
+  /^(?:cpu|memory|ephemeral-storage|storage|pods|services|replicationcontrollers|resourcequotas|secrets|configmaps|persistentvolumeclaims|(?:requests|limits)\.(?:cpu|memory|ephemeral-storage|hugepages-.+)|(?:requests\.)?hugepages-.+|requests\.storage|services\.(?:nodeports|loadbalancers))$/;
+/** Those that come in whole pieces. */
+const countedResource =
+  /^(?:pods|services|replicationcontrollers|resourcequotas|secrets|configmaps|persistentvolumeclaims|services\.(?:nodeports|loadbalancers)|count\/.+)$/;
+
+const scopes = [
+  "BestEffort",
+  "CrossNamespacePodAffinity",
+  "NotBestEffort",
+  "NotTerminating",
+  "PriorityClass",
+  "Terminating",
+  "VolumeAttributesClass",
+];
+
+/** Scopes must be known, and not exclude one another. */
+function scopeCauses(object: Read): StatusCause[] {
+  const given = listAt(object, "spec", "scopes");
+  const field = "spec.scopes";
+  const causes = given
+    .filter((scope) => typeof scope !== "string" || !scopes.includes(scope))
+    .map(() => invalidCause(field, given, "unsupported scope"));
+  for (const [one, other] of [
+    ["BestEffort", "NotBestEffort"],
+    ["Terminating", "NotTerminating"],
+  ]) {
+    if (given.includes(one) && given.includes(other)) causes.push(invalidCause(field, given, "conflicting scopes"));
   }
   return causes;
 }
@@ -159,14 +218,22 @@ const resourceQuotas = builtinResource({
     hasGeneration: false,
     prepareForCreate: (object) => setField(object, "status", {}),
     validate: (object) =>
-      Object.entries(mapAt(object, "spec", "hard")).flatMap(([name, amount]) => {
-        const field = `spec.hard[${name}]`;
-        const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
-        if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
-          causes.push(invalidCause(field, amount, "must be greater than or equal to 0"));
-        }
-        return causes;
-      }),
+      Object.entries(mapAt(object, "spec", "hard"))
+        .flatMap(([name, amount]) => {
+          const field = `spec.hard[${name}]`;
+          const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
+          if (causes.length === 0 && !name.includes("/") && !quotaResource.test(name)) {
+            causes.push(invalidCause(field, name, "must be a standard resource for quota"));
+          }
+          if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
+            causes.push(invalidCause(field, amount, "must be greater than or equal to 0"));
+          }
+          if (isQuantity(amount) && countedResource.test(name) && compareQuantities(quantityToBytes(amount), amount) !== 0) {
+            causes.push(invalidCause(field, amount, "must be an integer"));
+          }
+          return causes;
+        })
+        .concat(scopeCauses(object)),
     validateUpdate: (object, old) =>
       jsonEquals(valueAt(object, "spec", "scopes"), valueAt(old, "spec", "scopes"))
         ? []

@@ -8,6 +8,7 @@ import {
   type JsonObject,
   jsonEquals,
   type KubernetesObject,
+  notSupportedCause,
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery";
@@ -18,6 +19,7 @@ import * as check from "../field-checks.ts";
 import { ensureMap, listAt, mapAt, objectAt, setField, textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
 import { nodeSelectorCauses } from "./pod/affinity-validation.ts";
+import { sourceDefaults } from "./pod/defaults.ts";
 import { defaultStorageClass, storageClasses } from "./storage-classes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
@@ -196,8 +198,10 @@ const persistentVolumes = builtinResource({
       if (spec === undefined) return;
       spec["persistentVolumeReclaimPolicy"] ??= "Retain";
       spec["volumeMode"] ??= "Filesystem";
-      const path = objectAt(spec, "hostPath");
-      if (path !== undefined) path["type"] ??= "";
+      for (const [source, values] of Object.entries(sourceDefaults)) {
+        const found = objectAt(spec, source);
+        for (const [field, value] of Object.entries(values)) if (found !== undefined) found[field] ??= value;
+      }
     },
     prepareForCreate: (volume) => {
       setField(volume, "status", { phase: "Pending" });
@@ -241,9 +245,16 @@ function volumeCauses(volume: Read): StatusCause[] {
   const causes = modes.length === 0 ? [requiredCause("spec.accessModes")] : [];
   for (const mode of modes) causes.push(...check.oneOf("spec.accessModes", mode, accessModes));
   const size = valueAt(spec, "capacity", "storage");
-  if (!isQuantity(size)) causes.push(requiredCause("spec.capacity"));
-  else if (compareQuantities(size, 0) <= 0)
+  const resources = Object.keys(mapAt(spec, "capacity"));
+  if (resources.length === 0) causes.push(requiredCause("spec.capacity"));
+  if (resources.length !== 1 || resources[0] !== "storage") {
+    causes.push(notSupportedCause("spec.capacity", mapAt(spec, "capacity"), ["storage"]));
+  }
+  if (isQuantity(size) && compareQuantities(size, 0) <= 0)
     causes.push(invalidCause("spec.capacity[storage]", size, "must be greater than zero"));
+  if (modes.includes("ReadWriteOncePod") && modes.length > 1) {
+    causes.push(forbiddenCause("spec.accessModes", "may not use ReadWriteOncePod with other access modes"));
+  }
   const policies = ["Delete", "Recycle", "Retain"];
   causes.push(...check.oneOf("spec.persistentVolumeReclaimPolicy", valueAt(spec, "persistentVolumeReclaimPolicy"), policies));
   causes.push(...check.oneOf("spec.volumeMode", valueAt(spec, "volumeMode"), ["Block", "Filesystem"]));

@@ -1,6 +1,7 @@
 import {
   compareQuantities,
   configMapKeyFaults,
+  dns1123SubdomainFaults,
   duplicateCause,
   forbiddenCause,
   invalidCause,
@@ -38,12 +39,24 @@ export function containerCauses(spec: unknown, path: string): StatusCause[] {
       names.add(name);
       causes.push(...oneContainer(container, at, volumes, claims));
       causes.push(...lifeCauses(container, at, field));
+      if (field === "ephemeralContainers") causes.push(...ephemeralCauses(container, at, names));
     }
   }
   causes.push(...hostPortCauses(spec, path));
   if (Array.isArray(valueAt(spec, "containers")) && listAt(spec, "containers").length === 0) {
     causes.push(requiredCause(`${path}.containers`));
   }
+  return causes;
+}
+
+/** What a container that comes later can't have, and that it looks into a container that is there. */
+function ephemeralCauses(container: unknown, path: string, names: ReadonlySet<string>): StatusCause[] {
+  const detail = "cannot be set for an Ephemeral Container";
+  const causes: StatusCause[] = [];
+  if (listAt(container, "ports").length > 0) causes.push(forbiddenCause(`${path}.ports`, detail));
+  if (Object.keys(mapAt(container, "resources")).length > 0) causes.push(forbiddenCause(`${path}.resources`, detail));
+  const target = textAt(container, "targetContainerName");
+  if (target !== "" && !names.has(target)) causes.push(notFoundCause(`${path}.targetContainerName`, target));
   return causes;
 }
 
@@ -55,6 +68,10 @@ function hostPortCauses(spec: unknown, path: string): StatusCause[] {
     for (const [at, port] of listAt(container, "ports").entries()) {
       const hostPort = valueAt(port, "hostPort");
       if (typeof hostPort !== "number" || hostPort === 0) continue;
+      if (valueAt(spec, "hostNetwork") === true && hostPort !== valueAt(port, "containerPort")) {
+        const detail = "must match `containerPort` when `hostNetwork` is true";
+        causes.push(invalidCause(`${path}.containers[${index}].ports[${at}].hostPort`, hostPort, detail));
+      }
       const socket = `${textAt(port, "protocol")}/${textAt(port, "hostIP")}/${hostPort}`;
       if (taken.has(socket)) {
         causes.push(duplicateCause(`${path}.containers[${index}].ports[${at}].hostPort`, socket));
@@ -99,6 +116,12 @@ function oneContainer(
       causes.push(invalidCause(`${at}.subPathExpr`, subPathExpression, "subPathExpr and subPath are mutually exclusive"));
     }
     causes.push(...localPathCauses(`${at}.subPath`, subPath), ...localPathCauses(`${at}.subPathExpr`, subPathExpression));
+    const propagation = valueAt(mount, "mountPropagation");
+    causes.push(...check.oneOf(`${at}.mountPropagation`, propagation, ["Bidirectional", "HostToContainer", "None"]));
+    if (propagation === "Bidirectional" && valueAt(container, "securityContext", "privileged") !== true) {
+      const detail = "Bidirectional mount propagation is available only to privileged containers";
+      causes.push(forbiddenCause(`${at}.mountPropagation`, detail));
+    }
   }
   for (const [index, device] of listAt(container, "volumeDevices").entries()) {
     const name = textAt(device, "name");
@@ -166,7 +189,13 @@ function environmentCauses(container: unknown, path: string): StatusCause[] {
     const given = ["configMapRef", "secretRef"].filter((field) => valueAt(source, field) !== undefined);
     if (given.length === 0) causes.push(invalidCause(at, "", "must specify one of: `configMapRef` or `secretRef`"));
     if (given.length > 1) causes.push(invalidCause(at, "", "may not have more than one field specified at a time"));
-    for (const field of given) if (textAt(source, field, "name") === "") causes.push(requiredCause(`${at}.${field}.name`));
+    for (const field of given) {
+      const name = textAt(source, field, "name");
+      if (name === "") causes.push(requiredCause(`${at}.${field}.name`));
+      else causes.push(...check.dnsSubdomain(`${at}.${field}.name`, name));
+    }
+    const prefix = textAt(source, "prefix");
+    if (prefix !== "" && !environmentName.test(prefix)) causes.push(invalidCause(`${at}.prefix`, prefix, environmentRule));
   }
   return causes;
 }
@@ -185,16 +214,34 @@ function variableSourceCauses(variable: unknown, path: string): StatusCause[] {
   } else if (given.length > 1) causes.push(invalidCause(path, "", "may not have more than one field specified at a time"));
   for (const field of ["configMapKeyRef", "secretKeyRef"]) {
     if (!given.includes(field)) continue;
-    if (textAt(source, field, "name") === "") causes.push(requiredCause(`${path}.${field}.name`));
+    const name = textAt(source, field, "name");
+    causes.push(...dns1123SubdomainFaults(name).map((fault) => invalidCause(`${path}.${field}.name`, name, fault)));
     const key = textAt(source, field, "key");
     if (key === "") causes.push(requiredCause(`${path}.${field}.key`));
     else causes.push(...configMapKeyFaults(key).map((fault) => invalidCause(`${path}.${field}.key`, key, fault)));
   }
   if (given.includes("fieldRef")) causes.push(...fieldReferenceCauses(source["fieldRef"], `${path}.fieldRef`, true));
-  if (given.includes("resourceFieldRef") && textAt(source, "resourceFieldRef", "resource") === "") {
-    causes.push(requiredCause(`${path}.resourceFieldRef.resource`));
+  if (given.includes("resourceFieldRef")) {
+    causes.push(...resourceReferenceCauses(source["resourceFieldRef"], `${path}.resourceFieldRef`));
   }
   return causes;
+}
+
+const resourcePaths = [
+  "limits.cpu",
+  "limits.ephemeral-storage",
+  "limits.memory",
+  "requests.cpu",
+  "requests.ephemeral-storage",
+  "requests.memory",
+];
+
+/** What is wrong with a ResourceFieldSelector: what it may read of a container's resources. */
+export function resourceReferenceCauses(reference: unknown, path: string): StatusCause[] {
+  const resource = textAt(reference, "resource");
+  if (resource === "") return [requiredCause(`${path}.resource`)];
+  if (resourcePaths.includes(resource) || /^(?:limits|requests)\.hugepages-/.test(resource)) return [];
+  return [notSupportedCause(`${path}.resource`, resource, resourcePaths)];
 }
 
 const metadataPaths = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
@@ -264,11 +311,27 @@ export function resourceCauses(resources: unknown, path: string): StatusCause[] 
   }
   for (const [name, request] of Object.entries(requests)) {
     const limit = Object.hasOwn(limits, name) ? limits[name] : undefined;
-    if (!isQuantity(request) || !isQuantity(limit) || compareQuantities(request, limit) <= 0) continue;
-    const detail = `must be less than or equal to ${name} limit of ${limit}`;
-    causes.push(invalidCause(`${path}.requests`, request, detail));
+    const isShareable = !isCounted(name) && !isHugePages(name);
+    if (limit === undefined && !isShareable) {
+      causes.push(requiredCause(`${path}.limits`, "Limit must be set for non overcommitable resources"));
+    }
+    if (!isQuantity(request) || !isQuantity(limit)) continue;
+    const difference = compareQuantities(request, limit);
+    if (difference !== 0 && !isShareable) {
+      causes.push(invalidCause(`${path}.requests`, request, `must be equal to ${name} limit of ${limit}`));
+    } else if (difference > 0) {
+      causes.push(invalidCause(`${path}.requests`, request, `must be less than or equal to ${name} limit of ${limit}`));
+    }
+  }
+  const names = [...Object.keys(limits), ...Object.keys(requests)];
+  if (names.some(isHugePages) && !names.includes("cpu") && !names.includes("memory")) {
+    causes.push(forbiddenCause(path, "HugePages require cpu or memory"));
   }
   return causes;
+}
+
+function isHugePages(name: string): boolean {
+  return name.startsWith("hugepages-");
 }
 
 /** Whether a resource comes in whole pieces only: one that a device plugin gives (`nvidia.com/gpu`). */

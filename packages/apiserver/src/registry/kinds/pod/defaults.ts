@@ -95,14 +95,25 @@ function defaultDivisor(reference: JsonObject | undefined): void {
 /** rw-r--r-- */
 const defaultMode = 0o644;
 
+/** What the sources of volumes have where it is left out. */
+export const sourceDefaults: Readonly<Record<string, Readonly<Record<string, string | boolean>>>> = {
+  azureDisk: { cachingMode: "ReadWrite", fsType: "ext4", kind: "Shared", readOnly: false },
+  hostPath: { type: "" },
+  iscsi: { iscsiInterface: "default" },
+  rbd: { keyring: "/etc/ceph/keyring", pool: "rbd", user: "admin" },
+  scaleIO: { fsType: "xfs", storageMode: "ThinProvisioned" },
+};
+
 function defaultVolume(volume: JsonObject): void {
   if (Object.keys(volume).every((name) => name === "name")) volume["emptyDir"] = {};
   for (const source of ["configMap", "secret", "downwardAPI", "projected"]) {
     const found = objectAt(volume, source);
     if (found !== undefined) found["defaultMode"] ??= defaultMode;
   }
-  const path = objectAt(volume, "hostPath");
-  if (path !== undefined) path["type"] ??= "";
+  for (const [source, values] of Object.entries(sourceDefaults)) {
+    const found = objectAt(volume, source);
+    for (const [field, value] of Object.entries(values)) if (found !== undefined) found[field] ??= value;
+  }
   for (const item of objectsAt(volume, "downwardAPI", "items")) defaultDownward(item);
   for (const source of objectsAt(volume, "projected", "sources")) {
     for (const item of objectsAt(source, "downwardAPI", "items")) defaultDownward(item);

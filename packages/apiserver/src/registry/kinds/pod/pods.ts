@@ -3,6 +3,7 @@ import {
   forbiddenCause,
   type JsonObject,
   type KubernetesObject,
+  statusError,
   type StatusCause,
 } from "@keelson/api-machinery";
 import type { Store } from "../../../storage/store.ts";
@@ -14,6 +15,7 @@ import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaul
 import { priorityOf } from "./priority.ts";
 import { qualityOfService } from "./quality-of-service.ts";
 import { podSpecCauses, podTemplateCauses } from "./spec-validation.ts";
+import { agreeOnAddresses, ephemeralCauses, podStatusCauses } from "./status-validation.ts";
 import { podUpdateCauses } from "./update-validation.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
@@ -37,7 +39,13 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
       subresources: [
         { name: "attach", kind: "PodAttachOptions", verbs: ["create", "get"] },
         { name: "binding", kind: "Binding", verbs: ["create"] },
-        { name: "ephemeralcontainers", kind: "Pod", verbs: ["get", "patch", "update"], prepareForUpdate: keepAllButEphemeral },
+        {
+          name: "ephemeralcontainers",
+          kind: "Pod",
+          verbs: ["get", "patch", "update"],
+          prepareForUpdate: keepAllButEphemeral,
+          validateUpdate: ephemeralCauses,
+        },
         { name: "eviction", kind: "Eviction", group: "policy", version: "v1", verbs: ["create"] },
         { name: "exec", kind: "PodExecOptions", verbs: ["create", "get"] },
         { name: "log", kind: "Pod", verbs: ["get"] },
@@ -53,8 +61,17 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
           objectsAt(valueAt(pod, "spec"), "ephemeralContainers").length === 0
             ? []
             : [forbiddenCause("spec.ephemeralContainers", "cannot be set on create")],
-        validateUpdate: podUpdateCauses,
+        validateUpdate: (pod, old) => [...podUpdateCauses(pod, old), ...podStatusCauses(pod, old)],
       },
+    }),
+    builtinResource({
+      group: "",
+      version: "v1",
+      kind: "Binding",
+      plural: "bindings",
+      scope: "Namespaced",
+      verbs: ["create"],
+      strategy: { hasGeneration: false },
     }),
     builtinResource({
       group: "",
@@ -91,6 +108,7 @@ function defaultPod(pod: KubernetesObject): void {
   if (spec === undefined) return;
   defaultPodSpec(spec);
   defaultRunningSpec(spec);
+  agreeOnAddresses(pod);
 }
 
 /** What creation adds, admission's part included: status, account, priority, tolerations. */
@@ -100,12 +118,7 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
   setField(pod, "status", { phase: "Pending", qosClass: qualityOfService(spec) });
   spec["serviceAccountName"] ??= "default";
   spec["serviceAccount"] ??= spec["serviceAccountName"];
-  const priority = priorityOf(store, textAt(spec, "priorityClassName"));
-  if (priority !== undefined) {
-    if (priority.name !== "") spec["priorityClassName"] = priority.name;
-    spec["priority"] ??= priority.value;
-    spec["preemptionPolicy"] ??= priority.preemptionPolicy;
-  }
+  admitPriority(pod, spec, store);
   addTolerations(spec);
   if (objectsAt(spec, "schedulingGates").length > 0) {
     const waiting = {
@@ -118,6 +131,29 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
   }
 }
 
+/** Writes the priority that the Pod's class gives. A Pod names its class, nothing else: what contradicts the class is `Forbidden`. */
+function admitPriority(pod: KubernetesObject, spec: JsonObject, store: Pick<Store, "get" | "list">): void {
+  const className = textAt(spec, "priorityClassName");
+  const refuse = (why: string): never => {
+    const { name = "" } = pod.metadata;
+    const subject = `pods ${JSON.stringify(name)}`;
+    throw statusError("Forbidden", `${subject} is forbidden: ${why}`, { ...(name === "" ? {} : { name }), kind: "pods" });
+  };
+  const priority = priorityOf(store, className) ?? refuse(`no PriorityClass with name ${className} was found`);
+  const told = "must not be provided in pod spec; priority admission controller computed";
+  for (const [field, what, value] of [
+    ["priority", "integer value of priority", priority.value],
+    ["preemptionPolicy", "string value of PreemptionPolicy", priority.preemptionPolicy],
+  ] as const) {
+    const given = spec[field];
+    if (given !== undefined && given !== value) {
+      refuse(`the ${what} (${JSON.stringify(given)}) ${told} ${value} from the given PriorityClass name`);
+    }
+    spec[field] = value;
+  }
+  if (priority.name !== "") spec["priorityClassName"] = priority.name;
+}
+
 /** What admission added at creation stays where an update leaves it out. */
 function keepAdmitted(pod: KubernetesObject, old: Read): void {
   const spec = objectAt(pod, "spec");
@@ -125,8 +161,8 @@ function keepAdmitted(pod: KubernetesObject, old: Read): void {
   for (const field of ["priority", "priorityClassName", "preemptionPolicy"]) {
     if (spec[field] === undefined) setField(spec, field, valueAt(old, "spec", field));
   }
-  // These come through a subresource of their own.
-  keepField(spec, valueAt(old, "spec") as object, "ephemeralContainers");
+  // These come through a subresource of their own: a client that knows nothing of them may leave them out.
+  if (spec["ephemeralContainers"] === undefined) keepField(spec, valueAt(old, "spec") as object, "ephemeralContainers");
   addTolerations(spec);
 }
 
@@ -144,10 +180,6 @@ function addTolerations(spec: JsonObject): void {
 function podCauses(pod: Read): StatusCause[] {
   const causes = podSpecCauses(valueAt(pod, "spec"), "spec");
   const spec = valueAt(pod, "spec");
-  const className = textAt(spec, "priorityClassName");
-  if (className !== "" && typeof valueAt(spec, "priority") !== "number") {
-    causes.push(forbiddenCause("spec.priorityClassName", `no PriorityClass with name ${className} was found`));
-  }
   if (textAt(spec, "nodeName") !== "" && objectsAt(spec, "schedulingGates").length > 0) {
     causes.push(forbiddenCause("spec.nodeName", "cannot be set until all schedulingGates have been cleared"));
   }

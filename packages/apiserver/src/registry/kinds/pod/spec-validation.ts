@@ -55,6 +55,10 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
     if (textAt(spec, field) !== "") causes.push(...check.dnsLabel(`${path}.${field}`, valueAt(spec, field)));
   }
   causes.push(...securityCauses(valueAt(spec, "securityContext"), `${path}.securityContext`));
+  if (valueAt(spec, "shareProcessNamespace") === true && valueAt(spec, "hostPID") === true) {
+    const detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+    causes.push(invalidCause(`${path}.securityContext.shareProcessNamespace`, true, detail));
+  }
   for (const [index, alias] of listAt(spec, "hostAliases").entries()) {
     const ip = textAt(alias, "ip");
     if (!check.isIpAddress(ip)) causes.push(invalidCause(`${path}.hostAliases[${index}].ip`, ip, addressRule));
@@ -65,6 +69,14 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
   for (const [index, server] of listAt(spec, "dnsConfig", "nameservers").entries()) {
     if (typeof server === "string" && check.isIpAddress(server)) continue;
     causes.push(invalidCause(`${path}.dnsConfig.nameservers[${index}]`, server, addressRule));
+  }
+  for (const [index, domain] of listAt(spec, "dnsConfig", "searches").entries()) {
+    const at = `${path}.dnsConfig.searches[${index}]`;
+    causes.push(...check.dnsSubdomain(at, typeof domain === "string" ? domain.replace(/\.$/, "").replaceAll("_", "-") : ""));
+  }
+  for (const [index, option] of listAt(spec, "dnsConfig", "options").entries()) {
+    const at = `${path}.dnsConfig.options[${index}]`;
+    if (textAt(option, "name") === "") causes.push(requiredCause(at, "must not be empty"));
   }
   causes.push(...placementCauses(spec, path));
   if (textAt(spec, "schedulerName") === "") causes.push(requiredCause(`${path}.schedulerName`));

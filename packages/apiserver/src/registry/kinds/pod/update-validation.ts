@@ -74,7 +74,7 @@ function fixedSpec(object: Read, pod: Read, old: Read): JsonObject {
   for (const field of ["containers", "initContainers"]) {
     for (const container of objectsAt(spec, field)) setField(container, "image", undefined);
   }
-  for (const field of ["activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"]) delete spec[field];
+  for (const field of ["activeDeadlineSeconds", "tolerations", "schedulingGates"]) delete spec[field];
   const grace = valueAt(old, "spec", "terminationGracePeriodSeconds");
   if (typeof grace === "number" && grace < 0 && valueAt(pod, "spec", "terminationGracePeriodSeconds") === 1) {
     delete spec["terminationGracePeriodSeconds"];

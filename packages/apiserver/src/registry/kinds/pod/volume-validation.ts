@@ -10,7 +10,7 @@ import {
 } from "@keelson/api-machinery";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
-import { fieldReferenceCauses, localPathCauses } from "./container-validation.ts";
+import { fieldReferenceCauses, localPathCauses, resourceReferenceCauses } from "./container-validation.ts";
 
 /** What is wrong with the volumes of a PodSpec. */
 export function volumeCauses(spec: unknown, path: string): StatusCause[] {
@@ -53,7 +53,11 @@ function sourceCauses(type: string, source: unknown, path: string): StatusCause[
     case "persistentVolumeClaim":
       return check.nonEmpty(`${path}.claimName`, textAt(source, "claimName"));
     case "downwardAPI":
-      return [...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")), ...downwardCauses(source, path)];
+      return [
+        ...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")),
+        // kube-apiserver names no index here.
+        ...listAt(source, "items").flatMap((item) => downwardCauses(item, path)),
+      ];
     case "projected":
       return [
         ...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")),
@@ -77,8 +81,9 @@ function projectionCauses(source: unknown, path: string): StatusCause[] {
     const one = valueAt(source, name);
     if (name === "secret" || name === "configMap") {
       causes.push(...check.nonEmpty(`${at}.name`, textAt(one, "name")), ...itemCauses(one, at));
-    } else if (name === "downwardAPI") causes.push(...downwardCauses(one, at));
-    else if (name === "serviceAccountToken") {
+    } else if (name === "downwardAPI") {
+      causes.push(...listAt(one, "items").flatMap((item) => downwardCauses(item, at)));
+    } else if (name === "serviceAccountToken") {
       const seconds = valueAt(one, "expirationSeconds");
       if (typeof seconds === "number" && seconds < 600) {
         causes.push(invalidCause(`${at}.expirationSeconds`, seconds, "may not specify a duration less than 10 minutes"));
@@ -107,21 +112,22 @@ function itemCauses(source: unknown, path: string): StatusCause[] {
   });
 }
 
-function downwardCauses(source: unknown, path: string): StatusCause[] {
-  return listAt(source, "items").flatMap((item, index) => {
-    const at = `${path}.items[${index}]`;
-    const causes = filePathCauses(`${at}.path`, textAt(item, "path"));
-    const field = valueAt(item, "fieldRef");
-    const resource = valueAt(item, "resourceFieldRef");
-    if (field !== undefined) causes.push(...fieldReferenceCauses(field, `${at}.fieldRef`, false));
-    if (field !== undefined && resource !== undefined) {
-      causes.push(invalidCause(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"));
-    }
-    if (field === undefined && resource === undefined) {
-      causes.push(requiredCause(`${at}.fieldRef`, "one of fieldRef and resourceFieldRef is required"));
-    }
-    return [...causes, ...modeCauses(`${at}.mode`, valueAt(item, "mode"))];
-  });
+function downwardCauses(item: unknown, path: string): StatusCause[] {
+  const causes = filePathCauses(`${path}.path`, textAt(item, "path"));
+  const field = valueAt(item, "fieldRef");
+  const resource = valueAt(item, "resourceFieldRef");
+  if (field !== undefined) causes.push(...fieldReferenceCauses(field, `${path}.fieldRef`, false));
+  if (field !== undefined && resource !== undefined) {
+    causes.push(invalidCause(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"));
+  } else if (resource !== undefined) {
+    const isOfContainer = textAt(resource, "containerName") !== "";
+    if (isOfContainer) causes.push(...resourceReferenceCauses(resource, `${path}.resourceFieldRef`));
+    else causes.push(requiredCause(`${path}.resourceFieldRef.containerName`));
+  }
+  if (field === undefined && resource === undefined) {
+    causes.push(requiredCause(path, "one of fieldRef and resourceFieldRef is required"));
+  }
+  return [...causes, ...modeCauses(`${path}.mode`, valueAt(item, "mode"))];
 }
 
 function filePathCauses(field: string, path: string): StatusCause[] {

@@ -24,6 +24,12 @@ export function hasNodePorts(spec: unknown): boolean {
   return type === "NodePort" || (type === "LoadBalancer" && valueAt(spec, "allocateLoadBalancerNodePorts") !== false);
 }
 
+/** Whether traffic from outside can reach Services of this kind. */
+export function isReachable(spec: unknown): boolean {
+  const type = textAt(spec, "type");
+  return type === "NodePort" || type === "LoadBalancer" || (type === "ClusterIP" && listAt(spec, "externalIPs").length > 0);
+}
+
 /** Gives a Service addresses and node ports where it names none. */
 export function allocate(service: KubernetesObject, allocator: ServiceAllocator): void {
   const spec = objectAt(service, "spec");
@@ -71,6 +77,15 @@ export function keepAllocated(service: KubernetesObject, old: Read): void {
     for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]) {
       if (jsonEquals(spec[field], valueAt(oldSpec, field)) || spec[field] === undefined) delete spec[field];
     }
+  }
+  const isBalanced = (of: unknown): boolean => textAt(of, "type") === "LoadBalancer";
+  for (const [field, needs] of [
+    ["externalTrafficPolicy", isReachable],
+    ["allocateLoadBalancerNodePorts", isBalanced],
+    ["healthCheckNodePort", isBalanced],
+    ["loadBalancerClass", isBalanced],
+  ] as const) {
+    if (needs(oldSpec) && !needs(spec) && jsonEquals(spec[field], valueAt(oldSpec, field))) delete spec[field];
   }
   if (hasNodePorts(spec)) keepNodePorts(spec, oldSpec);
   else if (hasNodePorts(oldSpec)) dropNodePorts(spec, oldSpec);

@@ -2,18 +2,21 @@ import {
   type DeepReadonly,
   dns1123SubdomainFaults,
   duplicateCause,
+  forbiddenCause,
   invalidCause,
   type KubernetesObject,
+  qualifiedNameFaults,
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { protocols } from "../pod/container-validation.ts";
-import { allocate, allocationCauses, hasClusterAddress, keepAllocated } from "./allocation.ts";
+import { allocate, allocationCauses, hasClusterAddress, isReachable, keepAllocated } from "./allocation.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
@@ -85,11 +88,7 @@ function defaultService(service: KubernetesObject): void {
     port["protocol"] ??= "TCP";
     if (!port["targetPort"] && port["port"] !== undefined) port["targetPort"] = port["port"];
   }
-  const isReachable =
-    spec["type"] === "NodePort" ||
-    spec["type"] === "LoadBalancer" ||
-    (spec["type"] === "ClusterIP" && listAt(spec, "externalIPs").length > 0);
-  if (isReachable) spec["externalTrafficPolicy"] ??= "Cluster";
+  if (isReachable(spec)) spec["externalTrafficPolicy"] ??= "Cluster";
   if (hasClusterAddress(spec)) spec["internalTrafficPolicy"] ??= "Cluster";
   if (spec["type"] === "LoadBalancer") spec["allocateLoadBalancerNodePorts"] ??= true;
   // One address by its old name, all of them by the new one.
@@ -130,11 +129,55 @@ function serviceCauses(service: Read): StatusCause[] {
     const detail = "must be greater than 0 and less than 86400";
     causes.push(invalidCause("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout, detail));
   }
+  return [...causes, ...trafficCauses(spec), ...familyCauses(spec), ...balancerCauses(spec)];
+}
+
+function trafficCauses(spec: unknown): StatusCause[] {
   const policies = ["Cluster", "Local"];
-  if (hasClusterAddress(spec)) {
-    causes.push(...check.oneOf("spec.internalTrafficPolicy", valueAt(spec, "internalTrafficPolicy"), policies));
-    causes.push(...check.oneOf("spec.externalTrafficPolicy", valueAt(spec, "externalTrafficPolicy"), policies));
+  const external = valueAt(spec, "externalTrafficPolicy");
+  const causes = hasClusterAddress(spec)
+    ? check.oneOf("spec.internalTrafficPolicy", valueAt(spec, "internalTrafficPolicy"), policies)
+    : [];
+  if (isReachable(spec)) causes.push(...check.oneOf("spec.externalTrafficPolicy", external, policies));
+  else if (external !== undefined) {
+    causes.push(invalidCause("spec.externalTrafficPolicy", external, "may only be set for externally-accessible services"));
   }
+  const healthPort = valueAt(spec, "healthCheckNodePort");
+  if (typeof healthPort === "number" && healthPort !== 0 && (textAt(spec, "type") !== "LoadBalancer" || external !== "Local")) {
+    const detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+    causes.push(invalidCause("spec.healthCheckNodePort", healthPort, detail));
+  }
+  return causes;
+}
+
+function familyCauses(spec: unknown): StatusCause[] {
+  const policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
+  return [
+    ...check.oneOf("spec.ipFamilyPolicy", valueAt(spec, "ipFamilyPolicy"), policies),
+    ...listAt(spec, "ipFamilies").flatMap((family, index) =>
+      check.oneOf(`spec.ipFamilies[${index}]`, family, ["IPv4", "IPv6"]),
+    ),
+  ];
+}
+
+/** What only load balancers have. */
+function balancerCauses(spec: unknown): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const isBalanced = textAt(spec, "type") === "LoadBalancer";
+  const detail = "may only be used when `type` is 'LoadBalancer'";
+  const ranges = listAt(spec, "loadBalancerSourceRanges");
+  // As kube-apiserver writes the name of the field.
+  const field = "spec.LoadBalancerSourceRanges";
+  if (ranges.length > 0 && !isBalanced) causes.push(forbiddenCause(field, detail));
+  for (const [index, range] of ranges.entries()) {
+    if (typeof range === "string" && parseAddressBlock(range.trim()) !== undefined) continue;
+    const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    causes.push(invalidCause(`${field}[${index}]`, range, rule));
+  }
+  const className = valueAt(spec, "loadBalancerClass");
+  if (typeof className !== "string") return causes;
+  if (!isBalanced) causes.push(forbiddenCause("spec.loadBalancerClass", detail));
+  causes.push(...qualifiedNameFaults(className).map((fault) => invalidCause("spec.loadBalancerClass", className, fault)));
   return causes;
 }
 
@@ -157,6 +200,10 @@ function portCauses(ports: readonly unknown[]): StatusCause[] {
     causes.push(...check.portNumber(`${at}.port`, valueAt(port, "port")));
     causes.push(...check.oneOf(`${at}.protocol`, valueAt(port, "protocol"), protocols));
     causes.push(...check.portReference(`${at}.targetPort`, valueAt(port, "targetPort")));
+    const protocol = valueAt(port, "appProtocol");
+    if (typeof protocol === "string") {
+      causes.push(...qualifiedNameFaults(protocol).map((fault) => invalidCause(`${at}.appProtocol`, protocol, fault)));
+    }
     const key = `${textAt(port, "protocol")}/${String(valueAt(port, "port"))}`;
     if (numbers.has(key)) causes.push(duplicateCause(at, { protocol: textAt(port, "protocol"), port: valueAt(port, "port") }));
     numbers.add(key);

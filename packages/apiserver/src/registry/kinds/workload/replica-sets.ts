@@ -101,12 +101,15 @@ function controllerCauses(object: workload.Read): StatusCause[] {
   const causes = [
     ...check.atLeast("spec.replicas", valueAt(object, "spec", "replicas")),
     ...check.atLeast("spec.minReadySeconds", valueAt(object, "spec", "minReadySeconds")),
-    ...podTemplateCauses(valueAt(object, "spec", "template"), "spec.template"),
   ];
+  const hasTemplate = valueAt(object, "spec", "template") !== undefined;
+  if (hasTemplate) causes.push(...podTemplateCauses(valueAt(object, "spec", "template"), "spec.template"));
+  else causes.push(requiredCause("spec.template"));
   if (Object.keys(selector).length === 0) causes.push(requiredCause("spec.selector"));
   else if (Object.entries(selector).some(([key, value]) => !Object.hasOwn(labels, key) || labels[key] !== value)) {
     causes.push(workload.mismatchCause(labels));
   }
+  if (!hasTemplate) return causes;
   const restart = textAt(object, "spec", "template", "spec", "restartPolicy");
   return [...causes, ...check.oneOf("spec.template.spec.restartPolicy", restart, ["Always"])];
 }

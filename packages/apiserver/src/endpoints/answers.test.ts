@@ -1,0 +1,268 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
+import { ask as send, type Asked, refusal as refused } from "./testing/asker.ts";
+
+let environment: TestEnvironment;
+beforeAll(async () => {
+  environment = await startTestEnvironment();
+});
+afterAll(() => environment.stop());
+
+const ask = (...asked: Asked) => send(environment, ...asked);
+const refusal = (...asked: Asked) => refused(environment, ...asked);
+
+const maps = "/api/v1/namespaces/default/configmaps";
+const pods = "/api/v1/namespaces/default/pods";
+const map = (name: string, metadata: object = {}, more: object = {}): object => ({
+  apiVersion: "v1",
+  kind: "ConfigMap",
+  metadata: { name, ...metadata },
+  ...more,
+});
+const pod = (name: string, spec: object = {}): object => ({
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name },
+  spec: { containers: [{ name: "c", image: "i" }], ...spec },
+});
+const owner = (uid: string, apiVersion = "v1"): object => ({ apiVersion, kind: "ConfigMap", name: "o", uid });
+
+describe("writes that are refused", () => {
+  it.each<[string, Asked, string[]]>([
+    ["a resourceVersion at creation", ["POST", maps, map("a", { resourceVersion: "5" })], ["500"]],
+    ["an empty dryRun", ["POST", `${maps}?dryRun=`, map("a")], ["422 Invalid", "FieldValueNotSupported dryRun"]],
+    ["a replace that names a uid of what is not there", ["PUT", `${maps}/gone`, map("gone", { uid: "u" })], ["409 Conflict"]],
+    [
+      "a finalizer without a domain",
+      ["POST", maps, map("a", { finalizers: ["mine"] })],
+      ["422 Invalid", "FieldValueInvalid metadata.finalizers[0]"],
+    ],
+    [
+      "both finalizers of the garbage collector",
+      ["POST", maps, map("a", { finalizers: ["orphan", "foregroundDeletion"] })],
+      ["422 Invalid", "FieldValueInvalid metadata.finalizers"],
+    ],
+    [
+      "an owner whose version can't be one",
+      ["POST", maps, map("a", { ownerReferences: [owner("u", "a/b/c")] })],
+      ["422 Invalid", "FieldValueInvalid metadata.ownerReferences.apiVersion"],
+    ],
+    ["a Pod of no PriorityClass", ["POST", pods, pod("a", { priorityClassName: "nonesuch" })], ["403 Forbidden"]],
+    ["a Pod that names its priority", ["POST", pods, pod("a", { priority: 5 })], ["403 Forbidden"]],
+  ])("%s", async (_, request, answer) => {
+    expect(await refusal(...request)).toEqual(answer);
+  });
+
+  it("a patch that leaves no object of the kind, without naming a kind", async () => {
+    await ask("POST", maps, map("typed"));
+    const { body } = await ask("PATCH", `${maps}/typed`, { data: 5 }, "merge");
+    expect(body["details"]).toEqual({ causes: [expect.objectContaining({ field: "patch" })] });
+  });
+});
+
+describe("what a client may leave out or say twice", () => {
+  it("an owner that is named twice counts once, and the client is warned", async () => {
+    const { body, warnings } = await ask("POST", maps, map("owned", { ownerReferences: [owner("u"), owner("u"), owner("v")] }));
+    expect(body["metadata"].ownerReferences.map(({ uid }: { uid: string }) => uid)).toEqual(["u", "v"]);
+    expect(warnings).toEqual([expect.stringContaining("duplicate UID(s) observed: u")]);
+  });
+
+  it("a namespace of what has none is dropped", async () => {
+    const kind = { apiVersion: "v1", kind: "Namespace", metadata: { name: "bare", namespace: "other" } };
+    expect((await ask("POST", "/api/v1/namespaces", kind)).body["metadata"].namespace).toBeUndefined();
+    expect((await ask("PUT", "/api/v1/namespaces/bare", kind)).code).toBe(200);
+  });
+
+  it("a null in a map of texts is an empty text", async () => {
+    expect((await ask("POST", maps, map("nulls", {}, { data: { a: null } }))).body["data"]).toEqual({ a: "" });
+  });
+
+  it("a template without metadata has empty ones", async () => {
+    const template = { spec: { restartPolicy: "Never", containers: [{ name: "c", image: "i" }] } };
+    const spec = { schedule: "@daily", jobTemplate: { spec: { template } } };
+    const path = "/apis/batch/v1/namespaces/default/cronjobs";
+    const { body } = await ask("POST", path, { apiVersion: "batch/v1", kind: "CronJob", metadata: { name: "c" }, spec });
+    expect(body["spec"].jobTemplate).toMatchObject({ metadata: {}, spec: { template: { metadata: {} } } });
+    expect(JSON.stringify(body["metadata"].managedFields)).not.toContain("f:metadata");
+  });
+
+  it("a required number is 0, and told to be out of range rather than absent", async () => {
+    const path = "/api/v1/namespaces/default/services";
+    const service = { apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { ports: [{}] } };
+    expect(await refusal("POST", path, service)).toContain("FieldValueInvalid spec.ports[0].port");
+  });
+});
+
+describe("the status of a Pod", () => {
+  const status = (name: string, value: object) => ask("PATCH", `${pods}/${name}/status`, { status: value }, "merge");
+  beforeAll(async () => {
+    await ask("POST", pods, pod("p"));
+    await ask("POST", pods, pod("once", { restartPolicy: "Never" }));
+  });
+
+  it("has what Go's zero values are where a container's status leaves it out", async () => {
+    const { body } = await status("p", { containerStatuses: [{ name: "c", state: { running: {} } }] });
+    expect(body["status"].containerStatuses).toEqual([
+      {
+        name: "c",
+        image: "",
+        imageID: "",
+        ready: false,
+        restartCount: 0,
+        state: { running: { startedAt: null } },
+        lastState: {},
+      },
+    ]);
+  });
+
+  it("has one address in two places, of which the old one wins", async () => {
+    expect((await status("p", { podIPs: [{ ip: "192.0.2.1" }] })).body["status"].podIP).toBe("192.0.2.1");
+    expect((await status("p", { podIP: "192.0.2.2" })).body["status"].podIPs).toEqual([{ ip: "192.0.2.2" }]);
+  });
+
+  it.each([
+    [{ podIP: "far" }, "FieldValueInvalid status.podIPs[0]"],
+    [{ podIP: "192.0.2.2", podIPs: [{ ip: "192.0.2.2" }, { ip: "192.0.2.3" }] }, "FieldValueInvalid status.podIPs"],
+    [{ nominatedNodeName: "No_Node" }, "FieldValueInvalid status.nominatedNodeName"],
+  ])("is refused: %j", async (value, cause) => {
+    expect(await refusal("PATCH", `${pods}/p/status`, { status: value }, "merge")).toEqual(["422 Invalid", cause]);
+  });
+
+  it("does not bring a container back that is not restarted", async () => {
+    expect((await status("once", { containerStatuses: [{ name: "c", state: { terminated: {} } }] })).code).toBe(200);
+    const running = { containerStatuses: [{ name: "c", state: { running: {} } }] };
+    expect(await refusal("PATCH", `${pods}/once/status`, { status: running }, "merge")).toEqual([
+      "422 Invalid",
+      "FieldValueForbidden status.containerStatuses[0].state",
+    ]);
+  });
+
+  it("keeps the ephemeral containers that came", async () => {
+    const path = `${pods}/p/ephemeralcontainers`;
+    const set = (containers: object[]) => ({ spec: { ephemeralContainers: containers } });
+    expect((await ask("PATCH", path, set([{ name: "e", image: "i" }]), "strategic")).code).toBe(200);
+    const refused = ["422 Invalid", "FieldValueForbidden spec.ephemeralContainers"];
+    expect(await refusal("PATCH", path, set([{ name: "e", image: "j" }]), "strategic")).toEqual(refused);
+    expect(await refusal("PATCH", path, set([]), "merge")).toEqual(refused);
+    expect((await refusal("PATCH", `${pods}/p`, set([{ name: "f", image: "i" }]), "strategic"))[0]).toBe("422 Invalid");
+  });
+});
+
+describe("the scale of a Deployment", () => {
+  const deployments = "/apis/apps/v1/namespaces/default/deployments";
+  const scale = (replicas: unknown, metadata: object = {}): object => ({
+    apiVersion: "autoscaling/v1",
+    kind: "Scale",
+    metadata: { name: "d", ...metadata },
+    spec: { replicas },
+  });
+  const deployment = (replicas?: number): object => ({
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name: "d" },
+    spec: {
+      ...(replicas === undefined ? {} : { replicas }),
+      selector: { matchLabels: { a: "b" } },
+      template: { metadata: { labels: { a: "b" } }, spec: { containers: [{ name: "c", image: "i" }] } },
+    },
+  });
+  beforeAll(() => ask("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply"));
+
+  it("is applied: the manager owns the replicas of the object, and nobody else may change them", async () => {
+    const path = `${deployments}/d/scale?fieldManager=scaler`;
+    expect(await refusal("PATCH", path, scale(3), "apply")).toEqual(["409 Conflict", "FieldManagerConflict .spec.replicas"]);
+    const { body } = await ask("PATCH", `${path}&force=true`, scale(3), "apply");
+    expect(body).toMatchObject({ kind: "Scale", spec: { replicas: 3 } });
+    const entries = (await ask("GET", `${deployments}/d`)).body["metadata"].managedFields as Record<string, unknown>[];
+    expect(entries.find(({ manager }) => manager === "scaler")).toMatchObject({
+      operation: "Apply",
+      apiVersion: "apps/v1",
+      subresource: "scale",
+      fieldsV1: { "f:spec": { "f:replicas": {} } },
+    });
+    expect(await refusal("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply")).toEqual([
+      "409 Conflict",
+      "FieldManagerConflict .spec.replicas",
+    ]);
+  });
+
+  it("takes strategic merge patches", async () => {
+    const { body } = await ask("PATCH", `${deployments}/d/scale`, { spec: { replicas: 2 } }, "strategic");
+    expect(body["spec"]).toEqual({ replicas: 2 });
+  });
+
+  it.each<[string, Asked, string[]]>([
+    ["words for a number", ["PUT", `${deployments}/d/scale`, scale("two")], ["400 BadRequest"]],
+    [
+      "a patch to words",
+      ["PATCH", `${deployments}/d/scale`, { spec: { replicas: "two" } }, "merge"],
+      ["422 Invalid", "FieldValueInvalid patch"],
+    ],
+    ["another uid", ["PUT", `${deployments}/d/scale`, scale(2, { uid: "u" })], ["409 Conflict"]],
+    ["an apply to what is not there", ["PATCH", `${deployments}/e/scale?fieldManager=m`, scale(2), "apply"], ["404 NotFound"]],
+  ])("refuses %s", async (_, request, answer) => {
+    expect(await refusal(...request)).toEqual(answer);
+  });
+});
+
+describe("subresources that only act", () => {
+  const target = { kind: "Node", name: "n" };
+  const binding = (name: string, more: object = {}): object => ({
+    apiVersion: "v1",
+    kind: "Binding",
+    metadata: { name },
+    target,
+    ...more,
+  });
+  beforeAll(async () => {
+    await ask("POST", pods, pod("loose"));
+    await ask("POST", pods, pod("two", { containers: ["a", "b"].map((name) => ({ name, image: "i" })) }));
+  });
+
+  it.each<[string, Asked, string[]]>([
+    ["a read of what can only be created", ["GET", `${pods}/loose/binding`], ["405 MethodNotAllowed"]],
+    ["a read of an eviction", ["GET", `${pods}/loose/eviction`], ["405 MethodNotAllowed"]],
+    ["a Binding of another kind", ["POST", `${pods}/loose/binding`, binding("loose", { kind: "Pod" })], ["400 BadRequest"]],
+    [
+      "a Binding of another namespace",
+      ["POST", `${pods}/loose/binding`, binding("loose", { metadata: { name: "loose", namespace: "other" } })],
+      ["400 BadRequest"],
+    ],
+    ["the log of no Pod", ["GET", `${pods}/none/log`], ["404 NotFound"]],
+    ["the log of no container", ["GET", `${pods}/loose/log?container=x`], ["400 BadRequest"]],
+    ["the log of which container", ["GET", `${pods}/two/log`], ["400 BadRequest"]],
+    [
+      "bad log options",
+      ["GET", `${pods}/loose/log?tailLines=-1&limitBytes=0&sinceSeconds=0`],
+      ["422 Invalid", "FieldValueInvalid tailLines", "FieldValueInvalid limitBytes", "FieldValueInvalid sinceSeconds"],
+    ],
+  ])("refuse %s", async (_, request, answer) => {
+    expect(await refusal(...request)).toEqual(answer);
+  });
+
+  it("bind a Pod that the body names", async () => {
+    expect((await ask("POST", "/api/v1/namespaces/default/bindings", binding("loose"))).code).toBe(201);
+    expect((await ask("GET", `${pods}/loose`)).body["spec"].nodeName).toBe("n");
+    expect(await refusal("GET", `${pods}/loose/log`)).toEqual(["404 NotFound"]);
+    expect(await refusal("GET", "/api/v1/namespaces/default/bindings")).toEqual(["405 MethodNotAllowed"]);
+  });
+
+  const reviews = "/apis/authorization.k8s.io/v1";
+  const resourceAttributes = { verb: "get", resource: "pods" };
+  it.each([
+    [`${reviews}/selfsubjectaccessreviews`, { metadata: { name: "x" }, spec: { resourceAttributes } }, ["metadata"]],
+    [
+      `${reviews}/selfsubjectaccessreviews`,
+      { spec: { resourceAttributes, nonResourceAttributes: { path: "/", verb: "get" } } },
+      ["spec.nonResourceAttributes"],
+    ],
+    [`${reviews}/subjectaccessreviews`, { spec: {} }, ["spec.resourceAttributes", "spec.user"]],
+    [
+      `${reviews}/namespaces/default/localsubjectaccessreviews`,
+      { spec: { user: "u", resourceAttributes: { ...resourceAttributes, namespace: "other" } } },
+      ["spec.resourceAttributes.namespace"],
+    ],
+  ])("review nothing for %s %j", async (path, body, fields) => {
+    expect(await refusal("POST", path, body)).toEqual(["422 Invalid", ...fields.map((field) => `FieldValueInvalid ${field}`)]);
+  });
+});

@@ -1,0 +1,177 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { refusal } from "../../endpoints/testing/asker.ts";
+import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
+
+let environment: TestEnvironment;
+beforeAll(async () => {
+  environment = await startTestEnvironment();
+});
+afterAll(() => environment.stop());
+
+const core = "/api/v1/namespaces/default";
+const networking = "/apis/networking.k8s.io/v1/namespaces/default";
+
+/** Causes of a create that is not done. */
+async function causes(path: string, kind: string, spec: unknown): Promise<readonly string[]> {
+  const apiVersion = path.startsWith("/api/") ? "v1" : path.split("/").slice(2, 4).join("/");
+  const [, ...rest] = await refusal(environment, "POST", `${path}?dryRun=All`, {
+    apiVersion,
+    kind,
+    metadata: { name: "a" },
+    spec,
+  });
+  return rest;
+}
+
+const invalid = "FieldValueInvalid";
+const container = { name: "c", image: "i" };
+
+describe("what is refused at create", () => {
+  it.each([
+    ["NetworkPolicy", { ingress: [{ from: [{ ipBlock: {} }] }] }, ["FieldValueRequired spec.ingress[0].from[0].ipBlock.cidr"]],
+    [
+      "NetworkPolicy",
+      { ingress: [{ from: [{ ipBlock: { cidr: "x" } }] }] },
+      [`${invalid} spec.ingress[0].from[0].ipBlock.cidr`],
+    ],
+    [
+      "NetworkPolicy",
+      { egress: [{ to: [{ ipBlock: { cidr: "10.0.0.0/8", except: ["x", "11.0.0.0/16", "10.1.0.0/16"] } }] }] },
+      [`${invalid} spec.egress[0].to[0].ipBlock.except[0]`, `${invalid} spec.egress[0].to[0].ipBlock.except[1]`],
+    ],
+    ["NetworkPolicy", { ingress: [{ ports: [{ endPort: 90 }] }] }, ["FieldValueRequired spec.ingress[0].ports[0].port"]],
+    ["NetworkPolicy", { ingress: [{ ports: [{ port: "a", endPort: 90 }] }] }, [`${invalid} spec.ingress[0].ports[0].endPort`]],
+    ["NetworkPolicy", { ingress: [{ ports: [{ port: 91, endPort: 90 }] }] }, [`${invalid} spec.ingress[0].ports[0].endPort`]],
+    ["NetworkPolicy", { policyTypes: ["Ingress", "Egress", "Ingress"] }, [`${invalid} spec.policyTypes`]],
+  ])("%s %j", async (kind, spec, expected) => {
+    expect(await causes(`${networking}/networkpolicies`, kind, spec)).toEqual(expected);
+  });
+
+  it.each([
+    ["limitranges", "LimitRange", { limits: [{ type: "Foo" }] }, [`${invalid} spec.limits[0].type`]],
+    ["limitranges", "LimitRange", { limits: [{ type: "Pod" }, { type: "Pod" }] }, ["FieldValueDuplicate spec.limits[1].type"]],
+    [
+      "limitranges",
+      "LimitRange",
+      { limits: [{ type: "PersistentVolumeClaim" }] },
+      ["FieldValueRequired spec.limits[0].limits"],
+    ],
+    [
+      "limitranges",
+      "LimitRange",
+      { limits: [{ type: "Container", default: { cpu: "2" }, max: { cpu: "1" }, defaultRequest: { cpu: "1" } }] },
+      [`${invalid} spec.limits[0].default[cpu]`],
+    ],
+    [
+      "limitranges",
+      "LimitRange",
+      { limits: [{ type: "Pod", maxLimitRequestRatio: { cpu: "500m" } }] },
+      [`${invalid} spec.limits[0].maxLimitRequestRatio[cpu]`],
+    ],
+    [
+      "resourcequotas",
+      "ResourceQuota",
+      { hard: { foo: "1", pods: "1.5" } },
+      [`${invalid} spec.hard[foo]`, `${invalid} spec.hard[pods]`],
+    ],
+    ["resourcequotas", "ResourceQuota", { scopes: ["Foo"] }, [`${invalid} spec.scopes`]],
+    ["resourcequotas", "ResourceQuota", { scopes: ["Terminating", "NotTerminating"] }, [`${invalid} spec.scopes`]],
+    [
+      "replicationcontrollers",
+      "ReplicationController",
+      {},
+      ["FieldValueRequired spec.template", "FieldValueRequired spec.selector"],
+    ],
+    [
+      "services",
+      "Service",
+      { ports: [{ port: 1 }], externalTrafficPolicy: "Local" },
+      [`${invalid} spec.externalTrafficPolicy`],
+    ],
+    ["services", "Service", { ports: [{ port: 1, appProtocol: "a b" }] }, [`${invalid} spec.ports[0].appProtocol`]],
+    ["services", "Service", { ports: [{ port: 1 }], ipFamilies: ["IPv5"] }, ["FieldValueNotSupported spec.ipFamilies[0]"]],
+    ["services", "Service", { ports: [{ port: 1 }], healthCheckNodePort: 5 }, [`${invalid} spec.healthCheckNodePort`]],
+    ["services", "Service", { ports: [{ port: 1 }], loadBalancerClass: "a/b" }, ["FieldValueForbidden spec.loadBalancerClass"]],
+    [
+      "services",
+      "Service",
+      { type: "LoadBalancer", ports: [{ port: 1 }], loadBalancerSourceRanges: ["x"] },
+      [`${invalid} spec.LoadBalancerSourceRanges[0]`],
+    ],
+    [
+      "pods",
+      "Pod",
+      { containers: [{ ...container, resources: { requests: { "x.y/z": 1 } } }] },
+      ["FieldValueRequired spec.containers[0].resources.limits"],
+    ],
+    [
+      "pods",
+      "Pod",
+      { containers: [{ ...container, resources: { limits: { "hugepages-2Mi": "2Mi" } } }] },
+      ["FieldValueForbidden spec.containers[0].resources"],
+    ],
+    [
+      "pods",
+      "Pod",
+      { containers: [{ ...container, env: [{ name: "A", valueFrom: { resourceFieldRef: { resource: "limits.x" } } }] }] },
+      ["FieldValueNotSupported spec.containers[0].env[0].valueFrom.resourceFieldRef.resource"],
+    ],
+    [
+      "pods",
+      "Pod",
+      { containers: [{ ...container, envFrom: [{ prefix: "a=", configMapRef: { name: "A_" } }] }] },
+      [`${invalid} spec.containers[0].envFrom[0].configMapRef.name`, `${invalid} spec.containers[0].envFrom[0].prefix`],
+    ],
+    [
+      "pods",
+      "Pod",
+      { hostNetwork: true, containers: [{ ...container, ports: [{ containerPort: 80, hostPort: 81 }] }] },
+      [`${invalid} spec.containers[0].ports[0].hostPort`],
+    ],
+    [
+      "pods",
+      "Pod",
+      { containers: [container], shareProcessNamespace: true, hostPID: true },
+      [`${invalid} spec.securityContext.shareProcessNamespace`],
+    ],
+    [
+      "pods",
+      "Pod",
+      { containers: [container], dnsConfig: { searches: ["A_"], options: [{}] } },
+      [`${invalid} spec.dnsConfig.searches[0]`, "FieldValueRequired spec.dnsConfig.options[0]"],
+    ],
+    [
+      "pods",
+      "Pod",
+      {
+        containers: [{ ...container, volumeMounts: [{ name: "v", mountPath: "/x", mountPropagation: "Bidirectional" }] }],
+        volumes: [{ name: "v", downwardAPI: { items: [{ path: "a" }] } }],
+      },
+      [
+        "FieldValueRequired spec.volumes[0].downwardAPI",
+        "FieldValueForbidden spec.containers[0].volumeMounts[0].mountPropagation",
+      ],
+    ],
+  ])("%s %s %j", async (plural, kind, spec, expected) => {
+    expect(await causes(`${core}/${plural}`, kind, spec)).toEqual(expected);
+  });
+
+  it.each([
+    [
+      "persistentvolumes",
+      "PersistentVolume",
+      { accessModes: ["ReadWriteOnce"], hostPath: { path: "/x" } },
+      ["FieldValueRequired spec.capacity", "FieldValueNotSupported spec.capacity"],
+    ],
+    [
+      "persistentvolumes",
+      "PersistentVolume",
+      { accessModes: ["ReadWriteOnce", "ReadWriteOncePod"], capacity: { storage: 1 }, hostPath: { path: "/x" } },
+      ["FieldValueForbidden spec.accessModes"],
+    ],
+    ["nodes", "Node", { podCIDRs: ["10.0.0.0/8", "x"] }, [`${invalid} spec.podCIDRs[1]`]],
+    ["namespaces", "Namespace", { finalizers: ["mine"] }, [`${invalid} spec.finalizers`]],
+  ])("%s %s %j", async (plural, kind, spec, expected) => {
+    expect(await causes(`/api/v1/${plural}`, kind, spec)).toEqual(expected);
+  });
+});
