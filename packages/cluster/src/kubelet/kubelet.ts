@@ -136,7 +136,15 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     onEffect: (effect: StoreEffect) => void,
     fieldSelector?: string,
   ): { readonly run: Promise<void>; readonly listed: Promise<void> } => {
-    const informer = new Informer({ client, type, ...(fieldSelector !== undefined && { selection: { fieldSelector } }), clock, random, log, onEffect });
+    const informer = new Informer({
+      client,
+      type,
+      ...(fieldSelector !== undefined && { selection: { fieldSelector } }),
+      clock,
+      random,
+      log,
+      onEffect,
+    });
     return { run: informer.run(stopping.signal), listed: informer.listed };
   };
   const followed = [
