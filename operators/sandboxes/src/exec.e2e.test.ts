@@ -119,6 +119,7 @@ describe("exec", () => {
 
   it("ends with the sandbox, and is refused where there is none or its program does not run", async () => {
     const running = exec({ command: ["sh", "-c", "echo up; sleep 600"] }, [], "up");
+    await heard;
     await local.client.delete(Sandbox, { namespace, name: "one" });
     expect((await running).exitCode).toBe(137);
     await local.phase("one", undefined);
