@@ -1,4 +1,5 @@
 import { createVirtualClock } from "@keelson/api-machinery";
+import { getEventListeners } from "node:events";
 import { createServer, type Server } from "node:net";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
@@ -158,6 +159,20 @@ describe("http transport", () => {
     await transport.close();
     await Promise.all(closed);
     expect(server.sockets.size).toBe(0);
+  });
+
+  test("leaves nothing on a signal that outlives its requests and watches", async () => {
+    const source = eventSource();
+    const { transport } = await serve(({ query }) =>
+      query["watch"] === "true" ? { events: source.events, ending: "clean" } : { status: 200, body: {} },
+    );
+    const { signal } = new AbortController();
+    for (let time = 0; time < 3; time++) {
+      await transport.request({ method: "GET", path: "/x", signal });
+      const watch = await transport.watch({ method: "GET", path: "/w", query: { watch: "true" }, signal });
+      watch.close();
+    }
+    await expect.poll(() => getEventListeners(signal, "abort").length, { timeout: 5_000 }).toBe(0);
   });
 
   test("asks for fresh credentials once when the server refuses them", async () => {

@@ -183,14 +183,17 @@ describe("a controller's start", () => {
   });
 
   test("opens one watch a kind, however many controllers and reads have it", async () => {
-    const more = { name: "second", owns: [configMapType], reads: [readOf(robotType)] };
-    const second = defineController({ ...more, for: robotType, reconcile: async () => {} });
-    const first = defineController({ name: "first", for: robotType, owns: [robotType], reconcile: async () => {} });
+    await create("r");
+    const seen: string[] = [];
+    const make = (name: string, more: Partial<ControllerOptions<Robot>>) =>
+      defineController({ ...more, name, for: robotType, reconcile: async () => void seen.push(name) });
+    const first = make("first", { owns: [robotType] });
+    const second = make("second", { owns: [configMapType], reads: [readOf(robotType)] });
     const manager = createManager({ client, clock, name: "test", random: () => 0, controllers: [first, second] });
     await using _ = manager;
     await manager.start();
     await settle();
-    expect(api.openWatches).toBe(2);
+    expect([seen.sort(), api.openWatches]).toEqual([["first", "second"], 2]);
   });
 
   test("leads by default under the host's name and a part of its own", () => {
