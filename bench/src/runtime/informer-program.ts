@@ -1,8 +1,10 @@
 /*
- * Follows the Pods of a server with one of two clients, and prints: time from start to all in the cache, heap per cached Pod,
+ * Follows the Pods of a server with one of two clients, or only parses what it sends, and prints: time from start to all in the cache, heap per cached Pod,
  * changes a second from the watch into the cache and to one handler. Arguments: WHO SERVER PODS EVENTS. Needs --expose-gc.
  */
-import { Pod } from "@keelson/api-machinery";
+import { once } from "node:events";
+import { get, type IncomingMessage } from "node:http";
+import { type KubernetesList, type KubernetesObject, Pod } from "@keelson/api-machinery";
 import { createClient, createHttpTransport } from "@keelson/client";
 import { createManager, readOf } from "@keelson/controller";
 import { CoreV1Api, KubeConfig, makeInformer } from "@kubernetes/client-node";
@@ -68,6 +70,31 @@ async function followPeers(onUpdate: () => void): Promise<Following> {
   return { size: () => informer.list().length, stop: () => informer.stop() };
 }
 
+/** Reads lists and events and parses them, and that is all: what no client of this language can do without. */
+async function parseOnly(onUpdate: () => void): Promise<Following> {
+  let size = 0;
+  for (let next: string | undefined = ""; next !== undefined; ) {
+    const page = (await (
+      await fetch(`${server}/api/v1/pods?limit=500&continue=${next}`)
+    ).json()) as KubernetesList<KubernetesObject>;
+    size += page.items.length;
+    next = page.metadata.continue;
+  }
+  const [watch] = (await once(get(`${server}/api/v1/pods?watch=true`), "response")) as [IncomingMessage];
+  let rest: Buffer = Buffer.alloc(0);
+  watch.on("data", (chunk: Buffer) => {
+    const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+    let start = 0;
+    for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
+      JSON.parse(bytes.toString("utf8", start, end));
+      start = end + 1;
+      onUpdate();
+    }
+    rest = bytes.subarray(start);
+  });
+  return { size: () => size, stop: async () => void watch.destroy() };
+}
+
 const collect = globalThis.gc;
 if (collect === undefined) throw new Error("run with --expose-gc");
 /** What is reachable, after what is not has been given up: streams free their buffers some turns later. */
@@ -90,7 +117,9 @@ const onUpdate = (): void => {
 await warmUp();
 const before = await heap();
 const startedAt = performance.now();
-const following = await (who === "ours" ? followOurs(onUpdate) : followPeers(onUpdate));
+const follow = { ours: followOurs, "client-node": followPeers, parse: parseOnly }[who];
+if (follow === undefined) throw new Error(`there is no ${who}`);
+const following = await follow(onUpdate);
 const listMs = performance.now() - startedAt;
 if (following.size() !== pods) throw new Error(`${following.size()} of ${pods} Pods are in the cache`);
 const bytesPerPod = ((await heap()) - before) / pods;

@@ -43,6 +43,8 @@ export interface WireFigures {
  * without error when `close` is called or the request's signal fires. In-band ERROR events come as events.
  */
 export interface WatchStream extends AsyncIterable<WatchEvent<unknown>> {
+  /** The same events, as many at a time as came together; in place of iterating the stream. For who reads many. */
+  batches?(): AsyncIterable<readonly WatchEvent<unknown>[]>;
   close(): void;
 }
 

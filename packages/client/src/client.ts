@@ -108,6 +108,8 @@ export type ApplyConfiguration<T extends KubernetesObject> = DeepReadonly<
 
 /** A watch on one kind: typed events, until it ends, breaks (throws) or is closed. */
 export interface TypedWatch<T> extends AsyncIterable<WatchEvent<DeepReadonly<T>>> {
+  /** See `WatchStream.batches`. */
+  batches?(): AsyncIterable<readonly WatchEvent<DeepReadonly<T>>[]>;
   close(): void;
 }
 

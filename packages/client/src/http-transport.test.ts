@@ -1,4 +1,5 @@
 import { createVirtualClock } from "@keelson/api-machinery";
+import { getEventListeners } from "node:events";
 import { createServer, type Server } from "node:net";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
@@ -91,6 +92,32 @@ describe("http transport", () => {
     expect((await other.request({ method: "GET", path: "/x" })).wire).toEqual({ sentBytes: 0, receivedBytes: 2, repeats: 1 });
   });
 
+  test.each(["one by one", "in batches"])(
+    "gives what came before a line that cannot be read, %s, and then throws",
+    async (how) => {
+      const lines = [
+        '{"type":"ADDED","object":{"a":1}}',
+        '{"type":"MODIFIED","object":{"a":2}}',
+        "not json",
+        '{"type":"ADDED","object":{}}',
+      ];
+      const url = await serveBytes([`${head}connection: close\r\n\r\n${lines.map((line) => `${line}\n`).join("")}`]);
+      const transport = createHttpTransport({ server: url });
+      cleanUps.push(() => transport.close());
+      const watch = await transport.watch({ method: "GET", path: "/w" });
+      const seen: unknown[] = [];
+      const read = async (): Promise<void> => {
+        if (how === "one by one") for await (const event of watch) seen.push(event);
+        else for await (const events of watch.batches?.() ?? []) seen.push(...events);
+      };
+      await expect(read()).rejects.toSatisfy(isCode("BadAnswer"));
+      expect(seen).toEqual([
+        { type: "ADDED", object: { a: 1 } },
+        { type: "MODIFIED", object: { a: 2 } },
+      ]);
+    },
+  );
+
   test("gives up a watch that is silent for 5 s longer than it was to last, and not before", async () => {
     const clock = createVirtualClock();
     const source = eventSource();
@@ -132,6 +159,20 @@ describe("http transport", () => {
     await transport.close();
     await Promise.all(closed);
     expect(server.sockets.size).toBe(0);
+  });
+
+  test("leaves nothing on a signal that outlives its requests and watches", async () => {
+    const source = eventSource();
+    const { transport } = await serve(({ query }) =>
+      query["watch"] === "true" ? { events: source.events, ending: "clean" } : { status: 200, body: {} },
+    );
+    const { signal } = new AbortController();
+    for (let time = 0; time < 3; time++) {
+      await transport.request({ method: "GET", path: "/x", signal });
+      const watch = await transport.watch({ method: "GET", path: "/w", query: { watch: "true" }, signal });
+      watch.close();
+    }
+    await expect.poll(() => getEventListeners(signal, "abort").length, { timeout: 5_000 }).toBe(0);
   });
 
   test("asks for fresh credentials once when the server refuses them", async () => {

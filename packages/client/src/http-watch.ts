@@ -71,14 +71,23 @@ export class HttpWatch implements WatchStream {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<WatchEvent<unknown>, void, undefined> {
+    for await (const events of this.batches()) {
+      for (const event of events) {
+        yield event;
+        if (this.#ended) return;
+      }
+    }
+  }
+
+  async *batches(): AsyncGenerator<readonly WatchEvent<unknown>[], void, undefined> {
     try {
       if (this.#body === undefined || this.#ended) return;
       for await (const chunk of this.#body) {
         this.#heardAt = this.#clock.monotonic();
-        for (const line of this.#lines.push(chunk as Buffer)) {
-          yield readEvent(line, this.#parse);
-          if (this.#ended) return;
-        }
+        const { events, error } = this.#read(chunk as Buffer);
+        if (events.length > 0) yield events;
+        if (this.#ended) return;
+        if (error !== undefined) throw error;
       }
       if (this.#lines.pendingBytes > 0 && !this.#ended) {
         throw new TransportError("BadAnswer", `the watch ended within a line, after ${this.#lines.pendingBytes} bytes of it`);
@@ -88,6 +97,17 @@ export class HttpWatch implements WatchStream {
       if (!this.#ended) throw transportErrorOf(error, "watch");
     } finally {
       this.close();
+    }
+  }
+
+  /** The events that end in `chunk`, up to the first that cannot be read. */
+  #read(chunk: Buffer): { readonly events: readonly WatchEvent<unknown>[]; readonly error?: unknown } {
+    const events: WatchEvent<unknown>[] = [];
+    try {
+      for (const line of this.#lines.push(chunk)) events.push(readEvent(line, this.#parse));
+      return { events };
+    } catch (error) {
+      return { events, error };
     }
   }
 

@@ -7,8 +7,8 @@ const openBracket = 0x5b;
 const closeBrace = 0x7d;
 const closeBracket = 0x5d;
 
-const key = Buffer.from('"managedFields":');
-const start = Buffer.from('"managedFields":[');
+const key = '"managedFields":';
+const start = `${key}[`;
 
 /**
  * Parses a watch event, its object without `metadata.managedFields`: they are about a third of what a server sends, and what is
@@ -20,18 +20,19 @@ const start = Buffer.from('"managedFields":[');
  * **Errors**: those of `JSON.parse`.
  */
 export function parseWithoutManagedFields(line: Buffer): unknown {
-  const at = line.indexOf(start);
-  const end = at < 0 ? line.length : endOfArray(line, at + key.length);
-  if (end < line.length) {
+  const text = line.toString("utf8");
+  const at = text.indexOf(start);
+  const end = at < 0 ? text.length : endOfArray(text, at + key.length);
+  if (end < text.length) {
     // A list is replaced by what no server sends in its place.
-    const event: unknown = JSON.parse(`${line.toString("utf8", 0, at + key.length)}0${line.toString("utf8", end + 1)}`);
+    const event: unknown = JSON.parse(`${text.slice(0, at + key.length)}0${text.slice(end + 1)}`);
     const metadata = metadataOf(event);
     if (metadata?.["managedFields"] === 0) {
       delete metadata["managedFields"];
       return event;
     }
   }
-  return JSON.parse(line.toString("utf8")) as unknown;
+  return JSON.parse(text) as unknown;
 }
 
 function metadataOf(event: unknown): Record<string, unknown> | undefined {
@@ -40,15 +41,15 @@ function metadataOf(event: unknown): Record<string, unknown> | undefined {
   return isJsonObject(metadata) ? metadata : undefined;
 }
 
-/** Where the array that begins at `from` has its closing bracket; the line's length where it has none. */
-function endOfArray(line: Buffer, from: number): number {
+/** Where the array that begins at `from` has its closing bracket; the text's length where it has none. */
+function endOfArray(text: string, from: number): number {
   let depth = 0;
-  for (let at = from; at < line.length; at++) {
-    const byte = line[at];
-    if (byte === quote) {
-      for (at++; at < line.length && line[at] !== quote; at++) if (line[at] === backslash) at++;
-    } else if (byte === openBrace || byte === openBracket) depth++;
-    else if ((byte === closeBrace || byte === closeBracket) && --depth === 0) return at;
+  for (let at = from; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === quote) {
+      for (at++; at < text.length && text.charCodeAt(at) !== quote; at++) if (text.charCodeAt(at) === backslash) at++;
+    } else if (code === openBrace || code === openBracket) depth++;
+    else if ((code === closeBrace || code === closeBracket) && --depth === 0) return at;
   }
-  return line.length;
+  return text.length;
 }

@@ -39,12 +39,12 @@ describe.each(["pages", "stream"] as const)("cache of a selection, begun by %s",
     const label = (name: string, kept: string) =>
       client.patch(ConfigMap, { namespace: "a", name }, { type: "merge", body: { metadata: { labels: { kept } } } });
     await label("out", "yes");
-    await expect.poll(cached).toEqual([
+    await expect.poll(cached, { timeout: 8_000 }).toEqual([
       ["in", undefined],
       ["out", undefined],
     ]);
     await label("in", "no");
-    await expect.poll(cached).toEqual([["out", undefined]]);
+    await expect.poll(cached, { timeout: 8_000 }).toEqual([["out", undefined]]);
   });
 
   test("a controller waits for its writes to what is selected, and not for those that the cache never shows", async () => {

@@ -1,4 +1,4 @@
-import type { KubernetesObject } from "@keelson/api-machinery";
+import { deepFreeze, type KubernetesObject } from "@keelson/api-machinery";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { cachedObject } from "./cached-object.ts";
@@ -34,6 +34,23 @@ describe("cached object", () => {
     expect(parts(next).status.list[0]).toBe(parts(old).status.list[0]);
     expect(parts(next).status).toEqual({ phase: "B", list: [{ a: 1 }, { b: 3 }] });
     expect(parts(old).status.phase).toBe("A");
+  });
+
+  test("takes what is shared as it is, also within what is not, and changes nothing of it", () => {
+    const old = cachedObject(
+      robot("1", { spec: { same: { a: 1 }, other: [{ b: 1 }], texts: ["a", "b"] } }),
+      robotType,
+      undefined,
+    );
+    const spec = deepFreeze({ same: { a: 1 }, other: [{ b: 2 }], text: "t" });
+    const before = JSON.stringify(spec);
+    const next = cachedObject({ ...robot("2"), spec } as never, robotType, old) as { spec?: unknown };
+    expect(next.spec).toBe(spec);
+    expect(JSON.stringify(spec)).toBe(before);
+    const half = { same: { a: 1 }, other: Object.freeze([{ b: 2 }]), texts: Object.freeze(["a", "c"]) };
+    const mixed = cachedObject({ ...robot("3"), spec: half } as never, robotType, old) as { spec?: typeof half };
+    expect(mixed.spec).toEqual(half);
+    expect([mixed.spec, mixed.spec?.other, mixed.spec?.other[0]].every((part) => Object.isFrozen(part))).toBe(true);
   });
 
   test("is what was sent, whatever was there before", () => {

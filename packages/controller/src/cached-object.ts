@@ -53,42 +53,70 @@ function completed(object: DeepReadonly<KubernetesObject>, type: ResourceType): 
   return { ...object, apiVersion: object.apiVersion ?? apiVersionOf(type), kind: object.kind ?? type.kind, metadata };
 }
 
+/*
+ * Most of an update is as it was. So texts are only looked up, and objects only tested and frozen, where something differs:
+ * comparing costs a fraction of that.
+ */
+
 /** `old` where the values are equal, else `fresh`, frozen, with the parts of `old` that are equal. */
-function compacted(fresh: unknown, old: unknown): unknown {
-  if (typeof fresh === "string") return fresh === old ? old : oneCopyOf(fresh);
-  if (typeof fresh !== "object" || fresh === null) return fresh;
-  if (Object.isFrozen(fresh)) return deepFreeze(fresh);
+function compacted(fresh: object, old: unknown): object {
   return Array.isArray(fresh) ? compactedArray(fresh, old) : compactedFields(fresh as Fields, old);
 }
 
-function compactedArray(fresh: unknown[], old: unknown): unknown {
+function compactedArray(fresh: unknown[], old: unknown): object {
   const before = Array.isArray(old) ? (old as readonly unknown[]) : undefined;
   let isSame = before?.length === fresh.length;
+  let isShared: boolean | undefined;
   for (let index = 0; index < fresh.length; index++) {
-    const value = compacted(fresh[index], before?.[index]);
-    fresh[index] = value;
-    if (isSame && value !== before?.[index]) isSame = false;
+    const value = fresh[index];
+    const was = before?.[index];
+    let kept = value;
+    if (typeof value === "object" && value !== null) {
+      kept = compacted(value, was);
+      if (kept !== value && !(isShared ??= Object.isFrozen(fresh))) fresh[index] = kept;
+    }
+    if (kept !== was) isSame = false;
   }
-  return isSame ? before : Object.freeze(fresh);
+  if (isSame && before !== undefined) return before;
+  if (isShared ?? Object.isFrozen(fresh)) return deepFreeze(fresh);
+  for (let index = 0; index < fresh.length; index++) {
+    const value = fresh[index];
+    if (typeof value === "string") fresh[index] = oneCopyOf(value);
+  }
+  return Object.freeze(fresh);
 }
 
-function compactedFields(fresh: Fields, old: unknown): unknown {
+function compactedFields(fresh: Fields, old: unknown): object {
   const before = typeof old === "object" && old !== null && !Array.isArray(old) ? (old as Fields) : undefined;
-  const names = Object.keys(fresh);
   let isSame = before !== undefined;
-  for (const name of names) {
+  let isShared: boolean | undefined;
+  let fields = 0;
+  for (const name in fresh) {
+    fields++;
     if (name === "__proto__") {
       // Reading and assigning it would reach for something else.
       isSame = false;
       deepFreeze(Object.getOwnPropertyDescriptor(fresh, name)?.value);
       continue;
     }
+    const value = fresh[name];
     const was = before?.[name];
-    const value = compacted(fresh[name], was);
-    fresh[name] = value;
-    if (isSame && (value !== was || value === undefined)) isSame = false;
+    let kept = value;
+    if (typeof value === "object" && value !== null) {
+      kept = compacted(value, was);
+      if (kept !== value && !(isShared ??= Object.isFrozen(fresh))) fresh[name] = kept;
+    }
+    if (kept !== was || kept === undefined) isSame = false;
   }
-  return isSame && before !== undefined && Object.keys(before).length === names.length ? before : Object.freeze(fresh);
+  if (isSame && before !== undefined && Object.keys(before).length === fields) return before;
+  if (isShared ?? Object.isFrozen(fresh)) return deepFreeze(fresh);
+  for (const name in fresh) {
+    const value = fresh[name];
+    // Equal texts may be two; the one that is kept is the one that others share.
+    if (typeof value === "string" && name !== "__proto__")
+      fresh[name] = value === before?.[name] ? before[name] : oneCopyOf(value);
+  }
+  return Object.freeze(fresh);
 }
 
 function oneCopyOf(text: string): string {

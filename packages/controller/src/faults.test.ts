@@ -1,4 +1,4 @@
-import { createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock, statusError, type Transport, type VirtualClock } from "@keelson/api-machinery";
 import { type Client, createClient, createHttpTransport } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createManager } from "./create-manager.ts";
@@ -297,6 +297,39 @@ test("a wall clock that jumps, back or forth, moves no deadline", async () => {
   expect(at).toEqual([0, 5]);
   await clock.advance(1);
   expect(at).toEqual([0, 5, 60_005]);
+});
+
+test("after a stop, nothing more of what came together is told", async () => {
+  const abort = new AbortController();
+  const events = ["1", "2", "3"].map((resourceVersion) => ({
+    type: "ADDED" as const,
+    object: { apiVersion: "example.org/v1", kind: "Robot", metadata: { namespace: "a", name: "r", resourceVersion } },
+  }));
+  const transport: Transport = {
+    request: (request) => api.request(request),
+    close: async () => {},
+    watch: async () => ({
+      close: () => {},
+      async *batches() {
+        yield events;
+      },
+      async *[Symbol.asyncIterator]() {
+        yield* events;
+      },
+    }),
+  };
+  const told: unknown[] = [];
+  const informer = new Informer({
+    ...{ client: createClient({ transport, fieldManager: "test", clock }), type: robotType, clock, random: () => 0 },
+    log: silentLogger,
+    onEffect(effect) {
+      if (effect.kind !== "put") return;
+      told.push(effect.object.metadata.resourceVersion);
+      if (told.length === 2) abort.abort();
+    },
+  });
+  await informer.run(abort.signal);
+  expect(told).toEqual(["1", "2"]);
 });
 
 test("versions beyond 2^53 are told apart, one by one", async () => {

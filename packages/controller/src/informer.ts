@@ -164,16 +164,18 @@ export class Informer {
     const patience = state.kind === "stream" ? this.#patience(watch) : undefined;
     let events = 0;
     try {
-      for await (const event of watch) {
-        if (signal.aborted) return false;
-        events++;
-        const object =
-          event.type === "ADDED" || event.type === "MODIFIED" || event.type === "DELETED"
-            ? this.#normalise(event.object)
-            : event.object;
-        const next = this.#step({ kind: "event", event: { type: event.type, object } });
-        if (next !== "stay") return next === "wait";
+      for await (const batch of watch.batches?.() ?? oneByOne(watch)) {
         patience?.heard();
+        for (const event of batch) {
+          if (signal.aborted) return false;
+          events++;
+          const object =
+            event.type === "ADDED" || event.type === "MODIFIED" || event.type === "DELETED"
+              ? this.#normalise(event.object)
+              : event.object;
+          const next = this.#step({ kind: "event", event: { type: event.type, object } });
+          if (next !== "stay") return next === "wait";
+        }
       }
     } finally {
       patience?.end();
@@ -279,4 +281,8 @@ function notOlderThan(state: {
   return state.notOlderThan === undefined
     ? {}
     : { resourceVersion: state.notOlderThan, resourceVersionMatch: "NotOlderThan" as const };
+}
+
+async function* oneByOne<E>(events: AsyncIterable<E>): AsyncGenerator<readonly E[], void, undefined> {
+  for await (const event of events) yield [event];
 }

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "@keelson/api-machinery";
 import { BinaryHeap, type HeapElement } from "./binary-heap.ts";
-import { TokenBucket } from "./token-bucket.ts";
+import { ItemBackoff, type ItemBackoffOptions } from "./item-backoff.ts";
 
 /** The priority of what nothing has changed for: first lists and resyncs. News goes before it. */
 export const lowPriority = -100;
@@ -34,19 +34,10 @@ export interface QueueMetrics {
 }
 
 /** Options of {@link WorkQueue}. */
-export interface WorkQueueOptions<T> {
+export interface WorkQueueOptions<T> extends ItemBackoffOptions {
   readonly clock: Clock;
   /** Two values of the same id are one item. */
   readonly idOf: (value: T) => string;
-  /** First delay of an item's backoff; it doubles with every failure. Default 5 ms. */
-  readonly baseDelayMs?: number;
-  /** Default 1000 s. */
-  readonly maxDelayMs?: number;
-  /** All items together: no more retries than this. Default 10 a second, burst 100; `undefined` for no limit. */
-  readonly retryRate?: { readonly perSecond: number; readonly burst: number } | undefined;
-  /** A backoff is lengthened by up to this share of itself. Default 0. */
-  readonly jitter?: number;
-  readonly random?: () => number;
   /** What adding an item does while it waits out a backoff: `run` it now (default) or `hold` it until then. */
   readonly triggerDuringBackoff?: "run" | "hold";
   readonly metrics?: QueueMetrics;
@@ -64,12 +55,6 @@ interface Entry<T> extends HeapElement {
   readyAt: number;
 }
 
-interface Failures {
-  count: number;
-  /** When the attempt that the backoff allows is due. */
-  dueAt: number;
-}
-
 /**
  * Items that wait to be worked on, as controller-runtime's priority queue: an item is in it once, is never handed out to two
  * workers at a time, and comes by priority, then in the order in which items became ready.
@@ -84,9 +69,7 @@ interface Failures {
 export class WorkQueue<T> {
   readonly #options: WorkQueueOptions<T>;
   readonly #clock: Clock;
-  readonly #baseDelayMs: number;
-  readonly #maxDelayMs: number;
-  readonly #bucket: TokenBucket | undefined;
+  readonly #backoff: ItemBackoff;
   readonly #entries = new Map<string, Entry<T>>();
   readonly #ready = new BinaryHeap<Entry<T>>((a, b) =>
     a.priority === b.priority ? a.order < b.order : a.priority > b.priority,
@@ -94,7 +77,6 @@ export class WorkQueue<T> {
   readonly #waiting = new BinaryHeap<Entry<T>>((a, b) => (a.dueAt === b.dueAt ? a.order < b.order : a.dueAt < b.dueAt));
   /** When each item that is handed out was. */
   readonly #taken = new Map<string, number>();
-  readonly #failures = new Map<string, Failures>();
   readonly #getters: ((item: QueueItem<T> | undefined) => void)[] = [];
   #lockedReady = 0;
   #order = 0;
@@ -105,10 +87,7 @@ export class WorkQueue<T> {
   constructor(options: WorkQueueOptions<T>) {
     this.#options = options;
     this.#clock = options.clock;
-    this.#baseDelayMs = options.baseDelayMs ?? 5;
-    this.#maxDelayMs = options.maxDelayMs ?? 1_000_000;
-    const rate = Object.hasOwn(options, "retryRate") ? options.retryRate : { perSecond: 10, burst: 100 };
-    if (rate !== undefined) this.#bucket = new TokenBucket(options.clock, rate.perSecond, rate.burst);
+    this.#backoff = new ItemBackoff(options.clock, options);
   }
 
   /** Items that are ready, also those that wait for an earlier turn of theirs to end. */
@@ -129,7 +108,7 @@ export class WorkQueue<T> {
 
   /** How often an item has failed since it was last forgotten. */
   failuresOf(value: T): number {
-    return this.#failures.get(this.#options.idOf(value))?.count ?? 0;
+    return this.#backoff.countOf(this.#options.idOf(value));
   }
 
   /** Whether an item waits, is ready or is handed out. */
@@ -191,7 +170,7 @@ export class WorkQueue<T> {
 
   /** Forgets an item's failures: its next backoff is the shortest again. */
   forget(value: T): void {
-    this.#failures.delete(this.#options.idOf(value));
+    this.#backoff.forget(this.#options.idOf(value));
   }
 
   /** Drops everything, answers every waiting `get` with `undefined`, and takes nothing any more. */
@@ -203,7 +182,7 @@ export class WorkQueue<T> {
       if (entry.place !== "waiting") this.#options.metrics?.depthChanged(entry.priority, -1);
     }
     this.#entries.clear();
-    this.#failures.clear();
+    this.#backoff.clear();
     this.#lockedReady = 0;
     for (const resolve of this.#getters.splice(0)) resolve(undefined);
   }
@@ -211,29 +190,14 @@ export class WorkQueue<T> {
   #dueAt(id: string, options: AddOptions, now: number): number {
     const after = options.afterMs !== undefined && options.afterMs > 0 ? now + options.afterMs : undefined;
     if (options.rateLimited) {
-      const backoff = this.#backoff(id, now);
+      const backoff = this.#backoff.failed(id, now, this.#taken.get(id) ?? now);
       return after === undefined ? backoff : Math.min(backoff, after);
     }
     if (this.#options.triggerDuringBackoff === "hold") {
-      const held = this.#failures.get(id)?.dueAt ?? now;
+      const held = this.#backoff.dueAtOf(id) ?? now;
       if (held > now) return Math.max(held, after ?? now);
     }
     return after ?? now;
-  }
-
-  /**
-   * An attempt that something triggered before its backoff had passed says nothing new about how long to wait, so its
-   * failure is not counted: else a busy watch would drive the delay of a failing item to the maximum (kubernetes#132805).
-   */
-  #backoff(id: string, now: number): number {
-    const known = this.#failures.get(id);
-    const wasEarly = known !== undefined && (this.#taken.get(id) ?? now) < known.dueAt;
-    const count = (known?.count ?? 0) + (wasEarly ? 0 : 1);
-    const { jitter = 0, random = Math.random } = this.#options;
-    const own = Math.min(this.#baseDelayMs * 2 ** (count - 1), this.#maxDelayMs) * (1 + jitter * random());
-    const dueAt = now + Math.max(own, this.#bucket?.reserve() ?? 0);
-    this.#failures.set(id, { count, dueAt });
-    return dueAt;
   }
 
   #insert(id: string, value: T, priority: number, dueAt: number, now: number): void {
