@@ -722,7 +722,7 @@ describe("a watch", () => {
         kind: "watch",
         resource: configMaps,
         open: (sink) => {
-          sink.events(Array.from({ length: 5 }, () => big(4_000_000)));
+          for (let slice = 0; slice < 5; slice++) sink.events([big(4_000_000)], true);
           opened.resolve(sink);
           return { close: () => closed.resolve() };
         },
@@ -768,7 +768,7 @@ describe("a watch", () => {
         kind: "watch",
         resource: configMaps,
         open: (sink) => {
-          sink.events(events);
+          for (let start = 0; start < events.length; start += 250) sink.events(events.slice(start, start + 250), true);
           sink.end();
           return { close: () => undefined };
         },

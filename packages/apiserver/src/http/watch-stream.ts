@@ -32,9 +32,8 @@ export function sendWatch(
   let queue: WatchedEvent[] = [];
   let head = 0;
   let pendingBytes = 0;
-  /** Events at the head of the queue that were there from the beginning: they count for no limit. */
+  /** Events at the head of the queue that count for no limit. */
   let initial = 0;
-  let isOpening = true;
   let isBlocked = false;
   let isEnding = false;
   let stall: Timer | undefined;
@@ -94,11 +93,11 @@ export function sendWatch(
   response.flushHeaders();
 
   source = outcome.open({
-    events(batch) {
+    events(batch, isInitial = false) {
       if (isEnding) return;
       for (const event of batch) {
         queue.push(event);
-        if (isOpening) initial++;
+        if (isInitial) initial++;
         else pendingBytes += sizeOf(event);
       }
       if (!isBlocked) pump();
@@ -109,7 +108,6 @@ export function sendWatch(
     },
     end,
   });
-  isOpening = false;
   // The sink may have been ended before there was a source to close.
   if (isEnding || response.destroyed) source.close();
   return end;
