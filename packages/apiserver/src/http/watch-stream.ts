@@ -29,18 +29,27 @@ export function sendWatch(
   clock: Clock,
   limits: WatchLimits,
 ): () => void {
+  response.flushHeaders();
+  const { socket } = response;
+  // Chunks are written to the connection itself: so they are made once for all who watch, and are one buffer to encrypt. Not where the
+  // client knows no chunks (HTTP/1.0), nor where the connection is still taken by the answer to an earlier request.
+  const isDirect = socket !== null && response.chunkedEncoding;
+  const connection = isDirect ? socket : response;
   let queue: WatchedEvent[] = [];
   let head = 0;
   let pendingBytes = 0;
   /** Events at the head of the queue that count for no limit. */
   let initial = 0;
-  let isBlocked = false;
   let isEnding = false;
+  let isBlocked = false;
   let stall: Timer | undefined;
   let source: { close(): void } | undefined;
 
-  const encode = (event: WatchedEvent): Uint8Array =>
-    representation.as === undefined ? sharedLine(event) : convertedLine(event, outcome, representation, context());
+  const encode = (event: WatchedEvent): Uint8Array => {
+    if (isDirect && representation.as === undefined && event.type !== "ERROR") return sharedChunk(event.type, event.object);
+    const line = Buffer.from(`${JSON.stringify(lineOf(event, outcome, representation, context))}\n`);
+    return isDirect ? chunkOf(line) : line;
+  };
 
   const stop = (): void => {
     stall?.cancel();
@@ -65,7 +74,7 @@ export function sendWatch(
         bytes += line.length;
       }
       const [only] = lines;
-      isBlocked = !response.write(lines.length === 1 && only !== undefined ? only : Buffer.concat(lines, bytes));
+      isBlocked = !connection.write(lines.length === 1 && only !== undefined ? only : Buffer.concat(lines, bytes));
     }
     if (head === queue.length) {
       queue = [];
@@ -83,14 +92,13 @@ export function sendWatch(
     pump();
   };
 
-  response.on("drain", () => {
+  connection.on("drain", () => {
     stall?.cancel();
     stall = undefined;
     isBlocked = false;
     pump();
   });
   response.on("close", stop);
-  response.flushHeaders();
 
   source = outcome.open({
     events(batch, isInitial = false) {
@@ -125,43 +133,45 @@ const openings = {
 };
 const closing = Buffer.from("}\n");
 
-type Line = { readonly type: WatchedEvent["type"]; readonly bytes: Uint8Array };
+type Chunk = { readonly type: WatchedEvent["type"]; readonly bytes: Uint8Array };
 
-/** Lines of recent events: watchers are told of an event one after the other, and all send the same bytes. */
-let lines = new WeakMap<EncodedObject, Line>();
-let linesBytes = 0;
-/** A line lives as long as its object does, which is long for most. So that they don't double storage, all are dropped now and then. */
-const maxLinesBytes = 4 * 1024 * 1024;
+/** Chunks of recent events: watchers are told of an event one after the other, and all are sent the same bytes. */
+let chunks = new WeakMap<EncodedObject, Chunk>();
+let chunksBytes = 0;
+/** A chunk lives as long as its object does, which is long for most. So that they don't double storage, all are dropped now and then. */
+const maxChunksBytes = 4 * 1024 * 1024;
 
-function sharedLine(event: WatchedEvent): Uint8Array {
-  if (event.type === "ERROR") return errorLine(event);
-  const known = lines.get(event.object);
-  if (known?.type === event.type) return known.bytes;
-  const bytes = Buffer.concat([openings[event.type], event.object.bytes, closing]);
-  if (linesBytes > maxLinesBytes) {
-    lines = new WeakMap();
-    linesBytes = 0;
+function sharedChunk(type: keyof typeof openings, object: EncodedObject): Uint8Array {
+  const known = chunks.get(object);
+  if (known?.type === type) return known.bytes;
+  const bytes = chunkOf(openings[type], object.bytes, closing);
+  if (chunksBytes > maxChunksBytes) {
+    chunks = new WeakMap();
+    chunksBytes = 0;
   }
-  lines.set(event.object, { type: event.type, bytes });
-  linesBytes += bytes.length;
+  chunks.set(object, { type, bytes });
+  chunksBytes += bytes.length;
   return bytes;
 }
 
-function convertedLine(
+const lineEnd = Buffer.from("\r\n");
+
+/** A chunk of HTTP/1.1 (RFC 9112 section 7.1). */
+function chunkOf(...parts: readonly Uint8Array[]): Buffer {
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  return Buffer.concat([Buffer.from(`${length.toString(16)}\r\n`), ...parts, lineEnd]);
+}
+
+function lineOf(
   event: WatchedEvent,
   outcome: WatchOutcome,
   representation: Representation,
-  context: EncodeContext,
-): Uint8Array {
-  if (event.type === "ERROR") return errorLine(event);
-  const isBookmarkRow = event.type === "BOOKMARK" && representation.as === "Table";
+  context: () => EncodeContext,
+): { readonly type: WatchedEvent["type"]; readonly object: unknown } {
+  const { type } = event;
+  if (event.type === "ERROR") return { type, object: event.status };
+  const value = objectValue(event.object, outcome.resource, representation, context());
   // A bookmark is no object: its Table has the version that it is for, and no row.
-  const value = isBookmarkRow
-    ? { ...(objectValue(event.object, outcome.resource, representation, context) as object), rows: [] }
-    : objectValue(event.object, outcome.resource, representation, context);
-  return Buffer.from(`{"type":"${event.type}","object":${JSON.stringify(value)}}\n`);
-}
-
-function errorLine(event: Extract<WatchedEvent, { type: "ERROR" }>): Uint8Array {
-  return Buffer.from(`{"type":"ERROR","object":${JSON.stringify(event.status)}}\n`);
+  const isBookmarkRow = type === "BOOKMARK" && representation.as === "Table";
+  return { type, object: isBookmarkRow ? { ...(value as object), rows: [] } : value };
 }
