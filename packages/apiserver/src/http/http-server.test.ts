@@ -615,9 +615,12 @@ async function lines(
   count: number,
 ): Promise<{ type: string; object: DeepReadonly<KubernetesObject> }[]> {
   let text = "";
+  let found = 0;
   for await (const chunk of response) {
-    text += String(chunk);
-    if (text.split("\n").length > count) break;
+    const part = String(chunk);
+    text += part;
+    found += part.split("\n").length - 1;
+    if (found >= count) break;
   }
   return text
     .split("\n")

@@ -45,4 +45,12 @@ test("a hundred watchers of an event are sent the same bytes, which were made on
   expect(new Set(written).size).toBe(1);
   const line = `{"type":"ADDED","object":${JSON.stringify(object)}}\n`;
   expect(String(written[0])).toBe(`${line.length.toString(16)}\r\n${line}\r\n`);
+
+  written.length = 0;
+  sinks[0]?.events([
+    { type: "ADDED", object: encoded },
+    { type: "ADDED", object: encoded },
+  ]);
+  // What comes together is one chunk.
+  expect(written.map(String)).toEqual([`${(2 * line.length).toString(16)}\r\n${line}${line}\r\n`]);
 });

@@ -45,10 +45,15 @@ export function sendWatch(
   let stall: Timer | undefined;
   let source: { close(): void } | undefined;
 
-  const encode = (event: WatchedEvent): Uint8Array => {
-    if (isDirect && representation.as === undefined && event.type !== "ERROR") return sharedChunk(event.type, event.object);
-    const line = Buffer.from(`${JSON.stringify(lineOf(event, outcome, representation, context))}\n`);
-    return isDirect ? chunkOf(line) : line;
+  const encode = (event: WatchedEvent): Chunk => {
+    if (representation.as === undefined && event.type !== "ERROR") return sharedChunk(event.type, event.object);
+    return chunkOf([Buffer.from(`${JSON.stringify(lineOf(event, outcome, representation, context))}\n`)]);
+  };
+  const join = (chunks: readonly Chunk[]): Uint8Array => {
+    const [only] = chunks;
+    const lines = chunks.map(({ line }) => line);
+    if (!isDirect) return Buffer.concat(lines);
+    return (chunks.length === 1 && only !== undefined ? only : chunkOf(lines)).bytes;
   };
 
   const stop = (): void => {
@@ -62,19 +67,18 @@ export function sendWatch(
 
   const pump = (): void => {
     while (!isBlocked && head < queue.length) {
-      const lines: Uint8Array[] = [];
+      const chunks: Chunk[] = [];
       let bytes = 0;
       while (head < queue.length && bytes < writeBytes) {
         const event = queue[head++];
         if (event === undefined) continue;
-        const line = encode(event);
+        const chunk = encode(event);
         if (initial > 0) initial--;
         else pendingBytes -= sizeOf(event);
-        lines.push(line);
-        bytes += line.length;
+        chunks.push(chunk);
+        bytes += chunk.line.length;
       }
-      const [only] = lines;
-      isBlocked = !connection.write(lines.length === 1 && only !== undefined ? only : Buffer.concat(lines, bytes));
+      isBlocked = !connection.write(join(chunks));
     }
     if (head === queue.length) {
       queue = [];
@@ -133,33 +137,39 @@ const openings = {
 };
 const closing = Buffer.from("}\n");
 
-type Chunk = { readonly type: WatchedEvent["type"]; readonly bytes: Uint8Array };
-
-/** Chunks of recent events: watchers are told of an event one after the other, and all are sent the same bytes. */
-let chunks = new WeakMap<EncodedObject, Chunk>();
-let chunksBytes = 0;
-/** A chunk lives as long as its object does, which is long for most. So that they don't double storage, all are dropped now and then. */
-const maxChunksBytes = 4 * 1024 * 1024;
-
-function sharedChunk(type: keyof typeof openings, object: EncodedObject): Uint8Array {
-  const known = chunks.get(object);
-  if (known?.type === type) return known.bytes;
-  const bytes = chunkOf(openings[type], object.bytes, closing);
-  if (chunksBytes > maxChunksBytes) {
-    chunks = new WeakMap();
-    chunksBytes = 0;
-  }
-  chunks.set(object, { type, bytes });
-  chunksBytes += bytes.length;
-  return bytes;
+/** A chunk of HTTP/1.1 (RFC 9112 section 7.1), and the line in it. */
+interface Chunk {
+  readonly bytes: Uint8Array;
+  readonly line: Uint8Array;
 }
 
-const lineEnd = Buffer.from("\r\n");
+/** Chunks of recent events: watchers are told of an event one after the other, and all are sent the same bytes. */
+let shared = new WeakMap<EncodedObject, Chunk & { readonly type: WatchedEvent["type"] }>();
+let sharedBytes = 0;
+/** A chunk lives as long as its object does, which is long for most. So that they don't double storage, all are dropped now and then. */
+const maxSharedBytes = 4 * 1024 * 1024;
 
-/** A chunk of HTTP/1.1 (RFC 9112 section 7.1). */
-function chunkOf(...parts: readonly Uint8Array[]): Buffer {
+function sharedChunk(type: keyof typeof openings, object: EncodedObject): Chunk {
+  const known = shared.get(object);
+  if (known?.type === type) return known;
+  const { bytes, line } = chunkOf([openings[type], object.bytes, closing]);
+  if (sharedBytes > maxSharedBytes) {
+    shared = new WeakMap();
+    sharedBytes = 0;
+  }
+  const chunk = { type, bytes, line };
+  shared.set(object, chunk);
+  sharedBytes += bytes.length;
+  return chunk;
+}
+
+const chunkEnd = Buffer.from("\r\n");
+
+function chunkOf(parts: readonly Uint8Array[]): Chunk {
   const length = parts.reduce((sum, part) => sum + part.length, 0);
-  return Buffer.concat([Buffer.from(`${length.toString(16)}\r\n`), ...parts, lineEnd]);
+  const head = Buffer.from(`${length.toString(16)}\r\n`);
+  const bytes = Buffer.concat([head, ...parts, chunkEnd]);
+  return { bytes, line: bytes.subarray(head.length, head.length + length) };
 }
 
 function lineOf(
