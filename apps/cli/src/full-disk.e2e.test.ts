@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, rmSync, statfsSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { isStatusError } from "@keelson/api-machinery";
 import { type Client, connect } from "@keelson/client";
@@ -147,7 +147,12 @@ test.runIf(isRoot)(
     const { bavail, bsize } = statfsSync(folder.path);
     writeFileSync(join(folder.path, "filler"), Buffer.alloc(bavail * bsize));
     expect(statfsSync(folder.path).bavail).toBe(0);
-    const port = Number(/server: .*:(\d+)/.exec(readFileSync(kubeconfig, "utf8"))?.[1]);
+    const written = readFileSync(kubeconfig, "utf8");
+    // Another port would have to be written down: it says why it can't, and the file stays as it was.
+    await expect(startApiServerProcess(dir)).rejects.toThrow("ENOSPC");
+    expect(readFileSync(kubeconfig, "utf8")).toBe(written);
+    expect(readdirSync(dir).filter((name) => name.startsWith("kubeconfig"))).toEqual(["kubeconfig"]);
+    const port = Number(/server: .*:(\d+)/.exec(written)?.[1]);
     await using server = await startApiServerProcess(dir, { port });
     const client = await connect({ kubeconfig });
     expect(await names(client)).toEqual(["before"]);

@@ -151,10 +151,9 @@ function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): Wa
     wake?.();
   };
   source = outcome.open({
-    events(batch) {
+    events(batch, isInitial = false) {
       if (hasEnded) return;
       // The state that a watch begins with may be longer than any buffer; it is all there already.
-      const isInitial = source === undefined;
       if (!isInitial && events.length - next + batch.length > limit) {
         end();
         return;

@@ -75,7 +75,7 @@ function withDefaults(schema: Schema | undefined, stored: StoredObject): Encoded
 
 const head = '{"apiVersion":"';
 /** How the objects stored in a version begin, by that version. */
-const beginnings = new Map<string, Uint8Array>();
+const beginnings = new Map<string, Buffer>();
 
 function storedApiVersion({ storageApiVersion: expected }: ServedResource, { bytes }: StoredObject): string {
   let beginning = beginnings.get(expected);
@@ -83,7 +83,7 @@ function storedApiVersion({ storageApiVersion: expected }: ServedResource, { byt
     beginning = Buffer.from(`${head}${expected}"`);
     beginnings.set(expected, beginning);
   }
-  if (beginning.every((byte, index) => byte === bytes[index])) return expected;
+  if (beginning.compare(bytes, 0, Math.min(beginning.length, bytes.length)) === 0) return expected;
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, 512)).toString("latin1");
   return text.slice(head.length, text.indexOf('"', head.length));
 }

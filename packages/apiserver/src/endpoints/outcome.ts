@@ -65,7 +65,8 @@ export type WatchedEvent =
 
 /** Takes what a watch brings. Neither function may throw or block. */
 export interface WatchSink {
-  events(batch: readonly WatchedEvent[]): void;
+  /** `isInitial`: what was there when the watch began, which all comes before anything else and counts for no limit. */
+  events(batch: readonly WatchedEvent[], isInitial?: boolean): void;
   /** The server ended the watch: its time is over, it failed (an ERROR came before) or the server stops. Called at most once. */
   end(): void;
 }

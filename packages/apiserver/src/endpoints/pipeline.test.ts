@@ -1,5 +1,5 @@
 import { createVirtualClock, jsonEquals, type KubernetesObject, type VirtualClock } from "@keelson/api-machinery";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { systemUser } from "../server.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
 import type { Outcome, PipelineRequest, WatchedEvent } from "./outcome.ts";
@@ -577,6 +577,26 @@ describe("watch", () => {
       object: { object: { metadata: { annotations: { "k8s.io/initial-events-end": "true" } } } },
     });
     expect((await ask("GET", maps, { query: { watch: "1", sendInitialEvents: "true" } })).code).toBe(422);
+  });
+
+  it("begins with a long state a slice in each turn, then its end as of that state, then what came meanwhile", {
+    timeout: 30_000,
+  }, async () => {
+    const all = Array.from({ length: 2_600 }, (_, index) => `n${String(index).padStart(4, "0")}`);
+    await Promise.all(all.map((name) => ask("POST", maps, { body: map(name) })));
+    const { revision } = environment.store;
+    const query = { sendInitialEvents: "true", resourceVersionMatch: "NotOlderThan", allowWatchBookmarks: "true" };
+    const writing = ask("POST", maps, { body: map("a-live") });
+    const { seen, events, close } = await watch(maps, query);
+    expect(seen).toHaveLength(250);
+    const other = await watch(maps, query);
+    other.close();
+    await writing;
+    await vi.waitFor(() => expect(seen.at(-1)).toBe("ADDED a-live"), { timeout: 25_000, interval: 1 });
+    expect(seen).toEqual([...all.map((name) => `ADDED ${name}`), "BOOKMARK ", "ADDED a-live"]);
+    expect(events[all.length]).toMatchObject({ object: { object: { metadata: { resourceVersion: String(revision) } } } });
+    expect(other.seen).toHaveLength(250);
+    close();
   });
 
   it("answers a forgotten version with an ERROR event and bad requests with a status", async () => {

@@ -1,5 +1,6 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { apiVersionOf, type KubernetesObject, type Timer } from "@keelson/api-machinery";
-import type { StoredObject, StoreEvent } from "../storage/store.ts";
+import type { StoredObject, StoreEvent, StoreWatch } from "../storage/store.ts";
 import { DeletedObject } from "../storage/stored-object.ts";
 import { type Call, prefixOf } from "./call.ts";
 import { encodePlain, serve } from "./encoded.ts";
@@ -8,6 +9,7 @@ import type { EncodedObject, WatchedEvent, WatchOutcome, WatchSink } from "./out
 import { isTrue } from "./request-info.ts";
 import { parseResourceVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
+import { sliceSize } from "./slices.ts";
 
 /** How often a quiet watch is told how far it has seen, where it asked for that. */
 const bookmarkIntervalMs = 60_000;
@@ -68,7 +70,7 @@ function openWatch(call: Call, plan: Plan, sink: WatchSink): OpenWatch {
   const timers = new Set<Timer>();
   const closed: (() => void)[] = [];
   let isOpen = true;
-  let source: { close(): void } | undefined;
+  let source: StoreWatch | undefined;
 
   const close = (): void => {
     if (!isOpen) return;
@@ -82,8 +84,12 @@ function openWatch(call: Call, plan: Plan, sink: WatchSink): OpenWatch {
     close();
     sink.end();
   };
-  const send = (events: readonly WatchedEvent[]): void => {
-    if (isOpen && events.length > 0) sink.events(events);
+  const send = (events: readonly WatchedEvent[], isInitial = false): void => {
+    if (isOpen && events.length > 0) sink.events(events, isInitial);
+  };
+  const fail = (error: unknown): void => {
+    send([{ type: "ERROR", status: statusOf(error) }]);
+    end();
   };
   const after = (delayMs: number, callback: () => void): void => {
     const timer = clock.setTimer(
@@ -96,10 +102,13 @@ function openWatch(call: Call, plan: Plan, sink: WatchSink): OpenWatch {
     );
     timers.add(timer);
   };
-  const bookmark = (annotations?: Record<string, string>): void => {
-    const metadata = { resourceVersion: String(store.revision), ...(annotations ? { annotations } : {}) };
+  const sendBookmark = (metadata: KubernetesObject["metadata"], isInitial: boolean): void => {
     const object: KubernetesObject = { apiVersion: apiVersionOf(resource), kind: resource.kind, metadata };
-    send([{ type: "BOOKMARK", object: encodePlain(object) }]);
+    send([{ type: "BOOKMARK", object: encodePlain(object) }], isInitial);
+  };
+  const bookmark = (): void => {
+    // Before it has seen all that came before, it is no further than that.
+    if (waiting === undefined && source?.isReplaying !== true) sendBookmark({ resourceVersion: String(store.revision) }, false);
   };
   const bookmarkLater = (): void => {
     after(bookmarkIntervalMs, () => {
@@ -109,33 +118,69 @@ function openWatch(call: Call, plan: Plan, sink: WatchSink): OpenWatch {
   };
 
   const serveObject = (stored: StoredObject): EncodedObject => serve(call, stored);
-  const select = (events: readonly StoreEvent[]): void => {
+  const select = (events: readonly StoreEvent[], isReplay?: boolean): void => {
     const selected: WatchedEvent[] = [];
     for (const event of events) {
       const change = changeOf(event, plan.selection);
       if (change !== undefined) selected.push({ type: change.type, object: serveObject(change.stored) });
     }
-    send(selected);
+    send(selected, isReplay);
+  };
+  /** What comes while the state is sent, which the watch begins with. */
+  let waiting: StoreEvent[] | undefined;
+  const sendState = (): void => {
+    const state = store.pin();
+    const held: StoreEvent[] = [];
+    waiting = held;
+    source = store.watch(prefix, state.revision, (events, isReplay) => {
+      if (waiting === undefined) select(events, isReplay);
+      else for (const event of events) waiting.push(event);
+    });
+    /** Sends a slice. Answers where the next one begins. */
+    const sendSlice = (startAfter?: string): string | undefined => {
+      const page = state.list(prefix, { limit: sliceSize, ...(startAfter === undefined ? {} : { startAfter }) });
+      const matching = page.items.filter((stored) => plan.selection.matches(stored));
+      send(
+        matching.map((stored) => ({ type: "ADDED", object: serveObject(stored) })),
+        true,
+      );
+      return page.next;
+    };
+    const finish = (): void => {
+      const annotations = { "k8s.io/initial-events-end": "true" };
+      if (plan.marksInitialEnd) sendBookmark({ resourceVersion: String(state.revision), annotations }, true);
+      waiting = undefined;
+      if (held.length > 0) select(held, false);
+    };
+    const sendRest = async (from: string): Promise<void> => {
+      for (let next: string | undefined = from; next !== undefined; next = sendSlice(next)) {
+        await nextTurn();
+        if (!isOpen) return;
+      }
+      finish();
+    };
+    const release = (): void => state[Symbol.dispose]();
+    try {
+      const next = sendSlice();
+      if (next === undefined) finish();
+      else {
+        sendRest(next).catch(fail).finally(release);
+        return;
+      }
+    } catch (error) {
+      release();
+      throw error;
+    }
+    release();
   };
 
   try {
-    let { from } = plan;
-    if (plan.startsWithState) {
-      const page = store.list(prefix);
-      from = page.revision;
-      send(
-        page.items
-          .filter((stored) => plan.selection.matches(stored))
-          .map((stored) => ({ type: "ADDED", object: serveObject(stored) })),
-      );
-      if (plan.marksInitialEnd) bookmark({ "k8s.io/initial-events-end": "true" });
-    }
-    if (isOpen) source = store.watch(prefix, from, select);
+    if (plan.startsWithState) sendState();
+    else source = store.watch(prefix, plan.from, select, fail);
     // The sink may have closed it while the replay was delivered.
     if (!isOpen) source?.close();
   } catch (error) {
-    send([{ type: "ERROR", status: statusOf(error) }]);
-    end();
+    fail(error);
   }
   if (isOpen) {
     after(plan.timeoutMs, end);

@@ -615,9 +615,12 @@ async function lines(
   count: number,
 ): Promise<{ type: string; object: DeepReadonly<KubernetesObject> }[]> {
   let text = "";
+  let found = 0;
   for await (const chunk of response) {
-    text += String(chunk);
-    if (text.split("\n").length > count) break;
+    const part = String(chunk);
+    text += part;
+    found += part.split("\n").length - 1;
+    if (found >= count) break;
   }
   return text
     .split("\n")
@@ -651,6 +654,37 @@ describe("a watch", () => {
     expect(events[1]?.object).toMatchObject({ data: { x: "é" } });
     expect(events[4]?.object).toMatchObject({ kind: "Status", code: 410 });
   });
+
+  test.each(["plain lines to a client of HTTP/1.0", "chunks after the answer to an earlier request on its connection"])(
+    "comes in %s",
+    async (what) => {
+      const isOld = what.includes("1.0");
+      const { handle, sink } = watchable();
+      const isAnswered = gate<void>();
+      const server = await start(async (request) => {
+        if (request.query?.["watch"] === "1") return handle(request);
+        await isAnswered.promise;
+        return answerObject(request);
+      });
+      const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+      cleanups.push(() => socket.destroy());
+      const line = `{"type":"ADDED","object":${Buffer.from(configMap("b").bytes).toString()}}\n`;
+      const expected = isOld ? line : `${line.length.toString(16)}\r\n${line}\r\n`;
+      const rest = "host: here\r\nauthorization: Bearer good\r\n\r\n";
+      if (isOld) socket.write(`GET ${collection}?watch=1 HTTP/1.0\r\n${rest}`);
+      else socket.write(`GET ${collection}/a HTTP/1.1\r\n${rest}GET ${collection}?watch=1 HTTP/1.1\r\n${rest}`);
+      (await sink()).events([{ type: "ADDED", object: configMap("b") }]);
+      isAnswered.resolve();
+      let text = "";
+      for await (const part of socket) {
+        text += String(part);
+        if (text.endsWith(expected)) break;
+      }
+      const answers = text.split("HTTP/1.1 200 OK\r\n").slice(1);
+      expect(answers).toHaveLength(isOld ? 1 : 2);
+      expect(answers.at(-1)?.split("\r\n\r\n").slice(1).join("\r\n\r\n")).toBe(expected);
+    },
+  );
 
   test("may be of Tables or of metadata; errors stay Statuses and bookmarks have no row", async () => {
     for (const [as, first, bookmark] of [
@@ -722,7 +756,7 @@ describe("a watch", () => {
         kind: "watch",
         resource: configMaps,
         open: (sink) => {
-          sink.events(Array.from({ length: 5 }, () => big(4_000_000)));
+          for (let slice = 0; slice < 5; slice++) sink.events([big(4_000_000)], true);
           opened.resolve(sink);
           return { close: () => closed.resolve() };
         },
@@ -768,7 +802,7 @@ describe("a watch", () => {
         kind: "watch",
         resource: configMaps,
         open: (sink) => {
-          sink.events(events);
+          for (let start = 0; start < events.length; start += 250) sink.events(events.slice(start, start + 250), true);
           sink.end();
           return { close: () => undefined };
         },

@@ -13,8 +13,14 @@ test("a hundred watchers of an event are sent the same bytes, which were made on
   const sinks: WatchSink[] = [];
   const written: unknown[] = [];
   for (let index = 0; index < 100; index++) {
-    const response = new ServerResponse(new IncomingMessage(new Socket()));
-    vi.spyOn(response, "write").mockImplementation((chunk: unknown) => written.push(chunk) > 0);
+    const socket = new Socket();
+    vi.spyOn(socket, "write").mockImplementation((chunk: unknown) => written.push(chunk) > 0);
+    const request = new IncomingMessage(socket);
+    request.httpVersionMajor = 1;
+    request.httpVersionMinor = 1;
+    const response = new ServerResponse(request);
+    response.assignSocket(socket);
+    response.writeHead(200);
     sendWatch(
       response,
       {
@@ -33,8 +39,18 @@ test("a hundred watchers of an event are sent the same bytes, which were made on
       { pendingBytes: 1024, stallMs: 1_000 },
     );
   }
+  written.length = 0;
   for (const sink of sinks) sink.events([{ type: "ADDED", object: encoded }]);
   expect(written.length).toBe(100);
   expect(new Set(written).size).toBe(1);
-  expect(String(written[0])).toBe(`{"type":"ADDED","object":${JSON.stringify(object)}}\n`);
+  const line = `{"type":"ADDED","object":${JSON.stringify(object)}}\n`;
+  expect(String(written[0])).toBe(`${line.length.toString(16)}\r\n${line}\r\n`);
+
+  written.length = 0;
+  sinks[0]?.events([
+    { type: "ADDED", object: encoded },
+    { type: "ADDED", object: encoded },
+  ]);
+  // What comes together is one chunk.
+  expect(written.map(String)).toEqual([`${(2 * line.length).toString(16)}\r\n${line}${line}\r\n`]);
 });

@@ -29,19 +29,32 @@ export function sendWatch(
   clock: Clock,
   limits: WatchLimits,
 ): () => void {
+  response.flushHeaders();
+  const { socket } = response;
+  // Chunks are written to the connection itself: so they are made once for all who watch, and are one buffer to encrypt. Not where the
+  // client knows no chunks (HTTP/1.0), nor where the connection is still taken by the answer to an earlier request.
+  const isDirect = socket !== null && response.chunkedEncoding;
+  const connection = isDirect ? socket : response;
   let queue: WatchedEvent[] = [];
   let head = 0;
   let pendingBytes = 0;
-  /** Events at the head of the queue that were there from the beginning: they count for no limit. */
+  /** Events at the head of the queue that count for no limit. */
   let initial = 0;
-  let isOpening = true;
-  let isBlocked = false;
   let isEnding = false;
+  let isBlocked = false;
   let stall: Timer | undefined;
   let source: { close(): void } | undefined;
 
-  const encode = (event: WatchedEvent): Uint8Array =>
-    representation.as === undefined ? sharedLine(event) : convertedLine(event, outcome, representation, context());
+  const encode = (event: WatchedEvent): Chunk => {
+    if (representation.as === undefined && event.type !== "ERROR") return sharedChunk(event.type, event.object);
+    return chunkOf([Buffer.from(`${JSON.stringify(lineOf(event, outcome, representation, context))}\n`)]);
+  };
+  const join = (chunks: readonly Chunk[]): Uint8Array => {
+    const [only] = chunks;
+    const lines = chunks.map(({ line }) => line);
+    if (!isDirect) return Buffer.concat(lines);
+    return (chunks.length === 1 && only !== undefined ? only : chunkOf(lines)).bytes;
+  };
 
   const stop = (): void => {
     stall?.cancel();
@@ -54,19 +67,18 @@ export function sendWatch(
 
   const pump = (): void => {
     while (!isBlocked && head < queue.length) {
-      const lines: Uint8Array[] = [];
+      const chunks: Chunk[] = [];
       let bytes = 0;
       while (head < queue.length && bytes < writeBytes) {
         const event = queue[head++];
         if (event === undefined) continue;
-        const line = encode(event);
+        const chunk = encode(event);
         if (initial > 0) initial--;
         else pendingBytes -= sizeOf(event);
-        lines.push(line);
-        bytes += line.length;
+        chunks.push(chunk);
+        bytes += chunk.line.length;
       }
-      const [only] = lines;
-      isBlocked = !response.write(lines.length === 1 && only !== undefined ? only : Buffer.concat(lines, bytes));
+      isBlocked = !connection.write(join(chunks));
     }
     if (head === queue.length) {
       queue = [];
@@ -84,21 +96,20 @@ export function sendWatch(
     pump();
   };
 
-  response.on("drain", () => {
+  connection.on("drain", () => {
     stall?.cancel();
     stall = undefined;
     isBlocked = false;
     pump();
   });
   response.on("close", stop);
-  response.flushHeaders();
 
   source = outcome.open({
-    events(batch) {
+    events(batch, isInitial = false) {
       if (isEnding) return;
       for (const event of batch) {
         queue.push(event);
-        if (isOpening) initial++;
+        if (isInitial) initial++;
         else pendingBytes += sizeOf(event);
       }
       if (!isBlocked) pump();
@@ -109,7 +120,6 @@ export function sendWatch(
     },
     end,
   });
-  isOpening = false;
   // The sink may have been ended before there was a source to close.
   if (isEnding || response.destroyed) source.close();
   return end;
@@ -127,43 +137,51 @@ const openings = {
 };
 const closing = Buffer.from("}\n");
 
-type Line = { readonly type: WatchedEvent["type"]; readonly bytes: Uint8Array };
-
-/** Lines of recent events: watchers are told of an event one after the other, and all send the same bytes. */
-let lines = new WeakMap<EncodedObject, Line>();
-let linesBytes = 0;
-/** A line lives as long as its object does, which is long for most. So that they don't double storage, all are dropped now and then. */
-const maxLinesBytes = 4 * 1024 * 1024;
-
-function sharedLine(event: WatchedEvent): Uint8Array {
-  if (event.type === "ERROR") return errorLine(event);
-  const known = lines.get(event.object);
-  if (known?.type === event.type) return known.bytes;
-  const bytes = Buffer.concat([openings[event.type], event.object.bytes, closing]);
-  if (linesBytes > maxLinesBytes) {
-    lines = new WeakMap();
-    linesBytes = 0;
-  }
-  lines.set(event.object, { type: event.type, bytes });
-  linesBytes += bytes.length;
-  return bytes;
+/** A chunk of HTTP/1.1 (RFC 9112 section 7.1), and the line in it. */
+interface Chunk {
+  readonly bytes: Uint8Array;
+  readonly line: Uint8Array;
 }
 
-function convertedLine(
+/** Chunks of recent events: watchers are told of an event one after the other, and all are sent the same bytes. */
+let shared = new WeakMap<EncodedObject, Chunk & { readonly type: WatchedEvent["type"] }>();
+let sharedBytes = 0;
+/** A chunk lives as long as its object does, which is long for most. So that they don't double storage, all are dropped now and then. */
+const maxSharedBytes = 4 * 1024 * 1024;
+
+function sharedChunk(type: keyof typeof openings, object: EncodedObject): Chunk {
+  const known = shared.get(object);
+  if (known?.type === type) return known;
+  const { bytes, line } = chunkOf([openings[type], object.bytes, closing]);
+  if (sharedBytes > maxSharedBytes) {
+    shared = new WeakMap();
+    sharedBytes = 0;
+  }
+  const chunk = { type, bytes, line };
+  shared.set(object, chunk);
+  sharedBytes += bytes.length;
+  return chunk;
+}
+
+const chunkEnd = Buffer.from("\r\n");
+
+function chunkOf(parts: readonly Uint8Array[]): Chunk {
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  const head = Buffer.from(`${length.toString(16)}\r\n`);
+  const bytes = Buffer.concat([head, ...parts, chunkEnd]);
+  return { bytes, line: bytes.subarray(head.length, head.length + length) };
+}
+
+function lineOf(
   event: WatchedEvent,
   outcome: WatchOutcome,
   representation: Representation,
-  context: EncodeContext,
-): Uint8Array {
-  if (event.type === "ERROR") return errorLine(event);
-  const isBookmarkRow = event.type === "BOOKMARK" && representation.as === "Table";
+  context: () => EncodeContext,
+): { readonly type: WatchedEvent["type"]; readonly object: unknown } {
+  const { type } = event;
+  if (event.type === "ERROR") return { type, object: event.status };
+  const value = objectValue(event.object, outcome.resource, representation, context());
   // A bookmark is no object: its Table has the version that it is for, and no row.
-  const value = isBookmarkRow
-    ? { ...(objectValue(event.object, outcome.resource, representation, context) as object), rows: [] }
-    : objectValue(event.object, outcome.resource, representation, context);
-  return Buffer.from(`{"type":"${event.type}","object":${JSON.stringify(value)}}\n`);
-}
-
-function errorLine(event: Extract<WatchedEvent, { type: "ERROR" }>): Uint8Array {
-  return Buffer.from(`{"type":"ERROR","object":${JSON.stringify(event.status)}}\n`);
+  const isBookmarkRow = type === "BOOKMARK" && representation.as === "Table";
+  return { type, object: isBookmarkRow ? { ...(value as object), rows: [] } : value };
 }

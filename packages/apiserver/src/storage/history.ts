@@ -1,12 +1,12 @@
-import type { Engine } from "./engine.ts";
+import type { Engine, LogRecord, State } from "./engine.ts";
 import { decodeLogEntry } from "./log-entry.ts";
 import type { StoredObject, StoreEvent } from "./store.ts";
 import { DeletedObject, LazyStoredObject } from "./stored-object.ts";
 
 /** Reads the past out of the event log: see `log-entry.ts` for why it is read backwards. */
 export interface History {
-  /** What happened to keys that begin with `prefix` after `revision`, in order. */
-  eventsAfter(prefix: string, revision: number): StoreEvent[];
+  /** What happened to keys that begin with `prefix` after `revision`, in order. Yields when it has read another `slice` of entries. */
+  eventsAfter(state: State, prefix: string, revision: number, slice: number): Generator<undefined, StoreEvent[], void>;
   /** Notes when a revision was committed. */
   mark(revision: number, timeMs: number): void;
   /** Up to which revision events may be forgotten by now. */
@@ -16,10 +16,10 @@ export interface History {
 /** How finely the times of revisions are remembered. */
 const markIntervalMs = 1_000;
 
-/** Makes a {@link History} of an engine's log. `read` gives the newest state of a key. */
+/** Makes a {@link History} of an engine's log. `read` gives a key as it is in a state. */
 export function createHistory(options: {
   readonly engine: Engine;
-  readonly read: (key: string) => StoredObject | undefined;
+  readonly read: (state: State, key: string) => StoredObject | undefined;
   readonly historyMs: number;
   readonly historyEvents: number;
   readonly now: () => number;
@@ -33,27 +33,23 @@ export function createHistory(options: {
   }
 
   return {
-    eventsAfter(prefix, after) {
+    *eventsAfter(state, prefix, after, slice) {
       const events: StoreEvent[] = [];
       /** The state of a key after the entry that is looked at. */
       const states = new Map<string, StoredObject | undefined>();
-      for (const { revision, value } of engine.log(after, true)) {
-        const entry = decodeLogEntry(value);
-        const { key } = entry;
-        if (!key.startsWith(prefix)) continue;
-        const state = states.has(key) ? states.get(key) : read(key);
-        const previous = previousOf(entry);
-        states.set(key, previous);
-        if (entry.type === "put") {
-          if (state === undefined) throw new Error(`the event log is damaged: no object for ${key} at revision ${revision}`);
-          events.push({ type: "put", revision, object: state, previous });
-        } else {
-          if (previous === undefined)
-            throw new Error(`the event log is damaged: nothing deleted at ${key}, revision ${revision}`);
-          events.push({ type: "delete", revision, object: new DeletedObject(previous, revision), previous });
+      let before: number | undefined;
+      for (;;) {
+        let count = 0;
+        for (const record of state.log(after, true, before)) {
+          const event = eventOf(record, prefix, states, (key) => read(state, key));
+          if (event !== undefined) events.push(event);
+          before = record.revision;
+          count += 1;
+          if (count === slice) break;
         }
+        if (count < slice) return events.reverse();
+        yield;
       }
-      return events.reverse();
     },
     mark(revision, timeMs) {
       const last = marks.at(-1);
@@ -77,4 +73,25 @@ export function createHistory(options: {
 
 function previousOf(entry: ReturnType<typeof decodeLogEntry>): StoredObject | undefined {
   return entry.previousBytes && new LazyStoredObject(entry.key, entry.previousRevision, entry.previousBytes);
+}
+
+/** The event of a log entry; undefined where its key does not begin with `prefix`. `states` are those after the entry, then before it. */
+function eventOf(
+  { revision, value }: LogRecord,
+  prefix: string,
+  states: Map<string, StoredObject | undefined>,
+  read: (key: string) => StoredObject | undefined,
+): StoreEvent | undefined {
+  const entry = decodeLogEntry(value);
+  const { key } = entry;
+  if (!key.startsWith(prefix)) return undefined;
+  const object = states.has(key) ? states.get(key) : read(key);
+  const previous = previousOf(entry);
+  states.set(key, previous);
+  if (entry.type === "put") {
+    if (object === undefined) throw new Error(`the event log is damaged: no object for ${key} at revision ${revision}`);
+    return { type: "put", revision, object, previous };
+  }
+  if (previous === undefined) throw new Error(`the event log is damaged: nothing deleted at ${key}, revision ${revision}`);
+  return { type: "delete", revision, object: new DeletedObject(previous, revision), previous };
 }

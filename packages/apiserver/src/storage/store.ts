@@ -39,6 +39,16 @@ export interface StorePage {
   readonly remaining: number;
 }
 
+/** Takes what a watch brings: `isReplay` where it comes from the log. */
+export type WatchListener = (events: readonly StoreEvent[], isReplay?: boolean) => void;
+
+/** A watch of the store. */
+export interface StoreWatch {
+  /** Whether events from the log are still to come. Default false. */
+  readonly isReplaying?: boolean;
+  close(): void;
+}
+
 /** The state of one revision, held for who reads it over several turns of the event loop. */
 export interface PinnedState extends Disposable {
   readonly revision: number;
@@ -74,10 +84,11 @@ export interface Store {
    */
   write(key: string, expected: number, object: KubernetesObject | undefined): Promise<WriteResult>;
   /**
-   * Calls `listener` for every event of keys that begin with `prefix` after `afterRevision`, first from the log, then live.
+   * Calls `listener` for every event of keys that begin with `prefix` after `afterRevision`, first from the log, then live. A long log is
+   * replayed in slices between which others have their turn; `onError` is told when that fails, which closes the watch.
    * Throws a `StatusError` `Expired` when the log does not go back that far. A listener must not block or throw.
    */
-  watch(prefix: string, afterRevision: number, listener: (events: readonly StoreEvent[]) => void): { close(): void };
+  watch(prefix: string, afterRevision: number, listener: WatchListener, onError?: (error: unknown) => void): StoreWatch;
   close(): Promise<void>;
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createVirtualClock, isExpired, type KubernetesObject } from "@keelson/api-machinery";
 import fc from "fast-check";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Engine } from "./engine.ts";
 import { openLmdbEngine } from "./lmdb-engine.ts";
 import { openStore } from "./lmdb-store.ts";
@@ -143,6 +143,35 @@ describe("the store", () => {
     expect(seen[0]?.object.object).toMatchObject({ data: { value: "2" } });
     expect(seen[1]?.object.object).toMatchObject({ metadata: { resourceVersion: "5" }, data: { value: "2" } });
     expect(JSON.parse(Buffer.from(seen[1]?.object.bytes ?? []).toString())).toEqual(seen[1]?.object.object);
+  });
+
+  it("replays a long log in slices, one in each turn, and then what was committed meanwhile", { timeout: 30_000 }, async () => {
+    const store = await open();
+    const names = Array.from({ length: 1_300 }, (_, index) => `n${index}`);
+    await Promise.all(names.map((name) => put(store, `/things/n/${name}`)));
+    const batches: number[] = [];
+    const seen: StoreEvent[] = [];
+    let inThisTurn = 0;
+    const watch = store.watch("/things/", 1, (events, isReplay) => {
+      batches.push(events.length);
+      seen.push(...events);
+      if (inThisTurn++ > 0) throw new Error("two slices in one turn");
+      setImmediate(() => (inThisTurn = 0));
+      if (isReplay === (events.at(-1)?.object.key === "/things/n/live")) throw new Error("not what it says");
+    });
+    expect(seen).toEqual([]);
+    const closed: unknown[] = [];
+    store.watch("/things/", 1, (events) => closed.push(events)).close();
+    const ended = vi.waitFor(() => expect(seen.at(-1)?.object.key).toBe("/things/n/live"), { timeout: 25_000, interval: 1 });
+    expect(watch.isReplaying).toBe(true);
+    await put(store, "/things/n/live");
+    await ended;
+    expect(watch.isReplaying).toBe(false);
+    expect(seen.map(({ revision }) => revision)).toEqual(Array.from({ length: 1_301 }, (_, index) => index + 2));
+    expect(batches).toEqual([250, 250, 250, 250, 250, 50, 1]);
+    expect(closed).toEqual([]);
+    await put(store, "/things/n/last");
+    expect(brief(seen.slice(-1))).toEqual(["put /things/n/last@1303"]);
   });
 
   it("shows a pinned state as it was while writes go on, and the newest one to all others", async () => {

@@ -1,11 +1,12 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Clock, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { createDeferred } from "./deferred.ts";
-import { type Engine, StorageFullError, type View } from "./engine.ts";
+import { type Engine, type State, StorageFullError, type View } from "./engine.ts";
 import { createHistory } from "./history.ts";
 import { decodeRecord, encodeLogEntry, encodeRecord } from "./log-entry.ts";
 import { createObjectCache } from "./object-cache.ts";
 import { viewPast } from "./past.ts";
+import { replayOverTurns } from "./replay.ts";
 import type { PinnedState, Store, StoredObject, StoreEvent, StorePage, WriteResult } from "./store.ts";
 import { DeletedObject, encodeObject, LazyStoredObject } from "./stored-object.ts";
 import { createWatchHub } from "./watch-hub.ts";
@@ -52,14 +53,14 @@ const dropLimit = 2_000;
 export function createStore(engine: Engine, options: StoreOptions): Store {
   const { clock, historyMs = 600_000, historyEvents = 100_000, cacheBytes = 8 * 1024 * 1024 } = options;
   const cache = createObjectCache(cacheBytes);
-  const hub = createWatchHub(
+  const onListenerError =
     options.onListenerError ??
-      ((error) => {
-        queueMicrotask(() => {
-          throw error;
-        });
-      }),
-  );
+    ((error: unknown): void => {
+      queueMicrotask(() => {
+        throw error;
+      });
+    });
+  const hub = createWatchHub(onListenerError);
   const overlay = new Map<string, PendingState>();
   let waiting: PendingWrite[] = [];
   let durable = engine.position.revision;
@@ -79,7 +80,18 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
     cache.set(stored);
     return stored;
   };
-  const history = createHistory({ engine, read, historyMs, historyEvents, now: () => clock.now() });
+  /** A key in a state that may be older than the newest. */
+  const readIn = (state: State, key: string): StoredObject | undefined => {
+    const value = state.get(key);
+    return value && shared(key, value);
+  };
+  /** An object of a state: as it is in memory, if it is there. */
+  const shared = (key: string, value: Uint8Array): StoredObject => {
+    const record = decodeRecord(value);
+    const cached = cache.get(key);
+    return cached?.revision === record.revision ? cached : new LazyStoredObject(key, record.revision, record.bytes);
+  };
+  const history = createHistory({ engine, read: readIn, historyMs, historyEvents, now: () => clock.now() });
 
   /** Commits what waits until nothing does. */
   const run = async (): Promise<void> => {
@@ -195,9 +207,7 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
     for (const { key, value } of view.range(start, end)) {
       const last = items.at(-1)?.key;
       if (items.length >= limit && last !== undefined) return { items, next: last };
-      const record = decodeRecord(value);
-      const cached = cache.get(key);
-      items.push(cached?.revision === record.revision ? cached : new LazyStoredObject(key, record.revision, record.bytes));
+      items.push(shared(key, value));
     }
     return { items };
   };
@@ -238,6 +248,30 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
     }
   };
 
+  const watch: Store["watch"] = (prefix, afterRevision, listener, onError = onListenerError) => {
+    requireOpen();
+    if (afterRevision < compacted) throw tooOld(afterRevision, compacted);
+    if (durable - afterRevision > logSlice) {
+      const held = engine.pin();
+      return replayOverTurns({
+        reading: history.eventsAfter(held, prefix, afterRevision, logSlice),
+        release: held.release,
+        subscribe: (live) => hub.add(prefix, durable, live),
+        listener,
+        onError,
+        isEnded: () => isClosed,
+      });
+    }
+    // All in one turn: nothing can be committed between the replay and the first live event.
+    const past =
+      afterRevision < durable
+        ? history.eventsAfter(engine, prefix, afterRevision, Number.POSITIVE_INFINITY).next().value
+        : undefined;
+    const { close } = hub.add(prefix, Math.max(afterRevision, durable), listener);
+    if (past !== undefined && past.length > 0) listener(past, true);
+    return { close };
+  };
+
   return {
     get revision() {
       return durable;
@@ -250,15 +284,7 @@ export function createStore(engine: Engine, options: StoreOptions): Store {
     pin,
     pinAt,
     write,
-    watch(prefix, afterRevision, listener) {
-      requireOpen();
-      if (afterRevision < compacted) throw tooOld(afterRevision, compacted);
-      // All in one turn: nothing can be committed between the replay and the first live event.
-      const replay = afterRevision < durable ? history.eventsAfter(prefix, afterRevision) : [];
-      const watch = hub.add(prefix, Math.max(afterRevision, durable), listener);
-      if (replay.length > 0) listener(replay);
-      return watch;
-    },
+    watch,
     async close() {
       if (isClosed) return;
       isClosed = true;

@@ -54,7 +54,7 @@ export function withFaults(handle: Handle, clock: Clock): { readonly handle: Han
         const watch = { sink, close: () => undefined as void };
         watches.add(watch);
         const source = outcome.open({
-          events: (batch) => sink.events(batch),
+          events: (batch, isInitial) => sink.events(batch, isInitial),
           end() {
             watches.delete(watch);
             sink.end();
