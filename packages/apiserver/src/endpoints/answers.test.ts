@@ -266,3 +266,28 @@ describe("subresources that only act", () => {
     expect(await refusal("POST", path, body)).toEqual(["422 Invalid", ...fields.map((field) => `FieldValueInvalid ${field}`)]);
   });
 });
+
+describe("the options of a list or a watch", () => {
+  it.each<[string, string[]]>([
+    ["limit=-1", ["200"]],
+    ["limit=few", ["400 BadRequest"]],
+    ["timeoutSeconds=long", ["400 BadRequest"]],
+    ["watch=true&timeoutSeconds=long", ["400 BadRequest"]],
+    ["sendInitialEvents=true", ["422 Invalid", "FieldValueForbidden sendInitialEvents"]],
+    [
+      "resourceVersionMatch=Sometimes",
+      ["422 Invalid", "FieldValueForbidden resourceVersionMatch", "FieldValueNotSupported resourceVersionMatch"],
+    ],
+    [
+      "watch=true&resourceVersionMatch=Exact",
+      ["422 Invalid", "FieldValueForbidden resourceVersionMatch", "FieldValueNotSupported resourceVersionMatch"],
+    ],
+    ["watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", ["200"]],
+  ])("%s", async (query, answer) => {
+    expect(await refusal("GET", `${maps}?${query}`)).toEqual(answer);
+  });
+
+  it("there are no namespaces in a namespace", async () => {
+    expect(await refusal("GET", "/api/v1/namespaces/default/namespaces")).toEqual(["404 NotFound"]);
+  });
+});
