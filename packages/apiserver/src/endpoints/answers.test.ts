@@ -291,3 +291,41 @@ describe("the options of a list or a watch", () => {
     expect(await refusal("GET", "/api/v1/namespaces/default/namespaces")).toEqual(["404 NotFound"]);
   });
 });
+
+describe("what can't be decoded", () => {
+  const deployment = (spec: object, metadata: object = {}): object => ({
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name: "d", ...metadata },
+    spec,
+  });
+  it.each([
+    [deployment({ replicas: "3" }), "string", "DeploymentSpec.spec.replicas of type int32"],
+    [deployment({ replicas: 1.5 }), "number 1.5", "DeploymentSpec.spec.replicas of type int32"],
+    [
+      deployment({ template: { spec: { containers: [{ name: 5 }] } } }),
+      "number",
+      "Container.spec.template.spec.containers.name of type string",
+    ],
+    [
+      deployment({ template: { spec: { containers: {} } } }),
+      "object",
+      "PodSpec.spec.template.spec.containers of type []v1.Container",
+    ],
+    [
+      deployment({ selector: { matchLabels: { "a.b/c": 5 } } }),
+      "number",
+      "LabelSelector.spec.selector.matchLabels of type string",
+    ],
+    [deployment({}, { labels: { a: true } }), "bool", "ObjectMeta.metadata.labels of type string"],
+    [deployment({}, { finalizers: [5] }), "number", "ObjectMeta.metadata.finalizers of type string"],
+    [deployment({}, { ownerReferences: [{ uid: 5 }] }), "number", "OwnerReference.metadata.ownerReferences.uid of type string"],
+  ])("is told in the words of Go's decoder: %j", async (object, value, target) => {
+    const { code, body } = await ask("POST", "/apis/apps/v1/namespaces/default/deployments", object);
+    expect([code, body["message"]]).toEqual([
+      400,
+      'Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal ' +
+        `${value} into Go struct field ${target}`,
+    ]);
+  });
+});
