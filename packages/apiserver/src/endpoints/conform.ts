@@ -9,7 +9,7 @@ import {
   unknownFieldMessages,
   validate,
 } from "@keelson/api-machinery";
-import { canonicalQuantities } from "../registry/builtin/quantities.ts";
+import { canonicalValues } from "../registry/builtin/canonical-values.ts";
 import { scaleCauses } from "../registry/scale-validation.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import type { Call } from "./call.ts";
@@ -43,7 +43,7 @@ export function conform(
   if (resource.origin === "builtin") {
     dropEmpty(resource.schema, result as unknown as JsonObject);
     try {
-      canonicalQuantities(resource.schema, result);
+      canonicalValues(resource.schema, result);
     } catch (error) {
       throw badRequest(
         `${resource.kind} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: ${error instanceof Error ? error.message : ""}`,
