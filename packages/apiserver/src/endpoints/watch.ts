@@ -33,7 +33,8 @@ export function watchObjects(call: Call, onOpen: (watch: OpenWatch) => () => voi
   const seconds = integerOf("timeoutSeconds", query["timeoutSeconds"]);
   const timeoutSeconds = seconds > 0 ? seconds : defaultTimeoutSeconds + call.random.below(defaultTimeoutSeconds);
   const plan: Plan = {
-    from: from ?? 0,
+    // Without the state that is there, it starts from now unless it is told from where.
+    from: from || (sendsInitialEvents === false ? store.revision : 0),
     startsWithState: sendsInitialEvents ?? (from === undefined || from === 0),
     marksInitialEnd: sendsInitialEvents === true && isTrue(query["allowWatchBookmarks"]),
     hasBookmarks: isTrue(query["allowWatchBookmarks"]),

@@ -40,8 +40,14 @@ export function sendWatch(
   let stall: Timer | undefined;
   let source: { close(): void } | undefined;
 
-  const encode = (event: WatchedEvent): Uint8Array =>
-    representation.as === undefined ? sharedLine(event) : convertedLine(event, outcome, representation, context());
+  /** The columns of Tables are told once, with the first event. */
+  let hasColumns = false;
+  const encode = (event: WatchedEvent): Uint8Array => {
+    if (representation.as === undefined) return sharedLine(event);
+    const line = convertedLine(event, outcome, representation, context(), hasColumns);
+    hasColumns ||= representation.as === "Table" && event.type !== "ERROR";
+    return line;
+  };
 
   const stop = (): void => {
     stall?.cancel();
@@ -154,13 +160,15 @@ function convertedLine(
   outcome: WatchOutcome,
   representation: Representation,
   context: EncodeContext,
+  hasColumns: boolean,
 ): Uint8Array {
   if (event.type === "ERROR") return errorLine(event);
-  const isBookmarkRow = event.type === "BOOKMARK" && representation.as === "Table";
-  // A bookmark is no object: its Table has the version that it is for, and no row.
-  const value = isBookmarkRow
-    ? { ...(objectValue(event.object, outcome.resource, representation, context) as object), rows: [] }
-    : objectValue(event.object, outcome.resource, representation, context);
+  const value = {
+    ...(objectValue(event.object, outcome.resource, representation, context) as object),
+    ...(hasColumns ? { columnDefinitions: null } : {}),
+    // A bookmark is no object: its Table has the version that it is for, and no row.
+    ...(event.type === "BOOKMARK" && representation.as === "Table" ? { rows: [] } : {}),
+  };
   return Buffer.from(`{"type":"${event.type}","object":${JSON.stringify(value)}}\n`);
 }
 

@@ -12,7 +12,7 @@ export function canonicalValues(schema: Schema, value: unknown): void {
     const { items } = schema;
     if (items === undefined) return;
     for (let index = 0; index < value.length; index++) {
-      const write = writers.get(items.format ?? "");
+      const write = writerOf(items);
       if (write === undefined) canonicalValues(items, value[index]);
       else value[index] = write(value[index]);
     }
@@ -24,7 +24,7 @@ export function canonicalValues(schema: Schema, value: unknown): void {
     const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
     const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
     if (child === undefined) continue;
-    const write = writers.get(child.format ?? "");
+    const write = writerOf(child);
     if (write === undefined) canonicalValues(child, value[key]);
     else setOwn(value, key, write(value[key]));
   }
@@ -36,6 +36,10 @@ const writers: ReadonlyMap<string, (value: unknown) => unknown> = new Map([
   ["date-time", (value) => (typeof value === "string" ? canonicalTime(value) : value)],
   ["micro-time", (value) => (typeof value === "string" ? canonicalMicroTime(value) : value)],
 ]);
+
+function writerOf({ format }: Schema): ((value: unknown) => unknown) | undefined {
+  return format === undefined ? undefined : writers.get(format);
+}
 
 const canonical = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
