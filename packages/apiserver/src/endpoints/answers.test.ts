@@ -329,3 +329,20 @@ describe("what can't be decoded", () => {
     ]);
   });
 });
+
+describe("a DaemonSet", () => {
+  it("has the count of its templates in an annotation, whatever a client says", async () => {
+    const path = "/apis/apps/v1/namespaces/default/daemonsets";
+    const name = "deprecated.daemonset.template.generation";
+    const template = { metadata: { labels: { a: "b" } }, spec: { containers: [{ name: "c", image: "i" }] } };
+    const set = { apiVersion: "apps/v1", kind: "DaemonSet", metadata: { name: "s" } };
+    const body = { ...set, spec: { selector: { matchLabels: { a: "b" } }, template } };
+    const count = (answer: { body: { [key: string]: { annotations: Record<string, string> } } }): unknown =>
+      answer.body["metadata"]?.annotations[name];
+    expect(count(await ask("POST", path, body))).toBe("1");
+    expect(count(await ask("PUT", `${path}/s`, body))).toBe("1");
+    expect(count(await ask("PATCH", `${path}/s`, { metadata: { annotations: { [name]: "9" } } }, "merge"))).toBe("1");
+    const changed = { spec: { template: { metadata: { annotations: { x: "y" } } } } };
+    expect(count(await ask("PATCH", `${path}/s`, changed, "merge"))).toBe("2");
+  });
+});
