@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { kubectlMinorVersion, kubectlWaitForField } from "./testing/kubectl-version.ts";
@@ -146,6 +146,45 @@ describe("kubectl and the node", () => {
     await waitForField("deployment/drained", ".status.readyReplicas", "2");
     await kubectl("delete", "deployment,pdb", "drained");
   }, 180_000);
+});
+
+test("an object comes from a kustomization, is labelled, printed by a template, and replaced by force", async () => {
+  const base = join(folder.path, "kustomized");
+  mkdirSync(base);
+  writeFileSync(join(base, "kustomization.yaml"), "namePrefix: pre-\nresources: [map.yaml]\n");
+  writeFileSync(join(base, "map.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: map}, data: {a: one}}");
+  expect(await kubectl("apply", "-k", base)).toContain("configmap/pre-map created");
+  await kubectl("label", "configmap", "pre-map", "tier=web");
+  await expect(kubectl("label", "configmap", "pre-map", "tier=db")).rejects.toThrow(/--overwrite is false/);
+  await kubectl("label", "configmap", "pre-map", "tier=db", "--overwrite");
+  await kubectl("annotate", "configmap", "pre-map", "note=1");
+  await kubectl("annotate", "configmap", "pre-map", "note=2", "--overwrite");
+  const template = "go-template={{.data.a}} {{.metadata.labels.tier}} {{.metadata.annotations.note}} {{.metadata.uid}}";
+  const before = (await kubectl("get", "configmap", "pre-map", "-o", template)).split(" ");
+  expect(before.slice(0, 3)).toEqual(["one", "db", "2"]);
+  const other = manifest("other", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: pre-map}\ndata: {a: two}\n");
+  expect(await kubectl("replace", "--force", "-f", other)).toContain("configmap/pre-map replaced");
+  const after = (await kubectl("get", "configmap", "pre-map", "-o", "go-template={{.data.a}} {{.metadata.uid}}")).split(" ");
+  expect(after[0]).toBe("two");
+  expect(after[1]).not.toBe(before[3]);
+  await kubectl("delete", "-k", base);
+});
+
+test("a node is tainted, and a Pod exposed", async () => {
+  const node = (await kubectl("get", "nodes", "-o", "name")).trim().replace("node/", "");
+  await kubectl("taint", "node", node, "kind=test:PreferNoSchedule");
+  await expect(kubectl("taint", "node", node, "kind=other:PreferNoSchedule")).rejects.toThrow(/--overwrite is false/);
+  await kubectl("taint", "node", node, "kind=other:PreferNoSchedule", "--overwrite");
+  const values = "jsonpath={.spec.taints[*].value}";
+  expect(await kubectl("get", "node", node, "-o", values)).toBe("other");
+  await kubectl("taint", "node", node, "kind-");
+  expect(await kubectl("get", "node", node, "-o", values)).toBe("");
+  await kubectl("run", "exposed", "--image=any", "--port=8080", "--labels=app=exposed", "--dry-run=server");
+  await kubectl("create", "deployment", "exposed", "--image=any", "--replicas=0");
+  expect(await kubectl("expose", "deployment", "exposed", "--port=80", "--target-port=8080")).toContain("exposed");
+  const fields = "jsonpath={.spec.selector.app}:{.spec.ports[0].port}>{.spec.ports[0].targetPort}";
+  expect(await kubectl("get", "service", "exposed", "-o", fields)).toBe("exposed:80>8080");
+  await kubectl("delete", "deployment,service", "exposed");
 });
 
 test("every kind that is served is listed, described and explained", async () => {

@@ -266,3 +266,83 @@ describe("subresources that only act", () => {
     expect(await refusal("POST", path, body)).toEqual(["422 Invalid", ...fields.map((field) => `FieldValueInvalid ${field}`)]);
   });
 });
+
+describe("the options of a list or a watch", () => {
+  it.each<[string, string[]]>([
+    ["limit=-1", ["200"]],
+    ["limit=few", ["400 BadRequest"]],
+    ["timeoutSeconds=long", ["400 BadRequest"]],
+    ["watch=true&timeoutSeconds=long", ["400 BadRequest"]],
+    ["sendInitialEvents=true", ["422 Invalid", "FieldValueForbidden sendInitialEvents"]],
+    [
+      "resourceVersionMatch=Sometimes",
+      ["422 Invalid", "FieldValueForbidden resourceVersionMatch", "FieldValueNotSupported resourceVersionMatch"],
+    ],
+    [
+      "watch=true&resourceVersionMatch=Exact",
+      ["422 Invalid", "FieldValueForbidden resourceVersionMatch", "FieldValueNotSupported resourceVersionMatch"],
+    ],
+    ["watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", ["200"]],
+  ])("%s", async (query, answer) => {
+    expect(await refusal("GET", `${maps}?${query}`)).toEqual(answer);
+  });
+
+  it("there are no namespaces in a namespace", async () => {
+    expect(await refusal("GET", "/api/v1/namespaces/default/namespaces")).toEqual(["404 NotFound"]);
+  });
+});
+
+describe("what can't be decoded", () => {
+  const deployment = (spec: object, metadata: object = {}): object => ({
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name: "d", ...metadata },
+    spec,
+  });
+  it.each([
+    [deployment({ replicas: "3" }), "string", "DeploymentSpec.spec.replicas of type int32"],
+    [deployment({ replicas: 1.5 }), "number 1.5", "DeploymentSpec.spec.replicas of type int32"],
+    [
+      deployment({ template: { spec: { containers: [{ name: 5 }] } } }),
+      "number",
+      "Container.spec.template.spec.containers.name of type string",
+    ],
+    [
+      deployment({ template: { spec: { containers: {} } } }),
+      "object",
+      "PodSpec.spec.template.spec.containers of type []v1.Container",
+    ],
+    [
+      deployment({ selector: { matchLabels: { "a.b/c": 5 } } }),
+      "number",
+      "LabelSelector.spec.selector.matchLabels of type string",
+    ],
+    [deployment({}, { labels: { a: true } }), "bool", "ObjectMeta.metadata.labels of type string"],
+    [deployment({}, { finalizers: [5] }), "number", "ObjectMeta.metadata.finalizers of type string"],
+    [deployment({}, { ownerReferences: [{ uid: 5 }] }), "number", "OwnerReference.metadata.ownerReferences.uid of type string"],
+  ])("is told in the words of Go's decoder: %j", async (object, value, target) => {
+    const { code, body } = await ask("POST", "/apis/apps/v1/namespaces/default/deployments", object);
+    expect([code, body["message"]]).toEqual([
+      400,
+      'Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal ' +
+        `${value} into Go struct field ${target}`,
+    ]);
+  });
+});
+
+describe("a DaemonSet", () => {
+  it("has the count of its templates in an annotation, whatever a client says", async () => {
+    const path = "/apis/apps/v1/namespaces/default/daemonsets";
+    const name = "deprecated.daemonset.template.generation";
+    const template = { metadata: { labels: { a: "b" } }, spec: { containers: [{ name: "c", image: "i" }] } };
+    const set = { apiVersion: "apps/v1", kind: "DaemonSet", metadata: { name: "s" } };
+    const body = { ...set, spec: { selector: { matchLabels: { a: "b" } }, template } };
+    const count = (answer: { body: { [key: string]: { annotations: Record<string, string> } } }): unknown =>
+      answer.body["metadata"]?.annotations[name];
+    expect(count(await ask("POST", path, body))).toBe("1");
+    expect(count(await ask("PUT", `${path}/s`, body))).toBe("1");
+    expect(count(await ask("PATCH", `${path}/s`, { metadata: { annotations: { [name]: "9" } } }, "merge"))).toBe("1");
+    const changed = { spec: { template: { metadata: { annotations: { x: "y" } } } } };
+    expect(count(await ask("PATCH", `${path}/s`, changed, "merge"))).toBe("2");
+  });
+});

@@ -9,10 +9,11 @@ import {
   unknownFieldMessages,
   validate,
 } from "@keelson/api-machinery";
-import { canonicalQuantities } from "../registry/builtin/quantities.ts";
+import { canonicalValues } from "../registry/builtin/canonical-values.ts";
 import { scaleCauses } from "../registry/scale-validation.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import type { Call } from "./call.ts";
+import { decodeError } from "./decode-error.ts";
 import { readEmbedded } from "./embedded-metadata.ts";
 import { dropEmpty } from "./empty-values.ts";
 import { badRequest } from "./errors.ts";
@@ -42,7 +43,7 @@ export function conform(
   if (resource.origin === "builtin") {
     dropEmpty(resource.schema, result as unknown as JsonObject);
     try {
-      canonicalQuantities(resource.schema, result);
+      canonicalValues(resource.schema, result);
     } catch (error) {
       throw badRequest(
         `${resource.kind} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: ${error instanceof Error ? error.message : ""}`,
@@ -55,11 +56,7 @@ export function conform(
     // Items twice in a list are for each kind's own rules to tell, which know them by other keys.
     const causes = validate(resource.schema, result).filter(({ reason }) => reason !== "FieldValueDuplicate");
     const wrongType = causes.find(({ reason }) => reason === "FieldValueTypeInvalid");
-    if (wrongType !== undefined) {
-      const version = JSON.stringify(resource.version);
-      const detail = `${wrongType.field ?? ""}: ${wrongType.message ?? ""}`;
-      throw badRequest(`${resource.kind} in version ${version} cannot be handled as a ${resource.kind}: ${detail}`);
-    }
+    if (wrongType !== undefined) throw decodeError(resource, result, wrongType.field ?? "");
     call.schemaFaults.causes = causes;
     // After the types are known to be right, so that a kind's defaults can rely on them.
     resource.strategy.default?.(result);

@@ -105,8 +105,8 @@ export function tooLargeResourceVersion(requested: number, current: number): Sta
 export type OptionsKind = "CreateOptions" | "UpdateOptions" | "PatchOptions" | "DeleteOptions" | "ListOptions";
 
 /** A query parameter or a field of DeleteOptions that is wrong. */
-export function invalidOptions(kind: OptionsKind, cause: StatusCause): StatusError {
-  return invalid({ group: "meta.k8s.io", kind }, "", [cause]);
+export function invalidOptions(kind: OptionsKind, ...causes: readonly StatusCause[]): StatusError {
+  return invalid({ group: "meta.k8s.io", kind }, "", causes);
 }
 
 /** The answer to a delete that is done. */

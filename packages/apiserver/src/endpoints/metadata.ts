@@ -7,6 +7,7 @@ import {
   type StatusCause,
 } from "@keelson/api-machinery";
 import type { ServedResource } from "../registry/served-resource.ts";
+import { jsonType } from "./decode-error.ts";
 import { badRequest } from "./errors.ts";
 
 const strings = [
@@ -21,7 +22,13 @@ const strings = [
 ];
 const numbers = ["generation", "deletionGracePeriodSeconds"];
 const maps = ["labels", "annotations"];
-const lists = ["ownerReferences", "finalizers", "managedFields"];
+/** Lists, with the Go types of their items. */
+const listTypes: Readonly<Record<string, string>> = {
+  ownerReferences: "v1.OwnerReference",
+  finalizers: "string",
+  managedFields: "v1.ManagedFieldsEntry",
+};
+const lists = Object.keys(listTypes);
 const known = new Set([...strings, ...numbers, ...maps, ...lists]);
 
 /**
@@ -29,12 +36,12 @@ const known = new Set([...strings, ...numbers, ...maps, ...lists]);
  * Throws `BadRequest` where a field has the wrong type.
  */
 export function readMetadata(value: unknown, kind: string, version: string, unknown: string[]): ObjectMeta {
-  const wrong = (field: string, type: string): Error =>
-    badRequest(
-      `${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: metadata${field} must be ${type}`,
-    );
+  const wrong = (found: unknown, field: string, type: string): Error => {
+    const why = `json: cannot unmarshal ${jsonType(found)} into Go struct field ${field} of type ${type}`;
+    return badRequest(`${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: ${why}`);
+  };
   if (value === undefined || value === null) return {};
-  if (!isJsonObject(value)) throw wrong("", "an object");
+  if (!isJsonObject(value)) throw wrong(value, `${kind}.metadata`, "v1.ObjectMeta");
   const result: Record<string, unknown> = {};
   for (const [name, field] of Object.entries(value)) {
     if (!known.has(name)) {
@@ -43,25 +50,26 @@ export function readMetadata(value: unknown, kind: string, version: string, unkn
     }
     if (field === null || field === "") continue;
     if (strings.includes(name)) {
-      if (typeof field !== "string") throw wrong(`.${name}`, "a string");
+      if (typeof field !== "string") throw wrong(field, `ObjectMeta.metadata.${name}`, "string");
       result[name] = field;
     } else if (numbers.includes(name)) {
-      if (typeof field !== "number" || !Number.isInteger(field)) throw wrong(`.${name}`, "a whole number");
+      if (typeof field !== "number" || !Number.isInteger(field)) {
+        throw wrong(field, `ObjectMeta.metadata.${name}`, "int64");
+      }
       result[name] = field;
     } else if (maps.includes(name)) {
-      if (!isJsonObject(field)) throw wrong(`.${name}`, "a map of strings");
+      if (!isJsonObject(field)) throw wrong(field, `ObjectMeta.metadata.${name}`, "map[string]string");
       const map: Record<string, string> = {};
       for (const [key, text] of Object.entries(field)) {
-        if (text !== null && typeof text !== "string") throw wrong(`.${name}[${key}]`, "a string");
+        if (text !== null && typeof text !== "string") throw wrong(text, `ObjectMeta.metadata.${name}`, "string");
         setOwn(map, key, text ?? "");
       }
       if (Object.keys(map).length > 0) result[name] = map;
     } else {
-      if (!Array.isArray(field)) throw wrong(`.${name}`, "a list");
-      const type = name === "finalizers" ? "string" : "object";
-      if (field.some((item) => (type === "string" ? typeof item !== "string" : !isJsonObject(item)))) {
-        throw wrong(`.${name}`, type === "string" ? "a list of strings" : "a list of objects");
-      }
+      const type = listTypes[name] ?? "";
+      if (!Array.isArray(field)) throw wrong(field, `ObjectMeta.metadata.${name}`, `[]${type}`);
+      const stray: unknown = field.find((item) => (type === "string" ? typeof item !== "string" : !isJsonObject(item)));
+      if (stray !== undefined) throw wrong(stray, `ObjectMeta.metadata.${name}`, type);
       if (name === "ownerReferences") requireReferences(field, wrong);
       // An empty list of managedFields says to forget them all.
       if (field.length > 0 || name === "managedFields") result[name] = field;
@@ -70,11 +78,15 @@ export function readMetadata(value: unknown, kind: string, version: string, unkn
   return result;
 }
 
-function requireReferences(references: readonly unknown[], wrong: (field: string, type: string) => Error): void {
-  for (const [index, reference] of references.entries()) {
+function requireReferences(
+  references: readonly unknown[],
+  wrong: (found: unknown, field: string, type: string) => Error,
+): void {
+  for (const reference of references) {
     for (const [name, value] of Object.entries(reference as Record<string, unknown>)) {
       const type = name === "controller" || name === "blockOwnerDeletion" ? "boolean" : "string";
-      if (value !== null && typeof value !== type) throw wrong(`.ownerReferences[${index}].${name}`, `a ${type}`);
+      if (value === null || typeof value === type) continue;
+      throw wrong(value, `OwnerReference.metadata.ownerReferences.${name}`, type === "boolean" ? "bool" : type);
     }
   }
 }

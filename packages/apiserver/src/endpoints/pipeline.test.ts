@@ -577,6 +577,9 @@ describe("watch", () => {
       object: { object: { metadata: { annotations: { "k8s.io/initial-events-end": "true" } } } },
     });
     expect((await ask("GET", maps, { query: { watch: "1", sendInitialEvents: "true" } })).code).toBe(422);
+    const later = await watch(maps, { ...query, sendInitialEvents: "false" });
+    await ask("POST", maps, { body: map("b") });
+    expect(later.seen).toEqual(["ADDED b"]);
   });
 
   it("begins with a long state a slice in each turn, then its end as of that state, then what came meanwhile", {

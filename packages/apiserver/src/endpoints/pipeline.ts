@@ -65,7 +65,8 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
     const resource = resources.get(info.group, info.version, info.resource);
     if (resource === undefined) throw unknownResource();
     const isNamespaced = resource.scope === "Namespaced";
-    const isScoped = isNamespaced ? info.namespace !== "" : info.namespace === "" || info.resource === "namespaces";
+    const isOfItself = info.resource === "namespaces" && info.isNamed && info.name === info.namespace;
+    const isScoped = isNamespaced ? info.namespace !== "" : info.namespace === "" || isOfItself;
     // An object needs its namespace in the path; a collection of all namespaces does not.
     if (!isScoped && (info.isNamed || !isNamespaced)) throw unknownResource();
     const call: Call = {

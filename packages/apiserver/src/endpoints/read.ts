@@ -1,12 +1,19 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { isExpired, type ListMeta, StatusError, type StatusCause } from "@keelson/api-machinery";
+import {
+  forbiddenCause,
+  isExpired,
+  type ListMeta,
+  notSupportedCause,
+  StatusError,
+  type StatusCause,
+} from "@keelson/api-machinery";
 import type { PinnedState, StoredObject } from "../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "./call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
 import { serve, typeMetaBytes } from "./encoded.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "./errors.ts";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "./outcome.ts";
-import { parseResourceVersion } from "./resource-version.ts";
+import { integerOf, parseResourceVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
 import { inSlices, sliceSize } from "./slices.ts";
 
@@ -52,6 +59,7 @@ interface StoredList {
 export async function listStored(call: Call, selection: Selection): Promise<StoredList> {
   const prefix = prefixOf(call);
   const asked = limitOf(call.query["limit"]);
+  integerOf("timeoutSeconds", call.query["timeoutSeconds"]);
   const position = startOf(call, prefix, asked);
   const limit = asked ?? Number.POSITIVE_INFINITY;
   using state = position.revision === undefined ? call.store.pin() : await pinPast(call, prefix, position.revision, position);
@@ -118,7 +126,7 @@ function startOf(call: Call, prefix: string, limit: number | undefined): Start {
   const revision = parseResourceVersion(query["resourceVersion"]);
   const match = query["resourceVersionMatch"] ?? "";
   const token = query["continue"] ?? "";
-  requireMatch(match, query["resourceVersion"] ?? "", token);
+  requireMatch(match, query, token);
   if (token !== "") {
     if (revision !== undefined && revision !== 0) {
       throw badRequest("specifying resource version is not allowed when using continue");
@@ -134,29 +142,31 @@ function startOf(call: Call, prefix: string, limit: number | undefined): Start {
   return { revision: isExact ? revision : undefined, startAfter: undefined, isInconsistent: false };
 }
 
-function requireMatch(match: string, revision: string, token: string): void {
-  if (match === "") return;
-  const refuse = (reason: string, message: string): never => {
-    const cause: StatusCause = { reason, field: "resourceVersionMatch", message };
-    throw invalidOptions("ListOptions", cause);
-  };
-  if (revision === "") {
-    refuse("FieldValueForbidden", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided");
+function requireMatch(match: string, query: Call["query"], token: string): void {
+  const causes: StatusCause[] = [];
+  const revision = query["resourceVersion"] ?? "";
+  const field = "resourceVersionMatch";
+  if (match !== "") {
+    if (revision === "") {
+      causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+    }
+    if (token !== "") causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden when continue is provided"));
+    if (match !== "Exact" && match !== "NotOlderThan") {
+      causes.push(notSupportedCause(field, match, ["Exact", "NotOlderThan", ""]));
+    }
+    if (match === "Exact" && revision === "0") {
+      causes.push(forbiddenCause(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'));
+    }
   }
-  if (token !== "") refuse("FieldValueForbidden", "Forbidden: resourceVersionMatch is forbidden when continue is provided");
-  if (match !== "Exact" && match !== "NotOlderThan") {
-    refuse(
-      "FieldValueNotSupported",
-      `Unsupported value: ${JSON.stringify(match)}: supported values: "Exact", "NotOlderThan", ""`,
-    );
+  if (query["sendInitialEvents"]) {
+    causes.push(forbiddenCause("sendInitialEvents", "sendInitialEvents is forbidden for list"));
   }
-  if (match === "Exact" && revision === "0") {
-    refuse("FieldValueForbidden", 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"');
-  }
+  if (causes.length > 0) throw invalidOptions("ListOptions", ...causes);
 }
 
 function limitOf(text: string | undefined): number | undefined {
   if (text === undefined || text === "") return undefined;
-  if (!/^\d{1,9}$/.test(text)) throw badRequest(`limit ${JSON.stringify(text)} must be a whole number from 0`);
-  return Number(text) || undefined;
+  const limit = integerOf("limit", text);
+  // As in Kubernetes, less than nothing is no limit.
+  return limit > 0 ? limit : undefined;
 }

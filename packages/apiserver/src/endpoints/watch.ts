@@ -1,5 +1,12 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { apiVersionOf, type KubernetesObject, type Timer } from "@keelson/api-machinery";
+import {
+  apiVersionOf,
+  forbiddenCause,
+  type KubernetesObject,
+  notSupportedCause,
+  type StatusCause,
+  type Timer,
+} from "@keelson/api-machinery";
 import type { StoredObject, StoreEvent, StoreWatch } from "../storage/store.ts";
 import { DeletedObject } from "../storage/stored-object.ts";
 import { type Call, prefixOf } from "./call.ts";
@@ -7,7 +14,7 @@ import { encodePlain, serve } from "./encoded.ts";
 import { invalidOptions, statusOf, tooLargeResourceVersion } from "./errors.ts";
 import type { EncodedObject, WatchedEvent, WatchOutcome, WatchSink } from "./outcome.ts";
 import { isTrue } from "./request-info.ts";
-import { parseResourceVersion } from "./resource-version.ts";
+import { integerOf, parseResourceVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
 import { sliceSize } from "./slices.ts";
 
@@ -25,12 +32,13 @@ export function watchObjects(call: Call, onOpen: (watch: OpenWatch) => () => voi
   const from = parseResourceVersion(query["resourceVersion"]);
   const sendsInitialEvents = initialEvents(query);
   if (from !== undefined && from > store.revision) throw tooLargeResourceVersion(from, store.revision);
-  const seconds = Number(query["timeoutSeconds"] ?? 0);
+  const seconds = integerOf("timeoutSeconds", query["timeoutSeconds"]);
   const timeoutSeconds = seconds > 0 ? seconds : defaultTimeoutSeconds + call.random.below(defaultTimeoutSeconds);
   const plan: Plan = {
-    from: from ?? 0,
+    // Without the state that is there, it starts from now unless it is told from where.
+    from: from || (sendsInitialEvents === false ? store.revision : 0),
     startsWithState: sendsInitialEvents ?? (from === undefined || from === 0),
-    marksInitialEnd: sendsInitialEvents === true,
+    marksInitialEnd: sendsInitialEvents === true && isTrue(query["allowWatchBookmarks"]),
     hasBookmarks: isTrue(query["allowWatchBookmarks"]),
     timeoutMs: timeoutSeconds * 1000,
     selection,
@@ -216,31 +224,20 @@ export function changeOf(
 }
 
 function initialEvents(query: Readonly<Record<string, string | undefined>>): boolean | undefined {
-  const value = query["sendInitialEvents"];
+  const value = query["sendInitialEvents"] ?? "";
   const match = query["resourceVersionMatch"] ?? "";
-  if (value === undefined || value === "") {
-    if (match !== "") {
-      throw invalidOptions("ListOptions", {
-        reason: "FieldValueForbidden",
-        field: "resourceVersionMatch",
-        message: "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-      });
+  const field = "resourceVersionMatch";
+  const causes: StatusCause[] = [];
+  if (value !== "" && match !== "NotOlderThan") {
+    causes.push(forbiddenCause(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+  }
+  if (match !== "") {
+    if (value === "") {
+      causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
     }
-    return undefined;
+    if (match !== "NotOlderThan") causes.push(notSupportedCause(field, match, ["NotOlderThan"]));
+    if (query["continue"]) causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden when continue is provided"));
   }
-  if (match !== "NotOlderThan") {
-    throw invalidOptions("ListOptions", {
-      reason: "FieldValueForbidden",
-      field: "resourceVersionMatch",
-      message: "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-    });
-  }
-  if (!isTrue(query["allowWatchBookmarks"])) {
-    throw invalidOptions("ListOptions", {
-      reason: "FieldValueForbidden",
-      field: "sendInitialEvents",
-      message: "Forbidden: sendInitialEvents requires allowWatchBookmarks",
-    });
-  }
-  return isTrue(value);
+  if (causes.length > 0) throw invalidOptions("ListOptions", ...causes);
+  return value === "" ? undefined : isTrue(value);
 }

@@ -686,12 +686,16 @@ describe("a watch", () => {
     },
   );
 
-  test("may be of Tables or of metadata; errors stay Statuses and bookmarks have no row", async () => {
+  test("may be of Tables, whose columns come once, or of metadata; errors stay Statuses and bookmarks have no row", async () => {
     for (const [as, first, bookmark] of [
       [
         "Table",
-        { rows: [{ cells: ["a"], object: "Metadata" }], metadata: { resourceVersion: "7" } },
-        { rows: [], metadata: { resourceVersion: "12" } },
+        {
+          columnDefinitions: [{ name: "Name" }],
+          rows: [{ cells: ["a"], object: "Metadata" }],
+          metadata: { resourceVersion: "7" },
+        },
+        { columnDefinitions: null, rows: [], metadata: { resourceVersion: "12" } },
       ],
       ["PartialObjectMetadata", { metadata: { name: "a" } }, { metadata: { resourceVersion: "12" } }],
     ] as const) {

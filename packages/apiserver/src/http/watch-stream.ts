@@ -45,9 +45,14 @@ export function sendWatch(
   let stall: Timer | undefined;
   let source: { close(): void } | undefined;
 
+  /** The columns of Tables are told once, with the first event. */
+  let hasColumns = false;
   const encode = (event: WatchedEvent): Chunk => {
-    if (representation.as === undefined && event.type !== "ERROR") return sharedChunk(event.type, event.object);
-    return chunkOf([Buffer.from(`${JSON.stringify(lineOf(event, outcome, representation, context))}\n`)]);
+    if (event.type === "ERROR") return chunkOf([errorLine(event)]);
+    if (representation.as === undefined) return sharedChunk(event.type, event.object);
+    const line = convertedLine(event, outcome, representation, context(), hasColumns);
+    hasColumns ||= representation.as === "Table";
+    return chunkOf([line]);
   };
   const join = (chunks: readonly Chunk[]): Uint8Array => {
     const [only] = chunks;
@@ -63,6 +68,15 @@ export function sendWatch(
     head = 0;
     isEnding = true;
     source?.close();
+    // The connection may serve other requests after this one.
+    connection.off("drain", resume);
+  };
+
+  const resume = (): void => {
+    stall?.cancel();
+    stall = undefined;
+    isBlocked = false;
+    pump();
   };
 
   const pump = (): void => {
@@ -96,12 +110,7 @@ export function sendWatch(
     pump();
   };
 
-  connection.on("drain", () => {
-    stall?.cancel();
-    stall = undefined;
-    isBlocked = false;
-    pump();
-  });
+  connection.on("drain", resume);
   response.on("close", stop);
 
   source = outcome.open({
@@ -172,16 +181,22 @@ function chunkOf(parts: readonly Uint8Array[]): Chunk {
   return { bytes, line: bytes.subarray(head.length, head.length + length) };
 }
 
-function lineOf(
-  event: WatchedEvent,
+function convertedLine(
+  event: Exclude<WatchedEvent, { type: "ERROR" }>,
   outcome: WatchOutcome,
   representation: Representation,
-  context: () => EncodeContext,
-): { readonly type: WatchedEvent["type"]; readonly object: unknown } {
-  const { type } = event;
-  if (event.type === "ERROR") return { type, object: event.status };
-  const value = objectValue(event.object, outcome.resource, representation, context());
-  // A bookmark is no object: its Table has the version that it is for, and no row.
-  const isBookmarkRow = type === "BOOKMARK" && representation.as === "Table";
-  return { type, object: isBookmarkRow ? { ...(value as object), rows: [] } : value };
+  context: EncodeContext,
+  hasColumns: boolean,
+): Uint8Array {
+  const value = {
+    ...(objectValue(event.object, outcome.resource, representation, context) as object),
+    ...(hasColumns ? { columnDefinitions: null } : {}),
+    // A bookmark is no object: its Table has the version that it is for, and no row.
+    ...(event.type === "BOOKMARK" && representation.as === "Table" ? { rows: [] } : {}),
+  };
+  return Buffer.from(`{"type":"${event.type}","object":${JSON.stringify(value)}}\n`);
+}
+
+function errorLine(event: Extract<WatchedEvent, { type: "ERROR" }>): Uint8Array {
+  return Buffer.from(`{"type":"ERROR","object":${JSON.stringify(event.status)}}\n`);
 }

@@ -65,11 +65,11 @@ const createdAtColumn: PrinterColumn = {
 export function column(
   name: string,
   description: string,
-  options: { readonly wide?: boolean; readonly format?: string } = {},
+  options: { readonly wide?: boolean; readonly format?: string; readonly type?: PrinterColumn["type"] } = {},
 ): PrinterColumn {
   return {
     name,
-    type: "string",
+    type: options.type ?? "string",
     jsonPath: "",
     description,
     ...(options.format === undefined ? {} : { format: options.format }),

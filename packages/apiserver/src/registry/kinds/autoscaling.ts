@@ -2,6 +2,7 @@ import {
   type DeepReadonly,
   invalidCause,
   type KubernetesObject,
+  pathSegmentFaults,
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery";
@@ -69,7 +70,9 @@ function autoscalerCauses(object: Read): StatusCause[] {
     causes.push(invalidCause("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"));
   }
   for (const field of ["kind", "name"]) {
+    const value = textAt(spec, "scaleTargetRef", field);
     if (valueAt(spec, "scaleTargetRef", field) === "") causes.push(requiredCause(`spec.scaleTargetRef.${field}`));
+    causes.push(...pathSegmentFaults(value).map((fault) => invalidCause(`spec.scaleTargetRef.${field}`, value, fault)));
   }
   return causes;
 }

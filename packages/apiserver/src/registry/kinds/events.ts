@@ -166,6 +166,10 @@ function setDefaults(object: KubernetesObject): void {
   for (const field of ["reportingComponent", "reportingInstance"]) {
     if (valueAt(object, field) === undefined) setField(object, field, "");
   }
+  // Times that Go does not keep by pointer are null where they are absent.
+  for (const field of ["eventTime", "firstTimestamp", "lastTimestamp"]) {
+    if (valueAt(object, field) === undefined) setField(object, field, null);
+  }
 }
 
 /** An Event is in the namespace of what it is about; one about something that is in none is in `default`. */

@@ -44,6 +44,23 @@ function update(kind: ServedResource, old: KubernetesObject, sent: KubernetesObj
   return { made, causes: causes.map(({ reason, field }) => `${reason} ${field}`) };
 }
 
+describe("columns", () => {
+  it.each([
+    ["apps", "replicasets", "integer", ["Desired", "Current", "Ready"]],
+    ["", "replicationcontrollers", "integer", ["Desired", "Current", "Ready"]],
+    ["apps", "daemonsets", "integer", ["Desired", "Current", "Ready", "Up-to-date", "Available"]],
+    ["apps", "deployments", "integer", []],
+    ["batch", "cronjobs", "integer", ["Active"]],
+    ["batch", "cronjobs", "boolean", ["Suspend"]],
+    ["policy", "poddisruptionbudgets", "integer", ["Allowed Disruptions"]],
+    ["scheduling.k8s.io", "priorityclasses", "integer", ["Value"]],
+    ["scheduling.k8s.io", "priorityclasses", "boolean", ["Global-Default"]],
+  ])("of %s/%s that are of type %s: %j", (group, plural, wanted, names) => {
+    const { columns } = kindOf(group, plural);
+    expect(columns.filter(({ type }) => type === wanted).map(({ name }) => name)).toEqual(names);
+  });
+});
+
 describe("RuntimeClasses", () => {
   const classes = kindOf("node.k8s.io", "runtimeclasses");
 

@@ -70,6 +70,7 @@ function ingressCauses(object: Read): StatusCause[] {
     const host = textAt(rule, "host");
     const at = `spec.rules[${index}]`;
     causes.push(...check.dnsSubdomain(`${at}.host`, host.replace(/^\*\./, "")));
+    if (check.isIpAddress(host)) causes.push(invalidCause(`${at}.host`, host, "must be a DNS name, not an IP address"));
     if (Array.isArray(valueAt(rule, "http", "paths")) && listAt(rule, "http", "paths").length === 0) {
       causes.push(requiredCause(`${at}.http.paths`));
     }
@@ -78,11 +79,40 @@ function ingressCauses(object: Read): StatusCause[] {
       const type = valueAt(path, "pathType");
       causes.push(...check.oneOf(`${field}.pathType`, type, ["Exact", "ImplementationSpecific", "Prefix"]));
       const text = textAt(path, "path");
-      if ((type === "Exact" || type === "Prefix") && !text.startsWith("/")) {
-        causes.push(invalidCause(`${field}.path`, text, "must be an absolute path"));
-      }
+      causes.push(...pathCauses(text, type, `${field}.path`));
       causes.push(...backendCauses(valueAt(path, "backend"), `${field}.backend`));
     }
+  }
+  return [...causes, ...certificateCauses(spec)];
+}
+
+/** Parts that no path of an Ingress has, and those that it does not end in. */
+const forbiddenParts = ["//", "/./", "/../", "%2f", "%2F"];
+const forbiddenEnds = ["/..", "/."];
+
+function pathCauses(path: string, type: unknown, field: string): StatusCause[] {
+  const isPlain = type === "Exact" || type === "Prefix";
+  if (!path.startsWith("/")) {
+    return isPlain || path !== "" ? [invalidCause(field, path, "must be an absolute path")] : [];
+  }
+  if (!isPlain) return [];
+  return [
+    ...forbiddenParts
+      .filter((part) => path.includes(part))
+      .map((part) => invalidCause(field, path, `must not contain '${part}'`)),
+    ...forbiddenEnds.filter((end) => path.endsWith(end)).map((end) => invalidCause(field, path, `cannot end with '${end}'`)),
+  ];
+}
+
+/** What is wrong with the class of an Ingress, and with its certificates. */
+function certificateCauses(spec: unknown): StatusCause[] {
+  const causes = check.dnsSubdomain("spec.ingressClassName", valueAt(spec, "ingressClassName"));
+  for (const [index, certificate] of listAt(spec, "tls").entries()) {
+    const at = `spec.tls[${index}]`;
+    for (const [number, host] of listAt(certificate, "hosts").entries()) {
+      causes.push(...check.dnsSubdomain(`${at}.hosts[${number}]`, String(host).replace(/^\*\./, "")));
+    }
+    causes.push(...check.dnsSubdomain(`${at}.secretName`, valueAt(certificate, "secretName")));
   }
   return causes;
 }
@@ -105,6 +135,9 @@ function backendCauses(backend: unknown, path: string): StatusCause[] {
     causes.push(requiredCause(`${path}.service`, "port name or number is required"));
   if (number !== undefined && name !== undefined) {
     causes.push(invalidCause(`${path}.service.port`, "", "cannot set both port name & port number"));
+  }
+  if (typeof name === "string" && number === undefined) {
+    causes.push(...check.portNameFaults(name).map((fault) => invalidCause(`${path}.service.port.name`, name, fault)));
   }
   return [...causes, ...check.portNumber(`${path}.service.port.number`, number)];
 }

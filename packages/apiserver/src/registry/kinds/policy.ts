@@ -34,7 +34,7 @@ const podDisruptionBudgets = builtinResource({
   columns: [
     column("Min Available", "How many Pods have to stay."),
     column("Max Unavailable", "How many Pods may be away."),
-    column("Allowed Disruptions", "How many Pods may go now."),
+    column("Allowed Disruptions", "How many Pods may go now.", { type: "integer" }),
     ageColumn,
   ],
   cells: (object, now) => [
@@ -252,8 +252,8 @@ const priorityClasses = builtinResource({
   shortNames: ["pc"],
   scope: "Cluster",
   columns: [
-    column("Value", "The priority."),
-    column("Global-Default", "Whether Pods that name no class have this one."),
+    column("Value", "The priority.", { type: "integer" }),
+    column("Global-Default", "Whether Pods that name no class have this one.", { type: "boolean" }),
     ageColumn,
     column("PreemptionPolicy", "Whether its Pods push others out."),
   ],

@@ -4,6 +4,7 @@ import {
   jsonEquals,
   type KubernetesObject,
   notSupportedCause,
+  pathSegmentFaults,
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery";
@@ -138,7 +139,9 @@ function roleRefCauses(object: Read, scope: RbacKind["scope"]): StatusCause[] {
   const kinds = scope === "Cluster" ? ["ClusterRole"] : ["Role", "ClusterRole"];
   if (apiGroup !== group) causes.push(notSupportedCause("roleRef.apiGroup", apiGroup, [group]));
   if (!kinds.includes(kind)) causes.push(notSupportedCause("roleRef.kind", kind, kinds));
-  if (textAt(object, "roleRef", "name") === "") causes.push(requiredCause("roleRef.name"));
+  const name = textAt(object, "roleRef", "name");
+  if (name === "") causes.push(requiredCause("roleRef.name"));
+  causes.push(...pathSegmentFaults(name).map((fault) => invalidCause("roleRef.name", name, fault)));
   return causes;
 }
 

@@ -47,6 +47,23 @@ describe("what is refused at create", () => {
     expect(await causes(`${networking}/networkpolicies`, kind, spec)).toEqual(expected);
   });
 
+  const backend = { service: { name: "s", port: { number: 80 } } };
+  const onPath = (path: string, pathType: string): object => ({ rules: [{ http: { paths: [{ path, pathType, backend }] } }] });
+  it.each([
+    [{ rules: [{ host: "192.0.2.1" }] }, [`${invalid} spec.rules[0].host`]],
+    [onPath("/a//b", "Prefix"), [`${invalid} spec.rules[0].http.paths[0].path`]],
+    [onPath("a", "ImplementationSpecific"), [`${invalid} spec.rules[0].http.paths[0].path`]],
+    [onPath("/a//b", "ImplementationSpecific"), []],
+    [{ defaultBackend: { service: { name: "s", port: { name: "A" } } } }, [`${invalid} spec.defaultBackend.service.port.name`]],
+    [
+      { defaultBackend: backend, ingressClassName: "A_", tls: [{ hosts: ["*.a.b", "A_"], secretName: "B_" }] },
+      [`${invalid} spec.ingressClassName`, `${invalid} spec.tls[0].hosts[1]`, `${invalid} spec.tls[0].secretName`],
+    ],
+  ])("Ingress %j", async (spec, expected) => {
+    const told = await causes(`${networking}/ingresses`, "Ingress", spec);
+    expect([...new Set(told)]).toEqual(expected);
+  });
+
   it.each([
     ["limitranges", "LimitRange", { limits: [{ type: "Foo" }] }, [`${invalid} spec.limits[0].type`]],
     ["limitranges", "LimitRange", { limits: [{ type: "Pod" }, { type: "Pod" }] }, ["FieldValueDuplicate spec.limits[1].type"]],

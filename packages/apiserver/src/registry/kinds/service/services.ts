@@ -83,7 +83,7 @@ function defaultService(service: KubernetesObject): void {
   spec["type"] ??= "ClusterIP";
   if (spec["sessionAffinity"] === "ClientIP") {
     ensureMap(ensureMap(spec, "sessionAffinityConfig"), "clientIP")["timeoutSeconds"] ??= 10_800;
-  }
+  } else if (spec["sessionAffinity"] === "None") delete spec["sessionAffinityConfig"];
   for (const port of objectsAt(spec, "ports")) {
     port["protocol"] ??= "TCP";
     if (!port["targetPort"] && port["port"] !== undefined) port["targetPort"] = port["port"];

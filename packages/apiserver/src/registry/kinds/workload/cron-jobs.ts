@@ -21,8 +21,8 @@ export const cronJobs = builtinResource({
   columns: [
     column("Schedule", "When Jobs start."),
     column("Timezone", "Of the schedule."),
-    column("Suspend", "Whether no Jobs are started."),
-    column("Active", "How many Jobs are running."),
+    column("Suspend", "Whether no Jobs are started.", { type: "boolean" }),
+    column("Active", "How many Jobs are running.", { type: "integer" }),
     column("Last Schedule", "How long ago a Job was started."),
     ageColumn,
     ...templateColumns,

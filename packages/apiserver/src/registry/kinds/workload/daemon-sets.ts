@@ -1,4 +1,4 @@
-import { invalidCause, type KubernetesObject, requiredCause, type StatusCause } from "@keelson/api-machinery";
+import { invalidCause, jsonEquals, type KubernetesObject, requiredCause, type StatusCause } from "@keelson/api-machinery";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
@@ -19,11 +19,11 @@ export const daemonSets = builtinResource({
   scope: "Namespaced",
   hasStatus: true,
   columns: [
-    column("Desired", "How many nodes should run a Pod of it."),
-    column("Current", "How many run at least one."),
-    column("Ready", "How many have a ready one."),
-    column("Up-to-date", "How many run one of the newest template."),
-    column("Available", "How many have one that has been ready for long enough."),
+    column("Desired", "How many nodes should run a Pod of it.", { type: "integer" }),
+    column("Current", "How many run at least one.", { type: "integer" }),
+    column("Ready", "How many have a ready one.", { type: "integer" }),
+    column("Up-to-date", "How many run one of the newest template.", { type: "integer" }),
+    column("Available", "How many have one that has been ready for long enough.", { type: "integer" }),
     column("Node Selector", "Labels of the nodes that it is for."),
     ageColumn,
     ...workload.templateColumns,
@@ -49,12 +49,27 @@ export const daemonSets = builtinResource({
         numberMisscheduled: 0,
         numberReady: 0,
       }),
+    prepareForUpdate: countTemplates,
     validate: (object) => [...workload.workloadCauses(object), ...strategyCauses(object)],
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },
 });
 
+/** Which template of the DaemonSet it is, from 1: a field of versions that are gone, which clients still find in an annotation. */
+const templateGeneration = "deprecated.daemonset.template.generation";
+
+function setTemplateGeneration({ metadata }: KubernetesObject, generation: number): void {
+  metadata.annotations = { ...metadata.annotations, [templateGeneration]: String(generation) };
+}
+
+function countTemplates(object: KubernetesObject, old: workload.Read): void {
+  const before = Number(old.metadata.annotations?.[templateGeneration] ?? 1);
+  const isSame = jsonEquals(valueAt(object, "spec", "template"), valueAt(old, "spec", "template"));
+  setTemplateGeneration(object, isSame ? before : before + 1);
+}
+
 function defaultDaemonSet(object: KubernetesObject): void {
+  if (object.metadata.annotations?.[templateGeneration] === undefined) setTemplateGeneration(object, 1);
   workload.defaultWorkload(object, false);
   const spec = objectAt(object, "spec");
   if (spec === undefined) return;

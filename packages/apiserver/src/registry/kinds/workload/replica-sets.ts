@@ -7,9 +7,9 @@ import { podTemplateCauses } from "../pod/spec-validation.ts";
 import * as workload from "./workload.ts";
 
 const columns = [
-  column("Desired", "How many Pods are wanted."),
-  column("Current", "How many there are."),
-  column("Ready", "How many are ready."),
+  column("Desired", "How many Pods are wanted.", { type: "integer" }),
+  column("Current", "How many there are.", { type: "integer" }),
+  column("Ready", "How many are ready.", { type: "integer" }),
   ageColumn,
   ...workload.templateColumns,
   workload.selectorColumn,

@@ -1,0 +1,63 @@
+import { formatMicroTime, formatQuantity, formatTime, isJsonObject, type Schema, setOwn } from "@keelson/api-machinery";
+
+/**
+ * Writes quantities and times of a built-in object in their canonical form, in place, as a decoder and encoder would: the number
+ * 1 becomes `"1"`, `1000m` becomes `1`, `0.5` becomes `500m`; times are in UTC, of whole seconds or (MicroTime) microseconds.
+ *
+ * **Errors**: throws a `RangeError` where a text or number is no quantity, or a text no MicroTime. What else has the wrong type is
+ * left to validation.
+ */
+export function canonicalValues(schema: Schema, value: unknown): void {
+  if (Array.isArray(value)) {
+    const { items } = schema;
+    if (items === undefined) return;
+    for (let index = 0; index < value.length; index++) {
+      const write = writerOf(items);
+      if (write === undefined) canonicalValues(items, value[index]);
+      else value[index] = write(value[index]);
+    }
+    return;
+  }
+  if (!isJsonObject(value)) return;
+  const { properties, additionalProperties } = schema;
+  for (const key of Object.keys(value)) {
+    const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
+    const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
+    if (child === undefined) continue;
+    const write = writerOf(child);
+    if (write === undefined) canonicalValues(child, value[key]);
+    else setOwn(value, key, write(value[key]));
+  }
+}
+
+/** What writes a value of a format in its canonical form. */
+const writers: ReadonlyMap<string, (value: unknown) => unknown> = new Map([
+  ["quantity", (value) => (typeof value === "string" || typeof value === "number" ? formatQuantity(value) : value)],
+  ["date-time", (value) => (typeof value === "string" ? canonicalTime(value) : value)],
+  ["micro-time", (value) => (typeof value === "string" ? canonicalMicroTime(value) : value)],
+]);
+
+function writerOf({ format }: Schema): ((value: unknown) => unknown) | undefined {
+  return format === undefined ? undefined : writers.get(format);
+}
+
+const canonical = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
+const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
+const microTime = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})(Z|[+-]\d\d:\d\d)$/;
+
+function canonicalTime(text: string): string {
+  if (canonical.test(text) || !time.test(text)) return text;
+  const timeMs = Date.parse(text);
+  return Number.isNaN(timeMs) ? text : formatTime(timeMs);
+}
+
+/** Six digits of a second, no more and no fewer: so Go's decoder has it. */
+function canonicalMicroTime(text: string): string {
+  const match = microTime.exec(text);
+  const seconds = match === null ? Number.NaN : Date.parse(`${match[1]}${match[3]}`);
+  if (Number.isNaN(seconds)) {
+    const layout = "2006-01-02T15:04:05.000000Z07:00";
+    throw new RangeError(`parsing time ${JSON.stringify(text)} as "${layout}": cannot parse ${JSON.stringify(text)}`);
+  }
+  return match?.[3] === "Z" ? text : formatMicroTime(seconds).replace(/\.\d+Z$/, `.${match?.[2] ?? ""}Z`);
+}
