@@ -6,11 +6,12 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Container, PodObject, PodSpec } from "@keelson/api-machinery";
 import { type LocalContainerd, makeBusyboxImage, startLocalContainerd } from "@keelson/execution";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { stringify } from "yaml";
 import { startKeelson } from "./testing/keelson-process.ts";
 import { killAndRestart } from "./testing/kill.ts";
 import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
+import { startRegistry } from "./testing/image-registry.ts";
 import { temporaryFolder } from "./testing/temporary-folder.ts";
 
 const folder = temporaryFolder();
@@ -141,6 +142,38 @@ test("an image that is not there, never pulled, or has no name: Kubernetes' reas
   );
   // Asked for again after 10 s, with the first failure as the reason.
   await waiting("unknown", "ImagePullBackOff");
+});
+
+test("an image comes from a registry, with the account of a pull secret; without one the refusal is told", async () => {
+  const registry = await startRegistry(join(home, "busybox.tar"), "me:word");
+  onTestFinished(() => registry.close());
+  const name = `${registry.host}/tools/busybox:1`;
+  await kubectl(
+    ...["create", "secret", "docker-registry", "account", `--docker-server=${registry.host}`],
+    ...["--docker-username=me", "--docker-password=word"],
+  );
+  const container = { image: name, command: sh("hostname; echo pulled") };
+  await apply(
+    pod("strange", "containerd", container),
+    pod("known", "containerd", container, { imagePullSecrets: [{ name: "account" }] } as Partial<PodSpec>),
+  );
+  await ended("known");
+  expect(await kubectl("logs", "known")).toBe("known\npulled\n");
+  const events = async (of: string): Promise<string> =>
+    kubectl("events", "--for", `pod/${of}`, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}");
+  await expect.poll(() => events("known"), { timeout: 20_000 }).toMatch(/Pulling Pulling image ".*busybox:1"/);
+  await expect
+    .poll(() => events("known"), { timeout: 20_000 })
+    .toMatch(/Pulled Successfully pulled image ".*busybox:1" in .*s/);
+  await expect
+    .poll(() => events("strange"), { timeout: 20_000 })
+    .toMatch(/Failed Failed to pull image .*refuses anonymous access/);
+  expect(await events("strange")).toMatch(/Failed Error: ErrImagePull/);
+  // There now: no registry is asked.
+  await registry.close();
+  await apply(pod("again", "containerd", container));
+  await ended("again");
+  await expect.poll(() => events("again"), { timeout: 20_000 }).toMatch(/Pulled Container image .* already present on machine/);
 });
 
 describe.each([

@@ -1,7 +1,7 @@
 import type { Program } from "@keelson/execution";
 import { type ContainerPlace, containerProgram } from "./container-program.ts";
 import type { NodeContext } from "./node-context.ts";
-import { containerImage } from "./pod-images.ts";
+import { containerImage, pullCredentials } from "./pod-images.ts";
 import type { PodRuntime } from "./pod-runtimes.ts";
 import type { ContainerView, PodView } from "./pod-view.ts";
 
@@ -24,7 +24,13 @@ export async function startProgram(
     ? undefined
     : images === undefined
       ? unpacked?.find(container.image)
-      : await containerImage(container, images, tell);
+      : await containerImage(
+          container,
+          images,
+          tell,
+          () => node.clock.monotonic(),
+          () => pullCredentials(pod, (name) => node.objects.secret(pod.metadata.namespace ?? "", name)),
+        );
   const spec = await containerProgram(node, pod, container, attempt, { ...place, driver: driver.name, image });
   return signal.aborted ? undefined : driver.start(spec);
 }
