@@ -255,6 +255,72 @@ describe.each([
   });
 });
 
+test.each(["process", "bubblewrap", "containerd"])("with %s the fields of a Pod hold", async (runtimeClassName) => {
+  const name = `fields-${runtimeClassName}`;
+  const script = [
+    "trap 'exit 9' USR1",
+    "echo prefix $P_key",
+    "echo $NAME $LIMIT",
+    "cat /sub/file",
+    "set -- $(ls -lL /conf/key); echo $1",
+    'while read -r ip name; do [ "$name" != extra.example ] || echo alias $ip; done </etc/hosts',
+    "echo said >/var/said",
+    "while :; do sleep 0.1; done",
+  ];
+  const env = [
+    { name: "NAME", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+    { name: "LIMIT", valueFrom: { resourceFieldRef: { resource: "limits.memory", divisor: "1Mi" } } },
+  ];
+  await apply(
+    { apiVersion: "v1", kind: "ConfigMap", metadata: { name }, data: { key: "of the map\n" } },
+    pod(
+      name,
+      runtimeClassName,
+      {
+        command: sh(script.join("\n")),
+        envFrom: [{ prefix: "P_", configMapRef: { name } }],
+        env: env as NonNullable<Container["env"]>,
+        resources: { limits: { memory: "64Mi" } },
+        lifecycle: { stopSignal: "SIGUSR1" },
+        // It is stopped as soon as it has said all.
+        livenessProbe: {
+          exec: { command: sh("! read -r line </var/said") },
+          periodSeconds: 1,
+          timeoutSeconds: 30,
+          failureThreshold: 1,
+        },
+        terminationMessagePath: "/var/said",
+        volumeMounts: [
+          { name: "conf", mountPath: "/conf" },
+          { name: "conf", mountPath: "/sub/file", subPath: "key" },
+        ],
+      },
+      {
+        os: { name: "linux" },
+        terminationGracePeriodSeconds: 30,
+        hostAliases: [{ ip: "127.9.9.9", hostnames: ["extra.example"] }],
+        volumes: [{ name: "conf", configMap: { name, defaultMode: 0o440 } }],
+      } as Partial<PodSpec>,
+    ),
+  );
+  await kubectl("wait", `pod/${name}`, "--for=jsonpath={.status.phase}=Failed", "--timeout=45s");
+  const lines = ["prefix of the map", `${name} 64`, "of the map", "-r--r-----", "alias 127.9.9.9"];
+  expect((await kubectl("logs", name)).split("\n").slice(0, lines.length)).toEqual(lines);
+  const { status } = await read(name);
+  expect(status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 9, message: "said\n" });
+});
+
+test("with containerd an image can be read-only; a process says that it cannot be", async () => {
+  const container = { command: sh("echo x >/bin/x || echo kept"), securityContext: { readOnlyRootFilesystem: true } };
+  await apply(pod("kept", "containerd", container), pod("open", "process", { ...container, command: ["true"] }));
+  await ended("kept");
+  expect(await kubectl("logs", "kept")).toMatch(/^kept$/m);
+  const told = ["events", "--for", "pod/open", "-o", "jsonpath={.items[*].message}"];
+  await expect
+    .poll(() => kubectl(...told), { timeout: 20_000 })
+    .toContain("does not honour securityContext.readOnlyRootFilesystem of container main");
+});
+
 test("bubblewrap shows the machine's programs, read-only, without its processes", async () => {
   await apply(
     pod("apart", "bubblewrap", { command: sh("touch /usr/x; cat /proc/1/cmdline | tr '\\0' ' '; ls /home 2>&1; pwd") }),

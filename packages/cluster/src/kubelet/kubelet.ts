@@ -94,11 +94,12 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
       options.issueToken,
     ),
     addresses: new AddressPool(options.podNetwork),
-    hostsFile(namespace) {
-      const file = hosts.file(namespace);
+    hostsFile({ metadata, spec }) {
+      const file = hosts.file(metadata.namespace ?? "", metadata.uid, spec.hostAliases);
       namesChanged();
       return file;
     },
+    forgetHostsFile: ({ metadata }) => hosts.forget(metadata.namespace ?? "", metadata.uid ?? ""),
     nodeName,
     hostIP,
     podsDir,

@@ -1,5 +1,6 @@
 import type { Program } from "@keelson/execution";
 import { type ContainerPlace, containerProgram } from "./container-program.ts";
+import { ignoredFields } from "./ignored-fields.ts";
 import type { NodeContext } from "./node-context.ts";
 import { containerImage, pullCredentials } from "./pod-images.ts";
 import type { PodRuntime } from "./pod-runtimes.ts";
@@ -19,6 +20,11 @@ export async function startProgram(
   signal: AbortSignal,
 ): Promise<Program | undefined> {
   const { driver, images, unpacked } = await runtimeOf(node, pod);
+  const ignored = attempt > 0 || container !== pod.spec.containers[0] ? [] : ignoredFields(pod, driver.name);
+  if (ignored.length > 0) {
+    const note = `runtime ${driver.name} does not honour ${ignored.join(", ")}`;
+    node.events.event(pod, { type: "Warning", reason: "FieldsIgnored", note });
+  }
   const tell = (reason: string, note: string): void => node.events.event(pod, { type: "Normal", reason, note });
   const image = !container.image
     ? undefined
