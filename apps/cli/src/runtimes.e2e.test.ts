@@ -6,11 +6,12 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Container, PodObject, PodSpec } from "@keelson/api-machinery";
 import { type LocalContainerd, makeBusyboxImage, startLocalContainerd } from "@keelson/execution";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { stringify } from "yaml";
 import { startKeelson } from "./testing/keelson-process.ts";
 import { killAndRestart } from "./testing/kill.ts";
 import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
+import { startRegistry } from "./testing/image-registry.ts";
 import { temporaryFolder } from "./testing/temporary-folder.ts";
 
 const folder = temporaryFolder();
@@ -118,7 +119,7 @@ test("with containerd the image is real: its files, environment, command and use
   // The image's own command: a shell without input.
   await ended("default");
   await ended("hosts");
-  expect(await kubectl("logs", "hosts")).toMatch(/^127\.200\.\d+\.\d+\s.*\bnamed\b[^]*default$/);
+  expect(await kubectl("logs", "hosts")).toMatch(/^127\.1\d\d\.\d+\.\d+\s.*\bnamed\b[^]*default$/);
 });
 
 test("an image that is not there, never pulled, or has no name: Kubernetes' reasons", async () => {
@@ -141,6 +142,38 @@ test("an image that is not there, never pulled, or has no name: Kubernetes' reas
   );
   // Asked for again after 10 s, with the first failure as the reason.
   await waiting("unknown", "ImagePullBackOff");
+});
+
+test("an image comes from a registry, with the account of a pull secret; without one the refusal is told", async () => {
+  const registry = await startRegistry(join(home, "busybox.tar"), "me:word");
+  onTestFinished(() => registry.close());
+  const name = `${registry.host}/tools/busybox:1`;
+  await kubectl(
+    ...["create", "secret", "docker-registry", "account", `--docker-server=${registry.host}`],
+    ...["--docker-username=me", "--docker-password=word"],
+  );
+  const container = { image: name, command: sh("hostname; echo pulled") };
+  await apply(
+    pod("strange", "containerd", container),
+    pod("known", "containerd", container, { imagePullSecrets: [{ name: "account" }] } as Partial<PodSpec>),
+  );
+  await ended("known");
+  expect(await kubectl("logs", "known")).toBe("known\npulled\n");
+  const events = async (of: string): Promise<string> =>
+    kubectl("events", "--for", `pod/${of}`, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}");
+  await expect.poll(() => events("known"), { timeout: 20_000 }).toMatch(/Pulling Pulling image ".*busybox:1"/);
+  await expect
+    .poll(() => events("known"), { timeout: 20_000 })
+    .toMatch(/Pulled Successfully pulled image ".*busybox:1" in .*s/);
+  await expect
+    .poll(() => events("strange"), { timeout: 20_000 })
+    .toMatch(/Failed Failed to pull image .*refuses anonymous access/);
+  expect(await events("strange")).toMatch(/Failed Error: ErrImagePull/);
+  // There now: no registry is asked.
+  await registry.close();
+  await apply(pod("again", "containerd", container));
+  await ended("again");
+  await expect.poll(() => events("again"), { timeout: 20_000 }).toMatch(/Pulled Container image .* already present on machine/);
 });
 
 describe.each([
@@ -220,6 +253,72 @@ describe.each([
     expect(await find()).toEqual([]);
     expect(readFileSync(join(keelson.dataDir, "keelson.log"), "utf8")).not.toMatch(/forbidden/i);
   });
+});
+
+test.each(["process", "bubblewrap", "containerd"])("with %s the fields of a Pod hold", async (runtimeClassName) => {
+  const name = `fields-${runtimeClassName}`;
+  const script = [
+    "trap 'exit 9' USR1",
+    "echo prefix $P_key",
+    "echo $NAME $LIMIT",
+    "cat /sub/file",
+    "set -- $(ls -lL /conf/key); echo $1",
+    'while read -r ip name; do [ "$name" != extra.example ] || echo alias $ip; done </etc/hosts',
+    "echo said >/var/said",
+    "while :; do sleep 0.1; done",
+  ];
+  const env = [
+    { name: "NAME", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+    { name: "LIMIT", valueFrom: { resourceFieldRef: { resource: "limits.memory", divisor: "1Mi" } } },
+  ];
+  await apply(
+    { apiVersion: "v1", kind: "ConfigMap", metadata: { name }, data: { key: "of the map\n" } },
+    pod(
+      name,
+      runtimeClassName,
+      {
+        command: sh(script.join("\n")),
+        envFrom: [{ prefix: "P_", configMapRef: { name } }],
+        env: env as NonNullable<Container["env"]>,
+        resources: { limits: { memory: "64Mi" } },
+        lifecycle: { stopSignal: "SIGUSR1" },
+        // It is stopped as soon as it has said all.
+        livenessProbe: {
+          exec: { command: sh("! read -r line </var/said") },
+          periodSeconds: 1,
+          timeoutSeconds: 30,
+          failureThreshold: 1,
+        },
+        terminationMessagePath: "/var/said",
+        volumeMounts: [
+          { name: "conf", mountPath: "/conf" },
+          { name: "conf", mountPath: "/sub/file", subPath: "key" },
+        ],
+      },
+      {
+        os: { name: "linux" },
+        terminationGracePeriodSeconds: 30,
+        hostAliases: [{ ip: "127.9.9.9", hostnames: ["extra.example"] }],
+        volumes: [{ name: "conf", configMap: { name, defaultMode: 0o440 } }],
+      } as Partial<PodSpec>,
+    ),
+  );
+  await kubectl("wait", `pod/${name}`, "--for=jsonpath={.status.phase}=Failed", "--timeout=45s");
+  const lines = ["prefix of the map", `${name} 64`, "of the map", "-r--r-----", "alias 127.9.9.9"];
+  expect((await kubectl("logs", name)).split("\n").slice(0, lines.length)).toEqual(lines);
+  const { status } = await read(name);
+  expect(status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 9, message: "said\n" });
+});
+
+test("with containerd an image can be read-only; a process says that it cannot be", async () => {
+  const container = { command: sh("echo x >/bin/x || echo kept"), securityContext: { readOnlyRootFilesystem: true } };
+  await apply(pod("kept", "containerd", container), pod("open", "process", { ...container, command: ["true"] }));
+  await ended("kept");
+  expect(await kubectl("logs", "kept")).toMatch(/^kept$/m);
+  const told = ["events", "--for", "pod/open", "-o", "jsonpath={.items[*].message}"];
+  await expect
+    .poll(() => kubectl(...told), { timeout: 20_000 })
+    .toContain("does not honour securityContext.readOnlyRootFilesystem of container main");
 });
 
 test("bubblewrap shows the machine's programs, read-only, without its processes", async () => {

@@ -57,7 +57,7 @@ export interface Container {
   livenessProbe?: Probe;
   readinessProbe?: Probe;
   startupProbe?: Probe;
-  lifecycle?: { postStart?: Probe; preStop?: Probe };
+  lifecycle?: { postStart?: Probe; preStop?: Probe; stopSignal?: string };
   imagePullPolicy?: "Always" | "IfNotPresent" | "Never";
   restartPolicy?: string;
   securityContext?: {
@@ -116,7 +116,6 @@ export interface PodSpec {
   hostNetwork?: boolean;
   hostPID?: boolean;
   dnsPolicy?: string;
-  imagePullSecrets?: { name?: string }[];
   affinity?: unknown;
   tolerations?: { key?: string; operator?: string; value?: string; effect?: string; tolerationSeconds?: number }[];
   topologySpreadConstraints?: unknown[];
@@ -127,6 +126,8 @@ export interface PodSpec {
   schedulingGates?: { name: string }[];
   enableServiceLinks?: boolean;
   shareProcessNamespace?: boolean;
+  hostAliases?: { ip: string; hostnames?: string[] }[];
+  imagePullSecrets?: { name?: string }[];
   securityContext?: {
     runAsUser?: number;
     runAsGroup?: number;

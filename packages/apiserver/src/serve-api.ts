@@ -32,6 +32,8 @@ export interface ServeApiOptions {
   readonly anonymous?: boolean;
   /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
   readonly subresources?: NonNullable<ApiServerOptions["subresources"]>;
+  /** The first two parts of Services' addresses, which have to be this machine's. Default `127.200`. */
+  readonly serviceNetwork?: string;
   /** What went wrong where nobody waits for an answer. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
@@ -66,6 +68,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     signingKey: pki.tokenKey,
     nonResource: (resources) => createDiscoveryHandler(resources),
     ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
+    ...(options.serviceNetwork === undefined ? {} : { serviceNetwork: options.serviceNetwork }),
     ...(onError === undefined ? {} : { onError }),
   });
   try {

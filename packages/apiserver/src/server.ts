@@ -48,6 +48,8 @@ export interface ApiServerOptions {
   };
   /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. */
   readonly subresources?: PipelineOptions["subresources"];
+  /** The first two parts of Services' addresses, which have to be this machine's. Default `127.200`. */
+  readonly serviceNetwork?: string;
   /** What went wrong where nobody waits for an answer. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
@@ -102,6 +104,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       clock,
       reviews: { ...reviews, tokenRequest: nodes.guardTokens(reviews.tokenRequest) },
       ...(options.kinds === undefined ? {} : { kinds: options.kinds }),
+      ...(options.serviceNetwork === undefined ? {} : { serviceNetwork: options.serviceNetwork }),
       ...(onError === undefined ? {} : { onError }),
     });
     closers.push(() => registry.close());

@@ -61,6 +61,7 @@ export async function createBubblewrapDriver(options: BubblewrapDriverOptions): 
     return createProcessLauncher({
       spareFolder: join(dir, ".spare"),
       random: options.random,
+      now: () => options.clock.now(),
       ...(options.cgroupParent !== undefined && { cgroupParent: options.cgroupParent }),
       ...createBubblewrapWrapping({ bwrap, binds: options.binds ?? [], ...(bytes !== undefined && { filter }) }),
     });

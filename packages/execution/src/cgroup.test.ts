@@ -1,9 +1,17 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { discoverCgroups, removeEmptyParent } from "./cgroup-hierarchies.ts";
-import { createCgroup, entryFilesOf, readCgroupPids, removeCgroup, sealCgroup, wasOomKilled } from "./cgroup.ts";
+import {
+  createCgroup,
+  entryFilesOf,
+  readCgroupPids,
+  removeCgroup,
+  removeStaleCgroups,
+  sealCgroup,
+  wasOomKilled,
+} from "./cgroup.ts";
 
 /*
  * On a folder with the files that the kernel has in a group. It is no file system of groups: what is written stays as it is written.
@@ -113,4 +121,15 @@ test("a parent group is made with its controllers passed down, and goes when it 
 
 test.each([["relative"], ["/"], ["/a/../b"], ["/.."], ["/a b"], ["/a//b"], [""]])("%j is no parent of cgroups", (parent) => {
   expect(() => discoverCgroups(parent, unified())).toThrow(/cgroupParent/);
+});
+
+test("groups that killed supervisors left are removed, if nothing is in them and they are no program's that is just starting", () => {
+  const parent = mount;
+  const [left, used] = ["keelson-0123456789abcdef", "keelson-1123456789abcdef"];
+  for (const name of [left, `${used}/child`, "keelson-shims", "other"]) mkdirSync(join(parent, name), { recursive: true });
+  const hierarchy = { version: 2, parent, controllers: new Set<never>() } as const;
+  removeStaleCgroups([hierarchy], Date.now() - 60_000);
+  expect(readdirSync(parent).sort()).toEqual([left, used, "keelson-shims", "other"].sort());
+  removeStaleCgroups([hierarchy, { ...hierarchy, parent: join(parent, "none") }], Date.now() + 60_000);
+  expect(readdirSync(parent).sort()).toEqual([used, "keelson-shims", "other"].sort());
 });

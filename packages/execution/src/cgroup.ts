@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { allControllers } from "./cgroup-hierarchies.ts";
 import type { CgroupHierarchy, Controller } from "./cgroup-hierarchies.ts";
@@ -166,4 +166,33 @@ export function removeCgroup(hierarchies: readonly CgroupHierarchy[], name: stri
     }
   }
   return gone;
+}
+
+const tagPattern = /^keelson-[0-9a-f]{16}$/;
+
+/**
+ * Removes groups of programs in which nothing is and that are older than `before` (milliseconds since the epoch): what supervisors that
+ * were killed left. A younger one may be another supervisor's that is about to be entered; one that tells of want of memory may still be
+ * asked for that.
+ */
+export function removeStaleCgroups(hierarchies: readonly CgroupHierarchy[], before: number): void {
+  for (const { parent } of hierarchies) {
+    for (const name of namesIn(parent)) {
+      const folder = join(parent, name);
+      try {
+        if (!tagPattern.test(name) || statSync(folder).ctimeMs >= before || wasOomKilled(hierarchies, name)) continue;
+        rmdirSync(folder);
+      } catch {
+        // In use, or gone.
+      }
+    }
+  }
+}
+
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
 }

@@ -17,6 +17,8 @@ export interface Isolation {
   readonly root?: string;
   /** Name of an image that the driver has (`containerd`), whose files become the root. Not together with `root`. */
   readonly image?: string;
+  /** `containerd`: whether the image's files cannot be changed; in `bubblewrap` they never can. Default: they can. */
+  readonly isRootReadOnly?: boolean;
   /** What is there besides. */
   readonly binds?: readonly BindMount[];
   /** `shared`: the machine's network, loopback included. `none`: a loopback of its own and nothing else. Default: `shared`. */
@@ -35,7 +37,7 @@ const isPath = (value: unknown): value is string =>
 export function isolationProblem(value: unknown): string | undefined {
   if (value === undefined) return undefined;
   if (!isRecord(value)) return "isolation: must be an object";
-  const { root, image, binds, network, hostname } = value;
+  const { root, image, binds, network, hostname, isRootReadOnly } = value;
   if (root !== undefined && !isPath(root)) return "isolation.root: must be an absolute path without .. in it";
   if (image !== undefined && !(typeof image === "string" && /^[\w][-\w./:@+]{0,254}$/.test(image))) {
     return "isolation.image: must be the name of an image";
@@ -44,6 +46,9 @@ export function isolationProblem(value: unknown): string | undefined {
   if (network !== undefined && network !== "shared" && network !== "none") return "isolation.network: must be shared or none";
   if (hostname !== undefined && !(typeof hostname === "string" && /^[A-Za-z0-9]([-.A-Za-z0-9]{0,62})$/.test(hostname))) {
     return "isolation.hostname: must be a host name of at most 63 characters";
+  }
+  if (isRootReadOnly !== undefined && typeof isRootReadOnly !== "boolean") {
+    return "isolation.isRootReadOnly: must be true or false";
   }
   if (binds === undefined) return undefined;
   if (!Array.isArray(binds)) return "isolation.binds: must be a list";

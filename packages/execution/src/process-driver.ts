@@ -36,6 +36,7 @@ export function createProcessDriver(options: ProcessDriverOptions): Promise<Driv
     createProcessLauncher({
       spareFolder: join(dir, ".spare"),
       random: options.random,
+      now: () => options.clock.now(),
       ...(options.cgroupParent !== undefined && { cgroupParent: options.cgroupParent }),
     }),
   );

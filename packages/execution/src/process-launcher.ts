@@ -1,5 +1,5 @@
 import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
-import { createCgroup, entryFilesOf, removeCgroup, wasOomKilled } from "./cgroup.ts";
+import { createCgroup, entryFilesOf, removeCgroup, removeStaleCgroups, wasOomKilled } from "./cgroup.ts";
 import { discoverCgroups, enterShimGroup, removeEmptyParent } from "./cgroup-hierarchies.ts";
 import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
 import type { Deadlines } from "./deadlines.ts";
@@ -61,6 +61,8 @@ export interface ProcessLauncherOptions extends Partial<Wrapping> {
   /** Folder for its own files, on the file system of the programs' folders. */
   readonly spareFolder: string;
   readonly random: () => number;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
   /** See `ProcessDriverOptions.cgroupParent`. */
   readonly cgroupParent?: string | false;
 }
@@ -70,6 +72,9 @@ const lookEveryMs = 5000;
 
 /** The last pause, of 1, 2, 4 ... ms, for a program to appear inside what wraps it. */
 const longestStartMs = 1024;
+
+/** A cgroup in which nothing is for this long after it was made is nobody's. */
+const staleCgroupMs = 60_000;
 
 /** How often a cgroup that cannot be removed yet is tried again. */
 const cgroupRemovals = 8;
@@ -326,6 +331,10 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   return {
     prepare,
     adopt,
+    sweepOrphans() {
+      removeStaleCgroups(hierarchies, options.now() - staleCgroupMs);
+      return Promise.resolve();
+    },
     async sweep(folder, deadlines) {
       await killTree(treeOf(folder), deadlines);
       await cleanUpCgroup(folder, deadlines);

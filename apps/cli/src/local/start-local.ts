@@ -34,6 +34,7 @@ import {
 } from "@keelson/controller";
 import { defaultContainerdSocket, openUnpackedImages, type UnpackedImages } from "@keelson/execution";
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";
+import { takeAddressBlock } from "./address-block.ts";
 import { grant, userOf } from "./cluster-access.ts";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
 
@@ -86,8 +87,16 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
     let node: Kubelet | undefined;
     let client: Client | undefined;
     const handlers = podHandlers({ client: () => client, kubelet: () => node, now: () => clock.now() });
-    const api = await startApi(options, handlers);
+    const addresses = await takeAddressBlock(dataDir);
+    stops.push(() => addresses.release());
+    const api = await startApi(options, handlers, addresses.serviceNetwork);
     stops.push(() => api.close());
+    if (addresses.hasMoved)
+      log.warn(
+        { network: addresses.podNetwork },
+        "the addresses of this data folder are in use by another; new ones are taken",
+      );
+    await addresses.record();
     onComponent("apiserver", api.url);
 
     client = createClient({ transport: api.server.transport(), fieldManager: "keelson" });
@@ -139,6 +148,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
         nodeName,
         dataDir: nodeDir,
         runtimes,
+        podNetwork: addresses.podNetwork,
         clock,
         random: Math.random,
         log: log.child({ component: "node" }),
@@ -224,7 +234,11 @@ async function startOne(
   );
 }
 
-function startApi(options: LocalOptions, subresources: ReturnType<typeof podHandlers>): Promise<ServedApi> {
+function startApi(
+  options: LocalOptions,
+  subresources: ReturnType<typeof podHandlers>,
+  serviceNetwork: string,
+): Promise<ServedApi> {
   const { dataDir, bindAddress, clock, log } = options;
   const serve = (port: number): Promise<ServedApi> =>
     serveApi({
@@ -234,6 +248,7 @@ function startApi(options: LocalOptions, subresources: ReturnType<typeof podHand
       clock,
       random: systemRandom,
       subresources,
+      serviceNetwork,
       onError: (error) => log.error({ err: error, component: "apiserver" }, "failed where nobody waits for an answer"),
     });
   return withFreePort(() => serve(options.apiPort), options.mayMovePorts.has("api-port") ? () => serve(0) : undefined);

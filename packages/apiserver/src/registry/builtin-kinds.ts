@@ -30,6 +30,8 @@ export interface BuiltinKindsOptions {
   readonly store?: KindStore;
   /** Hands out addresses and ports of Services. Default: addresses of 127.200.0.0/16, all of them this machine's. */
   readonly services?: ServiceAllocator;
+  /** The first two parts of these addresses. Default `127.200`. */
+  readonly serviceNetwork?: string;
 }
 
 /** As much of a store as kinds read. */
@@ -78,7 +80,14 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...podKinds(store),
     ...nodeKinds(),
     ...runtimeClassKinds(),
-    ...serviceKinds(options.services ?? createServiceAllocator({ store, clock })),
+    ...serviceKinds(
+      options.services ??
+        createServiceAllocator({
+          store,
+          clock,
+          ...(options.serviceNetwork !== undefined && { network: options.serviceNetwork }),
+        }),
+    ),
     ...endpointKinds(),
     ...storageKinds(store),
     ...workloadKinds(),

@@ -1,7 +1,7 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
-import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable } from "@keelson/execution";
+import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
 import type { PodImage } from "./pod-images.ts";
 import { ContainerConfigError, expand, resolveEnvironment } from "./environment.ts";
 import { usualSize } from "./exec-process.ts";
@@ -9,6 +9,7 @@ import { imageWords, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, type Mount, mountedCommand } from "./mount-plan.ts";
 import type { NodeContext } from "./node-context.ts";
 import { type ContainerView, type PodView, programId } from "./pod-view.ts";
+import { defaultTerminationPath, makeTerminationFile } from "./termination-message.ts";
 import { hasOwnToken, tokenPath, tokenVolumeName } from "./token-volume.ts";
 import { isInside } from "./atomic-folder.ts";
 
@@ -66,7 +67,7 @@ export async function containerProgram(
         `nothing of ${JSON.stringify(container.image ?? "")} is known here; set spec.containers[].command to the program to run`,
     );
   }
-  const hostsFile = node.hostsFile(namespace);
+  const hostsFile = node.hostsFile(pod);
   const env = await resolveEnvironment(pod, container, {
     configMap: async (name) => texts(await node.objects.configMap(namespace, name)),
     secret: async (name) => texts(await node.objects.secret(namespace, name)),
@@ -98,6 +99,12 @@ export async function containerProgram(
   const mounts = await mountsOf(container, env, place.volumes, podDir);
   const token = place.volumes.get(tokenVolumeName);
   if (token !== undefined && !hasOwnToken(container)) mounts.push({ source: token, path: tokenPath, readOnly: true });
+  // In the machine's own /dev is no place for it: there another file has to be named.
+  const { terminationMessagePath = defaultTerminationPath } = container;
+  if (isIsolated || (node.canMount && terminationMessagePath !== defaultTerminationPath)) {
+    const source = await makeTerminationFile(podDir, container.name, attempt);
+    mounts.push({ source, path: join("/", terminationMessagePath), readOnly: false });
+  }
   // Names of Services resolve where we may mount; elsewhere programs find them in the file that KEELSON_HOSTS names.
   if ((node.canMount || isIsolated) && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
     mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
@@ -109,6 +116,7 @@ export async function containerProgram(
     mergeOutput: true,
     ...(container.stdin === true && { input: container.stdinOnce === true ? ("once" as const) : ("held" as const) }),
     ...(container.tty === true && { terminal: usualSize }),
+    ...stopSignal(container),
     killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
     ...(limits === undefined ? {} : { limits }),
     metadata: {
@@ -209,6 +217,12 @@ function userOf(pod: PodView, container: ContainerView, image: PodImage | undefi
     );
   }
   return `${uid}:${gid ?? 0}`;
+}
+
+/** What it is stopped with, where it says so and this machine knows it. */
+function stopSignal(container: ContainerView): Pick<ProgramSpec, "killSignal"> {
+  const signal = container.lifecycle?.stopSignal;
+  return isSignal(signal) ? { killSignal: signal } : {};
 }
 
 function limitsOf(container: ContainerView): Limits | undefined {

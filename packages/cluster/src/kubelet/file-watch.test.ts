@@ -13,7 +13,9 @@ test("a file is seen to come and go, with the folders above it", async () => {
     watched.close();
     rmSync(base, { recursive: true, force: true });
   });
-  const become = (...states: boolean[]): Promise<void> => expect.poll(() => seen, { timeout: 8_000 }).toEqual(states);
+  const become = async (...states: boolean[]): Promise<void> => {
+    await expect.poll(() => seen, { timeout: 8_000 }).toEqual(states);
+  };
   mkdirSync(join(base, "a", "b"), { recursive: true });
   writeFileSync(path, "");
   await become(true);

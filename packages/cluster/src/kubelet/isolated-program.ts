@@ -35,6 +35,7 @@ export function isolatedParts(
     isolation: {
       ...(image === undefined ? {} : "root" in image ? { root: image.root } : { image: image.name }),
       ...(pod.spec.hostNetwork === true || hostname === "" ? {} : { hostname }),
+      ...(container.securityContext?.readOnlyRootFilesystem === true && { isRootReadOnly: true }),
       binds: mounts
         .filter(({ source }) => existsSync(source))
         .map(({ source, path, readOnly }) => ({ source, target: path, isWritable: !readOnly })),

@@ -43,6 +43,8 @@ export interface KubeletOptions {
   readonly apiServer?: { readonly host: string; readonly port: number /** PEM, for `ca.crt`. */; readonly authority?: string };
   /** Gets service accounts' tokens for Pods. Default: Pods get none, and volumes that need one are not there. */
   readonly issueToken?: IssueToken;
+  /** The first two parts of Pods' addresses: `127.64`, the default, to `127.127`. */
+  readonly podNetwork?: string;
   /** Where the node itself is reached. Default `127.0.0.1`. */
   readonly hostIP?: string;
 }
@@ -91,12 +93,13 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
       () => clock.now(),
       options.issueToken,
     ),
-    addresses: new AddressPool(),
-    hostsFile(namespace) {
-      const file = hosts.file(namespace);
+    addresses: new AddressPool(options.podNetwork),
+    hostsFile({ metadata, spec }) {
+      const file = hosts.file(metadata.namespace ?? "", metadata.uid, spec.hostAliases);
       namesChanged();
       return file;
     },
+    forgetHostsFile: ({ metadata }) => hosts.forget(metadata.namespace ?? "", metadata.uid ?? ""),
     nodeName,
     hostIP,
     podsDir,

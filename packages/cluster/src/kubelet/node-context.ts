@@ -3,6 +3,7 @@ import type { Client } from "@keelson/client";
 import type { Logger, RunningEventRecorder } from "@keelson/controller";
 import type { AddressPool } from "./address-pool.ts";
 import type { NodeObjects } from "./node-objects.ts";
+import type { PodView } from "./pod-view.ts";
 import type { PodRuntimes } from "./pod-runtimes.ts";
 
 /** What the Pods of a node share. */
@@ -20,8 +21,10 @@ export interface NodeContext {
   readonly hostIP: string;
   /** Folders of Pods, one each by uid. */
   readonly podsDir: string;
-  /** The hosts file of a namespace's Pods. */
-  hostsFile(namespace: string): string;
+  /** The hosts file of a Pod: its namespace's, or one of its own. */
+  hostsFile(pod: PodView): string;
+  /** Removes it, where it is the Pod's own. */
+  forgetHostsFile(pod: PodView): void;
   /** Variables of every container. */
   readonly environment: Readonly<Record<string, string>>;
   /** PEM of the authority that signed the API server's certificate. */

@@ -2,7 +2,7 @@ import type { ContainerImage } from "@keelson/execution";
 import { expect, test } from "vitest";
 import { ContainerConfigError } from "./environment.ts";
 import { imageWords, isolatedParts } from "./isolated-program.ts";
-import { containerImage, ImageProblem, type PodImages } from "./pod-images.ts";
+import { containerImage, ImageProblem, type PodImages, pullCredentials } from "./pod-images.ts";
 import type { PodView } from "./pod-view.ts";
 
 const image = (name: string, entrypoint: string[] = [], command: string[] = []): ContainerImage => ({
@@ -35,8 +35,11 @@ test.each([
 ] as const)("with %s, %s is %s", async (imagePullPolicy, name, full, pulls, news) => {
   const asked: string[] = [];
   const told: string[] = [];
-  const found = await containerImage({ name: "c", image: name, imagePullPolicy }, imagesWith(asked), (reason) =>
-    told.push(reason),
+  const found = await containerImage(
+    { name: "c", image: name, imagePullPolicy },
+    imagesWith(asked),
+    (reason) => told.push(reason),
+    () => 0,
   );
   expect(found.name).toBe(full);
   expect(asked).toEqual(pulls);
@@ -49,7 +52,12 @@ test.each([
   ["Never", "alpine", "ErrImageNeverPull"],
   ["Always", "Not::an image", "InvalidImageName"],
 ] as const)("with %s, %s is %s", async (imagePullPolicy, name, reason) => {
-  const finding = containerImage({ name: "c", image: name, imagePullPolicy }, imagesWith([]), () => {});
+  const finding = containerImage(
+    { name: "c", image: name, imagePullPolicy },
+    imagesWith([]),
+    () => {},
+    () => 0,
+  );
   await expect(finding).rejects.toSatisfy((error) => error instanceof ImageProblem && error.reason === reason);
 });
 
@@ -74,4 +82,28 @@ test("a Pod's name is the host name it sees, as long as one may be, unless it ha
   expect(hostname(pod("web-0"))).toBe("web-0");
   expect(hostname(pod(`${"x".repeat(62)}.y`))).toBe("x".repeat(62));
   expect(hostname(pod("web-0", true))).toBeUndefined();
+});
+
+test("the accounts of a Pod's pull secrets are asked in their order; what is missing, damaged or of another type is left out", async () => {
+  const auth = (pair: string): string => Buffer.from(pair).toString("base64");
+  const bytes = (value: unknown): Uint8Array => Buffer.from(typeof value === "string" ? value : JSON.stringify(value));
+  const secrets: Record<string, ReadonlyMap<string, Uint8Array>> = {
+    new: new Map([[".dockerconfigjson", bytes({ auths: { "a.example": { auth: auth("me:one") } } })]]),
+    old: new Map([
+      [".dockercfg", bytes({ "https://b.example/": { auth: auth("me:two") }, "a.example": { auth: auth("me:no") } })],
+    ]),
+    damaged: new Map([[".dockerconfigjson", bytes("{")]]),
+    other: new Map([["key", bytes("x")]]),
+  };
+  const ask = (...names: readonly string[]) => {
+    const spec = { containers: [], imagePullSecrets: names.map((name) => ({ name })) };
+    const pod = { metadata: { name: "p" }, spec } as unknown as PodView;
+    return pullCredentials(pod, (name) => Promise.resolve(secrets[name]));
+  };
+  const found = await ask("missing", "damaged", "other", "new", "old");
+  expect(found?.("a.example")).toEqual({ username: "me", password: "one" });
+  expect(found?.("b.example")).toEqual({ username: "me", password: "two" });
+  expect(found?.("c.example")).toBeUndefined();
+  expect(await ask("missing", "damaged")).toBeUndefined();
+  expect(await ask()).toBeUndefined();
 });

@@ -92,9 +92,13 @@ function take(state: PodState, event: PodEvent, now: number, effects: PodEffect[
     case "refused":
       return change(state, event.name, (record) => {
         if (record.attempt !== event.attempt || record.current.kind !== "starting") return record;
-        effects.push({ kind: "event", type: "Warning", reason: "Failed", note: `Error: ${event.message}` });
-        if (event.reason === "ErrImagePull")
+        const failed = (note: string): void => void effects.push({ kind: "event", type: "Warning", reason: "Failed", note });
+        if (event.reason === "ErrImagePull") {
+          failed(event.message);
+          failed("Error: ErrImagePull");
           return pullBackOff(planOf(state.pod, record.name).container, record, event.message, now, effects);
+        }
+        failed(`Error: ${event.message}`);
         return {
           ...record,
           current: { kind: "waiting", reason: event.reason, message: event.message },

@@ -16,6 +16,7 @@ import { runProbe } from "./probe-runner.ts";
 import { finishedOf } from "./restore.ts";
 import { startProgram } from "./start-program.ts";
 import { StatusWriter } from "./status-writer.ts";
+import { terminationMessage } from "./termination-message.ts";
 import { withTokenVolume } from "./token-volume.ts";
 import { prepareVolumes } from "./volumes.ts";
 
@@ -294,16 +295,20 @@ export class PodWorker {
       async (exit) => {
         if (this.#stopping.signal.aborted) return;
         const finished = finishedOf(attempt, exit);
-        const policy = this.#container(name).terminationMessagePolicy;
-        const isTold = policy === "FallbackToLogsOnError" && finished.exitCode !== 0 && finished.message === "";
-        const message = isTold
-          ? (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n")
-          : finished.message;
+        const message = finished.message || (await this.#lastWords(name, attempt, program, finished.exitCode));
         this.handle({ kind: "exited", name, finished: { ...finished, message } });
       },
       (error: unknown) =>
         this.#node.log.error({ err: error, pod: this.#name, container: name }, "a program's end was not learnt"),
     );
+  }
+
+  /** What a container left in its `terminationMessagePath`, or by its policy the end of its log. */
+  async #lastWords(name: string, attempt: number, program: Program, exitCode: number): Promise<string> {
+    const said = await terminationMessage(join(this.#node.podsDir, this.pod.metadata.uid ?? ""), name, attempt);
+    const isFallback = this.#container(name).terminationMessagePolicy === "FallbackToLogsOnError" && exitCode !== 0;
+    if (said !== "" || !isFallback) return said;
+    return (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n");
   }
 
   async #stop(name: string, attempt: number, grace: number): Promise<void> {
@@ -371,6 +376,7 @@ export class PodWorker {
       this.#forgetLog(program);
       await program.remove();
     }
+    this.#node.forgetHostsFile(this.pod);
     await this.#oneByOne(() => rm(join(podsDir, uid), { recursive: true, force: true }));
     this.#onGone(this);
   }

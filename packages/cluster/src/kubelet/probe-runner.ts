@@ -5,6 +5,7 @@ import type { Clock } from "@keelson/api-machinery";
 import type { Program } from "@keelson/execution";
 import { execToEnd } from "./exec-process.ts";
 import { expand } from "./environment.ts";
+import { grpcHealth } from "./grpc-health.ts";
 import type { ContainerView, ProbeView } from "./pod-view.ts";
 
 /** What a probe or hook is asked of. */
@@ -44,7 +45,10 @@ export async function runProbe(probe: ProbeView, target: ProbeTarget, timeoutMs:
     );
     return undefined;
   }
-  if (probe.grpc !== undefined) return tcpConnect(podIP, probe.grpc.port, timeoutMs, clock);
+  if (probe.grpc !== undefined) {
+    const { port, service = "" } = probe.grpc;
+    return grpcHealth({ host: podIP, port, service }, timeoutMs, clock);
+  }
   return "the probe names no exec, httpGet, tcpSocket or grpc";
 }
 

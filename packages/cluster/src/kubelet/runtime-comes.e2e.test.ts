@@ -63,8 +63,9 @@ test("a containerd that comes after the node is used, and one that goes is named
     const { status: { phase, containerStatuses } = {} } = await client.get(Pod, { namespace, name });
     return `${phase} ${containerStatuses?.[0]?.state?.waiting?.message ?? ""}`;
   };
-  const become = (name: string, what: RegExp): Promise<void> =>
-    expect.poll(() => status(name), { timeout: 40_000 }).toMatch(what);
+  const become = async (name: string, what: RegExp): Promise<void> => {
+    await expect.poll(() => status(name), { timeout: 40_000 }).toMatch(what);
+  };
 
   await make("early");
   await become("early", /^Pending RuntimeClass "containerd" not found/);

@@ -1,7 +1,8 @@
 import type { Program } from "@keelson/execution";
 import { type ContainerPlace, containerProgram } from "./container-program.ts";
+import { ignoredFields } from "./ignored-fields.ts";
 import type { NodeContext } from "./node-context.ts";
-import { containerImage } from "./pod-images.ts";
+import { containerImage, pullCredentials } from "./pod-images.ts";
 import type { PodRuntime } from "./pod-runtimes.ts";
 import type { ContainerView, PodView } from "./pod-view.ts";
 
@@ -19,12 +20,23 @@ export async function startProgram(
   signal: AbortSignal,
 ): Promise<Program | undefined> {
   const { driver, images, unpacked } = await runtimeOf(node, pod);
+  const ignored = attempt > 0 || container !== pod.spec.containers[0] ? [] : ignoredFields(pod, driver.name);
+  if (ignored.length > 0) {
+    const note = `runtime ${driver.name} does not honour ${ignored.join(", ")}`;
+    node.events.event(pod, { type: "Warning", reason: "FieldsIgnored", note });
+  }
   const tell = (reason: string, note: string): void => node.events.event(pod, { type: "Normal", reason, note });
   const image = !container.image
     ? undefined
     : images === undefined
       ? unpacked?.find(container.image)
-      : await containerImage(container, images, tell);
+      : await containerImage(
+          container,
+          images,
+          tell,
+          () => node.clock.monotonic(),
+          () => pullCredentials(pod, (name) => node.objects.secret(pod.metadata.namespace ?? "", name)),
+        );
   const spec = await containerProgram(node, pod, container, attempt, { ...place, driver: driver.name, image });
   return signal.aborted ? undefined : driver.start(spec);
 }

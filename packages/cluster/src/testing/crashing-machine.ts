@@ -139,7 +139,7 @@ export class CrashingMachine {
     this.starts.push(spec.id);
     mkdirSync(dirname(this.#log(spec.id)), { recursive: true });
     writeFileSync(this.#log(spec.id), "");
-    let tell = (_: Exited): void => {};
+    let tell: (exit: Exited) => void = () => {};
     const exited = new Promise<Exited>((resolve) => (tell = resolve));
     const startedAt = Date.now();
     const running: Running = {

@@ -141,7 +141,7 @@ export async function planContainer(
         ...binds,
         { source: folder.work, target: imageWork, isWritable: true },
       ],
-      isRootWritable: true,
+      isRootWritable: spec.isolation?.isRootReadOnly !== true,
       capabilities: imageCapabilities,
     }),
   };

@@ -23,10 +23,12 @@ export interface ServiceAllocator {
 export interface ServiceAllocatorOptions {
   readonly store: Pick<Store, "list" | "watch">;
   readonly clock: Pick<Clock, "now">;
+  /** The first two parts of addresses. Default `127.200`. */
+  readonly network?: string;
 }
 
 /** Every address of this network is of this machine (RFC 5735), so that each Service can listen where its clients look for it. */
-const network = "127.200";
+const defaultNetwork = "127.200";
 /** The first ones are for fixed uses, as in Kubernetes. */
 const firstAddress = 10;
 const lastAddress = 0xff_fe;
@@ -36,10 +38,10 @@ const lastPort = 32_767;
 const pendingMs = 60_000;
 
 /**
- * Hands out loopback addresses 127.200.x.y and ports from 30000 to 32767. What is taken is read from the Services in the store and
+ * Hands out addresses of a network and ports from 30000 to 32767. What is taken is read from the Services in the store and
  * followed there; what was handed out a moment ago counts as taken until it has come there, or a minute has passed.
  */
-export function createServiceAllocator({ store, clock }: ServiceAllocatorOptions): ServiceAllocator {
+export function createServiceAllocator({ store, clock, network = defaultNetwork }: ServiceAllocatorOptions): ServiceAllocator {
   const taken = new Map<string, string>();
   const pending = new Map<string, { readonly uid: string; readonly until: number }>();
   let nextAddress = firstAddress;
