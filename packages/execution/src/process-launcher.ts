@@ -1,24 +1,27 @@
-import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
-import { createCgroup, entryFilesOf, removeCgroup, removeStaleCgroups, wasOomKilled } from "./cgroup.ts";
+import { closeSync, openSync, writeFileSync } from "node:fs";
+import { createCgroup, entryFilesOf, removeCgroup, removeStaleCgroups } from "./cgroup.ts";
 import { discoverCgroups, enterShimGroup, removeEmptyParent } from "./cgroup-hierarchies.ts";
 import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { ExecSpec, ProgramSpec, ProgramStats } from "./driver.ts";
 import { failedExec, spawnExec } from "./exec-session.ts";
-import { FifoPool, openAliveEnd, watchAlive } from "./fifo-pool.ts";
+import { FifoPool, openAliveEnd } from "./fifo-pool.ts";
 import { describeError } from "./file-error.ts";
-import { neverRan, StartFailure } from "./launcher.ts";
+import { StartFailure } from "./launcher.ts";
 import { limitsFromJson, limitsToJson } from "./limits-record.ts";
 import type { Ending, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
 import { elapsedMs, isAlive, readBootId, readStat } from "./proc.ts";
 import { defaultPath } from "./program-spec.ts";
-import { cwdOf, errorLog, executableOf, lastWords, makeLogs, outsideUser } from "./program-place.ts";
+import { cwdOf, errorLog, executableOf, makeLogs, outsideUser } from "./program-place.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import { makeInput } from "./program-input.ts";
 import { killTree, listTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
 import type { ProcessTree } from "./process-tree.ts";
-import { exitFileBytes, parseExitFile, spawnShim, splitEnvironment } from "./shim.ts";
-import type { ExitFile, ProgramFiles } from "./shim.ts";
+import { exitFileBytes, spawnShim, splitEnvironment } from "./shim.ts";
+import type { ProgramFiles } from "./shim.ts";
+import { endingOf, readExit } from "./shim-ending.ts";
+import type { StartProblem } from "./shim-ending.ts";
+import { watchAdopted } from "./shim-watch.ts";
 import { createStatsSampler } from "./stats-sampler.ts";
 import { createResizer, terminalWords } from "./terminal.ts";
 import type { UserIds } from "./user.ts";
@@ -50,10 +53,7 @@ export interface Wrapping {
   /** What is executed for a command beside a running program. */
   readonly join: (request: LaunchRequest, spec: ExecSpec, wrapper: { readonly pid: number }) => Promise<JoinedExecution>;
   /** Why the program could not be executed, where what wraps it ended with this code and that was the cause. */
-  readonly startProblem: (
-    request: LaunchRequest,
-    exitCode: number,
-  ) => { readonly exitCode: number; readonly message: string } | undefined;
+  readonly startProblem: StartProblem;
 }
 
 /** What {@link createProcessLauncher} needs. */
@@ -67,9 +67,6 @@ export interface ProcessLauncherOptions extends Partial<Wrapping> {
   readonly cgroupParent?: string | false;
 }
 
-/** The pause between two looks at an adopted shim that holds no FIFO (a file system without them). The only polling here. */
-const lookEveryMs = 5000;
-
 /** The last pause, of 1, 2, 4 ... ms, for a program to appear inside what wraps it. */
 const longestStartMs = 1024;
 
@@ -78,14 +75,6 @@ const staleCgroupMs = 60_000;
 
 /** How often a cgroup that cannot be removed yet is tried again. */
 const cgroupRemovals = 8;
-
-function readExit(folder: ProgramFolder): ExitFile {
-  try {
-    return parseExitFile(readFileSync(folder.exit, "latin1"));
-  } catch {
-    return parseExitFile("");
-  }
-}
 
 /**
  * Launches programs as processes behind a shim (see `shim.ts`), in their own session and, where we may, their own cgroup.
@@ -143,24 +132,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       resolveEnded = resolve;
     });
     const detach = watch(() => {
-      const exit = readExit(folder);
-      if (exit.unreleased) {
-        resolveEnded({ kind: "lost", message: neverRan });
-      } else if (exit.exitCode === undefined) {
-        resolveEnded({ kind: "lost", message: lostMessage });
-      } else if (exit.execFailed) {
-        const words = lastWords(folder, request.spec).replace(/^.*?: \d+: (?:exec: )?/, "");
-        resolveEnded({ kind: "start-failed", exitCode: exit.exitCode, message: `The program could not be executed: ${words}` });
-      } else {
-        const problem = options.startProblem?.(request, exit.exitCode);
-        if (problem !== undefined) {
-          const message = `The program could not be executed: ${problem.message}`;
-          resolveEnded({ kind: "start-failed", exitCode: problem.exitCode, message });
-          return;
-        }
-        const oomKilled = exit.exitCode === 137 && wasOomKilled(hierarchies, folder.tag);
-        resolveEnded({ kind: "exited", exitCode: exit.exitCode, oomKilled });
-      }
+      resolveEnded(endingOf(request, { lostMessage, startProblem: options.startProblem, hierarchies }));
     });
     const sample = createStatsSampler(shim.startTime);
     return {
@@ -294,36 +266,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       request,
       { ...shim, isHere: isHere() },
       limitsFromJson(identity),
-      (onEnd) => {
-        let stopped = false;
-        let cancel = (): void => {};
-        const end = (): void => {
-          if (stopped) return;
-          stopped = true;
-          cancel();
-          onEnd();
-        };
-        const fifo = watchAlive(request.folder.alive, end);
-        const look = (): void => {
-          if (!isHere()) {
-            end();
-            return;
-          }
-          const next = request.deadlines.after(lookEveryMs, look);
-          cancel = () => next.cancel();
-        };
-        if (fifo === undefined) {
-          look();
-        } else {
-          cancel = () => fifo.cancel();
-          // The order matters: one that dies before the FIFO is open is seen here, one that dies after it there.
-          if (!isHere()) end();
-        }
-        return () => {
-          stopped = true;
-          cancel();
-        };
-      },
+      (onEnd) => watchAdopted(request, isHere, onEnd),
       identity.bootId === bootId ? undefined : "The machine restarted while the program ran",
     );
   }

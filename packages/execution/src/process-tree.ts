@@ -125,10 +125,10 @@ const longestLookMs = 500;
 export async function killTree(tree: ProcessTree, deadlines: Deadlines): Promise<void> {
   const seen = new Map<number, ProcessStat>();
   for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, longestLookMs)) {
-    const left = await listTree(tree);
-    for (const stat of left) seen.set(stat.pid, stat);
+    for (const stat of await listTree(tree)) seen.set(stat.pid, stat);
     // One that is just ending has no environment any more, and so is not listed, but is still there.
-    if (left.length === 0 && ![...seen.values()].some(({ pid, startTime }) => isAlive(pid, startTime))) return;
+    const left = [...seen.values()].filter(({ pid, startTime }) => isAlive(pid, startTime));
+    if (left.length === 0) return;
     sealCgroup(tree.hierarchies, tree.tag);
     for (const stat of left) signalProcess(stat, "SIGKILL");
     await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));

@@ -61,6 +61,9 @@ export class SupervisedProgram implements Program {
   #logWatch: LogWatch | undefined;
   #saving: Promise<void> = Promise.resolve();
   #detached = false;
+  /** Its own process has ended. */
+  #isOver = false;
+  readonly #sessions = new Set<ExecSession>();
 
   constructor(spec: ProgramSpec, folder: ProgramFolder, supervision: Supervision) {
     this.id = folder.id;
@@ -183,7 +186,14 @@ export class SupervisedProgram implements Program {
     if (this.#launched === undefined || this.#state.kind !== "running") {
       throw new ExecutionError("NotRunning", `Program ${this.id} is not running: no command can run beside it`);
     }
-    return this.#launched.exec(spec);
+    const session = await this.#launched.exec(spec);
+    // One that was starting when the program ended has not been seen among its processes.
+    if (this.#isOver) await session.kill();
+    else {
+      this.#sessions.add(session);
+      void session.exited().then(() => this.#sessions.delete(session));
+    }
+    return session;
   }
 
   async remove(): Promise<void> {
@@ -266,8 +276,10 @@ export class SupervisedProgram implements Program {
   /** The one end of every program: nothing of it runs, how it ended is on disk, and then everybody is told. */
   async #conclude(ending: Ending): Promise<void> {
     this.#quiet();
+    this.#isOver = true;
     // As in a container: what a program leaves behind ends with it.
     await this.#launched?.kill();
+    await Promise.all([...this.#sessions].map((session) => session.kill()));
     const startedAt = this.#state.kind === "running" ? this.#state.startedAt : undefined;
     const exited = decideExit(ending, {
       ...(this.#stop !== undefined && { stop: this.#stop.reason }),

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { Clock } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery";
 import {
   createBubblewrapDriver,
   createContainerdDriver,
@@ -50,11 +50,16 @@ export interface RuntimeChange {
   readonly message: string;
 }
 
+/** Pauses, doubled each time, before a runtime whose socket has come is tried again: for about 25 s. */
+const firstPauseMs = 50;
+const longestPauseMs = 12_800;
+
 /** The runtimes of a node: `process` always, `bubblewrap` and `containerd` where the machine has them. */
 export class PodRuntimes {
   readonly #runtimes: Map<string, PodRuntime>;
   readonly #listeners: ((change: RuntimeChange) => void | Promise<void>)[] = [];
   #watch: FileWatch | undefined;
+  #isClosed = false;
 
   constructor(runtimes: ReadonlyMap<string, PodRuntime>) {
     this.#runtimes = new Map(runtimes);
@@ -88,15 +93,31 @@ export class PodRuntimes {
   }
 
   /** Opens a runtime each time that its socket comes, unless it is open; whoever listens is told. */
-  follow(handler: string, socket: string, open: () => Promise<PodRuntime>, log: Logger): void {
+  follow(
+    handler: string,
+    socket: string,
+    open: () => Promise<PodRuntime>,
+    { clock, log }: { readonly clock: Clock; readonly log: Logger },
+  ): void {
     let last: Promise<void> = Promise.resolve();
+    // The socket is there a moment before anybody listens on it.
+    const persist = async (call: () => Promise<PodRuntime>): Promise<PodRuntime> => {
+      for (let pauseMs = firstPauseMs; ; pauseMs *= 2) {
+        try {
+          return await call();
+        } catch (error) {
+          if (pauseMs > longestPauseMs || this.#isClosed || !existsSync(socket)) throw error;
+          await sleep(clock, pauseMs);
+        }
+      }
+    };
     const changed = async (isThere: boolean): Promise<void> => {
       if (!isThere) {
         if (this.#runtimes.has(handler)) await this.#tell({ handler, isThere, message: `${socket} is gone` });
         return;
       }
       try {
-        if (!this.#runtimes.has(handler)) this.#runtimes.set(handler, await open());
+        if (!this.#runtimes.has(handler)) this.#runtimes.set(handler, await persist(open));
         await this.#tell({ handler, isThere, message: `${handler} answers on ${socket}` });
       } catch (error) {
         log.warn({ err: error, handler }, "a runtime came and is not used");
@@ -113,6 +134,7 @@ export class PodRuntimes {
 
   /** Stops supervising; programs go on. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     this.#watch?.close();
     for (const { driver } of this.#runtimes.values()) await driver.close();
   }
@@ -148,6 +170,6 @@ export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodR
   }
   const opened = new PodRuntimes(runtimes);
   const socket = containerd ?? awaitedContainerd;
-  if (socket !== undefined) opened.follow("containerd", socket, () => openContainerd(socket), log);
+  if (socket !== undefined) opened.follow("containerd", socket, () => openContainerd(socket), { clock, log });
   return opened;
 }

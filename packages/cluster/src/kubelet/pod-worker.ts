@@ -1,7 +1,7 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { isNotFound, isStatusError, Pod, sleep } from "@keelson/api-machinery";
-import { ExecutionError, type Program, readLogTail } from "@keelson/execution";
+import { ExecutionError, type Program } from "@keelson/execution";
 import { ContainerStartError } from "./container-program.ts";
 import { ContainerConfigError } from "./environment.ts";
 import { LogClock } from "./log-clock.ts";
@@ -12,13 +12,17 @@ import type { NodeContext } from "./node-context.ts";
 import { nextWake, stepPod } from "./pod-machine.ts";
 import { type PodEffect, type PodEvent, type PodState, probeSpec } from "./pod-state.ts";
 import { type ContainerView, type PodView, plannedContainers, programId } from "./pod-view.ts";
-import { runProbe } from "./probe-runner.ts";
+import { type ProbeTarget, runProbe } from "./probe-runner.ts";
 import { finishedOf } from "./restore.ts";
+import { stopContainer } from "./stop-container.ts";
 import { startProgram } from "./start-program.ts";
 import { StatusWriter } from "./status-writer.ts";
-import { terminationMessage } from "./termination-message.ts";
+import { lastWords } from "./termination-message.ts";
 import { withTokenVolume } from "./token-volume.ts";
 import { prepareVolumes } from "./volumes.ts";
+
+/** The most that a postStart hook has. */
+const longestHookMs = 600_000;
 
 /** Carries out what the Pod's state machine says, one worker a Pod, and writes the Pod's status. */
 export class PodWorker {
@@ -190,6 +194,10 @@ export class PodWorker {
     this.#busy.add(running);
   }
 
+  get #folder(): string {
+    return join(this.#node.podsDir, this.pod.metadata.uid ?? "");
+  }
+
   get #name(): string {
     return `${this.pod.metadata.namespace}/${this.pod.metadata.name}`;
   }
@@ -295,7 +303,7 @@ export class PodWorker {
       async (exit) => {
         if (this.#stopping.signal.aborted) return;
         const finished = finishedOf(attempt, exit);
-        const message = finished.message || (await this.#lastWords(name, attempt, program, finished.exitCode));
+        const message = finished.message || (await lastWords(this.#folder, this.#container(name), program, finished));
         this.handle({ kind: "exited", name, finished: { ...finished, message } });
       },
       (error: unknown) =>
@@ -303,42 +311,20 @@ export class PodWorker {
     );
   }
 
-  /** What a container left in its `terminationMessagePath`, or by its policy the end of its log. */
-  async #lastWords(name: string, attempt: number, program: Program, exitCode: number): Promise<string> {
-    const said = await terminationMessage(join(this.#node.podsDir, this.pod.metadata.uid ?? ""), name, attempt);
-    const isFallback = this.#container(name).terminationMessagePolicy === "FallbackToLogsOnError" && exitCode !== 0;
-    if (said !== "" || !isFallback) return said;
-    return (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n");
-  }
-
   async #stop(name: string, attempt: number, grace: number): Promise<void> {
-    const program = this.program(name, attempt);
-    if (program === undefined) return;
-    const { clock } = this.#node;
-    const began = clock.monotonic();
-    const hook = this.#container(name).lifecycle?.preStop;
-    if (hook !== undefined && program.state.kind === "running" && grace > 0) {
-      const problem = await runProbe(hook, { program, container: this.#container(name), podIP: this.#podIP, clock }, grace);
-      if (problem !== undefined) {
-        this.#node.events.event(this.pod, {
-          type: "Warning",
-          reason: "FailedPreStopHook",
-          note: `PreStopHook failed: ${problem}`,
-        });
-      }
-    }
-    const left = Math.max(grace - (clock.monotonic() - began), grace > 0 && hook !== undefined ? 2000 : 0);
-    if (left === 0) program.signal("SIGKILL");
-    await program.stop({ graceMs: Math.round(left) });
+    const place = this.#place(name, attempt);
+    if (place === undefined) return;
+    await stopContainer(place, grace, (problem) => {
+      const note = `PreStopHook failed: ${problem}`;
+      this.#node.events.event(this.pod, { type: "Warning", reason: "FailedPreStopHook", note });
+    });
   }
 
   async #postStart(name: string, attempt: number): Promise<void> {
-    const program = this.program(name, attempt);
-    const container = this.#container(name);
-    const hook = container.lifecycle?.postStart;
-    if (program === undefined || hook === undefined) return;
-    const tenMinutes = 600_000;
-    const problem = await runProbe(hook, { program, container, podIP: this.#podIP, clock: this.#node.clock }, tenMinutes);
+    const place = this.#place(name, attempt);
+    const hook = place?.container.lifecycle?.postStart;
+    if (place === undefined || hook === undefined) return;
+    const problem = await runProbe(hook, place, longestHookMs);
     this.handle({
       kind: "hooked",
       name,
@@ -348,13 +334,18 @@ export class PodWorker {
   }
 
   async #probe(name: string, attempt: number, kind: "startup" | "liveness" | "readiness"): Promise<void> {
-    const program = this.program(name, attempt);
-    const container = this.#container(name);
-    const spec = probeSpec(container, kind);
-    if (program === undefined || spec === undefined) return;
-    const timeoutMs = (spec.timeoutSeconds ?? 1) * 1000;
-    const problem = await runProbe(spec, { program, container, podIP: this.#podIP, clock: this.#node.clock }, timeoutMs);
+    const place = this.#place(name, attempt);
+    const spec = place && probeSpec(place.container, kind);
+    if (place === undefined || spec === undefined) return;
+    const problem = await runProbe(spec, place, (spec.timeoutSeconds ?? 1) * 1000);
     this.handle({ kind: "probed", name, attempt, probe: kind, ...(problem === undefined ? {} : { problem }) });
+  }
+
+  /** Where hooks and probes of an attempt of a container go; `undefined`: it has no program. */
+  #place(name: string, attempt: number): ProbeTarget | undefined {
+    const program = this.program(name, attempt);
+    if (program === undefined) return undefined;
+    return { program, container: this.#container(name), podIP: this.#podIP, clock: this.#node.clock };
   }
 
   /** Everything has ended and the object is to go: the last status first, then the object, then what it left here. */

@@ -1,5 +1,8 @@
 import { chmod, mkdir, open, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { type Program, readLogTail } from "@keelson/execution";
+import type { Finished } from "./pod-state.ts";
+import type { ContainerView } from "./pod-view.ts";
 
 /** Where a container says why it ended, unless it names another file. */
 export const defaultTerminationPath = "/dev/termination-log";
@@ -20,10 +23,16 @@ export async function makeTerminationFile(podDir: string, container: string, att
   return file;
 }
 
-/** What an attempt of a container said; empty where it said nothing. */
-export async function terminationMessage(podDir: string, container: string, attempt: number): Promise<string> {
+/** What a container left in its `terminationMessagePath`, or by its policy the end of its log; empty where it said nothing. */
+export async function lastWords(podDir: string, container: ContainerView, program: Program, end: Finished): Promise<string> {
+  const said = await startOf(fileOf(podDir, container.name, end.attempt));
+  if (said !== "" || container.terminationMessagePolicy !== "FallbackToLogsOnError" || end.exitCode === 0) return said;
+  return (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n");
+}
+
+async function startOf(path: string): Promise<string> {
   try {
-    const file = await open(fileOf(podDir, container, attempt), "r");
+    const file = await open(path, "r");
     try {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(mostBytes), 0, mostBytes, 0);
       return buffer.toString("utf8", 0, bytesRead);

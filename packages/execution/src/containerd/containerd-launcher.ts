@@ -28,6 +28,7 @@ import { findContainerImage } from "./containerd-images.ts";
 import { cgroupParent, planContainer } from "./container-plan.ts";
 import type { ImageRoot, Mount } from "./container-plan.ts";
 import { execInContainer, processFile } from "./container-exec.ts";
+import { persist } from "./persist.ts";
 import { startProblem } from "./start-problem.ts";
 import { taskOutput, terminalCopied } from "./task-output.ts";
 
@@ -55,9 +56,6 @@ const folderLabel = "keelson.dev/folder";
 const taskStates = { created: 1, stopped: 3 } as const;
 
 const unknownTask = "containerd does not know the program any more";
-
-/** How long containerd may be away before the next try: 50, 100 ... ms, at most this. */
-const longestRetryMs = 5000;
 
 const wordsOf = (error: unknown): string =>
   error instanceof Error ? error.message.replace(/^\[\w+\] /, "") : describeError(error);
@@ -162,30 +160,6 @@ export function createContainerdLauncher({ api, snapshotter, binds, fifos, rando
       `The program could not be started: ${problem?.message ?? wordsOf(error)}`,
       problem?.exitCode ?? 126,
     );
-  }
-
-  /** Calls containerd, again while it is away. Rejects with any other error, after `tries`, and when `signal` says to stop. */
-  async function persist<T>(
-    call: () => Promise<T>,
-    deadlines: Deadlines,
-    signal: AbortSignal,
-    tries = Number.POSITIVE_INFINITY,
-  ): Promise<T> {
-    for (let pauseMs = 50, done = 1; ; pauseMs = Math.min(pauseMs * 2, longestRetryMs), done++) {
-      try {
-        return await call();
-      } catch (error) {
-        if (signal.aborted || done >= tries || !isUnreachable(error)) throw error;
-      }
-      await new Promise<void>((resolve) => {
-        const pause = deadlines.after(pauseMs, resolve);
-        const stop = (): void => {
-          pause.cancel();
-          resolve();
-        };
-        signal.addEventListener("abort", stop, { once: true });
-      });
-    }
   }
 
   /** Waits for the end of a task, over restarts of containerd. Undefined: there is no such task any more. */
