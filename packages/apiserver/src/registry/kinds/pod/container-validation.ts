@@ -1,21 +1,15 @@
 import {
-  compareQuantities,
-  configMapKeyFaults,
-  dns1123SubdomainFaults,
   duplicateCause,
   forbiddenCause,
   invalidCause,
-  isJsonObject,
-  isQuantity,
-  quantityToBytes,
   notFoundCause,
-  notSupportedCause,
-  qualifiedNameFaults,
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
+import { environmentCauses } from "./environment-validation.ts";
+import { resourceCauses } from "./resource-validation.ts";
 
 /** Protocols of ports, in the order of kube-apiserver's message. */
 export const protocols: readonly string[] = ["SCTP", "TCP", "UDP"];
@@ -166,180 +160,6 @@ function portCauses(container: unknown, path: string): StatusCause[] {
   }
   return causes;
 }
-
-const environmentRule =
-  "a valid environment variable name must consist only of printable ASCII characters other than '=' (e.g. 'my.env-name',  or " +
-  "'MY_ENV.NAME',  or 'MyEnvName1')";
-const environmentName = /^[ -<>-~]+$/;
-const variableSources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
-
-function environmentCauses(container: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
-  for (const [index, variable] of listAt(container, "env").entries()) {
-    const at = `${path}.env[${index}]`;
-    const name = valueAt(variable, "name");
-    if (name === "") causes.push(requiredCause(`${at}.name`));
-    else if (typeof name === "string" && !environmentName.test(name)) {
-      causes.push(invalidCause(`${at}.name`, name, environmentRule));
-    }
-    causes.push(...variableSourceCauses(variable, `${at}.valueFrom`));
-  }
-  for (const [index, source] of listAt(container, "envFrom").entries()) {
-    const at = `${path}.envFrom[${index}]`;
-    const given = ["configMapRef", "secretRef"].filter((field) => valueAt(source, field) !== undefined);
-    if (given.length === 0) causes.push(invalidCause(at, "", "must specify one of: `configMapRef` or `secretRef`"));
-    if (given.length > 1) causes.push(invalidCause(at, "", "may not have more than one field specified at a time"));
-    for (const field of given) {
-      const name = textAt(source, field, "name");
-      if (name === "") causes.push(requiredCause(`${at}.${field}.name`));
-      else causes.push(...check.dnsSubdomain(`${at}.${field}.name`, name));
-    }
-    const prefix = textAt(source, "prefix");
-    if (prefix !== "" && !environmentName.test(prefix)) causes.push(invalidCause(`${at}.prefix`, prefix, environmentRule));
-  }
-  return causes;
-}
-
-function variableSourceCauses(variable: unknown, path: string): StatusCause[] {
-  const source = valueAt(variable, "valueFrom");
-  if (!isJsonObject(source)) return [];
-  const causes: StatusCause[] = [];
-  const given = variableSources.filter((field) => valueAt(source, field) !== undefined);
-  if (given.length === 0) {
-    const detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
-    causes.push(invalidCause(path, "", detail));
-  }
-  if (textAt(variable, "value") !== "" && given.length > 0) {
-    causes.push(invalidCause(path, "", "may not be specified when `value` is not empty"));
-  } else if (given.length > 1) causes.push(invalidCause(path, "", "may not have more than one field specified at a time"));
-  for (const field of ["configMapKeyRef", "secretKeyRef"]) {
-    if (!given.includes(field)) continue;
-    const name = textAt(source, field, "name");
-    causes.push(...dns1123SubdomainFaults(name).map((fault) => invalidCause(`${path}.${field}.name`, name, fault)));
-    const key = textAt(source, field, "key");
-    if (key === "") causes.push(requiredCause(`${path}.${field}.key`));
-    else causes.push(...configMapKeyFaults(key).map((fault) => invalidCause(`${path}.${field}.key`, key, fault)));
-  }
-  if (given.includes("fieldRef")) causes.push(...fieldReferenceCauses(source["fieldRef"], `${path}.fieldRef`, true));
-  if (given.includes("resourceFieldRef")) {
-    causes.push(...resourceReferenceCauses(source["resourceFieldRef"], `${path}.resourceFieldRef`));
-  }
-  return causes;
-}
-
-const resourcePaths = [
-  "limits.cpu",
-  "limits.ephemeral-storage",
-  "limits.memory",
-  "requests.cpu",
-  "requests.ephemeral-storage",
-  "requests.memory",
-];
-
-/** What is wrong with a ResourceFieldSelector: what it may read of a container's resources. */
-export function resourceReferenceCauses(reference: unknown, path: string): StatusCause[] {
-  const resource = textAt(reference, "resource");
-  if (resource === "") return [requiredCause(`${path}.resource`)];
-  if (resourcePaths.includes(resource) || /^(?:limits|requests)\.hugepages-/.test(resource)) return [];
-  return [notSupportedCause(`${path}.resource`, resource, resourcePaths)];
-}
-
-const metadataPaths = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-const environmentPaths = [
-  "metadata.name",
-  "metadata.namespace",
-  "metadata.uid",
-  "spec.nodeName",
-  "spec.serviceAccountName",
-  "status.hostIP",
-  "status.hostIPs",
-  "status.podIP",
-  "status.podIPs",
-];
-
-/** Paths that are known and that an environment may not read. */
-const otherPaths = [
-  "metadata.annotations",
-  "metadata.labels",
-  "spec.host",
-  "spec.restartPolicy",
-  "spec.schedulerName",
-  "status.phase",
-];
-
-/** What is wrong with an ObjectFieldSelector: environments and files may read different fields. */
-export function fieldReferenceCauses(reference: unknown, path: string, isEnvironment: boolean): StatusCause[] {
-  const fieldPath = valueAt(reference, "fieldPath");
-  if (fieldPath === "") return [requiredCause(`${path}.fieldPath`)];
-  if (typeof fieldPath !== "string") return [];
-  const keyed = /^(metadata\.(?:annotations|labels))\['(.*)'\]$/.exec(fieldPath);
-  if (keyed !== null) {
-    const key = keyed[2] ?? "";
-    return qualifiedNameFaults(key).map((fault) => invalidCause(`${path}.fieldPath`, fieldPath, fault));
-  }
-  if (!environmentPaths.includes(fieldPath) && !otherPaths.includes(fieldPath)) {
-    const detail = `error converting fieldPath: field label not supported: ${fieldPath}`;
-    return [invalidCause(`${path}.fieldPath`, fieldPath, detail)];
-  }
-  const supported = isEnvironment ? environmentPaths : metadataPaths;
-  return supported.includes(fieldPath) ? [] : [notSupportedCause(`${path}.fieldPath`, fieldPath, supported)];
-}
-
-/** What is wrong with ResourceRequirements. */
-export function resourceCauses(resources: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
-  const limits = mapAt(resources, "limits");
-  const requests = mapAt(resources, "requests");
-  for (const [field, amounts] of [
-    ["limits", limits],
-    ["requests", requests],
-  ] as const) {
-    for (const [name, amount] of Object.entries(amounts)) {
-      const faults = qualifiedNameFaults(name);
-      causes.push(...faults.map((fault) => invalidCause(`${path}.${field}[${name}]`, name, fault)));
-      if (faults.length === 0 && !name.includes("/") && !standardResource.test(name)) {
-        const detail = "must be a standard resource type or fully qualified";
-        causes.push(invalidCause(`${path}.${field}[${name}]`, name, detail));
-      }
-      if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
-        causes.push(invalidCause(`${path}.${field}[${name}]`, amount, "must be greater than or equal to 0"));
-      }
-      if (isCounted(name) && isQuantity(amount) && compareQuantities(quantityToBytes(amount), amount) !== 0) {
-        causes.push(invalidCause(`${path}.${field}[${name}]`, amount, "must be an integer"));
-      }
-    }
-  }
-  for (const [name, request] of Object.entries(requests)) {
-    const limit = Object.hasOwn(limits, name) ? limits[name] : undefined;
-    const isShareable = !isCounted(name) && !isHugePages(name);
-    if (limit === undefined && !isShareable) {
-      causes.push(requiredCause(`${path}.limits`, "Limit must be set for non overcommitable resources"));
-    }
-    if (!isQuantity(request) || !isQuantity(limit)) continue;
-    const difference = compareQuantities(request, limit);
-    if (difference !== 0 && !isShareable) {
-      causes.push(invalidCause(`${path}.requests`, request, `must be equal to ${name} limit of ${limit}`));
-    } else if (difference > 0) {
-      causes.push(invalidCause(`${path}.requests`, request, `must be less than or equal to ${name} limit of ${limit}`));
-    }
-  }
-  const names = [...Object.keys(limits), ...Object.keys(requests)];
-  if (names.some(isHugePages) && !names.includes("cpu") && !names.includes("memory")) {
-    causes.push(forbiddenCause(path, "HugePages require cpu or memory"));
-  }
-  return causes;
-}
-
-function isHugePages(name: string): boolean {
-  return name.startsWith("hugepages-");
-}
-
-/** Whether a resource comes in whole pieces only: one that a device plugin gives (`nvidia.com/gpu`). */
-function isCounted(name: string): boolean {
-  return name.includes("/") && !name.includes("kubernetes.io/") && !name.startsWith("requests.");
-}
-
-const standardResource = /^(?:cpu|memory|ephemeral-storage|hugepages-.+)$/;
 
 const handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
 

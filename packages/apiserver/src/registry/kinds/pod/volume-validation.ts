@@ -10,7 +10,8 @@ import {
 } from "@keelson/api-machinery";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
-import { fieldReferenceCauses, localPathCauses, resourceReferenceCauses } from "./container-validation.ts";
+import { localPathCauses } from "./container-validation.ts";
+import { fieldReferenceCauses, resourceReferenceCauses } from "./environment-validation.ts";
 
 /** What is wrong with the volumes of a PodSpec. */
 export function volumeCauses(spec: unknown, path: string): StatusCause[] {

@@ -1,0 +1,67 @@
+import {
+  compareQuantities,
+  forbiddenCause,
+  invalidCause,
+  isQuantity,
+  quantityToBytes,
+  qualifiedNameFaults,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import { mapAt } from "../../object-fields.ts";
+
+/** What is wrong with ResourceRequirements. */
+export function resourceCauses(resources: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const limits = mapAt(resources, "limits");
+  const requests = mapAt(resources, "requests");
+  for (const [field, amounts] of [
+    ["limits", limits],
+    ["requests", requests],
+  ] as const) {
+    for (const [name, amount] of Object.entries(amounts)) {
+      const faults = qualifiedNameFaults(name);
+      causes.push(...faults.map((fault) => invalidCause(`${path}.${field}[${name}]`, name, fault)));
+      if (faults.length === 0 && !name.includes("/") && !standardResource.test(name)) {
+        const detail = "must be a standard resource type or fully qualified";
+        causes.push(invalidCause(`${path}.${field}[${name}]`, name, detail));
+      }
+      if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
+        causes.push(invalidCause(`${path}.${field}[${name}]`, amount, "must be greater than or equal to 0"));
+      }
+      if (isCounted(name) && isQuantity(amount) && compareQuantities(quantityToBytes(amount), amount) !== 0) {
+        causes.push(invalidCause(`${path}.${field}[${name}]`, amount, "must be an integer"));
+      }
+    }
+  }
+  for (const [name, request] of Object.entries(requests)) {
+    const limit = Object.hasOwn(limits, name) ? limits[name] : undefined;
+    const isShareable = !isCounted(name) && !isHugePages(name);
+    if (limit === undefined && !isShareable) {
+      causes.push(requiredCause(`${path}.limits`, "Limit must be set for non overcommitable resources"));
+    }
+    if (!isQuantity(request) || !isQuantity(limit)) continue;
+    const difference = compareQuantities(request, limit);
+    if (difference !== 0 && !isShareable) {
+      causes.push(invalidCause(`${path}.requests`, request, `must be equal to ${name} limit of ${limit}`));
+    } else if (difference > 0) {
+      causes.push(invalidCause(`${path}.requests`, request, `must be less than or equal to ${name} limit of ${limit}`));
+    }
+  }
+  const names = [...Object.keys(limits), ...Object.keys(requests)];
+  if (names.some(isHugePages) && !names.includes("cpu") && !names.includes("memory")) {
+    causes.push(forbiddenCause(path, "HugePages require cpu or memory"));
+  }
+  return causes;
+}
+
+function isHugePages(name: string): boolean {
+  return name.startsWith("hugepages-");
+}
+
+/** Whether a resource comes in whole pieces only: one that a device plugin gives (`nvidia.com/gpu`). */
+function isCounted(name: string): boolean {
+  return name.includes("/") && !name.includes("kubernetes.io/") && !name.startsWith("requests.");
+}
+
+const standardResource = /^(?:cpu|memory|ephemeral-storage|hugepages-.+)$/;
