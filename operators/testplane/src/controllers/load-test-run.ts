@@ -1,22 +1,14 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
-import type { WebhookAsk, WebhookKnowledge } from "../webhooks/webhook-runner.ts";
-import type { Observation, Target } from "./target.ts";
+import type { WebhookAsk } from "../webhooks/webhook-runner.ts";
+import type { DecisionInput } from "./decision-input.ts";
 import type { EventClaim } from "./test-status.ts";
 
 /** How long a webhook may take where nothing is said, in seconds. */
 export const defaultWebhookSeconds = 10;
 
 /** What a LoadTest is decided with. */
-export interface LoadTestInput {
-  readonly spec: DeepReadonly<LoadTestSpec>;
-  readonly generation: number;
-  readonly namespace: string;
-  readonly status: DeepReadonly<LoadTestStatus>;
-  readonly observe: (target: Target) => Observation;
-  readonly known: (key: string) => WebhookKnowledge | undefined;
-  readonly now: number;
-}
+export type LoadTestInput = DecisionInput<LoadTestSpec, LoadTestStatus>;
 
 /** What is to be done to the objects of a LoadTest. */
 export type LoadTestAct = "apply-target" | "apply-workload" | "delete-workload";
