@@ -1,12 +1,4 @@
-import {
-  apiVersionOf,
-  type Clock,
-  isConflict,
-  isNotFound,
-  type KubernetesObject,
-  parseApiVersion,
-  type ResourceType,
-} from "@keelson/api-machinery";
+import { type Clock, isConflict, isNotFound, type KubernetesObject, parseApiVersion } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { KeyedWorkers } from "../keyed-workers.ts";
@@ -172,11 +164,6 @@ export function keyOf(node: Pick<GraphNode, "name" | "namespace" | "type">): {
   readonly namespace?: string;
 } {
   return node.type.scope === "Namespaced" ? { namespace: node.namespace, name: node.name } : { name: node.name };
-}
-
-/** For messages: `apps/v1 Deployment default/web`. */
-export function describeNode(node: { readonly type: ResourceType; readonly namespace: string; readonly name: string }): string {
-  return `${apiVersionOf(node.type)} ${node.type.kind} ${node.namespace === "" ? "" : `${node.namespace}/`}${node.name}`;
 }
 
 /** What is gone already needs no deleting, and what somebody replaced or deletes has another uid (a conflict). */

@@ -6,7 +6,6 @@ import {
   jsonEquals,
   type KubernetesObject,
   notSupportedCause,
-  requiredCause,
   selectorFromObject,
   type StatusCause,
 } from "@keelson/api-machinery";
@@ -152,9 +151,4 @@ export function selectorCell(object: Read): string {
 export function countAt(object: unknown, ...path: readonly string[]): number {
   const value = valueAt(object, ...path);
   return typeof value === "number" ? value : 0;
-}
-
-/** A required field of a spec that the schema lets be absent. */
-export function requiredSpec(object: Read, field: string): StatusCause[] {
-  return valueAt(object, "spec", field) === undefined ? [requiredCause(`spec.${field}`)] : [];
 }
