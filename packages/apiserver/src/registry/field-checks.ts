@@ -100,25 +100,38 @@ export function labelSelector(field: string, selector: unknown): StatusCause[] {
   if (!isJsonObject(selector)) return [];
   const causes = labels(`${field}.matchLabels`, valueAt(selector, "matchLabels"));
   for (const [index, expression] of listAt(selector, "matchExpressions").entries()) {
-    const path = `${field}.matchExpressions[${index}]`;
-    const operator = textAt(expression, "operator");
-    const values = listAt(expression, "values");
-    if (operator === "In" || operator === "NotIn") {
-      if (values.length === 0) {
-        causes.push(requiredCause(`${path}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
-      }
-    } else if (operator === "Exists" || operator === "DoesNotExist") {
-      if (values.length > 0) {
-        const detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-        causes.push(forbiddenCause(`${path}.values`, detail));
-      }
-    } else causes.push(invalidCause(`${path}.operator`, operator, "not a valid selector operator"));
-    const key = textAt(expression, "key");
-    causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)));
-    for (const [at, value] of values.entries()) {
-      if (typeof value !== "string") continue;
-      causes.push(...labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${at}]`, value, fault)));
+    causes.push(...labelRequirement(`${field}.matchExpressions[${index}]`, expression));
+  }
+  return causes;
+}
+
+/** What is wrong with one requirement on a label. `isNumeric`: labels may be compared as numbers, as those of nodes are. */
+export function labelRequirement(
+  path: string,
+  expression: unknown,
+  { isNumeric = false }: { readonly isNumeric?: boolean } = {},
+): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const operator = textAt(expression, "operator");
+  const values = listAt(expression, "values");
+  if (operator === "In" || operator === "NotIn") {
+    if (values.length === 0) {
+      causes.push(requiredCause(`${path}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
     }
+  } else if (operator === "Exists" || operator === "DoesNotExist") {
+    if (values.length > 0) {
+      causes.push(forbiddenCause(`${path}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+    }
+  } else if (isNumeric && (operator === "Gt" || operator === "Lt")) {
+    if (values.length !== 1) {
+      causes.push(requiredCause(`${path}.values`, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
+    }
+  } else causes.push(invalidCause(`${path}.operator`, operator, "not a valid selector operator"));
+  const key = textAt(expression, "key");
+  causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)));
+  for (const [index, value] of values.entries()) {
+    if (typeof value !== "string") continue;
+    causes.push(...labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${index}]`, value, fault)));
   }
   return causes;
 }

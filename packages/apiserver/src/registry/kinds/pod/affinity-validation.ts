@@ -1,12 +1,4 @@
-import {
-  dns1123LabelFaults,
-  forbiddenCause,
-  invalidCause,
-  labelKeyFaults,
-  labelValueFaults,
-  requiredCause,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { dns1123LabelFaults, invalidCause, labelKeyFaults, requiredCause, type StatusCause } from "@keelson/api-machinery";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 
@@ -44,35 +36,11 @@ export function nodeSelectorCauses(selector: unknown, path: string): StatusCause
 
 function nodeTermCauses(term: unknown, path: string): StatusCause[] {
   return [
-    ...listAt(term, "matchExpressions").flatMap((each, index) => labelTermCauses(each, `${path}.matchExpressions[${index}]`)),
+    ...listAt(term, "matchExpressions").flatMap((each, index) =>
+      check.labelRequirement(`${path}.matchExpressions[${index}]`, each, { isNumeric: true }),
+    ),
     ...listAt(term, "matchFields").flatMap((each, index) => fieldTermCauses(each, `${path}.matchFields[${index}]`)),
   ];
-}
-
-function labelTermCauses(expression: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
-  const key = textAt(expression, "key");
-  const operator = textAt(expression, "operator");
-  const values = listAt(expression, "values");
-  if (operator === "In" || operator === "NotIn") {
-    if (values.length === 0) {
-      causes.push(requiredCause(`${path}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
-    }
-  } else if (operator === "Exists" || operator === "DoesNotExist") {
-    if (values.length > 0) {
-      causes.push(forbiddenCause(`${path}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
-    }
-  } else if (operator === "Gt" || operator === "Lt") {
-    if (values.length !== 1) {
-      causes.push(requiredCause(`${path}.values`, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
-    }
-  } else causes.push(invalidCause(`${path}.operator`, operator, "not a valid selector operator"));
-  causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)));
-  for (const [index, value] of values.entries()) {
-    if (typeof value !== "string") continue;
-    causes.push(...labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${index}]`, value, fault)));
-  }
-  return causes;
 }
 
 function fieldTermCauses(expression: unknown, path: string): StatusCause[] {
