@@ -1,6 +1,5 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
 import type { WriteHooks } from "./intercepted-client.ts";
-import { idOf } from "./object-id.ts";
 import { metadataOf } from "./metadata-only.ts";
 import type { CachedKind, SharedCache } from "./shared-cache.ts";
 
@@ -79,12 +78,11 @@ export class OwnWrites {
   }
 
   #expectDeletionIn(id: string, kind: CachedKind, key: ObjectKey): () => void {
-    const name = kind.type.scope === "Cluster" ? `/${key.name}` : idOf(key);
-    const uid = kind.store.get(name)?.metadata.uid;
+    const uid = kind.get(key)?.metadata.uid;
     // A delete answers no version to wait for. What the cache does not have it need not lose.
     if (uid === undefined) return () => {};
     const isShown = (): boolean => {
-      const object = kind.store.get(name);
+      const object = kind.get(key);
       return object === undefined || object.metadata.uid !== uid || object.metadata.deletionTimestamp !== undefined;
     };
     return () => {

@@ -14,7 +14,7 @@ import { Informer } from "./informer.ts";
 import type { StoreEffect } from "./informer-state.ts";
 import { labelSelectorOf } from "./label-selector.ts";
 import type { Logger } from "./logger.ts";
-import { idOf, idOfObject, typeId } from "./object-id.ts";
+import { typeId } from "./object-id.ts";
 import { ObjectStore } from "./object-store.ts";
 import type { CacheFigures } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
@@ -67,7 +67,7 @@ export class CachedKind {
     for (const [name, selection] of this.#selections) {
       const namespace = name === "" ? undefined : name;
       const onEffect = (effect: StoreEffect): void => this.#carryOut(effect, namespace);
-      const current = (object: CachedObject): CachedObject | undefined => this.store.get(idOfObject(object));
+      const current = (object: CachedObject): CachedObject | undefined => this.store.get(object.metadata);
       const { initialList } = cached;
       const shared = { client, type, clock, random, log, current, onEffect, initialList };
       this.#informers.set(name, new Informer({ ...shared, namespace, selection }));
@@ -87,11 +87,16 @@ export class CachedKind {
     return this.#informers.get("") ?? this.#informers.get(namespace ?? "");
   }
 
+  /** The object of this key. A namespace in the key of a cluster-scoped kind means nothing. */
+  get(key: ObjectKey): CachedObject | undefined {
+    return this.store.get(this.type.scope === "Cluster" ? { name: key.name } : key);
+  }
+
   /** Whether a watch tells of this state of an object: it is selected, or was. */
   isTold(object: DeepReadonly<KubernetesObject>): boolean {
     const selection = this.#selections.get("") ?? this.#selections.get(object.metadata.namespace ?? "");
     if (selection === undefined) return false;
-    return mayBeSelected(selection, object) || this.store.get(idOfObject(object)) !== undefined;
+    return mayBeSelected(selection, object) || this.store.get(object.metadata) !== undefined;
   }
 
   /** Adds a handler and tells it of every object that is there already. Returns the way to remove it. */
@@ -198,8 +203,7 @@ export class SharedCache implements Cache {
   }
 
   get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): DeepReadonly<T> | undefined {
-    const id = type.scope === "Cluster" ? `/${key.name}` : idOf(key);
-    return this.#declared(type).store.get(id) as DeepReadonly<T> | undefined;
+    return this.#declared(type).get(key) as DeepReadonly<T> | undefined;
   }
 
   list<T extends KubernetesObject>(type: ResourceType<T>, options: CacheListOptions = {}): readonly DeepReadonly<T>[] {
