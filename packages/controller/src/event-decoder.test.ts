@@ -145,7 +145,7 @@ describe.each([
     const first = tell(pod("1", { phase: "Pending", conditions: [{ type: "A" }] })) as CachedObject & {
       readonly spec?: object;
     };
-    const second = pod("22", { phase: "Running", conditions: [{ type: "A" }] }, { manager: "another" });
+    const second = pod("9007199254740993000000001", { phase: "Running", conditions: [{ type: "A" }] }, { manager: "another" });
     const next = tell(second) as CachedObject & { readonly spec?: object; readonly status?: { readonly conditions?: object } };
     expect(next).toEqual(without(second));
     expect(Object.keys(next)).toEqual(Object.keys(first));

@@ -18,6 +18,8 @@ const statusKey = ',"status":';
 const managedKey = '"managedFields":';
 /** Closes the object and the event. */
 const close = "}}";
+const quote = 0x22;
+const openBrace = 0x7b;
 
 type Fields = Record<string, unknown>;
 
@@ -140,12 +142,13 @@ function withStatus(last: CachedObject, { resourceVersion, status }: CutEvent): 
 function cutEvent(text: string, managed: Span | undefined): CutEvent | undefined {
   const versionAt = behind(text, versionKey);
   const versionEnd = endOfDigits(text, versionAt);
-  if (versionAt < 0 || versionEnd === versionAt || text[versionEnd] !== '"') return undefined;
+  if (versionAt < 0 || versionEnd === versionAt || text.charCodeAt(versionEnd) !== quote) return undefined;
   const statusAt = behind(text, statusKey, Math.max(versionEnd, managed?.to ?? 0));
-  if (statusAt < 0 || text[statusAt] !== "{" || !text.endsWith(close)) return undefined;
+  if (statusAt < 0 || text.charCodeAt(statusAt) !== openBrace || !text.endsWith(close)) return undefined;
   const status = parsed(text.slice(statusAt, -close.length));
   if (status === undefined) return undefined;
-  const resourceVersion = text.slice(versionAt, versionEnd);
+  // Parsed and not sliced: a long slice would keep the whole text.
+  const resourceVersion = JSON.parse(text.slice(versionAt - 1, versionEnd + 1)) as string;
   const parts =
     managed === undefined
       ? text.slice(0, versionAt) + text.slice(versionEnd, statusAt)

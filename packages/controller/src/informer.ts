@@ -249,8 +249,9 @@ export class Informer {
 
   #advance(version: string): void {
     if (this.#version === version) return;
+    if (this.#version === undefined) this.#listed.resolve(undefined);
     this.#version = version;
-    this.#listed.resolve(undefined);
+    if (this.#waiters.size === 0) return;
     for (const waiter of this.#waiters) {
       if (!this.hasSeen(waiter.resourceVersion)) continue;
       this.#waiters.delete(waiter);
