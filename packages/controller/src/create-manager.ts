@@ -27,7 +27,7 @@ export class NotLeaderError extends Error {
 /**
  * Makes a manager. Nothing runs before `startCaches` or `start`.
  *
- * **Errors**: `TypeError` when two controllers have one name, or two functions one index.
+ * **Errors**: `TypeError` when two controllers have one name, or two functions one index, or a number of reconciles is none.
  */
 export function createManager(options: ManagerOptions): Manager {
   return new RunningManager(options);
@@ -41,6 +41,7 @@ class RunningManager implements Manager {
   readonly #log: Logger;
   readonly #metrics: Metrics;
   readonly #cache: SharedCache;
+  readonly #concurrency = new Map<string, number>();
   readonly #sources = new Map<string, readonly Source[]>();
   readonly #events: RunningEventRecorder;
   readonly #election: LeaderElection | undefined;
@@ -61,6 +62,7 @@ class RunningManager implements Manager {
     this.#metrics = options.metrics === undefined ? noMetrics : containedMetrics(options.metrics, this.#log);
     this.#cache = new SharedCache({ client, clock, random, log: this.#log, cached: cachedBy(options) });
     for (const definition of options.controllers) {
+      this.#concurrency.set(definition.name, concurrencyOf(definition, options));
       if (this.#sources.has(definition.name))
         throw new TypeError(`two controllers have the name ${JSON.stringify(definition.name)}`);
       const controller = definition.name;
@@ -175,8 +177,10 @@ class RunningManager implements Manager {
 
   #runnerOf(definition: ControllerDefinition, client: Client): ControllerRunner {
     const { clock = systemClock, random = Math.random } = this.#options;
+    const maxConcurrent = this.#concurrency.get(definition.name) ?? 1;
     const runner = new ControllerRunner({
       definition,
+      maxConcurrent,
       sources: this.#sources.get(definition.name) ?? [],
       cache: this.#cache,
       client,
@@ -184,7 +188,7 @@ class RunningManager implements Manager {
       random,
       log: this.#log,
       events: this.#events,
-      metrics: this.#metrics.controller(definition.name, definition.maxConcurrentReconciles ?? 1),
+      metrics: this.#metrics.controller(definition.name, maxConcurrent),
       traceLength: this.#options.traceLength ?? defaultTraceLength,
     });
     this.#runners.push(runner);
@@ -251,4 +255,12 @@ class RunningManager implements Manager {
 
 function cachedBy({ cache = {}, namespaces }: ManagerOptions): CacheOptions {
   return namespaces === undefined ? cache : { ...cache, namespaces };
+}
+
+function concurrencyOf(definition: ControllerDefinition, options: ManagerOptions): number {
+  const { group, kind } = definition.for;
+  const ofKind = options.groupKindConcurrency?.[group === "" ? kind : `${kind}.${group}`];
+  const count = definition.maxConcurrentReconciles ?? ofKind ?? options.maxConcurrentReconciles ?? 1;
+  if (Number.isInteger(count) && count > 0) return count;
+  throw new TypeError(`controller ${JSON.stringify(definition.name)}: ${count} reconciles at once; it has to be 1 or more`);
 }

@@ -39,12 +39,16 @@ export class ObjectStore {
     return list;
   }
 
+  /** The same one by one, without an array of them. */
+  each(namespace?: string): Iterable<CachedObject> {
+    const objects = namespace === undefined ? this.#objects : this.#namespaces.get(namespace);
+    return objects?.values() ?? [];
+  }
+
   /** Objects that the index function of `name` puts under `value`; `undefined` when there is no such index. */
-  byIndex(name: string, value: string): readonly CachedObject[] | undefined {
+  byIndex(name: string, value: string): Iterable<CachedObject> | undefined {
     const index = this.#indexes.get(name);
-    if (index === undefined) return undefined;
-    const bucket = index.buckets.get(value);
-    return bucket === undefined ? [] : [...bucket.values()];
+    return index === undefined ? undefined : (index.buckets.get(value)?.values() ?? []);
   }
 
   get indexNames(): readonly string[] {

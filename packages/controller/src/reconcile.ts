@@ -25,6 +25,8 @@ export interface CacheListOptions {
   readonly labelSelector?: string | undefined;
   /** Name of an index declared for the kind, and the value looked for. */
   readonly index?: readonly [name: string, value: string];
+  /** At most so many of them, in no particular order; the rest is not looked at. Default, and 0: all. */
+  readonly limit?: number;
 }
 
 /**
@@ -128,7 +130,7 @@ export interface ControllerDefinition {
   readonly watches: readonly Watch<KubernetesObject>[];
   readonly reads: readonly Read<KubernetesObject>[];
   readonly triggers?: readonly Trigger[];
-  /** Default 1. */
+  /** Default: the manager's, for this kind or for all; see `ManagerOptions`. */
   readonly maxConcurrentReconciles?: number;
   /** Default: none. */
   readonly reconcileTimeoutMs?: number;

@@ -204,25 +204,28 @@ export class SharedCache implements Cache {
 
   list<T extends KubernetesObject>(type: ResourceType<T>, options: CacheListOptions = {}): readonly DeepReadonly<T>[] {
     const { store } = this.#declared(type);
-    const { namespace, labelSelector, index } = options;
-    let objects: readonly CachedObject[] | undefined;
-    if (index !== undefined) {
-      objects = store.byIndex(index[0], index[1]);
-      if (objects === undefined) {
-        const known = store.indexNames.join(", ") || "none";
-        throw new TypeError(
-          `${type.kind} has no index ${JSON.stringify(index[0])}; declare it in "reads" (there are: ${known})`,
-        );
-      }
-      if (namespace !== undefined) objects = objects.filter((object) => object.metadata.namespace === namespace);
-    } else {
-      objects = store.list(type.scope === "Cluster" ? undefined : namespace);
+    const { labelSelector = "", index, limit = 0 } = options;
+    const namespace = type.scope === "Cluster" ? undefined : options.namespace;
+    if (index === undefined && labelSelector === "" && limit <= 0) {
+      return store.list(namespace) as readonly DeepReadonly<T>[];
     }
-    if (labelSelector !== undefined && labelSelector !== "") {
-      const selector = labelSelectorOf(labelSelector);
-      objects = objects.filter((object) => selector.matches(object.metadata.labels));
+    const candidates = index === undefined ? store.each(namespace) : store.byIndex(...index);
+    if (candidates === undefined) {
+      const known = store.indexNames.join(", ") || "none";
+      throw new TypeError(
+        `${type.kind} has no index ${JSON.stringify(index?.[0])}; declare it in "reads" (there are: ${known})`,
+      );
     }
-    return objects as readonly DeepReadonly<T>[];
+    const selector = labelSelector === "" ? undefined : labelSelectorOf(labelSelector);
+    const objects: CachedObject[] = [];
+    for (const object of candidates) {
+      if (namespace !== undefined && object.metadata.namespace !== namespace) continue;
+      if (selector?.matches(object.metadata.labels) === false) continue;
+      objects.push(object);
+      if (objects.length === limit) break;
+    }
+    const list: readonly CachedObject[] = objects;
+    return list as readonly DeepReadonly<T>[];
   }
 
   readonly onChange: OnChange = (type, listener) => {
