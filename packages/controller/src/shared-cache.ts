@@ -13,6 +13,7 @@ import type { CachedObject } from "./cached-object.ts";
 import { Informer } from "./informer.ts";
 import type { StoreEffect } from "./informer-state.ts";
 import { labelSelectorOf } from "./label-selector.ts";
+import { ListGate } from "./list-gate.ts";
 import type { Logger } from "./logger.ts";
 import { idOf, idOfObject, typeId } from "./object-id.ts";
 import { ObjectStore } from "./object-store.ts";
@@ -150,7 +151,7 @@ export class SharedCache implements Cache {
   #resyncTimer: { cancel(): void } | undefined;
 
   constructor(options: SharedCacheOptions) {
-    this.#options = options;
+    this.#options = { ...options, client: new ListGate(options.client, options.clock) };
     // Every informer waits for it; that is no leak.
     setMaxListeners(0, this.#stop.signal);
   }
