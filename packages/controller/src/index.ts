@@ -1,3 +1,4 @@
+export { CacheTimeoutError, type CacheWaitOptions } from "./cache-wait.ts";
 export {
   cacheOf,
   type CachedKindOptions,

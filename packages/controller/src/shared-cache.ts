@@ -9,17 +9,19 @@ import {
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { type CacheOptions, type CacheSelection, mayBeSelected, selectionsOf } from "./cache-options.ts";
+import { type CacheWaitOptions, waitForCache } from "./cache-wait.ts";
 import type { CachedObject } from "./cached-object.ts";
 import { Informer } from "./informer.ts";
 import type { StoreEffect } from "./informer-state.ts";
 import { labelSelectorOf } from "./label-selector.ts";
 import { ListGate } from "./list-gate.ts";
 import type { Logger } from "./logger.ts";
-import { idOf, idOfObject, typeId } from "./object-id.ts";
+import { idOf, idOfObject, keyOfObject, typeId } from "./object-id.ts";
 import { ObjectStore } from "./object-store.ts";
 import type { CacheFigures } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
 import type { Cache, CacheListOptions, Change, IndexFunction } from "./reconcile.ts";
+import { deletionWait, versionWait, type Wait } from "./shown.ts";
 
 /** Beside a change: why it is told. */
 export interface ChangeOrigin {
@@ -229,6 +231,44 @@ export class SharedCache implements Cache {
     return list as readonly DeepReadonly<T>[];
   }
 
+  async whenSeen<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options: CacheWaitOptions = {},
+  ): Promise<void> {
+    const kind = this.#declared(type);
+    const { namespace, resourceVersion } = object.metadata;
+    if (resourceVersion === undefined)
+      throw new TypeError(`${nameOf(kind, object)} has no metadata.resourceVersion; give what the server answered`);
+    const missing = (): string => {
+      const has = kind.store.get(idOfObject(object))?.metadata.resourceVersion ?? "nothing";
+      const upTo = kind.informerOf(namespace)?.resourceVersion ?? "no list yet";
+      return `the cache does not show ${nameOf(kind, object)} at version ${resourceVersion}: it has ${has} of it, and of the kind ${upTo}`;
+    };
+    await this.#wait(versionWait(kind, object), missing, options);
+  }
+
+  async whenDeleted<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options: CacheWaitOptions = {},
+  ): Promise<void> {
+    const { clock } = this.#options;
+    const { timeoutMs = 5_000, signal } = options;
+    const startedAt = clock.monotonic();
+    // What the cache has never shown may be yet to come, and then to go.
+    await this.whenSeen(type, object, { timeoutMs, signal });
+    const kind = this.#declared(type);
+    const { uid } = object.metadata;
+    if (uid === undefined) throw new TypeError(`${nameOf(kind, object)} has no metadata.uid; give what the server answered`);
+    const missing = (): string => {
+      const has = kind.store.get(idOfObject(object))?.metadata.resourceVersion ?? "nothing";
+      return `the cache does not show that ${nameOf(kind, object)} of uid ${uid} was deleted: it has version ${has} of it`;
+    };
+    const left = timeoutMs - (clock.monotonic() - startedAt);
+    await this.#wait(deletionWait(kind, keyOfObject(object), uid), missing, { timeoutMs: left, signal });
+  }
+
   readonly onChange: OnChange = (type, listener) => {
     return this.#declared(type).addListener(listener as unknown as ChangeHandler);
   };
@@ -275,6 +315,11 @@ export class SharedCache implements Cache {
     this.#resyncTimer = this.#options.clock.setTimer(delay, fire, { background: true });
   }
 
+  async #wait(wait: Wait | undefined, missing: () => string, options: CacheWaitOptions): Promise<void> {
+    if (wait === undefined) return;
+    await waitForCache(wait, { clock: this.#options.clock, stop: this.#stop.signal, missing }, options);
+  }
+
   #declared(type: ResourceType): CachedKind {
     const kind = this.find(type);
     if (kind !== undefined) return kind;
@@ -297,4 +342,8 @@ export class SharedCache implements Cache {
     });
     return new Error(`caches were not synced after ${timeoutMs / 1000} s: ${reasons.join("; ")}`);
   }
+}
+
+function nameOf({ type }: CachedKind, { metadata }: DeepReadonly<KubernetesObject>): string {
+  return `${typeId(type)} ${metadata.namespace === undefined ? "" : `${metadata.namespace}/`}${metadata.name}`;
 }
