@@ -207,6 +207,8 @@ export class ControllerRunner {
     let result: Result | undefined;
     try {
       result = (await this.#definition.reconcile(value, attempt)) ?? undefined;
+      // Else what was to run again would never do so, without a word.
+      if (Number.isNaN(result?.requeueAfterMs)) throw new TypeError("reconcile returned NaN as requeueAfterMs");
     } catch (error) {
       end("error", { error: messageOf(error) });
       this.#afterFailure(error, value, priority, attempt);

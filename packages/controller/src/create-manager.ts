@@ -1,6 +1,7 @@
 import { type KubernetesObject, systemClock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { CacheOptions } from "./cache-options.ts";
+import { ContainedLogger } from "./contained-logger.ts";
 import { containedMetrics } from "./contained-metrics.ts";
 import { ControllerRunner } from "./controller-runner.ts";
 import { createDeferred } from "./deferred.ts";
@@ -8,7 +9,7 @@ import { createEventRecorder, type RunningEventRecorder } from "./event-recorder
 import { InterceptedClient } from "./intercepted-client.ts";
 import { LeaderElection, LeaseLostError } from "./leader-election.ts";
 import { type Logger, silentLogger } from "./logger.ts";
-import type { Manager, ManagerOptions } from "./manager.ts";
+import type { Leadership, Manager, ManagerOptions } from "./manager.ts";
 import { type Metrics, noMetrics } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
 import type { Cache, Change, ControllerDefinition } from "./reconcile.ts";
@@ -50,6 +51,8 @@ class RunningManager implements Manager {
   /** Ends the campaign or the holding of the lease. */
   readonly #leaveElection = new AbortController();
   #campaign: Promise<void> = Promise.resolve();
+  /** What runs before the controllers, so that a stop does not overtake it. */
+  #preparing: Promise<void> | undefined;
   #caches: Promise<void> | undefined;
   #starting: Promise<void> | undefined;
   #stopping: Promise<void> | undefined;
@@ -58,7 +61,7 @@ class RunningManager implements Manager {
   constructor(options: ManagerOptions) {
     this.#options = options;
     const { client, clock = systemClock, random = Math.random } = options;
-    this.#log = options.logger ?? silentLogger;
+    this.#log = options.logger === undefined ? silentLogger : new ContainedLogger(options.logger);
     this.#metrics = options.metrics === undefined ? noMetrics : containedMetrics(options.metrics, this.#log);
     this.#cache = new SharedCache({ client, clock, random, log: this.#log, cached: cachedBy(options) });
     for (const definition of options.controllers) {
@@ -84,7 +87,7 @@ class RunningManager implements Manager {
       this.#election = new LeaderElection({
         ...{ client, namespace, name, identity, clock, random, log: this.#log },
         onSlowPath: () => this.#metrics.leaderSlowPath(name),
-        onStandby: (holder) => options.onLeadership?.(holder === undefined ? { kind: "standby" } : { kind: "standby", holder }),
+        onStandby: (holder) => this.#tell(holder === undefined ? { kind: "standby" } : { kind: "standby", holder }),
       });
     }
     this.cache = this.#cache;
@@ -196,10 +199,20 @@ class RunningManager implements Manager {
   }
 
   async #startControllers(runners: readonly ControllerRunner[]): Promise<void> {
-    await this.#options.beforeControllers?.();
+    this.#preparing = this.#options.beforeControllers?.();
+    await this.#preparing;
     if (this.#stopping !== undefined) return;
     for (const runner of runners) runner.start();
-    this.#options.onLeadership?.({ kind: "leading" });
+    this.#tell({ kind: "leading" });
+  }
+
+  /** Who is told of leadership decides nothing about it. */
+  #tell(leadership: Leadership): void {
+    try {
+      this.#options.onLeadership?.(leadership);
+    } catch (error) {
+      this.#log.error({ err: error, leadership: leadership.kind }, "what was to be told of leadership failed");
+    }
   }
 
   /**
@@ -209,6 +222,7 @@ class RunningManager implements Manager {
   async #stop(): Promise<void> {
     const isDrained = await this.#stopControllers();
     try {
+      await this.#preparing?.catch(() => {});
       await this.#options.afterControllers?.();
     } catch (error) {
       this.#log.error({ err: error }, "what was to run after the controllers failed; the stop goes on");

@@ -109,3 +109,15 @@ test("listens once, again after a stop, and elsewhere where a port is taken", as
   await server.stop();
   expect((await fetch(`${await server.listen(0)}/healthz`)).status).toBe(200);
 });
+
+test("a request for what is no path is not found, and the server goes on", async () => {
+  server = createProbeServer({});
+  const url = await server.listen(0);
+  const status = await new Promise((resolve, reject) => {
+    request(url, { path: "//" }, (response) => resolve(response.resume().statusCode))
+      .once("error", reject)
+      .end();
+  });
+  expect(status).toBe(404);
+  expect((await fetch(`${url}/healthz`)).status).toBe(200);
+});

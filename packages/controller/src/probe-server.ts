@@ -73,7 +73,9 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     return { ...plain, status: 401, text: "a bearer token is needed\n", headers: { "www-authenticate": "Bearer" } };
   };
   const handle = (request: IncomingMessage, response: ServerResponse): boolean => {
-    const url = new URL(request.url ?? "/", "http://probe");
+    const url = urlOf(request);
+    // Such as `//`: not a path of anything.
+    if (url === undefined) return false;
     const [, root = "", name, ...more] = url.pathname.split("/");
     const answer = answerOf(root, name, more.length > 0, url.searchParams);
     if (answer === undefined) return false;
@@ -151,6 +153,10 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     });
   };
   return { handle, listen, stop, [Symbol.asyncDispose]: stop };
+}
+
+function urlOf({ url = "/" }: IncomingMessage): URL | undefined {
+  return URL.canParse(url, "http://probe") ? new URL(url, "http://probe") : undefined;
 }
 
 function filterOf(query: URLSearchParams): ReconcileFilter {
