@@ -43,6 +43,7 @@ class RunningManager implements Manager {
   readonly #metrics: Metrics;
   readonly #cache: SharedCache;
   readonly #concurrency = new Map<string, number>();
+  readonly #shown: { cache?: SharedCache | undefined } = {};
   readonly #sources = new Map<string, readonly Source[]>();
   readonly #events: RunningEventRecorder;
   readonly #election: LeaderElection | undefined;
@@ -80,7 +81,10 @@ class RunningManager implements Manager {
       this.#cache.declare(read.type);
       for (const [name, compute] of Object.entries(read.indexes ?? {})) this.#cache.declareIndex(read.type, name, compute);
     }
-    this.#metrics.watchCache(() => this.#cache.figures());
+    // Metrics may outlive many managers: they hold on to this, and to the cache no longer than it runs.
+    const shown = this.#shown;
+    shown.cache = this.#cache;
+    this.#metrics.watchCache(() => shown.cache?.figures() ?? []);
     this.#events = createEventRecorder({ client, clock, random, log: this.#log, controller: options.name });
     if (options.leaderElection !== undefined) {
       const { namespace, name, identity } = options.leaderElection;
@@ -228,6 +232,7 @@ class RunningManager implements Manager {
       this.#log.error({ err: error }, "what was to run after the controllers failed; the stop goes on");
     }
     await this.#cache.stop();
+    this.#shown.cache = undefined;
     this.#leaveElection.abort(new Error("the manager is stopping"));
     await this.#campaign;
     // With a reconcile still running the lease has to run out by itself.
