@@ -1,6 +1,6 @@
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
 import { type Client, createClient } from "@keelson/client";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { cacheOf, type CacheOptions } from "./cache-options.ts";
 import { silentLogger } from "./logger.ts";
 import { metadataOf } from "./metadata-only.ts";
@@ -125,4 +125,25 @@ test("what the cache never shows is not waited for, and what it can't know is re
   const map = await client.create(configMapType, { metadata: key });
   await expect(cache.whenSeen(configMapType, map)).rejects.toThrow("ConfigMap (configmaps.v1.) is not cached");
   await expect(cache.whenDeleted(metadataOf(robotType), map)).rejects.toThrow("(metadata)) is not cached");
+});
+
+test("of many deletions that are waited for, a change looks at its own only", async () => {
+  await start();
+  const count = 200;
+  const made = [];
+  for (let index = 0; index < count; index++) {
+    made.push(await client.create(robotType, { metadata: { namespace: "a", name: `r${index}` } }));
+  }
+  await settle();
+  server.pause();
+  for (const { metadata } of made) await client.delete(robotType, { namespace: "a", name: metadata.name ?? "" });
+  const waits = Promise.all(made.map((object) => cache.whenDeleted(robotType, object)));
+  await settle();
+  const store = cache.find(robotType)?.store;
+  if (store === undefined) throw new Error("robots are not cached");
+  const look = vi.spyOn(store, "get");
+  server.resume();
+  await settle();
+  await waits;
+  expect(look.mock.calls.length).toBeLessThanOrEqual(3 * count);
 });

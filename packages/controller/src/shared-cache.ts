@@ -57,6 +57,7 @@ export class CachedKind {
   readonly #informers = new Map<string, Informer>();
   readonly #selections: ReadonlyMap<string, CacheSelection>;
   readonly #handlers = new Set<ChangeHandler>();
+  readonly #listenersOf = new Map<string, Set<() => void>>();
   readonly #listed = new Set<string>();
 
   constructor(type: ResourceType, options: SharedCacheOptions) {
@@ -110,6 +111,17 @@ export class CachedKind {
     return () => void this.#handlers.delete(handler);
   }
 
+  /** Calls `listener` after every change of the object of this id. Of any number of them a change calls only its own. */
+  addListenerOf(id: string, listener: () => void): () => void {
+    let listeners = this.#listenersOf.get(id);
+    if (listeners === undefined) this.#listenersOf.set(id, (listeners = new Set()));
+    listeners.add(listener);
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0 && this.#listenersOf.get(id) === listeners) this.#listenersOf.delete(id);
+    };
+  }
+
   /** Tells every handler of every object as an update that changed nothing. */
   resync(): void {
     for (const object of this.store.list()) this.#publish({ type: "update", object, old: object }, resync);
@@ -130,6 +142,8 @@ export class CachedKind {
 
   #publish(change: Change<KubernetesObject>, origin: ChangeOrigin): void {
     for (const handler of this.#handlers) this.#tell(handler, change, origin);
+    if (this.#listenersOf.size === 0) return;
+    for (const listener of this.#listenersOf.get(idOfObject(change.object)) ?? []) this.#tell(listener, change, origin);
   }
 
   /** A handler that throws must not keep the others, or the informer, from going on. */

@@ -24,7 +24,7 @@ export function deletionWait(kind: CachedKind, key: ObjectKey, uid: string): Wai
   };
   if (isShown()) return undefined;
   return (met) => {
-    const remove = kind.addListener(() => {
+    const remove = kind.addListenerOf(id, () => {
       if (!isShown()) return;
       remove();
       met();
