@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { isMissingKind, systemClock } from "@keelson/api-machinery";
 import { connect } from "@keelson/client";
-import type { CommandDefinition, Operator } from "@keelson/controller";
+import { type CommandDefinition, listenForShutdown, type Operator } from "@keelson/controller";
 import { Command, CommanderError } from "commander";
 import { addConnectionFlags, commandOf, flagValues, UsageError } from "./command-line.ts";
 import { addImageCommand } from "./commands/image.ts";
@@ -10,7 +10,6 @@ import { addPortForwardCommand } from "./commands/port-forward.ts";
 import { addUpCommand } from "./commands/up.ts";
 import { createLogger, isLogLevel } from "./logger.ts";
 import { operators } from "./operators.ts";
-import { listenForShutdown } from "./shutdown.ts";
 
 /** Runs the command line `keelson ARGS`. Answers the exit status: 0, 1 for a failure, 2 for a wrong call. */
 export async function main(args: readonly string[]): Promise<number> {

@@ -20,7 +20,7 @@ export interface Accumulator {
 
 /** A counter or gauge; {@link child} gives a field to add to. */
 export class AccumulatedNumber {
-  readonly #children: { readonly labels: Readonly<Record<string, string>>; readonly field: Accumulator }[] = [];
+  readonly #children = new Map<string, { readonly labels: Readonly<Record<string, string>>; readonly field: Accumulator }>();
   readonly #labelNames: readonly string[];
 
   constructor(kind: "counter" | "gauge", options: MetricOptions) {
@@ -32,7 +32,7 @@ export class AccumulatedNumber {
       new Gauge({
         ...shared,
         collect() {
-          for (const { labels, field } of children) this.set(labels, field.value);
+          for (const { labels, field } of children.values()) this.set(labels, field.value);
         },
       });
       return;
@@ -41,15 +41,17 @@ export class AccumulatedNumber {
       ...shared,
       collect() {
         this.reset();
-        for (const { labels, field } of children) this.inc(labels, field.value);
+        for (const { labels, field } of children.values()) this.inc(labels, field.value);
       },
     });
   }
 
-  /** The series with these label values, from now on there with 0. */
+  /** The series with these label values: from now on there with 0, or the same again. */
   child(...values: readonly string[]): Accumulator {
+    const known = this.#children.get(JSON.stringify(values));
+    if (known !== undefined) return known.field;
     const field = { value: 0 };
-    this.#children.push({ labels: labelsOf(this.#labelNames, values), field });
+    this.#children.set(JSON.stringify(values), { labels: labelsOf(this.#labelNames, values), field });
     return field;
   }
 }
@@ -81,7 +83,10 @@ export class Distribution {
 
 /** A histogram; {@link child} gives a series to observe in. */
 export class AccumulatedHistogram extends Histogram {
-  readonly #children: { readonly labels: Readonly<Record<string, string>>; readonly distribution: Distribution }[] = [];
+  readonly #children = new Map<
+    string,
+    { readonly labels: Readonly<Record<string, string>>; readonly distribution: Distribution }
+  >();
   readonly #options: MetricOptions & { readonly buckets: readonly number[] };
 
   constructor(options: MetricOptions & { readonly buckets: readonly number[] }) {
@@ -90,16 +95,19 @@ export class AccumulatedHistogram extends Histogram {
     this.#options = options;
   }
 
+  /** As {@link AccumulatedNumber.child}: one series twice in a text is no text that Prometheus reads. */
   child(...values: readonly string[]): Distribution {
+    const known = this.#children.get(JSON.stringify(values));
+    if (known !== undefined) return known.distribution;
     const distribution = new Distribution(this.#options.buckets);
-    this.#children.push({ labels: labelsOf(this.#options.labelNames, values), distribution });
+    this.#children.set(JSON.stringify(values), { labels: labelsOf(this.#options.labelNames, values), distribution });
     return distribution;
   }
 
   /** What prom-client 15 asks a histogram for, for its text and in `get`; not in its types. */
   getForPromString() {
     const { name, help } = this.#options;
-    const values = this.#children.flatMap(({ labels, distribution }) => this.#values(labels, distribution));
+    const values = [...this.#children.values()].flatMap(({ labels, distribution }) => this.#values(labels, distribution));
     return Promise.resolve({ name, help, type: "histogram", aggregator: "sum", values });
   }
 

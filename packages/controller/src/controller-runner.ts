@@ -24,6 +24,8 @@ const ownWritesTimeoutMs = 5_000;
 /** Options of {@link ControllerRunner}. */
 export interface ControllerRunnerOptions {
   readonly definition: ControllerDefinition;
+  /** Reconciles that run at once. */
+  readonly maxConcurrent: number;
   readonly sources: readonly Source[];
   readonly cache: SharedCache;
   readonly client: Client;
@@ -87,8 +89,7 @@ export class ControllerRunner {
   start(): void {
     if (this.#workers !== undefined) throw new Error(`controller ${this.#definition.name} was started before`);
     this.warmUp();
-    const count = Math.max(this.#definition.maxConcurrentReconciles ?? 1, 1);
-    this.#workers = Promise.all(Array.from({ length: count }, () => this.#work()));
+    this.#workers = Promise.all(Array.from({ length: this.#options.maxConcurrent }, () => this.#work()));
   }
 
   /** Takes nothing more from the queue and waits for what runs. */
@@ -206,6 +207,8 @@ export class ControllerRunner {
     let result: Result | undefined;
     try {
       result = (await this.#definition.reconcile(value, attempt)) ?? undefined;
+      // Else what was to run again would never do so, without a word.
+      if (Number.isNaN(result?.requeueAfterMs)) throw new TypeError("reconcile returned NaN as requeueAfterMs");
     } catch (error) {
       end("error", { error: messageOf(error) });
       this.#afterFailure(error, value, priority, attempt);

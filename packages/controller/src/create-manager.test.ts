@@ -148,6 +148,42 @@ describe("manager", () => {
     expect(at).toEqual([0, 5, 15, 1015, 1020]);
   });
 
+  test("as many reconciles run at once as the controller says, or the manager for its kind, or for all", async () => {
+    const running = new Map<string, number>();
+    const controllers = [
+      { name: "own", for: robotType, maxConcurrentReconciles: 1 },
+      { name: "kind", for: robotType },
+      { name: "core", for: configMapType },
+      { name: "default", for: { ...robotType, kind: "Other", plural: "others" } },
+    ].map((options) =>
+      defineController({
+        ...options,
+        reconcile: async (_, { signal }) => {
+          running.set(options.name, (running.get(options.name) ?? 0) + 1);
+          await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+        },
+      }),
+    );
+    for (const { for: type } of controllers.slice(1))
+      for (const name of ["a", "b", "c", "d"]) await client.create(type, { metadata: { namespace: "a", name } });
+    await using manager = manage({
+      controllers,
+      maxConcurrentReconciles: 2,
+      groupKindConcurrency: { "Robot.example.org": 3, ConfigMap: 4 },
+      gracefulShutdownTimeoutMs: 0,
+    });
+    await manager.start();
+    await settle();
+    expect(Object.fromEntries(running)).toEqual({ own: 1, kind: 3, core: 4, default: 2 });
+  });
+
+  test.each([0, -1, 1.5, Number.NaN])("refuses %d reconciles at once, naming the controller", (count) => {
+    const controllers = [defineController({ name: "r", for: robotType, reconcile: async () => {} })];
+    expect(() => manage({ controllers, maxConcurrentReconciles: count })).toThrow(
+      `controller "r": ${count} reconciles at once`,
+    );
+  });
+
   test("rejects naming the kind when a cache does not sync in time", async () => {
     server.intercept = (request) => (request.path.includes("robots") ? { status: 404, headers: {}, body: "" } : undefined);
     const manager = manage({ controllers: [defineController({ name: "r", for: robotType, reconcile: async () => {} })] });

@@ -1,6 +1,7 @@
 import { type KubernetesObject, systemClock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { CacheOptions } from "./cache-options.ts";
+import { ContainedLogger } from "./contained-logger.ts";
 import { containedMetrics } from "./contained-metrics.ts";
 import { ControllerRunner } from "./controller-runner.ts";
 import { createDeferred } from "./deferred.ts";
@@ -8,7 +9,7 @@ import { createEventRecorder, type RunningEventRecorder } from "./event-recorder
 import { InterceptedClient } from "./intercepted-client.ts";
 import { LeaderElection, LeaseLostError } from "./leader-election.ts";
 import { type Logger, silentLogger } from "./logger.ts";
-import type { Manager, ManagerOptions } from "./manager.ts";
+import type { Leadership, Manager, ManagerOptions } from "./manager.ts";
 import { type Metrics, noMetrics } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
 import type { Cache, Change, ControllerDefinition } from "./reconcile.ts";
@@ -27,7 +28,7 @@ export class NotLeaderError extends Error {
 /**
  * Makes a manager. Nothing runs before `startCaches` or `start`.
  *
- * **Errors**: `TypeError` when two controllers have one name, or two functions one index.
+ * **Errors**: `TypeError` when two controllers have one name, or two functions one index, or a number of reconciles is none.
  */
 export function createManager(options: ManagerOptions): Manager {
   return new RunningManager(options);
@@ -41,6 +42,8 @@ class RunningManager implements Manager {
   readonly #log: Logger;
   readonly #metrics: Metrics;
   readonly #cache: SharedCache;
+  readonly #concurrency = new Map<string, number>();
+  readonly #shown: { cache?: SharedCache | undefined } = {};
   readonly #sources = new Map<string, readonly Source[]>();
   readonly #events: RunningEventRecorder;
   readonly #election: LeaderElection | undefined;
@@ -49,6 +52,8 @@ class RunningManager implements Manager {
   /** Ends the campaign or the holding of the lease. */
   readonly #leaveElection = new AbortController();
   #campaign: Promise<void> = Promise.resolve();
+  /** What runs before the controllers, so that a stop does not overtake it. */
+  #preparing: Promise<void> | undefined;
   #caches: Promise<void> | undefined;
   #starting: Promise<void> | undefined;
   #stopping: Promise<void> | undefined;
@@ -57,10 +62,11 @@ class RunningManager implements Manager {
   constructor(options: ManagerOptions) {
     this.#options = options;
     const { client, clock = systemClock, random = Math.random } = options;
-    this.#log = options.logger ?? silentLogger;
+    this.#log = options.logger === undefined ? silentLogger : new ContainedLogger(options.logger);
     this.#metrics = options.metrics === undefined ? noMetrics : containedMetrics(options.metrics, this.#log);
     this.#cache = new SharedCache({ client, clock, random, log: this.#log, cached: cachedBy(options) });
     for (const definition of options.controllers) {
+      this.#concurrency.set(definition.name, concurrencyOf(definition, options));
       if (this.#sources.has(definition.name))
         throw new TypeError(`two controllers have the name ${JSON.stringify(definition.name)}`);
       const controller = definition.name;
@@ -75,14 +81,17 @@ class RunningManager implements Manager {
       this.#cache.declare(read.type);
       for (const [name, compute] of Object.entries(read.indexes ?? {})) this.#cache.declareIndex(read.type, name, compute);
     }
-    this.#metrics.watchCache(() => this.#cache.figures());
+    // Metrics may outlive many managers: they hold on to this, and to the cache no longer than it runs.
+    const shown = this.#shown;
+    shown.cache = this.#cache;
+    this.#metrics.watchCache(() => shown.cache?.figures() ?? []);
     this.#events = createEventRecorder({ client, clock, random, log: this.#log, controller: options.name });
     if (options.leaderElection !== undefined) {
       const { namespace, name, identity } = options.leaderElection;
       this.#election = new LeaderElection({
         ...{ client, namespace, name, identity, clock, random, log: this.#log },
         onSlowPath: () => this.#metrics.leaderSlowPath(name),
-        onStandby: (holder) => options.onLeadership?.(holder === undefined ? { kind: "standby" } : { kind: "standby", holder }),
+        onStandby: (holder) => this.#tell(holder === undefined ? { kind: "standby" } : { kind: "standby", holder }),
       });
     }
     this.cache = this.#cache;
@@ -175,8 +184,10 @@ class RunningManager implements Manager {
 
   #runnerOf(definition: ControllerDefinition, client: Client): ControllerRunner {
     const { clock = systemClock, random = Math.random } = this.#options;
+    const maxConcurrent = this.#concurrency.get(definition.name) ?? 1;
     const runner = new ControllerRunner({
       definition,
+      maxConcurrent,
       sources: this.#sources.get(definition.name) ?? [],
       cache: this.#cache,
       client,
@@ -184,7 +195,7 @@ class RunningManager implements Manager {
       random,
       log: this.#log,
       events: this.#events,
-      metrics: this.#metrics.controller(definition.name, definition.maxConcurrentReconciles ?? 1),
+      metrics: this.#metrics.controller(definition.name, maxConcurrent),
       traceLength: this.#options.traceLength ?? defaultTraceLength,
     });
     this.#runners.push(runner);
@@ -192,10 +203,20 @@ class RunningManager implements Manager {
   }
 
   async #startControllers(runners: readonly ControllerRunner[]): Promise<void> {
-    await this.#options.beforeControllers?.();
+    this.#preparing = this.#options.beforeControllers?.();
+    await this.#preparing;
     if (this.#stopping !== undefined) return;
     for (const runner of runners) runner.start();
-    this.#options.onLeadership?.({ kind: "leading" });
+    this.#tell({ kind: "leading" });
+  }
+
+  /** Who is told of leadership decides nothing about it. */
+  #tell(leadership: Leadership): void {
+    try {
+      this.#options.onLeadership?.(leadership);
+    } catch (error) {
+      this.#log.error({ err: error, leadership: leadership.kind }, "what was to be told of leadership failed");
+    }
   }
 
   /**
@@ -205,11 +226,13 @@ class RunningManager implements Manager {
   async #stop(): Promise<void> {
     const isDrained = await this.#stopControllers();
     try {
+      await this.#preparing?.catch(() => {});
       await this.#options.afterControllers?.();
     } catch (error) {
       this.#log.error({ err: error }, "what was to run after the controllers failed; the stop goes on");
     }
     await this.#cache.stop();
+    this.#shown.cache = undefined;
     this.#leaveElection.abort(new Error("the manager is stopping"));
     await this.#campaign;
     // With a reconcile still running the lease has to run out by itself.
@@ -251,4 +274,12 @@ class RunningManager implements Manager {
 
 function cachedBy({ cache = {}, namespaces }: ManagerOptions): CacheOptions {
   return namespaces === undefined ? cache : { ...cache, namespaces };
+}
+
+function concurrencyOf(definition: ControllerDefinition, options: ManagerOptions): number {
+  const { group, kind } = definition.for;
+  const ofKind = options.groupKindConcurrency?.[group === "" ? kind : `${kind}.${group}`];
+  const count = definition.maxConcurrentReconciles ?? ofKind ?? options.maxConcurrentReconciles ?? 1;
+  if (Number.isInteger(count) && count > 0) return count;
+  throw new TypeError(`controller ${JSON.stringify(definition.name)}: ${count} reconciles at once; it has to be 1 or more`);
 }

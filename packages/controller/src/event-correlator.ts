@@ -14,10 +14,14 @@ export interface ReportedEvent {
 /** What is to be done about a reported event. */
 export type Correlation<S> =
   | { readonly kind: "create"; readonly note: string; readonly remember: (stored: S) => void }
-  /** It repeats the one that `stored` is, `count` times by now. */
-  | { readonly kind: "repeat"; readonly stored: S; readonly count: number }
-  /** It repeats one that is not stored yet: nothing to send now. */
-  | { readonly kind: "pending" }
+  /** It repeats the one that `stored` is, `count` times by now; where that is gone, another is to be remembered. */
+  | {
+      readonly kind: "repeat";
+      readonly stored: S;
+      readonly count: number;
+      readonly note: string;
+      readonly remember: (stored: S) => void;
+    }
   /** Too many about this object. */
   | { readonly kind: "drop" };
 
@@ -68,10 +72,10 @@ export class EventCorrelator<S> {
     }
     series.lastAt = now;
     series.count++;
-    if (series.count === 1) {
-      return { kind: "create", note, remember: (stored) => (series.stored = stored) };
-    }
-    return series.stored === undefined ? { kind: "pending" } : { kind: "repeat", stored: series.stored, count: series.count };
+    const remember = (stored: S): void => void (series.stored = stored);
+    // Also where the first could not be stored: this one is as good.
+    if (series.stored === undefined) return { kind: "create", note, remember };
+    return { kind: "repeat", stored: series.stored, count: series.count, note, remember };
   }
 
   #isCrowded(event: ReportedEvent, now: number): boolean {

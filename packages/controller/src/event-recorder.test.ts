@@ -138,4 +138,48 @@ describe("event recorder", () => {
     await stopping;
     expect(clock.pendingTimers).toBe(0);
   });
+
+  test("an event that could not be stored is stored when it repeats, and so is one that is gone, once", async () => {
+    const say = async (): Promise<void> => {
+      recorder.event(about(), { type: "Normal", reason: "Moved", note: "moved" });
+      await settle();
+    };
+    server.intercept = () => ({ status: 403, headers: {}, body: "" });
+    await say();
+    server.intercept = undefined;
+    await say();
+    expect(stored().length).toBe(1);
+    server.objects.clear();
+    await say();
+    await say();
+    expect(stored().map(({ series }) => series?.count)).toEqual([4]);
+  });
+
+  test("what is no event, or is about no object, is left out and nothing after it", async () => {
+    const bad = {
+      type: "Normal",
+      reason: "Bad",
+      get note(): string {
+        throw new Error("gone");
+      },
+    } as const;
+    recorder.event(about(), bad);
+    recorder.event(undefined as unknown as KubernetesObject, { type: "Normal", reason: "Bad", note: "" });
+    recorder.event(about(), undefined as unknown as typeof bad);
+    recorder.event(about(), { type: "Normal", reason: "Bad", note: 7 as unknown as string });
+    recorder.event(about(), { type: "Normal", reason: "Good", note: "" });
+    await settle();
+    expect(stored().map(({ reason }) => reason)).toEqual(["Good"]);
+  });
+
+  test.each(["system:node", "Upper", `${"a".repeat(199)}.b`])(
+    "an object named %s has events with names of their own",
+    async (name) => {
+      recorder.event(about(name), { type: "Normal", reason: "Up", note: "" });
+      await settle();
+      expect(stored()).toMatchObject([
+        { metadata: { name: expect.stringMatching(/^event\.[0-9a-f]+$/) }, regarding: { name } },
+      ]);
+    },
+  );
 });

@@ -1,7 +1,15 @@
-import { type Clock, type DeepReadonly, isNotFound, isStatusError, type KubernetesObject, sleep } from "@keelson/api-machinery";
+import {
+  type Clock,
+  type DeepReadonly,
+  isDns1123SubdomainName,
+  isNotFound,
+  isStatusError,
+  type KubernetesObject,
+  sleep,
+} from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { type Event, eventType, type ObjectReference } from "./event.ts";
-import { EventCorrelator, type ReportedEvent } from "./event-correlator.ts";
+import { EventCorrelator } from "./event-correlator.ts";
 import { microTime } from "./lease.ts";
 import type { Logger } from "./logger.ts";
 import type { EventRecorder } from "./reconcile.ts";
@@ -24,7 +32,20 @@ export interface RunningEventRecorder extends EventRecorder {
   stop(timeoutMs?: number): Promise<void>;
 }
 
-type Recorded = Parameters<EventRecorder["event"]>[1];
+type Reported = Parameters<EventRecorder["event"]>[1];
+
+/** What is kept of an event until it is sent: no more of the objects than is told, so that a long queue holds none of them. */
+interface Recorded {
+  readonly about: string;
+  readonly regarding: ObjectReference;
+  readonly related: ObjectReference | undefined;
+  readonly type: "Normal" | "Warning";
+  readonly reason: string;
+  readonly action: string;
+  readonly note: string;
+  readonly controller: string;
+  readonly at: number;
+}
 
 /** Events that wait to be sent; more are dropped, as a recorder must not fill the memory when the server is away. */
 const longestQueue = 1000;
@@ -42,7 +63,7 @@ class QueueingRecorder implements RunningEventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #correlator: EventCorrelator<{ readonly namespace: string; readonly name: string }>;
   readonly #stop = new AbortController();
-  readonly #queue: { readonly regarding: DeepReadonly<KubernetesObject>; readonly event: Recorded; readonly at: number }[] = [];
+  readonly #queue: Recorded[] = [];
   #sending: Promise<void> | undefined;
   #isStopped = false;
   #dropped = 0;
@@ -53,13 +74,19 @@ class QueueingRecorder implements RunningEventRecorder {
     this.#correlator = new EventCorrelator(options.clock);
   }
 
-  event(regarding: DeepReadonly<KubernetesObject>, event: Recorded): void {
+  event(regarding: DeepReadonly<KubernetesObject>, event: Reported): void {
     if (this.#isStopped) return;
     if (this.#queue.length >= longestQueue) {
       this.#dropped++;
       return;
     }
-    this.#queue.push({ regarding, event, at: this.#options.clock.now() });
+    try {
+      this.#queue.push(this.#recorded(regarding, event));
+    } catch (error) {
+      // Types do not hold in JavaScript, and a note may come from anywhere.
+      this.#options.log.warn({ err: error }, "an event was not recorded");
+      return;
+    }
     this.#sending ??= this.#send();
   }
 
@@ -76,10 +103,10 @@ class QueueingRecorder implements RunningEventRecorder {
     await Promise.resolve();
     for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
       try {
-        await this.#sendOne(next.regarding, next.event, next.at);
+        await this.#sendOne(next);
       } catch (error) {
-        const { log } = this.#options;
-        log.warn({ err: error, reason: next.event.reason, name: next.regarding.metadata.name }, "an event was not recorded");
+        const { reason, regarding } = next;
+        this.#options.log.warn({ err: error, reason, name: regarding.name }, "an event was not recorded");
       }
       if (this.#stop.signal.aborted) this.#queue.length = 0;
       if (this.#dropped > 0) {
@@ -90,55 +117,57 @@ class QueueingRecorder implements RunningEventRecorder {
     this.#sending = undefined;
   }
 
-  async #sendOne(regarding: DeepReadonly<KubernetesObject>, event: Recorded, at: number): Promise<void> {
-    const note = cutToBytes(event.note, noteLimit);
-    const reported: ReportedEvent = {
+  #recorded(regarding: DeepReadonly<KubernetesObject>, event: Reported): Recorded {
+    return {
       about: JSON.stringify(referenceTo(regarding, false)),
+      regarding: referenceTo(regarding, true),
+      related: event.related === undefined ? undefined : referenceTo(event.related, true),
       type: event.type,
       reason: event.reason.slice(0, nameLimit),
       action: (event.action ?? event.reason).slice(0, nameLimit),
-      note,
+      note: cutToBytes(event.note, noteLimit),
+      controller: event.controller ?? this.#options.controller,
+      at: this.#options.clock.now(),
     };
-    const correlation = this.#correlator.correlate(reported);
-    const { client } = this.#options;
+  }
+
+  async #sendOne(event: Recorded): Promise<void> {
+    const correlation = this.#correlator.correlate(event);
+    if (correlation.kind === "drop") return;
     if (correlation.kind === "repeat") {
-      const body = { series: { count: correlation.count, lastObservedTime: microTime(at) } };
+      const body = { series: { count: correlation.count, lastObservedTime: microTime(event.at) } };
+      const { client } = this.#options;
       try {
         await this.#retry((signal) => client.patch(eventType, correlation.stored, { type: "merge", body }, { signal }));
+        return;
       } catch (error) {
         // Events do not live for ever: one that is gone is told anew.
         if (!isNotFound(error)) throw error;
-        await this.#create(regarding, event, reported, note, at);
       }
-    } else if (correlation.kind === "create") {
-      correlation.remember(await this.#create(regarding, event, reported, cutToBytes(correlation.note, noteLimit), at));
     }
+    correlation.remember(await this.#create(event, cutToBytes(correlation.note, noteLimit)));
   }
 
-  async #create(
-    regarding: DeepReadonly<KubernetesObject>,
-    event: Recorded,
-    reported: ReportedEvent,
-    note: string,
-    at: number,
-  ): Promise<{ readonly namespace: string; readonly name: string }> {
+  async #create(event: Recorded, note: string): Promise<{ readonly namespace: string; readonly name: string }> {
     const { client, random = Math.random } = this.#options;
-    const controller = event.controller ?? this.#options.controller;
+    const { regarding, related, controller, at, action, reason, type } = event;
     const instance = this.#options.instance ?? controller;
-    const namespace = regarding.metadata.namespace ?? "default";
+    const namespace = regarding.namespace ?? "default";
     const unique = `${Math.floor(at).toString(16)}${(this.#made++).toString(16)}${Math.floor(random() * 2 ** 32).toString(16)}`;
-    const name = `${(regarding.metadata.name ?? "object").slice(0, 200)}.${unique}`;
+    const named = `${(regarding.name ?? "object").slice(0, 200)}.${unique}`;
+    // Names of some kinds, `system:node` of a ClusterRole, are no names for an event.
+    const name = isDns1123SubdomainName(named) ? named : `event.${unique}`;
     const object: Omit<Event, "apiVersion" | "kind"> = {
       metadata: { namespace, name },
       eventTime: microTime(at),
       reportingController: controller,
       reportingInstance: instance.slice(0, nameLimit),
-      action: reported.action,
-      reason: reported.reason,
-      regarding: referenceTo(regarding, true),
-      ...(event.related === undefined ? {} : { related: referenceTo(event.related, true) }),
+      action,
+      reason,
+      regarding,
+      ...(related === undefined ? {} : { related }),
       note,
-      type: reported.type,
+      type,
     };
     await this.#retry((signal) => client.create(eventType, object, { signal }));
     return { namespace, name };
@@ -179,7 +208,7 @@ function referenceTo(object: DeepReadonly<KubernetesObject>, withVersion: boolea
 
 /** At most `limit` bytes of UTF-8, never half a character. */
 function cutToBytes(text: string, limit: number): string {
-  if (Buffer.byteLength(text) <= limit) return text;
-  const bytes = Buffer.from(text).subarray(0, limit - 3);
+  if (text.length <= limit && Buffer.byteLength(text) <= limit) return text;
+  const bytes = Buffer.from(text.slice(0, limit)).subarray(0, limit - 3);
   return `${new TextDecoder("utf-8").decode(bytes, { stream: true })}...`;
 }

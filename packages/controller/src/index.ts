@@ -1,3 +1,4 @@
+export { CacheTimeoutError, type CacheWaitOptions } from "./cache-wait.ts";
 export {
   cacheOf,
   type CachedKindOptions,
@@ -14,12 +15,12 @@ export * from "./finalizer.ts";
 export * from "./leader-election.ts";
 export * from "./lease.ts";
 export * from "./logger.ts";
-export * from "./manager.ts";
+export type * from "./manager.ts";
 export { metadataOf, type MetadataOnlyType } from "./metadata-only.ts";
 export { formatResult, outputFlag } from "./output-flag.ts";
 export { unlessMovedOn } from "./optimistic.ts";
 export * from "./metrics.ts";
-export * from "./operator.ts";
+export type * from "./operator.ts";
 export * from "./predicates.ts";
 export { type Access, type AccessFilter, type AccessRequest, accessReviewRules, reviewedAccess } from "./probe-access.ts";
 export * from "./probe-server.ts";
@@ -29,7 +30,9 @@ export { renderTable } from "./render-table.ts";
 export { ReconcileTimeoutError } from "./reconcile-attempt.ts";
 export type * from "./reconcile-trace.ts";
 export { everyOwner } from "./request-mapping.ts";
+export * from "./run-manager.ts";
 export * from "./runtime-rules.ts";
+export * from "./shutdown.ts";
 export * from "./start-operator.ts";
 export * from "./token-bucket.ts";
 export * from "./work-queue.ts";

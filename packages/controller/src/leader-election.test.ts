@@ -71,6 +71,22 @@ describe("leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test("waits as long as the lease says, whatever this process would hold one for", async () => {
+    const stop = new AbortController();
+    await new LeaderElection({
+      ...{ client, ...key, identity: "patient", clock, random: () => 0, log: silentLogger, leaseDurationMs: 60_000 },
+    }).acquire(stop.signal);
+    let acquiredAt: number | undefined;
+    const acquired = elect("hasty")
+      .acquire(stop.signal)
+      .then(() => (acquiredAt = clock.monotonic()));
+    await clock.advance(59_999);
+    expect(acquiredAt).toBeUndefined();
+    await clock.advance(2_001);
+    await acquired;
+    expect(acquiredAt).toBe(60_000);
+  });
+
   test("tells who has the lease while it waits, once a holder, and nothing when it gets the lease at once", async () => {
     const stop = new AbortController();
     const seen: unknown[] = [];

@@ -16,7 +16,7 @@ export interface LeaderElectionOptions {
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
-  /** How long others wait after the last renewal that they saw. Default 15000. */
+  /** How long others wait after the last renewal that they saw; it is in the lease. Default 15000. */
   readonly leaseDurationMs?: number;
   /** How long the leader tries to renew before it gives up. Default 10000. */
   readonly renewDeadlineMs?: number;
@@ -219,7 +219,12 @@ export class LeaderElection {
   }
 
   #hasRunOut(): boolean {
-    return this.#observed !== undefined && this.#options.clock.monotonic() - this.#observed.at >= this.#leaseDurationMs;
+    if (this.#observed === undefined) return false;
+    const { lease, at } = this.#observed;
+    // The holder's own: it may have been told another than this process.
+    const seconds = lease.spec?.leaseDurationSeconds ?? 0;
+    const durationMs = seconds > 0 ? seconds * 1000 : this.#leaseDurationMs;
+    return this.#options.clock.monotonic() - at >= durationMs;
   }
 
   #newSpec(): NonNullable<Lease["spec"]> {

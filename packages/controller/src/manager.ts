@@ -17,6 +17,10 @@ export interface ManagerOptions {
   readonly clock?: Clock;
   readonly logger?: Logger;
   readonly controllers: readonly ControllerDefinition[];
+  /** Reconciles that run at once of each controller that does not say it itself. Default 1. */
+  readonly maxConcurrentReconciles?: number;
+  /** The same by kind, and before it: `Kind.group`, and `Kind` in the core group (`{ "Deployment.apps": 5, Pod: 10 }`). */
+  readonly groupKindConcurrency?: Readonly<Record<string, number>>;
   /** Further kinds to cache, for servers. */
   readonly reads?: readonly Read<KubernetesObject>[];
   /** Runs controllers only while holding this lease, but those that do not need it. Default: no election. */

@@ -40,21 +40,22 @@ export class ObjectStore {
     const slot = namespace ?? "";
     const known = this.#lists.get(slot);
     if (known !== undefined) return known;
-    const objects: CachedObject[] = [];
-    for (const bucket of namespace === undefined ? this.#namespaces.values() : [this.#namespaces.get(namespace)]) {
-      for (const object of bucket?.values() ?? []) objects.push(object);
-    }
-    const list = Object.freeze(objects);
+    const list = Object.freeze([...this.each(namespace)]);
     this.#lists.set(slot, list);
     return list;
   }
 
+  /** The same one by one, without an array of them. */
+  *each(namespace?: string): Generator<CachedObject, void, undefined> {
+    for (const bucket of namespace === undefined ? this.#namespaces.values() : [this.#namespaces.get(namespace)]) {
+      if (bucket !== undefined) yield* bucket.values();
+    }
+  }
+
   /** Objects that the index function of `name` puts under `value`; `undefined` when there is no such index. */
-  byIndex(name: string, value: string): readonly CachedObject[] | undefined {
+  byIndex(name: string, value: string): Iterable<CachedObject> | undefined {
     const index = this.#indexes.get(name);
-    if (index === undefined) return undefined;
-    const bucket = index.buckets.get(value);
-    return bucket === undefined ? [] : [...bucket.values()];
+    return index === undefined ? undefined : (index.buckets.get(value)?.values() ?? []);
   }
 
   get indexNames(): readonly string[] {

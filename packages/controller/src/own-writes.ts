@@ -2,6 +2,7 @@ import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@k
 import type { WriteHooks } from "./intercepted-client.ts";
 import { metadataOf } from "./metadata-only.ts";
 import type { CachedKind, SharedCache } from "./shared-cache.ts";
+import { deletionWait, versionWait, type Wait } from "./shown.ts";
 
 /** Something that the cache has yet to show. */
 interface Expectation {
@@ -60,45 +61,21 @@ export class OwnWrites {
   }
 
   #expectVersion(id: string, type: ResourceType, object: DeepReadonly<KubernetesObject>): void {
-    const version = object.metadata?.resourceVersion;
-    if (version === undefined) return;
-    for (const kind of this.#cachedKinds(type)) {
-      const informer = kind.informerOf(object.metadata?.namespace);
-      // Of what is not selected the cache never tells: there is nothing to wait for.
-      if (!kind.isTold(object)) continue;
-      if (informer?.hasSeen(version) === false) this.#expect(id, (met) => informer.whenSeen(version, met));
-    }
+    // What is made in a subresource may be answered with a Status.
+    if (object.metadata === undefined) return;
+    for (const kind of this.#cachedKinds(type)) this.#expect(id, versionWait(kind, object));
   }
 
   #expectDeletion(id: string, type: ResourceType, key: ObjectKey): () => void {
-    const expected = this.#cachedKinds(type).map((kind) => this.#expectDeletionIn(id, kind, key));
+    const kinds = this.#cachedKinds(type).map((kind) => ({ kind, uid: kind.get(key)?.metadata.uid }));
     return () => {
-      for (const accepted of expected) accepted();
+      // A delete answers no version to wait for. What the cache does not have it need not lose.
+      for (const { kind, uid } of kinds) if (uid !== undefined) this.#expect(id, deletionWait(kind, key, uid));
     };
   }
 
-  #expectDeletionIn(id: string, kind: CachedKind, key: ObjectKey): () => void {
-    const uid = kind.get(key)?.metadata.uid;
-    // A delete answers no version to wait for. What the cache does not have it need not lose.
-    if (uid === undefined) return () => {};
-    const isShown = (): boolean => {
-      const object = kind.get(key);
-      return object === undefined || object.metadata.uid !== uid || object.metadata.deletionTimestamp !== undefined;
-    };
-    return () => {
-      if (isShown()) return;
-      this.#expect(id, (met) => {
-        const remove = kind.addListener(() => {
-          if (!isShown()) return;
-          remove();
-          met();
-        });
-        return remove;
-      });
-    };
-  }
-
-  #expect(id: string, wait: (met: () => void) => () => void): void {
+  #expect(id: string, wait: Wait | undefined): void {
+    if (wait === undefined) return;
     let expectations = this.#pending.get(id);
     if (expectations === undefined) this.#pending.set(id, (expectations = new Set()));
     const expectation: Expectation = { cancel: () => {} };

@@ -29,8 +29,8 @@ test.each([
   ["user@127.0.0.1", false],
   ["", false],
   [undefined, false],
-])("a request to %j is for this server: %j", (header, expected) => {
-  expect(isOwnHost(header, ["metrics.internal"])).toBe(expected);
+])("a request to %j is for this server: %j", async (header, expected) => {
+  expect(await isOwnHost(header, ["metrics.internal"])).toBe(expected);
 });
 
 test("takes the token of a bearer header and of no other", () => {

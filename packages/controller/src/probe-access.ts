@@ -1,7 +1,6 @@
 import type { Clock, KubernetesObject, ResourceType } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { createHash, timingSafeEqual } from "node:crypto";
-import { isIP } from "node:net";
 import type { PolicyRule } from "./operator.ts";
 
 /** What may be asked, and by whom. */
@@ -80,7 +79,8 @@ export function bearerTokenOf(header: string | undefined): string | undefined {
  * Whether a header `Host` names this server by an address, as `localhost` or by one of `names`. A page whose own name was made to
  * resolve to this machine (DNS rebinding) sends that name, and may not read what is here.
  */
-export function isOwnHost(header: string | undefined, names: readonly string[]): boolean {
+export async function isOwnHost(header: string | undefined, names: readonly string[]): Promise<boolean> {
+  const { isIP } = await import("node:net");
   const host = /^(?:\[([^\]]*)\]|([^:]*))(?::\d+)?$/.exec(header ?? "");
   const name = (host?.[1] ?? host?.[2] ?? "").toLowerCase();
   return isIP(name) !== 0 || name === "localhost" || names.includes(name);

@@ -98,3 +98,26 @@ test("asks who may read, and says no more than that it does not know when that c
   expect(seen).toHaveLength(4);
   expect(seen[0]).toEqual({ token: "t", path: "/metrics", verb: "get" });
 });
+
+test("listens once, again after a stop, and elsewhere where a port is taken", async () => {
+  server = createProbeServer({});
+  const taken = Number(new URL(await server.listen(0)).port);
+  await expect(server.listen(0)).rejects.toThrow("listens already");
+  await using other = createProbeServer({});
+  await expect(other.listen(taken)).rejects.toThrow("EADDRINUSE");
+  expect((await fetch(`${await other.listen(0)}/healthz`)).status).toBe(200);
+  await server.stop();
+  expect((await fetch(`${await server.listen(0)}/healthz`)).status).toBe(200);
+});
+
+test("a request for what is no path is not found, and the server goes on", async () => {
+  server = createProbeServer({});
+  const url = await server.listen(0);
+  const status = await new Promise((resolve, reject) => {
+    request(url, { path: "//" }, (response) => resolve(response.resume().statusCode))
+      .once("error", reject)
+      .end();
+  });
+  expect(status).toBe(404);
+  expect((await fetch(`${url}/healthz`)).status).toBe(200);
+});

@@ -1,4 +1,5 @@
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import type { Manager } from "./manager.ts";
 import { type AccessFilter, bearerTokenOf, isOwnHost, tokenAccess } from "./probe-access.ts";
@@ -62,7 +63,7 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
   /** Why a request may not read what tells of the cluster. */
   const refusalOf = async (request: IncomingMessage, path: string): Promise<Answer | undefined> => {
     if (access === undefined) {
-      if (isOwnHost(request.headers.host, hostNames)) return undefined;
+      if (await isOwnHost(request.headers.host, hostNames)) return undefined;
       return { ...plain, status: 403, text: "this server is not known by that name\n" };
     }
     const token = bearerTokenOf(request.headers.authorization);
@@ -72,7 +73,9 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     return { ...plain, status: 401, text: "a bearer token is needed\n", headers: { "www-authenticate": "Bearer" } };
   };
   const handle = (request: IncomingMessage, response: ServerResponse): boolean => {
-    const url = new URL(request.url ?? "/", "http://probe");
+    const url = urlOf(request);
+    // Such as `//`: not a path of anything.
+    if (url === undefined) return false;
     const [, root = "", name, ...more] = url.pathname.split("/");
     const answer = answerOf(root, name, more.length > 0, url.searchParams);
     if (answer === undefined) return false;
@@ -118,33 +121,42 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     };
   };
 
-  const server = createServer((request, response) => {
-    if (!handle(request, response)) send(response, { ...plain, status: 404, text: "not found\n" });
-  });
-  // A client that sends its head byte by byte must not hold a socket.
-  server.headersTimeout = 32_000;
-  server.keepAliveTimeout = 90_000;
+  let server: Server | undefined;
+  const listen = async (port: number, host = "127.0.0.1"): Promise<string> => {
+    // Loaded when somebody listens: most programs that import the runtime, tests before all, never do.
+    const { createServer } = await import("node:http");
+    if (server !== undefined) throw new Error("the probe server listens already");
+    const listening = createServer((request, response) => {
+      if (!handle(request, response)) send(response, { ...plain, status: 404, text: "not found\n" });
+    });
+    server = listening;
+    // A client that sends its head byte by byte must not hold a socket.
+    listening.headersTimeout = 32_000;
+    listening.keepAliveTimeout = 90_000;
+    try {
+      listening.listen(port, host);
+      await once(listening, "listening");
+    } catch (error) {
+      server = undefined;
+      throw error;
+    }
+    const { port: bound } = listening.address() as AddressInfo;
+    return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
+  };
   const stop = async (): Promise<void> => {
-    if (!server.listening) return;
+    const listening = server;
+    server = undefined;
+    if (listening === undefined) return;
     await new Promise<void>((resolve) => {
-      server.close(() => resolve());
-      server.closeAllConnections();
+      listening.close(() => resolve());
+      listening.closeAllConnections();
     });
   };
-  return {
-    handle,
-    listen: (port, host = "127.0.0.1") =>
-      new Promise((resolve, reject) => {
-        server.once("error", reject);
-        server.listen(port, host, () => {
-          server.off("error", reject);
-          const { port: bound } = server.address() as AddressInfo;
-          resolve(`http://${host.includes(":") ? `[${host}]` : host}:${bound}`);
-        });
-      }),
-    stop,
-    [Symbol.asyncDispose]: stop,
-  };
+  return { handle, listen, stop, [Symbol.asyncDispose]: stop };
+}
+
+function urlOf({ url = "/" }: IncomingMessage): URL | undefined {
+  return URL.canParse(url, "http://probe") ? new URL(url, "http://probe") : undefined;
 }
 
 function filterOf(query: URLSearchParams): ReconcileFilter {

@@ -33,6 +33,30 @@ describe("prometheus metrics", () => {
     expect(text.match(/^workqueue_queue_duration_seconds_bucket/gm)?.length).toBe(13);
   });
 
+  test("a controller that is made anew goes on in the same series, whatever its name", async () => {
+    const metrics = await createPrometheusMetrics();
+    const name = 'a "b"\\c\nd';
+    for (const count of [1, 2]) metrics.controller(name, count).reconciled("success", 1);
+    const { text } = await metrics.scrape();
+    const series = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+    const names = series.map((line) => line.slice(0, line.lastIndexOf(" ")));
+    expect(new Set(names).size).toBe(names.length);
+    const label = '{controller="a \\"b\\"\\\\c\\nd"}';
+    expect(series).toContain(`controller_runtime_reconcile_time_seconds_count${label} 2`);
+    expect(series).toContain(`controller_runtime_max_concurrent_reconciles${label} 2`);
+  });
+
+  test("a manager that has stopped has no cache to tell of, and is not kept", async () => {
+    const metrics = await createPrometheusMetrics();
+    const clock = createVirtualClock();
+    const client = createClient({ transport: new FakeApiServer(), fieldManager: "test", clock });
+    const manager = createManager({ client, clock, name: "test", controllers: [], reads: [readOf(robotType)], metrics });
+    await manager.start();
+    expect((await metrics.scrape()).text).toContain('keelson_cache_objects{kind="robots.v1.example.org"} 0');
+    await manager.stop();
+    expect((await metrics.scrape()).text).not.toContain("robots.v1.example.org");
+  });
+
   test("counts no more than 25 priorities apart", async () => {
     const metrics = await createPrometheusMetrics();
     const controller = metrics.controller("robots", 1);

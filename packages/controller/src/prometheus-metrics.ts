@@ -124,6 +124,8 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
       const known = values.get(figures.kind);
       values.set(figures.kind, known === undefined ? valueOf(figures) : join(known, valueOf(figures)));
     }
+    // Of what is stopped there is nothing to say any more.
+    metric.reset();
     for (const [kind, value] of values) metric.set({ kind }, value);
   };
   const sum = (a: number, b: number): number => a + b;

@@ -135,5 +135,10 @@ export class Attempt implements ReconcileContext {
 
 /** What an error says, however it was thrown. */
 export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  try {
+    return String(error instanceof Error ? error.message : error);
+  } catch {
+    // An object without a prototype, or one whose message throws.
+    return "an error that cannot be told";
+  }
 }

@@ -45,6 +45,44 @@ function manage(reconcile: Reconcile, more: Partial<ControllerOptions<Robot>> = 
 }
 
 describe("what comes of a reconcile", () => {
+  test("NaN as the time to run again is a mistake that is told and retried, not an end without a word", async () => {
+    await create("r");
+    const at: number[] = [];
+    const errors: unknown[] = [];
+    const logger: Logger = { ...silentLogger, error: ({ err }) => errors.push(String(err)), child: () => logger };
+    const reconcile: Reconcile = async () => ({ requeueAfterMs: at.push(clock.monotonic()) === 1 ? Number.NaN : 1_000 });
+    await using manager = manage(reconcile, {}, { logger });
+    await manager.start();
+    await clock.advance(1_500);
+    expect(at).toEqual([0, 5, 1_005]);
+    expect(errors).toEqual(["TypeError: reconcile returned NaN as requeueAfterMs"]);
+  });
+
+  test("an error that cannot be told and a logger that throws cost nothing but the line", async () => {
+    for (const name of ["bad", "good"]) await create(name);
+    const seen: string[] = [];
+    const full = (): never => {
+      throw new Error("no space for logs");
+    };
+    const logger: Logger = {
+      debug: full,
+      info: full,
+      warn: full,
+      error: full,
+      child: (fields) => ("kind" in fields ? full() : logger),
+    };
+    const reconcile: Reconcile = async ({ name }, { log }) => {
+      seen.push(name);
+      log.info({}, "runs");
+      if (name === "bad" && seen.length < 3) throw Object.create(null);
+    };
+    await using manager = manage(reconcile, {}, { logger });
+    await manager.start();
+    await clock.advance(100);
+    expect(seen).toEqual(["bad", "good", "bad"]);
+    expect(manager.reconciles({ name: "bad" })[0]?.error).toBe("an error that cannot be told");
+  });
+
   test("an error keeps the item's priority: what was there at the start is retried after news", async () => {
     for (const name of ["first", "second"]) await create(name);
     const seen: string[] = [];

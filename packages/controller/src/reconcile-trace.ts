@@ -1,3 +1,4 @@
+import type { CacheWaitOptions } from "./cache-wait.ts";
 import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
 import type { ReconcileResult } from "./metrics.ts";
 import type { Cache, CacheListOptions, Request } from "./reconcile.ts";
@@ -170,6 +171,22 @@ export class TracedCache implements Cache {
       count: objects.length,
     });
     return objects;
+  }
+
+  whenSeen<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options?: CacheWaitOptions,
+  ): Promise<void> {
+    return this.#cache.whenSeen(type, object, options);
+  }
+
+  whenDeleted<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options?: CacheWaitOptions,
+  ): Promise<void> {
+    return this.#cache.whenDeleted(type, object, options);
   }
 }
 

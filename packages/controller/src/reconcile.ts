@@ -1,5 +1,6 @@
 import type { Clock, DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
+import type { CacheWaitOptions } from "./cache-wait.ts";
 import type { Logger } from "./logger.ts";
 
 /**
@@ -25,6 +26,8 @@ export interface CacheListOptions {
   readonly labelSelector?: string | undefined;
   /** Name of an index declared for the kind, and the value looked for. */
   readonly index?: readonly [name: string, value: string];
+  /** At most so many of them, in no particular order; the rest is not looked at. Default, and 0: all. */
+  readonly limit?: number;
 }
 
 /**
@@ -34,6 +37,29 @@ export interface CacheListOptions {
 export interface Cache {
   get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): DeepReadonly<T> | undefined;
   list<T extends KubernetesObject>(type: ResourceType<T>, options?: CacheListOptions): readonly DeepReadonly<T>[];
+  /**
+   * Waits until the cache shows what a write answered: this version of the object or a later one. For whoever reads the cache after a
+   * write and is no reconcile: a trigger, a server, a program's main, a test. (A reconcile need not wait, and should not: it does
+   * not begin before the writes of the last one for its request show.) At once where the cache never shows the object, as its
+   * namespace or labels are not among those that are cached.
+   *
+   * **Errors**: `CacheTimeoutError` (`code` `CacheTimeout`) that says what the cache has, after `timeoutMs`; the signal's reason; `TypeError` for a
+   * kind that is not cached.
+   */
+  whenSeen<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options?: CacheWaitOptions,
+  ): Promise<void>;
+  /**
+   * Waits until the cache shows that `object` was deleted: it is not there, is being deleted, or another has its name. **Errors**: as
+   * {@link Cache.whenSeen}.
+   */
+  whenDeleted<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options?: CacheWaitOptions,
+  ): Promise<void>;
   /** The manager's own cache behind this view of it: the same in every reconcile, so state of a manager is kept by it. */
   readonly shared: Cache;
 }
@@ -128,7 +154,7 @@ export interface ControllerDefinition {
   readonly watches: readonly Watch<KubernetesObject>[];
   readonly reads: readonly Read<KubernetesObject>[];
   readonly triggers?: readonly Trigger[];
-  /** Default 1. */
+  /** Default: the manager's, for this kind or for all; see `ManagerOptions`. */
   readonly maxConcurrentReconciles?: number;
   /** Default: none. */
   readonly reconcileTimeoutMs?: number;

@@ -3,6 +3,7 @@ import { type Client, createClient } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { cacheOf, type CacheOptions } from "./cache-options.ts";
 import { type Logger, silentLogger } from "./logger.ts";
+import type { CacheListOptions } from "./reconcile.ts";
 import { SharedCache } from "./shared-cache.ts";
 import { FakeApiServer } from "./testing/fake-api-server.ts";
 import { type Robot, robotType } from "./testing/kinds.ts";
@@ -98,6 +99,18 @@ describe("cache", () => {
     expect(names({ index: ["byModel", "m1"] })).toEqual(["y"]);
     expect(() => names({ index: ["byNone", "m1"] })).toThrow(/no index "byNone".*byModel/);
     expect(() => cache.get({ ...robotType, kind: "Other", plural: "others" }, { name: "x" })).toThrow(/Other .* is not cached/);
+  });
+
+  test("lists no more than the limit, whatever selects", async () => {
+    for (const name of ["r1", "r2", "r3"]) await client.create(robotType, robot(name, { spec: { model: "m" } }));
+    await client.create(robotType, robot("other", {}, "b"));
+    cache.declareIndex(robotType, "byModel", (object) => [(object as Robot).spec?.model ?? ""]);
+    await start();
+    const count = (options: CacheListOptions): number => cache.list(robotType, options).length;
+    expect([count({ limit: 2 }), count({ limit: 0 }), count({ limit: 9 })]).toEqual([2, 4, 4]);
+    expect(count({ limit: 2, index: ["byModel", "m"] })).toBe(2);
+    expect(count({ limit: 2, namespace: "b" })).toBe(1);
+    expect(count({ limit: 3, labelSelector: "!no" })).toBe(3);
   });
 
   test("an index function that throws leaves the object out of the index only", async () => {

@@ -9,16 +9,19 @@ import {
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { type CacheOptions, type CacheSelection, mayBeSelected, selectionsOf } from "./cache-options.ts";
+import { type CacheWaitOptions, waitForCache } from "./cache-wait.ts";
 import type { CachedObject } from "./cached-object.ts";
 import { Informer } from "./informer.ts";
 import type { StoreEffect } from "./informer-state.ts";
 import { labelSelectorOf } from "./label-selector.ts";
+import { ListGate } from "./list-gate.ts";
 import type { Logger } from "./logger.ts";
-import { typeId } from "./object-id.ts";
+import { idOfObject, keyOfObject, typeId } from "./object-id.ts";
 import { ObjectStore } from "./object-store.ts";
 import type { CacheFigures } from "./metrics.ts";
 import type { OnChange } from "./operator.ts";
 import type { Cache, CacheListOptions, Change, IndexFunction } from "./reconcile.ts";
+import { deletionWait, versionWait, type Wait } from "./shown.ts";
 
 /** Beside a change: why it is told. */
 export interface ChangeOrigin {
@@ -54,6 +57,7 @@ export class CachedKind {
   readonly #informers = new Map<string, Informer>();
   readonly #selections: ReadonlyMap<string, CacheSelection>;
   readonly #handlers = new Set<ChangeHandler>();
+  readonly #listenersOf = new Map<string, Set<() => void>>();
   readonly #listed = new Set<string>();
 
   constructor(type: ResourceType, options: SharedCacheOptions) {
@@ -112,6 +116,17 @@ export class CachedKind {
     return () => void this.#handlers.delete(handler);
   }
 
+  /** Calls `listener` after every change of the object of this id. Of any number of them a change calls only its own. */
+  addListenerOf(id: string, listener: () => void): () => void {
+    let listeners = this.#listenersOf.get(id);
+    if (listeners === undefined) this.#listenersOf.set(id, (listeners = new Set()));
+    listeners.add(listener);
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0 && this.#listenersOf.get(id) === listeners) this.#listenersOf.delete(id);
+    };
+  }
+
   /** Tells every handler of every object as an update that changed nothing. */
   resync(): void {
     for (const object of this.store.list()) this.#publish({ type: "update", object, old: object }, resync);
@@ -132,6 +147,8 @@ export class CachedKind {
 
   #publish(change: Change<KubernetesObject>, origin: ChangeOrigin): void {
     for (const handler of this.#handlers) this.#tell(handler, change, origin);
+    if (this.#listenersOf.size === 0) return;
+    for (const listener of this.#listenersOf.get(idOfObject(change.object)) ?? []) this.#tell(listener, change, origin);
   }
 
   /** A handler that throws must not keep the others, or the informer, from going on. */
@@ -155,7 +172,7 @@ export class SharedCache implements Cache {
   #resyncTimer: { cancel(): void } | undefined;
 
   constructor(options: SharedCacheOptions) {
-    this.#options = options;
+    this.#options = { ...options, client: new ListGate(options.client, options.clock) };
     // Every informer waits for it; that is no leak.
     setMaxListeners(0, this.#stop.signal);
   }
@@ -208,25 +225,66 @@ export class SharedCache implements Cache {
 
   list<T extends KubernetesObject>(type: ResourceType<T>, options: CacheListOptions = {}): readonly DeepReadonly<T>[] {
     const { store } = this.#declared(type);
-    const { namespace, labelSelector, index } = options;
-    let objects: readonly CachedObject[] | undefined;
-    if (index !== undefined) {
-      objects = store.byIndex(index[0], index[1]);
-      if (objects === undefined) {
-        const known = store.indexNames.join(", ") || "none";
-        throw new TypeError(
-          `${type.kind} has no index ${JSON.stringify(index[0])}; declare it in "reads" (there are: ${known})`,
-        );
-      }
-      if (namespace !== undefined) objects = objects.filter((object) => object.metadata.namespace === namespace);
-    } else {
-      objects = store.list(type.scope === "Cluster" ? undefined : namespace);
+    const { labelSelector = "", index, limit = 0 } = options;
+    const namespace = type.scope === "Cluster" ? undefined : options.namespace;
+    if (index === undefined && labelSelector === "" && limit <= 0) {
+      return store.list(namespace) as readonly DeepReadonly<T>[];
     }
-    if (labelSelector !== undefined && labelSelector !== "") {
-      const selector = labelSelectorOf(labelSelector);
-      objects = objects.filter((object) => selector.matches(object.metadata.labels));
+    const candidates = index === undefined ? store.each(namespace) : store.byIndex(...index);
+    if (candidates === undefined) {
+      const known = store.indexNames.join(", ") || "none";
+      throw new TypeError(
+        `${type.kind} has no index ${JSON.stringify(index?.[0])}; declare it in "reads" (there are: ${known})`,
+      );
     }
-    return objects as readonly DeepReadonly<T>[];
+    const selector = labelSelector === "" ? undefined : labelSelectorOf(labelSelector);
+    const objects: CachedObject[] = [];
+    for (const object of candidates) {
+      if (namespace !== undefined && object.metadata.namespace !== namespace) continue;
+      if (selector?.matches(object.metadata.labels) === false) continue;
+      objects.push(object);
+      if (objects.length === limit) break;
+    }
+    const list: readonly CachedObject[] = objects;
+    return list as readonly DeepReadonly<T>[];
+  }
+
+  async whenSeen<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options: CacheWaitOptions = {},
+  ): Promise<void> {
+    const kind = this.#declared(type);
+    const { namespace, resourceVersion } = object.metadata;
+    if (resourceVersion === undefined)
+      throw new TypeError(`${nameOf(kind, object)} has no metadata.resourceVersion; give what the server answered`);
+    const missing = (): string => {
+      const has = kind.store.get(object.metadata)?.metadata.resourceVersion ?? "nothing";
+      const upTo = kind.informerOf(namespace)?.resourceVersion ?? "no list yet";
+      return `the cache does not show ${nameOf(kind, object)} at version ${resourceVersion}: it has ${has} of it, and of the kind ${upTo}`;
+    };
+    await this.#wait(versionWait(kind, object), missing, options);
+  }
+
+  async whenDeleted<T extends KubernetesObject>(
+    type: ResourceType<T>,
+    object: DeepReadonly<T>,
+    options: CacheWaitOptions = {},
+  ): Promise<void> {
+    const { clock } = this.#options;
+    const { timeoutMs = 5_000, signal } = options;
+    const startedAt = clock.monotonic();
+    // What the cache has never shown may be yet to come, and then to go.
+    await this.whenSeen(type, object, { timeoutMs, signal });
+    const kind = this.#declared(type);
+    const { uid } = object.metadata;
+    if (uid === undefined) throw new TypeError(`${nameOf(kind, object)} has no metadata.uid; give what the server answered`);
+    const missing = (): string => {
+      const has = kind.store.get(object.metadata)?.metadata.resourceVersion ?? "nothing";
+      return `the cache does not show that ${nameOf(kind, object)} of uid ${uid} was deleted: it has version ${has} of it`;
+    };
+    const left = timeoutMs - (clock.monotonic() - startedAt);
+    await this.#wait(deletionWait(kind, keyOfObject(object), uid), missing, { timeoutMs: left, signal });
   }
 
   readonly onChange: OnChange = (type, listener) => {
@@ -275,6 +333,11 @@ export class SharedCache implements Cache {
     this.#resyncTimer = this.#options.clock.setTimer(delay, fire, { background: true });
   }
 
+  async #wait(wait: Wait | undefined, missing: () => string, options: CacheWaitOptions): Promise<void> {
+    if (wait === undefined) return;
+    await waitForCache(wait, { clock: this.#options.clock, stop: this.#stop.signal, missing }, options);
+  }
+
   #declared(type: ResourceType): CachedKind {
     const kind = this.find(type);
     if (kind !== undefined) return kind;
@@ -297,4 +360,8 @@ export class SharedCache implements Cache {
     });
     return new Error(`caches were not synced after ${timeoutMs / 1000} s: ${reasons.join("; ")}`);
   }
+}
+
+function nameOf({ type }: CachedKind, { metadata }: DeepReadonly<KubernetesObject>): string {
+  return `${typeId(type)} ${metadata.namespace === undefined ? "" : `${metadata.namespace}/`}${metadata.name}`;
 }

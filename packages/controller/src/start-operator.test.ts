@@ -1,6 +1,7 @@
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
 import { type Client, createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
+import { createDeferred } from "./deferred.ts";
 import type { Leadership } from "./manager.ts";
 import type { Operator, ServerDefinition } from "./operator.ts";
 import { defineController, readOf } from "./reconcile.ts";
@@ -100,5 +101,38 @@ describe("startOperator", () => {
     expect(story.slice(1)).toEqual(["needs starts and sees 0 with undefined", "reconciles r", "is leading"]);
     await running.stop();
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("a server that is starting when the stop comes is stopped too", async () => {
+    const started = createDeferred<void>();
+    const slow = bridge("slow", {
+      needsLeaderElection: true,
+      async start() {
+        story.push("slow starts");
+        await started.promise;
+        return { description: "slow", stop: async () => void story.push("slow stops") };
+      },
+    });
+    const leaderElection = { namespace: "a", name: "op" };
+    const running = await startOperator({ operator: operator(slow), client, clock, dataDir: "/tmp", leaderElection });
+    await settle();
+    const stopped = running.stop();
+    await settle();
+    started.resolve();
+    await stopped;
+    expect(story).toEqual(["slow starts", "slow stops"]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("runs on where who is told of leadership throws", async () => {
+    await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
+    const onLeadership = (): never => {
+      throw new Error("the display is broken");
+    };
+    const running = await startOperator({ operator: operator(), client, clock, dataDir: "/tmp", onLeadership });
+    await settle();
+    expect(story).toEqual(["reconciles r"]);
+    await running.stop();
+    await running.done;
   });
 });

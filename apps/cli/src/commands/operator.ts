@@ -2,13 +2,20 @@ import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery";
 import { createClient, createHttpTransport, findConnection } from "@keelson/client";
-import { createPrometheusMetrics, leaseNameOf, type Operator, type RunningOperator, startOperator } from "@keelson/controller";
+import {
+  aborted,
+  createPrometheusMetrics,
+  leaseNameOf,
+  listenForShutdown,
+  type Operator,
+  type RunningOperator,
+  startOperator,
+} from "@keelson/controller";
 import type { Command } from "commander";
 import { addFlag, flagValues, UsageError } from "../command-line.ts";
 import { systemNamespace } from "../local/operator-access.ts";
 import { createLogger, isLogLevel } from "../logger.ts";
 import { type BindAddress, parseBindAddress, type Probes, startProbes } from "../probe-addresses.ts";
-import { aborted, listenForShutdown } from "../shutdown.ts";
 import { LeadershipReport } from "./leadership-report.ts";
 import { selectOperators } from "./only.ts";
 
@@ -82,8 +89,8 @@ async function runOperators(flags: ReturnType<typeof flagValues>, operators: rea
   const probeAddress = addressOf("health-probe-bind-address");
   const selected = selectOperators(String(flags.only), operators);
   const print = (line: string): void => void process.stdout.write(`${line}\n`);
-  const shutdown = listenForShutdown();
   const log = createLogger({ level });
+  const shutdown = listenForShutdown({ faults: { log } });
   const metrics = await createPrometheusMetrics({ processFigures: true });
   const { transport } = await findConnection({
     ...(typeof flags.kubeconfig === "string" ? { kubeconfig: flags.kubeconfig } : {}),
@@ -124,7 +131,7 @@ async function runOperators(flags: ReturnType<typeof flagValues>, operators: rea
       leaders.started(operator.name, started.descriptions);
     }
     await Promise.race([aborted(shutdown.signal), ...running.map((each) => each.done)]);
-    return 0;
+    return shutdown.fault === undefined ? 0 : 1;
   } finally {
     for (const each of running.reverse()) await each.stop();
     await probes?.stop();

@@ -1,10 +1,10 @@
 import { isIP } from "node:net";
 import { findConnection } from "@keelson/client";
+import { listenForShutdown } from "@keelson/controller";
 import type { Command } from "commander";
 import { addConnectionFlags, addFlag, flagValues, UsageError } from "../command-line.ts";
 import { forwardPorts } from "../port-forward/forward-ports.ts";
 import { parsePair, parseTarget } from "../port-forward/forward-target.ts";
-import { listenForShutdown } from "../shutdown.ts";
 
 /** Adds `keelson port-forward`: local ports that lead to those of a Pod, in the cluster of any kubeconfig. */
 export function addPortForwardCommand(program: Command, setExitCode: (code: number) => void): void {

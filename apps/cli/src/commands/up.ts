@@ -1,13 +1,12 @@
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery";
-import type { Operator } from "@keelson/controller";
+import { aborted, listenForShutdown, type Operator } from "@keelson/controller";
 import type { Command } from "commander";
 import { addFlag, flagValues, parsePort, UsageError } from "../command-line.ts";
 import { ownComponents, withNeeded } from "../local/components.ts";
 import { makeDataFolder } from "../local/data-folder.ts";
 import { startLocal } from "../local/start-local.ts";
 import { createLogger, isLogLevel } from "../logger.ts";
-import { aborted, listenForShutdown } from "../shutdown.ts";
 import { runTour } from "../tour/tour.ts";
 import { parseNames } from "./only.ts";
 
@@ -89,7 +88,7 @@ async function up(
   const print = (line: string): void => void process.stdout.write(`${line}\n`);
   await makeDataFolder(dataDir);
   const log = createLogger({ level, file: resolve(dataDir, "keelson.log") });
-  const shutdown = listenForShutdown();
+  const shutdown = listenForShutdown({ faults: { log } });
   try {
     const local = await startLocal({
       dataDir,
@@ -112,7 +111,7 @@ async function up(
       if (!flags.tour) {
         print(`\nexport KUBECONFIG=${local.kubeconfig}`);
         await Promise.race([aborted(shutdown.signal), local.failed]);
-        return 0;
+        return shutdown.fault === undefined ? 0 : 1;
       }
       const succeeded = await Promise.race([
         runTour({
@@ -132,7 +131,7 @@ async function up(
     }
   } catch (error) {
     // Ctrl-C before everything was up: what waits rejects with the signal's reason.
-    if (shutdown.signal.aborted && error === shutdown.signal.reason) return 130;
+    if (shutdown.signal.aborted && error === shutdown.signal.reason && shutdown.fault === undefined) return 130;
     throw error;
   } finally {
     shutdown.dispose();

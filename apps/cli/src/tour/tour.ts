@@ -1,8 +1,8 @@
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import type { Clock } from "@keelson/api-machinery";
+import { aborted } from "@keelson/controller";
 import type { Local } from "../local/start-local.ts";
-import { aborted } from "../shutdown.ts";
 import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";
 import { createLiveView, type Row } from "./live-view.ts";
 import { middlewareTour } from "./middleware.ts";

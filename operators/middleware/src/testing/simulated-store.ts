@@ -159,6 +159,9 @@ export function createSimulatedStore(
       const selector = labelSelector === undefined ? undefined : parseLabelSelector(labelSelector);
       return all(type.kind).filter((object) => selector?.matches(object.metadata.labels) ?? true) as never;
     },
+    // It shows every write at once.
+    whenSeen: () => Promise.resolve(),
+    whenDeleted: () => Promise.resolve(),
     get shared() {
       return cache;
     },

@@ -1,14 +1,5 @@
-import {
-  applyDefaults,
-  createRuleEvaluator,
-  type DeepReadonly,
-  type JsonObject,
-  type KubernetesObject,
-  prune,
-  type StatusCause,
-  unknownFieldMessages,
-  validate,
-} from "@keelson/api-machinery";
+import type { DeepReadonly, JsonObject, KubernetesObject, StatusCause } from "@keelson/api-machinery";
+import { applyDefaults, createRuleEvaluator, prune, unknownFieldMessages, validate } from "@keelson/api-machinery/server";
 import { canonicalValues } from "../registry/builtin/canonical-values.ts";
 import { scaleCauses } from "../registry/scale-validation.ts";
 import type { ServedResource } from "../registry/served-resource.ts";

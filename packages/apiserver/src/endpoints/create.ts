@@ -1,4 +1,5 @@
-import { type KubernetesObject, type ObjectMeta, setOwn, trackUpdate } from "@keelson/api-machinery";
+import { type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-machinery";
+import { trackUpdate } from "@keelson/api-machinery/server";
 import type { AdmissionRequest } from "../admission/admission.ts";
 import { readBody } from "./body.ts";
 import { type Call, keyOf, timestamp } from "./call.ts";

@@ -1,15 +1,13 @@
 import {
   apiVersionOf,
-  applyDefaults,
   type DeepReadonly,
   deepFreeze,
   draft,
   type KubernetesObject,
-  lacksDefaults,
   parseApiVersion,
-  prune,
   type Schema,
 } from "@keelson/api-machinery";
+import { applyDefaults, lacksDefaults, prune } from "@keelson/api-machinery/server";
 import type { ServedResource } from "../registry/served-resource.ts";
 import type { StoredObject } from "../storage/store.ts";
 import type { Call } from "./call.ts";

@@ -1,10 +1,5 @@
-import {
-  apiVersionOf,
-  type FieldManagementContext,
-  type KubernetesObject,
-  parseApiVersion,
-  prune,
-} from "@keelson/api-machinery";
+import { apiVersionOf, type KubernetesObject, parseApiVersion } from "@keelson/api-machinery";
+import { type FieldManagementContext, prune } from "@keelson/api-machinery/server";
 import { type Call, timestamp } from "./call.ts";
 import type { WriteOptions } from "./write-options.ts";
 

@@ -1,18 +1,16 @@
 import {
-  applyConfiguration,
   type DeepReadonly,
   draft,
   invalidCause,
   isJsonObject,
   isStatusError,
   type JsonObject,
-  jsonPatch,
   type KubernetesObject,
   mergePatch,
   StatusError,
   statusError,
-  strategicMergePatch,
 } from "@keelson/api-machinery";
+import { applyConfiguration, jsonPatch, strategicMergePatch } from "@keelson/api-machinery/server";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { asObject, copyJson, readBody, requireNames } from "./body.ts";
 import { type Call, keyOf } from "./call.ts";

@@ -1,6 +1,5 @@
 import {
   apiVersionOf,
-  applyConfiguration,
   draft,
   type DeepReadonly,
   isJsonObject,
@@ -9,6 +8,7 @@ import {
   setOwn,
   statusError,
 } from "@keelson/api-machinery";
+import { applyConfiguration } from "@keelson/api-machinery/server";
 import { builtinSchema } from "../registry/builtin/builtin-schemas.ts";
 import { valueAt } from "../registry/object-fields.ts";
 import { segmentsOf } from "../registry/scale-validation.ts";

@@ -5,8 +5,8 @@ import {
   type ManagedFieldsEntry,
   type StatusCause,
   setOwn,
-  trackUpdate,
 } from "@keelson/api-machinery";
+import { trackUpdate } from "@keelson/api-machinery/server";
 import type { AdmissionRequest } from "../admission/admission.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import type { StoredObject } from "../storage/store.ts";

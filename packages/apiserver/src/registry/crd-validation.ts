@@ -10,8 +10,8 @@ import {
   requiredCause,
   type Schema,
   type StatusCause,
-  validateStructural,
 } from "@keelson/api-machinery";
+import { validateStructural } from "@keelson/api-machinery/server";
 import { isConditionTrue } from "./crd-spec.ts";
 import { listAt, mapAt, textAt, valueAt } from "./object-fields.ts";
 

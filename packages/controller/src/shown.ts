@@ -1,0 +1,34 @@
+import type { DeepReadonly, KubernetesObject, ObjectKey } from "@keelson/api-machinery";
+import { idOf } from "./object-id.ts";
+import type { CachedKind } from "./shared-cache.ts";
+
+/** Waits for the cache to show something: calls `met` once, later. Returns the way to stop waiting. */
+export type Wait = (met: () => void) => () => void;
+
+/** Waits until a kind shows this version of an object or a later one; `undefined` where it does, or never will. */
+export function versionWait(kind: CachedKind, object: DeepReadonly<KubernetesObject>): Wait | undefined {
+  const { resourceVersion, namespace } = object.metadata;
+  // Of what is not selected the cache never tells: there is nothing to wait for.
+  if (resourceVersion === undefined || !kind.isTold(object)) return undefined;
+  const informer = kind.informerOf(namespace);
+  if (informer?.hasSeen(resourceVersion) !== false) return undefined;
+  return (met) => informer.whenSeen(resourceVersion, met);
+}
+
+/** Waits until a kind shows that the object of this uid is deleted, or is being; `undefined` where it does. */
+export function deletionWait(kind: CachedKind, key: ObjectKey, uid: string): Wait | undefined {
+  const id = kind.type.scope === "Cluster" ? `/${key.name}` : idOf(key);
+  const isShown = (): boolean => {
+    const object = kind.get(key);
+    return object === undefined || object.metadata.uid !== uid || object.metadata.deletionTimestamp !== undefined;
+  };
+  if (isShown()) return undefined;
+  return (met) => {
+    const remove = kind.addListenerOf(id, () => {
+      if (!isShown()) return;
+      remove();
+      met();
+    });
+    return remove;
+  };
+}
