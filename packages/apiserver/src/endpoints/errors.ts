@@ -93,10 +93,10 @@ export function forbidden(
   return statusError("Forbidden", message, detailsOf(name, resource.group, resource.plural, causes));
 }
 
-/** The client has seen a revision that this server has not made. */
-export function tooLargeResourceVersion(requested: number, current: number): StatusError {
-  return statusError("Timeout", `Too large resource version: ${requested}, current: ${current}`, {
-    retryAfterSeconds: 1,
+/** The client has seen a revision that this server has not made. `retryAfterSeconds`: when it may ask again; default: not said. */
+export function tooLargeResourceVersion(requested: number, current: number, retryAfterSeconds?: number): StatusError {
+  return statusError("Timeout", `Timeout: Too large resource version: ${requested}, current: ${current}`, {
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
     causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }],
   });
 }
