@@ -66,11 +66,6 @@ export function badRequest(message: string): StatusError {
   return statusError("BadRequest", message);
 }
 
-/** What kube-apiserver has no reason for and so answers by 500, with the message alone. */
-export function unclassified(message: string): StatusError {
-  return new StatusError({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, code: 500 });
-}
-
 /** The verb does not go there. Of custom resources Kubernetes names the resource. */
 export function methodNotAllowed(resource?: {
   readonly group: string;

@@ -6,6 +6,7 @@ import {
   type StatusCause,
   setOwn,
   trackUpdate,
+  unclassifiedError,
 } from "@keelson/api-machinery";
 import type { AdmissionRequest } from "../admission/admission.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
@@ -15,7 +16,7 @@ import { type Call, keyOf } from "./call.ts";
 import { conform, validationCauses } from "./conform.ts";
 import { createFrom } from "./create.ts";
 import { encodePlain, isStoredWhole, serve } from "./encoded.ts";
-import { conflict, invalid, notFound, unclassified } from "./errors.ts";
+import { conflict, invalid, notFound } from "./errors.ts";
 import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems } from "./metadata.ts";
 import type { EncodedObject, ObjectOutcome } from "./outcome.ts";
@@ -151,7 +152,7 @@ function requireUnmodified(call: Call, update: Update, next: KubernetesObject, l
       ]);
     }
   } else if (!/^\d+$/.test(version)) {
-    throw unclassified(`strconv.ParseUint: parsing ${JSON.stringify(version)}: invalid syntax`);
+    throw unclassifiedError(`strconv.ParseUint: parsing ${JSON.stringify(version)}: invalid syntax`);
   } else if (version !== live.metadata.resourceVersion) {
     throw conflict(resource, info.name);
   }
