@@ -106,6 +106,11 @@ export function statusError(reason: StatusReason, message: string, details?: Sta
   });
 }
 
+/** An error that kube-apiserver has no reason for: code 500, with its message as it is. */
+export function unclassifiedError(message: string): StatusError {
+  return new StatusError({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, code: 500 });
+}
+
 /** Whether `error` is a {@link StatusError}, also one from another copy of this package; with `reason`, one of that reason. */
 export function isStatusError(error: unknown, reason?: StatusReason): error is StatusError {
   if (typeof error !== "object" || error === null || !(brand in error)) return false;

@@ -32,6 +32,8 @@ export interface ServeApiOptions {
   readonly anonymous?: boolean;
   /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
   readonly subresources?: NonNullable<ApiServerOptions["subresources"]>;
+  /** Whether Pods need a service account that is there, which a controller has to make in each namespace. Default false. */
+  readonly requiresServiceAccounts?: boolean;
   /** The first two parts of Services' addresses, which have to be this machine's. Default `127.200`. */
   readonly serviceNetwork?: string;
   /** What went wrong where nobody waits for an answer. Default: ignored. */
@@ -68,6 +70,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     signingKey: pki.tokenKey,
     nonResource: (resources) => createDiscoveryHandler(resources),
     ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
+    ...(options.requiresServiceAccounts === undefined ? {} : { requiresServiceAccounts: options.requiresServiceAccounts }),
     ...(options.serviceNetwork === undefined ? {} : { serviceNetwork: options.serviceNetwork }),
     ...(onError === undefined ? {} : { onError }),
   });

@@ -1,6 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { type Clock, type JsonObject, StatusError, type Transport } from "@keelson/api-machinery";
 import { type AdmissionStep, createAdmissionChain } from "./admission/admission.ts";
+import { serviceAccounts } from "./admission/service-accounts.ts";
 import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
 import { generateSigningKey } from "./auth/certificates.ts";
 import { ensureDefaultRoles } from "./auth/default-roles.ts";
@@ -39,6 +40,11 @@ export interface ApiServerOptions {
   readonly authorize?: Authorize;
   /** Further admission, between the server's own mutating and validating steps. */
   readonly admission?: readonly AdmissionStep[];
+  /**
+   * Whether Pods need a service account that is there. Default false, as in test environments, where nobody makes the account `default` of
+   * a namespace.
+   */
+  readonly requiresServiceAccounts?: boolean;
   /** Further built-in kinds. */
   readonly kinds?: readonly ServedResource[];
   /** Makes what answers paths that are no resources: discovery, OpenAPI, health. Closed with the server. */
@@ -117,6 +123,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       random,
       admission: createAdmissionChain([
         ...(options.admission ?? []),
+        ...(options.requiresServiceAccounts === true ? [serviceAccounts(store, clock)] : []),
         namespaceLifecycle(store),
         nodes.admission,
         createEscalationGuard(authorizer),

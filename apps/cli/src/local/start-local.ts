@@ -249,6 +249,8 @@ function startApi(
       random: systemRandom,
       subresources,
       serviceNetwork,
+      // The cluster's controllers make them.
+      requiresServiceAccounts: options.hasCluster,
       onError: (error) => log.error({ err: error, component: "apiserver" }, "failed where nobody waits for an answer"),
     });
   return withFreePort(() => serve(options.apiPort), options.mayMovePorts.has("api-port") ? () => serve(0) : undefined);

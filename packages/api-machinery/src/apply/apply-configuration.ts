@@ -1,6 +1,6 @@
 import { type DeepReadonly, isJsonObject, type JsonObject, setOwn } from "../json.ts";
 import type { KubernetesObject } from "../object.ts";
-import { StatusError, statusError } from "../status.ts";
+import { statusError, unclassifiedError } from "../status.ts";
 import { compareValues } from "./compare-values.ts";
 import { type Conflict, conflictError, conflictsOver } from "./conflict.ts";
 import {
@@ -50,7 +50,7 @@ const serverMetadata = [
  * @param live the object before; undefined to create it.
  * @returns the object with its managedFields; `live` itself when nothing would change but times.
  *
- * **Errors.** {@link StatusError}: BadRequest for a configuration of another version or kind, or with managedFields; code 500
+ * **Errors.** `StatusError`: BadRequest for a configuration of another version or kind, or with managedFields; code 500
  * without a reason for one that does not fit the schema; Conflict with a cause for each field that another manager owns with another value, unless `force`.
  */
 export function applyConfiguration(
@@ -162,8 +162,7 @@ function fieldsApplied(effective: JsonObject, config: KubernetesObject, endpoint
     if (!(error instanceof FieldError)) throw error;
     const name = `${config.metadata?.namespace ?? ""}/${config.metadata?.name ?? ""}; ${config.apiVersion}, Kind=${config.kind}`;
     // kube-apiserver has no reason for this one.
-    const message = `failed to create typed patch object (${name}): ${error.message}`;
-    throw new StatusError({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, code: 500 });
+    throw unclassifiedError(`failed to create typed patch object (${name}): ${error.message}`);
   }
 }
 

@@ -122,24 +122,26 @@ export function withManagedFields(object: DeepReadonly<KubernetesObject>, entrie
 
 /** Nobody owns anything. */
 export const noEntries: ManagedEntries = new Map();
-const reconciledEntries = new WeakMap<ManagedEntries, { readonly shape: Shape; readonly entries: ManagedEntries }>();
 
 /** The entries as they read under today's schema. */
 export function reconciled(entries: ManagedEntries, shape: Shape): ManagedEntries {
-  const known = reconciledEntries.get(entries);
-  if (known?.shape === shape) return known.entries;
-  const result = reconcileEntries(entries, shape);
-  reconciledEntries.set(entries, { shape, entries: result });
-  return result;
-}
-
-function reconcileEntries(entries: ManagedEntries, shape: Shape): ManagedEntries {
   let result: Map<string, ManagedEntry> | undefined;
   for (const [id, entry] of entries) {
-    const set = reconcileWithSchema(entry.set, shape);
+    const set = reconciledSet(entry.set, shape);
     if (set === entry.set) continue;
     result ??= new Map(entries);
     result.set(id, { ...entry, set, source: undefined });
   }
   return result ?? entries;
+}
+
+// Sets live as long as the FieldsV1 that they were read from, which all versions of an object share until its owner changes it.
+const reconciledSets = new WeakMap<FieldSet, { readonly shape: Shape; readonly set: FieldSet }>();
+
+function reconciledSet(set: FieldSet, shape: Shape): FieldSet {
+  const known = reconciledSets.get(set);
+  if (known?.shape === shape) return known.set;
+  const result = reconcileWithSchema(set, shape);
+  reconciledSets.set(set, { shape, set: result });
+  return result;
 }

@@ -71,6 +71,18 @@ describe("field sets", () => {
 });
 
 describe("FieldsV1", () => {
+  test("of equal sets is one and the same, frozen, and is read as one", () => {
+    const made = () => fieldSet(["f:spec", "f:a"], ["f:spec", "f:b"]);
+    const fields = formatFieldsV1(made());
+    expect(formatFieldsV1(made())).toBe(fields);
+    expect(Object.isFrozen(fields["f:spec"])).toBe(true);
+    expect(parseFieldsV1(fields)).toBe(parseFieldsV1(formatFieldsV1(made())));
+    // A thousand others later it is made anew, and equal.
+    for (let index = 0; index < 1_000; index++) formatFieldsV1(fieldSet([`f:x${index}`]));
+    expect(formatFieldsV1(made())).not.toBe(fields);
+    expect(formatFieldsV1(made())).toEqual(fields);
+  });
+
   test("leaves out elements of kinds it does not know, and reads a key in any spelling", () => {
     const fields = JSON.parse('{"x:new":{},"k:{ \\"b\\":1, \\"a\\":\\"\\\\u0078\\"}":{".":{},"f:c":{}}}');
     expect(formatFieldsV1(parseFieldsV1(fields))).toEqual({ 'k:{"a":"x","b":1}': { ".": {}, "f:c": {} } });

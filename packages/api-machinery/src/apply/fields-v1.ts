@@ -56,15 +56,32 @@ function joined(element: PathElement, left: FieldNode, right: FieldNode): FieldN
   return union(new Map([[element, left]]), new Map([[element, right]])).get(element) ?? left;
 }
 
-/** Writes a set as FieldsV1, in the API server's order: sorted elements, `.` last. The result is frozen. */
+/**
+ * Writes a set as FieldsV1, in the API server's order: sorted elements, `.` last. The result is frozen, and the same one for equal sets
+ * as far as they are remembered: most objects of a kind are written by the same managers, and managedFields are half of an object.
+ */
 export function formatFieldsV1(set: FieldSet): JsonObject {
   const known = written.get(set);
   if (known !== undefined) return known;
-  const fields = formatLevel(set, false);
+  const made = formatLevel(set, false);
+  const text = JSON.stringify(made);
+  const fields = shared.get(text) ?? made;
+  if (fields === made) {
+    parsed.set(fields, set);
+    if (text.length <= longestShared) {
+      // Bounded: a full one starts anew.
+      if (shared.size >= maxShared) shared.clear();
+      shared.set(text, fields);
+    }
+  }
   written.set(set, fields);
-  parsed.set(fields, set);
   return fields;
 }
+
+/** FieldsV1 by their text. */
+const shared = new Map<string, JsonObject>();
+const maxShared = 256;
+const longestShared = 2_048;
 
 const memberOnly: JsonObject = Object.freeze({});
 

@@ -1,4 +1,4 @@
-import type { DeepReadonly } from "../json.ts";
+import { type DeepReadonly, deepFreeze } from "../json.ts";
 import type { ManagedFieldsEntry } from "../object.ts";
 import { type FieldSet, union } from "./field-set.ts";
 import { formatFieldsV1, parseFieldsV1 } from "./fields-v1.ts";
@@ -73,14 +73,19 @@ function decodeEntry(source: DeepReadonly<ManagedFieldsEntry>): ManagedEntry | u
   }
 }
 
-/** Writes entries as `metadata.managedFields`: appliers first, then by time, manager, version and subresource. */
+/**
+ * Writes entries as `metadata.managedFields`: appliers first, then by time, manager, version and subresource. The list is frozen all the
+ * way down.
+ */
 export function encodeEntries(entries: ManagedEntries): ManagedFieldsEntry[] | undefined {
   if (entries.size === 0) return undefined;
-  return [...entries.values()].sort(compareEntries).map(encodeEntry);
+  const list = [...entries.values()].sort(compareEntries).map(encodeEntry);
+  deepFreeze(list);
+  return list;
 }
 
 function encodeEntry(entry: ManagedEntry): ManagedFieldsEntry {
-  // Frozen all the way down where it comes from a stored object; shared as it is.
+  // Where it comes from a stored object it is frozen already; shared as it is.
   if (entry.source !== undefined) return entry.source as ManagedFieldsEntry;
   const result: ManagedFieldsEntry = {
     manager: entry.manager,

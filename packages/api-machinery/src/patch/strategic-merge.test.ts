@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { deepFreeze } from "../json.ts";
 import type { Schema } from "../schema/schema.ts";
+import { isStatusError, type Status } from "../status.ts";
 import { strategicMergePatch } from "./strategic-merge.ts";
 
 const named = (properties: Record<string, Schema>, mergeKey = "name"): Schema => ({
@@ -167,21 +168,52 @@ test.each<[object, unknown, string]>([
   [
     { containers: [{ name: "a" }] },
     { containers: [{ image: "x" }] },
-    'map: {"image":"x"} does not contain declared merge key: name',
+    "map: map[image:x] does not contain declared merge key: name",
   ],
   [{ containers: [{ name: "a" }] }, { containers: [{ $patch: "delete" }] }, "does not contain declared merge key: name"],
   [{ containers: [{ name: "a" }] }, { containers: [{ name: "a", $patch: "frob" }] }, "unknown patch type: frob in map"],
   [{ labels: {} }, { labels: { $patch: "frob" } }, "unknown patch type: frob in map"],
   [{ strategy: {} }, { strategy: { $retainKeys: ["type"], other: 1 } }, "invalid patch format of retainKeys"],
   [{ strategy: {} }, { strategy: { $retainKeys: "type" } }, "invalid patch format of retainKeys"],
-  [{ finalizers: [] }, { "$setElementOrder/finalizers": "a" }, "invalid patch format of setElementOrder list"],
+  [{ finalizers: [] }, { "$setElementOrder/finalizers": "a" }, "expected a []interface {}, but received a string"],
   [{ finalizers: ["a"] }, { "$setElementOrder/finalizers": ["a"], finalizers: ["b"] }, "doesn't match $setElementOrder list"],
   [{ finalizers: ["a"] }, { "$deleteFromPrimitiveList/finalizers": "a" }, "invalid patch format of primitive list"],
-  [{ keyless: [{ a: 1 }] }, { keyless: [{ a: 2 }] }, "cannot merge lists without merge key for keyless"],
+  [{ keyless: [{ a: 1 }] }, { keyless: [{ a: 2 }] }, "cannot merge lists without merge key for struct"],
   [{ finalizers: [["a"]] }, { finalizers: ["a"] }, "lists of lists are not supported"],
   [{}, [], "a strategic merge patch has to be a JSON object"],
 ])("refuses a patch that makes no sense (%#)", (target, patch, message) => {
   expect(() => apply(target, patch)).toThrow(message);
+});
+
+test.each<[string, object, unknown, number, string]>([
+  [
+    "an item without its key",
+    { containers: [{ name: "a" }] },
+    { containers: [{ ports: [1, null], env: { b: true, a: "x" } }] },
+    500,
+    "",
+  ],
+  ["an unknown directive", { labels: {} }, { labels: { $patch: "frob" } }, 500, ""],
+  ["the directive that is no directive of maps", { labels: {} }, { labels: { $patch: "merge" } }, 500, ""],
+  ["items of several types", { finalizers: ["a"] }, { finalizers: [1] }, 500, ""],
+  ["another order", { finalizers: ["a"] }, { "$setElementOrder/finalizers": ["a"], finalizers: ["b"] }, 500, ""],
+  ["a directive of a wrong form", { strategy: {} }, { strategy: { $retainKeys: "type" } }, 400, "BadRequest"],
+  ["lists of lists", { finalizers: [["a"]] }, { finalizers: ["a"] }, 422, "Invalid"],
+])("refuses %s with the code of kube-apiserver", (_, target, patch, code, reason) => {
+  let status: Partial<Status> = {};
+  try {
+    apply(target, patch);
+  } catch (error) {
+    if (isStatusError(error)) ({ status } = error);
+  }
+  expect([status.code, status.reason ?? ""]).toEqual([code, reason]);
+});
+
+test("shows parts of a patch as Go prints them", () => {
+  const patch = { containers: [{ ports: [1, null], env: { b: true, a: "x" } }] };
+  expect(() => apply({ containers: [{ name: "a" }] }, patch)).toThrow(
+    "map: map[env:map[a:x b:true] ports:[1 <nil>]] does not contain declared merge key: name",
+  );
 });
 
 test("what is untouched is shared; a patch that changes nothing gives the target itself", () => {

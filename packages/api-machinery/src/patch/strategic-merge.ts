@@ -1,6 +1,7 @@
 import { isJsonObject, jsonEquals, setOwn } from "../json.ts";
 import type { Schema } from "../schema/schema.ts";
-import { statusError, type StatusError } from "../status.ts";
+import { statusError, type StatusError, unclassifiedError } from "../status.ts";
+import { goText, goType } from "./go-text.ts";
 import { containsDirective, dropDirectives } from "./strategic-directives.ts";
 import { arrange } from "./strategic-order.ts";
 
@@ -13,13 +14,13 @@ const deletePrefix = "$deleteFromPrimitiveList/";
 /**
  * Applies a strategic merge patch and gives the new value. Objects merge and `null` removes, as in a merge patch; lists
  * merge where the schema gives them the patch strategy `merge`: lists of objects by their merge key, lists of scalars as
- * sets. Directives: `$patch` (`replace`, `delete`, `merge`), `$retainKeys`, `$setElementOrder/<list>` and
+ * sets. Directives: `$patch` (`replace`, `delete`), `$retainKeys`, `$setElementOrder/<list>` and
  * `$deleteFromPrimitiveList/<list>`.
  *
  * Neither argument is changed; what the patch does not touch is shared with `target`.
  *
- * **Errors**: throws a `StatusError` BadRequest, or Invalid where the patch contradicts its own directives, in the words of
- * kube-apiserver.
+ * **Errors**: throws a `StatusError` in the words of kube-apiserver: BadRequest for a directive of a wrong form, Invalid for lists of
+ * lists, and code 500 without a reason for what it has no class for, such as an unknown `$patch` or an item without its merge key.
  */
 export function strategicMergePatch(schema: Schema, target: unknown, patch: unknown): unknown {
   if (!isJsonObject(patch)) throw bad("a strategic merge patch has to be a JSON object");
@@ -31,7 +32,15 @@ function bad(message: string): StatusError {
 }
 
 function missingKey(item: unknown, mergeKey: string): StatusError {
-  return bad(`map: ${JSON.stringify(item)} does not contain declared merge key: ${mergeKey}`);
+  return unclassifiedError(`map: ${goText(item)} does not contain declared merge key: ${mergeKey}`);
+}
+
+function unknownPatch(directive: unknown, map: unknown): StatusError {
+  return unclassifiedError(`unknown patch type: ${goText(directive)} in map: ${goText(map)}`);
+}
+
+function notAList(value: unknown): StatusError {
+  return unclassifiedError(`expected a []interface {}, but received a ${goType(value)}`);
 }
 
 function mergeMap(schema: Schema | undefined, original: JsonMap, patch: JsonMap, depth: number): JsonMap {
@@ -39,9 +48,7 @@ function mergeMap(schema: Schema | undefined, original: JsonMap, patch: JsonMap,
   const directive = Object.hasOwn(patch, "$patch") ? patch.$patch : undefined;
   if (directive === "replace") return dropDirectives(patch);
   if (directive === "delete") return {};
-  if (directive !== undefined && directive !== "merge") {
-    throw bad(`unknown patch type: ${String(directive as string)} in map: ${JSON.stringify(patch)}`);
-  }
+  if (directive !== undefined) throw unknownPatch(directive, patch);
   const result = retainKeys(original, patch);
   for (const key of Object.keys(patch)) {
     if (key === "$patch" || key === "$retainKeys" || key.startsWith(deletePrefix)) continue;
@@ -93,14 +100,12 @@ function mergeField(
   const orderKey = `${orderPrefix}${key}`;
   const order = Object.hasOwn(patch, orderKey) ? patch[orderKey] : undefined;
   if (order !== undefined) {
-    if (!Array.isArray(order)) throw bad("invalid patch format of setElementOrder list");
-    if ((before !== undefined && !Array.isArray(before)) || (change !== undefined && !Array.isArray(change))) {
-      throw bad("invalid patch format of setElementOrder list");
-    }
+    for (const list of [order, before, change]) if (list !== undefined && !Array.isArray(list)) throw notAList(list);
     if (before === undefined && change === undefined) return;
-    setOwn(result, key, mergeList(field, (before ?? []) as unknown[], (change ?? []) as unknown[], order, key, depth));
+    const lists = [before, change, order].map((list) => (list ?? []) as unknown[]) as [unknown[], unknown[], unknown[]];
+    setOwn(result, key, mergeList(field, ...lists, depth));
   } else if (Array.isArray(before) && Array.isArray(change) && strategies.includes("merge")) {
-    setOwn(result, key, mergeList(field, before, change, undefined, key, depth));
+    setOwn(result, key, mergeList(field, before, change, undefined, depth));
   } else if (isJsonObject(before) && isJsonObject(change) && !strategies.includes("replace")) {
     setOwn(result, key, mergeMap(field, before, change, depth + 1));
   } else if (isJsonObject(change) && change.$patch === "delete") {
@@ -122,10 +127,14 @@ function mergeList(
   original: readonly unknown[],
   patch: readonly unknown[],
   order: readonly unknown[] | undefined,
-  name: string,
   depth: number,
 ): unknown[] {
-  if ([...original, ...patch].some(Array.isArray)) throw statusError("Invalid", "lists of lists are not supported");
+  const types = new Set([...original, ...patch].map(goType));
+  if (types.has("[]interface {}")) {
+    const message = "the server rejected our request due to an error in our request: lists of lists are not supported";
+    throw statusError("Invalid", message, {});
+  }
+  if (types.size > 1) throw unclassifiedError(`list element types are not identical: ${goText([original, patch])}`);
   const isMaps = [...original, ...patch].some(isJsonObject);
   if (!isMaps) {
     if (order) checkOrder(patch, order, undefined);
@@ -133,21 +142,21 @@ function mergeList(
     return arrange(merged, order ?? patch, original, undefined);
   }
   const mergeKey = schema?.["x-kubernetes-patch-merge-key"];
-  if (mergeKey === undefined) throw bad(`cannot merge lists without merge key for ${name}`);
+  if (mergeKey === undefined) throw unclassifiedError("cannot merge lists without merge key for struct");
   if (order) checkOrder(patch, order, mergeKey);
   let base: unknown[] = original.slice();
   const changes: JsonMap[] = [];
   let isReplaced = false;
   for (const item of patch) {
-    if (!isJsonObject(item)) throw bad(`expected a map in list ${name} but got ${JSON.stringify(item)}`);
+    if (!isJsonObject(item)) continue;
     const directive = Object.hasOwn(item, "$patch") ? item.$patch : undefined;
     if (directive === undefined) changes.push(item);
     else if (directive === "replace") isReplaced = true;
     else if (directive === "delete") {
       if (!Object.hasOwn(item, mergeKey)) throw missingKey(item, mergeKey);
       base = base.filter((other) => keyOf(other, mergeKey) !== item[mergeKey]);
-    } else if (directive === "merge") throw bad("merging lists cannot yet be specified in the patch");
-    else throw bad(`unknown patch type: ${String(directive as string)} in map: ${JSON.stringify(item)}`);
+    } else if (directive === "merge") throw unclassifiedError("merging lists cannot yet be specified in the patch");
+    else throw unknownPatch(directive, item);
   }
   if (isReplaced) return changes.map((item) => dropDirectives(item));
   const places = new Map<unknown, number>();
@@ -179,8 +188,9 @@ function checkOrder(patch: readonly unknown[], order: readonly unknown[], mergeK
   let at = 0;
   for (const item of order) if (at < wanted.length && identity(item) === wanted[at]) at++;
   if (at < wanted.length) {
-    const message = `The order in patch list:\n${JSON.stringify(patch)}\n doesn't match $setElementOrder list:\n${JSON.stringify(order)}\n`;
-    throw statusError("BadRequest", message);
+    throw unclassifiedError(
+      `The order in patch list:\n${goText(patch)}\n doesn't match $setElementOrder list:\n${goText(order)}\n`,
+    );
   }
 }
 

@@ -60,6 +60,8 @@ export function validate(schema: Schema, value: unknown, path = "", options: Val
 
 function check(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): void {
   if (causes.length >= maxCauses) return;
+  // What a write shares with what it replaces is as it was, whatever is wrong with it.
+  if (value === old && typeof value === "object" && value !== null) return;
   if (depth > maxDepth) {
     causes.push(fieldCause("FieldValueInvalid", path, `Invalid value: nested deeper than ${maxDepth} levels`));
     return;

@@ -9,12 +9,16 @@ import { readEmbedded } from "./embedded-metadata.ts";
 import { dropEmpty } from "./empty-values.ts";
 import { badRequest } from "./errors.ts";
 import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./metadata.ts";
+import { bringsStatusOnly, isStored, statusSchemaOf } from "./own-copy.ts";
 import type { WriteOptions } from "./write-options.ts";
 
 /**
  * The form of an object that goes on: metadata read, unknown fields dropped (and told or refused, as `fieldValidation` says),
  * defaults set. Built-in kinds are Go structs to their clients: null and empty lists and maps are absent there, and a value of the
  * wrong type can't be decoded (`BadRequest`). What else the schema finds wrong is kept for {@link validationCauses}.
+ *
+ * Changes what it is given, but for what is frozen: managedFields that are stored so or were made here, and in a write through
+ * `status` that brings nothing else, all but metadata and status. These are conformed already, and not looked at.
  */
 export function conform(
   call: Call,
@@ -22,36 +26,43 @@ export function conform(
   options: Pick<WriteOptions, "fieldValidation">,
 ): KubernetesObject {
   const { resource } = call;
+  const isStatusAlone = call.info.subresource === "status" && bringsStatusOnly(object);
+  const schema = isStatusAlone ? statusSchemaOf(resource.schema) : resource.schema;
   const unknown: string[] = [];
-  const { metadata, warning } = withoutRepeatedOwners(readMetadata(object.metadata, resource.kind, resource.version, unknown));
+  const { managedFields, ...untracked } = object.metadata ?? {};
+  const isTracked = isStored(managedFields);
+  const given = isTracked ? untracked : object.metadata;
+  const { metadata, warning } = withoutRepeatedOwners(readMetadata(given, resource.kind, resource.version, unknown));
   if (warning !== undefined && !call.warnings.includes(warning)) call.warnings.push(warning);
-  const pruned = prune(resource.schema, { ...object, metadata });
+  const pruned = prune(schema, { ...object, metadata });
   unknown.push(...pruned.unknown);
-  if (resource.origin === "custom") readEmbedded(resource.schema, pruned.value, "", unknown);
+  if (resource.origin === "custom") readEmbedded(schema, pruned.value, "", unknown);
   report(call, unknown, options);
   const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
   const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;
   if (resource.origin === "builtin") {
-    dropEmpty(resource.schema, result as unknown as JsonObject);
+    dropEmpty(schema, result as unknown as JsonObject);
     try {
-      canonicalValues(resource.schema, result);
+      canonicalValues(schema, result);
     } catch (error) {
       throw badRequest(
         `${resource.kind} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: ${error instanceof Error ? error.message : ""}`,
       );
     }
   }
-  applyDefaults(resource.schema, result);
+  applyDefaults(schema, result);
   call.schemaFaults.causes = [];
   if (resource.origin === "builtin") {
     // Items twice in a list are for each kind's own rules to tell, which know them by other keys.
-    const causes = validate(resource.schema, result).filter(({ reason }) => reason !== "FieldValueDuplicate");
+    const causes = validate(schema, result).filter(({ reason }) => reason !== "FieldValueDuplicate");
     const wrongType = causes.find(({ reason }) => reason === "FieldValueTypeInvalid");
     if (wrongType !== undefined) throw decodeError(resource, result, wrongType.field ?? "");
     call.schemaFaults.causes = causes;
     // After the types are known to be right, so that a kind's defaults can rely on them.
-    resource.strategy.default?.(result);
+    const { strategy } = resource;
+    (isStatusAlone ? strategy.status?.default : strategy.default)?.(result);
   }
+  if (isTracked && managedFields !== undefined) metadata.managedFields = managedFields;
   return result;
 }
 
@@ -72,9 +83,10 @@ export function validationCauses(
   if (resource.origin === "custom") warnOfFinalizers(call, object, live);
   // What is missing is told once, by the schema or by the kind.
   const missing = new Set(causes.filter(({ reason }) => reason === "FieldValueRequired").map(({ field }) => field));
-  const own = (resource.strategy.validate?.(object) ?? []).filter(
-    ({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field),
-  );
+  const { strategy } = resource;
+  // Through `status`, all else is as it is stored.
+  const rules = info.subresource === "status" ? strategy.status?.validate : strategy.validate;
+  const own = (rules?.(object) ?? []).filter(({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field));
   const isScaled = resource.origin === "custom" && resource.scale !== undefined;
   return [...causes, ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []), ...own];
 }

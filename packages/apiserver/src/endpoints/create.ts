@@ -1,11 +1,11 @@
-import { type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-machinery";
+import { type KubernetesObject, type ObjectMeta, setOwn, unclassifiedError } from "@keelson/api-machinery";
 import { trackUpdate } from "@keelson/api-machinery/server";
 import type { AdmissionRequest } from "../admission/admission.ts";
 import { readBody } from "./body.ts";
 import { type Call, keyOf, timestamp } from "./call.ts";
 import { conform, validationCauses } from "./conform.ts";
 import { encodePlain, serve } from "./encoded.ts";
-import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed, unclassified } from "./errors.ts";
+import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed } from "./errors.ts";
 import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems, nameCauses } from "./metadata.ts";
 import type { ObjectOutcome } from "./outcome.ts";
@@ -77,7 +77,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   const { resource, store, random, clock } = call;
   const given = object.metadata;
   if (given.resourceVersion !== undefined && !isTracked) {
-    throw unclassified("resourceVersion should not be set on objects to be created");
+    throw unclassifiedError("resourceVersion should not be set on objects to be created");
   }
   const name = given.name ?? (given.generateName ? generateName(given.generateName, random) : undefined);
   const metadata: ObjectMeta & Record<string, unknown> = name === undefined ? {} : { name };

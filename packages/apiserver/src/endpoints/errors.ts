@@ -66,11 +66,6 @@ export function badRequest(message: string): StatusError {
   return statusError("BadRequest", message);
 }
 
-/** What kube-apiserver has no reason for and so answers by 500, with the message alone. */
-export function unclassified(message: string): StatusError {
-  return new StatusError({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, code: 500 });
-}
-
 /** The verb does not go there. Of custom resources Kubernetes names the resource. */
 export function methodNotAllowed(resource?: {
   readonly group: string;
@@ -93,10 +88,10 @@ export function forbidden(
   return statusError("Forbidden", message, detailsOf(name, resource.group, resource.plural, causes));
 }
 
-/** The client has seen a revision that this server has not made. */
-export function tooLargeResourceVersion(requested: number, current: number): StatusError {
-  return statusError("Timeout", `Too large resource version: ${requested}, current: ${current}`, {
-    retryAfterSeconds: 1,
+/** The client has seen a revision that this server has not made. `retryAfterSeconds`: when it may ask again; default: not said. */
+export function tooLargeResourceVersion(requested: number, current: number, retryAfterSeconds?: number): StatusError {
+  return statusError("Timeout", `Timeout: Too large resource version: ${requested}, current: ${current}`, {
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
     causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }],
   });
 }

@@ -1,6 +1,5 @@
 import {
   type DeepReadonly,
-  draft,
   invalidCause,
   isJsonObject,
   isStatusError,
@@ -19,6 +18,7 @@ import { createFrom } from "./create.ts";
 import { badRequest, conflict, invalid, notFound } from "./errors.ts";
 import { fieldContext } from "./field-context.ts";
 import type { ObjectOutcome, PipelineRequest } from "./outcome.ts";
+import { ownCopy } from "./own-copy.ts";
 import { commitUpdate } from "./update.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
@@ -101,6 +101,7 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
   const options = writeOptions(request, "PatchOptions", type === "apply");
   if (type === "apply") return applyObject(call, options);
   const patch = readPatch(type, request.body, resource.schema);
+  const isStatus = info.subresource === "status";
   const object = await commitUpdate(call, {
     options,
     isUidChecked: false,
@@ -109,7 +110,7 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
       const next = decodePatched(patch(live), (result) => {
         // A strategic merge patch is of this kind and version, whatever it says of them.
         const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
-        return conform(call, asObject(resource, draft(named)), options);
+        return conform(call, ownCopy(asObject(resource, named), isStatus), options);
       });
       requireNames(next, info.name, call.namespace);
       return next;
@@ -123,10 +124,11 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   const { resource, request, info, store } = call;
   const config = readConfiguration(call);
   const context = { ...fieldContext(call, options, info.subresource), force: options.isForced };
+  const isStatus = info.subresource === "status";
   const apply = (live: DeepReadonly<KubernetesObject> | undefined): KubernetesObject => {
-    const applied = applyConfiguration(live, draft(config), context);
-    if (applied === live) return draft(live);
-    const next = conform(call, draft(applied) as KubernetesObject, options);
+    const applied = applyConfiguration(live, config, context);
+    if (applied === live) return ownCopy(live, isStatus);
+    const next = conform(call, ownCopy(applied, isStatus), options);
     // The version that the configuration names is a precondition, which merging drops.
     const { resourceVersion } = config.metadata;
     if (live !== undefined && resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;

@@ -505,10 +505,6 @@ describe("list", () => {
     expect((await list({ resourceVersionMatch: "Exact" })).code).toBe(422);
     expect((await list({ resourceVersion: "1", resourceVersionMatch: "Sometimes" })).code).toBe(422);
     expect((await list({ resourceVersion: "0", resourceVersionMatch: "Exact" })).code).toBe(422);
-    expect(await list({ resourceVersion: "999999" })).toMatchObject({
-      code: 504,
-      body: { details: { causes: [{ reason: "ResourceVersionTooLarge" }] } },
-    });
     expect((await list({ resourceVersion: "x" })).code).toBe(400);
   });
 

@@ -5,9 +5,10 @@ import {
   type KubernetesObject,
   type ObjectMeta,
   type Status,
+  unclassifiedError,
 } from "@keelson/api-machinery";
 import { type Call, keyOf, timestamp } from "./call.ts";
-import { badRequest, conflict, notFound, unclassified } from "./errors.ts";
+import { badRequest, conflict, notFound } from "./errors.ts";
 import { readMetadata } from "./metadata.ts";
 import type { Outcome } from "./outcome.ts";
 import { commitUpdate } from "./update.ts";
@@ -59,9 +60,9 @@ export async function bindPod(call: Call): Promise<Outcome> {
   const node = isJsonObject(target) ? target["name"] : undefined;
   const kind = (isJsonObject(target) ? target["kind"] : undefined) ?? "Node";
   if (kind !== "Node" && kind !== "") {
-    throw unclassified(`target.kind: Unsupported value: ${JSON.stringify(kind)}: supported values: "Node", "<empty>"`);
+    throw unclassifiedError(`target.kind: Unsupported value: ${JSON.stringify(kind)}: supported values: "Node", "<empty>"`);
   }
-  if (typeof node !== "string" || node === "") throw unclassified("target.name: Required value");
+  if (typeof node !== "string" || node === "") throw unclassifiedError("target.name: Required value");
   if (call.store.get(keyOf(call)) === undefined) throw notFound(resource, info.name);
   await commitUpdate(call, {
     options,

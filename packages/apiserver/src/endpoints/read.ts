@@ -12,16 +12,17 @@ import { type Call, keyOf, prefixOf } from "./call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
 import { serve, typeMetaBytes } from "./encoded.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "./errors.ts";
+import { untilRevision } from "./future-revision.ts";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "./outcome.ts";
 import { integerOf, parseResourceVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
 import { inSlices, sliceSize } from "./slices.ts";
 
 /** Answers a get, of the object or its status. */
-export function getObject(call: Call): ObjectOutcome {
+export async function getObject(call: Call): Promise<ObjectOutcome> {
   const { resource, info, store, query } = call;
   const atLeast = parseResourceVersion(query["resourceVersion"]);
-  if (atLeast !== undefined && atLeast > store.revision) throw tooLargeResourceVersion(atLeast, store.revision);
+  if (atLeast !== undefined) await untilRevision(call, atLeast);
   const stored = store.get(keyOf(call));
   if (stored === undefined) throw notFound(resource, info.name);
   return { kind: "object", status: 200, object: serve(call, stored), resource, subresource: info.subresource };
@@ -60,7 +61,7 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
   const prefix = prefixOf(call);
   const asked = limitOf(call.query["limit"]);
   integerOf("timeoutSeconds", call.query["timeoutSeconds"]);
-  const position = startOf(call, prefix, asked);
+  const position = await startOf(call, prefix, asked);
   const limit = asked ?? Number.POSITIVE_INFINITY;
   using state = position.revision === undefined ? call.store.pin() : await pinPast(call, prefix, position.revision, position);
   const listMeta: ListMeta = { resourceVersion: String(state.revision) };
@@ -121,7 +122,7 @@ function expiredContinue(token: string, why: string): StatusError {
   });
 }
 
-function startOf(call: Call, prefix: string, limit: number | undefined): Start {
+async function startOf(call: Call, prefix: string, limit: number | undefined): Promise<Start> {
   const { query, store } = call;
   const revision = parseResourceVersion(query["resourceVersion"]);
   const match = query["resourceVersionMatch"] ?? "";
@@ -136,9 +137,13 @@ function startOf(call: Call, prefix: string, limit: number | undefined): Start {
     const isInconsistent = position.revision < 0;
     return { revision: isInconsistent ? undefined : position.revision, startAfter: position.startAfter, isInconsistent };
   }
-  if (revision !== undefined && revision > store.revision) throw tooLargeResourceVersion(revision, store.revision);
   // Without a match, a limit together with a version means exactly that version (the rule from before there was a match).
   const isExact = match === "Exact" || (match === "" && limit !== undefined && revision !== undefined && revision > 0);
+  if (revision !== undefined && revision > store.revision) {
+    // Exactly this state: nobody waits for it.
+    if (isExact) throw tooLargeResourceVersion(revision, store.revision);
+    await untilRevision(call, revision);
+  }
   return { revision: isExact ? revision : undefined, startAfter: undefined, isInconsistent: false };
 }
 

@@ -1,6 +1,5 @@
 import {
   apiVersionOf,
-  draft,
   type DeepReadonly,
   isJsonObject,
   type KubernetesObject,
@@ -20,6 +19,7 @@ import { encodePlain, serve } from "./encoded.ts";
 import { badRequest, conflict, invalid, methodNotAllowed, notFound } from "./errors.ts";
 import { fieldContext } from "./field-context.ts";
 import type { ObjectOutcome } from "./outcome.ts";
+import { ownCopy } from "./own-copy.ts";
 import { decodePatched, patchType, readPatch } from "./patch.ts";
 import { requireNames } from "./body.ts";
 import { commitUpdate } from "./update.ts";
@@ -88,8 +88,8 @@ async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepRead
     subresource: "scale",
     produce: (live) => {
       const applied = applyConfiguration(live, config, context);
-      if (applied === live) return draft(live) as KubernetesObject;
-      const next = conform(call, draft(applied) as KubernetesObject, options);
+      if (applied === live) return ownCopy(live, false);
+      const next = conform(call, ownCopy(applied, false), options);
       if (resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
       return next;
     },
@@ -161,7 +161,7 @@ function withReplicas(
       },
     ]);
   }
-  const next = draft(live) as KubernetesObject;
+  const next = ownCopy(live, false);
   writePath(next as unknown as Record<string, unknown>, segmentsOf(scale.specReplicasPath), replicas);
   const { resourceVersion } = changed.metadata;
   if (resourceVersion === undefined) delete next.metadata.resourceVersion;

@@ -5,6 +5,7 @@ import {
   type ManagedFieldsEntry,
   type StatusCause,
   setOwn,
+  unclassifiedError,
 } from "@keelson/api-machinery";
 import { trackUpdate } from "@keelson/api-machinery/server";
 import type { AdmissionRequest } from "../admission/admission.ts";
@@ -15,10 +16,11 @@ import { type Call, keyOf } from "./call.ts";
 import { conform, validationCauses } from "./conform.ts";
 import { createFrom } from "./create.ts";
 import { encodePlain, isStoredWhole, serve } from "./encoded.ts";
-import { conflict, invalid, notFound, unclassified } from "./errors.ts";
+import { conflict, invalid, notFound } from "./errors.ts";
 import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems } from "./metadata.ts";
 import type { EncodedObject, ObjectOutcome } from "./outcome.ts";
+import { ownCopy } from "./own-copy.ts";
 import { allowsCreateOnUpdate, allowsUnconditionalUpdate, statusKeepsLabels } from "./update-rules.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
@@ -91,7 +93,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   requireUnmodified(call, update, next, live);
   keepIdentity(next, live);
   const own = resource.subresources?.find(({ name }) => name === subresource);
-  if (subresource === "status") takeStatusOnly(resource, next, live);
+  if (subresource === "status") next = withStatusOf(resource, next, live);
   else if (resource.hasStatus && subresource !== "binding") keepStatus(next, live);
   if (!update.isTracked) next = trackUpdate(live, next, fieldContext(call, options, info.subresource));
   const admission: AdmissionRequest = {
@@ -109,7 +111,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const isMutated = await call.admission.mutate(admission);
   next = admission.object ?? next;
   if (isMutated) {
-    next = conform(call, next, { fieldValidation: "Ignore" });
+    next = conform(call, ownCopy(next, subresource === "status"), { fieldValidation: "Ignore" });
     keepIdentity(next, live);
     admission.object = next;
   }
@@ -150,7 +152,7 @@ function requireUnmodified(call: Call, update: Update, next: KubernetesObject, l
       ]);
     }
   } else if (!/^\d+$/.test(version)) {
-    throw unclassified(`strconv.ParseUint: parsing ${JSON.stringify(version)}: invalid syntax`);
+    throw unclassifiedError(`strconv.ParseUint: parsing ${JSON.stringify(version)}: invalid syntax`);
   } else if (version !== live.metadata.resourceVersion) {
     throw conflict(resource, info.name);
   }
@@ -158,17 +160,18 @@ function requireUnmodified(call: Call, update: Update, next: KubernetesObject, l
 
 /** What a write can't change is as it was, whatever the request says. */
 const kept = ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] as const;
+const notTaken: ReadonlySet<string> = new Set([...kept, "selfLink"]);
 
+// Made anew rather than changed: an object that had a property deleted is slow ever after.
 function keepIdentity(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
-  const metadata: Record<string, unknown> = { ...next.metadata };
-  for (const name of kept) {
-    if (live.metadata[name] === undefined) delete metadata[name];
-    else metadata[name] = live.metadata[name];
+  const { namespace, uid } = live.metadata;
+  const metadata: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(next.metadata)) {
+    if (!notTaken.has(name) && (name !== "namespace" || namespace !== undefined)) setOwn(metadata, name, value);
   }
-  metadata["uid"] ??= live.metadata.uid;
-  if (live.metadata.namespace !== undefined) metadata["namespace"] ??= live.metadata.namespace;
-  else delete metadata["namespace"];
-  delete metadata["selfLink"];
+  for (const name of kept) if (live.metadata[name] !== undefined) metadata[name] = live.metadata[name];
+  metadata["uid"] ??= uid;
+  if (namespace !== undefined) metadata["namespace"] ??= namespace;
   next.metadata = metadata;
 }
 
@@ -177,24 +180,29 @@ function keepStatus(next: KubernetesObject, live: DeepReadonly<KubernetesObject>
   else Reflect.deleteProperty(next, "status");
 }
 
-/** A write through `status` changes the status; of the metadata, for some kinds, labels and annotations. */
-function takeStatusOnly(resource: ServedResource, next: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
-  const status: unknown = Reflect.get(next, "status");
-  const { labels, annotations, managedFields, ...rest } = next.metadata;
-  const { labels: _labels, annotations: _annotations, managedFields: _managed, ...liveMetadata } = live.metadata;
-  const target = next as unknown as Record<string, unknown>;
-  for (const name of Object.keys(target)) if (!Object.hasOwn(live, name)) delete target[name];
-  for (const [name, value] of Object.entries(live)) setOwn(target, name, value);
-  if (status === undefined) delete target["status"];
-  else target["status"] = status;
-  const source = statusKeepsLabels(resource) ? { labels, annotations } : live.metadata;
-  target["metadata"] = {
-    ...liveMetadata,
-    uid: rest.uid,
-    ...(source.labels === undefined ? {} : { labels: source.labels }),
-    ...(source.annotations === undefined ? {} : { annotations: source.annotations }),
-    ...(managedFields === undefined ? {} : { managedFields }),
-  };
+/** What a write through `status` leaves: the stored object with its status; of the metadata, for some kinds, labels and annotations. */
+function withStatusOf(
+  resource: ServedResource,
+  next: KubernetesObject,
+  live: DeepReadonly<KubernetesObject>,
+): KubernetesObject {
+  const { uid, labels, annotations, managedFields } = next.metadata;
+  const taken: Record<string, unknown> = statusKeepsLabels(resource)
+    ? { uid, labels, annotations, managedFields }
+    : { uid, managedFields };
+  const metadata: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries({ ...live.metadata, ...taken })) {
+    if (value !== undefined) setOwn(metadata, name, value);
+  }
+  const { status } = next as { status?: unknown };
+  const result: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(live)) {
+    if (name === "metadata") result["metadata"] = metadata;
+    else if (name !== "status") setOwn(result, name, value);
+    else if (status !== undefined) result["status"] = status;
+  }
+  if (status !== undefined) result["status"] = status;
+  return result as unknown as KubernetesObject;
 }
 
 /** Whether anything but metadata and a status of its own differs. */
@@ -236,11 +244,13 @@ function immutableCauses(next: KubernetesObject, live: DeepReadonly<KubernetesOb
 
 /** Whether nothing differs but the times of managedFields. */
 function isSame(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): boolean {
-  const plain = (object: DeepReadonly<KubernetesObject>): unknown => {
-    const { managedFields, ...metadata } = object.metadata;
-    return { ...object, metadata: { ...metadata, managedFields: managedFields?.map(withoutTime) } };
-  };
-  return jsonEquals(plain(next), plain(live));
+  const { metadata, ...rest } = next;
+  const { metadata: liveMetadata, ...liveRest } = live;
+  // Most writes change more than metadata, and most metadata is managedFields.
+  if (!jsonEquals(rest, liveRest)) return false;
+  const { managedFields, ...others } = metadata;
+  const { managedFields: liveFields, ...liveOthers } = liveMetadata;
+  return jsonEquals(others, liveOthers) && jsonEquals(managedFields?.map(withoutTime), liveFields?.map(withoutTime));
 }
 
 function withoutTime(entry: DeepReadonly<ManagedFieldsEntry>): unknown {

@@ -11,7 +11,8 @@ import type { StoredObject, StoreEvent, StoreWatch } from "../storage/store.ts";
 import { DeletedObject } from "../storage/stored-object.ts";
 import { type Call, prefixOf } from "./call.ts";
 import { encodePlain, serve } from "./encoded.ts";
-import { invalidOptions, statusOf, tooLargeResourceVersion } from "./errors.ts";
+import { invalidOptions, statusOf } from "./errors.ts";
+import { untilRevision } from "./future-revision.ts";
 import type { EncodedObject, WatchedEvent, WatchOutcome, WatchSink } from "./outcome.ts";
 import { isTrue } from "./request-info.ts";
 import { integerOf, parseResourceVersion } from "./resource-version.ts";
@@ -31,7 +32,6 @@ export function watchObjects(call: Call, onOpen: (watch: OpenWatch) => () => voi
   const selection = selectionOf(resource, query);
   const from = parseResourceVersion(query["resourceVersion"]);
   const sendsInitialEvents = initialEvents(query);
-  if (from !== undefined && from > store.revision) throw tooLargeResourceVersion(from, store.revision);
   const seconds = integerOf("timeoutSeconds", query["timeoutSeconds"]);
   const timeoutSeconds = seconds > 0 ? seconds : defaultTimeoutSeconds + call.random.below(defaultTimeoutSeconds);
   const plan: Plan = {
@@ -77,6 +77,7 @@ function openWatch(call: Call, plan: Plan, sink: WatchSink): OpenWatch {
   const prefix = prefixOf(call);
   const timers = new Set<Timer>();
   const closed: (() => void)[] = [];
+  const left = new AbortController();
   let isOpen = true;
   let source: StoreWatch | undefined;
 
@@ -84,6 +85,7 @@ function openWatch(call: Call, plan: Plan, sink: WatchSink): OpenWatch {
     if (!isOpen) return;
     isOpen = false;
     source?.close();
+    left.abort();
     for (const timer of timers) timer.cancel();
     for (const callback of closed) callback();
   };
@@ -116,7 +118,9 @@ function openWatch(call: Call, plan: Plan, sink: WatchSink): OpenWatch {
   };
   const bookmark = (): void => {
     // Before it has seen all that came before, it is no further than that.
-    if (waiting === undefined && source?.isReplaying !== true) sendBookmark({ resourceVersion: String(store.revision) }, false);
+    if (source === undefined || waiting !== undefined || source.isReplaying === true) return;
+    // A watch from a revision that is still to come is not told of earlier ones.
+    if (store.revision >= plan.from) sendBookmark({ resourceVersion: String(store.revision) }, false);
   };
   const bookmarkLater = (): void => {
     after(bookmarkIntervalMs, () => {
@@ -182,8 +186,21 @@ function openWatch(call: Call, plan: Plan, sink: WatchSink): OpenWatch {
     release();
   };
 
+  /** A state that is not older than a revision may be still to come. */
+  const sendStateWhenThere = (): void => {
+    if (plan.from <= store.revision) {
+      sendState();
+      return;
+    }
+    untilRevision({ ...call, request: { ...call.request, signal: left.signal } }, plan.from)
+      .then(() => {
+        if (isOpen) sendState();
+      })
+      .catch(fail);
+  };
+
   try {
-    if (plan.startsWithState) sendState();
+    if (plan.startsWithState) sendStateWhenThere();
     else source = store.watch(prefix, plan.from, select, fail);
     // The sink may have closed it while the replay was delivered.
     if (!isOpen) source?.close();

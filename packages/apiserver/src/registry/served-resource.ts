@@ -90,6 +90,8 @@ export interface Strategy {
   prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
   /** What is wrong; empty when nothing is. After the schema's own checks. */
   validate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
+  /** What of `default` and `validate` concerns the status: for a write through `status`, which leaves all else as it is stored. */
+  readonly status?: Pick<Strategy, "default" | "validate">;
   /** What only creation forbids. After `validate`. */
   validateCreate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
   /** Whether `validate` alone tells what is required and absent, whatever the schema says of a built-in kind. Default false. */

@@ -1,18 +1,6 @@
-import {
-  close,
-  closeSync,
-  constants,
-  existsSync,
-  fdatasync,
-  fstatSync,
-  fsyncSync,
-  openSync,
-  readFileSync,
-  readSync,
-  write,
-  writeSync,
-} from "node:fs";
+import { close, closeSync, constants, fdatasync, fstatSync, fsyncSync, openSync, readSync, write, writeSync } from "node:fs";
 import { join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { decodeJournalRecord, type JournalRecord } from "./journal-record.ts";
 
@@ -38,11 +26,14 @@ export type WriteAt = (file: number, bytes: Uint8Array, position: number) => Pro
 /** What {@link openJournal} takes. */
 export interface JournalOptions {
   readonly dir: string;
-  /** False: what is there is read, nothing is made or written, and `capacity` is 0. Default true. */
-  readonly isWritten?: boolean;
+  /**
+   * False: a record survives the end of the process, but not power loss: it is written in one go, without waiting for the disk, and
+   * space is taken as it is needed. Default true.
+   */
+  readonly isFlushed?: boolean;
   /** Of one of the two files. Default 1 MiB. */
   readonly fileBytes?: number;
-  /** Answers how many bytes were written. Default: pwrite(2). */
+  /** Answers how many bytes were written. Default: pwrite(2), and when it is answered they are on the disk, if that is asked for. */
   readonly writeAt?: WriteAt;
 }
 
@@ -58,27 +49,27 @@ const writeAsync = promisify(write);
 const flush = promisify(fdatasync);
 /** Where a write by O_DSYNC is on the disk when it is answered. Elsewhere it may be in the disk's own memory. */
 const isFlushedByWrite = process.platform === "linux";
-const pwrite: WriteAt = async (file, bytes, position) => {
+const writeThrough: WriteAt = async (file, bytes, position) => {
   const { bytesWritten } = await writeAsync(file, bytes, 0, bytes.length, position);
   if (!isFlushedByWrite) await flush(file);
   return bytesWritten;
 };
+/** Into the memory of the operating system, which takes less time than to have another thread do it. */
+const writeToMemory: WriteAt = async (file, bytes, position) => {
+  const written = writeSync(file, bytes, 0, bytes.length, position);
+  // Else who writes again as soon as it is answered would keep timers and connections waiting for ever.
+  await nextTurn();
+  return written;
+};
 
 /** Opens the journal in a folder, made where there is none. */
 export function openJournal(options: JournalOptions): Journal {
-  const { dir, fileBytes = 1024 * 1024, writeAt = pwrite } = options;
+  const { dir, fileBytes = 1024 * 1024, isFlushed = true, writeAt = isFlushed ? writeThrough : writeToMemory } = options;
   const records: JournalRecord[] = [];
-  const paths = ["journal-0", "journal-1"].map((name) => join(dir, name));
-  if (options.isWritten === false) return readOnly(paths, records);
-  const files = paths.map((path) => openFile(path, fileBytes, records));
+  const files = ["journal-0", "journal-1"].map((name) => openFile(join(dir, name), { fileBytes, isFlushed }, records));
   // After power loss the files have to be found again.
-  const folder = openSync(dir, constants.O_RDONLY);
-  try {
-    fsyncSync(folder);
-  } finally {
-    closeSync(folder);
-  }
-  records.sort(byRevision);
+  if (isFlushed) flushFolder(dir);
+  records.sort((a, b) => a.batch.position.revision - b.batch.position.revision);
   let [active, other] = files as [JournalFile, JournalFile];
   if (other.revision > active.revision) [active, other] = [other, active];
 
@@ -113,34 +104,31 @@ export function openJournal(options: JournalOptions): Journal {
   };
 }
 
-function readOnly(paths: readonly string[], records: JournalRecord[]): Journal {
-  for (const path of paths.filter((each) => existsSync(each))) readRecords(readFileSync(path), records);
-  records.sort(byRevision);
-  return {
-    records,
-    capacity: 0,
-    hasRoom: () => false,
-    append: () => Promise.reject(new Error("this journal is only read")),
-    close: () => Promise.resolve(),
-  };
-}
-
-function byRevision(a: JournalRecord, b: JournalRecord): number {
-  return a.batch.position.revision - b.batch.position.revision;
+function flushFolder(dir: string): void {
+  const folder = openSync(dir, constants.O_RDONLY);
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
+  }
 }
 
 /** Bytes of a record's beginning without which it is none. */
 const blank = 4;
 
-/** Opens one file, reads its records and gives it its length, as far as there is space. */
-function openFile(path: string, fileBytes: number, records: JournalRecord[]): JournalFile {
+/** Opens one file, reads its records and, where it is flushed, gives it its length, as far as there is space. */
+function openFile(
+  path: string,
+  { fileBytes, isFlushed }: { readonly fileBytes: number; readonly isFlushed: boolean },
+  records: JournalRecord[],
+): JournalFile {
   // O_DSYNC: a write is on the disk when it is answered.
-  const file = openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_DSYNC, 0o600);
+  const file = openSync(path, constants.O_RDWR | constants.O_CREAT | (isFlushed ? constants.O_DSYNC : 0), 0o600);
   const { size } = fstatSync(file);
   const content = Buffer.alloc(size);
   readSync(file, content, 0, size, 0);
   const { end, revision } = readRecords(content, records);
-  return { file, capacity: extend(file, size, fileBytes), end, revision };
+  return { file, capacity: isFlushed ? extend(file, size, fileBytes) : fileBytes, end, revision };
 }
 
 /** Adds what a file holds to `records`. Answers where that ends, and its last revision. */

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
@@ -49,7 +49,10 @@ function openDatabase(
   };
 }
 
-function openOn(dir: string, options: { gatherBytes?: number; fileBytes?: number; writeAt?: WriteAt } = {}) {
+function openOn(
+  dir: string,
+  options: { gatherBytes?: number; fileBytes?: number; isFlushed?: boolean; writeAt?: WriteAt } = {},
+) {
   const database = openDatabase(dir);
   const { gatherBytes = 1_000_000, ...journal } = options;
   const opened: Journal = openJournal({ dir, ...journal });
@@ -227,6 +230,27 @@ describe("an engine with a journal", () => {
     const again = openOn(dir, { fileBytes: 400 });
     cleanups.push(() => again.engine.close());
     expect(objectsOf(again.engine)).toHaveLength(12);
+  });
+
+  it("has a journal without flushes too, which takes no space before it needs it and lets timers run between commits", async () => {
+    const dir = folder();
+    const { engine, kill } = openOn(dir, { isFlushed: false });
+    expect(statSync(join(dir, "journal-0")).size).toBe(0);
+    let isWriting = true;
+    const timer = new Promise<void>((resolve) => {
+      setImmediate(() => {
+        isWriting = false;
+        resolve();
+      });
+    });
+    let commits = 0;
+    while (isWriting && commits < 1_000) await put(engine, [`k${commits++}`, "1"]);
+    await timer;
+    expect(commits).toBeLessThan(1_000);
+    await kill();
+    const again = openOn(dir);
+    cleanups.push(() => again.engine.close());
+    expect(objectsOf(again.engine)).toHaveLength(commits);
   });
 
   it("goes without a journal that there is no space for", async () => {

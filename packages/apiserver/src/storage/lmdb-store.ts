@@ -24,8 +24,7 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
   const unlock = lockFolder(options.dir);
   try {
     const { dir, sync = true } = options;
-    // Without flushes there is nothing to gain from a journal, but what an earlier process left in it is not to be lost.
-    const journal = openJournal({ dir, isWritten: sync });
+    const journal = openJournal({ dir, isFlushed: sync });
     const engine = createJournaledEngine({ database: openLmdbEngine({ dir, sync }), journal });
     const store = createStore(engine, options);
     return {

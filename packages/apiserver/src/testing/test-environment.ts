@@ -19,7 +19,7 @@ import { type Faults, withFaults } from "./faults.ts";
 
 /** What {@link startTestEnvironment} takes. */
 export interface TestEnvironmentOptions
-  extends Pick<ApiServerOptions, "admission" | "kinds" | "authorize" | "subresources" | "onError"> {
+  extends Pick<ApiServerOptions, "admission" | "kinds" | "requiresServiceAccounts" | "authorize" | "subresources" | "onError"> {
   /** Default: the machine's. A virtual one moves latency, bookmarks and timeouts. */
   readonly clock?: Clock;
   /** Default: new names and uids each time. */

@@ -53,6 +53,7 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
         },
         tellsRequired: true,
         validate: crdCauses,
+        status: { validate: crdCauses },
         validateUpdate: crdUpdateCauses,
       },
     }),

@@ -46,12 +46,9 @@ export function nodeKinds(): readonly ServedResource[] {
         hasGeneration: false,
         default: (node) => {
           agreeOnBlocks(objectAt(node, "spec"));
-          const status = objectAt(node, "status");
-          const capacity = valueAt(status, "capacity");
-          if (status !== undefined && status["allocatable"] === undefined && capacity !== undefined) {
-            setField(status, "allocatable", structuredClone(capacity));
-          }
+          defaultStatus(node);
         },
+        status: { default: defaultStatus },
         prepareForCreate: (node) => {
           ensureMap(node, "spec");
           if (valueAt(node, "status") === undefined) setField(node, "status", structuredClone(unreported));
@@ -62,6 +59,15 @@ export function nodeKinds(): readonly ServedResource[] {
       },
     }),
   ];
+}
+
+/** What a node has is what Pods may have of it, where it does not say otherwise. */
+function defaultStatus(node: KubernetesObject): void {
+  const status = objectAt(node, "status");
+  const capacity = valueAt(status, "capacity");
+  if (status !== undefined && status["allocatable"] === undefined && capacity !== undefined) {
+    setField(status, "allocatable", structuredClone(capacity));
+  }
 }
 
 /** `podCIDR` is the first of `podCIDRs`: whichever is given gives the other, in place, and `podCIDR` wins where they differ. */

@@ -46,7 +46,8 @@ const podDisruptionBudgets = builtinResource({
   strategy: {
     prepareForCreate: (object) =>
       setField(object, "status", { currentHealthy: 0, desiredHealthy: 0, disruptionsAllowed: 0, expectedPods: 0 }),
-    validate: budgetCauses,
+    validate: (object) => [...budgetCauses(object), ...countCauses(object)],
+    status: { validate: countCauses },
   },
 });
 
@@ -69,7 +70,11 @@ function budgetCauses(object: Read): StatusCause[] {
   causes.push(...check.labelSelector("spec.selector", valueAt(spec, "selector")));
   const policy = valueAt(spec, "unhealthyPodEvictionPolicy");
   causes.push(...check.oneOf("spec.unhealthyPodEvictionPolicy", policy, ["AlwaysAllow", "IfHealthyBudget"]));
-  return [...causes, ...statusCauses(object, ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"], [])];
+  return causes;
+}
+
+function countCauses(object: Read): StatusCause[] {
+  return statusCauses(object, ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"], []);
 }
 
 const limitRanges = builtinResource({

@@ -57,6 +57,7 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         prepareForCreate: (pod) => prepare(pod, store),
         prepareForUpdate: keepAdmitted,
         validate: podCauses,
+        status: { default: agreeOnAddresses },
         validateCreate: (pod) =>
           objectsAt(valueAt(pod, "spec"), "ephemeralContainers").length === 0
             ? []

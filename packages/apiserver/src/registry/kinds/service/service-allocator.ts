@@ -62,6 +62,8 @@ export function createServiceAllocator({ store, clock, network = defaultNetwork 
   for (const { object } of items) add(object);
   store.watch("/services/", revision, (events) => {
     for (const { type, object, previous } of events) {
+      // A write through `status` shares the spec with what it replaces.
+      if (type === "put" && valueAt(object.object, "spec") === valueAt(previous?.object, "spec")) continue;
       if (previous !== undefined) remove(previous.object);
       if (type === "put") add(object.object);
       else remove(object.object);

@@ -41,6 +41,7 @@ export const deployments = builtinResource({
       ...deadlineCauses(object),
       ...countCauses(object),
     ],
+    status: { validate: countCauses },
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },
 });

@@ -61,6 +61,7 @@ export const replicaSets = builtinResource({
     default: (object) => workload.defaultWorkload(object),
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0 }),
     validate: (object) => [...workload.workloadCauses(object), ...countCauses(object)],
+    status: { validate: countCauses },
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },
 });
@@ -83,6 +84,7 @@ export const replicationControllers = builtinResource({
     default: defaultController,
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0 }),
     validate: (object) => [...controllerCauses(object), ...countCauses(object)],
+    status: { validate: countCauses },
   },
 });
 

@@ -40,6 +40,7 @@ export const statefulSets = builtinResource({
       ...statefulCauses(object),
       ...countCauses(object),
     ],
+    status: { validate: countCauses },
     validateUpdate: updateCauses,
   },
 });

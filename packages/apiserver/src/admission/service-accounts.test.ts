@@ -1,0 +1,54 @@
+import { createVirtualClock, Namespace, Pod, ServiceAccount } from "@keelson/api-machinery";
+import { createClient } from "@keelson/client";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
+
+const clock = createVirtualClock();
+let environment: TestEnvironment;
+beforeAll(async () => {
+  environment = await startTestEnvironment({ clock, requiresServiceAccounts: true });
+});
+afterAll(() => environment.stop());
+
+const client = () => createClient({ transport: environment.transport(), fieldManager: "tester" });
+const create = (namespace: string, name: string, spec: object = {}) =>
+  client().create(Pod, { metadata: { namespace, name }, spec: { containers: [{ name: "a", image: "a" }], ...spec } });
+const someoneWaits = async () => {
+  await expect.poll(() => clock.pendingTimers).toBe(1);
+};
+
+describe("the service account of a Pod", () => {
+  it("has to be there", async () => {
+    await expect(create("default", "a", { serviceAccountName: "ci" })).rejects.toMatchObject({
+      status: {
+        code: 403,
+        message: 'pods "a" is forbidden: error looking up service account default/ci: serviceaccount "ci" not found',
+      },
+    });
+    await client().create(ServiceAccount, { metadata: { namespace: "default", name: "ci" } });
+    expect((await create("default", "a", { serviceAccountName: "ci" })).spec.serviceAccountName).toBe("ci");
+  });
+
+  it("is waited for in a new namespace, where it is the one that each gets", async () => {
+    await client().create(Namespace, { metadata: { name: "new" } });
+    const made = create("new", "early");
+    await someoneWaits();
+    await client().create(ServiceAccount, {
+      metadata: { namespace: "new", name: "default" },
+      ...{ imagePullSecrets: [{ name: "registry" }] },
+    });
+    expect((await made).spec).toMatchObject({ serviceAccountName: "default", imagePullSecrets: [{ name: "registry" }] });
+    expect(clock.pendingTimers).toBe(0);
+    const own = await create("new", "own", { imagePullSecrets: [{ name: "mine" }] });
+    expect(own.spec).toMatchObject({ imagePullSecrets: [{ name: "mine" }] });
+  });
+
+  it("is not waited for long, and not at all where the namespace is missing", async () => {
+    await client().create(Namespace, { metadata: { name: "empty" } });
+    const refused = expect(create("empty", "a")).rejects.toThrow('serviceaccount "default" not found');
+    await someoneWaits();
+    await clock.advance(1_500);
+    await refused;
+    await expect(create("missing", "a")).rejects.toMatchObject({ status: { code: 404, details: { kind: "namespaces" } } });
+  });
+});
