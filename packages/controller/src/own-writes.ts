@@ -1,7 +1,8 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
 import type { WriteHooks } from "./intercepted-client.ts";
-import { idOf } from "./object-id.ts";
+import { idOf, idOfObject } from "./object-id.ts";
 import { metadataOf } from "./metadata-only.ts";
+import type { WriteVerb } from "./reconcile-trace.ts";
 import type { CachedKind, SharedCache } from "./shared-cache.ts";
 
 /** Something that the cache has yet to show. */
@@ -25,10 +26,13 @@ export class OwnWrites {
     this.#cache = cache;
   }
 
-  /** Hooks for a client whose writes are remembered for the request of this id. */
-  hooksFor(id: string): WriteHooks {
+  /**
+   * Hooks for a client whose writes are remembered for the request of this id. `vanished` is called when the cache has passed a
+   * write without showing it: what was made was deleted while no watch told of it, and no change will ever tell.
+   */
+  hooksFor(id: string, vanished: () => void): WriteHooks {
     return {
-      written: (type, object) => this.#expectVersion(id, type, object),
+      written: (type, object, verb) => this.#expectVersion(id, type, object, isMaking(verb) ? vanished : undefined),
       deleting: (type, key) => this.#expectDeletion(id, type, key),
     };
   }
@@ -60,14 +64,28 @@ export class OwnWrites {
     return [this.#cache.find(type), this.#cache.find(metadataOf(type))].filter((kind) => kind !== undefined);
   }
 
-  #expectVersion(id: string, type: ResourceType, object: DeepReadonly<KubernetesObject>): void {
+  #expectVersion(
+    id: string,
+    type: ResourceType,
+    object: DeepReadonly<KubernetesObject>,
+    vanished: (() => void) | undefined,
+  ): void {
     const version = object.metadata?.resourceVersion;
     if (version === undefined) return;
     for (const kind of this.#cachedKinds(type)) {
       const informer = kind.informerOf(object.metadata?.namespace);
       // Of what is not selected the cache never tells: there is nothing to wait for.
       if (!kind.isTold(object)) continue;
-      if (informer?.hasSeen(version) === false) this.#expect(id, (met) => informer.whenSeen(version, met));
+      if (informer?.hasSeen(version) !== false) continue;
+      const name = idOfObject(object);
+      // What was shown before would be told of when it goes.
+      const isNew = vanished !== undefined && kind.isKept(object) && kind.store.get(name) === undefined;
+      this.#expect(id, (met) =>
+        informer.whenSeen(version, () => {
+          if (isNew && kind.store.get(name) === undefined) vanished();
+          met();
+        }),
+      );
     }
   }
 
@@ -116,4 +134,8 @@ export class OwnWrites {
     this.#waiters.delete(id);
     resolve?.();
   }
+}
+
+function isMaking(verb: WriteVerb): boolean {
+  return verb === "create" || verb === "apply";
 }
