@@ -9,6 +9,9 @@ import type {
   WatchEvent,
 } from "@keelson/api-machinery";
 
+/** Called each time before the request is sent, also before it is sent again at the server's wish. Throwing refuses it. */
+export type BeforeSend = () => void;
+
 /** Options of every write. */
 export interface WriteOptions {
   /** Who owns the fields that are written. Default: the client's. */
@@ -18,6 +21,7 @@ export interface WriteOptions {
   /** What happens to unknown fields; the server's default is `Warn`. */
   readonly fieldValidation?: "Ignore" | "Warn" | "Strict";
   readonly signal?: AbortSignal | undefined;
+  readonly beforeSend?: BeforeSend | undefined;
 }
 
 /** Options of {@link Client.create}. */
@@ -68,6 +72,7 @@ export interface DeleteOptions {
   readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
   readonly dryRun?: boolean;
   readonly signal?: AbortSignal | undefined;
+  readonly beforeSend?: BeforeSend | undefined;
 }
 
 /** Options of {@link Client.podLog}, as core/v1 PodLogOptions has them. */

@@ -17,6 +17,7 @@ import { statusErrorOf } from "./answer-status.ts";
 import type {
   ApplyConfiguration,
   ApplyOptions,
+  BeforeSend,
   Client,
   CreateOptions,
   DeleteOptions,
@@ -154,7 +155,8 @@ class TransportClient implements Client {
 
   async deleteCollection(type: ResourceType, selection: ListOptions, options: DeleteOptions = {}): Promise<void> {
     const path = collectionPath(type, selection.namespace);
-    await this.#send("DELETE", path, listQuery(selection), deleteBody(options), { signal: options.signal ?? selection.signal });
+    const { beforeSend, signal = selection.signal } = options;
+    await this.#send("DELETE", path, listQuery(selection), deleteBody(options), { beforeSend, signal });
   }
 
   podLog(pod: ObjectKey, options: PodLogOptions = {}): Promise<ByteStream> {
@@ -200,7 +202,7 @@ class TransportClient implements Client {
     path: string,
     query: Query,
     body: unknown,
-    options?: { readonly signal?: AbortSignal | undefined },
+    options?: { readonly signal?: AbortSignal | undefined; readonly beforeSend?: BeforeSend | undefined },
     headers?: Readonly<Record<string, string>>,
   ): Promise<unknown> {
     const request: ApiRequest = {
@@ -213,6 +215,7 @@ class TransportClient implements Client {
     };
     let repeats: number | undefined;
     for (let attempt = 0; ; attempt++) {
+      options?.beforeSend?.();
       const response = await this.#transport.request(repeats === undefined ? request : { ...request, repeats });
       if (response.status >= 200 && response.status < 300) {
         if (this.#onWarning) reportWarnings(response.headers["warning"], this.#onWarning);

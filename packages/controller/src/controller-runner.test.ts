@@ -287,4 +287,31 @@ describe("controller", () => {
     await settle();
     expect(seen).toEqual([undefined, 1]);
   });
+
+  test("what it made and another deleted while no watch told of either is made again", async () => {
+    await create("r");
+    const key = { namespace: "a", name: "part" };
+    await using _ = await run(
+      async (_request, { client: own, cache }) => {
+        if (cache.get(configMapType, key) === undefined) await own.create(configMapType, { metadata: key });
+      },
+      { reads: [{ type: configMapType }] },
+    );
+    await client.delete(configMapType, key);
+    await settle();
+    // Nobody owns it: that it was seen to go is no reason to reconcile.
+    expect(server.objects.size).toBe(1);
+    // The change of "r" is told, and nothing after it.
+    server.pause();
+    await touch("r", { size: 1 });
+    server.resume();
+    server.pause();
+    await settle();
+    expect(server.objects.size).toBe(2);
+    await client.delete(configMapType, key);
+    server.compact();
+    server.endWatches(new Error("cut"));
+    await clock.advance(2_000);
+    expect(server.objects.size).toBe(2);
+  });
 });

@@ -181,7 +181,7 @@ export class ControllerRunner {
       request: value,
       stop: this.#abort.signal,
       isTraced: this.#trace.isOn,
-      hooks: () => this.#writes.hooksFor(id),
+      hooks: () => this.#writes.hooksFor(id, () => this.#add(value, { priority }, { why: "ownWrites" })),
     });
     const end = (result: ReconcileResult, more: Pick<ReconcileRecord, "requeueAfterMs" | "error">): void => {
       attempt.end();

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { type KubernetesObject, systemClock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { CacheOptions } from "./cache-options.ts";
@@ -51,6 +52,8 @@ class RunningManager implements Manager {
   readonly #settled = createDeferred<void>();
   /** Ends the campaign or the holding of the lease. */
   readonly #leaveElection = new AbortController();
+  /** Breaks off what is being written when the lease is lost. */
+  readonly #lost = new AbortController();
   #campaign: Promise<void> = Promise.resolve();
   /** What runs before the controllers, so that a stop does not overtake it. */
   #preparing: Promise<void> | undefined;
@@ -145,6 +148,7 @@ class RunningManager implements Manager {
     }
     this.#campaign = this.#lead(election, elected).catch((error: unknown) => {
       this.#failure ??= error;
+      this.#lost.abort(new NotLeaderError("the lease was lost while the write was under way; it may have been stored"));
       void this.stop();
     });
   }
@@ -171,9 +175,12 @@ class RunningManager implements Manager {
     }
   }
 
-  /** A client that writes nothing but while this process leads. */
+  /** A client that writes nothing but while this process leads: a write that has to wait is asked about again when it is sent. */
   #fenced(election: LeaderElection): Client {
+    // Every write waits for it; that is no leak.
+    setMaxListeners(0, this.#lost.signal);
     return new InterceptedClient(this.#options.client, {
+      signal: this.#lost.signal,
       beforeWrite: () => {
         if (election.isLeader) return;
         const { name = "" } = this.#options.leaderElection ?? {};

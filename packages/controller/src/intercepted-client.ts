@@ -26,8 +26,10 @@ import type { WriteVerb } from "./reconcile-trace.ts";
 export interface WriteHooks {
   /** After a read was asked for; without a name it was a list. */
   readonly read?: (type: ResourceType, key: Partial<ObjectKey>) => void;
-  /** Before a write. Throwing refuses it. */
+  /** Before a write, each time that it is sent. Throwing refuses it. */
   readonly beforeWrite?: () => void;
+  /** Breaks off writes that are under way, of callers who gave no signal of their own. */
+  readonly signal?: AbortSignal;
   /** After a write that was stored, with the object as it is now. */
   readonly written?: (type: ResourceType, object: DeepReadonly<KubernetesObject>, verb: WriteVerb) => void;
   /** Before a delete. What it returns is called when the delete was accepted. */
@@ -65,7 +67,7 @@ export class InterceptedClient implements Client {
   }
 
   create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options?: CreateOptions) {
-    return this.#write("create", type, object.metadata, options, () => this.#client.create(type, object, options));
+    return this.#write("create", type, object.metadata, options, () => this.#client.create(type, object, this.#guard(options)));
   }
 
   update<T extends KubernetesObject>(
@@ -73,11 +75,13 @@ export class InterceptedClient implements Client {
     object: DeepReadonly<T>,
     options?: WriteOptions & { readonly subresource?: string },
   ) {
-    return this.#write("update", type, object.metadata, options, () => this.#client.update(type, object, options));
+    return this.#write("update", type, object.metadata, options, () => this.#client.update(type, object, this.#guard(options)));
   }
 
   updateStatus<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options?: WriteOptions) {
-    return this.#write("updateStatus", type, object.metadata, options, () => this.#client.updateStatus(type, object, options));
+    return this.#write("updateStatus", type, object.metadata, options, () =>
+      this.#client.updateStatus(type, object, this.#guard(options)),
+    );
   }
 
   patch<T extends KubernetesObject>(
@@ -86,29 +90,32 @@ export class InterceptedClient implements Client {
     patch: Patch,
     options?: WriteOptions & { readonly subresource?: string },
   ) {
-    return this.#write("patch", type, key, options, () => this.#client.patch(type, key, patch, options));
+    return this.#write("patch", type, key, options, () => this.#client.patch(type, key, patch, this.#guard(options)));
   }
 
   apply<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions) {
-    return this.#write("apply", type, configuration.metadata, options, () => this.#client.apply(type, configuration, options));
+    return this.#write("apply", type, configuration.metadata, options, () =>
+      this.#client.apply(type, configuration, this.#guard(options)),
+    );
   }
 
   applyStatus<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions) {
     return this.#write("applyStatus", type, configuration.metadata, options, () =>
-      this.#client.applyStatus(type, configuration, options),
+      this.#client.applyStatus(type, configuration, this.#guard(options)),
     );
   }
 
   async delete(type: ResourceType, key: ObjectKey, options?: DeleteOptions): Promise<void> {
     const deleted = options?.dryRun ? undefined : this.#hooks.deleting?.(type, key);
-    await this.#guarded("delete", type, key, () => this.#client.delete(type, key, options));
+    await this.#guarded("delete", type, key, () => this.#client.delete(type, key, this.#guard(options)));
     deleted?.();
   }
 
   async deleteCollection(type: ResourceType, selection: ListOptions, options?: DeleteOptions): Promise<void> {
     const { namespace } = selection;
     const key = namespace === undefined ? {} : { namespace };
-    await this.#guarded("deleteCollection", type, key, () => this.#client.deleteCollection(type, selection, options));
+    const own = { ...options, signal: options?.signal ?? selection.signal };
+    await this.#guarded("deleteCollection", type, key, () => this.#client.deleteCollection(type, selection, this.#guard(own)));
   }
 
   podLog(pod: ObjectKey, options?: PodLogOptions): Promise<ByteStream> {
@@ -127,6 +134,12 @@ export class InterceptedClient implements Client {
     const object = await this.#guarded(verb, type, key, write);
     if (!options?.dryRun) this.#hooks.written?.(type, object as DeepReadonly<KubernetesObject>, verb);
     return object;
+  }
+
+  #guard<O extends Pick<WriteOptions, "signal" | "beforeSend">>(options: O | undefined): O | undefined {
+    const { beforeWrite, signal } = this.#hooks;
+    if (beforeWrite === undefined) return options;
+    return { ...options, beforeSend: beforeWrite, signal: options?.signal ?? signal } as O;
   }
 
   async #guarded<R>(verb: WriteVerb, type: ResourceType, key: Partial<ObjectKey>, write: () => Promise<R>): Promise<R> {

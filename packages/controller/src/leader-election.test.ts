@@ -306,6 +306,72 @@ describe("manager with leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test.each(["that the server has asked to come again later", "that was never answered"])(
+    "a write %s is not sent, nor waited for, once the lease is lost",
+    async (what) => {
+      const isDeferred = what.includes("later");
+      const answer = { status: 429, headers: { "retry-after": "30" }, body: statusError("TooManyRequests", "busy").status };
+      let refused: unknown;
+      let sent = 0;
+      const manager = manage("one", async ({ client: own }) => {
+        await own
+          .patch(robotType, { namespace: "a", name: "r" }, { type: "merge", body: { spec: { size: 1 } } })
+          .catch((error: unknown) => (refused = error));
+      });
+      const done = manager.done;
+      done.catch(() => {});
+      server.intercept = (request) => {
+        if (request.method !== "PATCH") return sent > 0 && request.path.includes("leases") ? down : undefined;
+        sent++;
+        if (isDeferred) return sent === 1 ? answer : undefined;
+        return new Promise((_, reject) => {
+          request.signal?.addEventListener("abort", () => reject(request.signal?.reason as Error), { once: true });
+        });
+      };
+      await manager.start();
+      await settle();
+      expect(sent).toBe(1);
+      await clock.advance(40_000);
+      await expect(done).rejects.toMatchObject({ code: "LeaseLost" });
+      expect(refused).toMatchObject({ code: "NotLeader" });
+      expect(sent).toBe(1);
+      expect(clock.pendingTimers).toBe(0);
+    },
+  );
+
+  test("a write that waits for its turn is not sent by a process that was stopped meanwhile, before anything tells it so", async () => {
+    const { clock: shifted, block } = blockable();
+    let refused: unknown;
+    const manager = createManager({
+      ...{ client, clock: shifted, name: "test", random: () => 0, leaderElection: leaderElection("one") },
+      controllers: [
+        controller(async ({ client: own }) => {
+          const body = { spec: { size: 1 } };
+          await own
+            .patch(robotType, { namespace: "a", name: "r" }, { type: "merge", body })
+            .catch((error: unknown) => (refused = error));
+        }),
+      ],
+    });
+    const { done } = manager;
+    done.catch(() => {});
+    let sent = 0;
+    server.intercept = (request) => {
+      if (request.method !== "PATCH" || ++sent > 1) return undefined;
+      return { status: 429, headers: { "retry-after": "1" }, body: statusError("TooManyRequests", "busy").status };
+    };
+    await manager.start();
+    await settle();
+    // The write's turn comes before that of the renewal.
+    block(20_000);
+    await clock.advance(1_000);
+    expect(refused).toMatchObject({ code: "NotLeader" });
+    expect(sent).toBe(1);
+    await clock.advance(1_000);
+    await expect(done).rejects.toMatchObject({ code: "LeaseLost" });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test("warmed up, a controller's queue is filled while another leads; it reconciles, and writes, only when it leads", async () => {
     const one = manage("one", async () => {});
     await one.start();

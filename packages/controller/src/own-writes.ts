@@ -1,6 +1,7 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
 import type { WriteHooks } from "./intercepted-client.ts";
 import { metadataOf } from "./metadata-only.ts";
+import type { WriteVerb } from "./reconcile-trace.ts";
 import type { CachedKind, SharedCache } from "./shared-cache.ts";
 import { deletionWait, versionWait, type Wait } from "./shown.ts";
 
@@ -25,10 +26,13 @@ export class OwnWrites {
     this.#cache = cache;
   }
 
-  /** Hooks for a client whose writes are remembered for the request of this id. */
-  hooksFor(id: string): WriteHooks {
+  /**
+   * Hooks for a client whose writes are remembered for the request of this id. `vanished` is called when the cache has passed a
+   * write without showing it: what was made was deleted while no watch told of it, and no change will ever tell.
+   */
+  hooksFor(id: string, vanished: () => void): WriteHooks {
     return {
-      written: (type, object) => this.#expectVersion(id, type, object),
+      written: (type, object, verb) => this.#expectVersion(id, type, object, isMaking(verb) ? vanished : undefined),
       deleting: (type, key) => this.#expectDeletion(id, type, key),
     };
   }
@@ -60,10 +64,27 @@ export class OwnWrites {
     return [this.#cache.find(type), this.#cache.find(metadataOf(type))].filter((kind) => kind !== undefined);
   }
 
-  #expectVersion(id: string, type: ResourceType, object: DeepReadonly<KubernetesObject>): void {
+  #expectVersion(
+    id: string,
+    type: ResourceType,
+    object: DeepReadonly<KubernetesObject>,
+    vanished: (() => void) | undefined,
+  ): void {
+    const { metadata } = object;
     // What is made in a subresource may be answered with a Status.
-    if (object.metadata === undefined) return;
-    for (const kind of this.#cachedKinds(type)) this.#expect(id, versionWait(kind, object));
+    if (metadata === undefined) return;
+    for (const kind of this.#cachedKinds(type)) {
+      const wait = versionWait(kind, object);
+      if (wait === undefined) continue;
+      // What was shown before would be told of when it goes.
+      const isNew = vanished !== undefined && kind.isKept(object) && kind.store.get(metadata) === undefined;
+      this.#expect(id, (met) =>
+        wait(() => {
+          if (isNew && kind.store.get(metadata) === undefined) vanished();
+          met();
+        }),
+      );
+    }
   }
 
   #expectDeletion(id: string, type: ResourceType, key: ObjectKey): () => void {
@@ -91,4 +112,8 @@ export class OwnWrites {
     this.#waiters.delete(id);
     resolve?.();
   }
+}
+
+function isMaking(verb: WriteVerb): boolean {
+  return verb === "create" || verb === "apply";
 }

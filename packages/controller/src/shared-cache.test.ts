@@ -73,7 +73,7 @@ describe("cache", () => {
     await start();
     expect(cache.list(robotType).map((each) => each.metadata.name)).toEqual(["a", "b", "c", "d", "e"]);
     const lists = server.requests.filter((request) => request.method === "GET" && request.query?.["limit"] !== undefined);
-    expect(lists.map((request) => request.query?.["continue"])).toEqual([undefined, "2", "4"]);
+    expect(lists.map((request) => request.query?.["continue"])).toEqual([undefined, "1", "2"]);
     expect(lists[0]?.query?.["limit"]).toBe("500");
   });
 

@@ -98,9 +98,15 @@ export class CachedKind {
 
   /** Whether a watch tells of this state of an object: it is selected, or was. */
   isTold(object: DeepReadonly<KubernetesObject>): boolean {
-    const selection = this.#selections.get("") ?? this.#selections.get(object.metadata.namespace ?? "");
+    const selection = this.#selectionOf(object);
     if (selection === undefined) return false;
     return mayBeSelected(selection, object) || this.store.get(object.metadata) !== undefined;
+  }
+
+  /** Whether this state of an object is in the store once it is seen. With a field selector only the server can tell. */
+  isKept(object: DeepReadonly<KubernetesObject>): boolean {
+    const selection = this.#selectionOf(object);
+    return selection !== undefined && selection.fieldSelector === undefined && mayBeSelected(selection, object);
   }
 
   /** Adds a handler and tells it of every object that is there already. Returns the way to remove it. */
@@ -130,6 +136,10 @@ export class CachedKind {
   /** Tells every handler of every object as an update that changed nothing. */
   resync(): void {
     for (const object of this.store.list()) this.#publish({ type: "update", object, old: object }, resync);
+  }
+
+  #selectionOf({ metadata }: DeepReadonly<KubernetesObject>): CacheSelection | undefined {
+    return this.#selections.get("") ?? this.#selections.get(metadata.namespace ?? "");
   }
 
   #carryOut(effect: StoreEffect, namespace: string | undefined): void {

@@ -68,7 +68,7 @@ export class FakeApiServer implements Transport {
     const from = isStream ? this.#version : Number(request.query?.["resourceVersion"] ?? this.#version);
     const oldest = this.#log[0]?.version ?? this.#version + 1;
     if (from < oldest - 1 && from < this.#compactedTo) throw statusError("Expired", `too old resource version: ${from}`);
-    const watch = new FakeWatch(request.path, request.signal, () => this.#watches.delete(watch));
+    const watch = new FakeWatch(request.path, this.#version, request.signal, () => this.#watches.delete(watch));
     if (isStream) {
       for (const [at, object] of this.objects) if (watch.covers(at)) watch.push({ type: "ADDED", object });
       const annotations = { "k8s.io/initial-events-end": "true" };
@@ -94,9 +94,9 @@ export class FakeApiServer implements Transport {
     for (const watch of this.#watches) watch.push(event);
   }
 
-  /** Sends a bookmark of the newest version to every watch. */
+  /** Sends a bookmark of the newest version to every watch; none while events are held back, which it would deny. */
   bookmark(): void {
-    this.send({ type: "BOOKMARK", object: { metadata: { resourceVersion: this.version } } });
+    if (this.#held === undefined) this.send({ type: "BOOKMARK", object: { metadata: { resourceVersion: this.version } } });
   }
 
   #compactedTo = 0;
@@ -144,17 +144,24 @@ export class FakeApiServer implements Transport {
   }
 
   #list(path: string, request: ApiRequest): unknown {
-    const all = [...this.objects].filter(([at]) => covers(path, at)).map(([, object]) => object);
-    const start = Number(request.query?.["continue"] ?? 0);
+    const asked = request.query?.["continue"];
+    const first = {
+      version: this.version,
+      rest: [...this.objects].filter(([at]) => covers(path, at)).map(([, object]) => object),
+    };
+    const { version, rest } = asked === undefined ? first : (this.#pages.get(asked) ?? first);
     const limit = Math.min(Number(request.query?.["limit"] ?? this.pageSize), this.pageSize);
-    const end = Math.min(start + limit, all.length);
+    const token = String(this.#pages.size + 1);
+    // Further pages are of the moment of the first.
+    if (rest.length > limit) this.#pages.set(token, { version, rest: rest.slice(limit) });
     return deepFreeze({
       kind: "List",
       apiVersion: "v1",
-      metadata: { resourceVersion: this.version, ...(end < all.length ? { continue: String(end) } : {}) },
-      items: all.slice(start, end),
+      metadata: { resourceVersion: version, ...(rest.length > limit ? { continue: token } : {}) },
+      items: rest.slice(0, limit),
     });
   }
+  readonly #pages = new Map<string, { readonly version: string; readonly rest: readonly Stored[] }>();
 
   #create(collection: string, body: Stored): Stored {
     const name = body.metadata.name ?? `${body.metadata.generateName}${++this.#uids}`;
@@ -211,7 +218,8 @@ export class FakeApiServer implements Transport {
     const entry = { version: this.#version, path: at, event: { type, object: stored } };
     this.#log.push(entry);
     const send = (): void => {
-      for (const watch of this.#watches) if (watch.covers(at)) watch.push(entry.event);
+      // A watch that was opened while this was held back has it from the log.
+      for (const watch of this.#watches) if (watch.covers(at) && entry.version > watch.openedAt) watch.push(entry.event);
     };
     if (this.#held === undefined) send();
     else this.#held.push(send);
@@ -220,6 +228,8 @@ export class FakeApiServer implements Transport {
 }
 
 class FakeWatch implements WatchStream {
+  /** The server's version then. */
+  readonly openedAt: number;
   readonly #path: string;
   readonly #queue: WatchEvent<unknown>[] = [];
   readonly #onEnd: () => void;
@@ -227,8 +237,9 @@ class FakeWatch implements WatchStream {
   #isEnded = false;
   #error: Error | undefined;
 
-  constructor(path: string, signal: AbortSignal | undefined, onEnd: () => void) {
+  constructor(path: string, openedAt: number, signal: AbortSignal | undefined, onEnd: () => void) {
     this.#path = path;
+    this.openedAt = openedAt;
     this.#onEnd = onEnd;
     signal?.addEventListener("abort", () => this.close(), { once: true });
   }
