@@ -91,3 +91,15 @@ export interface Condition {
   reason: string;
   message: string;
 }
+
+/**
+ * A condition of a built-in kind, of which only type and status are sure. Nodes have `lastHeartbeatTime`, Pods and Jobs
+ * `lastProbeTime`, Deployments `lastUpdateTime`.
+ */
+export interface BuiltInCondition extends Partial<Omit<Condition, "type" | "status">> {
+  type: string;
+  status: Condition["status"];
+  lastHeartbeatTime?: string;
+  lastProbeTime?: string;
+  lastUpdateTime?: string;
+}

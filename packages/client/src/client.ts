@@ -169,8 +169,12 @@ export interface Client {
   close(): Promise<void>;
 }
 
-/** An object as it is given to {@link Client.create}: without what the server or `type` fills in. */
-export type NewObject<T extends KubernetesObject> = Omit<DeepReadonly<T>, "apiVersion" | "kind" | "status"> & {
+/**
+ * An object as it is given to {@link Client.create}: without what the server or `type` fills in. What a schema has defaults for
+ * is asked for nevertheless, as the object's type has it; {@link Client.apply} takes an object without.
+ */
+export type NewObject<T extends KubernetesObject> = Omit<DeepReadonly<T>, "apiVersion" | "kind" | "metadata" | "status"> & {
+  readonly metadata: DeepReadonly<DeepPartial<T["metadata"]>>;
   readonly apiVersion?: string;
   readonly kind?: string;
   readonly status?: unknown;
