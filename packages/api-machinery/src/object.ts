@@ -1,4 +1,4 @@
-import type { JsonObject } from "./json.ts";
+import type { DeepReadonly, JsonObject } from "./json.ts";
 
 /** Which kind of object an owner is, and which one (meta/v1 OwnerReference). */
 export interface OwnerReference {
@@ -52,6 +52,19 @@ export interface KubernetesObject {
   kind: string;
   metadata: ObjectMeta;
 }
+
+/**
+ * An object as clients and caches answer it: read-only, and with the metadata that the server gives to every object, whatever `T` leaves
+ * open. It goes wherever a `DeepReadonly<T>` is wanted.
+ */
+export type Stored<T extends KubernetesObject = KubernetesObject> = DeepReadonly<T> & {
+  readonly metadata: {
+    readonly name: string;
+    readonly uid: string;
+    readonly resourceVersion: string;
+    readonly creationTimestamp: string;
+  };
+};
 
 /** Metadata of a list (meta/v1 ListMeta). */
 export interface ListMeta {

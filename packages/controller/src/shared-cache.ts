@@ -6,6 +6,7 @@ import {
   type KubernetesObject,
   type ObjectKey,
   type ResourceType,
+  type Stored,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { type CacheOptions, type CacheSelection, mayBeSelected, selectionsOf } from "./cache-options.ts";
@@ -197,12 +198,12 @@ export class SharedCache implements Cache {
     return this.#kinds.get(typeId(type));
   }
 
-  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): DeepReadonly<T> | undefined {
+  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): Stored<T> | undefined {
     const id = type.scope === "Cluster" ? `/${key.name}` : idOf(key);
-    return this.#declared(type).store.get(id) as DeepReadonly<T> | undefined;
+    return this.#declared(type).store.get(id) as Stored<T> | undefined;
   }
 
-  list<T extends KubernetesObject>(type: ResourceType<T>, options: CacheListOptions = {}): readonly DeepReadonly<T>[] {
+  list<T extends KubernetesObject>(type: ResourceType<T>, options: CacheListOptions = {}): readonly Stored<T>[] {
     const { store } = this.#declared(type);
     const { namespace, labelSelector, index } = options;
     let objects: readonly CachedObject[] | undefined;
@@ -222,7 +223,7 @@ export class SharedCache implements Cache {
       const selector = labelSelectorOf(labelSelector);
       objects = objects.filter((object) => selector.matches(object.metadata.labels));
     }
-    return objects as readonly DeepReadonly<T>[];
+    return objects as readonly Stored<T>[];
   }
 
   readonly onChange: OnChange = (type, listener) => {
