@@ -1,4 +1,4 @@
-/* `npm run check`: types (tests included), lint with the import rule of the house, format, generated files fresh. */
+/* `npm run check`: types (tests included), lint with the import rule of the house, format, generated files fresh, packages complete. */
 import { join } from "node:path";
 import { build, install, requireNode, root, step } from "./steps.mjs";
 
@@ -19,3 +19,4 @@ const generators = [
 for (const generator of generators) {
   step(`fresh: ${generator}`, process.execPath, [generator, "--check"]);
 }
+step("packages", process.execPath, ["scripts/check-packages.mjs"]);

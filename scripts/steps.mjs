@@ -54,11 +54,16 @@ export function step(title, command, args, options = {}) {
   if (failure !== undefined) fail(failure);
 }
 
-/** Runs npm itself, whichever way this script was started. */
-function npm(title, args, cwd) {
+/** How npm itself is called, whichever way this script was started. */
+export function npmCommand(args) {
   const path = process.env.npm_execpath;
-  const isScript = path?.endsWith(".js") ?? false;
-  return step(title, isScript ? process.execPath : "npm", isScript ? [path, ...args] : args, { cwd });
+  return path?.endsWith(".js") ? { command: process.execPath, args: [path, ...args] } : { command: "npm", args };
+}
+
+/** Runs npm itself. */
+function npm(title, args, cwd) {
+  const call = npmCommand(args);
+  return step(title, call.command, call.args, { cwd });
 }
 
 /** Installs the packages of `folder`'s lock file, unless the very same are there. */

@@ -113,7 +113,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
   for (const sandbox of cache.list(Sandbox)) {
     if (hasEnded(sandbox)) continue;
     const pod = sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathPlace(sandbox)?.pod : undefined);
-    const { namespace = "", name = "" } = sandbox.metadata;
+    const { namespace = "", name } = sandbox.metadata;
     if (pod !== undefined) registry.restore(`${namespace}/${name}`, namespace, pod, sandbox.spec.exposedPorts ?? []);
   }
   const stops: (() => Promise<void>)[] = [];

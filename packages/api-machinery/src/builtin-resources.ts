@@ -11,32 +11,32 @@ import type {
   SecretObject,
   ServiceAccountObject,
 } from "./core-objects.ts";
+import type {
+  EndpointSliceObject,
+  EndpointsObject,
+  IngressObject,
+  NetworkPolicyObject,
+  ServiceObject,
+} from "./network-objects.ts";
 import type { KubernetesObject } from "./object.ts";
 import type { ResourceType, Scope } from "./resource.ts";
+import type { PersistentVolumeClaimObject, PersistentVolumeObject, StorageClassObject } from "./volume-objects.ts";
 import type {
   ControllerRevisionObject,
   CronJobObject,
   DaemonSetObject,
   DeploymentObject,
-  EndpointSliceObject,
-  EndpointsObject,
   HorizontalPodAutoscalerObject,
-  IngressObject,
   JobObject,
   LimitRangeObject,
-  NetworkPolicyObject,
   NodeObject,
-  PersistentVolumeClaimObject,
-  PersistentVolumeObject,
   PodDisruptionBudgetObject,
   PodObject,
   PriorityClassObject,
   ReplicaSetObject,
   ResourceQuotaObject,
-  ServiceObject,
   StatefulSetObject,
   RuntimeClassObject,
-  StorageClassObject,
 } from "./workload-objects.ts";
 
 /* How clients address the built-in kinds that controllers use. */

@@ -1,4 +1,4 @@
-import type { Condition, KubernetesObject } from "./object.ts";
+import type { BuiltInCondition, KubernetesObject } from "./object.ts";
 import type { Scope } from "./resource.ts";
 import type { LabelSelector } from "./selector.ts";
 
@@ -21,7 +21,7 @@ export interface ObjectReference {
 /** core/v1 Namespace. */
 export interface NamespaceObject extends KubernetesObject {
   spec?: { finalizers?: string[] };
-  status?: { phase?: "Active" | "Terminating"; conditions?: Partial<Condition>[] };
+  status?: { phase?: "Active" | "Terminating"; conditions?: BuiltInCondition[] };
 }
 
 /** core/v1 ConfigMap. */
@@ -112,7 +112,7 @@ export interface CustomResourceDefinitionObject extends KubernetesObject {
     preserveUnknownFields?: boolean;
   };
   status?: {
-    conditions?: Partial<Condition>[];
+    conditions?: BuiltInCondition[];
     acceptedNames?: CustomResourceDefinitionObject["spec"]["names"];
     storedVersions?: string[];
   };

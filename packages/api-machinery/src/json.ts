@@ -15,11 +15,14 @@ export type DeepReadonly<T> = T extends (infer E)[]
       ? { readonly [K in keyof T]: DeepReadonly<T[K]> }
       : T;
 
-/** `T` with every property optional, all the way down: the type of an apply configuration. Arrays keep whole elements. */
+/**
+ * `T` with every property optional, all the way down: the type of an apply configuration. `undefined` is as good as absent, also
+ * for those who compile with `exactOptionalPropertyTypes`.
+ */
 export type DeepPartial<T> = T extends (infer E)[]
   ? DeepPartial<E>[]
   : T extends object
-    ? { [K in keyof T]?: DeepPartial<T[K]> }
+    ? { [K in keyof T]?: DeepPartial<T[K]> | undefined }
     : T;
 
 /**

@@ -1,4 +1,4 @@
-import type { JsonObject } from "./json.ts";
+import type { DeepReadonly, JsonObject } from "./json.ts";
 
 /** Which kind of object an owner is, and which one (meta/v1 OwnerReference). */
 export interface OwnerReference {
@@ -53,6 +53,19 @@ export interface KubernetesObject {
   metadata: ObjectMeta;
 }
 
+/**
+ * An object as clients and caches answer it: read-only, and with the metadata that the server gives to every object, whatever `T` leaves
+ * open. It goes wherever a `DeepReadonly<T>` is wanted.
+ */
+export type Stored<T extends KubernetesObject = KubernetesObject> = DeepReadonly<T> & {
+  readonly metadata: {
+    readonly name: string;
+    readonly uid: string;
+    readonly resourceVersion: string;
+    readonly creationTimestamp: string;
+  };
+};
+
 /** Metadata of a list (meta/v1 ListMeta). */
 export interface ListMeta {
   resourceVersion?: string;
@@ -90,4 +103,16 @@ export interface Condition {
   /** CamelCase, at least one character. */
   reason: string;
   message: string;
+}
+
+/**
+ * A condition of a built-in kind, of which only type and status are sure. Nodes have `lastHeartbeatTime`, Pods and Jobs
+ * `lastProbeTime`, Deployments `lastUpdateTime`.
+ */
+export interface BuiltInCondition extends Partial<Omit<Condition, "type" | "status">> {
+  type: string;
+  status: Condition["status"];
+  lastHeartbeatTime?: string;
+  lastProbeTime?: string;
+  lastUpdateTime?: string;
 }

@@ -1,4 +1,6 @@
 import type { ObjectMeta } from "./object.ts";
+import type { Affinity, Toleration, TopologySpreadConstraint } from "./scheduling.ts";
+import type { Volume } from "./volumes.ts";
 
 /** One variable of a container's environment (core/v1 EnvVar). */
 export interface EnvVar {
@@ -38,6 +40,27 @@ export interface ResourceRequirements {
   limits?: Record<string, string | number>;
 }
 
+/** What runs when a container has started, or before it is stopped (core/v1 LifecycleHandler). */
+export interface LifecycleHandler {
+  exec?: { command?: string[] };
+  httpGet?: Probe["httpGet"];
+  sleep?: { seconds: number };
+}
+
+/** Mandatory access control of a program (core/v1 SELinuxOptions). */
+export interface SELinuxOptions {
+  level?: string;
+  role?: string;
+  type?: string;
+  user?: string;
+}
+
+/** Limits of system calls and of access by profile (core/v1 SeccompProfile and AppArmorProfile). */
+export interface SecurityProfile {
+  type: "Localhost" | "RuntimeDefault" | "Unconfined";
+  localhostProfile?: string;
+}
+
 /** A program of a Pod (core/v1 Container). */
 export interface Container {
   name: string;
@@ -53,11 +76,19 @@ export interface Container {
   }[];
   ports?: { name?: string; containerPort: number; hostPort?: number; protocol?: string; hostIP?: string }[];
   resources?: ResourceRequirements;
-  volumeMounts?: { name: string; mountPath: string; subPath?: string; readOnly?: boolean }[];
+  volumeMounts?: {
+    name: string;
+    mountPath: string;
+    subPath?: string;
+    subPathExpr?: string;
+    readOnly?: boolean;
+    mountPropagation?: "None" | "HostToContainer" | "Bidirectional";
+  }[];
+  volumeDevices?: { name: string; devicePath: string }[];
   livenessProbe?: Probe;
   readinessProbe?: Probe;
   startupProbe?: Probe;
-  lifecycle?: { postStart?: Probe; preStop?: Probe; stopSignal?: string };
+  lifecycle?: { postStart?: LifecycleHandler; preStop?: LifecycleHandler; stopSignal?: string };
   imagePullPolicy?: "Always" | "IfNotPresent" | "Never";
   restartPolicy?: string;
   securityContext?: {
@@ -68,7 +99,10 @@ export interface Container {
     privileged?: boolean;
     allowPrivilegeEscalation?: boolean;
     capabilities?: { add?: string[]; drop?: string[] };
-    seccompProfile?: { type: string; localhostProfile?: string };
+    seccompProfile?: SecurityProfile;
+    appArmorProfile?: SecurityProfile;
+    seLinuxOptions?: SELinuxOptions;
+    procMount?: string;
   };
   terminationMessagePath?: string;
   terminationMessagePolicy?: string;
@@ -77,32 +111,12 @@ export interface Container {
   tty?: boolean;
 }
 
-/** Where files of a Pod come from (core/v1 Volume). */
-export interface Volume {
-  name: string;
-  emptyDir?: { medium?: string; sizeLimit?: string };
-  hostPath?: { path: string; type?: string };
-  configMap?: {
-    name?: string;
-    items?: { key: string; path: string; mode?: number }[];
-    defaultMode?: number;
-    optional?: boolean;
-  };
-  secret?: {
-    secretName?: string;
-    items?: { key: string; path: string; mode?: number }[];
-    defaultMode?: number;
-    optional?: boolean;
-  };
-  persistentVolumeClaim?: { claimName: string; readOnly?: boolean };
-  projected?: { sources?: unknown[]; defaultMode?: number };
-  downwardAPI?: { items?: unknown[]; defaultMode?: number };
-}
-
 /** What a Pod is to be (core/v1 PodSpec). */
 export interface PodSpec {
   containers: Container[];
   initContainers?: Container[];
+  /** Added to a running Pod by its subresource `ephemeralcontainers`. */
+  ephemeralContainers?: (Container & { targetContainerName?: string })[];
   volumes?: Volume[];
   nodeName?: string;
   nodeSelector?: Record<string, string>;
@@ -115,14 +129,21 @@ export interface PodSpec {
   subdomain?: string;
   hostNetwork?: boolean;
   hostPID?: boolean;
+  hostIPC?: boolean;
+  hostUsers?: boolean;
   dnsPolicy?: string;
-  affinity?: unknown;
-  tolerations?: { key?: string; operator?: string; value?: string; effect?: string; tolerationSeconds?: number }[];
-  topologySpreadConstraints?: unknown[];
+  dnsConfig?: { nameservers?: string[]; searches?: string[]; options?: { name?: string; value?: string }[] };
+  affinity?: Affinity;
+  tolerations?: Toleration[];
+  topologySpreadConstraints?: TopologySpreadConstraint[];
   schedulerName?: string;
   priorityClassName?: string;
   priority?: number;
+  preemptionPolicy?: "PreemptLowerPriority" | "Never";
   runtimeClassName?: string;
+  overhead?: Record<string, string>;
+  os?: { name: "linux" | "windows" };
+  readinessGates?: { conditionType: string }[];
   schedulingGates?: { name: string }[];
   enableServiceLinks?: boolean;
   shareProcessNamespace?: boolean;
@@ -133,7 +154,12 @@ export interface PodSpec {
     runAsGroup?: number;
     runAsNonRoot?: boolean;
     fsGroup?: number;
-    seccompProfile?: { type: string; localhostProfile?: string };
+    fsGroupChangePolicy?: "Always" | "OnRootMismatch";
+    supplementalGroups?: number[];
+    sysctls?: { name: string; value: string }[];
+    seccompProfile?: SecurityProfile;
+    appArmorProfile?: SecurityProfile;
+    seLinuxOptions?: SELinuxOptions;
   };
 }
 

@@ -13,6 +13,7 @@ import {
   timeSchema,
 } from "./schema/kubernetes-schemas.ts";
 import type { Schema } from "./schema/schema.ts";
+import { validateStructural } from "./schema/structural.ts";
 import { validate } from "./schema/validate.ts";
 
 const Lamp = defineResource({
@@ -172,4 +173,18 @@ test("ready-made schemas carry their static types and are structural", () => {
     "spec.timeout",
     "spec.timeout",
   ]);
+});
+
+test("a rule is compiled by who judges the definition, not by who declares the kind", () => {
+  const { crd } = defineResource({
+    group: "g.io",
+    version: "v1",
+    kind: "K",
+    plural: "ks",
+    description: "",
+    spec: Type.Object({ a: Type.Integer() }),
+    validations: [{ rule: "self.spec.a >" }],
+  });
+  const [version] = crd.spec.versions;
+  expect(validateStructural(version?.schema?.openAPIV3Schema as Schema)).toHaveLength(1);
 });

@@ -1,11 +1,12 @@
 import type { ObjectReference } from "./core-objects.ts";
-import type { Condition, KubernetesObject, ObjectMeta } from "./object.ts";
+import type { BuiltInCondition, Condition, KubernetesObject, ObjectMeta } from "./object.ts";
 import type { ContainerStatus, PodSpec, PodTemplate } from "./pod-spec.ts";
 import type { LabelSelector } from "./selector.ts";
+import type { PersistentVolumeClaimObject } from "./volume-objects.ts";
 
 /*
- * The built-in kinds that run programs, and what is around them, with as much of their fields as controllers use. What is not typed here is still
- * there at run time: these types are open to declaration of more, not a schema.
+ * The built-in kinds that run programs, and what is around them, with as much of their fields as controllers use. What is not typed here is still there at run time: these
+ * types are open to declaration of more, not a schema.
  */
 
 /** core/v1 Pod. */
@@ -13,53 +14,21 @@ export interface PodObject extends KubernetesObject {
   spec: PodSpec;
   status?: {
     phase?: "Pending" | "Running" | "Succeeded" | "Failed" | "Unknown";
-    conditions?: Partial<Condition>[];
+    conditions?: BuiltInCondition[];
     message?: string;
     reason?: string;
     hostIP?: string;
     podIP?: string;
     podIPs?: { ip: string }[];
+    hostIPs?: { ip: string }[];
     startTime?: string;
+    nominatedNodeName?: string;
     containerStatuses?: ContainerStatus[];
     initContainerStatuses?: ContainerStatus[];
+    ephemeralContainerStatuses?: ContainerStatus[];
     qosClass?: string;
     observedGeneration?: number;
   };
-}
-
-/** core/v1 Service. */
-export interface ServiceObject extends KubernetesObject {
-  spec?: {
-    type?: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName";
-    clusterIP?: string;
-    clusterIPs?: string[];
-    selector?: Record<string, string>;
-    ports?: {
-      name?: string;
-      port: number;
-      targetPort?: number | string;
-      protocol?: "TCP" | "UDP" | "SCTP";
-      nodePort?: number;
-      appProtocol?: string;
-    }[];
-    externalName?: string;
-    publishNotReadyAddresses?: boolean;
-    sessionAffinity?: string;
-  };
-  status?: { loadBalancer?: { ingress?: { ip?: string; hostname?: string }[] }; conditions?: Condition[] };
-}
-
-/** discovery.k8s.io/v1 EndpointSlice. */
-export interface EndpointSliceObject extends KubernetesObject {
-  addressType: "IPv4" | "IPv6" | "FQDN";
-  endpoints: {
-    addresses: string[];
-    conditions?: { ready?: boolean; serving?: boolean; terminating?: boolean };
-    hostname?: string;
-    nodeName?: string;
-    targetRef?: ObjectReference;
-  }[];
-  ports?: { name?: string; port?: number; protocol?: string; appProtocol?: string }[];
 }
 
 /** core/v1 Node. */
@@ -68,28 +37,20 @@ export interface NodeObject extends KubernetesObject {
     unschedulable?: boolean;
     taints?: { key: string; value?: string; effect: string; timeAdded?: string }[];
     podCIDR?: string;
+    podCIDRs?: string[];
     providerID?: string;
   };
   status?: {
     capacity?: Record<string, string>;
     allocatable?: Record<string, string>;
-    conditions?: Partial<Condition & { lastHeartbeatTime: string }>[];
+    conditions?: BuiltInCondition[];
     addresses?: { type: string; address: string }[];
     nodeInfo?: Record<string, string>;
+    images?: { names?: string[]; sizeBytes?: number }[];
+    volumesAttached?: { name: string; devicePath: string }[];
+    volumesInUse?: string[];
+    phase?: string;
   };
-}
-
-/** core/v1 PersistentVolumeClaim. */
-export interface PersistentVolumeClaimObject extends KubernetesObject {
-  spec?: {
-    accessModes?: string[];
-    storageClassName?: string;
-    volumeName?: string;
-    volumeMode?: string;
-    resources?: { requests?: Record<string, string>; limits?: Record<string, string> };
-    selector?: LabelSelector;
-  };
-  status?: { phase?: "Pending" | "Bound" | "Lost"; capacity?: Record<string, string>; accessModes?: string[] };
 }
 
 /** batch/v1 Job. */
@@ -105,6 +66,18 @@ export interface JobObject extends KubernetesObject {
     suspend?: boolean;
     selector?: LabelSelector;
     manualSelector?: boolean;
+    backoffLimitPerIndex?: number;
+    maxFailedIndexes?: number;
+    managedBy?: string;
+    podReplacementPolicy?: "TerminatingOrFailed" | "Failed";
+    podFailurePolicy?: {
+      rules: {
+        action: "FailJob" | "FailIndex" | "Ignore" | "Count";
+        onExitCodes?: { containerName?: string; operator: "In" | "NotIn"; values: number[] };
+        onPodConditions?: { type: string; status?: string }[];
+      }[];
+    };
+    successPolicy?: { rules: { succeededIndexes?: string; succeededCount?: number }[] };
   };
   status?: {
     active?: number;
@@ -115,7 +88,8 @@ export interface JobObject extends KubernetesObject {
     startTime?: string;
     completionTime?: string;
     completedIndexes?: string;
-    conditions?: Partial<Condition>[];
+    failedIndexes?: string;
+    conditions?: BuiltInCondition[];
     uncountedTerminatedPods?: { succeeded?: string[]; failed?: string[] };
   };
 }
@@ -141,8 +115,9 @@ interface WorkloadStatus {
   readyReplicas?: number;
   availableReplicas?: number;
   updatedReplicas?: number;
-  conditions?: Partial<Condition>[];
+  conditions?: BuiltInCondition[];
   collisionCount?: number;
+  terminatingReplicas?: number;
 }
 
 /** apps/v1 Deployment. */
@@ -184,6 +159,7 @@ export interface StatefulSetObject extends KubernetesObject {
     volumeClaimTemplates?: Partial<PersistentVolumeClaimObject>[];
     minReadySeconds?: number;
     revisionHistoryLimit?: number;
+    ordinals?: { start?: number };
     persistentVolumeClaimRetentionPolicy?: { whenDeleted?: "Retain" | "Delete"; whenScaled?: "Retain" | "Delete" };
   };
   status?: WorkloadStatus & { currentReplicas?: number; currentRevision?: string; updateRevision?: string };
@@ -191,7 +167,16 @@ export interface StatefulSetObject extends KubernetesObject {
 
 /** apps/v1 DaemonSet. */
 export interface DaemonSetObject extends KubernetesObject {
-  spec: { selector: LabelSelector; template: PodTemplate; minReadySeconds?: number };
+  spec: {
+    selector: LabelSelector;
+    template: PodTemplate;
+    minReadySeconds?: number;
+    revisionHistoryLimit?: number;
+    updateStrategy?: {
+      type?: "RollingUpdate" | "OnDelete";
+      rollingUpdate?: { maxSurge?: number | string; maxUnavailable?: number | string };
+    };
+  };
   status?: {
     observedGeneration?: number;
     currentNumberScheduled?: number;
@@ -199,6 +184,9 @@ export interface DaemonSetObject extends KubernetesObject {
     numberAvailable?: number;
     numberMisscheduled?: number;
     numberReady?: number;
+    numberUnavailable?: number;
+    collisionCount?: number;
+    conditions?: BuiltInCondition[];
     updatedNumberScheduled?: number;
   };
 }
@@ -223,62 +211,12 @@ export interface PodDisruptionBudgetObject extends KubernetesObject {
   };
 }
 
-/** networking.k8s.io/v1 NetworkPolicy. */
-export interface NetworkPolicyObject extends KubernetesObject {
-  spec?: { podSelector?: LabelSelector; policyTypes?: string[]; ingress?: unknown[]; egress?: unknown[] };
-}
-
-/** networking.k8s.io/v1 Ingress. */
-export interface IngressObject extends KubernetesObject {
-  spec?: {
-    ingressClassName?: string;
-    rules?: unknown[];
-    tls?: { hosts?: string[]; secretName?: string }[];
-    defaultBackend?: unknown;
-  };
-  status?: { loadBalancer?: { ingress?: { ip?: string; hostname?: string }[] } };
-}
-
-/** core/v1 PersistentVolume. Its source (`hostPath`, `local`, `csi` ...) is a field of the spec by its name. */
-export interface PersistentVolumeObject extends KubernetesObject {
-  spec?: {
-    capacity?: Record<string, string>;
-    accessModes?: string[];
-    claimRef?: ObjectReference;
-    persistentVolumeReclaimPolicy?: "Retain" | "Delete" | "Recycle";
-    storageClassName?: string;
-    volumeMode?: "Filesystem" | "Block";
-    hostPath?: { path: string; type?: string };
-    local?: { path: string; fsType?: string };
-    nodeAffinity?: { required?: { nodeSelectorTerms: unknown[] } };
-  };
-  status?: { phase?: "Pending" | "Available" | "Bound" | "Released" | "Failed"; message?: string; reason?: string };
-}
-
-/** storage.k8s.io/v1 StorageClass. */
-export interface StorageClassObject extends KubernetesObject {
-  provisioner: string;
-  parameters?: Record<string, string>;
-  reclaimPolicy?: "Retain" | "Delete";
-  volumeBindingMode?: "Immediate" | "WaitForFirstConsumer";
-  allowVolumeExpansion?: boolean;
-}
-
 /** node.k8s.io/v1 RuntimeClass. */
 export interface RuntimeClassObject extends KubernetesObject {
   /** The name under which nodes know the runtime. */
   handler: string;
   overhead?: { podFixed?: Record<string, string> };
   scheduling?: { nodeSelector?: Record<string, string> };
-}
-
-/** core/v1 Endpoints. New code writes {@link EndpointSliceObject}. */
-export interface EndpointsObject extends KubernetesObject {
-  subsets?: {
-    addresses?: { ip: string; hostname?: string; nodeName?: string; targetRef?: ObjectReference }[];
-    notReadyAddresses?: { ip: string; hostname?: string; nodeName?: string; targetRef?: ObjectReference }[];
-    ports?: { name?: string; port: number; protocol?: string }[];
-  }[];
 }
 
 /** apps/v1 ControllerRevision: a state of a StatefulSet or DaemonSet, by number. */
@@ -310,6 +248,7 @@ export interface LimitRangeObject extends KubernetesObject {
       min?: Record<string, string>;
       default?: Record<string, string>;
       defaultRequest?: Record<string, string>;
+      maxLimitRequestRatio?: Record<string, string>;
     }[];
   };
 }

@@ -6,6 +6,7 @@ import type {
   KubernetesObject,
   ObjectKey,
   ResourceType,
+  Stored,
   WatchEvent,
 } from "@keelson/api-machinery";
 
@@ -111,6 +112,11 @@ export type ApplyConfiguration<T extends KubernetesObject> = DeepReadonly<
   readonly metadata: DeepReadonly<DeepPartial<T["metadata"]>> & { readonly name: string };
 };
 
+/** A list as {@link Client.list} answers it. */
+export type StoredList<T extends KubernetesObject> = DeepReadonly<Omit<KubernetesList<T>, "items">> & {
+  readonly items: readonly Stored<T>[];
+};
+
 /** A watch on one kind: typed events, until it ends, breaks (throws) or is closed. */
 export interface TypedWatch<T> extends AsyncIterable<WatchEvent<DeepReadonly<T>>> {
   /** See `WatchStream.batches`. */
@@ -128,44 +134,40 @@ export interface Client {
     type: ResourceType<T>,
     key: ObjectKey,
     options?: { signal?: AbortSignal | undefined },
-  ): Promise<DeepReadonly<T>>;
-  list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<DeepReadonly<KubernetesList<T>>>;
+  ): Promise<Stored<T>>;
+  list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<StoredList<T>>;
   watch<T extends KubernetesObject>(type: ResourceType<T>, options?: WatchOptions): Promise<TypedWatch<T>>;
   /** `apiVersion` and `kind` are filled in from `type`. */
-  create<T extends KubernetesObject>(
-    type: ResourceType<T>,
-    object: NewObject<T>,
-    options?: CreateOptions,
-  ): Promise<DeepReadonly<T>>;
+  create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options?: CreateOptions): Promise<Stored<T>>;
   /** Replaces the object, or a subresource of it (`finalize`). `metadata.resourceVersion`, where it is set, must match. */
   update<T extends KubernetesObject>(
     type: ResourceType<T>,
     object: DeepReadonly<T>,
     options?: WriteOptions & { readonly subresource?: string },
-  ): Promise<DeepReadonly<T>>;
+  ): Promise<Stored<T>>;
   updateStatus<T extends KubernetesObject>(
     type: ResourceType<T>,
     object: DeepReadonly<T>,
     options?: WriteOptions,
-  ): Promise<DeepReadonly<T>>;
+  ): Promise<Stored<T>>;
   patch<T extends KubernetesObject>(
     type: ResourceType<T>,
     key: ObjectKey,
     patch: Patch,
     options?: WriteOptions & { readonly subresource?: string },
-  ): Promise<DeepReadonly<T>>;
+  ): Promise<Stored<T>>;
   /** Server-side apply (KEP-555). Creates what is not there. */
   apply<T extends KubernetesObject>(
     type: ResourceType<T>,
     configuration: ApplyConfiguration<T>,
     options?: ApplyOptions,
-  ): Promise<DeepReadonly<T>>;
+  ): Promise<Stored<T>>;
   /** Server-side apply to the status subresource. With `metadata.resourceVersion` it is refused when the object moved on. */
   applyStatus<T extends KubernetesObject>(
     type: ResourceType<T>,
     configuration: ApplyConfiguration<T>,
     options?: ApplyOptions,
-  ): Promise<DeepReadonly<T>>;
+  ): Promise<Stored<T>>;
   delete(type: ResourceType, key: ObjectKey, options?: DeleteOptions): Promise<void>;
   deleteCollection(type: ResourceType, selection: ListOptions, options?: DeleteOptions): Promise<void>;
   /** What a container of a Pod writes, standard output and error together. A `BadRequest` says that it has not started. */
@@ -174,8 +176,12 @@ export interface Client {
   close(): Promise<void>;
 }
 
-/** An object as it is given to {@link Client.create}: without what the server or `type` fills in. */
-export type NewObject<T extends KubernetesObject> = Omit<DeepReadonly<T>, "apiVersion" | "kind" | "status"> & {
+/**
+ * An object as it is given to {@link Client.create}: without what the server or `type` fills in. What a schema has defaults for
+ * is asked for nevertheless, as the object's type has it; {@link Client.apply} takes an object without.
+ */
+export type NewObject<T extends KubernetesObject> = Omit<DeepReadonly<T>, "apiVersion" | "kind" | "metadata" | "status"> & {
+  readonly metadata: DeepReadonly<DeepPartial<T["metadata"]>>;
   readonly apiVersion?: string;
   readonly kind?: string;
   readonly status?: unknown;

@@ -4,11 +4,11 @@ import {
   type ByteStream,
   type Clock,
   type DeepReadonly,
-  type KubernetesList,
   type KubernetesObject,
   type ObjectKey,
   Pod,
   type ResourceType,
+  type Stored,
   sleep,
   systemClock,
   type Transport,
@@ -25,6 +25,7 @@ import type {
   NewObject,
   Patch,
   PodLogOptions,
+  StoredList,
   TypedWatch,
   WatchOptions,
   WriteOptions,
@@ -78,13 +79,13 @@ class TransportClient implements Client {
   }
 
   async get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey, options?: { signal?: AbortSignal | undefined }) {
-    return (await this.#send("GET", objectPath(type, key), {}, undefined, options)) as DeepReadonly<T>;
+    return (await this.#send("GET", objectPath(type, key), {}, undefined, options)) as Stored<T>;
   }
 
   async list<T extends KubernetesObject>(type: ResourceType<T>, options: ListOptions = {}) {
     const path = collectionPath(type, options.namespace);
     const headers = options.metadataOnly ? { accept: partial("PartialObjectMetadataList") } : undefined;
-    return (await this.#send("GET", path, listQuery(options), undefined, options, headers)) as DeepReadonly<KubernetesList<T>>;
+    return (await this.#send("GET", path, listQuery(options), undefined, options, headers)) as StoredList<T>;
   }
 
   async watch<T extends KubernetesObject>(type: ResourceType<T>, options: WatchOptions = {}): Promise<TypedWatch<T>> {
@@ -112,7 +113,7 @@ class TransportClient implements Client {
       subresource === undefined
         ? collectionPath(type, requiredNamespace(type, namespace, name ?? generateName))
         : objectPath(subresource.of, keyOf(object), subresource.name);
-    return (await this.#send("POST", path, this.#writeQuery(options), typed(type, object), options)) as DeepReadonly<T>;
+    return (await this.#send("POST", path, this.#writeQuery(options), typed(type, object), options)) as Stored<T>;
   }
 
   async update<T extends KubernetesObject>(
@@ -121,12 +122,12 @@ class TransportClient implements Client {
     options: WriteOptions & { readonly subresource?: string } = {},
   ) {
     const path = objectPath(type, keyOf(object), options.subresource);
-    return (await this.#send("PUT", path, this.#writeQuery(options), typed(type, object), options)) as DeepReadonly<T>;
+    return (await this.#send("PUT", path, this.#writeQuery(options), typed(type, object), options)) as Stored<T>;
   }
 
   async updateStatus<T extends KubernetesObject>(type: ResourceType<T>, object: DeepReadonly<T>, options: WriteOptions = {}) {
     const path = objectPath(type, keyOf(object), "status");
-    return (await this.#send("PUT", path, this.#writeQuery(options), typed(type, object), options)) as DeepReadonly<T>;
+    return (await this.#send("PUT", path, this.#writeQuery(options), typed(type, object), options)) as Stored<T>;
   }
 
   async patch<T extends KubernetesObject>(
@@ -138,7 +139,7 @@ class TransportClient implements Client {
     const path = objectPath(type, key, options.subresource);
     const body = patch.type === "json" ? patch.operations : patch.body;
     const headers = { "content-type": patchTypes[patch.type] };
-    return (await this.#send("PATCH", path, this.#writeQuery(options), body, options, headers)) as DeepReadonly<T>;
+    return (await this.#send("PATCH", path, this.#writeQuery(options), body, options, headers)) as Stored<T>;
   }
 
   apply<T extends KubernetesObject>(type: ResourceType<T>, configuration: ApplyConfiguration<T>, options?: ApplyOptions) {
@@ -181,12 +182,12 @@ class TransportClient implements Client {
     configuration: ApplyConfiguration<T>,
     subresource: string | undefined,
     options: ApplyOptions = {},
-  ): Promise<DeepReadonly<T>> {
+  ): Promise<Stored<T>> {
     const metadata = configuration.metadata as { readonly name: string; readonly namespace?: string };
     const path = objectPath(type, metadata, subresource);
     const query = { ...this.#writeQuery(options), force: flag(options.force ?? true) };
     const headers = { "content-type": "application/apply-patch+yaml" };
-    return (await this.#send("PATCH", path, query, typed(type, configuration), options, headers)) as DeepReadonly<T>;
+    return (await this.#send("PATCH", path, query, typed(type, configuration), options, headers)) as Stored<T>;
   }
 
   #writeQuery(options: WriteOptions): Query {

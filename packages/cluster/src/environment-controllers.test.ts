@@ -10,7 +10,7 @@ test("a test environment with garbage collection deletes what belonged to a dele
   await using environment = await startTestEnvironment({ controllers: [garbageCollection] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const owner = await client.create(ConfigMap, { metadata: { name: "owner", namespace } });
-  const { name = "", uid = "" } = owner.metadata;
+  const { name, uid } = owner.metadata;
   const ownerReferences = [{ apiVersion: "v1", kind: "ConfigMap", name, uid }];
   await client.create(ConfigMap, { metadata: { name: "owned", namespace, ownerReferences } });
   await using gone = await deletionOf("owned", namespace);

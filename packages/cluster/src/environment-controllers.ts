@@ -6,6 +6,10 @@ import { startNamespaceController } from "./namespace/namespace-controller.ts";
 import { startCluster } from "./start-cluster.ts";
 import { type ServedKinds, storedKinds } from "./stored-kinds.ts";
 
+/*
+ * What tests run beside a test environment. Imported as `@keelson/cluster/testing`, so that no test loads the node and its runtimes.
+ */
+
 /** An API server in this process that controllers run beside: a `TestEnvironment` of `@keelson/apiserver/testing` is one. */
 export interface ControllerHost {
   readonly resources: ServedKinds;

@@ -8,8 +8,9 @@ export function hasFinalizer(object: DeepReadonly<KubernetesObject>, finalizer: 
 }
 
 /**
- * Adds a finalizer. Answers whether it was added: then end the reconcile, as the change comes back as an event. Do so before
- * the first effect that has to be undone.
+ * Adds a finalizer, before the first effect that has to be undone. Answers whether it was added. It is stored then, and the reconcile may
+ * go on. One that ends instead, and waits for the change to come back, must not have a predicate that holds it back, as
+ * `generationChanged` does: metadata has no generation.
  *
  * The patch holds only if the list is still what `object` has, so a finalizer that somebody else writes at the same time is
  * never lost.

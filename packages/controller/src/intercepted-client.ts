@@ -1,11 +1,4 @@
-import type {
-  ByteStream,
-  DeepReadonly,
-  KubernetesList,
-  KubernetesObject,
-  ObjectKey,
-  ResourceType,
-} from "@keelson/api-machinery";
+import type { ByteStream, DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
 import type {
   ApplyConfiguration,
   ApplyOptions,
@@ -16,6 +9,7 @@ import type {
   NewObject,
   Patch,
   PodLogOptions,
+  StoredList,
   TypedWatch,
   WatchOptions,
   WriteOptions,
@@ -52,12 +46,12 @@ export class InterceptedClient implements Client {
     type: ResourceType<T>,
     key: ObjectKey,
     options?: { signal?: AbortSignal | undefined },
-  ): Promise<DeepReadonly<T>> {
+  ): Promise<Stored<T>> {
     this.#hooks.read?.(type, key);
     return this.#client.get(type, key, options);
   }
 
-  list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<DeepReadonly<KubernetesList<T>>> {
+  list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<StoredList<T>> {
     this.#hooks.read?.(type, options?.namespace === undefined ? {} : { namespace: options.namespace });
     return this.#client.list(type, options);
   }
@@ -129,8 +123,8 @@ export class InterceptedClient implements Client {
     type: ResourceType<T>,
     key: Partial<ObjectKey>,
     options: { readonly dryRun?: boolean } | undefined,
-    write: () => Promise<DeepReadonly<T>>,
-  ): Promise<DeepReadonly<T>> {
+    write: () => Promise<Stored<T>>,
+  ): Promise<Stored<T>> {
     const object = await this.#guarded(verb, type, key, write);
     if (!options?.dryRun) this.#hooks.written?.(type, object as DeepReadonly<KubernetesObject>, verb);
     return object;

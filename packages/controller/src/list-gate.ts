@@ -1,5 +1,5 @@
-import type { Clock, DeepReadonly, KubernetesList, KubernetesObject, ResourceType } from "@keelson/api-machinery";
-import type { Client, ListOptions } from "@keelson/client";
+import type { Clock, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { Client, ListOptions, StoredList } from "@keelson/client";
 import { InterceptedClient } from "./intercepted-client.ts";
 
 /** Requests for lists that one cache has under way at once. */
@@ -21,10 +21,7 @@ export class ListGate extends InterceptedClient {
     this.#clock = clock;
   }
 
-  override async list<T extends KubernetesObject>(
-    type: ResourceType<T>,
-    options?: ListOptions,
-  ): Promise<DeepReadonly<KubernetesList<T>>> {
+  override async list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<StoredList<T>> {
     if (this.#free > 0) this.#free--;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));
     let hasPlace = true;

@@ -1,4 +1,4 @@
-/** Where log lines go. Packages take one; apps give pino's. Fields come first, as in pino. */
+/** Where log lines go. Packages take one; programs give pino's, or `createJsonLogger`'s. Fields come first, as in pino. */
 export interface Logger {
   debug(fields: Readonly<Record<string, unknown>>, message: string): void;
   info(fields: Readonly<Record<string, unknown>>, message: string): void;

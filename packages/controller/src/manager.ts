@@ -15,6 +15,7 @@ export type Leadership = { readonly kind: "leading" } | { readonly kind: "standb
 export interface ManagerOptions {
   readonly client: Client;
   readonly clock?: Clock;
+  /** Default: none, so failed reconciles show in metrics and records only. See `createJsonLogger`. */
   readonly logger?: Logger;
   readonly controllers: readonly ControllerDefinition[];
   /** Reconciles that run at once of each controller that does not say it itself. Default 1. */

@@ -11,7 +11,7 @@ export function idOfObject(object: DeepReadonly<KubernetesObject>): string {
   return `${object.metadata.namespace ?? ""}/${object.metadata.name ?? ""}`;
 }
 
-/** The key of an object. */
+/** The key of an object: what `get`, `delete` and a watch's `map` take. */
 export function keyOfObject(object: DeepReadonly<KubernetesObject>): ObjectKey {
   const { namespace, name } = object.metadata;
   return namespace === undefined ? { name: name ?? "" } : { namespace, name: name ?? "" };

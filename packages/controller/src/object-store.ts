@@ -1,4 +1,4 @@
-import type { KubernetesObject } from "@keelson/api-machinery";
+import type { KubernetesObject, Stored } from "@keelson/api-machinery";
 import type { CachedObject } from "./cached-object.ts";
 import { idOfObject } from "./object-id.ts";
 import type { Change, IndexFunction } from "./reconcile.ts";
@@ -65,7 +65,7 @@ export class ObjectStore {
   addIndex(name: string, compute: IndexFunction<KubernetesObject>): void {
     const valuesOf = (object: CachedObject): readonly string[] => {
       try {
-        return [...new Set(compute(object))];
+        return [...new Set(compute(object as Stored))];
       } catch (error) {
         this.#onIndexError(name, error);
         return [];

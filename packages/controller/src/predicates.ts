@@ -5,7 +5,8 @@ import type { Change, Predicate } from "./reconcile.ts";
 /**
  * Passes updates that changed `metadata.generation`: the spec, not the status or the metadata. Creates and deletes pass, and
  * so does a namesake made anew with the same generation, as it comes as a delete and a create. A kind without the status
- * subresource raises the generation with its status too.
+ * subresource raises the generation with its status too. Most built-in kinds of the core group have no generation: no update of a
+ * ConfigMap or Secret passes.
  */
 export const generationChanged: Predicate<KubernetesObject> = (change) =>
   isOther(change, ({ metadata }) => metadata.generation);

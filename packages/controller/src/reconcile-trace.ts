@@ -1,5 +1,5 @@
+import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
 import type { CacheWaitOptions } from "./cache-wait.ts";
-import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
 import type { ReconcileResult } from "./metrics.ts";
 import type { Cache, CacheListOptions, Request } from "./reconcile.ts";
 
@@ -150,7 +150,7 @@ export class TracedCache implements Cache {
     this.#reads = reads;
   }
 
-  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): DeepReadonly<T> | undefined {
+  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): Stored<T> | undefined {
     const object = this.#cache.get(type, key);
     const version = (object as DeepReadonly<KubernetesObject> | undefined)?.metadata.resourceVersion;
     note(this.#reads, {
@@ -162,7 +162,7 @@ export class TracedCache implements Cache {
     return object;
   }
 
-  list<T extends KubernetesObject>(type: ResourceType<T>, options?: CacheListOptions): readonly DeepReadonly<T>[] {
+  list<T extends KubernetesObject>(type: ResourceType<T>, options?: CacheListOptions): readonly Stored<T>[] {
     const objects = this.#cache.list(type, options);
     note(this.#reads, {
       kind: type.kind,

@@ -1,4 +1,4 @@
-import type { Clock, DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import type { Clock, DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { CacheWaitOptions } from "./cache-wait.ts";
 import type { Logger } from "./logger.ts";
@@ -35,8 +35,8 @@ export interface CacheListOptions {
  * Only kinds that some controller of the manager declares (`for`, `owns`, `watches`, `reads`) are there; another throws.
  */
 export interface Cache {
-  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): DeepReadonly<T> | undefined;
-  list<T extends KubernetesObject>(type: ResourceType<T>, options?: CacheListOptions): readonly DeepReadonly<T>[];
+  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): Stored<T> | undefined;
+  list<T extends KubernetesObject>(type: ResourceType<T>, options?: CacheListOptions): readonly Stored<T>[];
   /**
    * Waits until the cache shows what a write answered: this version of the object or a later one. For whoever reads the cache after a
    * write and is no reconcile: a trigger, a server, a program's main, a test. (A reconcile need not wait, and should not: it does
@@ -98,7 +98,7 @@ export interface ReconcileContext {
 export type Request = ObjectKey;
 
 /** Extracts index values from an object. An object is found under each of them. */
-export type IndexFunction<T extends KubernetesObject> = (object: DeepReadonly<T>) => readonly string[];
+export type IndexFunction<T extends KubernetesObject> = (object: Stored<T>) => readonly string[];
 
 /** A change that a source saw. `old` is absent on create, and the last known state on delete. */
 export interface Change<T extends KubernetesObject> {
@@ -113,7 +113,7 @@ export type Predicate<T extends KubernetesObject> = (change: Change<T>) => boole
 /** A watch of a further kind: which requests a change of one of its objects leads to. On update, old and new are both mapped. */
 export interface Watch<T extends KubernetesObject> {
   readonly type: ResourceType<T>;
-  readonly map: (object: DeepReadonly<T>, context: { readonly cache: Cache }) => readonly Request[];
+  readonly map: (object: Stored<T>, context: { readonly cache: Cache }) => readonly Request[];
   readonly predicates?: readonly Predicate<T>[];
 }
 

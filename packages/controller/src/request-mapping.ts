@@ -4,6 +4,7 @@ import {
   type OwnerReference,
   parseApiVersion,
   type ResourceType,
+  type Stored,
 } from "@keelson/api-machinery";
 import { idOf, keyOfObject } from "./object-id.ts";
 import type { CachedKind } from "./shared-cache.ts";
@@ -52,7 +53,9 @@ export function sourcesOf(
   return [
     make(definition.for, (object) => [keyOfObject(object)], definition.predicates),
     ...definition.owns.map((type) => make(type, (object) => controllersOf(object, definition.for))),
-    ...definition.watches.map((watch) => make(watch.type, (object) => watch.map(object, { cache }), watch.predicates)),
+    ...definition.watches.map((watch) =>
+      make(watch.type, (object) => watch.map(object as Stored, { cache }), watch.predicates),
+    ),
   ];
 }
 

@@ -6,6 +6,7 @@ import {
   type KubernetesObject,
   type ObjectKey,
   type ResourceType,
+  type Stored,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { type CacheOptions, type CacheSelection, mayBeSelected, selectionsOf } from "./cache-options.ts";
@@ -229,16 +230,16 @@ export class SharedCache implements Cache {
     return this.#kinds.get(typeId(type));
   }
 
-  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): DeepReadonly<T> | undefined {
-    return this.#declared(type).get(key) as DeepReadonly<T> | undefined;
+  get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): Stored<T> | undefined {
+    return this.#declared(type).get(key) as Stored<T> | undefined;
   }
 
-  list<T extends KubernetesObject>(type: ResourceType<T>, options: CacheListOptions = {}): readonly DeepReadonly<T>[] {
+  list<T extends KubernetesObject>(type: ResourceType<T>, options: CacheListOptions = {}): readonly Stored<T>[] {
     const { store } = this.#declared(type);
     const { labelSelector = "", index, limit = 0 } = options;
     const namespace = type.scope === "Cluster" ? undefined : options.namespace;
     if (index === undefined && labelSelector === "" && limit <= 0) {
-      return store.list(namespace) as readonly DeepReadonly<T>[];
+      return store.list(namespace) as readonly Stored<T>[];
     }
     const candidates = index === undefined ? store.each(namespace) : store.byIndex(...index);
     if (candidates === undefined) {
@@ -256,7 +257,7 @@ export class SharedCache implements Cache {
       if (objects.length === limit) break;
     }
     const list: readonly CachedObject[] = objects;
-    return list as readonly DeepReadonly<T>[];
+    return list as readonly Stored<T>[];
   }
 
   async whenSeen<T extends KubernetesObject>(

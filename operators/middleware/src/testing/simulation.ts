@@ -1,4 +1,4 @@
-import { type Clock, type ConfigMapObject, jsonEquals } from "@keelson/api-machinery";
+import { type Clock, type ConfigMapObject, jsonEquals, type Stored } from "@keelson/api-machinery";
 import { type ControllerDefinition, type ReconcileContext, type Request, silentLogger } from "@keelson/controller";
 import { App, type AppStatus } from "../api/app.ts";
 import { createAppController } from "../controllers/app.ts";
@@ -119,7 +119,7 @@ export function createSimulation({
           if (owner !== undefined) enqueue(controller, { namespace, name: owner.name });
         }
         for (const watch of controller.watches.filter(({ type }) => type.kind === kind))
-          for (const request of watch.map(each, { cache: store.cache })) enqueue(controller, request);
+          for (const request of watch.map(each as Stored, { cache: store.cache })) enqueue(controller, request);
       }
     }
   }

@@ -1,3 +1,4 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandDefinition } from "@keelson/controller";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { namespaceFlag, text } from "./flags.ts";
@@ -22,7 +23,7 @@ export const logsCommand: CommandDefinition = {
     const workers = flags.workers === true;
     const client = await connect();
     try {
-      let job = await client.get(RhinoJob, { namespace, name }, { signal });
+      let job: DeepReadonly<RhinoJob> = await client.get(RhinoJob, { namespace, name }, { signal });
       let found = 0;
       if (flags.follow === true && !hasEnded(job)) {
         const followed = await followLogs(client, { job, workers, signal, out: stdout });

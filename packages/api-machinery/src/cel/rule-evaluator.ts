@@ -28,7 +28,7 @@ export function createRuleEvaluator(): RuleEvaluator {
       left -= costOf(program.size, longest);
       if (left < 0) {
         const detail = "validation failed due to running out of cost budget, no further validation rules will be run";
-        causes.push(invalidCause(site.path, typeName(site), detail));
+        causes.push(invalidCause(placeOf(site), typeName(site), detail));
         break;
       }
       const oldSelf = program.rule.optionalOldSelf === true ? optionalOld(old) : old;
@@ -80,7 +80,7 @@ const reasons: readonly FieldReason[] = [
 
 function refusal({ reason: wanted, fieldPath = "" }: ValidationRule, site: RuleSite, detail: string): StatusCause {
   const reason = reasons.find((known) => known === wanted) ?? "FieldValueInvalid";
-  const field = fieldPath === "" ? site.path : joinFieldPath(site.path, fieldPath);
+  const field = fieldPath === "" ? placeOf(site) : joinFieldPath(site.path, fieldPath);
   const value = JSON.stringify(typeName(site));
   switch (reason) {
     case "FieldValueForbidden":
@@ -106,7 +106,12 @@ function joinFieldPath(path: string, fieldPath: string): string {
 function faultCauses({ faults }: RuleSet, site: RuleSite): StatusCause[] {
   return faults
     .filter(({ field }) => field === "rule")
-    .map(({ message }) => invalidCause(site.path, typeName(site), `rule compile error: ${firstLine(message)}`));
+    .map(({ message }) => invalidCause(placeOf(site), typeName(site), `rule compile error: ${firstLine(message)}`));
+}
+
+/** The whole object has no path, and kube-apiserver says so as Go prints it. */
+function placeOf({ path }: RuleSite): string {
+  return path === "" ? "<nil>" : path;
 }
 
 function typeName({ schema }: RuleSite): string {

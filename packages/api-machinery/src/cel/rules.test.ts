@@ -217,9 +217,9 @@ describe("whole objects", () => {
       rules: createRuleEvaluator(),
     });
 
-  test("rules see their kind and name", () => {
+  test("rules see their kind and name, and a fault of the whole object is at no path", () => {
     expect(evaluate("abc")).toEqual([]);
-    expect(evaluate("too-long")).toHaveLength(1);
+    expect(evaluate("too-long")).toMatchObject([{ field: "<nil>" }]);
   });
 
   test("rules do not see the rest of their metadata", () => {

@@ -17,12 +17,17 @@ const intOrString = [{ type: "integer" }, { type: "string" }];
 /**
  * What keeps `schema` from being the structural schema of a CustomResourceDefinition, with kube-apiserver's paths, reasons
  * and messages; nothing where it is one. `path` is the schema's own, for example
- * `spec.versions[0].schema.openAPIV3Schema`. Where it is one, its CEL rules must compile.
+ * `spec.versions[0].schema.openAPIV3Schema`. Where it is one, its CEL rules must
+ * compile, unless `leavesRules` is set.
  */
-export function validateStructural(schema: Schema, path = ""): StatusCause[] {
+export function validateStructural(
+  schema: Schema,
+  path = "",
+  { leavesRules = false }: { readonly leavesRules?: boolean } = {},
+): StatusCause[] {
   const causes: StatusCause[] = [];
   visit(asNode(schema), "root", path, 0, causes);
-  if (causes.length === 0) visitRules(schema, path, true, true, causes);
+  if (causes.length === 0 && !leavesRules) visitRules(schema, path, true, true, causes);
   // What has keywords of another kind of schema is not looked at any further.
   const foreign = causes.filter(({ message }) => message?.endsWith("is not supported"));
   return (foreign.length > 0 ? foreign : causes).sort((a, b) =>

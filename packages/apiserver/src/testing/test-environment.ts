@@ -28,7 +28,7 @@ export interface TestEnvironmentOptions
   readonly crds?: readonly KubernetesObject[];
   /**
    * What runs beside the server, started in this order and ended before it: `garbageCollection` or `clusterControllers` of
-   * `@keelson/cluster`, or one's own. Default: nothing, as in envtest: owners' deletions delete nothing else, and namespaces stay.
+   * `@keelson/cluster/testing`, or one's own. Default: nothing, as in envtest: owners' deletions delete nothing else, and namespaces stay.
    */
   readonly controllers?: readonly EnvironmentController[];
 }

@@ -17,7 +17,7 @@ export const deploymentController: ControllerDefinition = defineController({
       return cache
         .list(Deployment, { namespace })
         .filter(({ spec }) => workloadSelector(spec.selector).matches(labels))
-        .map(({ metadata: { name = "" } }) => ({ namespace, name }));
+        .map(({ metadata: { name } }) => ({ namespace, name }));
     }),
     // With Recreate the last old Pod has to be gone before the first new one is made.
     watchOf(

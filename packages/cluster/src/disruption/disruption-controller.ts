@@ -61,7 +61,7 @@ function budgetsOf(
   return cache
     .list(PodDisruptionBudget, { namespace })
     .filter((budget) => selectorOf(budget).matches(labels))
-    .map(({ metadata: { name = "" } }) => ({ namespace, name }));
+    .map(({ metadata: { name } }) => ({ namespace, name }));
 }
 
 function selectorOf({ spec }: DeepReadonly<PodDisruptionBudgetObject>): Selector {

@@ -1,6 +1,7 @@
 import { arch, cpus, hostname, release, totalmem } from "node:os";
 import { readFileSync } from "node:fs";
 import {
+  type BuiltInCondition,
   formatMicroTime,
   formatTime,
   isAlreadyExists,
@@ -54,7 +55,7 @@ export function nodeStatus(options: {
   const { machine, hostIP, nodeName, isReady, before, now } = options;
   const capacity = { cpu: machine.cpu, memory: machine.memory, pods: machine.pods, "ephemeral-storage": "0" };
   const { "ephemeral-storage": _, ...resources } = capacity;
-  const condition = (type: string, status: "True" | "False" | "Unknown", reason: string, message: string): object => {
+  const condition = (type: string, status: "True" | "False" | "Unknown", reason: string, message: string): BuiltInCondition => {
     const old = before?.conditions?.find((each) => each.type === type);
     return {
       type,

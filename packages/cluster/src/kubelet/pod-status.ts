@@ -1,4 +1,4 @@
-import { type Condition, type ContainerStatus, formatTime, type PodObject } from "@keelson/api-machinery";
+import { type BuiltInCondition, type ContainerStatus, formatTime, type PodObject } from "@keelson/api-machinery";
 import { plannedContainers, programId } from "./pod-view.ts";
 import type { ContainerRecord, Finished, PodState, Waiting } from "./pod-state.ts";
 import { qosClass } from "./qos-class.ts";
@@ -94,7 +94,7 @@ function terminated(finished: Finished, id: (attempt: number) => string): NonNul
 }
 type ContainerState = NonNullable<ContainerStatus["state"]>;
 
-function conditions(state: PodState, phase: string, now: number): Partial<Condition>[] {
+function conditions(state: PodState, phase: string, now: number): BuiltInCondition[] {
   const { pod } = state;
   const inits = state.containers.filter(({ role }) => role !== "main");
   const mains = state.containers.filter(({ role }) => role === "main");
@@ -105,7 +105,7 @@ function conditions(state: PodState, phase: string, now: number): Partial<Condit
   const isInitialised =
     uninitialised.length === 0 || mains.some(({ current }) => current.kind !== "waiting") || phase === "Succeeded";
   const list = (names: readonly string[]): string => `[${names.join(" ")}]`;
-  const readiness: Pick<Condition, "status"> & Partial<Condition> =
+  const readiness: Omit<BuiltInCondition, "type"> =
     phase === "Succeeded"
       ? { status: "False", reason: "PodCompleted" }
       : phase === "Failed"
@@ -113,7 +113,7 @@ function conditions(state: PodState, phase: string, now: number): Partial<Condit
         : notReady.length > 0
           ? { status: "False", reason: "ContainersNotReady", message: `containers with unready status: ${list(notReady)}` }
           : { status: "True" };
-  const gates = (pod.spec as { readonly readinessGates?: readonly { readonly conditionType: string }[] }).readinessGates ?? [];
+  const gates = pod.spec.readinessGates ?? [];
   const isOpen = ({ conditionType }: { readonly conditionType: string }): boolean =>
     (pod.status?.conditions ?? []).some(({ type, status }) => type === conditionType && status === "True");
   const closed = gates.filter((gate) => !isOpen(gate));
@@ -125,7 +125,7 @@ function conditions(state: PodState, phase: string, now: number): Partial<Condit
           message: `corresponding condition of pod readiness gate "${closed[0]?.conditionType}" does not exist.`,
         }
       : readiness;
-  const wanted: (Pick<Condition, "type" | "status"> & Partial<Condition>)[] = [
+  const wanted: BuiltInCondition[] = [
     { type: "PodReadyToStartContainers", status: state.setup === "done" && state.end === undefined ? "True" : "False" },
     isInitialised
       ? { type: "Initialized", status: "True", ...(phase === "Succeeded" ? { reason: "PodCompleted" } : {}) }

@@ -75,7 +75,7 @@ export function createVolumeControllers(options: VolumeControllerOptions): reado
           .filter(
             ({ metadata, spec }) => metadata.name === claim.spec?.volumeName || spec?.claimRef?.uid === claim.metadata.uid,
           )
-          .map(({ metadata: { name = "" } }) => ({ name })),
+          .map(({ metadata: { name } }) => ({ name })),
       ),
     ],
     async reconcile(request, context) {

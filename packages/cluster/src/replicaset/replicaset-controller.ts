@@ -18,7 +18,7 @@ export const replicaSetController: ControllerDefinition = defineController({
       return cache
         .list(ReplicaSet, { namespace })
         .filter(({ spec }) => workloadSelector(spec.selector).matches(labels))
-        .map(({ metadata: { name = "" } }) => ({ namespace, name }));
+        .map(({ metadata: { name } }) => ({ namespace, name }));
     }),
   ],
   maxConcurrentReconciles: 5,

@@ -19,11 +19,11 @@ export const serviceController: ControllerDefinition = defineController({
         return cache
           .list(Service, { namespace })
           .filter(({ spec }) => hasSelector(spec) && selectorFromLabels(spec?.selector ?? {}).matches(labels))
-          .map(({ metadata: { name = "" } }) => ({ namespace, name }));
+          .map(({ metadata: { name } }) => ({ namespace, name }));
       },
       [mattersForEndpoints],
     ),
-    watchOf(Endpoints, ({ metadata: { namespace, name = "" } }) => [{ namespace, name }]),
+    watchOf(Endpoints, ({ metadata: { namespace, name } }) => [{ namespace, name }]),
   ],
   maxConcurrentReconciles: 5,
   async reconcile(request, context) {

@@ -25,13 +25,13 @@ export const statefulSetController: ControllerDefinition = defineController({
       return cache
         .list(StatefulSet, { namespace })
         .filter((set) => ordinalOf(set, pod) !== undefined && workloadSelector(set.spec.selector).matches(labels))
-        .map(({ metadata: { name = "" } }) => ({ namespace, name }));
+        .map(({ metadata: { name } }) => ({ namespace, name }));
     }),
     // A claim that went has to be made again before the next Pod.
     watchOf(
       PersistentVolumeClaim,
       (claim, { cache }) => {
-        const { namespace, name = "" } = claim.metadata;
+        const { namespace, name } = claim.metadata;
         return cache
           .list(StatefulSet, { namespace })
           .filter(({ metadata, spec }) =>
