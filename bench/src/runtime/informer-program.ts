@@ -1,6 +1,7 @@
 /*
  * Follows the Pods of a server with one of two clients, or only parses what it sends, and prints: time from start to all in the cache, heap per cached Pod,
- * changes a second from the watch into the cache and to one handler. Arguments: WHO SERVER PODS EVENTS. Needs --expose-gc.
+ * changes a second from the watch into the cache and to one handler, once the program is warm. Arguments: WHO SERVER PODS WARM EVENTS, where WARM are
+ * the changes before those that are measured. Needs --expose-gc.
  */
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
@@ -24,9 +25,8 @@ interface Following {
   stop(): Promise<void>;
 }
 
-const [who = "", server = "", podCount = "", eventCount = ""] = process.argv.slice(2);
-const pods = Number(podCount);
-const events = Number(eventCount);
+const [who = "", server = "", ...counts] = process.argv.slice(2);
+const [pods = 0, warm = 0, events = 0] = counts.map(Number);
 
 /** One request of each client beforehand: what they load for it is not the cache's. */
 async function warmUp(): Promise<void> {
@@ -107,12 +107,18 @@ const heap = async (): Promise<number> => {
 };
 
 let seen = 0;
-let finished: () => void = () => {};
-const all = new Promise<void>((resolve) => {
+let wentAt = 0;
+let cpuBefore = process.cpuUsage();
+let finished: (cpu: NodeJS.CpuUsage) => void = () => {};
+const all = new Promise<NodeJS.CpuUsage>((resolve) => {
   finished = resolve;
 });
 const onUpdate = (): void => {
-  if (++seen === events) finished();
+  seen++;
+  if (seen === warm) {
+    wentAt = performance.now();
+    cpuBefore = process.cpuUsage();
+  } else if (seen === warm + events) finished(process.cpuUsage(cpuBefore));
 };
 await warmUp();
 const before = await heap();
@@ -124,11 +130,8 @@ const listMs = performance.now() - startedAt;
 if (following.size() !== pods) throw new Error(`${following.size()} of ${pods} Pods are in the cache`);
 const bytesPerPod = ((await heap()) - before) / pods;
 await fetch(`${server}/go`, { method: "POST" });
-const wentAt = performance.now();
-const cpuBefore = process.cpuUsage();
-await all;
+const { user, system } = await all;
 const eventsPerSecond = (events / (performance.now() - wentAt)) * 1000;
-const { user, system } = process.cpuUsage(cpuBefore);
 const cpuMicrosecondsPerEvent = (user + system) / events;
 await following.stop();
 console.log(JSON.stringify({ listMs, bytesPerPod, eventsPerSecond, cpuMicrosecondsPerEvent } satisfies InformerRun));

@@ -18,7 +18,8 @@ export async function startPodServer(pods: number, events: number): Promise<PodS
   const items = Array.from({ length: pods }, (_, index) => JSON.stringify(podOf(index, index + 1)).replace(typeFields, "{"));
   const lines = Array.from(
     { length: events },
-    (_, index) => `{"type":"MODIFIED","object":${JSON.stringify(podOf(index % pods, pods + index + 1))}}\n`,
+    (_, index) =>
+      `{"type":"MODIFIED","object":${JSON.stringify(podOf(index % pods, pods + index + 1, Math.floor(index / pods) + 1))}}\n`,
   );
   let go: () => void = () => {};
   const started = new Promise<void>((resolve) => {
@@ -64,15 +65,20 @@ export async function startPodServer(pods: number, events: number): Promise<PodS
 /** Servers leave them out of a list's items. */
 const typeFields = /^\{"kind":"Pod","apiVersion":"v1",/;
 
-/** A Pod of a Deployment as a cluster has it: about 2 kB, a third of it `managedFields`. */
-function podOf(index: number, version: number): object {
+const timeOf = (second: number): string => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString().replace(".000", "");
+/** Seconds from one change of a Pod to the next. */
+const pace = 10_000;
+
+/** A Pod of a Deployment as a cluster has it: about 2 kB, a third of it `managedFields`. Every round it becomes ready, or ceases to be. */
+function podOf(index: number, version: number, round = 0): object {
   const name = `web-5d9c7b6f4d-${index.toString(36).padStart(5, "0")}`;
-  const time = new Date(Date.UTC(2026, 0, 1) + index * 1000).toISOString().replace(".000", "");
+  const time = timeOf(index);
+  const changed = timeOf(index + round * pace);
   const manager = (field: string, subresource?: string): object => ({
     manager: field === "f:status" ? "kubelet" : "kube-controller-manager",
     operation: "Update",
     apiVersion: "v1",
-    time,
+    time: subresource === undefined ? time : changed,
     fieldsType: "FieldsV1",
     fieldsV1: { [field]: { "f:containers": { 'k:{"name":"web"}': { ".": {}, "f:image": {}, "f:ports": {} } } } },
     ...(subresource === undefined ? {} : { subresource }),
@@ -124,8 +130,8 @@ function podOf(index: number, version: number): object {
       phase: "Running",
       conditions: ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map((type) => ({
         type,
-        status: "True",
-        lastTransitionTime: time,
+        status: round % 2 === 1 && type.endsWith("Ready") ? "False" : "True",
+        lastTransitionTime: type.endsWith("Ready") ? changed : time,
       })),
       hostIP: `10.0.${index % 100}.1`,
       podIP: `10.1.${Math.floor(index / 250) % 250}.${index % 250}`,

@@ -11,8 +11,11 @@ export interface ApiRequest {
   readonly headers?: Readonly<Record<string, string>>;
   /** A JSON value. The transport serialises it, or hands it over without. It must not be changed afterwards. */
   readonly body?: unknown;
-  /** Of a watch: `metadata.managedFields` are not looked at, so a transport for which that saves work leaves them out. */
-  readonly omitManagedFields?: boolean;
+  /**
+   * Of a watch: makes an event of a line that came over the wire, in place of `JSON.parse`. A transport that hands objects over
+   * does not ask for it. What it throws breaks the watch, as a line that is no JSON does.
+   */
+  readonly decode?: (line: Buffer) => unknown;
   /** The status code of the answer that this request is sent again for; absent at the first time. For metrics, not sent. */
   readonly repeats?: number;
   readonly signal?: AbortSignal | undefined;

@@ -57,8 +57,8 @@ export interface WatchOptions extends ListOptions {
   /** The server ends the watch after this long. */
   readonly timeoutSeconds?: number;
   readonly sendInitialEvents?: boolean;
-  /** `metadata.managedFields` are not looked at: events may come without, which makes them cheaper to read. */
-  readonly omitManagedFields?: boolean;
+  /** See `ApiRequest.decode`. */
+  readonly decode?: (line: Buffer) => unknown;
 }
 
 /** Options of {@link Client.delete}. */

@@ -98,7 +98,7 @@ class TransportClient implements Client {
         sendInitialEvents: flag(options.sendInitialEvents),
       },
       headers: options.metadataOnly ? { ...this.#headers, accept: partial("PartialObjectMetadata") } : this.#headers,
-      ...(options.omitManagedFields ? { omitManagedFields: true } : {}),
+      ...(options.decode === undefined ? {} : { decode: options.decode }),
       signal: options.signal,
     });
     return stream as TypedWatch<T>;

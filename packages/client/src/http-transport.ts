@@ -104,7 +104,7 @@ class HttpTransport implements UpgradingTransport {
       clock: this.#clock,
       silenceMs: seconds > 0 ? seconds * 1000 + watchGraceMs : longestSilenceMs,
       maxLineBytes: this.#maxLineBytes,
-      omitManagedFields: request.omitManagedFields ?? false,
+      decode: request.decode,
       signal: request.signal,
       onEnd: () => this.#watches.delete(watch),
     });

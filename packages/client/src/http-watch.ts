@@ -1,7 +1,7 @@
 import { type Clock, isJsonObject, type Timer, type WatchEvent, type WatchStream } from "@keelson/api-machinery";
 import type { Readable } from "node:stream";
+import { bodyChunks } from "./body-chunks.ts";
 import { LineSplitter } from "./line-splitter.ts";
-import { parseWithoutManagedFields } from "./managed-fields.ts";
 import { TransportError } from "./transport-error.ts";
 import { transportErrorOf } from "./undici-error.ts";
 
@@ -11,8 +11,8 @@ export interface HttpWatchOptions {
   /** How long the server may be silent before the connection counts as dead. */
   readonly silenceMs: number;
   readonly maxLineBytes: number;
-  /** See `ApiRequest.omitManagedFields`. */
-  readonly omitManagedFields: boolean;
+  /** See `ApiRequest.decode`. */
+  readonly decode: ((line: Buffer) => unknown) | undefined;
   readonly signal: AbortSignal | undefined;
   readonly onEnd: () => void;
 }
@@ -22,7 +22,7 @@ export class HttpWatch implements WatchStream {
   readonly #clock: Clock;
   readonly #silenceMs: number;
   readonly #lines: LineSplitter;
-  readonly #parse: (line: Buffer) => unknown;
+  readonly #decode: (line: Buffer) => unknown;
   readonly #outer: AbortSignal | undefined;
   readonly #onEnd: () => void;
   readonly #controller = new AbortController();
@@ -36,7 +36,7 @@ export class HttpWatch implements WatchStream {
     this.#clock = options.clock;
     this.#silenceMs = options.silenceMs;
     this.#lines = new LineSplitter(options.maxLineBytes);
-    this.#parse = options.omitManagedFields ? parseWithoutManagedFields : parseWhole;
+    this.#decode = options.decode ?? parseJson;
     this.#outer = options.signal;
     this.#onEnd = options.onEnd;
     this.#outer?.addEventListener("abort", this.#onAbort, { once: true });
@@ -82,9 +82,9 @@ export class HttpWatch implements WatchStream {
   async *batches(): AsyncGenerator<readonly WatchEvent<unknown>[], void, undefined> {
     try {
       if (this.#body === undefined || this.#ended) return;
-      for await (const chunk of this.#body) {
+      for await (const chunk of bodyChunks(this.#body)) {
         this.#heardAt = this.#clock.monotonic();
-        const { events, error } = this.#read(chunk as Buffer);
+        const { events, error } = this.#read(chunk);
         if (events.length > 0) yield events;
         if (this.#ended) return;
         if (error !== undefined) throw error;
@@ -104,7 +104,7 @@ export class HttpWatch implements WatchStream {
   #read(chunk: Buffer): { readonly events: readonly WatchEvent<unknown>[]; readonly error?: unknown } {
     const events: WatchEvent<unknown>[] = [];
     try {
-      for (const line of this.#lines.push(chunk)) events.push(readEvent(line, this.#parse));
+      for (const line of this.#lines.push(chunk)) events.push(readEvent(line, this.#decode));
       return { events };
     } catch (error) {
       return { events, error };
@@ -142,12 +142,12 @@ export class HttpWatch implements WatchStream {
 
 const types = new Set(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]);
 
-const parseWhole = (line: Buffer): unknown => JSON.parse(line.toString("utf8"));
+const parseJson = (line: Buffer): unknown => JSON.parse(line.toString("utf8"));
 
-function readEvent(line: Buffer, parse: (line: Buffer) => unknown): WatchEvent<unknown> {
+function readEvent(line: Buffer, decode: (line: Buffer) => unknown): WatchEvent<unknown> {
   let event: unknown;
   try {
-    event = parse(line);
+    event = decode(line);
   } catch (error) {
     throw new TransportError("BadAnswer", `a line of the watch is not JSON: ${line.toString("utf8", 0, 100)}`, {
       cause: error,

@@ -1,4 +1,11 @@
-import { apiVersionOf, type DeepReadonly, deepFreeze, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import {
+  apiVersionOf,
+  type DeepReadonly,
+  deepFreeze,
+  jsonEquals,
+  type KubernetesObject,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import { isMetadataOnly } from "./metadata-only.ts";
 
 /** An object as the cache holds it: frozen, with `apiVersion` and `kind`, without `metadata.managedFields`. */
@@ -6,11 +13,12 @@ export type CachedObject = DeepReadonly<KubernetesObject>;
 
 type Fields = Record<string, unknown>;
 
+/** Of texts up to this length V8 keeps one copy by itself. */
+const longestOfV8 = 10;
 /** The longest text of which the cache keeps one copy for all objects; longer ones are seldom the same twice. */
 const longestInterned = 64;
-/** Texts kept for sharing; beyond it they are gathered anew. */
-const mostInterned = 2_000;
-const interned = new Map<string, string>();
+/** Texts kept for sharing, each in the one slot that its characters give: a newer one takes the place of an older. */
+const interned: string[] = Array.from({ length: 4_096 }, () => "");
 
 /**
  * Makes a {@link CachedObject} of what a server sent. Lists leave out `apiVersion` and `kind`; `managedFields` is about a third
@@ -39,7 +47,7 @@ export function cachedObject(
   const fields = object as { apiVersion?: string; kind?: string };
   fields.apiVersion ??= apiVersionOf(type);
   fields.kind ??= type.kind;
-  return compacted(object, old) as CachedObject;
+  return sharing(object, old) as CachedObject;
 }
 
 /** The server may have sent more, and calls it `PartialObjectMetadata` where it has not. */
@@ -53,43 +61,35 @@ function completed(object: DeepReadonly<KubernetesObject>, type: ResourceType): 
   return { ...object, apiVersion: object.apiVersion ?? apiVersionOf(type), kind: object.kind ?? type.kind, metadata };
 }
 
-/*
- * Most of an update is as it was. So texts are only looked up, and objects only tested and frozen, where something differs:
- * comparing costs a fraction of that.
+/**
+ * `old` where the values are equal, else `fresh`, frozen, with the parts of `old` that are equal and one copy of every short text.
+ * What of `fresh` is frozen is taken as it is.
  */
-
-/** `old` where the values are equal, else `fresh`, frozen, with the parts of `old` that are equal. */
-function compacted(fresh: object, old: unknown): object {
-  return Array.isArray(fresh) ? compactedArray(fresh, old) : compactedFields(fresh as Fields, old);
+export function sharing(fresh: object, old: unknown): object {
+  if (Object.isFrozen(fresh)) {
+    if (isObject(old) && jsonEquals(fresh, old)) return old;
+    for (const part of Object.values(fresh)) if (isObject(part)) sharing(part, undefined);
+    return fresh;
+  }
+  return Array.isArray(fresh) ? sharingArray(fresh, old) : sharingFields(fresh as Fields, old);
 }
 
-function compactedArray(fresh: unknown[], old: unknown): object {
+function sharingArray(fresh: unknown[], old: unknown): object {
   const before = Array.isArray(old) ? (old as readonly unknown[]) : undefined;
   let isSame = before?.length === fresh.length;
-  let isShared: boolean | undefined;
   for (let index = 0; index < fresh.length; index++) {
     const value = fresh[index];
     const was = before?.[index];
-    let kept = value;
-    if (typeof value === "object" && value !== null) {
-      kept = compacted(value, was);
-      if (kept !== value && !(isShared ??= Object.isFrozen(fresh))) fresh[index] = kept;
-    }
+    const kept = sharedValue(value, was);
+    if (kept !== value) fresh[index] = kept;
     if (kept !== was) isSame = false;
   }
-  if (isSame && before !== undefined) return before;
-  if (isShared ?? Object.isFrozen(fresh)) return deepFreeze(fresh);
-  for (let index = 0; index < fresh.length; index++) {
-    const value = fresh[index];
-    if (typeof value === "string") fresh[index] = oneCopyOf(value);
-  }
-  return Object.freeze(fresh);
+  return isSame && before !== undefined ? before : Object.freeze(fresh);
 }
 
-function compactedFields(fresh: Fields, old: unknown): object {
-  const before = typeof old === "object" && old !== null && !Array.isArray(old) ? (old as Fields) : undefined;
+function sharingFields(fresh: Fields, old: unknown): object {
+  const before = isObject(old) && !Array.isArray(old) ? (old as Fields) : undefined;
   let isSame = before !== undefined;
-  let isShared: boolean | undefined;
   let fields = 0;
   for (const name in fresh) {
     fields++;
@@ -99,31 +99,32 @@ function compactedFields(fresh: Fields, old: unknown): object {
       deepFreeze(Object.getOwnPropertyDescriptor(fresh, name)?.value);
       continue;
     }
-    const value = fresh[name];
     const was = before?.[name];
-    let kept = value;
-    if (typeof value === "object" && value !== null) {
-      kept = compacted(value, was);
-      if (kept !== value && !(isShared ??= Object.isFrozen(fresh))) fresh[name] = kept;
-    }
+    const kept = sharedValue(fresh[name], was);
+    // Equal texts may be two; the one that is kept is the one that others share.
+    if (typeof kept === "string" || isObject(kept)) fresh[name] = kept;
     if (kept !== was || kept === undefined) isSame = false;
   }
   if (isSame && before !== undefined && Object.keys(before).length === fields) return before;
-  if (isShared ?? Object.isFrozen(fresh)) return deepFreeze(fresh);
-  for (const name in fresh) {
-    const value = fresh[name];
-    // Equal texts may be two; the one that is kept is the one that others share.
-    if (typeof value === "string" && name !== "__proto__")
-      fresh[name] = value === before?.[name] ? before[name] : oneCopyOf(value);
-  }
   return Object.freeze(fresh);
 }
 
+function sharedValue(value: unknown, was: unknown): unknown {
+  if (isObject(value)) return sharing(value, was);
+  return value === was ? was : typeof value === "string" ? oneCopyOf(value) : value;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}
+
 function oneCopyOf(text: string): string {
-  if (text.length > longestInterned) return text;
-  const known = interned.get(text);
-  if (known !== undefined) return known;
-  if (interned.size >= mostInterned) interned.clear();
-  interned.set(text, text);
+  const { length } = text;
+  if (length <= longestOfV8 || length > longestInterned) return text;
+  let slot = length;
+  for (let at = length - 1; at >= 0; at -= 3) slot = (Math.imul(slot, 31) + text.charCodeAt(at)) & 4_095;
+  const known = interned[slot];
+  if (known === text) return known;
+  interned[slot] = text;
   return text;
 }

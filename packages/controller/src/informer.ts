@@ -13,6 +13,7 @@ import type { Client, ListOptions, TypedWatch } from "@keelson/client";
 import { type CacheSelection, transformed } from "./cache-options.ts";
 import { type CachedObject, cachedObject } from "./cached-object.ts";
 import { createDeferred } from "./deferred.ts";
+import { EventDecoder } from "./event-decoder.ts";
 import { ExponentialBackoff } from "./exponential-backoff.ts";
 import {
   type InformerInput,
@@ -65,9 +66,12 @@ export class Informer {
   #heardAt: number | undefined;
   #watches = 0;
   readonly #listed = createDeferred<void>();
+  readonly #decoder: EventDecoder;
 
   constructor(options: InformerOptions) {
     this.#options = options;
+    const { type, current = () => undefined, selection } = options;
+    this.#decoder = new EventDecoder(type, current, selection?.transform !== undefined);
     this.#state = options.initialList === "stream" ? initialStreamState : initialInformerState;
     this.#backoff = new ExponentialBackoff({
       clock: options.clock,
@@ -157,7 +161,7 @@ export class Informer {
         : { resourceVersionMatch: "NotOlderThan" as const, ...notOlderThan(state), sendInitialEvents: true }),
       allowWatchBookmarks: true,
       timeoutSeconds: Math.floor(300 + random() * 300),
-      omitManagedFields: true,
+      decode: this.#decoder.decode,
     });
     this.#lastError = undefined;
     this.#watches++;
@@ -228,6 +232,7 @@ export class Informer {
   #step(input: InformerInput): "stay" | "go" | "wait" {
     const { state, effect, next, error } = stepInformer(this.#state, input);
     this.#state = state;
+    if (effect?.kind === "replace") this.#decoder.forgetAll();
     if (effect !== undefined) this.#options.onEffect(effect);
     if (error !== undefined) {
       this.#lastError = error;
@@ -244,8 +249,9 @@ export class Informer {
 
   #advance(version: string): void {
     if (this.#version === version) return;
+    if (this.#version === undefined) this.#listed.resolve(undefined);
     this.#version = version;
-    this.#listed.resolve(undefined);
+    if (this.#waiters.size === 0) return;
     for (const waiter of this.#waiters) {
       if (!this.hasSeen(waiter.resourceVersion)) continue;
       this.#waiters.delete(waiter);
@@ -271,7 +277,8 @@ export class Informer {
         log.error({ err: error, kind: type.kind, namespace, name }, "a transform failed; the object is kept as it came");
       }
     }
-    return cachedObject(object, type, current?.(object));
+    // One that is frozen is kept as it is, whatever was there before.
+    return cachedObject(object, type, Object.isFrozen(object) ? undefined : current?.(object));
   }
 }
 

@@ -10,22 +10,29 @@ interface Index {
 
 /** Holds the objects of one kind by key, by namespace and by index. Every change of it is told as {@link Change}s. */
 export class ObjectStore {
-  readonly #objects = new Map<string, CachedObject>();
+  /** By namespace (`""` of cluster-scoped ones) and name: the texts of an object find it as they are. */
   readonly #namespaces = new Map<string, Map<string, CachedObject>>();
   readonly #indexes = new Map<string, Index>();
   readonly #lists = new Map<string, readonly CachedObject[]>();
   readonly #onIndexError: (index: string, error: unknown) => void;
+  #size = 0;
 
   constructor(onIndexError: (index: string, error: unknown) => void) {
     this.#onIndexError = onIndexError;
   }
 
   get size(): number {
-    return this.#objects.size;
+    return this.#size;
   }
 
-  get(id: string): CachedObject | undefined {
-    return this.#objects.get(id);
+  get({
+    namespace = "",
+    name,
+  }: {
+    readonly namespace?: string | undefined;
+    readonly name?: string | undefined;
+  }): CachedObject | undefined {
+    return this.#namespaces.get(namespace)?.get(name ?? "");
   }
 
   /** All objects, or those of a namespace. The array is shared until the next change, and frozen. */
@@ -33,16 +40,15 @@ export class ObjectStore {
     const slot = namespace ?? "";
     const known = this.#lists.get(slot);
     if (known !== undefined) return known;
-    const objects = namespace === undefined ? this.#objects : this.#namespaces.get(namespace);
-    const list = Object.freeze(objects === undefined ? [] : [...objects.values()]);
+    const list = Object.freeze([...this.each(namespace)]);
     this.#lists.set(slot, list);
     return list;
   }
 
   /** The same one by one, without an array of them. */
-  each(namespace?: string): Iterable<CachedObject> {
-    const objects = namespace === undefined ? this.#objects : this.#namespaces.get(namespace);
-    return objects?.values() ?? [];
+  *each(namespace?: string): Generator<CachedObject, void, undefined> {
+    const buckets = namespace === undefined ? this.#namespaces.values() : [this.#namespaces.get(namespace)];
+    for (const bucket of buckets) if (bucket !== undefined) yield* bucket.values();
   }
 
   /** Objects that the index function of `name` puts under `value`; `undefined` when there is no such index. */
@@ -66,23 +72,21 @@ export class ObjectStore {
     };
     const index: Index = { valuesOf, buckets: new Map() };
     this.#indexes.set(name, index);
-    for (const [id, object] of this.#objects) addTo(index, id, object);
+    for (const object of this.list()) addTo(index, idOfObject(object), object);
   }
 
   /** Takes in an object that was added or changed. A namesake with another uid is deleted first. */
   put(object: CachedObject): Change<KubernetesObject>[] {
-    const id = idOfObject(object);
-    const old = this.#objects.get(id);
-    this.#set(id, object, old);
+    const old = this.get(object.metadata);
+    this.#set(object, old);
     return difference(object, old);
   }
 
   /** Takes out an object; `last` is its final state. Nothing happens when the store has a namesake with another uid. */
   remove(last: CachedObject): Change<KubernetesObject>[] {
-    const id = idOfObject(last);
-    const old = this.#objects.get(id);
+    const old = this.get(last.metadata);
     if (old === undefined || old.metadata.uid !== last.metadata.uid) return [];
-    this.#delete(id, old);
+    this.#delete(old);
     return [{ type: "delete", object: last, old }];
   }
 
@@ -93,48 +97,45 @@ export class ObjectStore {
   replace(objects: readonly CachedObject[], namespace?: string): Change<KubernetesObject>[] {
     const changes: Change<KubernetesObject>[] = [];
     const kept = new Set(objects.map(idOfObject));
-    const before = namespace === undefined ? this.#objects : this.#namespaces.get(namespace);
-    for (const [id, old] of before === undefined ? [] : [...before]) {
-      if (kept.has(id)) continue;
-      this.#delete(id, old);
+    for (const old of this.list(namespace)) {
+      if (kept.has(idOfObject(old))) continue;
+      this.#delete(old);
       changes.push({ type: "delete", object: old, old });
     }
     for (const object of objects) {
-      const id = idOfObject(object);
-      const old = this.#objects.get(id);
+      const old = this.get(object.metadata);
       if (old !== undefined && old.metadata.uid === object.metadata.uid && isSameVersion(old, object)) continue;
-      this.#set(id, object, old);
+      this.#set(object, old);
       for (const change of difference(object, old)) changes.push(change);
     }
     return changes;
   }
 
-  #set(id: string, object: CachedObject, old: CachedObject | undefined): void {
-    this.#objects.set(id, object);
-    const namespace = object.metadata.namespace;
-    if (namespace !== undefined) bucketOf(this.#namespaces, namespace).set(id, object);
+  #set(object: CachedObject, old: CachedObject | undefined): void {
+    const { namespace = "", name = "" } = object.metadata;
+    bucketOf(this.#namespaces, namespace).set(name, object);
+    if (old === undefined) this.#size++;
     for (const index of this.#indexes.values()) {
+      const id = idOfObject(object);
       if (old !== undefined) removeFrom(index, id, old);
       addTo(index, id, object);
     }
     this.#forgetLists(namespace);
   }
 
-  #delete(id: string, old: CachedObject): void {
-    this.#objects.delete(id);
-    const namespace = old.metadata.namespace;
-    if (namespace !== undefined) {
-      const bucket = this.#namespaces.get(namespace);
-      bucket?.delete(id);
-      if (bucket?.size === 0) this.#namespaces.delete(namespace);
-    }
-    for (const index of this.#indexes.values()) removeFrom(index, id, old);
+  #delete(old: CachedObject): void {
+    const { namespace = "", name = "" } = old.metadata;
+    const bucket = this.#namespaces.get(namespace);
+    if (bucket?.delete(name)) this.#size--;
+    if (bucket?.size === 0) this.#namespaces.delete(namespace);
+    for (const index of this.#indexes.values()) removeFrom(index, idOfObject(old), old);
     this.#forgetLists(namespace);
   }
 
-  #forgetLists(namespace: string | undefined): void {
+  #forgetLists(namespace: string): void {
+    if (this.#lists.size === 0) return;
     this.#lists.delete("");
-    if (namespace !== undefined) this.#lists.delete(namespace);
+    this.#lists.delete(namespace);
   }
 }
 

@@ -1,6 +1,5 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
 import type { WriteHooks } from "./intercepted-client.ts";
-import { idOf } from "./object-id.ts";
 import { metadataOf } from "./metadata-only.ts";
 import type { CachedKind, SharedCache } from "./shared-cache.ts";
 import { deletionWait, versionWait, type Wait } from "./shown.ts";
@@ -68,10 +67,7 @@ export class OwnWrites {
   }
 
   #expectDeletion(id: string, type: ResourceType, key: ObjectKey): () => void {
-    const kinds = this.#cachedKinds(type).map((kind) => {
-      const name = kind.type.scope === "Cluster" ? `/${key.name}` : idOf(key);
-      return { kind, uid: kind.store.get(name)?.metadata.uid };
-    });
+    const kinds = this.#cachedKinds(type).map((kind) => ({ kind, uid: kind.get(key)?.metadata.uid }));
     return () => {
       // A delete answers no version to wait for. What the cache does not have it need not lose.
       for (const { kind, uid } of kinds) if (uid !== undefined) this.#expect(id, deletionWait(kind, key, uid));

@@ -71,7 +71,7 @@ export class CachedKind {
     for (const [name, selection] of this.#selections) {
       const namespace = name === "" ? undefined : name;
       const onEffect = (effect: StoreEffect): void => this.#carryOut(effect, namespace);
-      const current = (object: CachedObject): CachedObject | undefined => this.store.get(idOfObject(object));
+      const current = (object: CachedObject): CachedObject | undefined => this.store.get(object.metadata);
       const { initialList } = cached;
       const shared = { client, type, clock, random, log, current, onEffect, initialList };
       this.#informers.set(name, new Informer({ ...shared, namespace, selection }));
@@ -91,11 +91,16 @@ export class CachedKind {
     return this.#informers.get("") ?? this.#informers.get(namespace ?? "");
   }
 
+  /** The object of this key. A namespace in the key of a cluster-scoped kind means nothing. */
+  get(key: ObjectKey): CachedObject | undefined {
+    return this.store.get(this.type.scope === "Cluster" ? { name: key.name } : key);
+  }
+
   /** Whether a watch tells of this state of an object: it is selected, or was. */
   isTold(object: DeepReadonly<KubernetesObject>): boolean {
     const selection = this.#selections.get("") ?? this.#selections.get(object.metadata.namespace ?? "");
     if (selection === undefined) return false;
-    return mayBeSelected(selection, object) || this.store.get(idOfObject(object)) !== undefined;
+    return mayBeSelected(selection, object) || this.store.get(object.metadata) !== undefined;
   }
 
   /** Adds a handler and tells it of every object that is there already. Returns the way to remove it. */
@@ -111,8 +116,9 @@ export class CachedKind {
     return () => void this.#handlers.delete(handler);
   }
 
-  /** Calls `listener` after every change of the object of this id. Of any number of them a change calls only its own. */
-  addListenerOf(id: string, listener: () => void): () => void {
+  /** Calls `listener` after every change of the object of this key. Of any number of them a change calls only its own. */
+  addListenerOf(key: ObjectKey, listener: () => void): () => void {
+    const id = idOf(this.type.scope === "Cluster" ? { name: key.name } : key);
     let listeners = this.#listenersOf.get(id);
     if (listeners === undefined) this.#listenersOf.set(id, (listeners = new Set()));
     listeners.add(listener);
@@ -215,8 +221,7 @@ export class SharedCache implements Cache {
   }
 
   get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): DeepReadonly<T> | undefined {
-    const id = type.scope === "Cluster" ? `/${key.name}` : idOf(key);
-    return this.#declared(type).store.get(id) as DeepReadonly<T> | undefined;
+    return this.#declared(type).get(key) as DeepReadonly<T> | undefined;
   }
 
   list<T extends KubernetesObject>(type: ResourceType<T>, options: CacheListOptions = {}): readonly DeepReadonly<T>[] {
@@ -255,7 +260,7 @@ export class SharedCache implements Cache {
     if (resourceVersion === undefined)
       throw new TypeError(`${nameOf(kind, object)} has no metadata.resourceVersion; give what the server answered`);
     const missing = (): string => {
-      const has = kind.store.get(idOfObject(object))?.metadata.resourceVersion ?? "nothing";
+      const has = kind.get(keyOfObject(object))?.metadata.resourceVersion ?? "nothing";
       const upTo = kind.informerOf(namespace)?.resourceVersion ?? "no list yet";
       return `the cache does not show ${nameOf(kind, object)} at version ${resourceVersion}: it has ${has} of it, and of the kind ${upTo}`;
     };
@@ -276,7 +281,7 @@ export class SharedCache implements Cache {
     const { uid } = object.metadata;
     if (uid === undefined) throw new TypeError(`${nameOf(kind, object)} has no metadata.uid; give what the server answered`);
     const missing = (): string => {
-      const has = kind.store.get(idOfObject(object))?.metadata.resourceVersion ?? "nothing";
+      const has = kind.get(keyOfObject(object))?.metadata.resourceVersion ?? "nothing";
       return `the cache does not show that ${nameOf(kind, object)} of uid ${uid} was deleted: it has version ${has} of it`;
     };
     const left = timeoutMs - (clock.monotonic() - startedAt);
