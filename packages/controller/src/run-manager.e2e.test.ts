@@ -93,6 +93,7 @@ test("a signal during the start breaks it off", async () => {
   `);
   await program.printed("starting");
   program.child.kill("SIGTERM");
+  await program.printed("stopping");
   program.child.stdin.end("stop\n");
   expect(await program.exit).toEqual([0, null]);
   expect(await program.output()).toEqual(["starting", "stopping", "stopped", "over"]);
