@@ -1,5 +1,5 @@
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
-import { type Client, createClient } from "@keelson/client";
+import { type Client, createClient, TransportError } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { createDeferred } from "./deferred.ts";
 import type { Leadership } from "./manager.ts";
@@ -86,6 +86,40 @@ describe("startOperator", () => {
     expect(story).toEqual(["one starts and sees 0 with undefined", "one stops"]);
     expect(clock.pendingTimers).toBe(0);
     expect(server.openWatches).toBe(0);
+  });
+
+  const cut = new TransportError("ConnectionLost", "cut");
+
+  test("starts a server again that lost its connection, and gives up after 7 s of it", async () => {
+    let cuts = 2;
+    const flaky = bridge("flaky", {
+      async start() {
+        story.push(`tried after ${clock.monotonic()} ms`);
+        if (cuts-- > 0) throw cut;
+        return { description: "flaky is up", stop: async () => {} };
+      },
+    });
+    const starting = startOperator({ operator: operator(flaky), client, clock, dataDir: "/tmp" });
+    await clock.advance(3_000);
+    await (await starting).stop();
+    expect(story).toEqual(["tried after 0 ms", "tried after 1000 ms", "tried after 3000 ms"]);
+    cuts = 9;
+    const failing = startOperator({ operator: operator(flaky), client, clock, dataDir: "/tmp" });
+    failing.catch(() => {});
+    await clock.advance(7_000);
+    await expect(failing).rejects.toBe(cut);
+    expect(story.slice(3)).toHaveLength(4);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("stops at once while a server waits to be started again", async () => {
+    const lost = bridge("lost", { needsLeaderElection: true, start: () => Promise.reject(cut) });
+    const leaderElection = { namespace: "a", name: "op" };
+    const running = await startOperator({ operator: operator(lost), client, clock, dataDir: "/tmp", leaderElection });
+    await settle();
+    await running.stop();
+    await running.done;
+    expect(clock.pendingTimers).toBe(0);
   });
 
   test("with leader election, starts servers that need it when it leads, before the controllers", async () => {

@@ -1,10 +1,13 @@
-import { type Clock, systemClock } from "@keelson/api-machinery";
-import type { Client } from "@keelson/client";
+import { type Clock, sleep, systemClock } from "@keelson/api-machinery";
+import { type Client, isTransportError } from "@keelson/client";
 import { createManager } from "./create-manager.ts";
 import { type Logger, silentLogger } from "./logger.ts";
 import type { Leadership, Manager } from "./manager.ts";
 import type { Metrics } from "./metrics.ts";
 import type { FlagValues, Operator, RunningServer, ServerDefinition } from "./operator.ts";
+
+/** The last wait before a server that lost its connection is started again: 7 s in all. */
+const longestStartDelayMs = 4_000;
 
 /** Options of {@link startOperator}. */
 export interface StartOperatorOptions {
@@ -47,7 +50,8 @@ export interface RunningOperator {
  * Starts an operator: its caches, then its servers, then its controllers. With leader election it answers when the caches and
  * the servers that every replica runs are up; the rest follows when the lease is held.
  *
- * **Errors**: rejects when a cache does not sync or a server does not start; what had started is stopped again.
+ * **Errors**: rejects when a cache does not sync or a server does not start; what had started is stopped again. A server that only
+ * lost its connection to the API is started again first, a few times.
  */
 export async function startOperator(options: StartOperatorOptions): Promise<RunningOperator> {
   const { operator, client, dataDir, flags = {}, clock = systemClock, logger = silentLogger, signal } = options;
@@ -56,16 +60,25 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
   const descriptions: string[] = [];
   const endpoints: Record<string, string> = {};
 
+  const stopping = new AbortController();
+  /** Tries again where only the connection was lost, for less time than a lease is kept: it is no reason to end. */
+  const started = async (definition: ServerDefinition): Promise<RunningServer | undefined> => {
+    const child = log.child({ server: definition.name });
+    const { cache, onChange } = manager;
+    for (let delayMs = 1_000; ; delayMs *= 2) {
+      try {
+        return await definition.start({ client, cache, onChange, dataDir, flags, clock, log: child });
+      } catch (error) {
+        if (!isTransportError(error) || delayMs > longestStartDelayMs) throw error;
+        child.warn({ err: error }, "a server did not start; it is tried again");
+        await sleep(clock, delayMs, stopping.signal).catch(() => {});
+        if (stopping.signal.aborted) return undefined;
+      }
+    }
+  };
   const startServer = async (definition: ServerDefinition): Promise<void> => {
-    const server = await definition.start({
-      client,
-      cache: manager.cache,
-      onChange: manager.onChange,
-      dataDir,
-      flags,
-      clock,
-      log: log.child({ server: definition.name }),
-    });
+    const server = await started(definition);
+    if (server === undefined) return;
     running.push(server);
     descriptions.push(server.description);
     Object.assign(endpoints, server.endpoints);
@@ -76,6 +89,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     }
   };
   const stopServers = async (): Promise<void> => {
+    stopping.abort();
     for (let server = running.pop(); server !== undefined; server = running.pop()) {
       try {
         await server.stop();
