@@ -52,6 +52,7 @@ class RunningManager implements Manager {
   readonly #settled = createDeferred<void>();
   /** Ends the campaign or the holding of the lease. */
   readonly #leaveElection = new AbortController();
+  readonly #beginsToStop = new AbortController();
   /** Breaks off what is being written when the lease is lost. */
   readonly #lost = new AbortController();
   #campaign: Promise<void> = Promise.resolve();
@@ -210,7 +211,7 @@ class RunningManager implements Manager {
   }
 
   async #startControllers(runners: readonly ControllerRunner[]): Promise<void> {
-    this.#preparing = this.#options.beforeControllers?.();
+    this.#preparing = this.#options.beforeControllers?.(this.#beginsToStop.signal);
     await this.#preparing;
     if (this.#stopping !== undefined) return;
     for (const runner of runners) runner.start();
@@ -231,6 +232,7 @@ class RunningManager implements Manager {
    * the recorder last, for what the others say while they stop.
    */
   async #stop(): Promise<void> {
+    this.#beginsToStop.abort(new Error("the manager is stopping"));
     const isDrained = await this.#stopControllers();
     try {
       await this.#preparing?.catch(() => {});

@@ -9,7 +9,7 @@ import {
   sleep,
   type Timer,
 } from "@keelson/api-machinery";
-import type { Client, ListOptions, TypedWatch } from "@keelson/client";
+import { type Client, isTransportError, type ListOptions, type TypedWatch } from "@keelson/client";
 import { type CacheSelection, transformed } from "./cache-options.ts";
 import { type CachedObject, cachedObject } from "./cached-object.ts";
 import { createDeferred } from "./deferred.ts";
@@ -152,7 +152,7 @@ export class Informer {
 
   /** Reads a watch until it ends: one from a version on, or one that begins with all there is. */
   async #follow(state: Exclude<InformerState, { kind: "list" }>, signal: AbortSignal): Promise<boolean> {
-    const { client, type, clock, random } = this.#options;
+    const { client, type, namespace, clock, random, log } = this.#options;
     const openedAt = clock.monotonic();
     const watch: TypedWatch<KubernetesObject> = await client.watch(type, {
       ...this.#scope(signal),
@@ -181,6 +181,11 @@ export class Informer {
           if (next !== "stay") return next === "wait";
         }
       }
+    } catch (error) {
+      // A connection that was good for something and breaks is as one that the server ends: the next one is opened at once.
+      const wasBrief = events === 0 && clock.monotonic() - openedAt < briefMs;
+      if (wasBrief || this.#state.kind !== "watch" || signal.aborted || !isTransportError(error)) throw error;
+      log.debug({ err: error, kind: type.kind, namespace }, "a watch broke; it is opened again");
     } finally {
       patience?.end();
       watch.close();

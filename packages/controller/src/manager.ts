@@ -40,8 +40,11 @@ export interface ManagerOptions {
   readonly random?: () => number;
   /** Reconciles of each controller that {@link Manager.reconciles} can tell of. Default 100; 0 keeps none. */
   readonly traceLength?: number;
-  /** Runs when the caches are synced and, with leader election, this process leads; controllers that need the lease start after it. */
-  readonly beforeControllers?: () => Promise<void>;
+  /**
+   * Runs when the caches are synced and, with leader election, this process leads; controllers that need the lease start after it.
+   * The signal fires when the manager begins to stop, which waits for the end of what runs here.
+   */
+  readonly beforeControllers?: (signal: AbortSignal) => Promise<void>;
   /** Called when the controllers have started, and with leader election before that while the lease is waited for. */
   readonly onLeadership?: (leadership: Leadership) => void;
   /** Runs at the stop, after the controllers and before the caches stop. */

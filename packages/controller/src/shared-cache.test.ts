@@ -1,5 +1,5 @@
 import { createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
-import { type Client, createClient } from "@keelson/client";
+import { type Client, createClient, TransportError } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { cacheOf, type CacheOptions } from "./cache-options.ts";
 import { type Logger, silentLogger } from "./logger.ts";
@@ -320,6 +320,29 @@ describe("cache", () => {
       await clock.advance(10);
     }
     expect(server.requests.length).toBeLessThanOrEqual(2);
+  });
+
+  test("opens a watch that broke again at once where it was good for something, however often, and else with backoff", async () => {
+    await start();
+    server.requests.length = 0;
+    const broken = new TransportError("ConnectionLost", "cut");
+    for (let time = 0; time < 20; time++) {
+      await client.create(robotType, robot(`r${time}`));
+      await settle();
+      server.endWatches(broken);
+      await settle();
+    }
+    expect(changes).toHaveLength(20);
+    expect(server.openWatches).toBe(1);
+    await clock.advance(1_000);
+    server.endWatches(broken);
+    await settle();
+    expect(server.openWatches).toBe(1);
+    server.endWatches(broken);
+    await settle();
+    expect(server.openWatches).toBe(0);
+    await clock.advance(801);
+    expect(server.openWatches).toBe(1);
   });
 
   test("watches only the namespaces it is told to, and keeps them apart on a relist", async () => {

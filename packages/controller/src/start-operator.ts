@@ -60,9 +60,8 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
   const descriptions: string[] = [];
   const endpoints: Record<string, string> = {};
 
-  const stopping = new AbortController();
   /** Tries again where only the connection was lost, for less time than a lease is kept: it is no reason to end. */
-  const started = async (definition: ServerDefinition): Promise<RunningServer | undefined> => {
+  const started = async (definition: ServerDefinition, stop: AbortSignal | undefined): Promise<RunningServer | undefined> => {
     const child = log.child({ server: definition.name });
     const { cache, onChange } = manager;
     for (let delayMs = 1_000; ; delayMs *= 2) {
@@ -71,25 +70,24 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
       } catch (error) {
         if (!isTransportError(error) || delayMs > longestStartDelayMs) throw error;
         child.warn({ err: error }, "a server did not start; it is tried again");
-        await sleep(clock, delayMs, stopping.signal).catch(() => {});
-        if (stopping.signal.aborted) return undefined;
+        await sleep(clock, delayMs, stop).catch(() => {});
+        if (stop?.aborted) return undefined;
       }
     }
   };
-  const startServer = async (definition: ServerDefinition): Promise<void> => {
-    const server = await started(definition);
+  const startServer = async (definition: ServerDefinition, stop: AbortSignal | undefined): Promise<void> => {
+    const server = await started(definition, stop);
     if (server === undefined) return;
     running.push(server);
     descriptions.push(server.description);
     Object.assign(endpoints, server.endpoints);
   };
-  const startServers = async (needsLease: boolean): Promise<void> => {
+  const startServers = async (needsLease: boolean, stop: AbortSignal | undefined): Promise<void> => {
     for (const definition of operator.servers) {
-      if ((definition.needsLeaderElection ?? false) === needsLease) await startServer(definition);
+      if ((definition.needsLeaderElection ?? false) === needsLease) await startServer(definition, stop);
     }
   };
   const stopServers = async (): Promise<void> => {
-    stopping.abort();
     for (let server = running.pop(); server !== undefined; server = running.pop()) {
       try {
         await server.stop();
@@ -106,7 +104,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     name: operator.name,
     controllers: operator.controllers,
     reads: operator.servers.flatMap((server) => server.reads ?? []),
-    beforeControllers: () => startServers(true),
+    beforeControllers: (stop) => startServers(true, stop),
     afterControllers: stopServers,
     ...(options.leaderElection === undefined ? {} : { leaderElection: options.leaderElection }),
     ...(options.namespaces === undefined ? {} : { namespaces: options.namespaces }),
@@ -119,7 +117,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
 
   try {
     await manager.startCaches(signal);
-    await startServers(false);
+    await startServers(false, signal);
     await manager.start(signal);
   } catch (error) {
     await manager.stop();
