@@ -62,7 +62,8 @@ export class ControllerRunner {
     this.#log = options.log.child({ controller: options.definition.name });
     this.#writes = new OwnWrites(options.cache);
     this.#trace = new ReconcileTrace(options.traceLength);
-    this.#queue = new WorkQueue({ clock: options.clock, random: options.random, idOf, metrics: options.metrics });
+    const { clock, random, metrics } = options;
+    this.#queue = new WorkQueue({ clock, random, idOf, metrics, ...options.definition.backoff });
     options.metrics.watchInProgress(() => this.#queue.inProgressMs());
   }
 

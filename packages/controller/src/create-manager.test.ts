@@ -148,6 +148,40 @@ describe("manager", () => {
     expect(at).toEqual([0, 5, 15, 1015, 1020]);
   });
 
+  test("a controller's own backoff counts: how long, and whether what changes meanwhile waits too", async () => {
+    const at: number[] = [];
+    await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
+    const options = {
+      name: "r",
+      for: robotType,
+      reconcile: async () => {
+        at.push(clock.monotonic());
+        fail("always");
+      },
+    };
+    const backoff = { baseDelayMs: 1_000, maxDelayMs: 3_000, triggerDuringBackoff: "hold" } as const;
+    await using manager = manage({ controllers: [defineController({ ...options, backoff })] });
+    await manager.start();
+    await clock.advance(1_500);
+    await client.patch(
+      robotType,
+      { namespace: "a", name: "r1" },
+      { type: "merge", body: { metadata: { labels: { a: "b" } } } },
+    );
+    await clock.advance(7_500);
+    expect(at).toEqual([0, 1_000, 3_000, 6_000, 9_000]);
+    for (const [name, wrong] of Object.entries({
+      baseDelayMs: 0,
+      maxDelayMs: 1,
+      jitter: -1,
+      retryRate: { perSecond: 1, burst: 0 },
+    })) {
+      const refused = manage({ controllers: [defineController({ ...options, backoff: { ...backoff, [name]: wrong } })] });
+      await expect(refused.start()).rejects.toThrow(name);
+      await refused.stop();
+    }
+  });
+
   test("as many reconciles run at once as the controller says, or the manager for its kind, or for all", async () => {
     const running = new Map<string, number>();
     const controllers = [

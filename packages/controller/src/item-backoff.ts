@@ -1,8 +1,8 @@
 import type { Clock } from "@keelson/api-machinery";
 import { TokenBucket } from "./token-bucket.ts";
 
-/** Options of {@link ItemBackoff}. */
-export interface ItemBackoffOptions {
+/** How long what failed waits. */
+export interface BackoffOptions {
   /** First delay of an item's backoff; it doubles with every failure. Default 5 ms. */
   readonly baseDelayMs?: number;
   /** Default 1000 s. */
@@ -11,6 +11,10 @@ export interface ItemBackoffOptions {
   readonly retryRate?: { readonly perSecond: number; readonly burst: number } | undefined;
   /** A backoff is lengthened by up to this share of itself. Default 0. */
   readonly jitter?: number;
+}
+
+/** Options of {@link ItemBackoff}. */
+export interface ItemBackoffOptions extends BackoffOptions {
   readonly random?: () => number;
 }
 
@@ -26,8 +30,16 @@ export class ItemBackoff {
   readonly #bucket: TokenBucket | undefined;
   readonly #failures = new Map<string, Failures>();
 
+  /** **Errors**: `RangeError` that names the option. */
   constructor(clock: Clock, options: ItemBackoffOptions) {
     this.#options = options;
+    const { baseDelayMs = 1, maxDelayMs = baseDelayMs, jitter = 0, retryRate: asked } = options;
+    if (!(baseDelayMs > 0)) throw new RangeError(`baseDelayMs has to be more than 0, and is ${baseDelayMs}`);
+    if (!(maxDelayMs >= baseDelayMs)) throw new RangeError(`maxDelayMs has to be at least baseDelayMs, and is ${maxDelayMs}`);
+    if (!(jitter >= 0 && jitter < Infinity)) throw new RangeError(`jitter has to be 0 or more, and is ${jitter}`);
+    if (asked !== undefined && !(asked.perSecond > 0 && asked.burst >= 1)) {
+      throw new RangeError("retryRate has to have a perSecond of more than 0 and a burst of 1 or more");
+    }
     const rate = Object.hasOwn(options, "retryRate") ? options.retryRate : { perSecond: 10, burst: 100 };
     if (rate !== undefined) this.#bucket = new TokenBucket(clock, rate.perSecond, rate.burst);
   }

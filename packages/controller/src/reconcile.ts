@@ -1,7 +1,9 @@
 import type { Clock, DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { CacheWaitOptions } from "./cache-wait.ts";
+import type { BackoffOptions } from "./item-backoff.ts";
 import type { Logger } from "./logger.ts";
+import type { TriggerOptions } from "./work-queue.ts";
 
 /**
  * What a reconcile returns. Nothing (or `{}`) means done: run again when something changes. `requeueAfterMs` runs it again
@@ -158,6 +160,8 @@ export interface ControllerDefinition {
   readonly maxConcurrentReconciles?: number;
   /** Default: none. */
   readonly reconcileTimeoutMs?: number;
+  /** How long a request that failed waits. Default: 5 ms, doubled up to 1000 s, and all together 10 a second after a burst of 100. */
+  readonly backoff?: ControllerBackoff;
   /** Whether it runs only while its manager leads, where there is an election. Default true. */
   readonly needsLeaderElection?: boolean;
   /**
@@ -168,6 +172,9 @@ export interface ControllerDefinition {
   readonly warmUp?: boolean;
   readonly reconcile: (request: Request, context: ReconcileContext) => Promise<Result | undefined | void>;
 }
+
+/** How requests of a controller that failed are tried again. */
+export type ControllerBackoff = BackoffOptions & TriggerOptions;
 
 /** What {@link defineController} takes: a {@link ControllerDefinition} with types and defaults. */
 export interface ControllerOptions<T extends KubernetesObject> {
@@ -182,6 +189,7 @@ export interface ControllerOptions<T extends KubernetesObject> {
   readonly triggers?: readonly Trigger[];
   readonly maxConcurrentReconciles?: number;
   readonly reconcileTimeoutMs?: number;
+  readonly backoff?: ControllerBackoff;
   readonly needsLeaderElection?: boolean;
   readonly warmUp?: boolean;
   readonly reconcile: (request: Request, context: ReconcileContext) => Promise<Result | undefined | void>;

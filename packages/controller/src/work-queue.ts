@@ -33,13 +33,17 @@ export interface QueueMetrics {
   retried(): void;
 }
 
+/** What something new does to an item that failed. */
+export interface TriggerOptions {
+  /** What adding an item does while it waits out a backoff: `run` it now (default) or `hold` it until then. */
+  readonly triggerDuringBackoff?: "run" | "hold";
+}
+
 /** Options of {@link WorkQueue}. */
-export interface WorkQueueOptions<T> extends ItemBackoffOptions {
+export interface WorkQueueOptions<T> extends ItemBackoffOptions, TriggerOptions {
   readonly clock: Clock;
   /** Two values of the same id are one item. */
   readonly idOf: (value: T) => string;
-  /** What adding an item does while it waits out a backoff: `run` it now (default) or `hold` it until then. */
-  readonly triggerDuringBackoff?: "run" | "hold";
   readonly metrics?: QueueMetrics;
 }
 
