@@ -15,7 +15,8 @@ import {
 import { Attempt, messageOf } from "./reconcile-attempt.ts";
 import { keyFields, type ReconcileCause, type ReconcileRecord, ReconcileTrace } from "./reconcile-trace.ts";
 import type { Source } from "./request-mapping.ts";
-import type { ChangeOrigin, SharedCache } from "./shared-cache.ts";
+import type { ChangeOrigin } from "./cached-kind.ts";
+import type { SharedCache } from "./shared-cache.ts";
 import { type AddOptions, lowPriority, type QueueItem, WorkQueue } from "./work-queue.ts";
 
 /** How long a request waits for the cache to show its own writes before it is tried again with backoff. */

@@ -2,7 +2,8 @@ import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@k
 import type { WriteHooks } from "./intercepted-client.ts";
 import { metadataOf } from "./metadata-only.ts";
 import type { WriteVerb } from "./reconcile-trace.ts";
-import type { CachedKind, SharedCache } from "./shared-cache.ts";
+import type { CachedKind } from "./cached-kind.ts";
+import type { SharedCache } from "./shared-cache.ts";
 import { deletionWait, versionWait, type Wait } from "./shown.ts";
 
 /** Something that the cache has yet to show. */

@@ -7,7 +7,7 @@ import {
   type Stored,
 } from "@keelson/api-machinery";
 import { idOf, keyOfObject } from "./object-id.ts";
-import type { CachedKind } from "./shared-cache.ts";
+import type { CachedKind } from "./cached-kind.ts";
 import type { SharedCache } from "./shared-cache.ts";
 import type { Change, ControllerDefinition, Predicate, Request } from "./reconcile.ts";
 

@@ -1,6 +1,6 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey } from "@keelson/api-machinery";
 import { idOf } from "./object-id.ts";
-import type { CachedKind } from "./shared-cache.ts";
+import type { CachedKind } from "./cached-kind.ts";
 
 /** Waits for the cache to show something: calls `met` once, later. Returns the way to stop waiting. */
 export type Wait = (met: () => void) => () => void;
