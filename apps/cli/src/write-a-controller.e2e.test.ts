@@ -1,14 +1,14 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Namespace, type ResourceType } from "@keelson/api-machinery";
 import { connect } from "@keelson/client";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { startKeelson, upArguments } from "./testing/keelson-process.ts";
+import { output, tsc, vitest } from "./testing/tools.ts";
 
 const run = promisify(execFile);
 const page = readFileSync(fileURLToPath(new URL("../../../docs/write-a-controller.md", import.meta.url)), "utf8");
@@ -26,24 +26,9 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-/** What a program of Node.js prints; fails with it. */
-async function output(...args: readonly string[]): Promise<string> {
-  try {
-    return (await run(process.execPath, args, { cwd: dir, env: { ...process.env, NO_COLOR: "1" } })).stdout;
-  } catch (error) {
-    throw new Error(`${args.join(" ")}: ${String((error as { stdout?: unknown }).stdout)}`, { cause: error });
-  }
-}
-
-/** The program of a package, as `npx` runs it. */
-function program(name: string, file: string): string {
-  const manifest = createRequire(import.meta.url).resolve(`${name}/package.json`);
-  return join(dirname(manifest), file);
-}
-
 test("the page's kind, controller, test and program pass the compiler, pass, and do on keelson up what the page says", async () => {
-  await output(program("typescript", "bin/tsc"), "-p", ".");
-  expect(await output(program("vitest", "vitest.mjs"), "run")).toMatch(/1 passed/);
+  await output(dir, tsc, "-p", ".");
+  expect(await output(dir, vitest, "run")).toMatch(/1 passed/);
 
   await using keelson = startKeelson(upArguments(dir, "--only", "cluster"));
   await keelson.printed(/^ready$/m);
