@@ -44,6 +44,8 @@ const wait = (name: string, what: string): Promise<string> => kubectl("wait", `p
 const read = async (name: string): Promise<PodObject> =>
   JSON.parse(await kubectl("get", "pod", name, "-o", "json")) as PodObject;
 const reason = (container: number, path: string): string => `jsonpath={.status.containerStatuses[${container}].state.${path}}`;
+/** For programs that end by themselves when they are told to: a busy machine may take its time. */
+const patient = { terminationGracePeriodSeconds: 30 };
 const forever = "while :; do sleep 0.1; done";
 
 test("a native sidecar starts before the containers, does not hold up the end, and stops after them", async () => {
@@ -52,6 +54,7 @@ test("a native sidecar starts before the containers, does not hold up the end, a
   await apply(
     pod("sidecar", {
       restartPolicy: "Never",
+      ...patient,
       initContainers: [
         sh("first", note("first")),
         sh("beside", `trap '${note("beside ends")}; exit 0' TERM; ${note("beside")}; ${forever}`, { restartPolicy: "Always" }),
@@ -71,7 +74,10 @@ test("postStart comes before ready, preStop before the signal", async () => {
   const hook = (text: string): object => ({ exec: { command: ["/bin/sh", "-c", `echo ${text} >> ${file}`] } });
   const lifecycle = { postStart: hook("began"), preStop: hook("ends") };
   await apply(
-    pod("hooked", { containers: [sh("main", `trap 'echo signal >> ${file}; exit 0' TERM; ${forever}`, { lifecycle })] }),
+    pod("hooked", {
+      ...patient,
+      containers: [sh("main", `trap 'echo signal >> ${file}; exit 0' TERM; ${forever}`, { lifecycle })],
+    }),
   );
   await wait("hooked", "condition=Ready");
   expect(readFileSync(file, "utf8")).toBe("began\n");

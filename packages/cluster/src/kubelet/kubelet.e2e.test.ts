@@ -140,6 +140,7 @@ test("a Pod has an address of its own, and init containers run first, one by one
 
 test("a deleted Pod gets its signal, and the object goes when the program has ended", async () => {
   await make("polite", {
+    terminationGracePeriodSeconds: 30,
     containers: [
       {
         name: "main",
