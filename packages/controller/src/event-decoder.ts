@@ -8,7 +8,7 @@ import { isMetadataOnly } from "./metadata-only.ts";
  * other `managedFields`. The decoder cuts these three out of an event's text. What is left, the skeleton, it knows by its digest:
  * where the last state of the object had the same skeleton, that state's parts are taken, and only the status is parsed.
  *
- * The cuts are made at the first (or last) place that looks right. Whether it was right shows when a skeleton is parsed for the
+ * The cuts are made at the first place that looks right. Whether it was right shows when a skeleton is parsed for the
  * first time: what stands for a cut must be where the field belongs. If not, the event is parsed as it came.
  */
 
@@ -89,7 +89,7 @@ export class EventDecoder {
     const object = this.#remembers && text.startsWith(modified) ? this.#modified(text, managed) : undefined;
     if (object !== undefined) return { type: "MODIFIED", object } satisfies WatchEvent<CachedObject>;
     const event = parseWithout(managed, text);
-    if (this.#digests.size > 0 && isJsonObject(event) && event["type"] === "DELETED") this.#forget(metadataOf(event)?.["uid"]);
+    if (this.#digests.size > 0 && isJsonObject(event) && event["type"] === "DELETED") this.#forget(metadataIn(event)?.["uid"]);
     return event;
   };
 
@@ -112,7 +112,7 @@ export class EventDecoder {
   /** The object of a skeleton that is seen for the first time; `undefined` where a cut was not where its field is. */
   #firstOf({ skeleton, resourceVersion, status }: CutEvent, isManaged: boolean): CachedObject | undefined {
     const event: unknown = parsed(skeleton);
-    const metadata = metadataOf(event);
+    const metadata = metadataIn(event);
     const object = isJsonObject(event) ? (event["object"] as Fields) : undefined;
     if (object?.["status"] !== 0 || metadata?.["resourceVersion"] !== "" || (metadata["managedFields"] === 0) !== isManaged) {
       return undefined;
@@ -191,7 +191,7 @@ function parseWithout(managed: Span | undefined, text: string): unknown {
   if (managed !== undefined) {
     // A list is replaced by what no server sends in its place.
     const event = parsed(`${text.slice(0, managed.from)}0${text.slice(managed.to)}`);
-    const metadata = metadataOf(event);
+    const metadata = metadataIn(event);
     if (metadata?.["managedFields"] === 0) {
       delete metadata["managedFields"];
       return event;
@@ -200,7 +200,7 @@ function parseWithout(managed: Span | undefined, text: string): unknown {
   return JSON.parse(text) as unknown;
 }
 
-function metadataOf(event: unknown): Fields | undefined {
+function metadataIn(event: unknown): Fields | undefined {
   const object = isJsonObject(event) ? event["object"] : undefined;
   const metadata = isJsonObject(object) ? object["metadata"] : undefined;
   return isJsonObject(metadata) ? metadata : undefined;
