@@ -19,17 +19,19 @@ export interface CacheWaitContext {
   readonly clock: Clock;
   /** Fires when the cache stops. */
   readonly stop: AbortSignal;
-  /** What the cache does not show, and what it has, for the error. */
-  readonly missing: () => string;
+  /** The error after `timeoutMs`. */
+  readonly late: (timeoutMs: number) => Error;
+  /** The error when the cache stops. */
+  readonly stopped: () => Error;
 }
 
 /**
  * Resolves when the wait is over.
  *
- * **Errors**: {@link CacheTimeoutError} after `timeoutMs`; the signal's reason; an `Error` when the cache stops.
+ * **Errors**: those of the context; the signal's reason.
  */
 export function waitForCache(wait: Wait, context: CacheWaitContext, options: CacheWaitOptions): Promise<void> {
-  const { clock, stop, missing } = context;
+  const { clock, stop, late, stopped } = context;
   const { timeoutMs = 5_000, signal } = options;
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
@@ -44,10 +46,8 @@ export function waitForCache(wait: Wait, context: CacheWaitContext, options: Cac
       finish();
     };
     const onAbort = (): void => end(() => reject(signal?.reason));
-    const onStop = (): void => end(() => reject(new Error(`the cache was stopped: ${missing()}`)));
-    const timer = clock.setTimer(timeoutMs, () => {
-      end(() => reject(new CacheTimeoutError(`after ${timeoutMs / 1000} s ${missing()}`)));
-    });
+    const onStop = (): void => end(() => reject(stopped()));
+    const timer = clock.setTimer(timeoutMs, () => end(() => reject(late(timeoutMs))));
     const stopWaiting = wait(() => end(resolve));
     signal?.addEventListener("abort", onAbort, { once: true });
     stop.addEventListener("abort", onStop, { once: true });

@@ -5,7 +5,7 @@ import type { CachedObject } from "./cached-object.ts";
 import { Informer } from "./informer.ts";
 import type { StoreEffect } from "./informer-state.ts";
 import type { Logger } from "./logger.ts";
-import { idOfObject } from "./object-id.ts";
+import { idOf, idOfObject } from "./object-id.ts";
 import { ObjectStore } from "./object-store.ts";
 import type { Change } from "./reconcile.ts";
 
@@ -76,9 +76,9 @@ export class CachedKind {
     return this.#informers.get("") ?? this.#informers.get(namespace ?? "");
   }
 
-  /** The object of this key. A namespace in the key of a cluster-scoped kind means nothing. */
+  /** The object of this key. */
   get(key: ObjectKey): CachedObject | undefined {
-    return this.store.get(this.type.scope === "Cluster" ? { name: key.name } : key);
+    return this.store.get(this.#ownKey(key));
   }
 
   /** Whether a watch tells of this state of an object: it is selected, or was. */
@@ -107,8 +107,9 @@ export class CachedKind {
     return () => void this.#handlers.delete(handler);
   }
 
-  /** Calls `listener` after every change of the object of this id. Of any number of them a change calls only its own. */
-  addListenerOf(id: string, listener: () => void): () => void {
+  /** Calls `listener` after every change of the object of this key. Of any number of them a change calls only its own. */
+  addListenerOf(key: ObjectKey, listener: () => void): () => void {
+    const id = idOf(this.#ownKey(key));
     let listeners = this.#listenersOf.get(id);
     if (listeners === undefined) this.#listenersOf.set(id, (listeners = new Set()));
     listeners.add(listener);
@@ -121,6 +122,11 @@ export class CachedKind {
   /** Tells every handler of every object as an update that changed nothing. */
   resync(): void {
     for (const object of this.store.list()) this.#publish({ type: "update", object, old: object }, resync);
+  }
+
+  /** A namespace in the key of a cluster-scoped object means nothing. */
+  #ownKey(key: ObjectKey): ObjectKey {
+    return this.type.scope === "Cluster" ? { name: key.name } : key;
   }
 
   #selectionOf({ metadata }: DeepReadonly<KubernetesObject>): CacheSelection | undefined {

@@ -7,7 +7,7 @@ import {
   type ResourceType,
   type Stored,
 } from "@keelson/api-machinery";
-import { type CacheWaitOptions, waitForCache } from "./cache-wait.ts";
+import { CacheTimeoutError, type CacheWaitOptions, waitForCache } from "./cache-wait.ts";
 import { CachedKind, type ChangeHandler, type FollowOptions } from "./cached-kind.ts";
 import type { CachedObject } from "./cached-object.ts";
 import { labelSelectorOf } from "./label-selector.ts";
@@ -156,25 +156,16 @@ export class SharedCache implements Cache {
       for (const informer of kind.informers) this.#runs.push(informer.run(this.#stop.signal));
     this.#armResync();
     const listed = Promise.all([...this.#kinds.values()].flatMap((kind) => kind.informers.map((informer) => informer.listed)));
-    await new Promise<void>((resolve, reject) => {
-      const timer = this.#options.clock.setTimer(timeoutMs, () => settle(() => reject(this.#missing(timeoutMs))));
-      const onAbort = (): void => settle(() => reject(signal?.reason));
-      const settle = (finish: () => void): void => {
-        timer.cancel();
-        signal?.removeEventListener("abort", onAbort);
-        this.#stop.signal.removeEventListener("abort", onStop);
-        finish();
+    const wait: Wait = (met) => {
+      let isWaiting = true;
+      void listed.then(() => isWaiting && met());
+      return () => {
+        isWaiting = false;
       };
-      const onStop = (): void => settle(() => reject(new Error("the cache was stopped before it was synced")));
-      if (signal?.aborted) return onAbort();
-      if (this.#stop.signal.aborted) return onStop();
-      signal?.addEventListener("abort", onAbort, { once: true });
-      this.#stop.signal.addEventListener("abort", onStop, { once: true });
-      listed.then(
-        () => settle(resolve),
-        (error: unknown) => settle(() => reject(error)),
-      );
-    });
+    };
+    const late = (): Error => this.#missing(timeoutMs);
+    const stopped = (): Error => new Error("the cache was stopped before it was synced");
+    await waitForCache(wait, { clock: this.#options.clock, stop: this.#stop.signal, late, stopped }, { timeoutMs, signal });
   }
 
   async stop(): Promise<void> {
@@ -194,7 +185,9 @@ export class SharedCache implements Cache {
 
   async #wait(wait: Wait | undefined, missing: () => string, options: CacheWaitOptions): Promise<void> {
     if (wait === undefined) return;
-    await waitForCache(wait, { clock: this.#options.clock, stop: this.#stop.signal, missing }, options);
+    const late = (timeoutMs: number): Error => new CacheTimeoutError(`after ${timeoutMs / 1000} s ${missing()}`);
+    const stopped = (): Error => new Error(`the cache was stopped: ${missing()}`);
+    await waitForCache(wait, { clock: this.#options.clock, stop: this.#stop.signal, late, stopped }, options);
   }
 
   #declared(type: ResourceType): CachedKind {

@@ -1,5 +1,4 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey } from "@keelson/api-machinery";
-import { idOf } from "./object-id.ts";
 import type { CachedKind } from "./cached-kind.ts";
 
 /** Waits for the cache to show something: calls `met` once, later. Returns the way to stop waiting. */
@@ -17,14 +16,13 @@ export function versionWait(kind: CachedKind, object: DeepReadonly<KubernetesObj
 
 /** Waits until a kind shows that the object of this uid is deleted, or is being; `undefined` where it does. */
 export function deletionWait(kind: CachedKind, key: ObjectKey, uid: string): Wait | undefined {
-  const id = kind.type.scope === "Cluster" ? `/${key.name}` : idOf(key);
   const isShown = (): boolean => {
     const object = kind.get(key);
     return object === undefined || object.metadata.uid !== uid || object.metadata.deletionTimestamp !== undefined;
   };
   if (isShown()) return undefined;
   return (met) => {
-    const remove = kind.addListenerOf(id, () => {
+    const remove = kind.addListenerOf(key, () => {
       if (!isShown()) return;
       remove();
       met();
