@@ -2,13 +2,13 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { parseHierarchies } from "./cgroup-hierarchies.ts";
-import { lockFolder } from "./folder-lock.ts";
-import { readLogTail } from "./log-tail.ts";
-import { rotateIfLarge } from "./log-rotation.ts";
-import { parseStat } from "./proc.ts";
-import { parseRecord, serialiseRecord } from "./program-record.ts";
-import { resolveUser } from "./user.ts";
+import { parseHierarchies } from "./cgroup/cgroup-hierarchies.ts";
+import { lockFolder } from "./files/folder-lock.ts";
+import { readLogTail } from "./logs/log-tail.ts";
+import { rotateIfLarge } from "./logs/log-rotation.ts";
+import { parseStat } from "./process/proc.ts";
+import { parseRecord, serialiseRecord } from "./program/program-record.ts";
+import { resolveUser } from "./program/user.ts";
 
 function inFolder<T>(use: (folder: string) => T): T {
   const folder = mkdtempSync(join(tmpdir(), "keelson-files-"));

@@ -16,7 +16,7 @@ import { silentLogger } from "@keelson/controller";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { CrashingMachine, createLife, type Life, transportOf } from "../testing/crashing-machine.ts";
 import { startKubelet } from "./kubelet.ts";
-import { PodRuntimes } from "./pod-runtimes.ts";
+import { PodRuntimes } from "./runtimes/pod-runtimes.ts";
 
 const namespace = "default";
 let environment: TestEnvironment;

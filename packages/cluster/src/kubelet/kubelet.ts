@@ -14,16 +14,16 @@ import {
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { createEventRecorder, Informer, type Logger, type StoreEffect } from "@keelson/controller";
-import { AddressPool } from "./address-pool.ts";
+import { AddressPool } from "./node/address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
-import type { FoundContainer } from "./found-container.ts";
-import { HostsFiles } from "./hosts-files.ts";
-import { createNodeObjects, type IssueToken } from "./node-objects.ts";
-import { machineName, readMachine, registerNode } from "./node-registration.ts";
-import { openPodRuntimes, type PodRuntimes } from "./pod-runtimes.ts";
-import { PodSet } from "./pod-set.ts";
+import type { FoundContainer } from "./container/found-container.ts";
+import { HostsFiles } from "./node/hosts-files.ts";
+import { createNodeObjects, type IssueToken } from "./node/node-objects.ts";
+import { machineName, readMachine, registerNode } from "./node/node-registration.ts";
+import { openPodRuntimes, type PodRuntimes } from "./runtimes/pod-runtimes.ts";
+import { PodSet } from "./pod/pod-set.ts";
 import { steadyTime } from "./steady-time.ts";
-import { podKey } from "./pod-view.ts";
+import { podKey } from "./pod/pod-view.ts";
 
 /** Options of {@link startKubelet}. */
 export interface KubeletOptions {

@@ -1,10 +1,10 @@
 import type { Clock } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger, RunningEventRecorder } from "@keelson/controller";
-import type { AddressPool } from "./address-pool.ts";
-import type { NodeObjects } from "./node-objects.ts";
-import type { PodView } from "./pod-view.ts";
-import type { PodRuntimes } from "./pod-runtimes.ts";
+import type { AddressPool } from "./node/address-pool.ts";
+import type { NodeObjects } from "./node/node-objects.ts";
+import type { PodView } from "./pod/pod-view.ts";
+import type { PodRuntimes } from "./runtimes/pod-runtimes.ts";
 
 /** What the Pods of a node share. */
 export interface NodeContext {

@@ -1,8 +1,8 @@
 import { isStatusError, Pod, type Status, statusError } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Kubelet } from "./kubelet.ts";
-import { answerLog, type PodCall, type RawAnswer } from "./pod-log.ts";
-import type { PodView } from "./pod-view.ts";
+import { answerLog, type PodCall, type RawAnswer } from "./logs/pod-log.ts";
+import type { PodView } from "./pod/pod-view.ts";
 import { answerExec } from "./streaming/pod-exec.ts";
 import { answerPortForward } from "./streaming/port-forward.ts";
 import type { UpgradeAnswer } from "./streaming/upgrade.ts";

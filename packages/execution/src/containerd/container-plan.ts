@@ -1,15 +1,15 @@
 import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { defaultPath } from "../program-spec.ts";
+import { defaultPath } from "../program/program-spec.ts";
 import type { BindMount } from "../isolation.ts";
-import { StartFailure } from "../launcher.ts";
-import type { LaunchRequest } from "../launcher.ts";
-import { hiddenFiles, imageWork, machineFolders } from "../machine-root.ts";
-import { cwdOf, executableOf, makeTemporary, makeWork, own, userOf } from "../program-place.ts";
-import { programVariable } from "../process-tree.ts";
-import { pathInRoot } from "../root-path.ts";
-import { resolveUser } from "../user.ts";
-import type { UserIds } from "../user.ts";
+import { StartFailure } from "../process/launcher.ts";
+import type { LaunchRequest } from "../process/launcher.ts";
+import { hiddenFiles, imageWork, machineFolders } from "../bubblewrap/machine-root.ts";
+import { cwdOf, executableOf, makeTemporary, makeWork, own, userOf } from "../program/program-place.ts";
+import { programVariable } from "../process/process-tree.ts";
+import { pathInRoot } from "../files/root-path.ts";
+import { resolveUser } from "../program/user.ts";
+import type { UserIds } from "../program/user.ts";
 import type { ContainerImage } from "./containerd-images.ts";
 import { imageCapabilities, ociSpec } from "./oci-spec.ts";
 

@@ -17,8 +17,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { content } from "../contract/setup.ts";
 import type { Driver, ProgramSpec } from "../driver.ts";
 import { openImage } from "../images/image-layout.ts";
-import { listProcesses } from "../proc.ts";
-import { programFolder } from "../program-folder.ts";
+import { listProcesses } from "../process/proc.ts";
+import { programFolder } from "../program/program-folder.ts";
 import { makeBusyboxImage } from "../testing/busybox-image.ts";
 import { startLocalContainerd } from "../testing/local-containerd.ts";
 import type { LocalContainerd } from "../testing/local-containerd.ts";

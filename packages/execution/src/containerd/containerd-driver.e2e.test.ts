@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { driverContract } from "../driver-contract.ts";
+import { driverContract } from "../contract/driver-contract.ts";
 import { startLocalContainerd } from "../testing/local-containerd.ts";
 import type { LocalContainerd } from "../testing/local-containerd.ts";
 import { outsidePid } from "../testing/outside-pid.ts";

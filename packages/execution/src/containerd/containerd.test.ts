@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { actionOf } from "../signal-disposition.ts";
+import { actionOf } from "../process/signal-disposition.ts";
 import { ociSpec } from "./oci-spec.ts";
 import { startProblem } from "./start-problem.ts";
 

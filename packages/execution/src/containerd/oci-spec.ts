@@ -1,7 +1,7 @@
 import type { Limits } from "../driver.ts";
 import type { BindMount } from "../isolation.ts";
-import { ociSeccomp } from "../seccomp-filter.ts";
-import type { UserIds } from "../user.ts";
+import { ociSeccomp } from "../bubblewrap/seccomp-filter.ts";
+import type { UserIds } from "../program/user.ts";
 
 /** What an OCI runtime has to know of a program. */
 export interface OciProgram {

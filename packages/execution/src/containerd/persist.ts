@@ -1,4 +1,4 @@
-import type { Deadlines } from "../deadlines.ts";
+import type { Deadlines } from "../program/deadlines.ts";
 import { isUnreachable } from "./containerd-api.ts";
 
 /** How long containerd may be away before the next try: 50, 100 ... ms, at most this. */

@@ -1,11 +1,11 @@
 import { closeSync, constants, openSync } from "node:fs";
-import { StartFailure } from "../launcher.ts";
-import { watchAlive } from "../fifo-pool.ts";
-import type { FifoPool } from "../fifo-pool.ts";
-import type { LaunchRequest } from "../launcher.ts";
-import type { ProgramFolder } from "../program-folder.ts";
-import { makeInput } from "../program-input.ts";
-import { errorLog } from "../program-place.ts";
+import { StartFailure } from "../process/launcher.ts";
+import { watchAlive } from "../process/fifo-pool.ts";
+import type { FifoPool } from "../process/fifo-pool.ts";
+import type { LaunchRequest } from "../process/launcher.ts";
+import type { ProgramFolder } from "../program/program-folder.ts";
+import { makeInput } from "../program/program-input.ts";
+import { errorLog } from "../program/program-place.ts";
 
 const quote = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`;
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { rmSync, writeFileSync } from "node:fs";
 import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { isAlive, readStat } from "../proc.ts";
+import { isAlive, readStat } from "../process/proc.ts";
 import { content, end, isError, shell, withDriver } from "./setup.ts";
 import type { DriverContractCase } from "./setup.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { isAlive, readStat } from "../proc.ts";
+import { isAlive, readStat } from "../process/proc.ts";
 import { content, exitOf, rule, shell } from "./setup.ts";
 import type { DriverContractCase } from "./setup.ts";
 

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { errorCode } from "../file-error.ts";
+import { errorCode } from "../files/file-error.ts";
 import { ImageError } from "./image-error.ts";
 import { parseImageJson } from "./image-manifest.ts";
 import type { RegistryCredentials } from "./registry-client.ts";

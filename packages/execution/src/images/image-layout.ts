@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { extract } from "tar";
-import { errorCode } from "../file-error.ts";
+import { errorCode } from "../files/file-error.ts";
 import { ImageError } from "./image-error.ts";
 import { hexOf, mostJsonBytes, parseImageConfig, parseImageJson, parseManifest, requireManifest } from "./image-manifest.ts";
 import type { Descriptor, ImageConfig, ImageManifest } from "./image-manifest.ts";

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { programFolder } from "../program-folder.ts";
+import { programFolder } from "../program/program-folder.ts";
 
 /** Finds a process of this machine by the number that it has in its own process namespace, among those of one program. */
 export function outsidePid(dir: string, id: string, pid: number): number {

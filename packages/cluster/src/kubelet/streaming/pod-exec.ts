@@ -2,12 +2,12 @@ import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
 import { type Clock, type Status, statusError } from "@keelson/api-machinery";
 import type { Program } from "@keelson/execution";
-import { type ContainerCommand, startInContainer, type TerminalSize } from "../exec-process.ts";
-import type { FoundContainer } from "../found-container.ts";
+import { type ContainerCommand, startInContainer, type TerminalSize } from "../container/exec-process.ts";
+import type { FoundContainer } from "../container/found-container.ts";
 import type { Kubelet } from "../kubelet.ts";
-import { endOfLog, readLog } from "../log-reader.ts";
-import { chooseContainer, type PodCall } from "../pod-log.ts";
-import type { PodView } from "../pod-view.ts";
+import { endOfLog, readLog } from "../logs/log-reader.ts";
+import { chooseContainer, type PodCall } from "../logs/pod-log.ts";
+import type { PodView } from "../pod/pod-view.ts";
 import { askedStreams, type RemoteStreams, remoteCommandProtocols, remoteStreams } from "./remote-streams.ts";
 import { agree, type UpgradeAnswer } from "./upgrade.ts";
 

@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import { statusError } from "@keelson/api-machinery";
-import type { PodCall } from "../pod-log.ts";
+import type { PodCall } from "../logs/pod-log.ts";
 import { handshakeKey } from "./websocket.ts";
 
 /** A connection that its client wants to speak another protocol on; the API server hands it over. */

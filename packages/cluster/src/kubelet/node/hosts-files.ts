@@ -1,0 +1,81 @@
+import { mkdirSync, rmSync, openSync, closeSync, ftruncateSync, readFileSync, writeSync, existsSync } from "node:fs";
+import { join } from "node:path";
+import type { DeepReadonly, EndpointSliceObject, ServiceObject } from "@keelson/api-machinery";
+import { hostsText } from "../../service-proxy/hosts-text.ts";
+
+/** An address that a Pod adds to its hosts file (core/v1 HostAlias). */
+export interface HostAlias {
+  readonly ip: string;
+  readonly hostnames?: readonly string[] | undefined;
+}
+
+/**
+ * One hosts file a namespace, which its Pods see as `/etc/hosts`, and one for each Pod that adds lines of its own. Written in place, because
+ * a file that is mounted is this file and not its name; so a reader may, for an instant, see a file that is being written.
+ */
+export class HostsFiles {
+  readonly #dir: string;
+  readonly #texts = new Map<string, string>();
+  /** Files that are a Pod's own: its namespace and lines. */
+  readonly #own = new Map<string, { readonly namespace: string; readonly lines: string }>();
+
+  constructor(dir: string) {
+    this.#dir = dir;
+    mkdirSync(dir, { recursive: true, mode: 0o755 });
+  }
+
+  /** The file of a namespace, or of the Pod `uid` of it that has aliases; made when it is not there. */
+  file(namespace: string, uid = "", aliases: readonly HostAlias[] = []): string {
+    const name = aliases.length === 0 ? namespace : `${namespace}.${uid}`;
+    if (aliases.length > 0) this.#own.set(name, { namespace, lines: aliasLines(aliases) });
+    const path = join(this.#dir, name);
+    if (!this.#texts.has(name)) {
+      this.#texts.set(name, existsSync(path) ? readFileSync(path, "utf8") : "");
+      if (!existsSync(path)) this.#write(name, `${ownHosts()}${this.#own.get(name)?.lines ?? ""}`);
+    }
+    return path;
+  }
+
+  /** Removes the file of a Pod that is gone, if it had one of its own. */
+  forget(namespace: string, uid: string): void {
+    const name = `${namespace}.${uid}`;
+    this.#own.delete(name);
+    this.#texts.delete(name);
+    rmSync(join(this.#dir, name), { force: true });
+  }
+
+  /** Brings the files that are in use up to date. */
+  update(services: readonly DeepReadonly<ServiceObject>[], slices: readonly DeepReadonly<EndpointSliceObject>[]): void {
+    const own = ownHosts();
+    for (const name of this.#texts.keys()) {
+      const { namespace = name, lines = "" } = this.#own.get(name) ?? {};
+      this.#write(name, `${hostsText(namespace, own, services, slices)}${lines}`);
+    }
+  }
+
+  #write(namespace: string, text: string): void {
+    if (this.#texts.get(namespace) === text) return;
+    const bytes = Buffer.from(text);
+    const file = openSync(join(this.#dir, namespace), existsSync(join(this.#dir, namespace)) ? "r+" : "w", 0o644);
+    try {
+      writeSync(file, bytes, 0, bytes.length, 0);
+      ftruncateSync(file, bytes.length);
+    } finally {
+      closeSync(file);
+    }
+    this.#texts.set(namespace, text);
+  }
+}
+
+function ownHosts(): string {
+  try {
+    return readFileSync("/etc/hosts", "utf8");
+  } catch {
+    return "127.0.0.1 localhost\n";
+  }
+}
+
+function aliasLines(aliases: readonly HostAlias[]): string {
+  const lines = aliases.map(({ ip, hostnames = [] }) => [ip, ...hostnames].join("\t"));
+  return `\n# Entries added by HostAliases.\n${lines.join("\n")}\n`;
+}

@@ -1,0 +1,170 @@
+import {
+  ConfigMap,
+  type ConfigMapObject,
+  type DeepReadonly,
+  isNotFound,
+  type KubernetesObject,
+  PersistentVolumeClaim,
+  type ResourceType,
+  RuntimeClass,
+  Secret,
+  type SecretObject,
+  ServiceAccount,
+  type ServiceObject,
+} from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { PodView } from "../pod/pod-view.ts";
+import { VolumeError } from "../volumes/volumes.ts";
+
+/** core/v1 PersistentVolume, as far as a node needs it. */
+export interface PersistentVolumeObject extends KubernetesObject {
+  spec?: {
+    hostPath?: { path: string; type?: string };
+    local?: { path: string };
+    claimRef?: { namespace?: string; name?: string; uid?: string };
+  };
+}
+
+const persistentVolumes: ResourceType<PersistentVolumeObject> = {
+  group: "",
+  version: "v1",
+  kind: "PersistentVolume",
+  plural: "persistentvolumes",
+  scope: "Cluster",
+};
+
+/** Gets a service account's token that lives and dies with a Pod (TokenRequest). */
+export type IssueToken = (request: {
+  readonly namespace: string;
+  readonly account: string;
+  /** Empty: for the API server. */
+  readonly audiences: readonly string[];
+  readonly expirationSeconds: number;
+  readonly pod: { readonly name: string; readonly uid: string };
+}) => Promise<string>;
+
+/** authentication.k8s.io/v1 TokenRequest, as far as a node needs it. */
+interface TokenRequestObject extends KubernetesObject {
+  spec: {
+    readonly audiences: readonly string[];
+    readonly expirationSeconds: number;
+    readonly boundObjectRef: { readonly apiVersion: "v1"; readonly kind: "Pod"; readonly name: string; readonly uid: string };
+  };
+  status?: { readonly token?: string };
+}
+
+const tokenRequests: ResourceType<TokenRequestObject> = {
+  group: "authentication.k8s.io",
+  version: "v1",
+  kind: "TokenRequest",
+  plural: "tokenrequests",
+  scope: "Namespaced",
+};
+
+/** Issues tokens by the API's own `serviceaccounts/token`. */
+export function issueTokensBy(client: Client): IssueToken {
+  return async ({ namespace, account, audiences, expirationSeconds, pod }) => {
+    const boundObjectRef = { apiVersion: "v1", kind: "Pod", ...pod } as const;
+    const { status } = await client.create(
+      tokenRequests,
+      { metadata: { namespace, name: account }, spec: { audiences, expirationSeconds, boundObjectRef } },
+      { subresource: { of: ServiceAccount, name: "token" } },
+    );
+    if (status?.token === undefined) throw new Error("the API server answered a TokenRequest without a token");
+    return status.token;
+  };
+}
+
+/** Objects that Pods name: ConfigMaps, Secrets, claims, tokens, Services. Read when they are needed, never from an old copy. */
+export interface NodeObjects {
+  configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
+  secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
+  claimFolder(namespace: string, claim: string): Promise<{ readonly path: string; readonly type?: string }>;
+  token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
+  /** Whether a Pod gets the token of its service account without asking: unless it or the account says no. */
+  mountsToken(pod: PodView): Promise<boolean>;
+  /** The handler of a RuntimeClass; `undefined` where there is none of this name. */
+  runtimeHandler(name: string): Promise<string | undefined>;
+  /** Services whose variables a Pod of this namespace gets. */
+  services(namespace: string): readonly DeepReadonly<ServiceObject>[];
+}
+
+/** Makes {@link NodeObjects} on a client. */
+export function createNodeObjects(
+  client: Client,
+  services: (namespace: string) => readonly DeepReadonly<ServiceObject>[],
+  now: () => number,
+  issueToken?: IssueToken,
+): NodeObjects {
+  const tokens = new Map<string, { readonly token: string; readonly renewAt: number }>();
+  const get = async <T extends KubernetesObject>(
+    type: ResourceType<T>,
+    key: { readonly namespace?: string; readonly name: string },
+  ): Promise<DeepReadonly<T> | undefined> => {
+    try {
+      return await client.get(type, key);
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw error;
+    }
+  };
+  return {
+    services,
+    runtimeHandler: async (name) => (await get(RuntimeClass, { name }))?.handler,
+    async mountsToken(pod) {
+      if (issueToken === undefined) return false;
+      if (pod.spec.automountServiceAccountToken !== undefined) return pod.spec.automountServiceAccountToken;
+      const account = await get(ServiceAccount, {
+        namespace: pod.metadata.namespace ?? "",
+        name: pod.spec.serviceAccountName ?? "default",
+      });
+      return account?.automountServiceAccountToken !== false;
+    },
+    async configMap(namespace, name) {
+      const found: DeepReadonly<ConfigMapObject> | undefined = await get(ConfigMap, { namespace, name });
+      if (found === undefined) return undefined;
+      return new Map<string, Uint8Array>([
+        ...Object.entries(found.data ?? {}).map(([key, value]) => [key, Buffer.from(value)] as const),
+        ...Object.entries(found.binaryData ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")] as const),
+      ]);
+    },
+    async secret(namespace, name) {
+      const found: DeepReadonly<SecretObject> | undefined = await get(Secret, { namespace, name });
+      if (found === undefined) return undefined;
+      return new Map(Object.entries(found.data ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")]));
+    },
+    async claimFolder(namespace, name) {
+      const claim = await get(PersistentVolumeClaim, { namespace, name });
+      if (claim === undefined) throw new VolumeError(`persistentvolumeclaim ${JSON.stringify(name)} not found`);
+      const volumeName = claim.spec?.volumeName ?? "";
+      if (claim.status?.phase !== "Bound" || volumeName === "") {
+        throw new VolumeError(`persistentvolumeclaim ${JSON.stringify(name)} is not bound`);
+      }
+      const volume = await get(persistentVolumes, { name: volumeName });
+      const folder = volume?.spec?.hostPath ?? volume?.spec?.local;
+      if (folder === undefined) {
+        throw new VolumeError(`persistentvolume ${JSON.stringify(volumeName)} has no folder on this node (hostPath or local)`);
+      }
+      return folder;
+    },
+    async token(pod, { audience, expirationSeconds }) {
+      const { namespace = "", name = "", uid = "" } = pod.metadata;
+      const account = pod.spec.serviceAccountName ?? "default";
+      const key = JSON.stringify([uid, account, audience, expirationSeconds]);
+      const known = tokens.get(key);
+      if (known !== undefined && now() < known.renewAt) return known.token;
+      if (issueToken === undefined) throw new VolumeError("this node has no way to get tokens of service accounts");
+      const token = await issueToken({
+        namespace,
+        account,
+        audiences: audience === undefined ? [] : [audience],
+        expirationSeconds,
+        pod: { name, uid },
+      });
+      // Renewed at four fifths of its life, as the kubelet does.
+      tokens.set(key, { token, renewAt: now() + expirationSeconds * 800 });
+      if (tokens.size > 10_000) tokens.clear();
+      return token;
+    },
+  };
+}

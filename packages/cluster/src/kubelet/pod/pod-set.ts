@@ -1,0 +1,253 @@
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Timer } from "@keelson/api-machinery";
+import type { StoreEffect } from "@keelson/controller";
+import type { FoundContainer } from "../container/found-container.ts";
+import type { NodeContext } from "../node-context.ts";
+import { newPodState } from "./pod-state.ts";
+import { type PodView, podKey } from "./pod-view.ts";
+import { PodWorker } from "./pod-worker.ts";
+import { PodSources, type SourceReader } from "./pod-sources.ts";
+import { type FoundProgram, restorePodState } from "./restore.ts";
+
+/** Well within the fifth of a token's life that is left when it is renewed. */
+const refreshMs = 60_000;
+
+/** What is written down about a Pod besides its programs. */
+interface PodRecord {
+  readonly namespace: string;
+  readonly name: string;
+  readonly podIP: string;
+}
+
+/** The Pods of this node, their addresses, and one timer for all of them. */
+export class PodSet {
+  readonly #node: NodeContext;
+  readonly #workers = new Map<string, PodWorker>();
+  readonly #records = new Map<string, PodRecord>();
+  readonly #starting = new Set<string>();
+  readonly #sources: PodSources;
+  #timer: Timer | undefined;
+  #timerAt = Number.POSITIVE_INFINITY;
+  #refreshTimer: Timer | undefined;
+  #isArming = false;
+  #isClosed = false;
+
+  /** `reader`: what follows the ConfigMaps and Secrets that Pods name. */
+  constructor(node: NodeContext, reader: SourceReader) {
+    this.#node = node;
+    this.#sources = new PodSources(reader, (uids, isFirst) => {
+      // Files follow, and what waited for it is tried again. What is found first, a Pod has read by itself, unless it was missing then.
+      for (const uid of uids) {
+        const worker = this.#workers.get(uid);
+        if (worker !== undefined && !(isFirst && worker.isGoing)) worker.update(worker.pod);
+      }
+    });
+  }
+
+  /** Now and then files of volumes are made anew though nothing changed: tokens are renewed by that. */
+  keepFresh(): void {
+    this.#refreshTimer = this.#node.clock.setTimer(
+      refreshMs,
+      () => {
+        for (const worker of this.#workers.values()) if (worker.state.setup === "done") worker.refresh();
+        this.keepFresh();
+      },
+      { background: true },
+    );
+  }
+
+  /** Reads what an earlier kubelet wrote down. */
+  async recall(): Promise<void> {
+    for (const uid of await readdir(this.#node.podsDir)) {
+      try {
+        const record = JSON.parse(await readFile(join(this.#node.podsDir, uid, "pod.json"), "utf8")) as PodRecord;
+        if (this.#node.addresses.keep(uid, record.podIP)) this.#records.set(uid, record);
+      } catch {
+        // A folder that was being made or removed: it is made anew if the Pod is still there.
+      }
+    }
+  }
+
+  /** A runtime has come: Pods whose programs it has are taken up again, and those that waited for it are tried again. */
+  retry(): void {
+    for (const [uid, worker] of this.#workers) {
+      if (worker.isGoing) continue;
+      const programs = this.#programs(uid);
+      const isKnown = programs.every(({ container, attempt }) => worker.knows(container, attempt));
+      if (isKnown) worker.update(worker.pod);
+      else void this.#beginAgain(uid, worker, programs);
+    }
+  }
+
+  async #beginAgain(uid: string, worker: PodWorker, programs: readonly FoundProgram[]): Promise<void> {
+    await worker.close();
+    if (this.#workers.get(uid) !== worker) return;
+    this.#workers.delete(uid);
+    this.#begin(uid, worker.pod, programs);
+  }
+
+  take(effect: StoreEffect): void {
+    if (effect.kind === "replace") {
+      const here = effect.objects.filter((object) => this.#isMine(object as PodView)) as PodView[];
+      const uids = new Set(here.map(({ metadata }) => metadata.uid ?? ""));
+      for (const pod of here) this.#put(pod);
+      for (const [uid, worker] of this.#workers) if (!uids.has(uid)) worker.remove();
+      void this.#sweep(uids);
+    } else if (effect.kind === "put") {
+      if (this.#isMine(effect.object as PodView)) this.#put(effect.object as PodView);
+    } else this.#workers.get(effect.object.metadata.uid ?? "")?.remove();
+  }
+
+  container(namespace: string, pod: string, name: string): FoundContainer | undefined {
+    const worker = this.worker(namespace, pod);
+    const attempt = worker?.attempt(name);
+    if (worker === undefined || attempt === undefined) return undefined;
+    const current = worker.program(name, attempt);
+    const before = worker.program(name, attempt - 1);
+    // During the back-off the attempt that is to come has no program yet: its log is the last one's.
+    return {
+      pod: worker.pod,
+      name,
+      program: current ?? before,
+      previous: current === undefined ? (worker.program(name, attempt - 2) ?? before) : before,
+      times: (program) => worker.logTimes(program),
+      clock: this.#node.clock,
+    };
+  }
+
+  worker(namespace: string, pod: string): PodWorker | undefined {
+    return [...this.#workers.values()].find(
+      (worker) => worker.pod.metadata.namespace === namespace && worker.pod.metadata.name === pod,
+    );
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#timer?.cancel();
+    this.#refreshTimer?.cancel();
+    await Promise.allSettled([...[...this.#workers.values()].map((worker) => worker.close()), this.#sources.close()]);
+  }
+
+  #isMine(pod: PodView): boolean {
+    return pod.spec.nodeName === this.#node.nodeName;
+  }
+
+  #put(pod: PodView): void {
+    const uid = pod.metadata.uid ?? "";
+    const worker = this.#workers.get(uid);
+    if (worker !== undefined) {
+      worker.update(pod);
+      return;
+    }
+    this.#begin(uid, pod, this.#programs(uid));
+  }
+
+  #begin(uid: string, pod: PodView, programs: readonly FoundProgram[]): void {
+    if (this.#isClosed || this.#starting.has(uid)) return;
+    const { addresses, steadyNow } = this.#node;
+    const known = this.#records.get(uid)?.podIP;
+    const shown = pod.status?.podIP;
+    const isOnHost = pod.spec.hostNetwork === true;
+    const podIP = isOnHost
+      ? this.#node.hostIP
+      : (known ?? (shown !== undefined && addresses.keep(uid, shown) ? shown : addresses.take(uid)));
+    const record = { namespace: pod.metadata.namespace ?? "", name: pod.metadata.name ?? "", podIP };
+    this.#records.set(uid, record);
+    const isKnown = programs.length > 0 || pod.status?.startTime !== undefined;
+    const state = isKnown ? restorePodState(pod, programs, steadyNow()) : newPodState(pod, steadyNow());
+    const worker = new PodWorker({
+      node: this.#node,
+      state,
+      podIP,
+      onWake: () => this.#arm(),
+      onGone: () => {
+        if (!isOnHost) addresses.free(podIP);
+        this.#workers.delete(uid);
+        this.#records.delete(uid);
+        this.#sources.release(uid);
+      },
+    });
+    this.#workers.set(uid, worker);
+    this.#sources.follow(pod);
+    if (known !== undefined) {
+      worker.start();
+      return;
+    }
+    // The address is on the disk before anything learns it.
+    this.#starting.add(uid);
+    this.#write(uid, record)
+      .catch((error: unknown) => this.#node.log.warn({ err: error, pod: podKey(pod) }, "a pod's address was not written down"))
+      .finally(() => {
+        this.#starting.delete(uid);
+        worker.start();
+      });
+  }
+
+  async #write(uid: string, record: PodRecord): Promise<void> {
+    const folder = join(this.#node.podsDir, uid);
+    await mkdir(folder, { recursive: true, mode: 0o755 });
+    const file = join(folder, "pod.json");
+    await writeFile(`${file}.new`, `${JSON.stringify(record)}\n`);
+    await rename(`${file}.new`, file);
+  }
+
+  #programs(uid: string): FoundProgram[] {
+    return this.#node.runtimes.programs().flatMap(({ spec, state }) => {
+      const { podUid, container, attempt } = spec.metadata ?? {};
+      return podUid === uid && container !== undefined ? [{ container, attempt: Number(attempt), state }] : [];
+    });
+  }
+
+  /** Stops and removes what belongs to Pods that are gone. */
+  async #sweep(uids: ReadonlySet<string>): Promise<void> {
+    const { runtimes, podsDir, log, addresses } = this.#node;
+    try {
+      for (const program of runtimes.programs()) {
+        const uid = program.spec.metadata?.["podUid"];
+        if (uid === undefined || uids.has(uid) || this.#workers.has(uid)) continue;
+        log.info({ program: program.id }, "a program is stopped: its pod is gone");
+        await program.stop();
+        await program.remove();
+      }
+      for (const uid of await readdir(podsDir)) {
+        if (uids.has(uid) || this.#workers.has(uid)) continue;
+        const record = this.#records.get(uid);
+        if (record !== undefined) addresses.free(record.podIP);
+        this.#records.delete(uid);
+        await rm(join(podsDir, uid), { recursive: true, force: true });
+      }
+    } catch (error) {
+      log.warn({ err: error }, "what pods left behind was not all removed");
+    }
+  }
+
+  /** One timer, at the nearest time at which any Pod has something to do. */
+  #arm(): void {
+    if (this.#isArming || this.#isClosed) return;
+    this.#isArming = true;
+    queueMicrotask(() => {
+      this.#isArming = false;
+      if (this.#isClosed) return;
+      let nearest = Number.POSITIVE_INFINITY;
+      for (const worker of this.#workers.values()) nearest = Math.min(nearest, worker.wakeAt ?? nearest);
+      if (nearest === this.#timerAt && this.#timer !== undefined) return;
+      this.#timer?.cancel();
+      this.#timer = undefined;
+      this.#timerAt = nearest;
+      if (nearest === Number.POSITIVE_INFINITY) return;
+      const { clock, steadyNow } = this.#node;
+      this.#timer = clock.setTimer(Math.max(nearest - steadyNow(), 0), () => this.#tick(), { background: true });
+    });
+  }
+
+  #tick(): void {
+    this.#timer = undefined;
+    const now = this.#node.steadyNow();
+    for (const worker of this.#workers.values()) {
+      const { wakeAt } = worker;
+      if (wakeAt !== undefined && wakeAt <= now) worker.handle({ kind: "tick" });
+    }
+    this.#arm();
+  }
+}

@@ -1,0 +1,74 @@
+import { type Condition, isNotFound, isStatusError, jsonEquals, Pod, sleep } from "@keelson/api-machinery";
+import type { NodeContext } from "../node-context.ts";
+import type { PodState } from "./pod-state.ts";
+import { podStatus } from "./pod-status.ts";
+import { podKey } from "./pod-view.ts";
+
+/** Writes a Pod's status: the newest one, one write at a time, again after a failure. */
+export class StatusWriter {
+  readonly #node: Pick<NodeContext, "client" | "clock" | "hostIP" | "log">;
+  readonly #podIP: string;
+  readonly #state: () => PodState | undefined;
+  readonly #signal: AbortSignal;
+  #written: unknown;
+  #writing: Promise<void> | undefined;
+
+  constructor(options: {
+    readonly node: Pick<NodeContext, "client" | "clock" | "hostIP" | "log">;
+    readonly podIP: string;
+    /** What is to be shown; `undefined`: the object is gone, and nothing is written any more. */
+    readonly state: () => PodState | undefined;
+    readonly signal: AbortSignal;
+  }) {
+    this.#node = options.node;
+    this.#podIP = options.podIP;
+    this.#state = options.state;
+    this.#signal = options.signal;
+  }
+
+  /** Asks for the status to be written, if it has changed. */
+  request(): void {
+    if (this.#state() === undefined) return;
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined;
+    });
+  }
+
+  /** Resolves when what was asked for is written, or given up. */
+  async settled(): Promise<void> {
+    await this.#writing;
+  }
+
+  async #writeAll(): Promise<void> {
+    const { client, clock, hostIP, log } = this.#node;
+    // What happens in the same turn is written together.
+    await Promise.resolve();
+    for (let pause = 500; ; ) {
+      const state = this.#state();
+      if (state === undefined || this.#signal.aborted) return;
+      const status = podStatus(state, { hostIP, podIP: this.#podIP }, clock.now());
+      if (jsonEquals(status, this.#written)) return;
+      const { namespace, name = "", uid = "" } = state.pod.metadata;
+      const conditions = (status.conditions ?? []).map((condition) => ({ ...emptyCondition, ...condition }));
+      const body = { metadata: { uid }, status: { ...status, conditions } };
+      try {
+        const patch = { type: "strategic", body } as const;
+        await client.patch(Pod, { namespace, name }, patch, { subresource: "status", signal: this.#signal });
+        this.#written = status;
+        pause = 500;
+      } catch (error) {
+        if (this.#signal.aborted || isNotFound(error) || isStatusError(error, "Conflict")) return;
+        log.warn({ err: error, pod: podKey(state.pod) }, "a pod's status was not written; it is tried again");
+        try {
+          await sleep(clock, pause, this.#signal);
+        } catch {
+          return;
+        }
+        pause = Math.min(pause * 2, 30_000);
+      }
+    }
+  }
+}
+
+/** A patch merges conditions by their type: what a condition no longer has must be taken away. */
+const emptyCondition: { readonly [K in keyof Condition]?: null } = { reason: null as never, message: null as never };

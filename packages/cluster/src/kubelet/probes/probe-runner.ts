@@ -1,0 +1,112 @@
+import { request as httpRequest } from "node:http";
+import { request as httpsRequest } from "node:https";
+import { connect } from "node:net";
+import type { Clock } from "@keelson/api-machinery";
+import type { Program } from "@keelson/execution";
+import { execToEnd } from "../container/exec-process.ts";
+import { expand } from "../container/environment.ts";
+import { grpcHealth } from "./grpc-health.ts";
+import type { ContainerView, ProbeView } from "../pod/pod-view.ts";
+
+/** What a probe or hook is asked of. */
+export interface ProbeTarget {
+  readonly program: Program;
+  readonly container: ContainerView;
+  readonly podIP: string;
+  readonly clock: Clock;
+}
+
+/** Asks once. Answers what is wrong, `undefined` where nothing is. Never throws. */
+export async function runProbe(probe: ProbeView, target: ProbeTarget, timeoutMs: number): Promise<string | undefined> {
+  const { podIP, container, clock } = target;
+  if (probe.exec !== undefined) {
+    const command = (probe.exec.command ?? []).map((word) => expand(word, target.program.spec.env ?? {}));
+    const result = await execToEnd(target.program, command, { timeoutMs, clock });
+    if (result.isTimeout) return `command timed out: ${JSON.stringify(command.join(" "))} timed out after ${timeoutMs / 1000}s`;
+    return result.exitCode === 0 ? undefined : result.output.trim() || `command ended with exit code ${result.exitCode}`;
+  }
+  if (probe.httpGet !== undefined) {
+    const { host = podIP, path = "/", scheme = "HTTP", httpHeaders = [] } = probe.httpGet;
+    const port = portNumber(container, probe.httpGet.port);
+    if (port === undefined) return `there is no port ${JSON.stringify(probe.httpGet.port)} in container ${container.name}`;
+    const url = `${scheme.toLowerCase()}://${host}:${port}${path.startsWith("/") ? path : `/${path}`}`;
+    const headers = Object.fromEntries(httpHeaders.map(({ name, value }) => [name, value]));
+    return httpGet(url, headers, timeoutMs, clock);
+  }
+  if (probe.tcpSocket !== undefined) {
+    const port = portNumber(container, probe.tcpSocket.port);
+    if (port === undefined) return `there is no port ${JSON.stringify(probe.tcpSocket.port)} in container ${container.name}`;
+    return tcpConnect(probe.tcpSocket.host ?? podIP, port, timeoutMs, clock);
+  }
+  const sleepSeconds = (probe as { readonly sleep?: { readonly seconds?: number } }).sleep?.seconds;
+  if (sleepSeconds !== undefined) {
+    await new Promise<void>(
+      (resolve) => void clock.setTimer(Math.min(sleepSeconds * 1000, timeoutMs), resolve, { background: true }),
+    );
+    return undefined;
+  }
+  if (probe.grpc !== undefined) {
+    const { port, service = "" } = probe.grpc;
+    return grpcHealth({ host: podIP, port, service }, timeoutMs, clock);
+  }
+  return "the probe names no exec, httpGet, tcpSocket or grpc";
+}
+
+function portNumber(container: ContainerView, port: number | string): number | undefined {
+  if (typeof port === "number") return port;
+  if (/^\d+$/.test(port)) return Number(port);
+  return container.ports?.find(({ name }) => name === port)?.containerPort;
+}
+
+function httpGet(
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  timeoutMs: number,
+  clock: Clock,
+): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const isTls = url.startsWith("https:");
+    const options = {
+      method: "GET",
+      headers: { "user-agent": "kube-probe/1.35", accept: "*/*", ...headers },
+      agent: false as const,
+    };
+    let timer: { cancel(): void } | undefined;
+    const done = (problem: string | undefined): void => {
+      timer?.cancel();
+      resolve(problem);
+      request.destroy();
+    };
+    let request: ReturnType<typeof httpRequest>;
+    try {
+      request = isTls ? httpsRequest(url, { ...options, rejectUnauthorized: false }) : httpRequest(url, options);
+    } catch (error) {
+      resolve(error instanceof Error ? error.message : String(error));
+      return;
+    }
+    timer = clock.setTimer(timeoutMs, () =>
+      done(`Get ${JSON.stringify(url)}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)`),
+    );
+    request.on("response", (response) => {
+      const { statusCode = 0 } = response;
+      response.resume();
+      done(statusCode >= 200 && statusCode < 400 ? undefined : `HTTP probe failed with statuscode: ${statusCode}`);
+    });
+    request.on("error", (error) => done(`Get ${JSON.stringify(url)}: ${error.message}`));
+    request.end();
+  });
+}
+
+function tcpConnect(host: string, port: number, timeoutMs: number, clock: Clock): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port });
+    const done = (problem: string | undefined): void => {
+      timer.cancel();
+      socket.destroy();
+      resolve(problem);
+    };
+    const timer = clock.setTimer(timeoutMs, () => done(`dial tcp ${host}:${port}: i/o timeout`));
+    socket.on("connect", () => done(undefined));
+    socket.on("error", (error) => done(`dial tcp ${host}:${port}: ${error.message}`));
+  });
+}

@@ -1,0 +1,87 @@
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { EventsEvent, Pod, systemClock } from "@keelson/api-machinery";
+import { startTestEnvironment } from "@keelson/apiserver/testing";
+import { createClient } from "@keelson/client";
+import { silentLogger } from "@keelson/controller";
+import { makeBusyboxImage, openContainerdImages, openImage, startLocalContainerd } from "@keelson/execution";
+import { expect, onTestFinished, test } from "vitest";
+import { startKubelet } from "../kubelet.ts";
+import { openPodRuntimes } from "./pod-runtimes.ts";
+import { ensureRuntimeClasses } from "./runtime-classes.ts";
+
+const image = "example.org/busybox:1";
+const namespace = "default";
+
+test("a containerd that comes after the node is used, and one that goes is named as what a Pod waits for", async () => {
+  // A socket's path is short.
+  const home = realpathSync(mkdtempSync(join(tmpdir(), "kc-")));
+  let containerd = await startLocalContainerd(join(home, "c"));
+  const { socket } = containerd;
+  const undo: (() => unknown)[] = [() => rmSync(home, { recursive: true, force: true }), () => containerd.stop()];
+  onTestFinished(async () => {
+    for (const each of undo.reverse()) await each();
+  });
+  await makeBusyboxImage(join(home, "busybox.tar"));
+  const laidOut = await openImage(join(home, "busybox.tar"), { temporary: home });
+  await (await openContainerdImages({ socket, random: Math.random, now: Date.now })).add(image, laidOut);
+  await laidOut.close();
+  await containerd.stop();
+  rmSync(socket, { force: true });
+
+  const environment = await startTestEnvironment();
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const common = { clock: systemClock, random: Math.random };
+  const runtimes = await openPodRuntimes({ ...common, dataDir: join(home, "node"), awaitedContainerd: socket });
+  runtimes.onChange(({ handler }) => ensureRuntimeClasses(client, [handler]));
+  const kubelet = await startKubelet({
+    ...common,
+    client,
+    dataDir: join(home, "node"),
+    nodeName: "here",
+    runtimes,
+    log: silentLogger,
+  });
+  undo.push(
+    () => environment.stop(),
+    () => runtimes.close(),
+    () => kubelet.stop(),
+  );
+  const make = (name: string): Promise<unknown> =>
+    client.create(Pod, {
+      metadata: { namespace, name },
+      spec: {
+        nodeName: "here",
+        runtimeClassName: "containerd",
+        terminationGracePeriodSeconds: 0,
+        restartPolicy: "Never",
+        containers: [{ name: "main", image, imagePullPolicy: "Never", command: ["/bin/true"] }],
+      },
+    });
+  const status = async (name: string): Promise<string> => {
+    const { status: { phase, containerStatuses } = {} } = await client.get(Pod, { namespace, name });
+    return `${phase} ${containerStatuses?.[0]?.state?.waiting?.message ?? ""}`;
+  };
+  const become = async (name: string, what: RegExp): Promise<void> => {
+    await expect.poll(() => status(name), { timeout: 40_000 }).toMatch(what);
+  };
+
+  await make("early");
+  await become("early", /^Pending RuntimeClass "containerd" not found/);
+  containerd = await startLocalContainerd(join(home, "c"));
+  await become("early", /^Succeeded/);
+  await containerd.stop();
+  rmSync(socket, { force: true });
+  await make("between");
+  await become("between", /^Pending containerd does not answer on /);
+  containerd = await startLocalContainerd(join(home, "c"));
+  await become("between", /^Succeeded/);
+  const told = async (): Promise<readonly (string | undefined)[]> =>
+    (await client.list(EventsEvent, {})).items
+      .filter(({ regarding }) => regarding?.kind === "Node")
+      .map(({ reason }) => reason);
+  await expect
+    .poll(told, { timeout: 20_000 })
+    .toEqual(expect.arrayContaining(["ContainerRuntimeReady", "ContainerRuntimeNotReady"]));
+});

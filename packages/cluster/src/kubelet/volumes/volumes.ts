@@ -1,0 +1,225 @@
+import { createHash } from "node:crypto";
+import { chmod, chown, mkdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { DeepReadonly, Volume } from "@keelson/api-machinery";
+import { isInside, type VolumeFile, writeAtomicFolder } from "./atomic-folder.ts";
+import { podField, resourceField } from "../container/environment.ts";
+import type { PodView } from "../pod/pod-view.ts";
+import { tokenVolumeName } from "./token-volume.ts";
+
+/** Where volumes get their content from; each function answers `undefined` for what is not there. */
+export interface VolumeSources {
+  configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
+  secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
+  /** The folder of the volume that a claim is bound to. Throws {@link VolumeError} while it is not bound. */
+  claimFolder(namespace: string, claim: string): Promise<{ readonly path: string; readonly type?: string }>;
+  token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
+  /** PEM that goes beside every token as `ca.crt`, where the Pod did not ask for other files. */
+  readonly authority?: string | undefined;
+  readonly podIP: string;
+  readonly hostIP: string;
+  readonly nodeName: string;
+  readonly nodeLimits: { readonly cpu: string; readonly memory: string };
+}
+
+/** Why a volume is not there yet, for the event `FailedMount`. */
+export class VolumeError extends Error {
+  override readonly name = "VolumeError";
+}
+
+interface FileItem {
+  readonly key: string;
+  readonly path: string;
+  readonly mode?: number;
+}
+interface DownwardItem {
+  readonly path: string;
+  readonly mode?: number;
+  readonly fieldRef?: { readonly fieldPath: string };
+  readonly resourceFieldRef?: { readonly resource: string; readonly containerName?: string; readonly divisor?: string };
+}
+interface Projection {
+  readonly configMap?: { readonly name?: string; readonly items?: readonly FileItem[]; readonly optional?: boolean };
+  readonly secret?: { readonly name?: string; readonly items?: readonly FileItem[]; readonly optional?: boolean };
+  readonly downwardAPI?: { readonly items?: readonly DownwardItem[] };
+  readonly serviceAccountToken?: { readonly path: string; readonly audience?: string; readonly expirationSeconds?: number };
+}
+
+const defaultMode = 0o644;
+
+/**
+ * Makes a Pod's volumes, or brings those of files (configMap, secret, downwardAPI, projected) up to date, and answers the folder
+ * of each. Called again, it changes only what changed.
+ *
+ * @throws VolumeError that names the volume.
+ */
+export async function prepareVolumes(
+  pod: PodView,
+  folder: string,
+  sources: VolumeSources,
+): Promise<ReadonlyMap<string, string>> {
+  const folders = new Map<string, string>();
+  for (const volume of pod.spec.volumes ?? []) {
+    try {
+      folders.set(volume.name, await prepareVolume(pod, volume, join(folder, volume.name), sources));
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      throw new VolumeError(`MountVolume.SetUp failed for volume ${JSON.stringify(volume.name)} : ${why}`, { cause: error });
+    }
+  }
+  return folders;
+}
+
+async function prepareVolume(
+  pod: PodView,
+  volume: DeepReadonly<Volume>,
+  folder: string,
+  sources: VolumeSources,
+): Promise<string> {
+  const namespace = pod.metadata.namespace ?? "";
+  const owner = ownerOf(pod);
+  const files = new Map<string, VolumeFile>();
+  const write = async (): Promise<string> => {
+    await writeAtomicFolder(folder, files, versionOf(files), owner);
+    return folder;
+  };
+  if (volume.hostPath !== undefined) return hostPath(volume.hostPath);
+  if (volume.persistentVolumeClaim !== undefined) {
+    return hostPath(await sources.claimFolder(namespace, volume.persistentVolumeClaim.claimName));
+  }
+  if (volume.configMap !== undefined) {
+    const { name = "", items, defaultMode: mode = defaultMode, optional } = volume.configMap;
+    addItems(files, await sources.configMap(namespace, name), items, mode, optional, `configmap ${JSON.stringify(name)}`);
+    return write();
+  }
+  if (volume.secret !== undefined) {
+    const { secretName = "", items, defaultMode: mode = defaultMode, optional } = volume.secret;
+    addItems(files, await sources.secret(namespace, secretName), items, mode, optional, `secret ${JSON.stringify(secretName)}`);
+    return write();
+  }
+  if (volume.downwardAPI !== undefined) {
+    addDownward(
+      files,
+      pod,
+      volume.downwardAPI.items as readonly DownwardItem[] | undefined,
+      volume.downwardAPI.defaultMode,
+      sources,
+    );
+    return write();
+  }
+  if (volume.projected !== undefined) {
+    const mode = volume.projected.defaultMode ?? defaultMode;
+    for (const source of (volume.projected.sources ?? []) as readonly Projection[]) {
+      await addProjection(files, pod, source, mode, sources);
+    }
+    if (volume.name === tokenVolumeName && sources.authority !== undefined) {
+      add(files, "ca.crt", { content: sources.authority, mode });
+    }
+    return write();
+  }
+  const kind = Object.keys(volume).find((key) => key !== "name") ?? "emptyDir";
+  if (kind !== "emptyDir") throw new VolumeError(`volumes of type ${kind} are not supported on this node`);
+  await mkdir(folder, { recursive: true });
+  await chmod(folder, 0o777);
+  if (pod.spec.securityContext?.fsGroup !== undefined && process.getuid?.() === 0) {
+    await chown(folder, 0, pod.spec.securityContext.fsGroup);
+  }
+  return folder;
+}
+
+/** Files of a volume can be read by the user that the Pod's programs run as. */
+function ownerOf(pod: PodView): { readonly uid: number; readonly gid: number } | undefined {
+  const { runAsUser = 0, fsGroup } = pod.spec.securityContext ?? {};
+  if (process.getuid?.() !== 0 || (runAsUser === 0 && fsGroup === undefined)) return undefined;
+  return { uid: runAsUser, gid: fsGroup ?? 0 };
+}
+
+async function hostPath({ path, type = "" }: { readonly path: string; readonly type?: string }): Promise<string> {
+  const found = await stat(path).catch(() => undefined);
+  if (found === undefined && type === "DirectoryOrCreate") await mkdir(path, { recursive: true, mode: 0o755 });
+  else if (found === undefined && type === "FileOrCreate") await writeFile(path, "", { flag: "a" });
+  else if (found === undefined) throw new VolumeError(`hostPath type check failed: ${path} does not exist`);
+  else if (type.startsWith("Directory") && !found.isDirectory())
+    throw new VolumeError(`hostPath type check failed: ${path} is not a directory`);
+  else if (type.startsWith("File") && !found.isFile())
+    throw new VolumeError(`hostPath type check failed: ${path} is not a file`);
+  return path;
+}
+
+async function addProjection(
+  files: Map<string, VolumeFile>,
+  pod: PodView,
+  source: Projection,
+  mode: number,
+  sources: VolumeSources,
+): Promise<void> {
+  const namespace = pod.metadata.namespace ?? "";
+  if (source.configMap !== undefined) {
+    const { name = "", items, optional } = source.configMap;
+    addItems(files, await sources.configMap(namespace, name), items, mode, optional, `configmap ${JSON.stringify(name)}`);
+  }
+  if (source.secret !== undefined) {
+    const { name = "", items, optional } = source.secret;
+    addItems(files, await sources.secret(namespace, name), items, mode, optional, `secret ${JSON.stringify(name)}`);
+  }
+  if (source.downwardAPI !== undefined) addDownward(files, pod, source.downwardAPI.items, mode, sources);
+  if (source.serviceAccountToken !== undefined) {
+    const { path, audience, expirationSeconds = 3600 } = source.serviceAccountToken;
+    const token = await sources.token(pod, { ...(audience === undefined ? {} : { audience }), expirationSeconds });
+    add(files, path, { content: token, mode: pod.spec.securityContext?.runAsUser ? 0o600 : mode });
+  }
+}
+
+function addItems(
+  files: Map<string, VolumeFile>,
+  data: ReadonlyMap<string, Uint8Array> | undefined,
+  items: readonly FileItem[] | undefined,
+  mode: number,
+  optional: boolean | undefined,
+  what: string,
+): void {
+  if (data === undefined) {
+    if (optional === true) return;
+    throw new VolumeError(`${what} not found`);
+  }
+  if (items === undefined || items.length === 0) {
+    for (const [key, content] of data) add(files, key, { content, mode });
+    return;
+  }
+  for (const item of items) {
+    const content = data.get(item.key);
+    if (content !== undefined) add(files, item.path, { content, mode: item.mode ?? mode });
+    else if (optional !== true) throw new VolumeError(`references non-existent ${what.split(" ")[0]} key: ${item.key}`);
+  }
+}
+
+function addDownward(
+  files: Map<string, VolumeFile>,
+  pod: PodView,
+  items: readonly DownwardItem[] | undefined,
+  mode: number | undefined,
+  sources: VolumeSources,
+): void {
+  for (const item of items ?? []) {
+    const ref = item.resourceFieldRef;
+    const target = pod.spec.containers.find(({ name }) => name === ref?.containerName) ?? pod.spec.containers[0];
+    const content =
+      item.fieldRef !== undefined
+        ? podField(pod, item.fieldRef.fieldPath, sources)
+        : ref !== undefined && target !== undefined
+          ? resourceField(target, ref.resource, ref.divisor, sources.nodeLimits)
+          : "";
+    add(files, item.path, { content, mode: item.mode ?? mode ?? defaultMode });
+  }
+}
+
+function add(files: Map<string, VolumeFile>, path: string, file: VolumeFile): void {
+  if (!isInside(path)) throw new VolumeError(`the path ${JSON.stringify(path)} leads out of the volume`);
+  files.set(path, file);
+}
+
+function versionOf(files: ReadonlyMap<string, VolumeFile>): string {
+  const hash = createHash("sha256");
+  for (const [path, { content, mode }] of files) hash.update(`${path}\0${mode}\0${content.length}\0`).update(content);
+  return `v${hash.digest("hex").slice(0, 16)}`;
+}

@@ -1,0 +1,186 @@
+import { chmodSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
+import { systemClock } from "@keelson/api-machinery";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createBubblewrapDriver } from "./bubblewrap-driver.ts";
+import { openUnpackedImages } from "../images/unpacked-images.ts";
+import { makeBusyboxImage } from "../testing/busybox-image.ts";
+import { content } from "../contract/setup.ts";
+import { driverContract } from "../contract/driver-contract.ts";
+import type { Driver, ProgramSpec } from "../driver.ts";
+import { outsidePid } from "../testing/outside-pid.ts";
+
+let base: string;
+
+beforeEach(() => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), "keelson-bwrap-")));
+});
+
+afterEach(() => {
+  rmSync(base, { recursive: true, force: true });
+});
+
+for (const [cgroups, cgroupParent] of [
+  ["with", undefined],
+  ["without", false],
+] as const) {
+  describe(`bubblewrap driver ${cgroups} cgroups`, () => {
+    test.each(driverContract.map((rule) => [rule.title, rule] as const))("%s", async (_, rule) => {
+      const dir = join(base, "programs");
+      const binds = [{ source: base, target: base, isWritable: true }];
+      const options = { dir, clock: systemClock, random: Math.random, binds, ...(cgroupParent === false && { cgroupParent }) };
+      const setup = {
+        dir,
+        open: () => createBubblewrapDriver(options),
+        outsidePid: (id: string, pid: number) => outsidePid(dir, id, pid),
+      };
+      await expect(rule.run(setup)).resolves.toBeUndefined();
+    });
+  });
+}
+
+describe("a program in bubblewrap", () => {
+  let driver: Driver;
+  beforeEach(async () => {
+    driver = await createBubblewrapDriver({ dir: join(base, "programs"), clock: systemClock, random: Math.random });
+  });
+  afterEach(async () => {
+    await Promise.all(driver.list().map((program) => program.stop({ graceMs: 0 })));
+    await driver.close();
+  });
+
+  async function output(script: string, spec: Partial<ProgramSpec> = {}): Promise<string> {
+    const program = await driver.start({ id: "a", command: ["/bin/sh", "-c", script], ...spec });
+    await program.exited();
+    return readFileSync(program.logs.stdout, "utf8") + readFileSync(program.logs.stderr, "utf8");
+  }
+
+  test("sees its own processes only, has no capability and cannot get any", async () => {
+    const seen = await output("ls /proc | grep -c '^[0-9]'; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status");
+    const [count, ...rest] = seen.trim().split("\n");
+    expect(Number(count)).toBeLessThan(6);
+    expect(rest.map((line) => line.split(/\s+/))).toEqual(
+      [
+        ["CapBnd:", "0000000000000000"],
+        ["CapEff:", "0000000000000000"],
+        ["NoNewPrivs:", "1"],
+      ].sort(
+        (one, other) =>
+          rest.findIndex((line) => line.startsWith(one[0] ?? "")) - rest.findIndex((line) => line.startsWith(other[0] ?? "")),
+      ),
+    );
+  });
+
+  test("cannot write outside of what is its own, nor read the machine's folders or passwords", async () => {
+    writeFileSync(join(base, "secret"), "secret");
+    const seen = await output(
+      `for path in /usr/x /etc/x /x; do touch $path 2>/dev/null && echo "wrote $path"; done
+       cat ${join(base, "secret")} /root/.profile /etc/shadow 2>/dev/null; ls -A /tmp | grep -v keelson-bwrap; touch /tmp/x /run/x x && echo own`,
+    );
+    expect(seen).toBe("own\n");
+  });
+
+  test("with an environment that acts on loaders leaves what starts it alone", async () => {
+    const seen = await output("echo $LD_PRELOAD $PATH", { env: { LD_PRELOAD: "/nowhere.so", PATH: "/usr/bin:/bin" } });
+    // The shell inside complains; neither the shim's shell nor bwrap has anything to complain about.
+    expect(seen.match(/ERROR: ld.so/g)).toHaveLength(1);
+    expect(seen).toContain("/nowhere.so /usr/bin:/bin");
+  });
+
+  test("with network none reaches nothing but its own loopback", async () => {
+    const shared = await output("ls /sys/class/net 2>/dev/null; cat /proc/net/dev | wc -l");
+    await driver.get("a")?.remove();
+    const none = await output("tail -n +3 /proc/net/dev | cut -d: -f1", { isolation: { network: "none" } });
+    expect(none.trim()).toBe("lo");
+    expect(shared).not.toBe("");
+  });
+
+  test("cannot make namespaces or mounts, and neither can a command beside it", async () => {
+    const script =
+      "unshare --user true; unshare --mount true; mount -t tmpfs x /tmp; grep ^Seccomp: /proc/self/status; echo end";
+    const program = await driver.start({ id: "a", command: ["/bin/sh", "-c", `${script}; exec sleep 600`] });
+    const session = await program.exec({ command: ["/bin/sh", "-c", script] });
+    const [out, error] = await Promise.all([text(session.stdout), text(session.stderr ?? Readable.from([]))]);
+    expect(out).toMatch(/^Seccomp:\s+2\nend\n$/);
+    expect(error.match(/not permitted|permission denied|must be superuser/gi)).toHaveLength(3);
+    while (!readFileSync(program.logs.stdout, "utf8").endsWith("end\n")) await new Promise((resolve) => setImmediate(resolve));
+    expect(readFileSync(program.logs.stdout, "utf8")).toBe(out);
+    expect(readFileSync(program.logs.stderr, "utf8").match(/not permitted|permission denied|must be superuser/gi)).toHaveLength(
+      3,
+    );
+  });
+
+  test("has commands beside it that are kept apart as it is", async () => {
+    const program = await driver.start({ id: "a", command: ["sleep", "600"], isolation: { network: "none", hostname: "box" } });
+    const script =
+      "tail -n +3 /proc/net/dev | cut -d: -f1; hostname; grep -E '^(CapEff|CapBnd)' /proc/self/status; touch /etc/x /x; ls /proc";
+    const session = await program.exec({ command: ["/bin/sh", "-c", script] });
+    const [network, host, ...rest] = (await text(session.stdout)).trim().split("\n");
+    expect([network?.trim(), host]).toEqual(["lo", "box"]);
+    expect(rest.slice(0, 2)).toEqual([expect.stringMatching(/:\s*0+$/), expect.stringMatching(/:\s*0+$/)]);
+    expect(rest.filter((line) => /^\d+$/.test(line)).length).toBeLessThan(8);
+    expect(session.stderr && (await text(session.stderr)).match(/Read-only file system/g)).toHaveLength(2);
+  });
+
+  test("runs from an unpacked image, which cannot be removed meanwhile", async () => {
+    await makeBusyboxImage(join(base, "busybox.tar"));
+    const images = await openUnpackedImages(join(base, "images"));
+    const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
+    const script = "cat /etc/motd; [ -e /etc/gone ] || echo gone; touch /bin/x; echo ready >ready; exec sleep 600";
+    const program = await driver.start({ id: "a", command: ["/bin/sh", "-c", script], isolation: { root } });
+    await content(join(base, "programs", "a", "work", "ready"));
+    expect(readFileSync(program.logs.stdout, "utf8")).toBe("above\ngone\n");
+    expect(readFileSync(program.logs.stderr, "utf8")).toMatch(/Read-only file system/);
+    await expect(images.remove("busybox")).rejects.toMatchObject({ code: "InUse" });
+    expect(images.find("busybox")).toBeDefined();
+    await program.stop({ graceMs: 0 });
+    expect(await images.remove("busybox")).toBe(true);
+  });
+
+  test("has mounts at places that its image has not, beside what is there, and along the image's links", async () => {
+    await makeBusyboxImage(join(base, "busybox.tar"));
+    const images = await openUnpackedImages(join(base, "images"));
+    const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
+    symlinkSync("/etc", join(root, "settings"));
+    writeFileSync(join(base, "file"), "mounted\n");
+    const binds = ["/etc/hosts", "/settings/deep/er", "/etc/motd"].map((target) => ({ source: join(base, "file"), target }));
+    const seen = await output("cat /etc/hosts /etc/deep/er /etc/motd; cat /settings/passwd; touch /etc/x", {
+      isolation: { root, binds },
+    });
+    expect(seen).toMatch(/^mounted\nmounted\nmounted\nroot:x:0[^]*Read-only file system/);
+  });
+
+  test("is a user of its image, with that user's home", async () => {
+    await makeBusyboxImage(join(base, "busybox.tar"));
+    const images = await openUnpackedImages(join(base, "images"));
+    const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
+    for (const each of [base, join(base, "images")]) chmodSync(each, 0o711);
+    writeFileSync(join(root, "etc", "passwd"), "worker:x:1234:1235::/home/worker:/bin/sh\n");
+    const seen = await output("id -u; id -g; echo $HOME; echo x >own && cat own", { user: "worker", isolation: { root } });
+    expect(seen).toBe("1234\n1235\n/home/worker\nx\n");
+    await driver.get("a")?.remove();
+    const program = await driver.start({ id: "a", command: ["true"], user: "nobody", isolation: { root } });
+    expect(await program.exited()).toMatchObject({
+      reason: "StartFailed",
+      message: expect.stringMatching(/no user nobody in its image/),
+    });
+  });
+
+  test("finds its program inside its image, along links that are absolute there", async () => {
+    const root = join(base, "image");
+    await output(`true`);
+    await driver.get("a")?.remove();
+    const { mkdirSync, symlinkSync, copyFileSync, cpSync } = await import("node:fs");
+    for (const folder of ["bin", "lib64", "tmp", "proc", "dev", "run", "var/tmp", "real"])
+      mkdirSync(join(root, folder), { recursive: true });
+    copyFileSync("/bin/dash", join(root, "real", "dash"));
+    symlinkSync("/real/dash", join(root, "bin", "sh"));
+    cpSync("/lib/x86_64-linux-gnu/libc.so.6", join(root, "lib/x86_64-linux-gnu/libc.so.6"), { recursive: true });
+    copyFileSync("/lib64/ld-linux-x86-64.so.2", join(root, "lib64", "ld-linux-x86-64.so.2"));
+    const seen = await output("echo inside; [ -e /usr ] || echo no usr; pwd; echo x >y && echo own", { isolation: { root } });
+    expect(seen).toBe("inside\nno usr\n/work\nown\n");
+  });
+});

@@ -1,0 +1,84 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { link, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ExecutionError } from "../driver.ts";
+import { errorCode } from "./file-error.ts";
+import { isAlive, readBootId, readStat } from "../process/proc.ts";
+
+/** A held lock. */
+export interface FolderLock {
+  release(): Promise<void>;
+}
+
+interface Holder {
+  readonly pid: number;
+  readonly startTime: number;
+  readonly bootId: string;
+}
+
+const lockName = /^\.lock-([1-9]\d{0,14})$/;
+
+function generations(dir: string): readonly number[] {
+  return readdirSync(dir)
+    .flatMap((name) => {
+      const match = lockName.exec(name);
+      return match === null ? [] : [Number(match[1])];
+    })
+    .sort((a, b) => b - a);
+}
+
+function readHolder(path: string): Holder | undefined {
+  try {
+    const value: unknown = JSON.parse(readFileSync(path, "utf8"));
+    if (typeof value !== "object" || value === null) return undefined;
+    const { pid, startTime, bootId } = value as Record<string, unknown>;
+    return typeof pid === "number" && typeof startTime === "number" && typeof bootId === "string"
+      ? { pid, startTime, bootId }
+      : undefined;
+  } catch {
+    // Damaged, or removed by a younger holder: nobody that we could name holds it.
+    return undefined;
+  }
+}
+
+/**
+ * Takes a folder for this process. Throws `FolderInUse` that names the process which has it.
+ *
+ * Each holder makes a file of its own, one generation above the last, with `link`, which fails where the name exists: of
+ * several that find a dead holder, one wins. The youngest generation is never removed by its holder, only marked as
+ * released, and whoever made one looks again for a younger one; so a contender that was slow between its look and its
+ * `link` finds that it lost. (Removing a dead holder's file first, as lock files often do, can remove a live one's.)
+ */
+export async function lockFolder(dir: string, random: () => number): Promise<FolderLock> {
+  const bootId = readBootId();
+  const me: Holder = { pid: process.pid, startTime: readStat(process.pid)?.startTime ?? 0, bootId };
+  for (;;) {
+    const last = generations(dir)[0] ?? 0;
+    const holder = last === 0 ? undefined : readHolder(join(dir, `.lock-${last}`));
+    if (holder !== undefined && holder.bootId === bootId && isAlive(holder.pid, holder.startTime)) {
+      throw new ExecutionError(
+        "FolderInUse",
+        `${dir} is in use by process ${holder.pid}. Stop it, or give this driver a folder of its own.`,
+      );
+    }
+    const mine = last + 1;
+    const path = join(dir, `.lock-${mine}`);
+    const fresh = join(dir, `.locking-${process.pid}-${Math.floor(random() * 2 ** 48).toString(36)}`);
+    await writeFile(fresh, JSON.stringify(me), { mode: 0o600 });
+    try {
+      await link(fresh, path);
+    } catch (error) {
+      if (errorCode(error) !== "EEXIST") throw error;
+      continue;
+    } finally {
+      await rm(fresh, { force: true });
+    }
+    const now = generations(dir);
+    if ((now[0] ?? 0) > mine) {
+      await rm(path, { force: true });
+      continue;
+    }
+    for (const older of now.filter((generation) => generation < mine)) await rm(join(dir, `.lock-${older}`), { force: true });
+    return { release: () => writeFile(path, "released") };
+  }
+}

@@ -1,0 +1,22 @@
+import type { Limits } from "../driver.ts";
+import type { Identity, LaunchedProgram } from "../process/launcher.ts";
+
+/** Limits as a part of a program's identity. */
+export function limitsToJson(cgroup: LaunchedProgram["limits"]): Identity {
+  return {
+    ...(cgroup.applied.cpuMillis !== undefined && { cpuMillis: cgroup.applied.cpuMillis }),
+    ...(cgroup.applied.memoryBytes !== undefined && { memoryBytes: cgroup.applied.memoryBytes }),
+    ...(cgroup.applied.pids !== undefined && { pids: cgroup.applied.pids }),
+    ...(cgroup.message !== undefined && { limitsMessage: cgroup.message }),
+  };
+}
+
+/** Reads what {@link limitsToJson} wrote. */
+export function limitsFromJson(identity: Identity): LaunchedProgram["limits"] {
+  const number = (key: "cpuMillis" | "memoryBytes" | "pids"): Limits =>
+    typeof identity[key] === "number" ? { [key]: identity[key] } : {};
+  return {
+    applied: { ...number("cpuMillis"), ...number("memoryBytes"), ...number("pids") },
+    ...(typeof identity.limitsMessage === "string" && { message: identity.limitsMessage }),
+  };
+}

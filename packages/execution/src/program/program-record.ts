@@ -1,0 +1,60 @@
+import type { Exited } from "../driver.ts";
+import type { Identity } from "../process/launcher.ts";
+import type { StopReason } from "./program-exit.ts";
+
+/** What state.json says about a program. */
+export type ProgramRecord =
+  | { readonly kind: "starting" }
+  | {
+      readonly kind: "running";
+      readonly identity: Identity;
+      readonly startedAt: number;
+      /** We are ending it. */
+      readonly stop?: { readonly reason: StopReason; readonly graceMs: number };
+    }
+  | { readonly kind: "exited"; readonly exited: Exited };
+
+/** The record as text. */
+export function serialiseRecord(record: ProgramRecord): string {
+  return `${JSON.stringify(record)}\n`;
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+
+const reasons: readonly unknown[] = ["Completed", "Error", "StartFailed", "Timeout", "Stopped", "OOMKilled", "Lost"];
+
+function isExited(value: unknown): value is Exited {
+  return (
+    isObject(value) &&
+    value.kind === "exited" &&
+    reasons.includes(value.reason) &&
+    typeof value.message === "string" &&
+    typeof value.exitCode === "number" &&
+    typeof value.finishedAt === "number"
+  );
+}
+
+function isIdentity(value: unknown): value is Identity {
+  return isObject(value) && Object.values(value).every((field) => typeof field === "string" || typeof field === "number");
+}
+
+/** Reads a record; undefined for a text that is none. */
+export function parseRecord(text: string): ProgramRecord | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isObject(value)) return undefined;
+  if (value.kind === "exited" && isExited(value.exited)) return { kind: "exited", exited: value.exited };
+  if (value.kind !== "running" || !isIdentity(value.identity) || typeof value.startedAt !== "number") return undefined;
+  const { stop } = value;
+  const isStop = isObject(stop) && (stop.reason === "Stopped" || stop.reason === "Timeout") && typeof stop.graceMs === "number";
+  return {
+    kind: "running",
+    identity: value.identity,
+    startedAt: value.startedAt,
+    ...(isStop && { stop: { reason: stop.reason as StopReason, graceMs: stop.graceMs as number } }),
+  };
+}
