@@ -3,8 +3,8 @@ import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { group } from "./api/names.ts";
 import { runCommand } from "./commands/run.ts";
-import { integrationTestController } from "./controllers/integration-test.ts";
-import { loadTestController } from "./controllers/load-test.ts";
+import { integrationTestController } from "./controllers/integration/integration-test.ts";
+import { loadTestController } from "./controllers/load/load-test.ts";
 
 /** The test plane family: tests of operators, as objects. */
 export const testplane: Operator = {

@@ -10,7 +10,7 @@ import {
 } from "@keelson/api-machinery";
 import type { ApplyConfiguration, Client } from "@keelson/client";
 import { reasonOf } from "./running-tests.ts";
-import type { ActOutcome } from "./step-decision.ts";
+import type { ActOutcome } from "./integration/step-decision.ts";
 
 /** What a test acts with. */
 export interface ActContext {

@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { WebhookKnowledge } from "../webhooks/webhook-runner.ts";
-import type { Observation, Target } from "./target.ts";
+import type { Observation, Target } from "../evaluation/target.ts";
 
 /** What a test of either kind is decided with. */
 export interface DecisionInput<Spec, Status> {

@@ -3,7 +3,7 @@ import type { Cache, Request, Trigger } from "@keelson/controller";
 import { mapKind } from "../watching/resource-mapper.ts";
 import { type Want, WatchSet } from "../watching/watch-set.ts";
 import { WebhookRunner } from "../webhooks/webhook-runner.ts";
-import { isTarget, type Observation, type Target } from "./target.ts";
+import { isTarget, type Observation, type Target } from "../evaluation/target.ts";
 
 /** What the tests of one controller have in common while it runs: watches that come and go, and webhooks that are asked. */
 export interface RunningTests {

@@ -21,7 +21,7 @@ import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
 import type { WebhookAsk, WebhookKnowledge } from "../webhooks/webhook-runner.ts";
 import type { ActContext } from "./act-on-resource.ts";
 import { createRunningTests, followTargets, type RunningTests } from "./running-tests.ts";
-import type { Observation, Target } from "./target.ts";
+import type { Observation, Target } from "../evaluation/target.ts";
 import { type EventClaim, isOver } from "./test-status.ts";
 
 /** What both kinds of tests have. */

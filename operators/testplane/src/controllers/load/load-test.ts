@@ -1,13 +1,13 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { LoadTest, type LoadTestSpec, type LoadTestStatus } from "../api/load-test.ts";
-import { fieldManagers, finalizers } from "../api/names.ts";
-import { type ActContext, type ActResult, applyResource, deleteResource } from "./act-on-resource.ts";
+import { LoadTest, type LoadTestSpec, type LoadTestStatus } from "../../api/load-test.ts";
+import { fieldManagers, finalizers } from "../../api/names.ts";
+import { type ActContext, type ActResult, applyResource, deleteResource } from "../act-on-resource.ts";
 import { decideLoadTest, frozenLoadTest } from "./load-test-decision.ts";
 import { failTest, withConditions } from "./load-test-end.ts";
-import type { LoadTestAct } from "./load-test-run.ts";
-import { expandManifest, injectValues } from "./manifest.ts";
-import { targetOf } from "./target.ts";
-import { type TestActs, testController } from "./test-controller.ts";
+import type { LoadTestAct } from "./load-test-input.ts";
+import { expandManifest, injectValues } from "../../manifests/manifest.ts";
+import { targetOf } from "../../evaluation/target.ts";
+import { type TestActs, testController } from "../test-controller.ts";
 
 const retryMs = 2_000;
 

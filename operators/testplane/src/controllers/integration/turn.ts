@@ -1,7 +1,7 @@
-import type { IntegrationTestSpec, IntegrationTestStatus } from "../api/integration-test.ts";
-import type { WebhookAsk } from "../webhooks/webhook-runner.ts";
-import type { DecisionInput } from "./decision-input.ts";
-import type { EventClaim } from "./test-status.ts";
+import type { IntegrationTestSpec, IntegrationTestStatus } from "../../api/integration-test.ts";
+import type { WebhookAsk } from "../../webhooks/webhook-runner.ts";
+import type { DecisionInput } from "../decision-input.ts";
+import type { EventClaim } from "../test-status.ts";
 
 /** How long a webhook may take. */
 export const webhookTimeoutMs = 10_000;

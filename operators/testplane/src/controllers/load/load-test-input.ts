@@ -1,8 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
-import type { WebhookAsk } from "../webhooks/webhook-runner.ts";
-import type { DecisionInput } from "./decision-input.ts";
-import type { EventClaim } from "./test-status.ts";
+import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
+import type { WebhookAsk } from "../../webhooks/webhook-runner.ts";
+import type { DecisionInput } from "../decision-input.ts";
+import type { EventClaim } from "../test-status.ts";
 
 /** How long a webhook may take where nothing is said, in seconds. */
 export const defaultWebhookSeconds = 10;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { StepStatus, TestStep } from "../api/integration-test.ts";
+import type { StepStatus, TestStep } from "../../api/integration-test.ts";
 import { beginStep, decideStep } from "./step-decision.ts";
-import type { Observation } from "./target.ts";
+import type { Observation } from "../../evaluation/target.ts";
 
 const t0 = Date.UTC(2026, 0, 1);
 const lamp = { apiVersion: "example.com/v1", kind: "Lamp", metadata: { name: "a" } };

@@ -1,9 +1,9 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import type { IntegrationTestSpec, IntegrationTestStatus } from "../api/integration-test.ts";
+import type { IntegrationTestSpec, IntegrationTestStatus } from "../../api/integration-test.ts";
 import { decideIntegrationTest, type IntegrationTestDecision } from "./integration-test-decision.ts";
 import { afterAct } from "./step-decision.ts";
-import type { Observation } from "./target.ts";
+import type { Observation } from "../../evaluation/target.ts";
 
 const lamp = (name: string) => ({ apiVersion: "example.com/v1", kind: "Lamp", metadata: { name } });
 const lit = { allOf: [{ function: "FieldEquals", params: { path: "status.phase", value: "Lit" } }] };

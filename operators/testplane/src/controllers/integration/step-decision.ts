@@ -1,9 +1,9 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import type { StepStatus, TestStep } from "../api/integration-test.ts";
-import { numberAt, stringAt, valueAt } from "../functions/read.ts";
-import type { WebhookAsk } from "../webhooks/webhook-runner.ts";
-import { cut, evaluate, type EvaluationContext, failureOf } from "./evaluate.ts";
-import { nameOf, type Observation, type Target, targetOf } from "./target.ts";
+import type { StepStatus, TestStep } from "../../api/integration-test.ts";
+import { numberAt, stringAt, valueAt } from "../../functions/read.ts";
+import type { WebhookAsk } from "../../webhooks/webhook-runner.ts";
+import { cut, evaluate, type EvaluationContext, failureOf } from "../../evaluation/evaluate.ts";
+import { nameOf, type Observation, type Target, targetOf } from "../../evaluation/target.ts";
 
 /** How long a step may take where it does not say it. */
 export const defaultStepSeconds = 600;

@@ -1,10 +1,10 @@
 import type { ConditionInput, DeepReadonly } from "@keelson/api-machinery";
-import type { HealthCheck, LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
-import { cut, evaluate, failureOf } from "./evaluate.ts";
+import type { HealthCheck, LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
+import { cut, evaluate, failureOf } from "../../evaluation/evaluate.ts";
 import { failTest, succeed, withConditions } from "./load-test-end.ts";
-import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-run.ts";
-import { targetOf } from "./target.ts";
-import { type EventClaim, iso } from "./test-status.ts";
+import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-input.ts";
+import { targetOf } from "../../evaluation/target.ts";
+import { type EventClaim, iso } from "../test-status.ts";
 
 const defaultIntervalSeconds = 10;
 const defaultThreshold = 3;

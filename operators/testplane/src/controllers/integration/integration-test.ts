@@ -1,11 +1,11 @@
 import { type DeepReadonly, hasFinalizer, jsonEquals, withFinalizer } from "@keelson/api-machinery";
 import { unlessMovedOn } from "@keelson/controller";
-import { IntegrationTest, type StepStatus } from "../api/integration-test.ts";
-import { fieldManagers, finalizers } from "../api/names.ts";
-import { applyResource, deleteResource, releaseResource } from "./act-on-resource.ts";
+import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts";
+import { fieldManagers, finalizers } from "../../api/names.ts";
+import { applyResource, deleteResource, releaseResource } from "../act-on-resource.ts";
 import { decideIntegrationTest, frozenSpec, targetsOf } from "./integration-test-decision.ts";
 import { afterAct } from "./step-decision.ts";
-import { type TestActs, testController } from "./test-controller.ts";
+import { type TestActs, testController } from "../test-controller.ts";
 
 const fieldManager = fieldManagers.integrationTest;
 const finalizer = finalizers.integrationTest;

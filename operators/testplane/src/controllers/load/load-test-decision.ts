@@ -1,16 +1,16 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
-import { numberAt, valueAt } from "../functions/read.ts";
-import { findExtractor } from "../functions/registry.ts";
-import type { Resource } from "../functions/function.ts";
-import { cut, evaluate, failureOf } from "./evaluate.ts";
+import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
+import { numberAt, valueAt } from "../../functions/read.ts";
+import { findExtractor } from "../../functions/registry.ts";
+import type { Resource } from "../../functions/function.ts";
+import { cut, evaluate, failureOf } from "../../evaluation/evaluate.ts";
 import { runLoad } from "./health-checks.ts";
 import { failTest, withConditions } from "./load-test-end.ts";
-import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-run.ts";
-import { hashOf } from "./spec-hash.ts";
-import { nameOf, type Observation, type Target, targetOf } from "./target.ts";
-import { iso, isOver, reportChangedSpec } from "./test-status.ts";
-import { faultsOfLoadTest } from "./validate-spec.ts";
+import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-input.ts";
+import { hashOf } from "../spec-hash.ts";
+import { nameOf, type Observation, type Target, targetOf } from "../../evaluation/target.ts";
+import { iso, isOver, reportChangedSpec } from "../test-status.ts";
+import { faultsOfLoadTest } from "../../manifests/validate-spec.ts";
 
 type Status = DeepReadonly<LoadTestStatus>;
 

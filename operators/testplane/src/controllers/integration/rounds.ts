@@ -1,8 +1,8 @@
 import { type Condition, type DeepReadonly, setCondition } from "@keelson/api-machinery";
-import type { IntegrationTestSpec, IntegrationTestStatus, RoundSummary, StepStatus } from "../api/integration-test.ts";
-import { cut } from "./evaluate.ts";
-import type { Run } from "./integration-run.ts";
-import { iso } from "./test-status.ts";
+import type { IntegrationTestSpec, IntegrationTestStatus, RoundSummary, StepStatus } from "../../api/integration-test.ts";
+import { cut } from "../../evaluation/evaluate.ts";
+import type { Run } from "./turn.ts";
+import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
 

@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { parseTests } from "./commands/test-files.ts";
-import { faultsOfIntegrationTest, faultsOfLoadTest } from "./controllers/validate-spec.ts";
+import { faultsOfIntegrationTest, faultsOfLoadTest } from "./manifests/validate-spec.ts";
 import { testplane } from "./operator.ts";
 import { startTested } from "./testing/tested.ts";
 import { watched } from "@keelson/client/testing";

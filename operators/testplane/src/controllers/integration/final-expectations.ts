@@ -1,10 +1,10 @@
-import type { IntegrationTestStatus } from "../api/integration-test.ts";
+import type { IntegrationTestStatus } from "../../api/integration-test.ts";
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { cut, evaluate, failureOf } from "./evaluate.ts";
-import { type Run, webhookTimeoutMs } from "./integration-run.ts";
+import { cut, evaluate, failureOf } from "../../evaluation/evaluate.ts";
+import { type Run, webhookTimeoutMs } from "./turn.ts";
 import { defaultStepSeconds } from "./step-decision.ts";
-import { type Observation, targetOf } from "./target.ts";
-import { iso } from "./test-status.ts";
+import { type Observation, targetOf } from "../../evaluation/target.ts";
+import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
 

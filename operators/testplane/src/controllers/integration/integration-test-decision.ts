@@ -1,15 +1,15 @@
 import { type DeepReadonly, setCondition } from "@keelson/api-machinery";
-import type { IntegrationTestSpec, IntegrationTestStatus, StepStatus } from "../api/integration-test.ts";
-import type { WebhookAsk } from "../webhooks/webhook-runner.ts";
-import { cut } from "./evaluate.ts";
+import type { IntegrationTestSpec, IntegrationTestStatus, StepStatus } from "../../api/integration-test.ts";
+import type { WebhookAsk } from "../../webhooks/webhook-runner.ts";
+import { cut } from "../../evaluation/evaluate.ts";
 import { advanceFinal } from "./final-expectations.ts";
-import { type IntegrationTestInput, type Run, webhookTimeoutMs } from "./integration-run.ts";
+import { type IntegrationTestInput, type Run, webhookTimeoutMs } from "./turn.ts";
 import { complete, endRound, finish, roundStatus, withRound } from "./rounds.ts";
-import { hashOf } from "./spec-hash.ts";
+import { hashOf } from "../spec-hash.ts";
 import { beginStep, decideStep } from "./step-decision.ts";
-import { type Target, targetOf } from "./target.ts";
-import { type EventClaim, iso, isOver, reportChangedSpec } from "./test-status.ts";
-import { faultsOfIntegrationTest } from "./validate-spec.ts";
+import { type Target, targetOf } from "../../evaluation/target.ts";
+import { type EventClaim, iso, isOver, reportChangedSpec } from "../test-status.ts";
+import { faultsOfIntegrationTest } from "../../manifests/validate-spec.ts";
 
 /** What follows. The status is written before anything is done, and events are told after it. */
 export interface IntegrationTestDecision {

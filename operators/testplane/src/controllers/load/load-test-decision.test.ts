@@ -1,9 +1,9 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import type { LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
+import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { decideLoadTest } from "./load-test-decision.ts";
-import type { LoadTestAct } from "./load-test-run.ts";
-import type { Observation } from "./target.ts";
+import type { LoadTestAct } from "./load-test-input.ts";
+import type { Observation } from "../../evaluation/target.ts";
 
 const manifest = { apiVersion: "example.com/v1", kind: "Lamp", metadata: { name: "desk" } };
 const lit = { allOf: [{ function: "FieldEquals", params: { path: "status.phase", value: "Lit" } }] };

@@ -1,8 +1,8 @@
 import { type ConditionInput, type DeepReadonly, setCondition } from "@keelson/api-machinery";
-import type { LoadTestStatus } from "../api/load-test.ts";
-import { cut } from "./evaluate.ts";
-import type { LoadTestDecision } from "./load-test-run.ts";
-import { iso } from "./test-status.ts";
+import type { LoadTestStatus } from "../../api/load-test.ts";
+import { cut } from "../../evaluation/evaluate.ts";
+import type { LoadTestDecision } from "./load-test-input.ts";
+import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<LoadTestStatus>;
 
