@@ -4,8 +4,8 @@ import { type FlagValues, readOf, type RunningServer, type ServerContext, type S
 import { Robot } from "./api/robot.ts";
 import { type Bridge, startBridge } from "./bridge/bridge.ts";
 import { type Broker, startBroker } from "./broker/broker.ts";
-import { ensureJoinToken, joinTokenFile } from "./broker/join-token.ts";
-import { equalsSecret } from "./broker/secret.ts";
+import { ensureJoinToken, joinTokenFile } from "./identity/join-token.ts";
+import { equalsSecret } from "./identity/secret.ts";
 import { taskReads } from "./controllers/indexes.ts";
 
 const waitForBrokerMs = 10_000;

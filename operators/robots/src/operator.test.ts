@@ -9,7 +9,7 @@ import { Job } from "./api/job.ts";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
-import { joinTokenFile } from "./broker/join-token.ts";
+import { joinTokenFile } from "./identity/join-token.ts";
 import { Secret } from "./controllers/robot.ts";
 import { robots } from "./operator.ts";
 import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";

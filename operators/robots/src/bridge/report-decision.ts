@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Task } from "../api/task.ts";
-import { conditionsOf } from "../controllers/conditions.ts";
+import { conditionsOf } from "../work/conditions.ts";
 import type { StatusMessage } from "../protocol/messages.ts";
 
 const maxEvents = 20;

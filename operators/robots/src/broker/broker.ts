@@ -6,7 +6,7 @@ import { Aedes } from "aedes";
 import { agentClientId, robotIdPattern } from "../protocol/messages.ts";
 import { mayRetain, maySubscribe, publishRefusal } from "./access.ts";
 import { createPacketGuard } from "./packet-guard.ts";
-import { equalsSecret } from "./secret.ts";
+import { equalsSecret } from "../identity/secret.ts";
 
 /** The largest packet that the broker takes and the bridge sends. */
 export const maxPacketBytes = 256 * 1024;

@@ -1,7 +1,7 @@
 import { readOf } from "@keelson/controller";
 import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
-import { byController } from "./owner.ts";
+import { byController } from "../work/owner.ts";
 
 /** TaskGroups with the index `controller`: uid of the Job. */
 export const taskGroupReads = readOf(TaskGroup, { controller: byController });

@@ -2,10 +2,18 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { Job, TaskGroupTemplate } from "../api/job.ts";
 import { labels } from "../api/names.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
-import { childName, claimOf, unambiguousChildName } from "./child-name.ts";
-import { type ConditionClaim, conditionsOf } from "./conditions.ts";
-import { completeRestartPolicy } from "./restart-decision.ts";
-import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, type WorkState, workStateOf } from "./tally.ts";
+import { childName, claimOf, unambiguousChildName } from "../work/child-name.ts";
+import { type ConditionClaim, conditionsOf } from "../work/conditions.ts";
+import { completeRestartPolicy } from "../work/restart-policy.ts";
+import {
+  addTallies,
+  emptyTally,
+  outcomeConditions,
+  type Tally,
+  tallyFields,
+  type WorkState,
+  workStateOf,
+} from "../work/tally.ts";
 
 /** What a decision about a Job is made from. */
 export interface JobObservation {

@@ -4,7 +4,7 @@ import { Job } from "../api/job.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { taskGroupReads } from "./indexes.ts";
 import { decideJob, type TaskGroupDraft } from "./job-decision.ts";
-import { controllerReference } from "./owner.ts";
+import { controllerReference } from "../work/owner.ts";
 
 const fieldManager = "robots-job-controller";
 

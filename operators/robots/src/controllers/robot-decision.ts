@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { joinTokenAnnotation, joinTokenSecret } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
-import { type ConditionClaim, conditionsOf } from "./conditions.ts";
+import { type ConditionClaim, conditionsOf } from "../work/conditions.ts";
 
 /** A robot that is not heard of for this long is offline: three heartbeats. */
 export const heartbeatTimeoutMs = 90_000;

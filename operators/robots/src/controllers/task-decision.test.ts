@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Task } from "../api/task.ts";
 import { after, jobOf, robotOf, t0, taskOf } from "../testing/objects.ts";
-import { noLoad } from "./placement-decision.ts";
+import { noLoad } from "../placement/placement.ts";
 import { decideTask, lostAfterMs, type TaskObservation } from "./task-decision.ts";
 
 const decide = (task: TaskObservation["task"], rest: Partial<TaskObservation> = {}) =>

@@ -3,8 +3,8 @@ import type { Job } from "../api/job.ts";
 import { agentFinalizer } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
-import { amountsOf, decidePlacement, type Load } from "./placement-decision.ts";
-import { decideRestart } from "./restart-decision.ts";
+import { amountsOf, decidePlacement, type Load } from "../placement/placement.ts";
+import { decideRestart } from "../work/restart-policy.ts";
 
 /** How long a robot may be offline before a deleted Task no longer waits for it. */
 export const lostAfterMs = 5 * 60_000;

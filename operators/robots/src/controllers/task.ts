@@ -13,9 +13,9 @@ import { Job } from "../api/job.ts";
 import { agentFinalizer } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
-import { conditionsOf } from "./conditions.ts";
+import { conditionsOf } from "../work/conditions.ts";
 import { taskReads } from "./indexes.ts";
-import { createRobotLoads, type RobotLoads } from "./robot-loads.ts";
+import { createRobotLoads, type RobotLoads } from "../placement/robot-loads.ts";
 import { decideTask, type TaskDecision } from "./task-decision.ts";
 
 const fieldManager = "robots-task-controller";

@@ -2,10 +2,10 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { labels } from "../api/names.ts";
 import type { Task } from "../api/task.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
-import { childName, claimOf, unambiguousChildName } from "./child-name.ts";
-import { conditionsOf } from "./conditions.ts";
+import { childName, claimOf, unambiguousChildName } from "../work/child-name.ts";
+import { conditionsOf } from "../work/conditions.ts";
 import { labelValue } from "./job-decision.ts";
-import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, workStateOf } from "./tally.ts";
+import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, workStateOf } from "../work/tally.ts";
 
 /** What a decision about a TaskGroup is made from. */
 export interface TaskGroupObservation {

@@ -3,7 +3,7 @@ import { defineController, type ReconcileContext, type Request, unlessMovedOn } 
 import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { taskReads } from "./indexes.ts";
-import { controllerReference } from "./owner.ts";
+import { controllerReference } from "../work/owner.ts";
 import { decideTaskGroup, type TaskDraft } from "./taskgroup-decision.ts";
 
 const fieldManager = "robots-taskgroup-controller";

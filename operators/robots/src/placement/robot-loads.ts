@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
 import { Task } from "../api/task.ts";
-import { amountsOf, type Load, noLoad } from "./placement-decision.ts";
+import { amountsOf, type Load, noLoad } from "./placement.ts";
 
 /**
  * What Tasks take of the robots: those that the cache shows bound, and those that were bound a moment ago, whose writes the

@@ -2,7 +2,7 @@ import { type DeepReadonly, isQuantity, quantityToBytes, quantityToMillis } from
 import type { Constraint } from "../api/constraint.ts";
 import type { Robot } from "../api/robot.ts";
 import type { TaskResources } from "../api/task-resources.ts";
-import { violationOf } from "./constraint-decision.ts";
+import { violationOf } from "./constraint.ts";
 
 /** What the tasks that a robot has already take of it. */
 export interface Load {

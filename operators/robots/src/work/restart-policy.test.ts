@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { completeRestartPolicy, decideRestart } from "./restart-decision.ts";
+import { completeRestartPolicy, decideRestart } from "./restart-policy.ts";
 
 const policy = { attempts: 2, interval: "1m", delay: "10s", mode: "fail" } as const;
 const never = { windowStartMs: undefined, restartsInWindow: 0 };

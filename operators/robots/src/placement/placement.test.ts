@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Constraint } from "../api/constraint.ts";
 import { robotOf } from "../testing/objects.ts";
-import { type Demand, decidePlacement, type Load, noLoad } from "./placement-decision.ts";
+import { type Demand, decidePlacement, type Load, noLoad } from "./placement.ts";
 
 const anything: Demand = { selector: {}, constraints: [], cpu: 0, memoryBytes: 0 };
 const labelled = (name: string, labels: Record<string, string>) => robotOf(name, { spec: { labels } });
