@@ -57,7 +57,7 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
       // The whole status is this controller's own, so what is left out goes away.
       const configuration = { metadata: { name, namespace, resourceVersion }, status: effect.status };
       const written = await unlessMovedOn(
-        client.applyStatus(effect.type, configuration as Parameters<Client["applyStatus"]>[1], {
+        client.applyStatus(effect.type, configuration, {
           fieldManager,
           signal: signal as AbortSignal,
         }),
@@ -78,7 +78,9 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
       return written !== undefined;
     }
     case "apply": {
-      await client.apply(effect.type, effect.object as DeepReadonly<never>, {
+      const { name = "" } = effect.object.metadata;
+      const configuration = { ...effect.object, metadata: { ...effect.object.metadata, name } };
+      await client.apply(effect.type, configuration, {
         fieldManager: managerOf(effect, fieldManager),
         ...(signal ? { signal } : {}),
       });

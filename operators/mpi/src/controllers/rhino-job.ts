@@ -126,7 +126,7 @@ async function reconcile(
         {
           metadata: { name: request.name, namespace, resourceVersion: job.metadata.resourceVersion },
           status: decision.status,
-        } as Parameters<typeof client.applyStatus<RhinoJob>>[1],
+        },
         { fieldManager, signal },
       ),
     );

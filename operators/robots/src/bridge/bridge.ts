@@ -79,11 +79,7 @@ export function startBridge(options: BridgeOptions): Bridge {
     write: (robot, status) => {
       queue.push(`robot/${robot}`, async () => {
         try {
-          await client.applyStatus(
-            Robot,
-            { metadata: { name: robot, namespace }, status } as Parameters<typeof client.applyStatus<Robot>>[1],
-            { fieldManager },
-          );
+          await client.applyStatus(Robot, { metadata: { name: robot, namespace }, status }, { fieldManager });
         } catch (error) {
           // Removed meanwhile: the next heartbeat makes it anew.
           if (!isNotFound(error)) throw error;

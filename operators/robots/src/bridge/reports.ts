@@ -62,9 +62,7 @@ export function createReports(options: {
         try {
           const stored = await client.applyStatus(
             Task,
-            { metadata: { name, namespace, resourceVersion }, status: decision.status } as Parameters<
-              typeof client.applyStatus<Task>
-            >[1],
+            { metadata: { name, namespace, resourceVersion }, status: decision.status },
             { fieldManager },
           );
           written.set(report.taskUid, stored);

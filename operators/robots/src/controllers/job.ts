@@ -36,9 +36,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
   const written = await unlessMovedOn(
     client.applyStatus(
       Job,
-      { metadata: { name: request.name, namespace, resourceVersion: job.metadata.resourceVersion }, status } as Parameters<
-        typeof client.applyStatus<Job>
-      >[1],
+      { metadata: { name: request.name, namespace, resourceVersion: job.metadata.resourceVersion }, status },
       { fieldManager, signal },
     ),
   );
@@ -63,7 +61,7 @@ async function applyGroup(job: DeepReadonly<Job>, group: TaskGroupDraft, context
         ownerReferences: [controllerReference(Job, job)],
       },
       spec: draft(group.spec),
-    } as Parameters<typeof context.client.apply<TaskGroup>>[1],
+    },
     { fieldManager, signal: context.signal },
   );
 }

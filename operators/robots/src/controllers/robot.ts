@@ -50,7 +50,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
         {
           metadata: { name, namespace, resourceVersion: robot.metadata.resourceVersion },
           status: decision.status,
-        } as Parameters<typeof client.applyStatus<Robot>>[1],
+        },
         { fieldManager, signal },
       ),
     );

@@ -170,7 +170,7 @@ async function bind(
           finalizers: [agentFinalizer],
         },
         spec: { targetRobot: robot },
-      } as Parameters<typeof context.client.apply<Task>>[1],
+      },
       { fieldManager, signal: context.signal },
     ),
   );
@@ -183,11 +183,7 @@ async function applyStatus(
 ): Promise<DeepReadonly<Task> | undefined> {
   const { name = "", namespace, resourceVersion } = task.metadata;
   return await unlessMovedOn(
-    client.applyStatus(
-      Task,
-      { metadata: { name, namespace, resourceVersion }, status } as Parameters<typeof client.applyStatus<Task>>[1],
-      { fieldManager, signal },
-    ),
+    client.applyStatus(Task, { metadata: { name, namespace, resourceVersion }, status }, { fieldManager, signal }),
   );
 }
 

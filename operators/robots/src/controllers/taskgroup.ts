@@ -45,9 +45,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
   await unlessMovedOn(
     client.applyStatus(
       TaskGroup,
-      { metadata: { name, namespace, resourceVersion: group.metadata.resourceVersion }, status: decision.status } as Parameters<
-        typeof client.applyStatus<TaskGroup>
-      >[1],
+      { metadata: { name, namespace, resourceVersion: group.metadata.resourceVersion }, status: decision.status },
       { fieldManager, signal },
     ),
   );
@@ -64,7 +62,7 @@ async function applyTask(group: DeepReadonly<TaskGroup>, task: TaskDraft, contex
         ownerReferences: [controllerReference(TaskGroup, group)],
       },
       spec: draft(task.spec),
-    } as Parameters<typeof context.client.apply<Task>>[1],
+    },
     { fieldManager, signal: context.signal },
   );
 }

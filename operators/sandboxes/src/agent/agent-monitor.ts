@@ -1,4 +1,3 @@
-import type { ApplyConfiguration } from "@keelson/client";
 import {
   type Clock,
   type DeepReadonly,
@@ -98,7 +97,7 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
       const configuration = {
         metadata: { namespace, name: pool },
         status: { agents: shown },
-      } as unknown as ApplyConfiguration<SandboxPool>;
+      };
       await api.applyStatus(SandboxPool, configuration, { fieldManager });
     });
   }
@@ -118,7 +117,7 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     if (found === undefined && before?.sandboxID !== id) return;
     queue(`sandbox ${namespace}/${name}`, async () => {
       const configuration = { metadata: { namespace, name, uid: sandbox.metadata.uid }, status: { runtime } };
-      await api.applyStatus(Sandbox, configuration as unknown as ApplyConfiguration<Sandbox>, { fieldManager });
+      await api.applyStatus(Sandbox, configuration, { fieldManager });
     });
   }
 

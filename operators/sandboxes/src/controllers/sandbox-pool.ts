@@ -1,4 +1,3 @@
-import type { ApplyConfiguration } from "@keelson/client";
 import {
   type Condition,
   type DeepReadonly,
@@ -160,7 +159,7 @@ async function write(
   if (jsonEquals(before, status)) return;
   const { name = "", namespace } = pool.metadata;
   try {
-    const configuration = { metadata: { name, namespace }, status } as unknown as ApplyConfiguration<SandboxPool>;
+    const configuration = { metadata: { name, namespace }, status };
     await client.applyStatus(SandboxPool, configuration, { fieldManager, signal });
   } catch (error) {
     if (!isConflict(error) && !isNotFound(error)) throw error;

@@ -1,4 +1,3 @@
-import { type ApplyConfiguration } from "@keelson/client";
 import { ConfigMap, type DeepReadonly, formatTime, isConflict, isNotFound, Pod, Secret } from "@keelson/api-machinery";
 import {
   addFinalizer,
@@ -248,7 +247,7 @@ async function write(
   { client, signal }: ReconcileContext,
 ): Promise<void> {
   const { name = "", namespace, resourceVersion } = sandbox.metadata;
-  const configuration = { metadata: { name, namespace, resourceVersion }, status } as unknown as ApplyConfiguration<Sandbox>;
+  const configuration = { metadata: { name, namespace, resourceVersion }, status };
   try {
     await client.applyStatus(Sandbox, configuration, { fieldManager, signal });
   } catch (error) {

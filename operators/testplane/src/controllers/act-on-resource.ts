@@ -5,10 +5,11 @@ import {
   isNotFound,
   isStatusError,
   type KubernetesObject,
+  type ObjectMeta,
   ownerReference,
   type ResourceType,
 } from "@keelson/api-machinery";
-import type { ApplyConfiguration, Client } from "@keelson/client";
+import type { Client } from "@keelson/client";
 import { reasonOf } from "./running-tests.ts";
 import type { ActOutcome } from "./integration/step-decision.ts";
 
@@ -42,7 +43,7 @@ export async function applyResource(
   if (type.scope === "Cluster") {
     return { kind: "failed", reason: "ApplyFailed", message: `${type.kind} is cluster-scoped: a test cannot own it` };
   }
-  const { metadata, ...rest } = draft(manifest) as Record<string, unknown> & { metadata: Record<string, unknown> };
+  const { metadata, ...rest } = draft(manifest) as Record<string, unknown> & { metadata: ObjectMeta };
   const { name, labels, annotations, finalizers } = metadata;
   const key = { namespace: owner.metadata.namespace, name: String(name) };
   try {
@@ -66,7 +67,7 @@ export async function applyResource(
         ...(isOwn ? { ownerReferences: [{ ...ownerReference(owner), blockOwnerDeletion: true }] } : {}),
       },
     };
-    const applied = await client.apply(type, configuration as unknown as ApplyConfiguration<KubernetesObject>, {
+    const applied = await client.apply(type, configuration, {
       fieldManager: isOwn ? context.fieldManager : adoptingManager(context),
       force: false,
       signal,
@@ -110,10 +111,14 @@ export async function releaseResource(
   const type = context.mapKind(adopted.apiVersion, adopted.kind);
   const key = { namespace: context.owner.metadata.namespace, name: adopted.name };
   if (type === undefined || (await presentObject(context.client, type, key, context.signal)) === undefined) return;
-  await context.client.apply(type, { metadata: key } as ApplyConfiguration<KubernetesObject>, {
-    fieldManager: adoptingManager(context),
-    signal: context.signal,
-  });
+  await context.client.apply(
+    type,
+    { metadata: key },
+    {
+      fieldManager: adoptingManager(context),
+      signal: context.signal,
+    },
+  );
 }
 
 /** One a test, so that what one takes back leaves the others' changes. */

@@ -17,6 +17,7 @@ import {
   unlessMovedOn,
   watchOf,
 } from "@keelson/controller";
+import type { ApplyConfiguration } from "@keelson/client";
 import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
 import type { WebhookAsk, WebhookKnowledge } from "../webhooks/webhook-runner.ts";
 import type { ActContext } from "./act-on-resource.ts";
@@ -135,7 +136,7 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
     const { name = "", resourceVersion } = before.metadata;
     const configuration = { metadata: { name, namespace, resourceVersion }, status };
     const written = await unlessMovedOn(
-      client.applyStatus(kind.type, configuration as unknown as Parameters<typeof client.applyStatus<T>>[1], {
+      client.applyStatus(kind.type, configuration as unknown as ApplyConfiguration<T>, {
         fieldManager: kind.fieldManager,
         signal,
       }),
