@@ -4,7 +4,7 @@ export {
   type AdmissionStep,
   createAdmissionChain,
 } from "./admission/admission.ts";
-export type { SubresourceHandler } from "./endpoints/pod-subresources.ts";
+export type { SubresourceHandler } from "./endpoints/subresources/pod-subresources.ts";
 export type { Call, EndpointContext } from "./endpoints/call.ts";
 export type * from "./endpoints/outcome.ts";
 export type { Authorize } from "./endpoints/pipeline.ts";

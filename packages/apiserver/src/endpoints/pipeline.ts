@@ -1,20 +1,20 @@
 import { statusError } from "@keelson/api-machinery";
 import type { UserInfo } from "../registry/served-resource.ts";
 import { type Call, type EndpointContext, keyOf } from "./call.ts";
-import { createObject } from "./create.ts";
-import { deleteObject } from "./delete.ts";
-import { deleteCollection } from "./delete-collection.ts";
-import { encodePlain } from "./encoded.ts";
+import { createObject } from "./write/create.ts";
+import { deleteObject } from "./write/delete.ts";
+import { deleteCollection } from "./write/delete-collection.ts";
+import { encodePlain } from "./object/serve-object.ts";
 import { forbidden, methodNotAllowed, statusOf, unknownResource } from "./errors.ts";
 import type { Handle, Outcome, PipelineRequest } from "./outcome.ts";
-import { patchObject } from "./patch.ts";
-import type { SubresourceHandler } from "./pod-subresources.ts";
-import { getObject, listObjects } from "./read.ts";
+import { patchObject } from "./write/patch.ts";
+import type { SubresourceHandler } from "./subresources/pod-subresources.ts";
+import { getObject, listObjects } from "./read/read.ts";
 import { type RequestInfo, type ResourceRequestInfo, requestInfo } from "./request-info.ts";
-import { readBody } from "./body.ts";
-import { scaleObject } from "./scale.ts";
-import { updateObject } from "./update.ts";
-import { type OpenWatch, watchObjects } from "./watch.ts";
+import { readBody } from "./object/body.ts";
+import { scaleObject } from "./subresources/scale.ts";
+import { updateObject } from "./write/update.ts";
+import { type OpenWatch, watchObjects } from "./read/watch.ts";
 
 /** Says who may do what (RBAC). */
 export type Authorize = (

@@ -1,7 +1,7 @@
 import { type DeepReadonly, isJsonObject, type KubernetesObject, type ListMeta, type Status } from "@keelson/api-machinery";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../endpoints/outcome.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
-import { inSlices } from "../endpoints/slices.ts";
+import { inSlices } from "../endpoints/read/slices.ts";
 import { notAcceptable, type Representation } from "./negotiation.ts";
 
 /** How much of each object a Table's rows carry (meta/v1 TableOptions). */

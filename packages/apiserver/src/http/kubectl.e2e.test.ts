@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { systemClock } from "@keelson/api-machinery";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { writeKubeconfig } from "../auth/kubeconfig.ts";
-import { ensurePki, issueClientCertificate } from "../auth/pki.ts";
+import { writeKubeconfig } from "../auth/certificates/kubeconfig.ts";
+import { ensurePki, issueClientCertificate } from "../auth/certificates/pki.ts";
 import { systemRandom } from "../endpoints/random-source.ts";
 import { type ServedApi, serveApi } from "../serve-api.ts";
 

@@ -1,5 +1,5 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
-import type { Evaluate, Reviews } from "../../auth/reviews.ts";
+import type { Evaluate, Reviews } from "../../auth/reviews/reviews.ts";
 
 const refuse: Evaluate = () => Promise.reject(new Error("no reviews here"));
 

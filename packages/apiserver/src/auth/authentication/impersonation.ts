@@ -1,0 +1,65 @@
+import { statusError } from "@keelson/api-machinery";
+import type { UserInfo } from "../../registry/served-resource.ts";
+import { type Authorizer, requireAccess } from "../rbac/rbac-authorizer.ts";
+import { serviceAccountGroups, splitServiceAccountUser } from "./service-account.ts";
+
+/** More values than anybody needs; each costs a decision. */
+const maxValues = 1_000;
+const authenticationGroup = "authentication.k8s.io";
+const extraPrefix = "impersonate-extra-";
+
+/**
+ * The user that a request is to be done as: the one that its `Impersonate-*` headers name, else the sender. Every user,
+ * group, uid and extra value needs the right to `impersonate` it.
+ *
+ * @throws StatusError `Forbidden`, or `BadRequest` when the headers name no user or can't be read.
+ */
+export function impersonate(
+  sender: UserInfo,
+  headers: Readonly<Record<string, readonly string[] | undefined>>,
+  authorizer: Pick<Authorizer, "authorize">,
+): UserInfo {
+  const names = Object.keys(headers).filter((name) => name.startsWith("impersonate-"));
+  if (names.length === 0) return sender;
+  const username = headers["impersonate-user"]?.[0] ?? "";
+  if (username === "") throw statusError("BadRequest", `${names.join(", ")} without Impersonate-User: name the user to act as`);
+  const groups = headers["impersonate-group"] ?? [];
+  const uid = headers["impersonate-uid"]?.[0];
+  const extra = new Map<string, readonly string[]>();
+  for (const name of names) {
+    if (name.startsWith(extraPrefix)) extra.set(decodeKey(name.slice(extraPrefix.length)), headers[name] ?? []);
+  }
+  if (groups.length + [...extra.values()].reduce((sum, values) => sum + values.length, 0) > maxValues) {
+    throw statusError("BadRequest", `more than ${maxValues} values to impersonate`);
+  }
+
+  const allow = (target: { group?: string; resource: string; subresource?: string; namespace?: string; name: string }): void =>
+    requireAccess(authorizer, sender, "impersonate", { group: "", ...target });
+  const account = splitServiceAccountUser(username);
+  if (account === undefined) allow({ resource: "users", name: username });
+  else allow({ resource: "serviceaccounts", ...account });
+  for (const name of groups) allow({ resource: "groups", name });
+  if (uid !== undefined) allow({ group: authenticationGroup, resource: "uids", name: uid });
+  for (const [key, values] of extra) {
+    for (const name of values) allow({ group: authenticationGroup, resource: "userextras", subresource: key, name });
+  }
+
+  const effective = account !== undefined && groups.length === 0 ? serviceAccountGroups(account.namespace) : [...groups];
+  const isAnonymous = username === "system:anonymous" || effective.includes("system:unauthenticated");
+  const implied = isAnonymous ? "system:unauthenticated" : "system:authenticated";
+  if (!effective.includes(implied)) effective.push(implied);
+  return {
+    username,
+    groups: effective,
+    ...(uid === undefined ? {} : { uid }),
+    ...(extra.size === 0 ? {} : { extra: Object.fromEntries(extra) }),
+  };
+}
+
+function decodeKey(key: string): string {
+  try {
+    return decodeURIComponent(key);
+  } catch {
+    throw statusError("BadRequest", `Impersonate-Extra-${key}: the name is not percent-encoded properly`);
+  }
+}

@@ -1,0 +1,277 @@
+import {
+  type DeepReadonly,
+  isJsonObject,
+  type KubernetesObject,
+  type ObjectMeta,
+  setOwn,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import type { ServedResource } from "../../registry/served-resource.ts";
+import { jsonType } from "./decode-error.ts";
+import { badRequest } from "../errors.ts";
+
+const strings = [
+  "name",
+  "generateName",
+  "namespace",
+  "uid",
+  "resourceVersion",
+  "creationTimestamp",
+  "deletionTimestamp",
+  "selfLink",
+];
+const numbers = ["generation", "deletionGracePeriodSeconds"];
+const maps = ["labels", "annotations"];
+/** Lists, with the Go types of their items. */
+const listTypes: Readonly<Record<string, string>> = {
+  ownerReferences: "v1.OwnerReference",
+  finalizers: "string",
+  managedFields: "v1.ManagedFieldsEntry",
+};
+const lists = Object.keys(listTypes);
+const known = new Set([...strings, ...numbers, ...maps, ...lists]);
+
+/**
+ * Metadata as the server reads it: null and empty values are absent, unknown fields are dropped (their names go to `unknown`).
+ * Throws `BadRequest` where a field has the wrong type.
+ */
+export function readMetadata(value: unknown, kind: string, version: string, unknown: string[]): ObjectMeta {
+  const wrong = (found: unknown, field: string, type: string): Error => {
+    const why = `json: cannot unmarshal ${jsonType(found)} into Go struct field ${field} of type ${type}`;
+    return badRequest(`${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: ${why}`);
+  };
+  if (value === undefined || value === null) return {};
+  if (!isJsonObject(value)) throw wrong(value, `${kind}.metadata`, "v1.ObjectMeta");
+  const result: Record<string, unknown> = {};
+  for (const [name, field] of Object.entries(value)) {
+    if (!known.has(name)) {
+      unknown.push(`metadata.${name}`);
+      continue;
+    }
+    if (field === null || field === "") continue;
+    if (strings.includes(name)) {
+      if (typeof field !== "string") throw wrong(field, `ObjectMeta.metadata.${name}`, "string");
+      result[name] = field;
+    } else if (numbers.includes(name)) {
+      if (typeof field !== "number" || !Number.isInteger(field)) {
+        throw wrong(field, `ObjectMeta.metadata.${name}`, "int64");
+      }
+      result[name] = field;
+    } else if (maps.includes(name)) {
+      if (!isJsonObject(field)) throw wrong(field, `ObjectMeta.metadata.${name}`, "map[string]string");
+      const map: Record<string, string> = {};
+      for (const [key, text] of Object.entries(field)) {
+        if (text !== null && typeof text !== "string") throw wrong(text, `ObjectMeta.metadata.${name}`, "string");
+        setOwn(map, key, text ?? "");
+      }
+      if (Object.keys(map).length > 0) result[name] = map;
+    } else {
+      const type = listTypes[name] ?? "";
+      if (!Array.isArray(field)) throw wrong(field, `ObjectMeta.metadata.${name}`, `[]${type}`);
+      const stray: unknown = field.find((item) => (type === "string" ? typeof item !== "string" : !isJsonObject(item)));
+      if (stray !== undefined) throw wrong(stray, `ObjectMeta.metadata.${name}`, type);
+      if (name === "ownerReferences") requireReferences(field, wrong);
+      // An empty list of managedFields says to forget them all.
+      if (field.length > 0 || name === "managedFields") result[name] = field;
+    }
+  }
+  return result;
+}
+
+function requireReferences(
+  references: readonly unknown[],
+  wrong: (found: unknown, field: string, type: string) => Error,
+): void {
+  for (const reference of references) {
+    for (const [name, value] of Object.entries(reference as Record<string, unknown>)) {
+      const type = name === "controller" || name === "blockOwnerDeletion" ? "boolean" : "string";
+      if (value === null || typeof value === type) continue;
+      throw wrong(value, `OwnerReference.metadata.ownerReferences.${name}`, type === "boolean" ? "bool" : type);
+    }
+  }
+}
+
+const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
+const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+const qualifiedPart = /^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
+const labelValue = /^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$/;
+
+const subdomainRule =
+  "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an " +
+  "alphanumeric character (e.g. 'example.com', regex used for validation is " +
+  "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const labelRule =
+  "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an " +
+  "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const serviceLabel = /^[a-z]([-a-z0-9]*[a-z0-9])?$/;
+const serviceRule =
+  "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an " +
+  "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+
+/** What is wrong with a name of this kind; empty when nothing is. */
+export function nameProblems(resource: Pick<ServedResource, "group" | "plural">, name: string): string[] {
+  if (resource.group === "rbac.authorization.k8s.io" || (resource.group === "certificates.k8s.io" && name.includes(":"))) {
+    return pathSegmentProblems(name);
+  }
+  if (resource.group === "" && resource.plural === "namespaces") return dnsProblems(name, 63, label, labelRule);
+  if (resource.group === "" && resource.plural === "services") return dnsProblems(name, 63, serviceLabel, serviceRule);
+  return dnsProblems(name, 253, subdomain, subdomainRule);
+}
+
+function dnsProblems(name: string, length: number, pattern: RegExp, rule: string): string[] {
+  const problems: string[] = [];
+  if (name.length > length) problems.push(`must be no more than ${length} characters`);
+  if (!pattern.test(name)) problems.push(rule);
+  return problems;
+}
+
+function pathSegmentProblems(name: string): string[] {
+  if (name === "." || name === "..") return [`may not be '${name}'`];
+  return ["/", "%"].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`);
+}
+
+/** What is wrong with a label's or annotation's key. */
+export function qualifiedNameProblems(key: string): string[] {
+  const parts = key.split("/");
+  const name = parts.at(-1) ?? "";
+  const rule =
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', " +
+    " or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+  if (parts.length > 2)
+    return [`a qualified name ${rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
+  const problems: string[] = [];
+  const [prefix] = parts;
+  if (parts.length === 2 && prefix !== undefined) {
+    if (prefix === "") problems.push("prefix part must be non-empty");
+    else problems.push(...dnsProblems(prefix, 253, subdomain, subdomainRule).map((problem) => `prefix part ${problem}`));
+  }
+  if (name === "") problems.push("name part must be non-empty");
+  else if (name.length > 63) problems.push("name part must be no more than 63 characters");
+  if (!qualifiedPart.test(name)) problems.push(`name part ${rule}`);
+  return problems;
+}
+
+const longestAnnotationsBytes = 256 * 1024;
+
+/** Finalizers that need no domain. */
+const standardFinalizers = new Set(["foregroundDeletion", "kubernetes", "orphan"]);
+
+/** Groups of built-in kinds whose finalizers may do without a domain: they do not share the validation of the others. */
+const looseGroups = new Set(["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "policy"]);
+
+/** Finalizers without a domain, which others may use too: built-in kinds refuse them, custom ones warn. */
+export function unqualifiedFinalizers(metadata: DeepReadonly<ObjectMeta>): readonly string[] {
+  return (metadata.finalizers ?? []).filter((name) => !name.includes("/") && !standardFinalizers.has(name));
+}
+
+/** What is wrong with an object's metadata, its name aside. */
+export function metadataProblems(
+  { origin, group }: Pick<ServedResource, "origin" | "group">,
+  metadata: ObjectMeta,
+): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const add = (field: string, value: unknown, problems: readonly string[]): void => {
+    for (const problem of problems) {
+      causes.push({ reason: "FieldValueInvalid", field, message: `Invalid value: ${JSON.stringify(value)}: ${problem}` });
+    }
+  };
+  for (const [key, value] of Object.entries(metadata.labels ?? {})) {
+    add("metadata.labels", key, qualifiedNameProblems(key));
+    if (value.length > 63) add("metadata.labels", value, ["must be no more than 63 characters"]);
+    if (!labelValue.test(value)) {
+      add("metadata.labels", value, [
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with " +
+          "an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is " +
+          "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+      ]);
+    }
+  }
+  let bytes = 0;
+  for (const [key, value] of Object.entries(metadata.annotations ?? {})) {
+    add("metadata.annotations", key, qualifiedNameProblems(key.toLowerCase()));
+    bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
+  }
+  if (bytes > longestAnnotationsBytes) {
+    causes.push({
+      reason: "FieldValueTooLong",
+      field: "metadata.annotations",
+      message: `Too long: may not be more than ${longestAnnotationsBytes} bytes`,
+    });
+  }
+  const { finalizers = [] } = metadata;
+  for (const finalizer of finalizers) add("metadata.finalizers", finalizer, qualifiedNameProblems(finalizer));
+  if (finalizers.includes("orphan") && finalizers.includes("foregroundDeletion")) {
+    add("metadata.finalizers", finalizers, ["finalizer orphan and foregroundDeletion cannot be both set"]);
+  }
+  if (origin === "builtin" && !looseGroups.has(group)) {
+    for (const name of unqualifiedFinalizers(metadata)) {
+      const detail = "name is neither a standard finalizer name nor is it fully qualified";
+      add(`metadata.finalizers[${finalizers.indexOf(name)}]`, name, [detail]);
+    }
+  }
+  causes.push(...ownerProblems(metadata));
+  return causes;
+}
+
+/** Owner references without those whose uid occurred before, and a warning for the client where there were any. */
+export function withoutRepeatedOwners(metadata: ObjectMeta): { readonly metadata: ObjectMeta; readonly warning?: string } {
+  const { ownerReferences = [] } = metadata;
+  const kept = ownerReferences.filter(({ uid }, index) => ownerReferences.findIndex((other) => other.uid === uid) === index);
+  if (kept.length === ownerReferences.length) return { metadata };
+  const repeated = ownerReferences.filter((reference) => !kept.includes(reference)).map(({ uid }) => uid);
+  const warning =
+    "metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such " +
+    `requests as early as 1.24; please fix your requests; duplicate UID(s) observed: ${repeated.join(", ")}`;
+  return { metadata: { ...metadata, ownerReferences: kept }, warning };
+}
+
+function ownerProblems(metadata: ObjectMeta): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const references = metadata.ownerReferences ?? [];
+  for (const reference of references) {
+    for (const name of ["apiVersion", "kind", "name", "uid"] as const) {
+      if (reference[name] && (name !== "apiVersion" || reference[name].split("/").length <= 2)) continue;
+      causes.push({
+        reason: "FieldValueInvalid",
+        field: `metadata.ownerReferences.${name}`,
+        message: `Invalid value: "": ${name === "apiVersion" ? "version" : name} must not be empty`,
+      });
+    }
+    if (reference.apiVersion === "v1" && reference.kind === "Event") {
+      causes.push({
+        reason: "FieldValueInvalid",
+        field: "metadata.ownerReferences",
+        message: `Invalid value: ${JSON.stringify(reference)}: /v1, Kind=Event is disallowed from being an owner`,
+      });
+    }
+  }
+  if (references.filter(({ controller }) => controller === true).length > 1) {
+    causes.push({
+      reason: "FieldValueInvalid",
+      field: "metadata.ownerReferences",
+      message: "Invalid value: only one reference can have controller set to true",
+    });
+  }
+  return causes;
+}
+
+/** The causes of a bad or missing name at create, and of a prefix that no name may begin with. */
+export function nameCauses(resource: Pick<ServedResource, "group" | "plural">, object: KubernetesObject): StatusCause[] {
+  const { name, generateName } = object.metadata;
+  if (!name) {
+    return [
+      { reason: "FieldValueRequired", field: "metadata.name", message: "Required value: name or generateName is required" },
+    ];
+  }
+  const invalidName = (field: string, value: string, problem: string): StatusCause => ({
+    reason: "FieldValueInvalid",
+    field,
+    message: `Invalid value: ${JSON.stringify(value)}: ${problem}`,
+  });
+  const ofName = nameProblems(resource, name).map((problem) => invalidName("metadata.name", name, problem));
+  if (!generateName) return ofName;
+  // As kube-apiserver looks at a prefix: what follows makes up for a hyphen at its end.
+  const whole = generateName.endsWith("-") ? `${generateName.slice(0, -1)}a` : generateName;
+  const ofPrefix = nameProblems(resource, whole).map((problem) => invalidName("metadata.generateName", generateName, problem));
+  return [...ofPrefix, ...ofName];
+}

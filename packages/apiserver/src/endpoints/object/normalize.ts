@@ -1,0 +1,122 @@
+import type { DeepReadonly, JsonObject, KubernetesObject, StatusCause } from "@keelson/api-machinery";
+import { applyDefaults, createRuleEvaluator, prune, unknownFieldMessages, validate } from "@keelson/api-machinery/server";
+import { canonicalValues } from "../../registry/builtin/canonical-values.ts";
+import { scaleCauses } from "../../registry/scale-validation.ts";
+import type { ServedResource } from "../../registry/served-resource.ts";
+import type { Call } from "../call.ts";
+import { decodeError } from "./decode-error.ts";
+import { readEmbedded } from "./embedded-metadata.ts";
+import { dropEmpty } from "./empty-values.ts";
+import { badRequest } from "../errors.ts";
+import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./metadata.ts";
+import { bringsStatusOnly, isStored, statusSchemaOf } from "../write/mutable-copy.ts";
+import type { WriteOptions } from "../write/write-options.ts";
+
+/**
+ * The form of an object that goes on: metadata read, unknown fields dropped (and told or refused, as `fieldValidation` says),
+ * defaults set. Built-in kinds are Go structs to their clients: null and empty lists and maps are absent there, and a value of the
+ * wrong type can't be decoded (`BadRequest`). What else the schema finds wrong is kept for {@link validationCauses}.
+ *
+ * Changes what it is given, but for what is frozen: managedFields that are stored so or were made here, and in a write through
+ * `status` that brings nothing else, all but metadata and status. These are conformed already, and not looked at.
+ */
+export function conform(
+  call: Call,
+  object: KubernetesObject,
+  options: Pick<WriteOptions, "fieldValidation">,
+): KubernetesObject {
+  const { resource } = call;
+  const isStatusAlone = call.info.subresource === "status" && bringsStatusOnly(object);
+  const schema = isStatusAlone ? statusSchemaOf(resource.schema) : resource.schema;
+  const unknown: string[] = [];
+  const { managedFields, ...untracked } = object.metadata ?? {};
+  const isTracked = isStored(managedFields);
+  const given = isTracked ? untracked : object.metadata;
+  const { metadata, warning } = withoutRepeatedOwners(readMetadata(given, resource.kind, resource.version, unknown));
+  if (warning !== undefined && !call.warnings.includes(warning)) call.warnings.push(warning);
+  const pruned = prune(schema, { ...object, metadata });
+  unknown.push(...pruned.unknown);
+  if (resource.origin === "custom") readEmbedded(schema, pruned.value, "", unknown);
+  report(call, unknown, options);
+  const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
+  const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;
+  if (resource.origin === "builtin") {
+    dropEmpty(schema, result as unknown as JsonObject);
+    try {
+      canonicalValues(schema, result);
+    } catch (error) {
+      throw badRequest(
+        `${resource.kind} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: ${error instanceof Error ? error.message : ""}`,
+      );
+    }
+  }
+  applyDefaults(schema, result);
+  call.schemaFaults.causes = [];
+  if (resource.origin === "builtin") {
+    // Items twice in a list are for each kind's own rules to tell, which know them by other keys.
+    const causes = validate(schema, result).filter(({ reason }) => reason !== "FieldValueDuplicate");
+    const wrongType = causes.find(({ reason }) => reason === "FieldValueTypeInvalid");
+    if (wrongType !== undefined) throw decodeError(resource, result, wrongType.field ?? "");
+    call.schemaFaults.causes = causes;
+    // After the types are known to be right, so that a kind's defaults can rely on them.
+    const { strategy } = resource;
+    (isStatusAlone ? strategy.status?.default : strategy.default)?.(result);
+  }
+  if (isTracked && managedFields !== undefined) metadata.managedFields = managedFields;
+  return result;
+}
+
+/** What is wrong with an object that was conformed, by its schema and its kind's own rules. `live` is what it replaces. */
+export function validationCauses(
+  call: Call,
+  object: KubernetesObject,
+  live: DeepReadonly<KubernetesObject> | undefined,
+): readonly StatusCause[] {
+  const { resource, info } = call;
+  const causes =
+    resource.origin === "builtin"
+      ? call.schemaFaults.causes.filter((cause) => counts(cause, resource, info.subresource))
+      : validate(resource.schema, object, "", {
+          rules: createRuleEvaluator(),
+          ...(live === undefined ? {} : { oldValue: live }),
+        });
+  if (resource.origin === "custom") warnOfFinalizers(call, object, live);
+  // What is missing is told once, by the schema or by the kind.
+  const missing = new Set(causes.filter(({ reason }) => reason === "FieldValueRequired").map(({ field }) => field));
+  const { strategy } = resource;
+  // Through `status`, all else is as it is stored.
+  const rules = info.subresource === "status" ? strategy.status?.validate : strategy.validate;
+  const own = (rules?.(object) ?? []).filter(({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field));
+  const isScaled = resource.origin === "custom" && resource.scale !== undefined;
+  return [...causes, ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []), ...own];
+}
+
+function warnOfFinalizers(
+  call: Call,
+  object: DeepReadonly<KubernetesObject>,
+  live: DeepReadonly<KubernetesObject> | undefined,
+): void {
+  for (const name of unqualifiedFinalizers(object.metadata)) {
+    const warning =
+      `metadata.finalizers: ${JSON.stringify(name)}: prefer a domain-qualified finalizer name including a path (/) to avoid ` +
+      "accidental conflicts with other finalizer writers";
+    if (live?.metadata.finalizers?.includes(name) !== true && !call.warnings.includes(warning)) call.warnings.push(warning);
+  }
+}
+
+/** Of what the request brought, only the part that its endpoint takes is worth a complaint. */
+function counts({ field = "", reason }: StatusCause, { hasStatus, strategy }: ServedResource, subresource: string): boolean {
+  if (field.startsWith("metadata") || (reason === "FieldValueRequired" && strategy.tellsRequired === true)) return false;
+  const isStatus = field === "status" || field.startsWith("status.");
+  if (subresource === "status") return isStatus;
+  return !(hasStatus && isStatus);
+}
+
+function report(call: Call, unknown: readonly string[], { fieldValidation }: Pick<WriteOptions, "fieldValidation">): void {
+  if (fieldValidation === "Ignore") return;
+  const duplicates = (call.request.duplicateFields ?? []).map((path) => `duplicate field ${JSON.stringify(path)}`);
+  const messages = [...duplicates, ...unknownFieldMessages(unknown)];
+  if (messages.length === 0) return;
+  if (fieldValidation === "Strict") throw badRequest(`strict decoding error: ${messages.join(", ")}`);
+  for (const message of messages) if (!call.warnings.includes(message)) call.warnings.push(message);
+}

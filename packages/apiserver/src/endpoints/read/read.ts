@@ -1,0 +1,177 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import {
+  forbiddenCause,
+  isExpired,
+  type ListMeta,
+  notSupportedCause,
+  StatusError,
+  type StatusCause,
+} from "@keelson/api-machinery";
+import type { PinnedState, StoredObject } from "../../storage/store.ts";
+import { type Call, keyOf, prefixOf } from "../call.ts";
+import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
+import { serve, typeMetaBytes } from "../object/serve-object.ts";
+import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "../errors.ts";
+import { untilRevision } from "./wait-for-revision.ts";
+import type { EncodedObject, ListOutcome, ObjectOutcome } from "../outcome.ts";
+import { integerOf, parseResourceVersion } from "./resource-version.ts";
+import { type Selection, selectionOf } from "./selection.ts";
+import { inSlices, sliceSize } from "./slices.ts";
+
+/** Answers a get, of the object or its status. */
+export async function getObject(call: Call): Promise<ObjectOutcome> {
+  const { resource, info, store, query } = call;
+  const atLeast = parseResourceVersion(query["resourceVersion"]);
+  if (atLeast !== undefined) await untilRevision(call, atLeast);
+  const stored = store.get(keyOf(call));
+  if (stored === undefined) throw notFound(resource, info.name);
+  return { kind: "object", status: 200, object: serve(call, stored), resource, subresource: info.subresource };
+}
+
+/** Answers a list. */
+export async function listObjects(call: Call): Promise<ListOutcome> {
+  const { resource, query } = call;
+  const selection = selectionOf(resource, query);
+  const stored = await listStored(call, selection);
+  const items: EncodedObject[] = [];
+  // Of a custom kind, each is parsed to see whether it lacks defaults.
+  await inSlices(stored.items, (slice) => {
+    for (const item of slice) items.push(serve(call, item));
+  });
+  const { listMeta } = stored;
+  return {
+    kind: "list",
+    items,
+    listMeta,
+    resource,
+    itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,
+  };
+}
+
+interface StoredList {
+  readonly items: StoredObject[];
+  readonly listMeta: ListMeta;
+}
+
+/**
+ * The stored objects of a list: what deletecollection goes through as well. A long one is read in slices of one state, and other
+ * requests have their turn between them.
+ */
+export async function listStored(call: Call, selection: Selection): Promise<StoredList> {
+  const prefix = prefixOf(call);
+  const asked = limitOf(call.query["limit"]);
+  integerOf("timeoutSeconds", call.query["timeoutSeconds"]);
+  const position = await startOf(call, prefix, asked);
+  const limit = asked ?? Number.POSITIVE_INFINITY;
+  using state = position.revision === undefined ? call.store.pin() : await pinPast(call, prefix, position.revision, position);
+  const listMeta: ListMeta = { resourceVersion: String(state.revision) };
+  const items: StoredObject[] = [];
+  let { startAfter } = position;
+  for (;;) {
+    const left = limit - items.length;
+    // With a selector a slice may have too few that match.
+    const size = selection.isSelective ? sliceSize : Math.min(sliceSize, left);
+    const page = state.list(prefix, { limit: size, ...(startAfter === undefined ? {} : { startAfter }) });
+    const matching = selection.isSelective ? page.items.filter((stored) => selection.matches(stored)) : page.items;
+    for (const stored of matching.slice(0, left)) items.push(stored);
+    const last = matching[left - 1];
+    const hasMore = page.next !== undefined || (last !== undefined && last !== page.items.at(-1));
+    if (items.length === limit && last !== undefined && hasMore) {
+      const token = { revision: position.isInconsistent ? -1 : state.revision, startAfter: last.key };
+      const remaining = selection.isSelective ? {} : { remainingItemCount: state.countAfter(prefix, last.key) };
+      return { items, listMeta: { ...listMeta, continue: encodeContinue(token, prefix), ...remaining } };
+    }
+    if (page.next === undefined) return { items, listMeta };
+    startAfter = page.next;
+    await nextTurn();
+  }
+}
+
+interface Start {
+  /** Undefined: the newest. */
+  readonly revision: number | undefined;
+  readonly startAfter: string | undefined;
+  readonly isInconsistent: boolean;
+}
+
+/** The state of an earlier revision. */
+async function pinPast(call: Call, prefix: string, revision: number, { startAfter }: Start): Promise<PinnedState> {
+  try {
+    return await call.store.pinAt(prefix, revision);
+  } catch (error) {
+    if (!isExpired(error) || call.query["continue"] === undefined || startAfter === undefined) throw error;
+    throw expiredContinue(encodeContinue({ revision: -1, startAfter }, prefix), error.status.message ?? "");
+  }
+}
+
+/** The list's snapshot is forgotten: the client may start anew, or go on with the token in this answer. */
+function expiredContinue(token: string, why: string): StatusError {
+  const message =
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue " +
+    "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided " +
+    "token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was " +
+    `returned and now may show up in the list. (${why})`;
+  return new StatusError({
+    kind: "Status",
+    apiVersion: "v1",
+    metadata: { continue: token },
+    status: "Failure",
+    message,
+    reason: "Expired",
+    code: 410,
+  });
+}
+
+async function startOf(call: Call, prefix: string, limit: number | undefined): Promise<Start> {
+  const { query, store } = call;
+  const revision = parseResourceVersion(query["resourceVersion"]);
+  const match = query["resourceVersionMatch"] ?? "";
+  const token = query["continue"] ?? "";
+  requireMatch(match, query, token);
+  if (token !== "") {
+    if (revision !== undefined && revision !== 0) {
+      throw badRequest("specifying resource version is not allowed when using continue");
+    }
+    const position: Position = decodeContinue(token, prefix);
+    if (position.revision > store.revision) throw tooLargeResourceVersion(position.revision, store.revision);
+    const isInconsistent = position.revision < 0;
+    return { revision: isInconsistent ? undefined : position.revision, startAfter: position.startAfter, isInconsistent };
+  }
+  // Without a match, a limit together with a version means exactly that version (the rule from before there was a match).
+  const isExact = match === "Exact" || (match === "" && limit !== undefined && revision !== undefined && revision > 0);
+  if (revision !== undefined && revision > store.revision) {
+    // Exactly this state: nobody waits for it.
+    if (isExact) throw tooLargeResourceVersion(revision, store.revision);
+    await untilRevision(call, revision);
+  }
+  return { revision: isExact ? revision : undefined, startAfter: undefined, isInconsistent: false };
+}
+
+function requireMatch(match: string, query: Call["query"], token: string): void {
+  const causes: StatusCause[] = [];
+  const revision = query["resourceVersion"] ?? "";
+  const field = "resourceVersionMatch";
+  if (match !== "") {
+    if (revision === "") {
+      causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+    }
+    if (token !== "") causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden when continue is provided"));
+    if (match !== "Exact" && match !== "NotOlderThan") {
+      causes.push(notSupportedCause(field, match, ["Exact", "NotOlderThan", ""]));
+    }
+    if (match === "Exact" && revision === "0") {
+      causes.push(forbiddenCause(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'));
+    }
+  }
+  if (query["sendInitialEvents"]) {
+    causes.push(forbiddenCause("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+  }
+  if (causes.length > 0) throw invalidOptions("ListOptions", ...causes);
+}
+
+function limitOf(text: string | undefined): number | undefined {
+  if (text === undefined || text === "") return undefined;
+  const limit = integerOf("limit", text);
+  // As in Kubernetes, less than nothing is no limit.
+  return limit > 0 ? limit : undefined;
+}

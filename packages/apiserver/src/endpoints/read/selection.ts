@@ -1,0 +1,46 @@
+import { type DeepReadonly, type KubernetesObject, parseFieldSelector, parseLabelSelector } from "@keelson/api-machinery";
+import type { ServedResource } from "../../registry/served-resource.ts";
+import type { StoredObject } from "../../storage/store.ts";
+import { badRequest } from "../errors.ts";
+
+/** Which objects a list, watch or deletecollection is about. */
+export interface Selection {
+  /** Whether it selects at all; without, objects need not be parsed. */
+  readonly isSelective: boolean;
+  matches(stored: StoredObject): boolean;
+}
+
+const everything: Selection = { isSelective: false, matches: () => true };
+
+/** Reads `labelSelector` and `fieldSelector`. Throws `BadRequest` for one that can't be read or names an unknown field. */
+export function selectionOf(
+  resource: Pick<ServedResource, "scope" | "selectableFields">,
+  query: Readonly<Record<string, string | undefined>>,
+): Selection {
+  const labelText = query["labelSelector"] ?? "";
+  const fieldText = query["fieldSelector"] ?? "";
+  if (labelText === "" && fieldText === "") return everything;
+  const labels = parseLabelSelector(labelText);
+  const known = {
+    ...resource.selectableFields,
+    "metadata.name": (object: DeepReadonly<KubernetesObject>) => object.metadata.name ?? "",
+    "metadata.namespace": (object: DeepReadonly<KubernetesObject>) => object.metadata.namespace ?? "",
+  };
+  const fields = parseFieldSelector(fieldText);
+  for (const { field } of fields.requirements) {
+    if (Object.hasOwn(known, field)) continue;
+    const names = ["metadata.name", "metadata.namespace", ...Object.keys(resource.selectableFields)];
+    const list = [...new Set(names)].map((name) => JSON.stringify(name)).join(", ");
+    throw badRequest(`${JSON.stringify(field)} is not a known field selector: only ${list}`);
+  }
+  const readField = (object: DeepReadonly<KubernetesObject>, field: string): string => {
+    const read = Object.hasOwn(known, field) ? (known as ServedResource["selectableFields"])[field] : undefined;
+    return read?.(object) ?? "";
+  };
+  return {
+    isSelective: true,
+    matches({ object }) {
+      return labels.matches(object.metadata.labels ?? {}) && fields.matches((field) => readField(object, field));
+    },
+  };
+}

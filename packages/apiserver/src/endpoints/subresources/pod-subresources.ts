@@ -1,0 +1,100 @@
+import {
+  draft,
+  isJsonObject,
+  type JsonObject,
+  type KubernetesObject,
+  type ObjectMeta,
+  type Status,
+  unclassifiedError,
+} from "@keelson/api-machinery";
+import { type Call, keyOf, timestamp } from "../call.ts";
+import { badRequest, conflict, notFound } from "../errors.ts";
+import { readMetadata } from "../object/metadata.ts";
+import type { Outcome } from "../outcome.ts";
+import { commitUpdate } from "../write/update.ts";
+import { writeOptions } from "../write/write-options.ts";
+
+/** Answers a subresource that is no view of its object. The object need not exist. */
+export type SubresourceHandler = (call: Call) => Promise<Outcome>;
+
+/** The answer to what is done and has no object to show. */
+export function success(code: number): Status {
+  return { kind: "Status", apiVersion: "v1", metadata: {}, status: "Success", code };
+}
+
+/** The metadata in the body of a subresource's create, which names the Pod of the URL. Throws `BadRequest` where it does not. */
+export function namedMetadata(call: Call, kind: "Binding" | "Eviction"): Partial<ObjectMeta> {
+  const { info } = call;
+  const metadata = bodyMetadata(call, kind);
+  if (metadata.name !== info.name) throw badRequest(`name in URL does not match name in ${kind} object`);
+  return metadata;
+}
+
+function bodyMetadata({ request, info, resource }: Call, kind: "Binding" | "Eviction"): Partial<ObjectMeta> {
+  const body = isJsonObject(request.body) ? request.body : {};
+  const { kind: given = kind } = body;
+  if (given !== "" && given !== kind) {
+    throw badRequest(`${String(given)} in version ${JSON.stringify(resource.version)} cannot be handled as a ${kind}`);
+  }
+  const metadata = readMetadata(body["metadata"] ?? {}, kind, resource.version, []);
+  if (metadata.namespace !== undefined && metadata.namespace !== info.namespace) {
+    throw badRequest("the namespace of the provided object does not match the namespace sent on the request");
+  }
+  return metadata;
+}
+
+/** Answers a create of `bindings`: as `pods/binding`, with the Pod named in the body. */
+export async function bindByName(call: Call): Promise<Outcome> {
+  const resource = call.resources.get("", "v1", "pods");
+  const { name } = bodyMetadata(call, "Binding");
+  if (resource === undefined || name === undefined) throw badRequest("name in URL does not match name in Binding object");
+  return bindPod({ ...call, resource, info: { ...call.info, resource: "pods", subresource: "binding", name, isNamed: true } });
+}
+
+/** Answers `pods/binding`: gives a Pod its node, once. */
+export async function bindPod(call: Call): Promise<Outcome> {
+  const { request, info, resource, clock } = call;
+  const options = writeOptions(request, "CreateOptions");
+  const { uid, annotations } = namedMetadata(call, "Binding");
+  const target = isJsonObject(request.body) ? request.body["target"] : undefined;
+  const node = isJsonObject(target) ? target["name"] : undefined;
+  const kind = (isJsonObject(target) ? target["kind"] : undefined) ?? "Node";
+  if (kind !== "Node" && kind !== "") {
+    throw unclassifiedError(`target.kind: Unsupported value: ${JSON.stringify(kind)}: supported values: "Node", "<empty>"`);
+  }
+  if (typeof node !== "string" || node === "") throw unclassifiedError("target.name: Required value");
+  if (call.store.get(keyOf(call)) === undefined) throw notFound(resource, info.name);
+  await commitUpdate(call, {
+    options,
+    isUidChecked: false,
+    attempts: Number.POSITIVE_INFINITY,
+    subresource: "binding",
+    produce(live) {
+      const next = draft(live) as KubernetesObject & { spec?: JsonObject; status?: JsonObject };
+      const before = next.spec?.["nodeName"];
+      const subject = { group: "", plural: "pods/binding" };
+      if (uid !== undefined && uid !== next.metadata.uid) {
+        const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${next.metadata.uid ?? ""}`;
+        throw conflict(subject, info.name, why);
+      }
+      if (next.metadata.deletionTimestamp !== undefined) {
+        throw conflict(subject, info.name, `pod ${info.name} is being deleted, cannot be assigned to a host`);
+      }
+      if (before !== undefined && before !== "") {
+        throw conflict(subject, info.name, `pod ${info.name} is already assigned to node ${JSON.stringify(before)}`);
+      }
+      if (annotations !== undefined) next.metadata.annotations = { ...next.metadata.annotations, ...annotations };
+      next.spec = { ...next.spec, nodeName: node };
+      next.status = { ...next.status, conditions: scheduled(next.status?.["conditions"], timestamp(clock)) };
+      return next;
+    },
+  });
+  return { kind: "status", status: success(201) };
+}
+
+function scheduled(conditions: unknown, time: string): JsonObject[] {
+  const others = (Array.isArray(conditions) ? conditions : [])
+    .filter(isJsonObject)
+    .filter(({ type }) => type !== "PodScheduled");
+  return [...others, { type: "PodScheduled", status: "True", lastProbeTime: null, lastTransitionTime: time }];
+}

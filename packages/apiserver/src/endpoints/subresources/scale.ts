@@ -1,0 +1,251 @@
+import {
+  apiVersionOf,
+  type DeepReadonly,
+  isJsonObject,
+  type KubernetesObject,
+  type ScaleSubresource,
+  setOwn,
+  statusError,
+} from "@keelson/api-machinery";
+import { applyConfiguration } from "@keelson/api-machinery/server";
+import { builtinSchema } from "../../registry/builtin/builtin-schemas.ts";
+import { valueAt } from "../../registry/object-fields.ts";
+import { segmentsOf } from "../../registry/scale-validation.ts";
+import type { ServedResource } from "../../registry/served-resource.ts";
+import { asObject, copyJson } from "../object/body.ts";
+import { type Call, keyOf } from "../call.ts";
+import { conform } from "../object/normalize.ts";
+import { encodePlain, serve } from "../object/serve-object.ts";
+import { badRequest, conflict, invalid, methodNotAllowed, notFound } from "../errors.ts";
+import { fieldContext } from "../write/field-context.ts";
+import type { ObjectOutcome } from "../outcome.ts";
+import { ownCopy } from "../write/mutable-copy.ts";
+import { decodePatched, patchType, readPatch } from "../write/patch.ts";
+import { requireNames } from "../object/body.ts";
+import { commitUpdate } from "../write/update.ts";
+import { type WriteOptions, writeOptions } from "../write/write-options.ts";
+
+/** Answers get, update and patch of `scale` (autoscaling/v1 Scale). */
+export async function scaleObject(call: Call): Promise<ObjectOutcome> {
+  const { resource, info, request } = call;
+  const scale = resource.scale;
+  if (scale === undefined) throw methodNotAllowed(resource);
+  const answer = (object: DeepReadonly<KubernetesObject>): ObjectOutcome => ({
+    kind: "object",
+    status: 200,
+    object: encodePlain(scaleOf(resource, scale, object)),
+    resource,
+    subresource: "scale",
+  });
+  const stored = call.store.get(keyOf(call));
+  if (stored === undefined) throw scaleNotFound(resource, info.name);
+  if (info.verb === "get") return answer(serve(call, stored).object);
+  if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed(resource);
+  if (info.verb === "patch" && patchType(request, resource) === "apply") return answer(await applyScale(call, scale));
+  const options = writeOptions(request, info.verb === "update" ? "UpdateOptions" : "PatchOptions");
+  const next = info.verb === "update" ? replacement(call) : patched(call);
+  const result = await commitUpdate(call, {
+    options,
+    isUidChecked: false,
+    attempts: info.verb === "update" ? Number.POSITIVE_INFINITY : 5,
+    subresource: "scale",
+    produce: (live) => {
+      const changed = next(scaleOf(resource, scale, live));
+      requireUid(call, changed, live);
+      return withReplicas(call, scale, live, changed, options);
+    },
+  });
+  return answer(result.object);
+}
+
+/** A uid in a Scale is a precondition. */
+function requireUid({ resource, info }: Call, changed: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
+  const { uid = "" } = changed.metadata;
+  if (uid === "" || uid === live.metadata.uid) return;
+  const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${live.metadata.uid ?? ""}`;
+  throw conflict(resource, info.name, why);
+}
+
+/** Applies a Scale: what is owned then are the replicas of the object itself, through the subresource. */
+async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepReadonly<KubernetesObject>> {
+  const { request, resource, info, namespace } = call;
+  const options = writeOptions(request, "PatchOptions", true);
+  const given = readScale(call, request.body);
+  requireNames({ ...given, metadata: { name: info.name, ...given.metadata } }, info.name, namespace);
+  const replicas = replicasOf(given);
+  const { resourceVersion, managedFields } = given.metadata;
+  if (managedFields !== undefined) throw badRequest("metadata.managedFields must be nil");
+  const config: KubernetesObject = { apiVersion: apiVersionOf(resource), kind: resource.kind, metadata: { name: info.name } };
+  if (replicas !== undefined) {
+    writePath(config as unknown as Record<string, unknown>, segmentsOf(scale.specReplicasPath), replicas);
+  }
+  const context = { ...fieldContext(call, options, "scale"), force: options.isForced };
+  const { object } = await commitUpdate(call, {
+    options,
+    isUidChecked: false,
+    isTracked: true,
+    attempts: 5,
+    subresource: "scale",
+    produce: (live) => {
+      const applied = applyConfiguration(live, config, context);
+      if (applied === live) return ownCopy(live, false);
+      const next = conform(call, ownCopy(applied, false), options);
+      if (resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
+      return next;
+    },
+  });
+  return object;
+}
+
+type ChangeScale = (live: KubernetesObject) => KubernetesObject;
+
+const scaleSchema = builtinSchema("autoscaling.v1.Scale");
+const scaleResource = { origin: "builtin", group: "autoscaling", version: "v1", kind: "Scale" } as const;
+
+function readScale({ resource }: Call, given: unknown): KubernetesObject {
+  const body = copyJson(given);
+  if (!isJsonObject(body)) throw badRequest("the body must be a Scale");
+  return asObject({ ...resource, ...scaleResource }, body);
+}
+
+function replacement(call: Call): ChangeScale {
+  const object = readScale(call, call.request.body);
+  replicasOf(object);
+  requireNames(object, call.info.name, call.namespace);
+  return () => object;
+}
+
+function patched(call: Call): ChangeScale {
+  const { request, resource, info, namespace } = call;
+  const type = patchType(request, resource);
+  if (type === "apply") throw new TypeError("an apply is no patch of this kind");
+  const patch = readPatch(type, request.body, scaleSchema);
+  return (live) => {
+    const object = decodePatched(patch(live), (result) => {
+      const scale = asObject({ ...resource, ...scaleResource }, result);
+      replicasOf(scale);
+      return scale;
+    });
+    requireNames(object, info.name, namespace);
+    return object;
+  };
+}
+
+/** The replicas of a Scale. Throws `BadRequest` where they are no number of them. */
+function replicasOf(scale: KubernetesObject): number | undefined {
+  const replicas = valueAt(scale, "spec", "replicas") ?? undefined;
+  if (replicas === undefined) return undefined;
+  if (typeof replicas === "number" && Number.isInteger(replicas)) return replicas;
+  const type = typeof replicas === "number" ? `number ${replicas}` : Array.isArray(replicas) ? "array" : typeof replicas;
+  throw badRequest(
+    `Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal ${type} into Go struct field ScaleSpec.spec.replicas of type int32`,
+  );
+}
+
+/** The object with the Scale's replicas. Its resourceVersion, if any, is the precondition. */
+function withReplicas(
+  call: Call,
+  scale: ScaleSubresource,
+  live: DeepReadonly<KubernetesObject>,
+  changed: KubernetesObject,
+  options: WriteOptions,
+): KubernetesObject {
+  const replicas = replicasOf(changed) ?? 0;
+  // Of a custom resource its own validation tells.
+  if (replicas < 0 && call.resource.origin === "builtin") {
+    throw invalid({ group: "autoscaling", kind: "Scale" }, call.info.name, [
+      {
+        reason: "FieldValueInvalid",
+        field: "spec.replicas",
+        message: `Invalid value: ${replicas}: must be greater than or equal to 0`,
+      },
+    ]);
+  }
+  const next = ownCopy(live, false);
+  writePath(next as unknown as Record<string, unknown>, segmentsOf(scale.specReplicasPath), replicas);
+  const { resourceVersion } = changed.metadata;
+  if (resourceVersion === undefined) delete next.metadata.resourceVersion;
+  else next.metadata.resourceVersion = resourceVersion;
+  return conform(call, next, options);
+}
+
+/** The Scale of an object. */
+export function scaleOf(
+  resource: ServedResource,
+  scale: ScaleSubresource,
+  object: DeepReadonly<KubernetesObject>,
+): KubernetesObject {
+  const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
+  const replicas = valueAt(object, ...segmentsOf(scale.specReplicasPath));
+  const current = valueAt(object, ...segmentsOf(scale.statusReplicasPath));
+  const selector = scale.labelSelectorPath === undefined ? undefined : valueAt(object, ...segmentsOf(scale.labelSelectorPath));
+  const text = selectorText(selector);
+  const value = {
+    apiVersion: "autoscaling/v1",
+    kind: "Scale",
+    metadata: {
+      name: name ?? "",
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(uid === undefined ? {} : { uid }),
+      ...(resourceVersion === undefined ? {} : { resourceVersion }),
+      ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
+    },
+    // As Kubernetes sends it: no replicas is 0 replicas.
+    spec: replicas === undefined || replicas === 0 ? {} : { replicas: requireReplicas(resource, scale, replicas) },
+    status: { replicas: typeof current === "number" ? current : 0, ...(text === "" ? {} : { selector: text }) },
+  };
+  return value;
+}
+
+function requireReplicas(resource: ServedResource, scale: ScaleSubresource, replicas: unknown): number {
+  if (typeof replicas === "number") return replicas;
+  throw statusError(
+    "InternalError",
+    `${resource.kind}: ${scale.specReplicasPath} is not a number but ${JSON.stringify(replicas)}`,
+  );
+}
+
+/** A selector as text: it is text in custom resources, a LabelSelector (or a plain map) in built-in ones. */
+function selectorText(selector: unknown): string {
+  if (typeof selector === "string") return selector;
+  if (!isJsonObject(selector)) return "";
+  const isPlain = !Object.hasOwn(selector, "matchLabels") && !Object.hasOwn(selector, "matchExpressions");
+  const labels = isPlain ? selector : selector["matchLabels"];
+  const terms = isJsonObject(labels) ? Object.entries(labels).map(([key, value]) => `${key}=${String(value)}`) : [];
+  const expressions = isPlain ? undefined : selector["matchExpressions"];
+  for (const expression of Array.isArray(expressions) ? expressions : []) {
+    if (!isJsonObject(expression)) continue;
+    const { key, operator, values } = expression;
+    const list = Array.isArray(values) ? [...values].map(String).sort().join(",") : "";
+    if (operator === "In") terms.push(`${String(key)} in (${list})`);
+    else if (operator === "NotIn") terms.push(`${String(key)} notin (${list})`);
+    else if (operator === "Exists") terms.push(String(key));
+    else if (operator === "DoesNotExist") terms.push(`!${String(key)}`);
+  }
+  return terms.sort().join(",");
+}
+
+function writePath(target: Record<string, unknown>, segments: readonly string[], value: unknown): void {
+  let current = target;
+  for (const segment of segments.slice(0, -1)) {
+    const child = Object.hasOwn(current, segment) ? current[segment] : undefined;
+    if (isJsonObject(child)) {
+      current = child;
+      continue;
+    }
+    const made: Record<string, unknown> = {};
+    setOwn(current, segment, made);
+    current = made;
+  }
+  setOwn(current, segments.at(-1) ?? "", value);
+}
+
+function scaleNotFound(resource: ServedResource, name: string): Error {
+  if (resource.origin === "custom") return notFound(resource, name);
+  const suffix = resource.group === "" ? "" : `.${resource.group}`;
+  return statusError("NotFound", `${resource.plural}/scale${suffix} ${JSON.stringify(name)} not found`, {
+    name,
+    ...(resource.group === "" ? {} : { group: resource.group }),
+    kind: `${resource.plural}/scale`,
+  });
+}

@@ -1,0 +1,41 @@
+import { isNotFound } from "@keelson/api-machinery";
+import { type Call, prefixOf } from "../call.ts";
+import { deleteNamed } from "./delete.ts";
+import { serve, typeMetaBytes } from "../object/serve-object.ts";
+import { methodNotAllowed } from "../errors.ts";
+import type { ListOutcome } from "../outcome.ts";
+import { listStored } from "../read/read.ts";
+import { selectionOf } from "../read/selection.ts";
+import { deleteOptions } from "./write-options.ts";
+
+/** How many deletes of a collection are under way at once: enough to share commits. */
+const parallelDeletes = 64;
+
+/** Deletes what a list with the same query shows, and answers that list as it was. */
+export async function deleteCollection(call: Call): Promise<ListOutcome> {
+  const { resource } = call;
+  if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed(resource);
+  const options = deleteOptions(call.request);
+  const { items, listMeta } = await listStored(call, selectionOf(resource, call.query));
+  const prefix = prefixOf(call);
+  const { uid: _uid, resourceVersion: _version, ...each } = options;
+  for (let start = 0; start < items.length; start += parallelDeletes) {
+    const names = items.slice(start, start + parallelDeletes).map(({ key }) => key.slice(prefix.length));
+    await Promise.all(names.map((name) => deleteUnlessGone(call, name, each)));
+  }
+  return {
+    kind: "list",
+    items: items.map((stored) => serve(call, stored)),
+    listMeta,
+    resource,
+    itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,
+  };
+}
+
+async function deleteUnlessGone(call: Call, name: string, options: ReturnType<typeof deleteOptions>): Promise<void> {
+  try {
+    await deleteNamed(call, name, options);
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+}

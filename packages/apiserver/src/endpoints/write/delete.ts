@@ -1,0 +1,166 @@
+import { type DeepReadonly, draft, type KubernetesObject } from "@keelson/api-machinery";
+import type { ServedResource } from "../../registry/served-resource.ts";
+import type { StoredObject } from "../../storage/store.ts";
+import { type Call, keyOf, timestamp } from "../call.ts";
+import { encodePlain, serve } from "../object/serve-object.ts";
+import { conflict, deletedStatus, notFound, preconditionFailed } from "../errors.ts";
+import { toStorageVersion } from "./field-context.ts";
+import type { ObjectOutcome, StatusOutcome } from "../outcome.ts";
+import { withoutRevision } from "./update.ts";
+import { showsDeletedObject } from "./update-rules.ts";
+import { type DeleteOptions, deleteOptions } from "./write-options.ts";
+
+/** Answers a delete of the object that the URL names. */
+export async function deleteObject(call: Call): Promise<ObjectOutcome | StatusOutcome> {
+  return deleteNamed(call, call.info.name, deleteOptions(call.request));
+}
+
+/** Deletes one object, or marks it where finalizers or a grace period hold it. Retries while others write to it. */
+export async function deleteNamed(call: Call, name: string, options: DeleteOptions): Promise<ObjectOutcome | StatusOutcome> {
+  const { resource, store } = call;
+  const key = keyOf(call, name);
+  for (;;) {
+    const stored = store.get(key);
+    if (stored === undefined) throw notFound(resource, name);
+    const live = serve(call, stored).object;
+    requirePreconditions(resource, name, live, options);
+    await call.admission.validate({
+      operation: "DELETE",
+      resource,
+      subresource: "",
+      namespace: call.namespace,
+      name,
+      object: undefined,
+      oldObject: live,
+      user: call.request.user,
+      isDryRun: options.isDryRun,
+      warn: (text) => call.warnings.push(text),
+    });
+    const plan = planDeletion(
+      resource,
+      live,
+      options,
+      (offsetSeconds) => timestamp(call.clock, offsetSeconds),
+      call.clock.now(),
+    );
+    if (plan.kind === "unchanged") return held(call, serve(call, stored), options);
+    if (plan.kind === "mark") {
+      if (options.isDryRun) return held(call, encodePlain(plan.next), options);
+      const result = await store.write(key, stored.revision, toStorageVersion(call, plan.next));
+      if (result.ok) return held(call, serve(call, result.stored), options);
+    } else {
+      if (options.isDryRun) return gone(call, name, stored);
+      const result = await store.write(key, stored.revision, undefined);
+      if (result.ok) return gone(call, name, stored);
+    }
+    if (options.resourceVersion !== undefined) throw conflict(resource, name);
+  }
+}
+
+function held(call: Call, object: ObjectOutcome["object"], options: DeleteOptions): ObjectOutcome {
+  return { kind: "object", status: options.isCascadeDemanded ? 202 : 200, object, resource: call.resource, subresource: "" };
+}
+
+function gone(call: Call, name: string, stored: StoredObject): ObjectOutcome | StatusOutcome {
+  const { resource } = call;
+  const last = serve(call, stored).object;
+  if (!showsDeletedObject(resource)) return { kind: "status", status: deletedStatus(resource, name, last.metadata.uid) };
+  return { kind: "object", status: 200, object: encodePlain(withoutRevision(last)), resource, subresource: "" };
+}
+
+function requirePreconditions(
+  resource: ServedResource,
+  name: string,
+  live: DeepReadonly<KubernetesObject>,
+  { uid, resourceVersion }: DeleteOptions,
+): void {
+  if (uid !== undefined && uid !== live.metadata.uid) {
+    const why =
+      `the UID in the precondition (${uid}) does not match the UID in record (${live.metadata.uid ?? ""}). ` +
+      "The object might have been deleted and then recreated";
+    throw preconditionFailed(resource, name, why);
+  }
+  if (resourceVersion !== undefined && resourceVersion !== live.metadata.resourceVersion) {
+    const why =
+      `the ResourceVersion in the precondition (${resourceVersion}) does not match the ResourceVersion in record ` +
+      `(${live.metadata.resourceVersion ?? ""}). The object might have been modified`;
+    throw preconditionFailed(resource, name, why);
+  }
+}
+
+/** What a delete does to an object: nothing more than was done, mark it, or remove it. */
+export type DeletionPlan =
+  | { readonly kind: "unchanged" }
+  | { readonly kind: "mark"; readonly next: KubernetesObject }
+  | { readonly kind: "remove" };
+
+/**
+ * Decides a delete (rest.BeforeDelete). `time(offset)` is now plus so many seconds. A delete that comes again can shorten the
+ * grace period, never lengthen it.
+ */
+export function planDeletion(
+  resource: ServedResource,
+  live: DeepReadonly<KubernetesObject>,
+  options: DeleteOptions,
+  time: (offsetSeconds: number) => string,
+  nowMs: number,
+): DeletionPlan {
+  const { metadata } = live;
+  const grace = graceSeconds(resource, live, options);
+  const next = draft(live) as KubernetesObject;
+  next.metadata.finalizers = [...finalizersAfter(metadata.finalizers ?? [], options)];
+  if (metadata.deletionTimestamp === undefined) resource.strategy.prepareForDelete?.(next);
+  const isHeldOtherwise = resource.strategy.isHeld?.(next) === true;
+  const { finalizers } = next.metadata;
+  if (grace === 0 && finalizers.length === 0 && !isHeldOtherwise) return { kind: "remove" };
+  let isChanged = !sameList(finalizers, metadata.finalizers ?? []);
+  if (finalizers.length === 0) delete next.metadata.finalizers;
+  if (metadata.deletionTimestamp === undefined) {
+    isChanged = true;
+    next.metadata.deletionTimestamp = time(grace);
+    // A Namespace has no grace to speak of: it goes when its content is gone.
+    if (!isHeldOtherwise) next.metadata.deletionGracePeriodSeconds = grace;
+    if (metadata.generation !== undefined) next.metadata.generation = metadata.generation + 1;
+  } else {
+    const before = metadata.deletionGracePeriodSeconds ?? 0;
+    if (grace < before) {
+      isChanged = true;
+      const remaining = Math.round((Date.parse(metadata.deletionTimestamp) - nowMs) / 1000) - (before - grace);
+      next.metadata.deletionTimestamp = time(Math.max(remaining, 0));
+      next.metadata.deletionGracePeriodSeconds = grace;
+    }
+  }
+  return isChanged ? { kind: "mark", next } : { kind: "unchanged" };
+}
+
+/** The grace of a delete in seconds. Only Pods that may run somewhere have one, and kinds whose strategy says so. */
+function graceSeconds(resource: ServedResource, live: DeepReadonly<KubernetesObject>, options: DeleteOptions): number {
+  const { defaultGraceSeconds } = resource.strategy;
+  if (resource.group !== "" || resource.plural !== "pods") {
+    if (defaultGraceSeconds === undefined || defaultGraceSeconds === 0) return 0;
+    return options.gracePeriodSeconds ?? defaultGraceSeconds;
+  }
+  const pod = live as {
+    readonly spec?: Readonly<Record<string, unknown>>;
+    readonly status?: Readonly<Record<string, unknown>>;
+  };
+  const phase = pod.status?.["phase"];
+  if (!pod.spec?.["nodeName"] || phase === "Succeeded" || phase === "Failed") return 0;
+  const own = pod.spec["terminationGracePeriodSeconds"];
+  const before = live.metadata.deletionGracePeriodSeconds;
+  const asked = options.gracePeriodSeconds ?? (typeof own === "number" ? own : (defaultGraceSeconds ?? 30));
+  return live.metadata.deletionTimestamp === undefined || before === undefined ? asked : Math.min(asked, before);
+}
+
+/** The garbage collector's finalizers as the propagation policy wants them; without a policy they stay. */
+function finalizersAfter(finalizers: readonly string[], { propagationPolicy }: DeleteOptions): readonly string[] {
+  if (propagationPolicy === undefined) return finalizers;
+  const wanted =
+    propagationPolicy === "Orphan" ? "orphan" : propagationPolicy === "Foreground" ? "foregroundDeletion" : undefined;
+  const others = finalizers.filter((name) => name === wanted || (name !== "orphan" && name !== "foregroundDeletion"));
+  return wanted === undefined || others.includes(wanted) ? others : [...others, wanted];
+}
+
+function sameList(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((item, index) => item === b[index]);
+}

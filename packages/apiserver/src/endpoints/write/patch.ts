@@ -1,0 +1,168 @@
+import {
+  type DeepReadonly,
+  invalidCause,
+  isJsonObject,
+  isStatusError,
+  type JsonObject,
+  type KubernetesObject,
+  mergePatch,
+  StatusError,
+  statusError,
+} from "@keelson/api-machinery";
+import { applyConfiguration, jsonPatch, strategicMergePatch } from "@keelson/api-machinery/server";
+import type { ServedResource } from "../../registry/served-resource.ts";
+import { asObject, copyJson, readBody, requireNames } from "../object/body.ts";
+import { type Call, keyOf } from "../call.ts";
+import { conform } from "../object/normalize.ts";
+import { createFrom } from "./create.ts";
+import { badRequest, conflict, invalid, notFound } from "../errors.ts";
+import { fieldContext } from "./field-context.ts";
+import type { ObjectOutcome, PipelineRequest } from "../outcome.ts";
+import { ownCopy } from "./mutable-copy.ts";
+import { commitUpdate } from "./update.ts";
+import { type WriteOptions, writeOptions } from "./write-options.ts";
+
+/** The kinds of patch, by what is in the Content-Type. */
+export type PatchType = "json" | "merge" | "strategic" | "apply";
+
+const types: Readonly<Record<string, PatchType>> = {
+  "application/json-patch+json": "json",
+  "application/merge-patch+json": "merge",
+  "application/strategic-merge-patch+json": "strategic",
+  "application/apply-patch+yaml": "apply",
+};
+
+/** How often a patch is done anew on what another write left. */
+const patchAttempts = 5;
+
+/** Which patch a request is. Throws `UnsupportedMediaType` for any other, and for strategic ones of custom resources. */
+export function patchType(request: PipelineRequest, resource: Pick<ServedResource, "origin">): PatchType {
+  const mediaType = (request.headers?.["content-type"] ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
+  const type = Object.hasOwn(types, mediaType) ? types[mediaType] : undefined;
+  if (type !== undefined && !(type === "strategic" && resource.origin === "custom")) return type;
+  const accepted = Object.keys(types).filter((name) => resource.origin === "builtin" || types[name] !== "strategic");
+  throw statusError(
+    "UnsupportedMediaType",
+    `the body of the request was in an unknown format - accepted media types include: ${accepted.join(", ")}`,
+  );
+}
+
+/** A function from the live value to the patched one. Reads the patch now, so that a bad one is refused before anything. */
+export function readPatch(type: Exclude<PatchType, "apply">, body: unknown, schema: ServedResource["schema"]) {
+  const patch = copyJson(body);
+  if (type === "json") {
+    if (!Array.isArray(patch)) throw badRequest("a JSON patch must be a list of operations");
+    return (target: unknown): unknown => patched(() => jsonPatch(target, patch));
+  }
+  if (!isJsonObject(patch)) throw badRequest("the patch must be a JSON object");
+  if (type === "merge") return (target: unknown): unknown => patched(() => mergePatch(target, patch));
+  return (target: unknown): unknown => patched(() => strategicMergePatch(schema, target, patch));
+}
+
+/** A patch that does not fit the object is the client's fault, in the words of kube-apiserver. */
+function patched(apply: () => unknown): unknown {
+  try {
+    return apply();
+  } catch (error) {
+    if (isStatusError(error)) throw error;
+    if (error instanceof TypeError || error instanceof RangeError) throw error;
+    const detail = error instanceof Error ? error.message : String(error);
+    throw new StatusError(
+      {
+        kind: "Status",
+        apiVersion: "v1",
+        metadata: {},
+        status: "Failure",
+        message: `the server rejected our request due to an error in our request: ${detail}`,
+        reason: "Invalid",
+        details: {},
+        code: 422,
+      },
+      { cause: error },
+    );
+  }
+}
+
+/** What a patch leaves, as an object of its kind. Where it is none, the patch is told to be `Invalid`, as kube-apiserver does. */
+export function decodePatched(result: unknown, decode: (result: JsonObject) => KubernetesObject): KubernetesObject {
+  try {
+    if (!isJsonObject(result)) throw badRequest("it leaves no object");
+    return decode(result);
+  } catch (error) {
+    if (!isStatusError(error, "BadRequest")) throw error;
+    throw invalid({ group: "", kind: "" }, "", [invalidCause("patch", result, error.message)]);
+  }
+}
+
+/** Answers a patch of an object or its status. */
+export async function patchObject(call: Call): Promise<ObjectOutcome> {
+  const { resource, request, info } = call;
+  const type = patchType(request, resource);
+  const options = writeOptions(request, "PatchOptions", type === "apply");
+  if (type === "apply") return applyObject(call, options);
+  const patch = readPatch(type, request.body, resource.schema);
+  const isStatus = info.subresource === "status";
+  const object = await commitUpdate(call, {
+    options,
+    isUidChecked: false,
+    attempts: patchAttempts,
+    produce(live) {
+      const next = decodePatched(patch(live), (result) => {
+        // A strategic merge patch is of this kind and version, whatever it says of them.
+        const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
+        return conform(call, ownCopy(asObject(resource, named), isStatus), options);
+      });
+      requireNames(next, info.name, call.namespace);
+      return next;
+    },
+  });
+  return { kind: "object", status: 200, object, resource, subresource: info.subresource };
+}
+
+/** Answers a server-side apply, which creates what is not there. */
+async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOutcome> {
+  const { resource, request, info, store } = call;
+  const config = readConfiguration(call);
+  const context = { ...fieldContext(call, options, info.subresource), force: options.isForced };
+  const isStatus = info.subresource === "status";
+  const apply = (live: DeepReadonly<KubernetesObject> | undefined): KubernetesObject => {
+    const applied = applyConfiguration(live, config, context);
+    if (applied === live) return ownCopy(live, isStatus);
+    const next = conform(call, ownCopy(applied, isStatus), options);
+    // The version that the configuration names is a precondition, which merging drops.
+    const { resourceVersion } = config.metadata;
+    if (live !== undefined && resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
+    return next;
+  };
+  if (store.get(keyOf(call)) === undefined) {
+    if (info.subresource !== "") throw notFound(resource, info.name);
+    const { uid } = config.metadata;
+    if (uid !== undefined) {
+      const why = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
+      throw conflict(resource, info.name, why);
+    }
+    const object = apply(undefined);
+    return createFrom(call, { object, options, isTracked: true });
+  }
+  const object = await commitUpdate(call, {
+    options,
+    isUidChecked: true,
+    isTracked: true,
+    attempts: patchAttempts,
+    produce: apply,
+  });
+  return { kind: "object", status: 200, object, resource, subresource: info.subresource };
+
+  function readConfiguration({ namespace }: Call): KubernetesObject {
+    const object = readBody(resource, request.body);
+    const metadata: unknown = object.metadata;
+    if (!isJsonObject(metadata)) throw badRequest("metadata must be an object");
+    const named: JsonObject = { ...metadata };
+    // Of what is there already, the name may be left out: the URL says it.
+    if (store.get(keyOf(call)) !== undefined) named["name"] ??= info.name;
+    if (namespace !== "") named["namespace"] ??= namespace;
+    const result = { ...object, metadata: named } as KubernetesObject;
+    requireNames(result, info.name, namespace);
+    return result;
+  }
+}

@@ -1,0 +1,106 @@
+import { ConfigMap, Deployment, type KubernetesObject, Node, Pod, Service } from "@keelson/api-machinery";
+import { createClient } from "@keelson/client";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
+import { ask } from "../testing/asker.ts";
+
+let environment: TestEnvironment;
+beforeAll(async () => {
+  environment = await startTestEnvironment();
+});
+afterAll(() => environment.stop());
+
+const client = () => createClient({ transport: environment.transport(), fieldManager: "tester" });
+const service = (name: string) => ({ metadata: { namespace: "default", name }, spec: { ports: [{ port: 80 }] } });
+const balanced = (ip: string) => ({ status: { loadBalancer: { ingress: [{ ip }] } } });
+
+describe("a write through status", () => {
+  it("shares with what was stored all that it leaves as it is", async () => {
+    const created = await client().create(Service, service("shared"));
+    const { metadata } = service("shared");
+    const patched = await client().patch(
+      Service,
+      metadata,
+      { type: "merge", body: balanced("192.0.2.1") },
+      { subresource: "status" },
+    );
+    expect(patched.spec).toBe(created.spec);
+    const applied = await client().applyStatus(Service, { metadata, ...balanced("192.0.2.2") }, { force: true });
+    const again = await client().applyStatus(Service, { metadata, ...balanced("192.0.2.3") });
+    expect(again.spec).toBe(created.spec);
+    const fieldsOf = (object: KubernetesObject) => object.metadata.managedFields?.map(({ fieldsV1 }) => fieldsV1) ?? [];
+    expect(fieldsOf(applied as KubernetesObject)).toHaveLength(2);
+    expect(fieldsOf(again as KubernetesObject)[1]).toBe(fieldsOf(applied as KubernetesObject)[1]);
+    expect(again.status?.loadBalancer).toEqual({ ingress: [{ ip: "192.0.2.3" }] });
+  });
+
+  it("is not refused for what is wrong with the rest, which it leaves as it is stored", async () => {
+    const { store } = environment;
+    await client().create(Service, service("older"));
+    const key = "/services/default/older";
+    const stored = store.get(key);
+    if (stored === undefined) throw new Error("the Service is not stored");
+    const spec = { ...(stored.object as { spec?: object }).spec, sessionAffinity: "Sometimes" };
+    await store.write(key, stored.revision, { ...stored.object, spec } as unknown as KubernetesObject);
+    const path = "/api/v1/namespaces/default/services/older";
+    expect((await ask(environment, "PATCH", path, { metadata: { labels: { a: "b" } } }, "merge")).code).toBe(422);
+    const { code, body } = await ask(environment, "PATCH", `${path}/status`, balanced("192.0.2.1"), "merge");
+    expect(code).toBe(200);
+    expect(body["spec"]).toEqual(spec);
+  });
+
+  it("can't bring what can't be decoded, though nothing but its status is taken", async () => {
+    await client().create(Service, service("undecoded"));
+    const path = "/api/v1/namespaces/default/services/undecoded/status";
+    const { code, body } = await ask(environment, "PATCH", path, { spec: { ports: "none" } }, "merge");
+    expect([code, body["message"]]).toEqual([422, expect.stringContaining("cannot unmarshal string")]);
+    const ignored = await ask(environment, "PATCH", path, { spec: { type: "NodePort" }, ...balanced("192.0.2.9") }, "merge");
+    expect(ignored.body).toMatchObject({ spec: { type: "ClusterIP" }, ...balanced("192.0.2.9") });
+  });
+
+  it("is judged and completed by the rules of the status", async () => {
+    const labels = { app: "a" };
+    const metadata = { namespace: "default", name: "counted" };
+    const template = { metadata: { labels }, spec: { containers: [{ name: "a", image: "a" }] } };
+    await client().create(Deployment, { metadata, spec: { selector: { matchLabels: labels }, template } });
+    const path = "/apis/apps/v1/namespaces/default/deployments/counted/status";
+    const counted = await ask(environment, "PATCH", path, { status: { replicas: 1, readyReplicas: 2 } }, "merge");
+    expect([counted.code, counted.body["message"]]).toEqual([422, expect.stringContaining("cannot be greater than")]);
+
+    await client().create(Node, { metadata: { name: "sized" } });
+    const sized = await ask(
+      environment,
+      "PATCH",
+      "/api/v1/nodes/sized/status",
+      { status: { capacity: { cpu: "1000m" } } },
+      "merge",
+    );
+    expect(sized.body["status"]).toMatchObject({ capacity: { cpu: "1" }, allocatable: { cpu: "1" } });
+
+    const pod = { namespace: "default", name: "addressed" };
+    await client().create(Pod, { metadata: pod, spec: { containers: [{ name: "a", image: "a" }] } });
+    const addressed = await client().patch(
+      Pod,
+      pod,
+      { type: "merge", body: { status: { podIP: "192.0.2.7" } } },
+      { subresource: "status" },
+    );
+    expect(addressed.status?.podIPs).toEqual([{ ip: "192.0.2.7" }]);
+  });
+});
+
+it("a write leaves managedFields of others as they are stored, and what a client brings as its own", async () => {
+  const metadata = { namespace: "default", name: "fields" };
+  const created = await client().create(ConfigMap, { metadata, data: { a: "1" } });
+  const labelled = await client().patch(ConfigMap, metadata, {
+    type: "merge",
+    body: { metadata: { labels: { x: "y" } } },
+  });
+  expect(labelled.metadata.managedFields).toHaveLength(1);
+  expect(created.metadata.managedFields?.[0]?.fieldsV1).not.toEqual(labelled.metadata.managedFields?.[0]?.fieldsV1);
+  const path = "/api/v1/namespaces/default/configmaps/fields";
+  const wrong = { metadata: { managedFields: [{ manager: 1 }] } };
+  expect((await ask(environment, "PATCH", path, wrong, "merge")).code).toBe(422);
+  const reset = await ask(environment, "PATCH", path, { metadata: { managedFields: [{}] } }, "merge");
+  expect(reset.body["metadata"].managedFields).toBeUndefined();
+});

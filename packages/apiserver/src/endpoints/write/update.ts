@@ -1,0 +1,272 @@
+import {
+  type DeepReadonly,
+  jsonEquals,
+  type KubernetesObject,
+  type ManagedFieldsEntry,
+  type StatusCause,
+  setOwn,
+  unclassifiedError,
+} from "@keelson/api-machinery";
+import { trackUpdate } from "@keelson/api-machinery/server";
+import type { AdmissionRequest } from "../../admission/admission.ts";
+import type { ServedResource } from "../../registry/served-resource.ts";
+import type { StoredObject } from "../../storage/store.ts";
+import { readBody, requireNames } from "../object/body.ts";
+import { type Call, keyOf } from "../call.ts";
+import { conform, validationCauses } from "../object/normalize.ts";
+import { createFrom } from "./create.ts";
+import { encodePlain, isStoredWhole, serve } from "../object/serve-object.ts";
+import { conflict, invalid, notFound } from "../errors.ts";
+import { fieldContext, toStorageVersion } from "./field-context.ts";
+import { metadataProblems } from "../object/metadata.ts";
+import type { EncodedObject, ObjectOutcome } from "../outcome.ts";
+import { ownCopy } from "./mutable-copy.ts";
+import { allowsCreateOnUpdate, allowsUnconditionalUpdate, statusKeepsLabels } from "./update-rules.ts";
+import { type WriteOptions, writeOptions } from "./write-options.ts";
+
+/** Answers an update (PUT) of an object or its status. */
+export async function updateObject(call: Call): Promise<ObjectOutcome> {
+  const { resource, request, info } = call;
+  const options = writeOptions(request, "UpdateOptions");
+  const read = (): KubernetesObject => {
+    const object = conform(call, readBody(resource, request.body), options);
+    requireNames(object, info.name, call.namespace);
+    return object;
+  };
+  if (info.subresource === "" && allowsCreateOnUpdate(resource) && call.store.get(keyOf(call)) === undefined) {
+    return createFrom(call, { object: read(), options, isTracked: false });
+  }
+  const object = await commitUpdate(call, {
+    options,
+    isUidChecked: true,
+    attempts: Number.POSITIVE_INFINITY,
+    produce: read,
+    absent: () => {
+      const { uid = "" } = read().metadata;
+      return uid === "" ? undefined : uidConflict(call, uid, "");
+    },
+  });
+  return { kind: "object", status: 200, object, resource, subresource: info.subresource };
+}
+
+/** How an update comes about. */
+export interface Update {
+  readonly options: WriteOptions;
+  /** Whether a uid in the next state is a precondition (PUT), not a change (PATCH). */
+  readonly isUidChecked: boolean;
+  /** How often it is done anew because another write came between. */
+  readonly attempts: number;
+  /** Makes the next state of the live object (in the version of the request): an object of its own, conformed to the schema. */
+  readonly produce: (live: DeepReadonly<KubernetesObject>) => KubernetesObject;
+  /** The error where there is no object. Default: `NotFound`. */
+  readonly absent?: () => Error | undefined;
+  /** Whether `produce` makes the managedFields too (apply). */
+  readonly isTracked?: boolean;
+  /** Default: the URL's. A write through `scale` changes the object itself. */
+  readonly subresource?: string;
+}
+
+/** Reads, changes, checks and writes until nobody came between. */
+export async function commitUpdate(call: Call, update: Update): Promise<EncodedObject> {
+  const { resource, store, info } = call;
+  const key = keyOf(call);
+  for (let attempt = 1; ; attempt++) {
+    const stored = store.get(key);
+    if (stored === undefined) throw update.absent?.() ?? notFound(resource, info.name);
+    const next = await prepare(call, update, stored);
+    if (next === undefined) return serve(call, stored);
+    if (update.options.isDryRun) return encodePlain(next);
+    const isGone = isReleased(resource, next);
+    const result = await store.write(key, stored.revision, isGone ? undefined : toStorageVersion(call, next));
+    if (result.ok) return isGone ? encodePlain(withoutRevision(next)) : serve(call, result.stored);
+    if (attempt >= update.attempts) throw conflict(resource, info.name);
+  }
+}
+
+/** The next state, admitted and valid; undefined when it is the state that is there. */
+async function prepare(call: Call, update: Update, stored: StoredObject): Promise<KubernetesObject | undefined> {
+  const { resource, info } = call;
+  const { options } = update;
+  const subresource = update.subresource ?? info.subresource;
+  const live = serve(call, stored).object;
+  let next = update.produce(live);
+  requireUnmodified(call, update, next, live);
+  keepIdentity(next, live);
+  const own = resource.subresources?.find(({ name }) => name === subresource);
+  if (subresource === "status") next = withStatusOf(resource, next, live);
+  else if (resource.hasStatus && subresource !== "binding") keepStatus(next, live);
+  if (!update.isTracked) next = trackUpdate(live, next, fieldContext(call, options, info.subresource));
+  const admission: AdmissionRequest = {
+    operation: "UPDATE",
+    resource,
+    subresource,
+    namespace: call.namespace,
+    name: info.name,
+    object: next,
+    oldObject: live,
+    user: call.request.user,
+    isDryRun: options.isDryRun,
+    warn: (text) => call.warnings.push(text),
+  };
+  const isMutated = await call.admission.mutate(admission);
+  next = admission.object ?? next;
+  if (isMutated) {
+    next = conform(call, ownCopy(next, subresource === "status"), { fieldValidation: "Ignore" });
+    keepIdentity(next, live);
+    admission.object = next;
+  }
+  if (own !== undefined) own.prepareForUpdate?.(next, live);
+  else if (subresource === "") resource.strategy.prepareForUpdate?.(next, live);
+  const isDesireChanged = subresource !== "status" && desireChanged(resource, next, live);
+  const { generation } = live.metadata;
+  if (isDesireChanged && resource.strategy.hasGeneration !== false) next.metadata.generation = (generation ?? 0) + 1;
+  const causes = [
+    ...immutableCauses(next, live),
+    ...metadataProblems(resource, next.metadata),
+    ...validationCauses(call, next, live),
+    ...((own?.validateUpdate ?? resource.strategy.validateUpdate)?.(next, live) ?? []),
+  ];
+  if (causes.length > 0) throw invalid(resource, info.name, causes);
+  await call.admission.validate(admission);
+  return isSame(next, live) && !isReleased(resource, next) && isStoredWhole(call, stored) ? undefined : next;
+}
+
+function uidConflict({ resource, info }: Call, wanted: string, found: string): Error {
+  return conflict(resource, info.name, `Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`);
+}
+
+function requireUnmodified(call: Call, update: Update, next: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
+  const { resource, info } = call;
+  const { resourceVersion: version = "", uid = "" } = next.metadata;
+  if (update.isUidChecked && uid !== "" && uid !== live.metadata.uid) {
+    throw uidConflict(call, uid, live.metadata.uid ?? "");
+  }
+  if (version === "" || version === "0") {
+    if (update.isUidChecked && !allowsUnconditionalUpdate(resource)) {
+      throw invalid({ group: resource.group, kind: resource.plural }, info.name, [
+        {
+          reason: "FieldValueInvalid",
+          field: "metadata.resourceVersion",
+          message: "Invalid value: 0x0: must be specified for an update",
+        },
+      ]);
+    }
+  } else if (!/^\d+$/.test(version)) {
+    throw unclassifiedError(`strconv.ParseUint: parsing ${JSON.stringify(version)}: invalid syntax`);
+  } else if (version !== live.metadata.resourceVersion) {
+    throw conflict(resource, info.name);
+  }
+}
+
+/** What a write can't change is as it was, whatever the request says. */
+const kept = ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] as const;
+const notTaken: ReadonlySet<string> = new Set([...kept, "selfLink"]);
+
+// Made anew rather than changed: an object that had a property deleted is slow ever after.
+function keepIdentity(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
+  const { namespace, uid } = live.metadata;
+  const metadata: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(next.metadata)) {
+    if (!notTaken.has(name) && (name !== "namespace" || namespace !== undefined)) setOwn(metadata, name, value);
+  }
+  for (const name of kept) if (live.metadata[name] !== undefined) metadata[name] = live.metadata[name];
+  metadata["uid"] ??= uid;
+  if (namespace !== undefined) metadata["namespace"] ??= namespace;
+  next.metadata = metadata;
+}
+
+function keepStatus(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
+  if (Object.hasOwn(live, "status")) setOwn(next as unknown as Record<string, unknown>, "status", Reflect.get(live, "status"));
+  else Reflect.deleteProperty(next, "status");
+}
+
+/** What a write through `status` leaves: the stored object with its status; of the metadata, for some kinds, labels and annotations. */
+function withStatusOf(
+  resource: ServedResource,
+  next: KubernetesObject,
+  live: DeepReadonly<KubernetesObject>,
+): KubernetesObject {
+  const { uid, labels, annotations, managedFields } = next.metadata;
+  const taken: Record<string, unknown> = statusKeepsLabels(resource)
+    ? { uid, labels, annotations, managedFields }
+    : { uid, managedFields };
+  const metadata: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries({ ...live.metadata, ...taken })) {
+    if (value !== undefined) setOwn(metadata, name, value);
+  }
+  const { status } = next as { status?: unknown };
+  const result: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(live)) {
+    if (name === "metadata") result["metadata"] = metadata;
+    else if (name !== "status") setOwn(result, name, value);
+    else if (status !== undefined) result["status"] = status;
+  }
+  if (status !== undefined) result["status"] = status;
+  return result as unknown as KubernetesObject;
+}
+
+/** Whether anything but metadata and a status of its own differs. */
+function desireChanged(resource: ServedResource, next: KubernetesObject, live: DeepReadonly<KubernetesObject>): boolean {
+  const desire = (object: DeepReadonly<KubernetesObject>): Record<string, unknown> => {
+    const { metadata: _, ...rest } = object;
+    if (resource.hasStatus) Reflect.deleteProperty(rest, "status");
+    return rest;
+  };
+  return !jsonEquals(desire(next), desire(live));
+}
+
+function immutableCauses(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): StatusCause[] {
+  const causes: StatusCause[] = [];
+  for (const name of ["name", "namespace", "uid"] as const) {
+    if ((next.metadata[name] ?? "") === (live.metadata[name] ?? "")) continue;
+    causes.push({
+      reason: "FieldValueInvalid",
+      field: `metadata.${name}`,
+      message: `Invalid value: ${JSON.stringify(next.metadata[name])}: field is immutable`,
+    });
+  }
+  if (live.metadata.deletionTimestamp !== undefined) {
+    const old = new Set(live.metadata.finalizers);
+    const added = (next.metadata.finalizers ?? []).filter((finalizer) => !old.has(finalizer));
+    if (added.length > 0) {
+      const shown = added.map((finalizer) => JSON.stringify(finalizer)).join(", ");
+      causes.push({
+        reason: "FieldValueForbidden",
+        field: "metadata.finalizers",
+        message:
+          "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers " +
+          `[]string{${shown}}`,
+      });
+    }
+  }
+  return causes;
+}
+
+/** Whether nothing differs but the times of managedFields. */
+function isSame(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): boolean {
+  const { metadata, ...rest } = next;
+  const { metadata: liveMetadata, ...liveRest } = live;
+  // Most writes change more than metadata, and most metadata is managedFields.
+  if (!jsonEquals(rest, liveRest)) return false;
+  const { managedFields, ...others } = metadata;
+  const { managedFields: liveFields, ...liveOthers } = liveMetadata;
+  return jsonEquals(others, liveOthers) && jsonEquals(managedFields?.map(withoutTime), liveFields?.map(withoutTime));
+}
+
+function withoutTime(entry: DeepReadonly<ManagedFieldsEntry>): unknown {
+  const { time: _, ...rest } = entry;
+  return rest;
+}
+
+/** Whether an object that is being deleted is held by nothing any more. */
+export function isReleased(resource: ServedResource, object: DeepReadonly<KubernetesObject>): boolean {
+  const { deletionTimestamp, deletionGracePeriodSeconds = 0, finalizers = [] } = object.metadata;
+  if (deletionTimestamp === undefined || deletionGracePeriodSeconds > 0 || finalizers.length > 0) return false;
+  return resource.strategy.isHeld?.(object) !== true;
+}
+
+/** What is gone has no version: an answer that shows its last state leaves it out. */
+export function withoutRevision(object: DeepReadonly<KubernetesObject>): KubernetesObject {
+  const { resourceVersion: _, ...metadata } = object.metadata;
+  return { ...object, metadata } as KubernetesObject;
+}

@@ -1,0 +1,193 @@
+import { isJsonObject, type StatusCause } from "@keelson/api-machinery";
+import { badRequest, invalid, invalidOptions, type OptionsKind } from "../errors.ts";
+import type { PipelineRequest } from "../outcome.ts";
+import { isTrue } from "../request-info.ts";
+
+/** What is done about fields that the schema does not know or that occur twice. */
+export type FieldValidation = "Ignore" | "Warn" | "Strict";
+
+/** Options of create, update and patch, from the query. */
+export interface WriteOptions {
+  readonly isDryRun: boolean;
+  /** At most 128 printable characters; where the query names none, the User-Agent's first part. */
+  readonly fieldManager: string;
+  readonly fieldValidation: FieldValidation;
+  /** Apply only: take fields over from other managers. */
+  readonly isForced: boolean;
+}
+
+const longestManager = 128;
+
+/** Reads the options of a write. Throws `Invalid` as kube-apiserver does. */
+export function writeOptions(request: PipelineRequest, kind: OptionsKind, isApply = false): WriteOptions {
+  const query = request.query ?? {};
+  const named = query["fieldManager"] ?? "";
+  const cause = managerProblem(named);
+  if (cause !== undefined) throw invalidOptions(kind, cause);
+  if (isApply && named === "") {
+    throw invalidOptions(kind, {
+      reason: "FieldValueRequired",
+      field: "fieldManager",
+      message: "Required value: is required for apply patch",
+    });
+  }
+  if (kind === "PatchOptions" && !isApply && query["force"] !== undefined) {
+    throw invalidOptions(kind, {
+      reason: "FieldValueForbidden",
+      field: "force",
+      message: "Forbidden: may not be specified for non-apply patch",
+    });
+  }
+  return {
+    isDryRun: isDryRun(query["dryRun"] === undefined ? [] : [query["dryRun"]], kind),
+    fieldManager: named === "" ? managerOfUserAgent(request.userAgent) : named,
+    fieldValidation: fieldValidation(query["fieldValidation"], kind),
+    isForced: isTrue(query["force"]),
+  };
+}
+
+/** What stands before the first `/` of the User-Agent, cut to what a manager may be. */
+function managerOfUserAgent(userAgent: string | undefined): string {
+  const first = (userAgent ?? "").split("/", 1)[0] ?? "";
+  if (first !== "" && plainManager.test(first)) return first;
+  const printable = [...first].filter((character) => !isUnprintable(character)).join("");
+  return printable.slice(0, longestManager) || "unknown";
+}
+
+function isUnprintable(character: string): boolean {
+  return /[\p{C}\p{Zl}\p{Zp}]/u.test(character);
+}
+
+/** What nearly every manager is, and nothing is wrong with. */
+const plainManager = /^[\x20-\x7e]{0,128}$/;
+
+function managerProblem(manager: string): StatusCause | undefined {
+  if (plainManager.test(manager)) return undefined;
+  const field = "fieldManager";
+  if (Buffer.byteLength(manager) > longestManager) {
+    return { reason: "FieldValueTooLong", field, message: `Too long: must have at most ${longestManager} bytes` };
+  }
+  const position = [...manager].findIndex(isUnprintable);
+  if (position < 0) return undefined;
+  const code = ([...manager][position] ?? "").codePointAt(0) ?? 0;
+  const character = `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+  return {
+    reason: "FieldValueInvalid",
+    field,
+    message: `Invalid value: ${JSON.stringify(manager)}: invalid character ${character} (at position ${position})`,
+  };
+}
+
+function isDryRun(given: readonly unknown[], kind: OptionsKind): boolean {
+  if (given.some((value) => value !== "All")) {
+    const shown = given.map((value) => JSON.stringify(value)).join(", ");
+    throw invalidOptions(kind, {
+      reason: "FieldValueNotSupported",
+      field: "dryRun",
+      message: `Unsupported value: []string{${shown}}: supported values: "All"`,
+    });
+  }
+  return given.length > 0;
+}
+
+function fieldValidation(value: string | undefined, kind: OptionsKind): FieldValidation {
+  if (value === undefined || value === "") return "Warn";
+  if (value === "Ignore" || value === "Warn" || value === "Strict") return value;
+  throw invalidOptions(kind, {
+    reason: "FieldValueNotSupported",
+    field: "fieldValidation",
+    message: `Unsupported value: ${JSON.stringify(value)}: supported values: "Ignore", "Warn", "Strict"`,
+  });
+}
+
+/** Options of a delete, from its body and its query; the body wins. */
+export interface DeleteOptions {
+  readonly isDryRun: boolean;
+  readonly gracePeriodSeconds?: number;
+  readonly propagationPolicy?: "Orphan" | "Background" | "Foreground";
+  readonly uid?: string;
+  readonly resourceVersion?: string;
+  /** Whether `orphanDependents: false` was said, which changes the answer's status code. */
+  readonly isCascadeDemanded: boolean;
+}
+
+/** Reads DeleteOptions (meta/v1). Throws `BadRequest` or `Invalid`. */
+export function deleteOptions(request: PipelineRequest): DeleteOptions {
+  const query = request.query ?? {};
+  const body = request.body ?? {};
+  if (!isJsonObject(body)) throw badRequest("the body of a delete must be DeleteOptions");
+  if (body["kind"] !== undefined && body["kind"] !== "DeleteOptions") {
+    throw badRequest(`the body of a delete must be DeleteOptions, not ${JSON.stringify(body["kind"])}`);
+  }
+  const field = (name: string): unknown => body[name] ?? query[name];
+  const grace = gracePeriod(field("gracePeriodSeconds"));
+  const orphan = field("orphanDependents");
+  const policy = field("propagationPolicy");
+  const orphanDependents = orphan === undefined || orphan === "" ? undefined : isTrue(String(orphan));
+  const dryRun = body["dryRun"] ?? (query["dryRun"] === undefined ? [] : [query["dryRun"]]);
+  if (!Array.isArray(dryRun)) throw badRequest("dryRun must be a list of strings");
+  if (policy !== undefined && policy !== "" && orphanDependents !== undefined) {
+    throw invalidOptions("DeleteOptions", {
+      reason: "FieldValueInvalid",
+      field: "propagationPolicy",
+      message: `Invalid value: ${JSON.stringify(policy)}: orphanDependents and deletionPropagation cannot be both set`,
+    });
+  }
+  const { uid, resourceVersion } = preconditionsOf(body["preconditions"]);
+  const propagationPolicy = policyOf(policy, orphanDependents);
+  return {
+    isDryRun: isDryRun(dryRun, "DeleteOptions"),
+    isCascadeDemanded: orphanDependents === false,
+    ...(grace === undefined ? {} : { gracePeriodSeconds: grace }),
+    ...(propagationPolicy === undefined ? {} : { propagationPolicy }),
+    ...(uid === undefined ? {} : { uid }),
+    ...(resourceVersion === undefined ? {} : { resourceVersion }),
+  };
+}
+
+/** A precondition that cannot be read must not be taken for none: the delete would be done. */
+function preconditionsOf(given: unknown): Pick<DeleteOptions, "uid" | "resourceVersion"> {
+  if (given === undefined || given === null) return {};
+  if (!isJsonObject(given)) throw badRequest("preconditions must be an object");
+  const read = (name: "uid" | "resourceVersion"): object => {
+    const value = given[name];
+    if (value === undefined || value === null) return {};
+    if (typeof value !== "string") throw badRequest(`preconditions.${name} must be a string`);
+    return { [name]: value };
+  };
+  return { ...read("uid"), ...read("resourceVersion") };
+}
+
+function gracePeriod(value: unknown): number | undefined {
+  if (value === undefined || value === null || value === "") return undefined;
+  const seconds = typeof value === "string" ? Number(value) : value;
+  if (typeof seconds !== "number" || !Number.isInteger(seconds)) throw badRequest("gracePeriodSeconds must be a whole number");
+  if (seconds < 0) {
+    // Kubernetes takes -1 for "at once, for want of better".
+    return seconds === -1 ? 1 : refuseGrace(seconds);
+  }
+  return seconds;
+}
+
+function refuseGrace(seconds: number): never {
+  throw invalid({ group: "meta.k8s.io", kind: "DeleteOptions" }, "", [
+    {
+      reason: "FieldValueInvalid",
+      field: "gracePeriodSeconds",
+      message: `Invalid value: ${seconds}: must be greater than or equal to 0`,
+    },
+  ]);
+}
+
+function policyOf(policy: unknown, orphanDependents: boolean | undefined): DeleteOptions["propagationPolicy"] {
+  if (policy === "Orphan" || policy === "Background" || policy === "Foreground") return policy;
+  if (policy !== undefined && policy !== "" && policy !== null) {
+    throw invalidOptions("DeleteOptions", {
+      reason: "FieldValueNotSupported",
+      field: "propagationPolicy",
+      message: `Unsupported value: ${JSON.stringify(policy)}: supported values: "Foreground", "Background", "Orphan", "nil"`,
+    });
+  }
+  if (orphanDependents === undefined) return undefined;
+  return orphanDependents ? "Orphan" : "Background";
+}
