@@ -1,4 +1,4 @@
-import { renderTable } from "@keelson/controller";
+import { renderTable } from "@keelson/operator";
 
 /** A measured figure beside its peer, both of this run and this machine. */
 export interface Figure {

@@ -1,4 +1,4 @@
-import { outputFlag } from "@keelson/controller";
+import { outputFlag } from "@keelson/operator";
 import { expect, it } from "vitest";
 import { commandOf, flagValues } from "./command-line.ts";
 

@@ -1,4 +1,4 @@
-import type { CommandDefinition, FlagDefinition, FlagValues } from "@keelson/controller";
+import type { CommandDefinition, FlagDefinition, FlagValues } from "@keelson/operator";
 import { Command, InvalidArgumentError, Option } from "commander";
 
 /** An error that is the user's to mend: printed without a stack, exit status 2. */

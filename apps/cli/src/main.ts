@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { isMissingKind, systemClock } from "@keelson/api-machinery";
 import { connect } from "@keelson/client";
-import { type CommandDefinition, listenForShutdown, type Operator } from "@keelson/controller";
+import { listenForShutdown } from "@keelson/controller";
+import { type CommandDefinition, type Operator } from "@keelson/operator";
 import { Command, CommanderError } from "commander";
 import { addConnectionFlags, commandOf, flagValues, UsageError } from "./command-line.ts";
 import { addImageCommand } from "./commands/image.ts";

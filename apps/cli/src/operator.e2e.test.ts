@@ -1,7 +1,7 @@
 import { Job, type KubernetesObject, Pod, type ResourceType } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
-import { leaseNameOf, type Operator } from "@keelson/controller";
+import { leaseNameOf, type Operator } from "@keelson/operator";
 import { mpi, RhinoJob } from "@keelson/mpi";
 import { Robot, robots } from "@keelson/robots";
 import { Sandbox, SandboxPool, sandboxes } from "@keelson/sandboxes";

@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import type { Operator } from "@keelson/controller";
+import type { Operator } from "@keelson/operator";
 import { createMiddleware } from "@keelson/middleware";
 import { mpi } from "@keelson/mpi";
 import { robots } from "@keelson/robots";

@@ -1,4 +1,4 @@
-import type { Operator } from "@keelson/controller";
+import type { Operator } from "@keelson/operator";
 import { createAgentCalls } from "./agent/agent-calls.ts";
 import { App } from "./api/app.ts";
 import { Component } from "./api/component.ts";

@@ -1,5 +1,5 @@
 import { ConfigMap, Namespace } from "@keelson/api-machinery";
-import type { ServerDefinition } from "@keelson/controller";
+import type { ServerDefinition } from "@keelson/operator";
 import { labels, pluginNamespace } from "./api/names.ts";
 import { redisPlugin } from "./plugin/redis-plugin.ts";
 import { pluginConfigMapName } from "./plugin/read-plugin.ts";

@@ -20,14 +20,8 @@ import {
   startKubelet,
   workloadControllers,
 } from "@keelson/cluster";
-import {
-  createManager,
-  type Logger,
-  type Manager,
-  type RunningOperator,
-  silentLogger,
-  startOperator,
-} from "@keelson/controller";
+import { createManager, type Logger, type Manager, silentLogger } from "@keelson/controller";
+import { type RunningOperator, startOperator } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { connectResp, parseInfo } from "./agent/resp-client.ts";
 import { App } from "./api/app.ts";

@@ -7,7 +7,8 @@ import { CustomResourceDefinition, type DeepReadonly, Job, Pod, Secret, systemCl
 import { serveApi, type ServedApi, systemRandom } from "@keelson/apiserver";
 import { type Client, createClient } from "@keelson/client";
 import { type Cluster, type Kubelet, podHandlers, startCluster, startKubelet } from "@keelson/cluster";
-import { type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
+import { silentLogger } from "@keelson/controller";
+import { type RunningOperator, startOperator } from "@keelson/operator";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { RhinoJob } from "./api/rhino-job.ts";
 import { hasEnded, watchUntilEnd } from "./commands/watch-job.ts";

@@ -9,7 +9,8 @@ import {
 } from "@keelson/api-machinery";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
-import { clusterRulesOf, type Logger, type RunningOperator, silentLogger, startOperator } from "@keelson/controller";
+import { type Logger, silentLogger } from "@keelson/controller";
+import { clusterRulesOf, type RunningOperator, startOperator } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { RhinoJob } from "./api/rhino-job.ts";
 import { mpi } from "./operator.ts";

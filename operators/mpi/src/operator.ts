@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Operator } from "@keelson/controller";
+import type { Operator } from "@keelson/operator";
 import { group } from "./api/names.ts";
 import { RhinoJob } from "./api/rhino-job.ts";
 import { commands } from "./commands/commands.ts";

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
-import { type RunningOperator, startOperator } from "@keelson/controller";
+import { type RunningOperator, startOperator } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";

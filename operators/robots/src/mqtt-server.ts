@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { type Clock, sleep } from "@keelson/api-machinery";
-import { type FlagValues, readOf, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/controller";
+import { readOf } from "@keelson/controller";
+import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
 import { Robot } from "./api/robot.ts";
 import { type Bridge, startBridge } from "./bridge/bridge.ts";
 import { type Broker, startBroker } from "./broker/broker.ts";

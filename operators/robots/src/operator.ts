@@ -1,4 +1,4 @@
-import type { Operator } from "@keelson/controller";
+import type { Operator } from "@keelson/operator";
 import { startAgent } from "./agent/agent.ts";
 import { Job } from "./api/job.ts";
 import { group, joinTokenSecret } from "./api/names.ts";

@@ -1,14 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { Pod } from "@keelson/api-machinery";
-import {
-  createProbeServer,
-  type FlagValues,
-  readOf,
-  type RunningServer,
-  type ServerContext,
-  type ServerDefinition,
-} from "@keelson/controller";
+import { createProbeServer, readOf } from "@keelson/controller";
+import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
 import { findBubblewrap, openUnpackedImages } from "@keelson/execution";
 import { type AgentMonitor, startAgentMonitor } from "./agent/agent-monitor.ts";
 import { type AgentPlacement, agentOfPod } from "./agent/agent-pod.ts";

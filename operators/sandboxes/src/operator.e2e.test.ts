@@ -2,7 +2,7 @@ import { Code, ConnectError, createClient as createRpcClient } from "@connectrpc
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Pod } from "@keelson/api-machinery";
 import { watched } from "@keelson/client/testing";
-import { clusterRulesOf } from "@keelson/controller";
+import { clusterRulesOf } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";

@@ -1,4 +1,4 @@
-import type { Operator } from "@keelson/controller";
+import type { Operator } from "@keelson/operator";
 import { group } from "./api/names.ts";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";

@@ -2,7 +2,7 @@ import { type ApiRequest, type ApiResponse, ConfigMap, type DeepReadonly, type T
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
-import { startOperator } from "@keelson/controller";
+import { startOperator } from "@keelson/operator";
 import { expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";

@@ -1,4 +1,4 @@
-import type { Operator } from "@keelson/controller";
+import type { Operator } from "@keelson/operator";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { group } from "./api/names.ts";

@@ -2,11 +2,11 @@ import { isConflict, type KubernetesObject, type ResourceType } from "@keelson/a
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { createManager } from "./create-manager.ts";
-import { eventType } from "./event.ts";
-import { leaseType } from "./lease.ts";
-import type { Manager } from "./manager.ts";
-import { defineController } from "./reconcile.ts";
+import { createManager } from "./manager/create-manager.ts";
+import { eventType } from "./events/event.ts";
+import { leaseType } from "./election/lease.ts";
+import type { Manager } from "./manager/manager.ts";
+import { defineController } from "./reconcile/reconcile.ts";
 import { type ConfigMap, configMapType } from "./testing/kinds.ts";
 
 interface Service extends KubernetesObject {

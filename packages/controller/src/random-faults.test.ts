@@ -9,9 +9,9 @@ import {
 } from "@keelson/api-machinery";
 import { createClient, TransportError } from "@keelson/client";
 import { expect, test } from "vitest";
-import { createManager } from "./create-manager.ts";
-import { type Logger, silentLogger } from "./logger.ts";
-import { defineController } from "./reconcile.ts";
+import { createManager } from "./manager/create-manager.ts";
+import { type Logger, silentLogger } from "./logging/logger.ts";
+import { defineController } from "./reconcile/reconcile.ts";
 import { FakeApiServer } from "./testing/fake-api-server.ts";
 import { type ConfigMap, configMapType, type Robot, robotType } from "./testing/kinds.ts";
 

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { type FlagValues, formatResult, outputFlag, renderTable } from "@keelson/controller";
+import { type FlagValues, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import {
   type ContainerdImages,
   defaultContainerdSocket,

@@ -1,4 +1,4 @@
-import type { Operator } from "@keelson/controller";
+import type { Operator } from "@keelson/operator";
 import { UsageError } from "../command-line.ts";
 
 /** Splits a list of names at commas and refuses unknown ones. */

@@ -2,15 +2,8 @@ import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery";
 import { createClient, createHttpTransport, findConnection } from "@keelson/client";
-import {
-  aborted,
-  createPrometheusMetrics,
-  leaseNameOf,
-  listenForShutdown,
-  type Operator,
-  type RunningOperator,
-  startOperator,
-} from "@keelson/controller";
+import { aborted, createPrometheusMetrics, listenForShutdown } from "@keelson/controller";
+import { leaseNameOf, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
 import type { Command } from "commander";
 import { addFlag, flagValues, UsageError } from "../command-line.ts";
 import { systemNamespace } from "../local/operator-access.ts";

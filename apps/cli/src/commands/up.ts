@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery";
-import { aborted, listenForShutdown, type Operator } from "@keelson/controller";
+import { aborted, listenForShutdown } from "@keelson/controller";
+import { type Operator } from "@keelson/operator";
 import type { Command } from "commander";
 import { addFlag, flagValues, parsePort, UsageError } from "../command-line.ts";
 import { ownComponents, withNeeded } from "../local/components.ts";

@@ -12,7 +12,7 @@ import {
   ServiceAccount,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from "@keelson/controller";
+import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from "@keelson/operator";
 
 /** The namespace of Keelson's own service accounts. */
 export const systemNamespace = "keelson-system";

@@ -22,16 +22,8 @@ import {
   startKubelet,
   startServiceProxy,
 } from "@keelson/cluster";
-import {
-  createPrometheusMetrics,
-  createProbeServer,
-  type FlagValues,
-  type Logger,
-  type Operator,
-  type PrometheusMetrics,
-  type RunningOperator,
-  startOperator,
-} from "@keelson/controller";
+import { createPrometheusMetrics, createProbeServer, type Logger, type PrometheusMetrics } from "@keelson/controller";
+import { type FlagValues, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
 import { defaultContainerdSocket, openUnpackedImages, type UnpackedImages } from "@keelson/execution";
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";
 import { takeAddressBlock } from "./address-block.ts";

@@ -3,7 +3,7 @@ import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Client } from "@keelson/client";
-import type { Operator } from "@keelson/controller";
+import type { Operator } from "@keelson/operator";
 import { prepareOperator, systemNamespace } from "../local/operator-access.ts";
 import { type KeelsonProcess, startKeelson } from "./keelson-process.ts";
 import type { TestKeelson } from "./local-keelson.ts";

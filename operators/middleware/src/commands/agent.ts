@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import type { CommandContext, CommandDefinition } from "@keelson/controller";
+import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { runAgent } from "../agent/run-agent.ts";
 
 /** `keelson middleware agent`: what runs in every Pod of middleware, above its program. */

@@ -1,4 +1,4 @@
-import type { CommandContext, FlagDefinition } from "@keelson/controller";
+import type { CommandContext, FlagDefinition } from "@keelson/operator";
 
 /** Namespace of the App. */
 export const namespaceFlag: FlagDefinition = {

@@ -1,6 +1,6 @@
 import { type DeepReadonly, isMissingKind, isNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import { type CommandContext, type CommandDefinition, formatResult, outputFlag } from "@keelson/controller";
+import { type CommandContext, type CommandDefinition, formatResult, outputFlag } from "@keelson/operator";
 import { App } from "../api/app.ts";
 import { annotations } from "../api/names.ts";
 import { PluginError } from "../plugin/read-plugin.ts";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { ConfigMap, type DeepReadonly, isNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import { type CommandContext, formatResult, renderTable } from "@keelson/controller";
+import { type CommandContext, formatResult, renderTable } from "@keelson/operator";
 import { parse } from "yaml";
 import { App, type ChangeTask } from "../api/app.ts";
 import { Component } from "../api/component.ts";

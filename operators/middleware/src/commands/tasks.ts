@@ -1,5 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { type CommandContext, formatResult, renderTable } from "@keelson/controller";
+import { type CommandContext, formatResult, renderTable } from "@keelson/operator";
 import { App } from "../api/app.ts";
 import { keyOf } from "./app-flags.ts";
 

@@ -1,4 +1,4 @@
-import type { CommandDefinition } from "@keelson/controller";
+import type { CommandDefinition } from "@keelson/operator";
 import { copyToolsCommand } from "./copy-tools.ts";
 import { deleteCommand } from "./delete.ts";
 import { listCommand } from "./list.ts";

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, cpSync, mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import type { CommandDefinition } from "@keelson/controller";
+import type { CommandDefinition } from "@keelson/operator";
 import { podProgram } from "../controllers/pod-program-path.ts";
 
 /**

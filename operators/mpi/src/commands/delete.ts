@@ -1,5 +1,5 @@
 import { isNotFound } from "@keelson/api-machinery";
-import type { CommandDefinition } from "@keelson/controller";
+import type { CommandDefinition } from "@keelson/operator";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { namespaceFlag, text } from "./flags.ts";
 

@@ -1,4 +1,4 @@
-import type { FlagDefinition, FlagValues } from "@keelson/controller";
+import type { FlagDefinition, FlagValues } from "@keelson/operator";
 
 /** A flag or argument is wrong. The message names it. */
 export class CommandFlagError extends Error {

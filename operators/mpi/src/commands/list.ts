@@ -1,5 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/controller";
+import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { namespaceFlag, text } from "./flags.ts";
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { basename, resolve } from "node:path";
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { CommandContext, CommandDefinition } from "@keelson/controller";
+import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { RhinoJob, type RhinoJobSpec } from "../api/rhino-job.ts";
 import { CommandFlagError, count, namespaceFlag, text } from "./flags.ts";
 import { followLogs } from "./follow-logs.ts";

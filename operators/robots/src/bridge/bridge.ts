@@ -2,7 +2,8 @@ import { randomUUID } from "node:crypto";
 import type { Clock, DeepReadonly } from "@keelson/api-machinery";
 import { isNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import type { Cache, Change, Logger, OnChange } from "@keelson/controller";
+import type { Cache, Change, Logger } from "@keelson/controller";
+import type { OnChange } from "@keelson/controller";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import {

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { setOwn } from "@keelson/api-machinery";
-import type { CommandContext, CommandDefinition, FlagValues } from "@keelson/controller";
+import type { CommandContext, CommandDefinition, FlagValues } from "@keelson/operator";
 import { robotIdPattern } from "../protocol/messages.ts";
 import type { AgentOptions, StartAgent } from "./start-agent.ts";
 

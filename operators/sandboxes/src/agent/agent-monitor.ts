@@ -11,7 +11,8 @@ import {
   type Timer,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import type { Cache, Logger, OnChange } from "@keelson/controller";
+import type { Cache, Logger } from "@keelson/controller";
+import type { OnChange } from "@keelson/controller";
 import { agentApp, agentLabels } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import type { CommandDefinition } from "@keelson/controller";
+import type { CommandDefinition } from "@keelson/operator";
 import { agentSettings, defaultAgentDir } from "../agent/agent-settings.ts";
 import { agentDrivers, runAgent } from "../agent/run-agent.ts";
 import { agentPort, defaultSandboxesPerAgent } from "../api/names.ts";

@@ -6,7 +6,7 @@ import {
   formatResult,
   outputFlag,
   renderTable,
-} from "@keelson/controller";
+} from "@keelson/operator";
 import {
   ConsistencyMode,
   CreateResponseSchema,

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { CommandContext, FlagDefinition } from "@keelson/controller";
+import type { CommandContext, FlagDefinition } from "@keelson/operator";
 import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts";
 
 /** Flags of every command that talks to the fast path. */

@@ -1,6 +1,6 @@
 import type { ReadStream } from "node:tty";
 import { create } from "@bufbuild/protobuf";
-import type { CommandDefinition } from "@keelson/controller";
+import type { CommandDefinition } from "@keelson/operator";
 import {
   type ExecRequest,
   ExecRequestSchema,

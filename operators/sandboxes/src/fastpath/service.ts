@@ -9,7 +9,8 @@ import {
   type StatusError,
 } from "@keelson/api-machinery";
 import type { Client, Patch } from "@keelson/client";
-import type { Cache, OnChange } from "@keelson/controller";
+import type { Cache } from "@keelson/controller";
+import type { OnChange } from "@keelson/controller";
 import { cleanupFinalizer, requestIdAnnotation } from "../api/names.ts";
 import { type Phase, Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";

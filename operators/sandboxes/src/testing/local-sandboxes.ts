@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
-import { type RunningOperator, startOperator } from "@keelson/controller";
+import { type RunningOperator, startOperator } from "@keelson/operator";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts";

@@ -25,7 +25,7 @@ export interface OperatorProcess {
 /** The operator against a served API. Needs the build. */
 const program = `
   import { connect } from "@keelson/client";
-  import { startOperator } from "@keelson/controller";
+  import { startOperator } from "@keelson/operator";
   import { sandboxes } from ${JSON.stringify(new URL("../../dist/index.js", import.meta.url).href)};
   const [kubeconfig, dataDir, stage] = process.argv.slice(1);
   const { when, what, phase } = JSON.parse(stage);

@@ -8,7 +8,7 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import type { CommandContext, CommandDefinition } from "@keelson/controller";
+import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
 import { isOver } from "../controllers/test-status.ts";

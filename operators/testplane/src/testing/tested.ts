@@ -8,7 +8,7 @@ import {
 } from "@keelson/api-machinery";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
-import { type RunningOperator, startOperator } from "@keelson/controller";
+import { type RunningOperator, startOperator } from "@keelson/operator";
 import { Type } from "typebox";
 import { testplane } from "../operator.ts";
 import { watched } from "@keelson/client/testing";

@@ -1,0 +1,149 @@
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
+import { type Client, createClient } from "@keelson/client";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { cacheOf, type CacheOptions } from "./cache-options.ts";
+import { silentLogger } from "../logging/logger.ts";
+import { metadataOf } from "./metadata-only.ts";
+import { SharedCache } from "./shared-cache.ts";
+import { FakeApiServer } from "../testing/fake-api-server.ts";
+import { configMapType, robotType } from "../testing/kinds.ts";
+
+let server: FakeApiServer;
+let client: Client;
+let clock: VirtualClock;
+let cache: SharedCache;
+
+const key = { namespace: "a", name: "r" };
+const settle = async (): Promise<void> => {
+  for (let turn = 0; turn < 5; turn++) await clock.advance(0);
+};
+
+beforeEach(() => {
+  server = new FakeApiServer();
+  clock = createVirtualClock();
+  client = createClient({ transport: server, fieldManager: "test", clock });
+});
+afterEach(async () => {
+  await cache.stop();
+  expect(clock.pendingTimers).toBe(0);
+});
+
+async function start(cached: CacheOptions = {}): Promise<void> {
+  cache = new SharedCache({ client, clock, random: () => 0, log: silentLogger, cached });
+  cache.declare(robotType);
+  await cache.start(120_000);
+  await settle();
+}
+
+/** How a wait stands. */
+function watched(wait: Promise<void>): { state: string } {
+  const seen = { state: "waits" };
+  wait.then(
+    () => (seen.state = "over"),
+    (error: Error) => (seen.state = error.message),
+  );
+  return seen;
+}
+
+test("a wait is over when the cache shows the write, or a later one", async () => {
+  await start();
+  server.pause();
+  const made = await client.create(robotType, { metadata: key });
+  const wait = watched(cache.whenSeen(robotType, made));
+  await settle();
+  expect([wait.state, cache.get(robotType, key)]).toEqual(["waits", undefined]);
+  server.resume();
+  await settle();
+  expect([wait.state, cache.get(robotType, key)?.metadata.uid]).toEqual(["over", made.metadata.uid]);
+  await client.patch(robotType, key, { type: "merge", body: { spec: { size: 2 } } });
+  await settle();
+  await cache.whenSeen(robotType, made);
+});
+
+test("after five seconds, or the time that was asked for, a wait fails with what the cache has", async () => {
+  await start();
+  const made = await client.create(robotType, { metadata: key });
+  await settle();
+  server.pause();
+  const patched = await client.patch(robotType, key, { type: "merge", body: { spec: { size: 2 } } });
+  const wait = watched(cache.whenSeen(robotType, patched));
+  const brief = cache.whenSeen(robotType, patched, { timeoutMs: 100 });
+  brief.catch(() => {});
+  await clock.advance(4_999);
+  expect(wait.state).toBe("waits");
+  await expect(brief).rejects.toMatchObject({ code: "CacheTimeout" });
+  await clock.advance(1);
+  const [before, after] = [made.metadata.resourceVersion, patched.metadata.resourceVersion];
+  expect(wait.state).toBe(
+    `after 5 s the cache does not show robots.v1.example.org a/r at version ${after}: it has ${before} of it, and of the kind ${before}`,
+  );
+});
+
+test("a deletion shows when the object of that uid is gone, also where the cache had yet to show it at all", async () => {
+  await start();
+  server.pause();
+  const made = await client.create(robotType, { metadata: key });
+  await client.delete(robotType, key);
+  const wait = watched(cache.whenDeleted(robotType, made));
+  await settle();
+  expect(wait.state).toBe("waits");
+  server.resume();
+  await settle();
+  expect(wait.state).toBe("over");
+  const anew = await client.create(robotType, { metadata: key });
+  await cache.whenSeen(robotType, anew);
+  await cache.whenDeleted(robotType, made);
+  const vain = watched(cache.whenDeleted(robotType, anew));
+  await clock.advance(5_000);
+  expect(vain.state).toContain(`uid ${anew.metadata.uid} was deleted: it has version ${anew.metadata.resourceVersion} of it`);
+});
+
+test("a wait ends with the reason of its signal, or when the cache stops", async () => {
+  await start();
+  server.pause();
+  const made = await client.create(robotType, { metadata: key });
+  const controller = new AbortController();
+  const wait = watched(cache.whenSeen(robotType, made, { signal: controller.signal }));
+  const other = watched(cache.whenDeleted(robotType, made));
+  controller.abort(new Error("enough"));
+  await settle();
+  expect([wait.state, other.state]).toEqual(["enough", "waits"]);
+  const late = watched(cache.whenSeen(robotType, made, { signal: controller.signal }));
+  await cache.stop();
+  await settle();
+  expect(other.state).toMatch(/^the cache was stopped: .*robots\.v1\.example\.org a\/r/);
+  expect(late.state).toBe("enough");
+  await expect(cache.whenSeen(robotType, made)).rejects.toThrow("the cache was stopped");
+});
+
+test("what the cache never shows is not waited for, and what it can't know is refused", async () => {
+  await start({ byObject: [cacheOf(robotType, { labelSelector: "kept=yes" })] });
+  server.pause();
+  await cache.whenSeen(robotType, await client.create(robotType, { metadata: key }));
+  const robot = await client.create(robotType, { metadata: { ...key, name: "other" } });
+  await expect(cache.whenSeen(robotType, { ...robot, metadata: key })).rejects.toThrow("no metadata.resourceVersion");
+  const map = await client.create(configMapType, { metadata: key });
+  await expect(cache.whenSeen(configMapType, map)).rejects.toThrow("ConfigMap (configmaps.v1.) is not cached");
+  await expect(cache.whenDeleted(metadataOf(robotType), map)).rejects.toThrow("(metadata)) is not cached");
+});
+
+test("of many deletions that are waited for, a change looks at its own only", async () => {
+  await start();
+  const count = 200;
+  const made = [];
+  for (let index = 0; index < count; index++) {
+    made.push(await client.create(robotType, { metadata: { namespace: "a", name: `r${index}` } }));
+  }
+  await settle();
+  server.pause();
+  for (const { metadata } of made) await client.delete(robotType, { namespace: "a", name: metadata.name ?? "" });
+  const waits = Promise.all(made.map((object) => cache.whenDeleted(robotType, object)));
+  await settle();
+  const store = cache.find(robotType)?.store;
+  if (store === undefined) throw new Error("robots are not cached");
+  const look = vi.spyOn(store, "get");
+  server.resume();
+  await settle();
+  await waits;
+  expect(look.mock.calls.length).toBeLessThanOrEqual(3 * count);
+});

@@ -1,0 +1,56 @@
+import type { Clock } from "@keelson/api-machinery";
+import type { Wait } from "./cache-barrier.ts";
+
+/** Options of {@link Cache.whenSeen} and {@link Cache.whenDeleted}. */
+export interface CacheWaitOptions {
+  /** How long to wait. Default 5000. */
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The cache did not show in time what was waited for. */
+export class CacheTimeoutError extends Error {
+  override readonly name = "CacheTimeoutError";
+  readonly code = "CacheTimeout";
+}
+
+/** What a wait needs beside its options. */
+export interface CacheWaitContext {
+  readonly clock: Clock;
+  /** Fires when the cache stops. */
+  readonly stop: AbortSignal;
+  /** The error after `timeoutMs`. */
+  readonly late: (timeoutMs: number) => Error;
+  /** The error when the cache stops. */
+  readonly stopped: () => Error;
+}
+
+/**
+ * Resolves when the wait is over.
+ *
+ * **Errors**: those of the context; the signal's reason.
+ */
+export function waitForCache(wait: Wait, context: CacheWaitContext, options: CacheWaitOptions): Promise<void> {
+  const { clock, stop, late, stopped } = context;
+  const { timeoutMs = 5_000, signal } = options;
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) {
+      reject(signal.reason);
+      return;
+    }
+    const end = (finish: () => void): void => {
+      stopWaiting();
+      timer.cancel();
+      signal?.removeEventListener("abort", onAbort);
+      stop.removeEventListener("abort", onStop);
+      finish();
+    };
+    const onAbort = (): void => end(() => reject(signal?.reason));
+    const onStop = (): void => end(() => reject(stopped()));
+    const timer = clock.setTimer(timeoutMs, () => end(() => reject(late(timeoutMs))));
+    const stopWaiting = wait(() => end(resolve));
+    signal?.addEventListener("abort", onAbort, { once: true });
+    stop.addEventListener("abort", onStop, { once: true });
+    if (stop.aborted) onStop();
+  });
+}

@@ -1,0 +1,214 @@
+import {
+  type Clock,
+  type DeepReadonly,
+  isDns1123SubdomainName,
+  isNotFound,
+  isStatusError,
+  type KubernetesObject,
+  sleep,
+} from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { type Event, eventType, type ObjectReference } from "./event.ts";
+import { EventCorrelator } from "./event-correlator.ts";
+import { microTime } from "../election/lease.ts";
+import type { Logger } from "../logging/logger.ts";
+import type { EventRecorder } from "../reconcile/reconcile.ts";
+
+/** Options of {@link createEventRecorder}. */
+export interface EventRecorderOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly random?: () => number;
+  readonly log: Logger;
+  /** Who reports: `reportingController`. */
+  readonly controller: string;
+  /** Which one of them: `reportingInstance`. Default: the controller's name. */
+  readonly instance?: string;
+}
+
+/** A recorder that can be waited for. */
+export interface RunningEventRecorder extends EventRecorder {
+  /** Waits until what was recorded has been sent, at most `timeoutMs`; what comes later is dropped. */
+  stop(timeoutMs?: number): Promise<void>;
+}
+
+type Reported = Parameters<EventRecorder["event"]>[1];
+
+/** What is kept of an event until it is sent: no more of the objects than is told, so that a long queue holds none of them. */
+interface Recorded {
+  readonly about: string;
+  readonly regarding: ObjectReference;
+  readonly related: ObjectReference | undefined;
+  readonly type: "Normal" | "Warning";
+  readonly reason: string;
+  readonly action: string;
+  readonly note: string;
+  readonly controller: string;
+  readonly at: number;
+}
+
+/** Events that wait to be sent; more are dropped, as a recorder must not fill the memory when the server is away. */
+const longestQueue = 1000;
+const attempts = 4;
+const retryMs = 1_000;
+const noteLimit = 1024;
+const nameLimit = 128;
+
+/** Makes a recorder of events (events.k8s.io/v1). Events are sent one by one in the background, with a few retries. */
+export function createEventRecorder(options: EventRecorderOptions): RunningEventRecorder {
+  return new QueueingRecorder(options);
+}
+
+class QueueingRecorder implements RunningEventRecorder {
+  readonly #options: EventRecorderOptions;
+  readonly #correlator: EventCorrelator<{ readonly namespace: string; readonly name: string }>;
+  readonly #stop = new AbortController();
+  readonly #queue: Recorded[] = [];
+  #sending: Promise<void> | undefined;
+  #isStopped = false;
+  #dropped = 0;
+  #made = 0;
+
+  constructor(options: EventRecorderOptions) {
+    this.#options = options;
+    this.#correlator = new EventCorrelator(options.clock);
+  }
+
+  event(regarding: DeepReadonly<KubernetesObject>, event: Reported): void {
+    if (this.#isStopped) return;
+    if (this.#queue.length >= longestQueue) {
+      this.#dropped++;
+      return;
+    }
+    try {
+      this.#queue.push(this.#recorded(regarding, event));
+    } catch (error) {
+      // Types do not hold in JavaScript, and a note may come from anywhere.
+      this.#options.log.warn({ err: error }, "an event was not recorded");
+      return;
+    }
+    this.#sending ??= this.#send();
+  }
+
+  async stop(timeoutMs = 5_000): Promise<void> {
+    this.#isStopped = true;
+    if (this.#sending === undefined) return;
+    const timer = this.#options.clock.setTimer(timeoutMs, () => this.#stop.abort(new Error("events were not sent in time")));
+    await this.#sending;
+    timer.cancel();
+  }
+
+  async #send(): Promise<void> {
+    // The caller goes on first: recording never runs requests on its stack.
+    await Promise.resolve();
+    for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
+      try {
+        await this.#sendOne(next);
+      } catch (error) {
+        const { reason, regarding } = next;
+        this.#options.log.warn({ err: error, reason, name: regarding.name }, "an event was not recorded");
+      }
+      if (this.#stop.signal.aborted) this.#queue.length = 0;
+      if (this.#dropped > 0) {
+        this.#options.log.warn({ dropped: this.#dropped }, "events were dropped: more were recorded than could be sent");
+        this.#dropped = 0;
+      }
+    }
+    this.#sending = undefined;
+  }
+
+  #recorded(regarding: DeepReadonly<KubernetesObject>, event: Reported): Recorded {
+    return {
+      about: JSON.stringify(referenceTo(regarding, false)),
+      regarding: referenceTo(regarding, true),
+      related: event.related === undefined ? undefined : referenceTo(event.related, true),
+      type: event.type,
+      reason: event.reason.slice(0, nameLimit),
+      action: (event.action ?? event.reason).slice(0, nameLimit),
+      note: cutToBytes(event.note, noteLimit),
+      controller: event.controller ?? this.#options.controller,
+      at: this.#options.clock.now(),
+    };
+  }
+
+  async #sendOne(event: Recorded): Promise<void> {
+    const correlation = this.#correlator.correlate(event);
+    if (correlation.kind === "drop") return;
+    if (correlation.kind === "repeat") {
+      const body = { series: { count: correlation.count, lastObservedTime: microTime(event.at) } };
+      const { client } = this.#options;
+      try {
+        await this.#retry((signal) => client.patch(eventType, correlation.stored, { type: "merge", body }, { signal }));
+        return;
+      } catch (error) {
+        // Events do not live for ever: one that is gone is told anew.
+        if (!isNotFound(error)) throw error;
+      }
+    }
+    correlation.remember(await this.#create(event, cutToBytes(correlation.note, noteLimit)));
+  }
+
+  async #create(event: Recorded, note: string): Promise<{ readonly namespace: string; readonly name: string }> {
+    const { client, random = Math.random } = this.#options;
+    const { regarding, related, controller, at, action, reason, type } = event;
+    const instance = this.#options.instance ?? controller;
+    const namespace = regarding.namespace ?? "default";
+    const unique = `${Math.floor(at).toString(16)}${(this.#made++).toString(16)}${Math.floor(random() * 2 ** 32).toString(16)}`;
+    const named = `${(regarding.name ?? "object").slice(0, 200)}.${unique}`;
+    // Names of some kinds, `system:node` of a ClusterRole, are no names for an event.
+    const name = isDns1123SubdomainName(named) ? named : `event.${unique}`;
+    const object: Omit<Event, "apiVersion" | "kind"> = {
+      metadata: { namespace, name },
+      eventTime: microTime(at),
+      reportingController: controller,
+      reportingInstance: instance.slice(0, nameLimit),
+      action,
+      reason,
+      regarding,
+      ...(related === undefined ? {} : { related }),
+      note,
+      type,
+    };
+    await this.#retry((signal) => client.create(eventType, object, { signal }));
+    return { namespace, name };
+  }
+
+  /** Sends again where no answer came or the server had trouble; a refusal stands. */
+  async #retry(send: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await send(this.#stop.signal);
+        return;
+      } catch (error) {
+        if (
+          attempt >= attempts ||
+          this.#stop.signal.aborted ||
+          (isStatusError(error) && error.code < 500 && error.code !== 429)
+        ) {
+          if (attempt > 1 && isStatusError(error, "AlreadyExists")) return;
+          throw error;
+        }
+      }
+      await sleep(this.#options.clock, retryMs * 2 ** (attempt - 1), this.#stop.signal);
+    }
+  }
+}
+
+function referenceTo(object: DeepReadonly<KubernetesObject>, withVersion: boolean): ObjectReference {
+  const { namespace, name, uid, resourceVersion } = object.metadata;
+  return {
+    apiVersion: object.apiVersion,
+    kind: object.kind,
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(name === undefined ? {} : { name }),
+    ...(uid === undefined ? {} : { uid }),
+    ...(withVersion && resourceVersion !== undefined ? { resourceVersion } : {}),
+  };
+}
+
+/** At most `limit` bytes of UTF-8, never half a character. */
+function cutToBytes(text: string, limit: number): string {
+  if (text.length <= limit && Buffer.byteLength(text) <= limit) return text;
+  const bytes = Buffer.from(text.slice(0, limit)).subarray(0, limit - 3);
+  return `${new TextDecoder("utf-8").decode(bytes, { stream: true })}...`;
+}

@@ -1,0 +1,294 @@
+import { setMaxListeners } from "node:events";
+import { type KubernetesObject, systemClock } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { CacheOptions } from "../cache/cache-options.ts";
+import { ContainedLogger } from "../logging/contained-logger.ts";
+import { containedMetrics } from "../metrics/contained-metrics.ts";
+import { ControllerRunner } from "../reconcile/controller-runner.ts";
+import { createDeferred } from "../queue/deferred.ts";
+import { createEventRecorder, type RunningEventRecorder } from "../events/event-recorder.ts";
+import { InterceptedClient } from "../reconcile/intercepted-client.ts";
+import { LeaderElection, LeaseLostError } from "../election/leader-election.ts";
+import { type Logger, silentLogger } from "../logging/logger.ts";
+import type { Leadership, Manager, ManagerOptions } from "./manager.ts";
+import { type Metrics, noMetrics } from "../metrics/metrics.ts";
+import type { OnChange } from "../reconcile/reconcile.ts";
+import type { Cache, Change, ControllerDefinition } from "../reconcile/reconcile.ts";
+import { defaultTraceLength, isSelected, type ReconcileFilter, type ReconcileRecord } from "../reconcile/reconcile-trace.ts";
+import { type Source, sourcesOf } from "../reconcile/request-mapping.ts";
+import { SharedCache } from "../cache/shared-cache.ts";
+
+const cacheSyncTimeoutMs = 120_000;
+
+/** This process no longer leads: what it wants to write, another may be writing. */
+export class NotLeaderError extends Error {
+  override readonly name = "NotLeaderError";
+  readonly code = "NotLeader";
+}
+
+/**
+ * Makes a manager. Nothing runs before `startCaches` or `start`.
+ *
+ * **Errors**: `TypeError` when two controllers have one name, or two functions one index, or a number of reconciles is none.
+ */
+export function createManager(options: ManagerOptions): Manager {
+  return new RunningManager(options);
+}
+
+class RunningManager implements Manager {
+  readonly cache: Cache;
+  readonly onChange: OnChange;
+  readonly done: Promise<void>;
+  readonly #options: ManagerOptions;
+  readonly #log: Logger;
+  readonly #metrics: Metrics;
+  readonly #cache: SharedCache;
+  readonly #concurrency = new Map<string, number>();
+  readonly #shown: { cache?: SharedCache | undefined } = {};
+  readonly #sources = new Map<string, readonly Source[]>();
+  readonly #events: RunningEventRecorder;
+  readonly #election: LeaderElection | undefined;
+  readonly #runners: ControllerRunner[] = [];
+  readonly #settled = createDeferred<void>();
+  /** Ends the campaign or the holding of the lease. */
+  readonly #leaveElection = new AbortController();
+  readonly #beginsToStop = new AbortController();
+  /** Breaks off what is being written when the lease is lost. */
+  readonly #lost = new AbortController();
+  #campaign: Promise<void> = Promise.resolve();
+  /** What runs before the controllers, so that a stop does not overtake it. */
+  #preparing: Promise<void> | undefined;
+  #caches: Promise<void> | undefined;
+  #starting: Promise<void> | undefined;
+  #stopping: Promise<void> | undefined;
+  #failure: unknown;
+
+  constructor(options: ManagerOptions) {
+    this.#options = options;
+    const { client, clock = systemClock, random = Math.random } = options;
+    this.#log = options.logger === undefined ? silentLogger : new ContainedLogger(options.logger);
+    this.#metrics = options.metrics === undefined ? noMetrics : containedMetrics(options.metrics, this.#log);
+    this.#cache = new SharedCache({ client, clock, random, log: this.#log, cached: cachedBy(options) });
+    for (const definition of options.controllers) {
+      this.#concurrency.set(definition.name, concurrencyOf(definition, options));
+      if (this.#sources.has(definition.name))
+        throw new TypeError(`two controllers have the name ${JSON.stringify(definition.name)}`);
+      const controller = definition.name;
+      const onError = (what: string, { type, object }: Change<KubernetesObject>, error: unknown): void => {
+        const { namespace, name } = object.metadata;
+        const fields = { err: error, controller, kind: object.kind, namespace, name, change: type };
+        this.#log.error(fields, `a ${what} of the controller failed`);
+      };
+      this.#sources.set(controller, sourcesOf(definition, this.#cache, onError));
+    }
+    for (const read of [...options.controllers.flatMap((definition) => definition.reads), ...(options.reads ?? [])]) {
+      this.#cache.declare(read.type);
+      for (const [name, compute] of Object.entries(read.indexes ?? {})) this.#cache.declareIndex(read.type, name, compute);
+    }
+    // Metrics may outlive many managers: they hold on to this, and to the cache no longer than it runs.
+    const shown = this.#shown;
+    shown.cache = this.#cache;
+    this.#metrics.watchCache(() => shown.cache?.figures() ?? []);
+    this.#events = createEventRecorder({ client, clock, random, log: this.#log, controller: options.name });
+    if (options.leaderElection !== undefined) {
+      const { namespace, name, identity } = options.leaderElection;
+      this.#election = new LeaderElection({
+        ...{ client, namespace, name, identity, clock, random, log: this.#log },
+        onSlowPath: () => this.#metrics.leaderSlowPath(name),
+        onStandby: (holder) => this.#tell(holder === undefined ? { kind: "standby" } : { kind: "standby", holder }),
+      });
+    }
+    this.cache = this.#cache;
+    this.onChange = this.#cache.onChange;
+    this.done = this.#settled.promise;
+  }
+
+  startCaches(signal?: AbortSignal): Promise<void> {
+    if (this.#stopping !== undefined) return Promise.reject(new Error("the manager is stopping"));
+    this.#caches ??= this.#cache.start(cacheSyncTimeoutMs, signal);
+    return this.#caches;
+  }
+
+  start(signal?: AbortSignal): Promise<void> {
+    this.#starting ??= this.#start(signal);
+    return this.#starting;
+  }
+
+  reconciles(filter: ReconcileFilter = {}): readonly ReconcileRecord[] {
+    return this.#runners.flatMap((runner) => runner.records()).filter((record) => isSelected(record, filter));
+  }
+
+  stop(): Promise<void> {
+    this.#stopping ??= this.#stop();
+    return this.#stopping;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  async #start(signal: AbortSignal | undefined): Promise<void> {
+    await this.startCaches(signal);
+    if (this.#stopping !== undefined) throw new Error("the manager is stopping");
+    const { client, controllers } = this.#options;
+    const election = this.#election;
+    if (election === undefined) {
+      await this.#startControllers(controllers.map((definition) => this.#runnerOf(definition, client)));
+      return;
+    }
+    const fenced = this.#fenced(election);
+    const elected: ControllerRunner[] = [];
+    for (const definition of controllers) {
+      if (definition.needsLeaderElection === false) {
+        this.#runnerOf(definition, client).start();
+        continue;
+      }
+      const runner = this.#runnerOf(definition, fenced);
+      if (definition.warmUp) runner.warmUp();
+      elected.push(runner);
+    }
+    this.#campaign = this.#lead(election, elected).catch((error: unknown) => {
+      this.#failure ??= error;
+      this.#lost.abort(new NotLeaderError("the lease was lost while the write was under way; it may have been stored"));
+      void this.stop();
+    });
+  }
+
+  async #lead(election: LeaderElection, runners: readonly ControllerRunner[]): Promise<void> {
+    const name = this.#options.leaderElection?.name ?? "";
+    const leave = this.#leaveElection.signal;
+    this.#metrics.leading(name, false);
+    try {
+      await election.acquire(leave);
+    } catch (error) {
+      if (leave.aborted) return;
+      throw error;
+    }
+    this.#log.info({ lease: name, identity: election.identity }, "leading");
+    this.#metrics.leading(name, true);
+    const held = election.hold(leave);
+    held.catch(() => {});
+    try {
+      if (this.#stopping === undefined) await this.#startControllers(runners);
+      await held;
+    } finally {
+      this.#metrics.leading(name, false);
+    }
+  }
+
+  /** A client that writes nothing but while this process leads: a write that has to wait is asked about again when it is sent. */
+  #fenced(election: LeaderElection): Client {
+    // Every write waits for it; that is no leak.
+    setMaxListeners(0, this.#lost.signal);
+    return new InterceptedClient(this.#options.client, {
+      signal: this.#lost.signal,
+      beforeWrite: () => {
+        if (election.isLeader) return;
+        const { name = "" } = this.#options.leaderElection ?? {};
+        throw new NotLeaderError(`lease ${name} is not held; the write was not sent`);
+      },
+    });
+  }
+
+  #runnerOf(definition: ControllerDefinition, client: Client): ControllerRunner {
+    const { clock = systemClock, random = Math.random } = this.#options;
+    const maxConcurrent = this.#concurrency.get(definition.name) ?? 1;
+    const runner = new ControllerRunner({
+      definition,
+      maxConcurrent,
+      sources: this.#sources.get(definition.name) ?? [],
+      cache: this.#cache,
+      client,
+      clock,
+      random,
+      log: this.#log,
+      events: this.#events,
+      metrics: this.#metrics.controller(definition.name, maxConcurrent),
+      traceLength: this.#options.traceLength ?? defaultTraceLength,
+    });
+    this.#runners.push(runner);
+    return runner;
+  }
+
+  async #startControllers(runners: readonly ControllerRunner[]): Promise<void> {
+    this.#preparing = this.#options.beforeControllers?.(this.#beginsToStop.signal);
+    await this.#preparing;
+    if (this.#stopping !== undefined) return;
+    for (const runner of runners) runner.start();
+    this.#tell({ kind: "leading" });
+  }
+
+  /** Who is told of leadership decides nothing about it. */
+  #tell(leadership: Leadership): void {
+    try {
+      this.#options.onLeadership?.(leadership);
+    } catch (error) {
+      this.#log.error({ err: error, leadership: leadership.kind }, "what was to be told of leadership failed");
+    }
+  }
+
+  /**
+   * Controllers first, as they need everything else; the lease after them, so that nobody else begins before they have ended;
+   * the recorder last, for what the others say while they stop.
+   */
+  async #stop(): Promise<void> {
+    this.#beginsToStop.abort(new Error("the manager is stopping"));
+    const isDrained = await this.#stopControllers();
+    try {
+      await this.#preparing?.catch(() => {});
+      await this.#options.afterControllers?.();
+    } catch (error) {
+      this.#log.error({ err: error }, "what was to run after the controllers failed; the stop goes on");
+    }
+    await this.#cache.stop();
+    this.#shown.cache = undefined;
+    this.#leaveElection.abort(new Error("the manager is stopping"));
+    await this.#campaign;
+    // With a reconcile still running the lease has to run out by itself.
+    if (isDrained) await this.#election?.release();
+    await this.#events.stop();
+    if (this.#failure === undefined) this.#settled.resolve(undefined);
+    else this.#settled.reject(this.#failure);
+  }
+
+  async #stopControllers(): Promise<boolean> {
+    const { clock = systemClock, gracefulShutdownTimeoutMs = 30_000 } = this.#options;
+    const drained = Promise.all(this.#runners.map((runner) => runner.drain())).then(() => true);
+    const abort = (): void => {
+      for (const runner of this.#runners) runner.abort(new Error("the manager has stopped"));
+    };
+    // Another may lead now: there is no time to be graceful.
+    const graceMs = this.#failure instanceof LeaseLostError ? 0 : gracefulShutdownTimeoutMs;
+    if (this.#runners.every((runner) => runner.inProgress === 0)) return drained;
+    if (graceMs < 0) return drained;
+    if (graceMs === 0) {
+      abort();
+      return false;
+    }
+    const isDrained = await new Promise<boolean>((resolve) => {
+      const timer = clock.setTimer(graceMs, () => resolve(false));
+      void drained.then(() => {
+        timer.cancel();
+        resolve(true);
+      });
+    });
+    abort();
+    if (!isDrained) {
+      const running = this.#runners.reduce((sum, runner) => sum + runner.inProgress, 0);
+      this.#log.warn({ running, graceMs }, "reconciles were still running after the grace period");
+    }
+    return isDrained;
+  }
+}
+
+function cachedBy({ cache = {}, namespaces }: ManagerOptions): CacheOptions {
+  return namespaces === undefined ? cache : { ...cache, namespaces };
+}
+
+function concurrencyOf(definition: ControllerDefinition, options: ManagerOptions): number {
+  const { group, kind } = definition.for;
+  const ofKind = options.groupKindConcurrency?.[group === "" ? kind : `${kind}.${group}`];
+  const count = definition.maxConcurrentReconciles ?? ofKind ?? options.maxConcurrentReconciles ?? 1;
+  if (Number.isInteger(count) && count > 0) return count;
+  throw new TypeError(`controller ${JSON.stringify(definition.name)}: ${count} reconciles at once; it has to be 1 or more`);
+}

@@ -1,0 +1,317 @@
+import { createVirtualClock, sleep, type VirtualClock } from "@keelson/api-machinery";
+import { type Client, createClient } from "@keelson/client";
+import { beforeEach, describe, expect, test } from "vitest";
+import { createManager } from "../manager/create-manager.ts";
+import { createDeferred } from "../queue/deferred.ts";
+import { type ControllerOptions, defineController, type ReconcileContext, type Request, watchOf } from "./reconcile.ts";
+import { createPrometheusMetrics, type PrometheusMetrics } from "../metrics/prometheus-metrics.ts";
+import { FakeApiServer } from "../testing/fake-api-server.ts";
+import { configMapType, type Robot, robotType } from "../testing/kinds.ts";
+
+let server: FakeApiServer;
+let client: Client;
+let clock: VirtualClock;
+let metrics: PrometheusMetrics;
+
+beforeEach(async () => {
+  server = new FakeApiServer();
+  clock = createVirtualClock();
+  client = createClient({ transport: server, fieldManager: "test", clock });
+  metrics = await createPrometheusMetrics();
+});
+
+const settle = async (): Promise<void> => {
+  for (let turn = 0; turn < 10; turn++) await clock.advance(0);
+};
+const create = (name: string, more: Partial<Robot> = {}) =>
+  client.create(robotType, { metadata: { namespace: "a", name }, ...more });
+const touch = (name: string, spec: object) =>
+  client.patch(robotType, { namespace: "a", name }, { type: "merge", body: { spec } });
+
+async function run(
+  reconcile: (
+    request: Request,
+    context: ReconcileContext,
+  ) => Promise<{ requeueAfterMs?: number; priority?: number } | undefined | void>,
+  more: Partial<ControllerOptions<Robot>> = {},
+) {
+  const controllers = [defineController({ name: "robots", for: robotType, reconcile, ...more })];
+  const manager = createManager({ client, clock, controllers, name: "test", random: () => 0, metrics });
+  await manager.start();
+  await settle();
+  return manager;
+}
+
+async function figure(name: string): Promise<number> {
+  const { text } = await metrics.scrape();
+  return Number(
+    text
+      .split("\n")
+      .find((line) => line.startsWith(name))
+      ?.split(" ")
+      .at(-1),
+  );
+}
+
+describe("controller", () => {
+  test("starts only when every object that was there is in the queue, and does news before them", async () => {
+    for (const name of ["r1", "r2", "r3"]) await create(name);
+    const seen: string[] = [];
+    const gate = createDeferred<void>();
+    await using _ = await run(async ({ name }) => {
+      seen.push(name);
+      await gate.promise;
+    });
+    await touch("r3", { size: 1 });
+    await create("new");
+    await settle();
+    gate.resolve(undefined);
+    await settle();
+    expect(seen).toEqual(["r1", "r3", "new", "r2"]);
+  });
+
+  test("runs no more than it may at once, and never one request twice at once", async () => {
+    let running = 0;
+    let most = 0;
+    const busy = new Map<string, number>();
+    await using _ = await run(
+      async ({ name }, context) => {
+        most = Math.max(most, ++running);
+        expect(busy.get(name) ?? 0).toBe(0);
+        busy.set(name, 1);
+        await sleep(context.clock, 10);
+        busy.set(name, 0);
+        running--;
+      },
+      { maxConcurrentReconciles: 3 },
+    );
+    for (let index = 0; index < 10; index++) await create(`r${index}`);
+    for (let round = 0; round < 5; round++) {
+      for (let index = 0; index < 10; index++) await touch(`r${index}`, { size: round });
+      await clock.advance(7);
+    }
+    await clock.advance(1000);
+    expect(most).toBe(3);
+    expect(await figure('controller_runtime_reconcile_errors_total{controller="robots"}')).toBe(0);
+  });
+
+  test("fires the signal of a reconcile that takes too long, and counts a timeout of its own only", async () => {
+    await create("slow");
+    const reasons: unknown[] = [];
+    const manager = await run(
+      async (_, { signal, clock: own }) => {
+        await sleep(own, 60_000, signal).catch((error: unknown) => {
+          reasons.push(error);
+          throw error;
+        });
+      },
+      { reconcileTimeoutMs: 1000 },
+    );
+    await clock.advance(1000);
+    expect(reasons).toMatchObject([{ code: "ReconcileTimeout" }]);
+    expect(await figure("controller_runtime_reconcile_timeouts_total")).toBe(1);
+    await clock.advance(10);
+    const stopped = manager.stop();
+    await clock.advance(30_000);
+    await stopped;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("counts a mistake in the code as a panic, tries again, and goes on with the others", async () => {
+    await create("bad");
+    await create("good");
+    const seen: string[] = [];
+    await using _ = await run(async ({ name }) => {
+      seen.push(name);
+      if (name === "bad" && seen.length < 3) throw new TypeError("undefined is not a function");
+    });
+    await clock.advance(100);
+    expect(seen).toEqual(["bad", "good", "bad"]);
+    expect(await figure("controller_runtime_reconcile_panics_total")).toBe(1);
+    expect(await figure('controller_runtime_reconcile_total{controller="robots",result="error"}')).toBe(1);
+  });
+
+  test("contains a reconcile that throws before it returns a promise", async () => {
+    await create("r");
+    let calls = 0;
+    await using _ = await run(() => {
+      if (++calls === 1) throw new Error("at once");
+      return Promise.resolve();
+    });
+    await clock.advance(100);
+    expect(calls).toBe(2);
+  });
+
+  test("does not reset the backoff before a result without error", async () => {
+    await create("r");
+    const at: number[] = [];
+    await using _ = await run(async () => {
+      at.push(clock.monotonic());
+      if (at.length !== 4) throw new Error("no");
+    });
+    await clock.advance(100);
+    await touch("r", { size: 1 });
+    await clock.advance(100);
+    expect(at).toEqual([0, 5, 15, 35, 100, 105, 115, 135, 175]);
+  });
+
+  test("waits at a stop for what runs, as long as the grace lasts, and then fires its signal", async () => {
+    await create("r");
+    let isAborted = false;
+    const manager = await run(
+      (_, { signal }) =>
+        new Promise((resolve) => {
+          signal.addEventListener("abort", () => {
+            isAborted = true;
+            resolve();
+          });
+        }),
+    );
+    let isStopped = false;
+    const stopping = manager.stop().then(() => (isStopped = true));
+    await clock.advance(29_999);
+    expect([isAborted, isStopped]).toEqual([false, false]);
+    await clock.advance(1);
+    await stopping;
+    expect(isAborted).toBe(true);
+    await settle();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("waits at a stop for what runs without a limit, where the grace is negative", async () => {
+    await create("r");
+    const gate = createDeferred<void>();
+    let isAborted = false;
+    const manager = createManager({
+      ...{ client, clock, name: "test", random: () => 0, gracefulShutdownTimeoutMs: -1 },
+      controllers: [
+        defineController({
+          name: "robots",
+          for: robotType,
+          async reconcile(_, { signal }) {
+            signal.addEventListener("abort", () => (isAborted = true), { once: true });
+            await gate.promise;
+          },
+        }),
+      ],
+    });
+    await manager.start();
+    await settle();
+    let isStopped = false;
+    const stopping = manager.stop().then(() => (isStopped = true));
+    await clock.advance(86_400_000);
+    expect([isStopped, isAborted]).toEqual([false, false]);
+    gate.resolve(undefined);
+    await stopping;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("a predicate that throws lets the change pass, and a map function that throws loses only its own requests", async () => {
+    const seen: string[] = [];
+    const fails = (text: string) => (): never => {
+      throw new TypeError(text);
+    };
+    await using manager = await run(async ({ name }) => void seen.push(name), {
+      predicates: [fails("predicate")],
+      watches: [
+        watchOf(configMapType, ({ data }) =>
+          data?.["to"] === undefined ? fails("map")() : [{ namespace: "a", name: data["to"] }],
+        ),
+      ],
+    });
+    await create("r1");
+    await settle();
+    expect(seen).toEqual(["r1"]);
+    const key = { namespace: "a", name: "c" };
+    await client.create(configMapType, { metadata: key });
+    await settle();
+    expect(seen).toEqual(["r1"]);
+    await client.patch(configMapType, key, { type: "merge", body: { data: { to: "r2" } } });
+    await settle();
+    expect(seen).toEqual(["r1", "r2"]);
+    expect(manager.cache.list(configMapType)).toHaveLength(1);
+  });
+
+  test("maps both sides of an update of a watched object", async () => {
+    const seen: string[] = [];
+    await using _ = await run(async ({ name }) => void seen.push(name), {
+      watches: [
+        watchOf(configMapType, (map) =>
+          map.data?.["robot"] === undefined ? [] : [{ namespace: "a", name: map.data["robot"] }],
+        ),
+      ],
+    });
+    await client.create(configMapType, { metadata: { namespace: "a", name: "c" }, data: { robot: "r1" } });
+    await settle();
+    await client.patch(configMapType, { namespace: "a", name: "c" }, { type: "merge", body: { data: { robot: "r2" } } });
+    await settle();
+    expect(seen).toEqual(["r1", "r2", "r1"]);
+  });
+
+  test("waits for the deletions that it made to show", async () => {
+    await create("r");
+    const key = { namespace: "a", name: "c" };
+    await client.create(configMapType, { metadata: key });
+    const seen: boolean[] = [];
+    await using _ = await run(
+      async (_request, { client: own, cache }) => {
+        seen.push(cache.get(configMapType, key) !== undefined);
+        if (seen.length > 1) return;
+        server.pause();
+        await own.delete(configMapType, key);
+        return { requeueAfterMs: 1 };
+      },
+      { reads: [{ type: configMapType }] },
+    );
+    await clock.advance(4_000);
+    expect(seen).toEqual([true]);
+    server.resume();
+    await settle();
+    expect(seen).toEqual([true, false]);
+  });
+
+  test("while own writes do not show, tries again every 5 s and a backoff, and runs when they do", async () => {
+    await create("r");
+    const seen: (number | undefined)[] = [];
+    await using _ = await run(async (request, { client: own, cache }) => {
+      seen.push(cache.get(robotType, request)?.spec?.size);
+      if (seen.length > 1) return;
+      server.pause();
+      await own.patch(robotType, request, { type: "merge", body: { spec: { size: 1 } } });
+      return { requeueAfterMs: 1 };
+    });
+    await clock.advance(60_000);
+    expect(seen).toEqual([undefined]);
+    expect(await figure("workqueue_retries_total")).toBeGreaterThan(5);
+    server.resume();
+    await settle();
+    expect(seen).toEqual([undefined, 1]);
+  });
+
+  test("what it made and another deleted while no watch told of either is made again", async () => {
+    await create("r");
+    const key = { namespace: "a", name: "part" };
+    await using _ = await run(
+      async (_request, { client: own, cache }) => {
+        if (cache.get(configMapType, key) === undefined) await own.create(configMapType, { metadata: key });
+      },
+      { reads: [{ type: configMapType }] },
+    );
+    await client.delete(configMapType, key);
+    await settle();
+    // Nobody owns it: that it was seen to go is no reason to reconcile.
+    expect(server.objects.size).toBe(1);
+    // The change of "r" is told, and nothing after it.
+    server.pause();
+    await touch("r", { size: 1 });
+    server.resume();
+    server.pause();
+    await settle();
+    expect(server.objects.size).toBe(2);
+    await client.delete(configMapType, key);
+    server.compact();
+    server.endWatches(new Error("cut"));
+    await clock.advance(2_000);
+    expect(server.objects.size).toBe(2);
+  });
+});

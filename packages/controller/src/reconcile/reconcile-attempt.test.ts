@@ -1,0 +1,29 @@
+import { createVirtualClock } from "@keelson/api-machinery";
+import { createClient } from "@keelson/client";
+import { getEventListeners } from "node:events";
+import { expect, test } from "vitest";
+import { silentLogger } from "../logging/logger.ts";
+import { Attempt } from "./reconcile-attempt.ts";
+import { defineController } from "./reconcile.ts";
+import { SharedCache } from "../cache/shared-cache.ts";
+import { FakeApiServer } from "../testing/fake-api-server.ts";
+import { robotType } from "../testing/kinds.ts";
+
+test("an attempt that has ended leaves no timer, and nothing on the signal that outlives it", () => {
+  const clock = createVirtualClock();
+  const client = createClient({ transport: new FakeApiServer(), fieldManager: "test", clock });
+  const stop = new AbortController();
+  const attempts = [1, 2, 3].map(
+    () =>
+      new Attempt({
+        definition: defineController({ name: "r", for: robotType, reconcileTimeoutMs: 1_000, reconcile: async () => {} }),
+        cache: new SharedCache({ client, clock, random: () => 0, log: silentLogger }),
+        ...{ client, clock, log: silentLogger, events: { event: () => {} }, isTraced: false, hooks: () => ({}) },
+        request: { namespace: "a", name: "r" },
+        stop: stop.signal,
+      }),
+  );
+  expect([clock.pendingTimers, getEventListeners(stop.signal, "abort").length]).toEqual([3, 3]);
+  for (const attempt of attempts) attempt.end();
+  expect([clock.pendingTimers, getEventListeners(stop.signal, "abort").length]).toEqual([0, 0]);
+});

@@ -1,0 +1,144 @@
+import type { Clock, DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import { randomUUID } from "node:crypto";
+import { InterceptedClient, type WriteHooks } from "./intercepted-client.ts";
+import type { Logger } from "../logging/logger.ts";
+import type { Cache, ControllerDefinition, EventRecorder, ReconcileContext, Request } from "./reconcile.ts";
+import { keyFields, note, type ReconcileRead, type ReconcileWrite, TracedCache, type WriteVerb } from "./reconcile-trace.ts";
+
+/** A reconcile took longer than its controller allows: the reason of its signal. */
+export class ReconcileTimeoutError extends Error {
+  override readonly name = "ReconcileTimeoutError";
+  readonly code = "ReconcileTimeout";
+}
+
+/** What an {@link Attempt} is made with. */
+export interface AttemptOptions {
+  readonly definition: ControllerDefinition;
+  readonly cache: Cache;
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly events: EventRecorder;
+  readonly log: Logger;
+  readonly request: Request;
+  /** Fires when the manager stops. */
+  readonly stop: AbortSignal;
+  /** Whether reads and writes are noted. */
+  readonly isTraced: boolean;
+  /** Further hooks on the writes, asked for when something is first written or read by the client. */
+  readonly hooks: () => WriteHooks;
+}
+
+/** One call of a reconcile: its context, made as far as it is used, and what it did. */
+export class Attempt implements ReconcileContext {
+  readonly id = randomUUID();
+  readonly cache: Cache;
+  readonly reads: ReconcileRead[] = [];
+  readonly writes: ReconcileWrite[] = [];
+  readonly signal: AbortSignal;
+  readonly #options: AttemptOptions;
+  readonly #controller: AbortController | undefined;
+  readonly #onStop = (): void => this.#controller?.abort(this.#options.stop.reason);
+  readonly #timer: { cancel(): void } | undefined;
+  #client: Client | undefined;
+  #log: Logger | undefined;
+
+  constructor(options: AttemptOptions) {
+    this.#options = options;
+    this.cache = options.isTraced ? new TracedCache(options.cache, this.reads) : options.cache;
+    const timeoutMs = options.definition.reconcileTimeoutMs;
+    if (timeoutMs === undefined || timeoutMs <= 0) {
+      this.signal = options.stop;
+      return;
+    }
+    const controller = new AbortController();
+    this.#controller = controller;
+    this.signal = controller.signal;
+    if (options.stop.aborted) controller.abort(options.stop.reason);
+    options.stop.addEventListener("abort", this.#onStop, { once: true });
+    this.#timer = options.clock.setTimer(timeoutMs, () => {
+      controller.abort(new ReconcileTimeoutError(`the reconcile took longer than ${timeoutMs} ms`));
+    });
+  }
+
+  get clock(): Clock {
+    return this.#options.clock;
+  }
+
+  get events(): EventRecorder {
+    return this.#options.events;
+  }
+
+  /** Whether it was this attempt's own timeout that fired the signal, not a stop. */
+  get timedOut(): boolean {
+    return this.#controller?.signal.reason instanceof ReconcileTimeoutError;
+  }
+
+  get client(): Client {
+    const { client, hooks, isTraced } = this.#options;
+    this.#client ??= new InterceptedClient(client, isTraced ? this.#traced(hooks()) : hooks());
+    return this.#client;
+  }
+
+  get log(): Logger {
+    const { log, definition, request } = this.#options;
+    const { namespace, name } = request;
+    this.#log ??= log.child({ kind: definition.for.kind, namespace, name, reconcileID: this.id });
+    return this.#log;
+  }
+
+  end(): void {
+    this.#timer?.cancel();
+    if (this.#controller !== undefined) this.#options.stop.removeEventListener("abort", this.#onStop);
+  }
+
+  #traced(hooks: WriteHooks): WriteHooks {
+    return {
+      ...hooks,
+      read: (type, key) => note(this.reads, { kind: type.kind, live: true, ...keyFields(key) }),
+      written: (type, object, verb) => {
+        hooks.written?.(type, object, verb);
+        // What is made in a subresource may be answered with a Status.
+        this.#wrote(verb, type, object.metadata ?? {}, object);
+      },
+      deleting: (type, key) => {
+        const deleted = hooks.deleting?.(type, key);
+        return () => {
+          deleted?.();
+          this.#wrote("delete", type, key);
+        };
+      },
+      refused: (type, key, verb, error) => {
+        hooks.refused?.(type, key, verb, error);
+        this.#wrote(verb, type, key, undefined, error);
+      },
+    };
+  }
+
+  #wrote(
+    verb: WriteVerb,
+    type: ResourceType,
+    key: Partial<ObjectKey>,
+    object?: DeepReadonly<KubernetesObject>,
+    error?: unknown,
+  ): void {
+    const version = object?.metadata?.resourceVersion;
+    note(this.writes, {
+      verb,
+      kind: type.kind,
+      ...keyFields(key),
+      ...(version === undefined ? {} : { resourceVersion: version }),
+      ...(error === undefined ? {} : { error: messageOf(error) }),
+    });
+  }
+}
+
+/** What an error says, however it was thrown. */
+export function messageOf(error: unknown): string {
+  try {
+    return String(error instanceof Error ? error.message : error);
+  } catch {
+    // An object without a prototype, or one whose message throws.
+    return "an error that cannot be told";
+  }
+}

@@ -1,0 +1,6 @@
+export type * from "./operator.ts";
+export { formatResult, outputFlag } from "./output-flag.ts";
+export { renderTable } from "./render-table.ts";
+export * from "./rules-of.ts";
+export * from "./runtime-rules.ts";
+export * from "./start-operator.ts";

@@ -1,0 +1,2 @@
+export {};
+//# sourceMappingURL=operator.js.map

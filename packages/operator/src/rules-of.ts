@@ -1,0 +1,58 @@
+import type { PolicyRule, ResourceType } from "@keelson/api-machinery";
+import type { ControllerDefinition } from "@keelson/controller";
+import { clusterRulesOf } from "./runtime-rules.ts";
+
+/** What controllers write of a kind. */
+export interface WriteRight {
+  readonly type: ResourceType;
+  /** `client.apply` needs `patch`, and `create` where the object may not be there yet. */
+  readonly verbs: readonly ("create" | "update" | "patch" | "delete" | "deletecollection")[];
+  /** `status`, `scale` ... Default: the object itself. */
+  readonly subresource?: string;
+}
+
+/**
+ * The rights of controllers in the whole cluster, for a ClusterRole: to read and watch every kind that they declare (`for`, `owns`,
+ * `watches`, `reads`), to write what `writes` says, to hold back their objects' deletion for what they own (`update` of `finalizers`, where that
+ * admission check is on), and what the runtime itself needs. Sorted, so that the text of a manifest changes only with the rights.
+ * For the lease see {@link leaderElectionRules}.
+ *
+ * What a reconcile writes is code: no declaration tells it. A test finds what is missing in `writes`, when its client has these
+ * rights and no more.
+ *
+ * **Example**
+ *
+ *     rulesOf([lamps], [
+ *       { type: Lamp, verbs: ["patch"], subresource: "status" },
+ *       { type: Deployment, verbs: ["create", "patch"] },
+ *     ])
+ */
+export function rulesOf(
+  controllers: readonly ControllerDefinition[],
+  writes: readonly WriteRight[] = [],
+): readonly PolicyRule[] {
+  const verbs = new Map<string, { readonly group: string; readonly resource: string; readonly verbs: Set<string> }>();
+  const grant = ({ group, plural }: ResourceType, granted: readonly string[], subresource?: string): void => {
+    const resource = subresource === undefined ? plural : `${plural}/${subresource}`;
+    const id = `${group}/${resource}`;
+    const entry = verbs.get(id) ?? { group, resource, verbs: new Set() };
+    for (const verb of granted) entry.verbs.add(verb);
+    verbs.set(id, entry);
+  };
+  for (const controller of controllers) {
+    const { owns, watches, reads } = controller;
+    const read = [controller.for, ...owns, ...watches.map(({ type }) => type), ...reads.map(({ type }) => type)];
+    for (const type of read) grant(type, ["get", "list", "watch"]);
+    if (owns.length > 0) grant(controller.for, ["update"], "finalizers");
+  }
+  for (const { type, verbs: granted, subresource } of writes) grant(type, granted, subresource);
+  const sorted = [...verbs].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, entry]) => entry);
+  const rules = sorted.map((entry) => ({
+    apiGroups: [entry.group],
+    resources: [entry.resource],
+    verbs: allVerbs.filter((verb) => entry.verbs.has(verb)),
+  }));
+  return clusterRulesOf({ rules });
+}
+
+const allVerbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];

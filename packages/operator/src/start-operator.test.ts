@@ -1,0 +1,171 @@
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
+import { type Client, createClient, TransportError } from "@keelson/client";
+import { beforeEach, describe, expect, test } from "vitest";
+import { defineController, type Leadership, readOf } from "@keelson/controller";
+import { createDeferred } from "../../controller/src/queue/deferred.ts";
+import type { Operator, ServerDefinition } from "./operator.ts";
+import { startOperator } from "./start-operator.ts";
+import { FakeApiServer } from "../../controller/src/testing/fake-api-server.ts";
+import { configMapType, robotType } from "../../controller/src/testing/kinds.ts";
+
+let server: FakeApiServer;
+let client: Client;
+let clock: VirtualClock;
+let story: string[];
+
+beforeEach(() => {
+  server = new FakeApiServer();
+  clock = createVirtualClock();
+  client = createClient({ transport: server, fieldManager: "test", clock });
+  story = [];
+});
+
+const settle = async (): Promise<void> => {
+  for (let turn = 0; turn < 10; turn++) await clock.advance(0);
+};
+
+const bridge = (name: string, more: Partial<ServerDefinition> = {}): ServerDefinition => ({
+  name,
+  reads: [readOf(configMapType)],
+  async start({ cache, onChange, flags }) {
+    story.push(`${name} starts and sees ${cache.list(configMapType).length} with ${String(flags["port"])}`);
+    onChange(configMapType, (change) => story.push(`${name} hears ${change.type} ${change.object.metadata.name}`));
+    return { description: `${name} is up`, stop: async () => void story.push(`${name} stops`) };
+  },
+  ...more,
+});
+
+const operator = (...servers: readonly ServerDefinition[]): Operator => ({
+  name: "robots",
+  description: "",
+  resources: [],
+  rules: [],
+  commands: [],
+  servers,
+  controllers: [
+    defineController({ name: "robots", for: robotType, reconcile: async ({ name }) => void story.push(`reconciles ${name}`) }),
+  ],
+});
+
+describe("startOperator", () => {
+  test("starts caches, servers, controllers, and stops in the reverse order", async () => {
+    await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
+    await client.create(configMapType, { metadata: { namespace: "a", name: "c" } });
+    const running = await startOperator({
+      operator: operator(bridge("one"), bridge("two")),
+      client,
+      clock,
+      dataDir: "/tmp",
+      flags: { port: "1" },
+    });
+    await settle();
+    await client.create(configMapType, { metadata: { namespace: "a", name: "d" } });
+    await settle();
+    expect(running.descriptions).toEqual(["one is up", "two is up"]);
+    await running.stop();
+    await running.done;
+    expect(story).toEqual([
+      "one starts and sees 1 with 1",
+      "two starts and sees 1 with 1",
+      "reconciles r",
+      "one hears create d",
+      "two hears create d",
+      "two stops",
+      "one stops",
+    ]);
+    expect(clock.pendingTimers).toBe(0);
+    expect(server.openWatches).toBe(0);
+  });
+
+  test("stops what had started when a server does not start", async () => {
+    const bad = bridge("bad", { start: () => Promise.reject(new Error("the port is taken")) });
+    await expect(startOperator({ operator: operator(bridge("one"), bad), client, clock, dataDir: "/tmp" })).rejects.toThrow(
+      "the port is taken",
+    );
+    expect(story).toEqual(["one starts and sees 0 with undefined", "one stops"]);
+    expect(clock.pendingTimers).toBe(0);
+    expect(server.openWatches).toBe(0);
+  });
+
+  const cut = new TransportError("ConnectionLost", "cut");
+
+  test("starts a server again that lost its connection, and gives up after 7 s of it", async () => {
+    let cuts = 2;
+    const flaky = bridge("flaky", {
+      async start() {
+        story.push(`tried after ${clock.monotonic()} ms`);
+        if (cuts-- > 0) throw cut;
+        return { description: "flaky is up", stop: async () => {} };
+      },
+    });
+    const starting = startOperator({ operator: operator(flaky), client, clock, dataDir: "/tmp" });
+    await clock.advance(3_000);
+    await (await starting).stop();
+    expect(story).toEqual(["tried after 0 ms", "tried after 1000 ms", "tried after 3000 ms"]);
+    cuts = 9;
+    const failing = startOperator({ operator: operator(flaky), client, clock, dataDir: "/tmp" });
+    failing.catch(() => {});
+    await clock.advance(7_000);
+    await expect(failing).rejects.toBe(cut);
+    expect(story.slice(3)).toHaveLength(4);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("stops at once while a server waits to be started again", async () => {
+    const lost = bridge("lost", { needsLeaderElection: true, start: () => Promise.reject(cut) });
+    const leaderElection = { namespace: "a", name: "op" };
+    const running = await startOperator({ operator: operator(lost), client, clock, dataDir: "/tmp", leaderElection });
+    await settle();
+    await running.stop();
+    await running.done;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("with leader election, starts servers that need it when it leads, before the controllers", async () => {
+    await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
+    const servers = [bridge("needs", { needsLeaderElection: true }), bridge("always")];
+    const leaderElection = { namespace: "a", name: "op" };
+    const onLeadership = ({ kind }: Leadership): void => void story.push(`is ${kind}`);
+    const running = await startOperator({
+      ...{ operator: operator(...servers), client, clock, dataDir: "/tmp", leaderElection, onLeadership },
+    });
+    expect(story).toEqual(["always starts and sees 0 with undefined"]);
+    await settle();
+    expect(story.slice(1)).toEqual(["needs starts and sees 0 with undefined", "reconciles r", "is leading"]);
+    await running.stop();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("a server that is starting when the stop comes is stopped too", async () => {
+    const started = createDeferred<void>();
+    const slow = bridge("slow", {
+      needsLeaderElection: true,
+      async start() {
+        story.push("slow starts");
+        await started.promise;
+        return { description: "slow", stop: async () => void story.push("slow stops") };
+      },
+    });
+    const leaderElection = { namespace: "a", name: "op" };
+    const running = await startOperator({ operator: operator(slow), client, clock, dataDir: "/tmp", leaderElection });
+    await settle();
+    const stopped = running.stop();
+    await settle();
+    started.resolve();
+    await stopped;
+    expect(story).toEqual(["slow starts", "slow stops"]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("runs on where who is told of leadership throws", async () => {
+    await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
+    const onLeadership = (): never => {
+      throw new Error("the display is broken");
+    };
+    const running = await startOperator({ operator: operator(), client, clock, dataDir: "/tmp", onLeadership });
+    await settle();
+    expect(story).toEqual(["reconciles r"]);
+    await running.stop();
+    await running.done;
+  });
+});
