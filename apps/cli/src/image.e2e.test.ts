@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { watched } from "@keelson/client/testing";
-import { makeBusyboxImage, startLocalContainerd } from "@keelson/execution";
+import { createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { Sandbox } from "@keelson/sandboxes";
 import { expect, it } from "vitest";
 import { startTestKeelson } from "./testing/local-keelson.ts";
@@ -27,7 +27,7 @@ async function image(dataDir: string, ...words: readonly string[]) {
 it("images are imported, listed and deleted, with an error that says what to do where that cannot be", async () => {
   using folder = temporaryFolder();
   const file = join(folder.path, "busybox.tar");
-  await makeBusyboxImage(file);
+  await createBusyboxImage(file);
   expect(await image(folder.path, "import", file)).toMatchObject({ code: 2, stderr: expect.stringContaining("--name") });
   expect(await image(folder.path, "import", join(folder.path, "none"))).toMatchObject({
     code: 2,
@@ -60,7 +60,7 @@ it("images are imported, listed and deleted, with an error that says what to do 
 it("an image is given to containerd as well", async () => {
   using folder = temporaryFolder();
   const file = join(folder.path, "busybox.tar");
-  await makeBusyboxImage(file);
+  await createBusyboxImage(file);
   const containerd = await startLocalContainerd(join(folder.path, "c"));
   const to = ["--containerd-address", containerd.socket, "--output", "json"];
   try {
@@ -82,7 +82,7 @@ it("an image is given to containerd as well", async () => {
 it("a sandbox starts from an image that was imported while keelson up runs", async () => {
   using folder = temporaryFolder();
   const file = join(folder.path, "busybox.tar");
-  await makeBusyboxImage(file);
+  await createBusyboxImage(file);
   await using keelson = await startTestKeelson(folder.path, "--only", "apiserver,cluster,sandboxes");
   expect(await image(keelson.dataDir, "import", file, "--name", "busybox")).toMatchObject({ code: 0 });
   const client = await keelson.client();

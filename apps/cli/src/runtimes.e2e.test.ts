@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Container, PodObject, PodSpec } from "@keelson/api-machinery";
-import { type LocalContainerd, makeBusyboxImage, startLocalContainerd } from "@keelson/execution";
+import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { stringify } from "yaml";
 import { startKeelson } from "./testing/keelson-process.ts";
@@ -25,7 +25,7 @@ const kubectl = (...args: string[]): Promise<string> => keelson.kubectl(...args)
 
 beforeAll(async () => {
   containerd = await startLocalContainerd(join(home, "c"));
-  await makeBusyboxImage(join(home, "busybox.tar"));
+  await createBusyboxImage(join(home, "busybox.tar"));
   const address = ["--containerd-address", containerd.socket];
   const importing = startKeelson(["image", "import", join(home, "busybox.tar"), image, ...address]);
   expect(await importing.exited, importing.output()).toBe(0);
@@ -337,7 +337,7 @@ test("with bubblewrap an image that was imported is the root: its files, program
   chmodSync(folder.path, 0o711);
   const archive = join(home, "unpacked.tar");
   const words = { Entrypoint: ["/bin/sh", "-c"], Cmd: ["cat /etc/motd; echo $FROM_IMAGE; pwd; id -u"] };
-  await makeBusyboxImage(archive, { ...words, User: "worker", WorkingDir: "/etc" });
+  await createBusyboxImage(archive, { ...words, User: "worker", WorkingDir: "/etc" });
   const places = ["--data-dir", keelson.dataDir, "--containerd-address", "none"];
   const importing = startKeelson(["image", "import", archive, unpacked, ...places]);
   expect(await importing.exited, importing.output()).toBe(0);

@@ -3,7 +3,7 @@ import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { fileURLToPath } from "node:url";
-import { makeBusyboxImage } from "@keelson/execution";
+import { createBusyboxImage } from "@keelson/execution/testing";
 import { expect, test } from "vitest";
 import { startKeelson, upArguments } from "./testing/keelson-process.ts";
 import { temporaryFolder } from "./testing/temporary-folder.ts";
@@ -68,7 +68,7 @@ test.runIf(canBeNobody())("without root, an imported image runs in bubblewrap as
   chmodSync(folder.path, 0o777);
   const as = { user: nobody, cwd: folder.path, env: { HOME: folder.path } };
   const archive = join(folder.path, "busybox.tar");
-  await makeBusyboxImage(archive, {
+  await createBusyboxImage(archive, {
     User: "worker",
     Cmd: ["/bin/sh", "-c", "id -u; cat /etc/motd; touch /x || exec sleep 1000"],
   });

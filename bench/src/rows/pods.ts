@@ -5,14 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Pod, type PodObject } from "@keelson/api-machinery";
 import { type Client, connect, type NewObject } from "@keelson/client";
-import {
-  findBubblewrap,
-  type LocalContainerd,
-  makeBusyboxImage,
-  openContainerdImages,
-  openImage,
-  startLocalContainerd,
-} from "@keelson/execution";
+import { findBubblewrap, openContainerdImages, openImage } from "@keelson/execution";
+import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { type Benchmark, type Figure, percentile } from "../figure.ts";
 import { type LocalKeelson, startLocalKeelson } from "../local-keelson.ts";
 import { cpuMs, residentMiB } from "../process-use.ts";
@@ -65,7 +59,7 @@ async function startContainerd(dir: string): Promise<LocalContainerd | undefined
   const containerd = await startLocalContainerd(join(dir, "c")).catch(() => undefined);
   if (containerd === undefined) return undefined;
   const images = await openContainerdImages({ socket: containerd.socket, random: Math.random, now: Date.now });
-  await makeBusyboxImage(join(dir, "busybox.tar"));
+  await createBusyboxImage(join(dir, "busybox.tar"));
   const archive = await openImage(join(dir, "busybox.tar"), { temporary: dir });
   await images.add(image, archive);
   await archive.close();

@@ -10,12 +10,11 @@ import {
   createProcessDriver,
   type Driver,
   findBubblewrap,
-  makeBusyboxImage,
   openContainerdImages,
   openImage,
   type ProgramSpec,
-  startLocalContainerd,
 } from "@keelson/execution";
+import { createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { type Benchmark, type Figure, percentile } from "../figure.ts";
 
 const programs = 30;
@@ -125,7 +124,7 @@ async function containerdFigures(
   try {
     const { socket } = containerd;
     const images = await openContainerdImages({ socket, random: Math.random, now: Date.now });
-    await makeBusyboxImage(join(dir, "busybox.tar"));
+    await createBusyboxImage(join(dir, "busybox.tar"));
     const archive = await openImage(join(dir, "busybox.tar"), { temporary: dir });
     await images.add(image, archive);
     await archive.close();

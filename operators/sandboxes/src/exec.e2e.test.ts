@@ -1,7 +1,7 @@
 import { Code } from "@connectrpc/connect";
 import { Pod } from "@keelson/api-machinery";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createAgentClient } from "./agent/agent-client.ts";
+import { createAgentClient } from "./fleet/agent-client.ts";
 import { Sandbox } from "./api/sandbox.ts";
 import { type LocalSandboxes, namespace, startLocalSandboxes } from "./testing/local-sandboxes.ts";
 

@@ -1,8 +1,8 @@
-export { agentPaths, type AgentPhase, type AgentSandbox, type AgentStatus, type SandboxStatus } from "./agent/protocol.ts";
+export { agentPaths, type AgentPhase, type AgentSandbox, type AgentStatus, type SandboxStatus } from "./protocol/protocol.ts";
 export * from "./api/names.ts";
 export { type Phase, phases, Sandbox } from "./api/sandbox.ts";
 export { SandboxPool } from "./api/sandbox-pool.ts";
 export { createFastPathClient, type FastPathClient } from "./fastpath/client.ts";
 export { ConsistencyMode, FailurePolicy, FastPathService } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
-export { fastPathTokenFile, imagesFolder } from "./fastpath-definition.ts";
+export { fastPathTokenFile, imagesFolder } from "./fastpath/fastpath-definition.ts";
 export { sandboxes } from "./operator.ts";

@@ -5,7 +5,7 @@ import { SandboxPool } from "./api/sandbox-pool.ts";
 import { sandboxCommands } from "./commands/commands.ts";
 import { sandboxController } from "./controllers/sandbox.ts";
 import { sandboxPoolController } from "./controllers/sandbox-pool.ts";
-import { fastPathServer } from "./fastpath-definition.ts";
+import { fastPathServer } from "./fastpath/fastpath-definition.ts";
 
 /** The sandboxes family: isolated programs that start in milliseconds, on pools of agents. */
 export const sandboxes: Operator = {

@@ -1,7 +1,7 @@
 import type { Cache } from "@keelson/controller";
-import type { AgentClient } from "./agent/agent-client.ts";
-import type { AgentPlacement } from "./agent/agent-pod.ts";
-import type { AgentStatus } from "./agent/protocol.ts";
+import type { AgentClient } from "./fleet/agent-client.ts";
+import type { AgentPlacement } from "./fleet/agent-pod.ts";
+import type { AgentStatus } from "./protocol/protocol.ts";
 import type { Registry } from "./registry/registry.ts";
 
 /** What the family's server and controllers share in one process: facts about agents that are not in the API. */

@@ -6,10 +6,10 @@ import type { Clock } from "@keelson/api-machinery";
 import type { Logger } from "@keelson/controller";
 import { type ExecSpec, ExecutionError } from "@keelson/execution";
 import { hasToken } from "../bearer-token.ts";
-import { execProtocol, isTerminalSize } from "./exec-frames.ts";
+import { execProtocol, isTerminalSize } from "../protocol/exec-frames.ts";
 import { readLog } from "./log-follow.ts";
-import { agentPaths, parseAgentSandbox, parseExpiryChange } from "./protocol.ts";
-import type { SandboxManager } from "./sandbox-manager.ts";
+import { agentPaths, parseAgentSandbox, parseExpiryChange } from "../protocol/protocol.ts";
+import type { SandboxManager } from "../sandbox/sandbox-manager.ts";
 import { serveExec } from "./serve-exec.ts";
 
 /** Options of {@link startAgentServer}. */

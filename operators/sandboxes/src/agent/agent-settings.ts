@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { isAmount } from "./protocol.ts";
+import { isAmount } from "../protocol/protocol.ts";
 import { agentPort, defaultSandboxesPerAgent } from "../api/names.ts";
 import { type AgentDriver, agentDrivers, type AgentOptions } from "./run-agent.ts";
 

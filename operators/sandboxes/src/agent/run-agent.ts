@@ -10,8 +10,8 @@ import {
   openUnpackedImages,
 } from "@keelson/execution";
 import { startAgentServer } from "./agent-server.ts";
-import { localImages } from "./image-store.ts";
-import { createSandboxManager } from "./sandbox-manager.ts";
+import { localImages } from "../sandbox/image-store.ts";
+import { createSandboxManager } from "../sandbox/sandbox-manager.ts";
 
 /** What isolates the sandboxes of an agent. `process`: nothing does. */
 export const agentDrivers = ["bubblewrap", "containerd", "process"] as const;

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { Duplex, Readable } from "node:stream";
 import type { ExecSession } from "@keelson/execution";
-import { type ExecEnd, execChannels, isTerminalSize, readFrames, sendFrame } from "./exec-frames.ts";
+import { type ExecEnd, execChannels, isTerminalSize, readFrames, sendFrame } from "../protocol/exec-frames.ts";
 
 /**
  * Connects a command with whoever asked for it, until it has ended and its output has gone out. Where the other end goes first, the

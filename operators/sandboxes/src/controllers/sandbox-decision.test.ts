@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { AgentStatus, SandboxStatus } from "../agent/protocol.ts";
+import type { AgentStatus, SandboxStatus } from "../protocol/protocol.ts";
 import { allocationAnnotation, cleanupFinalizer } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
 import { type AgentView, decideSandbox } from "./sandbox-decision.ts";

@@ -18,7 +18,7 @@ import {
   type Result,
   watchOf,
 } from "@keelson/controller";
-import { type AgentPod, agentsOfPods, agentPod, tokenSecret } from "../agent/agent-pod.ts";
+import { type AgentPod, agentsOfPods, agentPod, tokenSecret } from "../fleet/agent-pod.ts";
 import { agentLabels, cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";

@@ -9,8 +9,8 @@ import {
   type Result,
   watchOf,
 } from "@keelson/controller";
-import { agentOfPod } from "../agent/agent-pod.ts";
-import { agentSandbox } from "../agent/agent-sandbox.ts";
+import { agentOfPod } from "../fleet/agent-pod.ts";
+import { agentSandbox } from "../fleet/agent-sandbox.ts";
 import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";

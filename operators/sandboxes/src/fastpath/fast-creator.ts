@@ -1,9 +1,9 @@
 import { isNotFound, isStatusError, type Clock, sleep } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
-import { agentSandbox } from "../agent/agent-sandbox.ts";
-import type { AgentClient } from "../agent/agent-client.ts";
-import type { AgentStatus } from "../agent/protocol.ts";
+import { agentSandbox } from "../fleet/agent-sandbox.ts";
+import type { AgentClient } from "../fleet/agent-client.ts";
+import type { AgentStatus } from "../protocol/protocol.ts";
 import {
   allocationAnnotation,
   cleanupFinalizer,

@@ -1,6 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { dns1123SubdomainFaults } from "@keelson/api-machinery";
-import { isAmount, isPort } from "../agent/protocol.ts";
+import { isAmount, isPort } from "../protocol/protocol.ts";
 import { reservedPorts } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
 import { type CreateRequest, FailurePolicy, type UpdateRequest } from "./generated/fastpath/v1/fastpath_pb.ts";

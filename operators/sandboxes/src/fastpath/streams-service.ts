@@ -2,8 +2,8 @@ import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
-import { type AgentClient, AgentRefusal, type ExecConnection } from "../agent/agent-client.ts";
-import { type ExecEnd, execChannels, isTerminalSize } from "../agent/exec-frames.ts";
+import { type AgentClient, AgentRefusal, type ExecConnection } from "../fleet/agent-client.ts";
+import { type ExecEnd, execChannels, isTerminalSize } from "../protocol/exec-frames.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import {
   type ExecRequest,

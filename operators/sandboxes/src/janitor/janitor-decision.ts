@@ -1,4 +1,4 @@
-import type { SandboxStatus } from "../agent/protocol.ts";
+import type { SandboxStatus } from "../protocol/protocol.ts";
 
 /** What the API says of the Sandbox that an agent's sandbox claims to be. `unknown`: it could not be asked. */
 export type Claim =

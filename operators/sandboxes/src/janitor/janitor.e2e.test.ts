@@ -2,9 +2,9 @@ import { Pod, Secret } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type AgentClient, createAgentClient } from "../agent/agent-client.ts";
-import { tokenOf, tokenSecretName } from "../agent/agent-pod.ts";
-import type { SandboxStatus } from "../agent/protocol.ts";
+import { type AgentClient, createAgentClient } from "../fleet/agent-client.ts";
+import { tokenOf, tokenSecretName } from "../fleet/agent-pod.ts";
+import type { SandboxStatus } from "../protocol/protocol.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { type LocalSandboxes, namespace, startLocalSandboxes } from "../testing/local-sandboxes.ts";
 

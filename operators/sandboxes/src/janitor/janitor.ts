@@ -1,9 +1,9 @@
 import type { Client } from "@keelson/client";
 import { type Clock, isNotFound, type Timer } from "@keelson/api-machinery";
 import type { Logger } from "@keelson/controller";
-import type { AgentClient } from "../agent/agent-client.ts";
-import type { AgentPod } from "../agent/agent-pod.ts";
-import type { AgentStatus, SandboxStatus } from "../agent/protocol.ts";
+import type { AgentClient } from "../fleet/agent-client.ts";
+import type { AgentPod } from "../fleet/agent-pod.ts";
+import type { AgentStatus, SandboxStatus } from "../protocol/protocol.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { fastPathPlace, instanceId } from "../controllers/sandbox-decision.ts";
 import { type Claim, orphanReason } from "./janitor-decision.ts";

@@ -1,4 +1,4 @@
-import { normalizeImage } from "../agent/image-store.ts";
+import { normalizeImage } from "../sandbox/image-store.ts";
 
 /** What the registry knows of an agent. */
 export interface RegisteredAgent {

@@ -8,7 +8,7 @@ import { type RunningOperator, startOperator } from "@keelson/operator";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts";
-import { fastPathTokenFile } from "../fastpath-definition.ts";
+import { fastPathTokenFile } from "../fastpath/fastpath-definition.ts";
 import { sandboxes } from "../operator.ts";
 import { deleteAll } from "./delete-all.ts";
 import { type LocalCluster, startLocalCluster } from "./local-cluster.ts";

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts";
-import { fastPathTokenFile } from "../fastpath-definition.ts";
+import { fastPathTokenFile } from "../fastpath/fastpath-definition.ts";
 
 /**
  * Where an operator kills itself, as by `kill -9`: before or after a write of a Sandbox to the API, or a create on an agent. `phase`:

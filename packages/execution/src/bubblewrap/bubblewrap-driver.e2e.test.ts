@@ -7,7 +7,7 @@ import { systemClock } from "@keelson/api-machinery";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createBubblewrapDriver } from "./bubblewrap-driver.ts";
 import { openUnpackedImages } from "../images/unpacked-images.ts";
-import { makeBusyboxImage } from "../testing/busybox-image.ts";
+import { createBusyboxImage } from "../testing/busybox-image.ts";
 import { content } from "../contract/setup.ts";
 import { driverContract } from "../contract/driver-contract.ts";
 import type { Driver, ProgramSpec } from "../driver.ts";
@@ -126,7 +126,7 @@ describe("a program in bubblewrap", () => {
   });
 
   test("runs from an unpacked image, which cannot be removed meanwhile", async () => {
-    await makeBusyboxImage(join(base, "busybox.tar"));
+    await createBusyboxImage(join(base, "busybox.tar"));
     const images = await openUnpackedImages(join(base, "images"));
     const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
     const script = "cat /etc/motd; [ -e /etc/gone ] || echo gone; touch /bin/x; echo ready >ready; exec sleep 600";
@@ -141,7 +141,7 @@ describe("a program in bubblewrap", () => {
   });
 
   test("has mounts at places that its image has not, beside what is there, and along the image's links", async () => {
-    await makeBusyboxImage(join(base, "busybox.tar"));
+    await createBusyboxImage(join(base, "busybox.tar"));
     const images = await openUnpackedImages(join(base, "images"));
     const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
     symlinkSync("/etc", join(root, "settings"));
@@ -154,7 +154,7 @@ describe("a program in bubblewrap", () => {
   });
 
   test("is a user of its image, with that user's home", async () => {
-    await makeBusyboxImage(join(base, "busybox.tar"));
+    await createBusyboxImage(join(base, "busybox.tar"));
     const images = await openUnpackedImages(join(base, "images"));
     const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
     for (const each of [base, join(base, "images")]) chmodSync(each, 0o711);

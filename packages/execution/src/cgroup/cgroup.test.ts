@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { discoverCgroups, removeEmptyParent } from "./cgroup-hierarchies.ts";
+import { discoverCgroups, parseHierarchies, removeEmptyParent } from "./cgroup-hierarchies.ts";
 import {
   createCgroup,
   entryFilesOf,
@@ -132,4 +132,13 @@ test("groups that killed supervisors left are removed, if nothing is in them and
   expect(readdirSync(parent).sort()).toEqual([left, used, "keelson-shims", "other"].sort());
   removeStaleCgroups([hierarchy, { ...hierarchy, parent: join(parent, "none") }], Date.now() + 60_000);
   expect(readdirSync(parent).sort()).toEqual([used, "keelson-shims", "other"].sort());
+});
+
+test("hierarchies of control groups are found with the own group in each", () => {
+  const mounts =
+    "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\ntmpfs / tmpfs rw 0 0\n";
+  expect(parseHierarchies({ mounts, membership: "3:cpu,cpuacct:/a\n0::/b/c\n" })).toEqual([
+    { version: 1, mount: "/sys/fs/cgroup/cpu", controllers: ["cpu"], own: "/a" },
+    { version: 2, mount: "/sys/fs/cgroup/unified", controllers: [], own: "/b/c" },
+  ]);
 });

@@ -2,13 +2,13 @@ import { readFile, rm } from "node:fs/promises";
 import { constants } from "node:os";
 import { join } from "node:path";
 import type { ExecSession, ExecSpec } from "../driver.ts";
-import { failedExec } from "../program/exec-session.ts";
-import { readFifo, writeFifo } from "../process/fifo-pool.ts";
-import type { FifoPool } from "../process/fifo-pool.ts";
+import { failedExec } from "../io/exec-session.ts";
+import { readFifo, writeFifo } from "../io/fifo-pool.ts";
+import type { FifoPool } from "../io/fifo-pool.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { ContainerdApi } from "./containerd-api.ts";
 import { ifThere } from "./containerd-api.ts";
-import { startProblem } from "./start-problem.ts";
+import { startProblem } from "./start-error.ts";
 
 /** What a command beside a container's program needs. */
 export interface ContainerExecRequest {

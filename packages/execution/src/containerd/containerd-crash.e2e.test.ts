@@ -19,7 +19,7 @@ import type { Driver, ProgramSpec } from "../driver.ts";
 import { openImage } from "../images/image-layout.ts";
 import { listProcesses } from "../process/proc.ts";
 import { programFolder } from "../program/program-folder.ts";
-import { makeBusyboxImage } from "../testing/busybox-image.ts";
+import { createBusyboxImage } from "../testing/busybox-image.ts";
 import { startLocalContainerd } from "../testing/local-containerd.ts";
 import type { LocalContainerd } from "../testing/local-containerd.ts";
 import { createContainerdApi } from "./containerd-api.ts";
@@ -38,7 +38,7 @@ let driver: Driver | undefined;
 beforeAll(async () => {
   home = realpathSync(mkdtempSync(join(tmpdir(), "ctrd-")));
   containerd = await startLocalContainerd(join(home, "c"));
-  await makeBusyboxImage(join(home, "busybox.tar"));
+  await createBusyboxImage(join(home, "busybox.tar"));
   const images = await openContainerdImages({ socket: containerd.socket, random: Math.random, now: Date.now });
   const archive = await openImage(join(home, "busybox.tar"), { temporary: home });
   await images.add(image, archive);

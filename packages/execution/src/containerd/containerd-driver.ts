@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { Code } from "@connectrpc/connect";
 import { ExecutionError } from "../driver.ts";
 import type { Driver } from "../driver.ts";
-import { FifoPool } from "../process/fifo-pool.ts";
+import { FifoPool } from "../io/fifo-pool.ts";
 import { describeError } from "../files/file-error.ts";
 import type { BindMount } from "../isolation.ts";
 import { createDriver } from "../program/supervisor.ts";

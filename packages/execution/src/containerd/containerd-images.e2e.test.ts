@@ -6,7 +6,7 @@ import { systemClock } from "@keelson/api-machinery";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Driver, Program, ProgramSpec } from "../driver.ts";
 import { openImage } from "../images/image-layout.ts";
-import { makeBusyboxImage } from "../testing/busybox-image.ts";
+import { createBusyboxImage } from "../testing/busybox-image.ts";
 import { startLocalContainerd } from "../testing/local-containerd.ts";
 import type { LocalContainerd } from "../testing/local-containerd.ts";
 import { createContainerdDriver } from "./containerd-driver.ts";
@@ -32,7 +32,7 @@ async function importBusybox(): Promise<void> {
 beforeAll(async () => {
   home = realpathSync(mkdtempSync(join(tmpdir(), "ctrd-")));
   containerd = await startLocalContainerd(join(home, "c"));
-  await makeBusyboxImage(join(home, "busybox.tar"));
+  await createBusyboxImage(join(home, "busybox.tar"));
   images = await openContainerdImages({ socket: containerd.socket, random: Math.random, now: Date.now });
   await importBusybox();
 });

@@ -7,7 +7,7 @@ import { wasOomKilled } from "../cgroup/cgroup.ts";
 import { listHierarchies, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
 import type { Deadlines } from "../program/deadlines.ts";
-import type { FifoPool } from "../process/fifo-pool.ts";
+import type { FifoPool } from "../io/fifo-pool.ts";
 import { describeError } from "../files/file-error.ts";
 import type { TerminalSize } from "../driver.ts";
 import type { BindMount } from "../isolation.ts";
@@ -28,8 +28,8 @@ import { findContainerImage } from "./containerd-images.ts";
 import { cgroupParent, planContainer } from "./container-plan.ts";
 import type { ImageRoot, Mount } from "./container-plan.ts";
 import { execInContainer, processFile } from "./container-exec.ts";
-import { persist } from "./persist.ts";
-import { startProblem } from "./start-problem.ts";
+import { persist } from "./retry.ts";
+import { startProblem } from "./start-error.ts";
 import { taskOutput, terminalCopied } from "./task-output.ts";
 
 /** What {@link createContainerdLauncher} needs. */

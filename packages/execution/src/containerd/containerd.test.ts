@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { actionOf } from "../process/signal-disposition.ts";
 import { ociSpec } from "./oci-spec.ts";
-import { startProblem } from "./start-problem.ts";
+import { startProblem } from "./start-error.ts";
 
 test.each([
   ['exec: "nope": executable file not found in $PATH: unknown', { message: "nope: not found in PATH", exitCode: 127 }],

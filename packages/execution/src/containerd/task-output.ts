@@ -1,10 +1,10 @@
 import { closeSync, constants, openSync } from "node:fs";
 import { StartFailure } from "../process/launcher.ts";
-import { watchAlive } from "../process/fifo-pool.ts";
-import type { FifoPool } from "../process/fifo-pool.ts";
+import { watchAlive } from "../io/fifo-pool.ts";
+import type { FifoPool } from "../io/fifo-pool.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
-import { makeInput } from "../program/program-input.ts";
+import { makeInput } from "../io/program-input.ts";
 import { errorLog } from "../program/program-place.ts";
 
 const quote = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`;

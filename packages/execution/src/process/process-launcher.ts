@@ -4,8 +4,8 @@ import { discoverCgroups, enterShimGroup, removeEmptyParent } from "../cgroup/cg
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import type { ExecSpec, ProgramSpec, ProgramStats } from "../driver.ts";
-import { failedExec, spawnExec } from "../program/exec-session.ts";
-import { FifoPool, openAliveEnd } from "./fifo-pool.ts";
+import { failedExec, spawnExec } from "../io/exec-session.ts";
+import { FifoPool, openAliveEnd } from "../io/fifo-pool.ts";
 import { describeError } from "../files/file-error.ts";
 import { StartFailure } from "./launcher.ts";
 import { limitsFromJson, limitsToJson } from "../program/limits-record.ts";
@@ -14,16 +14,16 @@ import { elapsedMs, isAlive, readBootId, readStat } from "./proc.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import { cwdOf, errorLog, executableOf, makeLogs, outsideUser } from "../program/program-place.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
-import { makeInput } from "../program/program-input.ts";
+import { makeInput } from "../io/program-input.ts";
 import { killTree, listTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
 import type { ProcessTree } from "./process-tree.ts";
 import { exitFileBytes, spawnShim, splitEnvironment } from "../shim/shim.ts";
 import type { ProgramFiles } from "../shim/shim.ts";
-import { endingOf, readExit } from "../shim/shim-ending.ts";
-import type { StartProblem } from "../shim/shim-ending.ts";
+import { endingOf, readExit } from "../shim/shim-exit.ts";
+import type { StartProblem } from "../shim/shim-exit.ts";
 import { watchAdopted } from "../shim/shim-watch.ts";
 import { createStatsSampler } from "../cgroup/stats-sampler.ts";
-import { createResizer, terminalWords } from "../program/terminal.ts";
+import { createResizer, terminalWords } from "../io/terminal.ts";
 import type { UserIds } from "../program/user.ts";
 
 /** The words and place that a launcher really executes for a spec. */

@@ -19,7 +19,7 @@ import type {
 import { describeError } from "../files/file-error.ts";
 import { neverRan, StartFailure } from "../process/launcher.ts";
 import type { Ending, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "../process/launcher.ts";
-import { writeInput } from "./program-input.ts";
+import { writeInput } from "../io/program-input.ts";
 import { watchLogs } from "../logs/log-rotation.ts";
 import type { LogWatch } from "../logs/log-rotation.ts";
 import { decideExit } from "./program-exit.ts";

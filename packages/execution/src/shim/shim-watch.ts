@@ -1,4 +1,4 @@
-import { watchAlive } from "../process/fifo-pool.ts";
+import { watchAlive } from "../io/fifo-pool.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 
 /** The pause between two looks at an adopted shim that holds no FIFO (a file system without them). The only polling here. */

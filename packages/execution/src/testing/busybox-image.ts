@@ -15,7 +15,7 @@ const applets = ["sh", "cat", "echo", "env", "false", "id", "ls", "pwd", "sleep"
  * `/etc/gone` of the first and changes `/etc/motd`. Needs a busybox that is linked statically. `settings` go over its configuration, in
  * the words of the OCI image specification (`User`, `WorkingDir`, `Entrypoint` ...).
  */
-export async function makeBusyboxImage(file: string, settings: Readonly<Record<string, unknown>> = {}): Promise<void> {
+export async function createBusyboxImage(file: string, settings: Readonly<Record<string, unknown>> = {}): Promise<void> {
   const dir = `${file}.parts`;
   const blobs = join(dir, "layout", "blobs", "sha256");
   mkdirSync(blobs, { recursive: true });

@@ -5,7 +5,8 @@ import { EventsEvent, Pod, systemClock } from "@keelson/api-machinery";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
-import { makeBusyboxImage, openContainerdImages, openImage, startLocalContainerd } from "@keelson/execution";
+import { openContainerdImages, openImage } from "@keelson/execution";
+import { createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { startKubelet } from "../kubelet.ts";
 import { openPodRuntimes } from "./pod-runtimes.ts";
@@ -23,7 +24,7 @@ test("a containerd that comes after the node is used, and one that goes is named
   onTestFinished(async () => {
     for (const each of undo.reverse()) await each();
   });
-  await makeBusyboxImage(join(home, "busybox.tar"));
+  await createBusyboxImage(join(home, "busybox.tar"));
   const laidOut = await openImage(join(home, "busybox.tar"), { temporary: home });
   await (await openContainerdImages({ socket, random: Math.random, now: Date.now })).add(image, laidOut);
   await laidOut.close();

@@ -4,7 +4,7 @@ import type { Program } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
 import { openExpiries } from "./expiries.ts";
 import type { ImageStore, ReadyImage } from "./image-store.ts";
-import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "./protocol.ts";
+import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
 import {
   created,
   hashOf,

@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
 import { chmodSync, chownSync } from "node:fs";
 import type { Writable } from "node:stream";
-import type { FifoPool } from "../process/fifo-pool.ts";
+import type { FifoPool } from "./fifo-pool.ts";
 import { StartFailure } from "../process/launcher.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
-import { defaultPath } from "./program-spec.ts";
+import { defaultPath } from "../program/program-spec.ts";
 import type { ProgramInput } from "../shim/shim.ts";
-import type { UserIds } from "./user.ts";
+import type { UserIds } from "../program/user.ts";
 
 /**
  * Makes the FIFO that a program with an input, or a terminal, reads; undefined for others. Throws {@link StartFailure} where this machine

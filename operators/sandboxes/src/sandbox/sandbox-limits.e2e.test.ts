@@ -7,7 +7,7 @@ import { silentLogger } from "@keelson/controller";
 import type { Driver, Exited, Program } from "@keelson/execution";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { hostImages } from "./image-store.ts";
-import { openAgentDriver } from "./run-agent.ts";
+import { openAgentDriver } from "../agent/run-agent.ts";
 import { createSandboxManager, type SandboxManager } from "./sandbox-manager.ts";
 
 let dir: string;

@@ -3,8 +3,8 @@ import { type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { TerminalSize } from "@keelson/execution";
-import { type ExecFrame, execProtocol, readFrames, sendFrame } from "./exec-frames.ts";
-import { type AgentSandbox, agentPaths, type AgentStatus, type CreateAnswer, type ExpiryChange } from "./protocol.ts";
+import { type ExecFrame, execProtocol, readFrames, sendFrame } from "../protocol/exec-frames.ts";
+import { type AgentSandbox, agentPaths, type AgentStatus, type CreateAnswer, type ExpiryChange } from "../protocol/protocol.ts";
 
 /** Where an agent is. */
 export interface AgentAddress {

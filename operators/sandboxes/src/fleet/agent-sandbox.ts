@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Sandbox } from "../api/sandbox.ts";
 import { expiryOf } from "../controllers/sandbox-decision.ts";
-import type { AgentSandbox } from "./protocol.ts";
+import type { AgentSandbox } from "../protocol/protocol.ts";
 
 /**
  * What an agent is asked for. The fast path and the controller ask for the same in the same words, as a create is repeated by

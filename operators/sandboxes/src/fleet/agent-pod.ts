@@ -11,8 +11,8 @@ import {
 } from "@keelson/api-machinery";
 import { agentApp, agentLabels, agentPort, defaultSandboxesPerAgent, group } from "../api/names.ts";
 import type { SandboxPool } from "../api/sandbox-pool.ts";
-import { defaultAgentDir } from "./agent-settings.ts";
-import type { AgentIsolation } from "./run-agent.ts";
+import { defaultAgentDir } from "../agent/agent-settings.ts";
+import type { AgentIsolation } from "../agent/run-agent.ts";
 
 /** Where the agents of an operator come from, and what they are given. */
 export interface AgentPlacement extends AgentIsolation {

@@ -14,14 +14,14 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { systemClock } from "@keelson/api-machinery";
-import { createOtherSupervisors, supervisorCommand } from "./testing/other-supervisor.ts";
-import { content } from "./contract/setup.ts";
-import type { Driver, ProgramSpec } from "./driver.ts";
-import { createCgroup, entryFilesOf } from "./cgroup/cgroup.ts";
-import { discoverCgroups, parseHierarchies } from "./cgroup/cgroup-hierarchies.ts";
-import { isAlive, listProcesses, readStat } from "./process/proc.ts";
-import { programFolder } from "./program/program-folder.ts";
-import { createProcessDriver } from "./process/process-driver.ts";
+import { createOtherSupervisors, supervisorCommand } from "../testing/other-supervisor.ts";
+import { content } from "../contract/setup.ts";
+import type { Driver, ProgramSpec } from "../driver.ts";
+import { createCgroup, entryFilesOf } from "../cgroup/cgroup.ts";
+import { discoverCgroups, parseHierarchies } from "../cgroup/cgroup-hierarchies.ts";
+import { isAlive, listProcesses, readStat } from "./proc.ts";
+import { programFolder } from "../program/program-folder.ts";
+import { createProcessDriver } from "./process-driver.ts";
 
 const supervisors = createOtherSupervisors("createProcessDriver");
 

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { type Clock, quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
 import type { Driver, Limits, Program, ProgramSpec } from "@keelson/execution";
 import { normalizeImage, type ReadyImage } from "./image-store.ts";
-import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "./protocol.ts";
+import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
 
 /** What the programs of sandboxes are made with. */
 export interface SandboxProgramOptions {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { Code } from "@connectrpc/connect";
 import { Pod } from "@keelson/api-machinery";
 import { watched } from "@keelson/client/testing";
-import { type LocalContainerd, makeBusyboxImage, startLocalContainerd } from "@keelson/execution";
+import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
@@ -19,7 +19,7 @@ let local: LocalSandboxes;
 beforeEach(async () => {
   dir = realpathSync(mkdtempSync(join(tmpdir(), "sbx-ctrd-")));
   containerd = await startLocalContainerd(join(dir, "containerd"));
-  await makeBusyboxImage(join(dir, "busybox.tar"));
+  await createBusyboxImage(join(dir, "busybox.tar"));
   local = await startLocalSandboxes({
     "sandbox-driver": "containerd",
     "sandbox-containerd-socket": containerd.socket,

@@ -19,8 +19,8 @@ import { SandboxPool } from "../api/sandbox-pool.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type AgentClient, createAgentClient } from "./agent-client.ts";
 import { type AgentPod, agentOfPod, agentsOfPods, tokenOf, tokenSecretName } from "./agent-pod.ts";
-import { statusHeartbeatMs } from "./agent-server.ts";
-import type { AgentStatus, SandboxStatus } from "./protocol.ts";
+import { statusHeartbeatMs } from "../agent/agent-server.ts";
+import type { AgentStatus, SandboxStatus } from "../protocol/protocol.ts";
 
 /** What an {@link AgentMonitor} is made from. */
 export interface AgentMonitorOptions {

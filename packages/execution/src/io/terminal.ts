@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import type { Deadlines } from "./deadlines.ts";
+import type { Deadlines } from "../program/deadlines.ts";
 import type { TerminalSize } from "../driver.ts";
 import { listProcesses } from "../process/proc.ts";
 

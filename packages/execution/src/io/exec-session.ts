@@ -6,7 +6,7 @@ import type { ExecSession, TerminalSize } from "../driver.ts";
 import { listProcesses, readStat } from "../process/proc.ts";
 import { splitEnvironment } from "../shim/shim.ts";
 import { resizeTerminal, terminalWords } from "./terminal.ts";
-import type { UserIds } from "./user.ts";
+import type { UserIds } from "../program/user.ts";
 
 /** A command to run beside a program, as a child of this process. */
 export interface ExecRequest {

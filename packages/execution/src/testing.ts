@@ -1,0 +1,3 @@
+export { createBusyboxImage } from "./testing/busybox-image.ts";
+export { startLocalContainerd } from "./testing/local-containerd.ts";
+export type { LocalContainerd } from "./testing/local-containerd.ts";
