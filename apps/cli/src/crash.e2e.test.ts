@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Pod, type PodObject } from "@keelson/api-machinery";
+import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { expect, onTestFinished, test } from "vitest";
 import { startTestKeelson } from "./testing/local-keelson.ts";

@@ -1,4 +1,4 @@
-import type { Schema } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
 import { expect, test } from "vitest";
 import { operators } from "./operators.ts";
 

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
-import { isMissingKind, systemClock } from "@keelson/api-machinery";
+import { isMissingKind } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { connect } from "@keelson/client";
 import { listenForShutdown } from "@keelson/controller";
 import { type CommandDefinition, type Operator } from "@keelson/operator";

@@ -1,4 +1,6 @@
-import { isStatusError, Pod, type PodObject, Secret, systemClock } from "@keelson/api-machinery";
+import { isStatusError } from "@keelson/api-machinery";
+import { Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
 import { type Client, connect } from "@keelson/client";
 import { App, Group, middleware } from "@keelson/middleware";
 import { watched } from "@keelson/client/testing";

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Job, Pod, Secret } from "@keelson/api-machinery";
+import { Job, Pod, Secret } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { RhinoJob } from "@keelson/mpi";

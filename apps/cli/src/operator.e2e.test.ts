@@ -1,4 +1,5 @@
-import { Job, type KubernetesObject, Pod, type ResourceType } from "@keelson/api-machinery";
+import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import { Job, Pod } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { leaseNameOf, type Operator } from "@keelson/operator";

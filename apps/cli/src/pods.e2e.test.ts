@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Container, PodObject, PodSpec } from "@keelson/api-machinery";
+import type { Container, PodObject, PodSpec } from "@keelson/api-machinery/kinds";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { stringify } from "yaml";
 import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Transport } from "@keelson/api-machinery";
+import type { Transport } from "@keelson/api-machinery/transport";
 import { createClient } from "@keelson/client";
 import { createPrometheusMetrics } from "@keelson/controller";
 import { expect, onTestFinished, test } from "vitest";

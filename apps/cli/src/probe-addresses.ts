@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createProbeServer, type Manager, type PrometheusMetrics, reviewedAccess } from "@keelson/controller";
 import { UsageError } from "./command-line.ts";

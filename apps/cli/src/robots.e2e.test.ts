@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { systemClock, sleep } from "@keelson/api-machinery";
+import { sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { Job, Task, TaskGroup } from "@keelson/robots";
 import { expect, test } from "vitest";

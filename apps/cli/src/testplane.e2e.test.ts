@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ConfigMap, Job, Pod } from "@keelson/api-machinery";
+import { ConfigMap, Job, Pod } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { IntegrationTest, LoadTest } from "@keelson/testplane";

@@ -1,6 +1,6 @@
 import { createServer } from "node:net";
 import { once } from "node:events";
-import { ConfigMap, Namespace } from "@keelson/api-machinery";
+import { ConfigMap, Namespace } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
 import { watched } from "@keelson/client/testing";
 import { Robot } from "@keelson/robots";

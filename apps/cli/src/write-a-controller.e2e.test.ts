@@ -4,7 +4,8 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { Namespace, type ResourceType } from "@keelson/api-machinery";
+import type { ResourceType } from "@keelson/api-machinery";
+import { Namespace } from "@keelson/api-machinery/kinds";
 import { connect } from "@keelson/client";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { startKeelson, upArguments } from "./testing/keelson-process.ts";

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { createApiServer, systemRandom } from "@keelson/apiserver";
 import { createClient } from "@keelson/client";
 import { keelsonTarget } from "./keelson-target.ts";

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { createApiServer, systemRandom } from "@keelson/apiserver";
 import { createClient } from "@keelson/client";
 import { keelsonTarget } from "./keelson-target.ts";

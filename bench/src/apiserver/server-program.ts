@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { serveApi, systemRandom } from "@keelson/apiserver";
 
 /** An API server on the folder named by its argument. Prints how long its start blocked the event loop at most, ms, when it serves. */

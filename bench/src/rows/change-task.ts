@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
-import { Pod, Secret, systemClock } from "@keelson/api-machinery";
+import { Pod, Secret } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
 import { type Client, connect } from "@keelson/client";
 import { App } from "@keelson/middleware";
 import { connectResp } from "@keelson/middleware/testing";

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Pod, type PodObject } from "@keelson/api-machinery";
+import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { type Client, connect, type NewObject } from "@keelson/client";
 import { findBubblewrap, openContainerdImages, openImage } from "@keelson/execution";
 import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";

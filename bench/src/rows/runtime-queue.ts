@@ -1,4 +1,4 @@
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { createPrometheusMetrics, WorkQueue } from "@keelson/controller";
 import type { Benchmark } from "../figure.ts";
 

@@ -1,4 +1,5 @@
-import { ConfigMap, Namespace, Service, type Transport } from "@keelson/api-machinery";
+import { ConfigMap, Namespace, Service } from "@keelson/api-machinery/kinds";
+import type { Transport } from "@keelson/api-machinery/transport";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import {

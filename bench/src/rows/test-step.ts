@@ -1,4 +1,6 @@
-import { ConfigMap, type ConfigMapObject, type DeepReadonly, type WatchEvent } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { ConfigMap, type ConfigMapObject } from "@keelson/api-machinery/kinds";
+import type { WatchEvent } from "@keelson/api-machinery/transport";
 import { type Client, connect } from "@keelson/client";
 import { IntegrationTest } from "@keelson/testplane";
 import { type Benchmark, percentile } from "../figure.ts";

@@ -5,7 +5,9 @@
  */
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
-import { type KubernetesList, type KubernetesObject, Pod } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
+import type { KubernetesList } from "@keelson/api-machinery/transport";
 import { createClient, createHttpTransport } from "@keelson/client";
 import { createManager, readOf } from "@keelson/controller";
 import { CoreV1Api, KubeConfig, makeInformer } from "@kubernetes/client-node";

@@ -1,4 +1,4 @@
-import { ConfigMap, Namespace } from "@keelson/api-machinery";
+import { ConfigMap, Namespace } from "@keelson/api-machinery/kinds";
 import type { ServerDefinition } from "@keelson/operator";
 import { labels, pluginNamespace } from "./api/names.ts";
 import { redisPlugin } from "./plugin/redis-plugin.ts";

@@ -2,15 +2,9 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import {
-  type DeepReadonly,
-  PersistentVolumeClaim,
-  Pod,
-  type PodObject,
-  Secret,
-  systemClock,
-  PersistentVolume,
-} from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { PersistentVolume, PersistentVolumeClaim, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import {

@@ -1,4 +1,5 @@
-import { ConfigMap, type ConfigMapObject, type DeepReadonly, isStatusError, statusError } from "@keelson/api-machinery";
+import { type DeepReadonly, isStatusError, statusError } from "@keelson/api-machinery";
+import { ConfigMap, type ConfigMapObject } from "@keelson/api-machinery/kinds";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

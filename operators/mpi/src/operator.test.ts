@@ -1,12 +1,5 @@
-import {
-  type ClusterRoleObject,
-  type DeepReadonly,
-  Job,
-  NetworkPolicy,
-  Pod,
-  type PodObject,
-  Secret,
-} from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { type ClusterRoleObject, Job, NetworkPolicy, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { type Logger, silentLogger } from "@keelson/controller";

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { type Clock, sleep } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { readOf } from "@keelson/controller";
 import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
 import { Robot } from "./api/robot.ts";

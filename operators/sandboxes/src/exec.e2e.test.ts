@@ -1,5 +1,5 @@
 import { Code } from "@connectrpc/connect";
-import { Pod } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createAgentClient } from "./fleet/agent-client.ts";
 import { Sandbox } from "./api/sandbox.ts";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, watch } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { Pod, Secret } from "@keelson/api-machinery";
+import { Pod, Secret } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createAgentClient } from "./fleet/agent-client.ts";

@@ -1,6 +1,6 @@
 import { Code, ConnectError, createClient as createRpcClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { Pod } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
 import { clusterRulesOf } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";

@@ -1,4 +1,6 @@
-import { type ApiRequest, type ApiResponse, ConfigMap, type DeepReadonly, type Transport } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { ConfigMap } from "@keelson/api-machinery/kinds";
+import type { ApiRequest, ApiResponse, Transport } from "@keelson/api-machinery/transport";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";

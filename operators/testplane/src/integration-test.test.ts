@@ -1,6 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { ConfigMap, isNotFound } from "@keelson/api-machinery";
+import { isNotFound } from "@keelson/api-machinery";
+import { ConfigMap } from "@keelson/api-machinery/kinds";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { Lamp, startTested, type Tested } from "./testing/tested.ts";

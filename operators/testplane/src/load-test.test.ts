@@ -1,4 +1,5 @@
-import { ConfigMap, isNotFound } from "@keelson/api-machinery";
+import { isNotFound } from "@keelson/api-machinery";
+import { ConfigMap } from "@keelson/api-machinery/kinds";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { LoadTest } from "./api/load-test.ts";
 import { Lamp, startTested, type Tested } from "./testing/tested.ts";

@@ -1,33 +1,51 @@
-export * from "./clock.ts";
-export * from "./conditions.ts";
-export type * from "./core-objects.ts";
-export * from "./builtin-resources.ts";
-export * from "./duration.ts";
-export * from "./field-causes.ts";
-export * from "./field-selector.ts";
-export * from "./finalizers.ts";
-export * from "./json.ts";
-export * from "./json-path.ts";
-export * from "./names.ts";
-export type * from "./network-objects.ts";
-export type * from "./object.ts";
-export * from "./owner-references.ts";
-export { type PodReferences, podReferences } from "./pod-references.ts";
-export type * from "./pod-spec.ts";
-export * from "./patch/merge-patch.ts";
-export * from "./quantity.ts";
-export * from "./resource-definition.ts";
-export * from "./resource-version.ts";
-export * from "./resource.ts";
-export * from "./schema/from-typebox.ts";
-export * from "./schema/kubernetes-schemas.ts";
-export * from "./schema/object-meta.ts";
-export type * from "./schema/schema.ts";
-export type * from "./scheduling.ts";
-export * from "./selector.ts";
-export * from "./status.ts";
-export * from "./time.ts";
-export type * from "./transport.ts";
-export type * from "./volume-objects.ts";
-export type * from "./volumes.ts";
-export type * from "./workload-objects.ts";
+/*
+ * What a controller needs to handle Kubernetes objects: their types, metadata and conditions, the definition of custom kinds, and the
+ * errors that the API server answers with. Specialised parts are subpath exports; see README.md.
+ */
+export * from "./objects/conditions.ts";
+export * from "./objects/finalizers.ts";
+export * from "./objects/json.ts";
+export type {
+  Condition,
+  KubernetesObject,
+  ManagedFieldsEntry,
+  ObjectKey,
+  ObjectMeta,
+  OwnerReference,
+  Stored,
+} from "./objects/object.ts";
+export {
+  controllerReference,
+  getController,
+  isControlledBy,
+  OwnerReferenceError,
+  ownerReference,
+  refersTo,
+  removeOwnerReference,
+  setControllerReference,
+  setOwnerReference,
+} from "./objects/owner-references.ts";
+export {
+  apiVersionOf,
+  type DefinedResource,
+  type ObjectOf,
+  type ObjectType,
+  parseApiVersion,
+  type ResourceDefinition,
+  type ResourceOptions,
+  type ResourceType,
+  type Scope,
+} from "./objects/resource.ts";
+export * from "./objects/resource-definition.ts";
+export {
+  isAlreadyExists,
+  isConflict,
+  isExpired,
+  isMissingKind,
+  isNotFound,
+  isStatusError,
+  type Status,
+  StatusError,
+  type StatusReason,
+  statusError,
+} from "./protocol/status.ts";

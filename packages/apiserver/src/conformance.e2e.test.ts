@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { clusterControllers, garbageCollection } from "@keelson/cluster";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createSeededRandom, systemRandom } from "./endpoints/random-source.ts";

@@ -1,13 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import {
-  type ApiRequest,
-  type ApiResponse,
-  StatusError,
-  statusError,
-  type Transport,
-  type WatchEvent,
-  type WatchStream,
-} from "@keelson/api-machinery";
+import { StatusError, statusError } from "@keelson/api-machinery";
+import type { ApiRequest, ApiResponse, Transport, WatchEvent, WatchStream } from "@keelson/api-machinery/transport";
 import type { Handle, Outcome, WatchedEvent, WatchOutcome } from "./endpoints/outcome.ts";
 import type { UserInfo } from "./registry/served-resource.ts";
 

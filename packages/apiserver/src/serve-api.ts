@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { createAuthenticator } from "./auth/authentication/authenticator.ts";
 import { startCertificateRenewal } from "./auth/certificates/certificate-renewal.ts";
 import { writeKubeconfig } from "./auth/certificates/kubeconfig.ts";

@@ -1,5 +1,7 @@
 import { mkdirSync } from "node:fs";
-import { type Clock, type JsonObject, StatusError, type Transport } from "@keelson/api-machinery";
+import { type JsonObject, StatusError } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Transport } from "@keelson/api-machinery/transport";
 import { type AdmissionStep, createAdmissionChain } from "./admission/admission.ts";
 import { serviceAccounts } from "./admission/service-accounts.ts";
 import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";

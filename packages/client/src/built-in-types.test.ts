@@ -1,22 +1,20 @@
+import { draft, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import {
   DaemonSet,
   Deployment,
-  draft,
   EndpointSlice,
   Ingress,
   Job,
-  type KubernetesObject,
   NetworkPolicy,
   Node,
   PersistentVolume,
   PersistentVolumeClaim,
   Pod,
   type PodSpec,
-  type ResourceType,
   Service,
   StatefulSet,
   StorageClass,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/kinds";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ApplyConfiguration, Client } from "./client.ts";

@@ -1,4 +1,4 @@
-import type { ByteStream } from "@keelson/api-machinery";
+import type { ByteStream } from "@keelson/api-machinery/transport";
 
 /** A body as it comes; nothing more comes once `signal` fires. */
 export function byteStream(

@@ -1,14 +1,5 @@
-import type {
-  ByteStream,
-  DeepPartial,
-  DeepReadonly,
-  KubernetesList,
-  KubernetesObject,
-  ObjectKey,
-  ResourceType,
-  Stored,
-  WatchEvent,
-} from "@keelson/api-machinery";
+import type { DeepPartial, DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
+import type { ByteStream, KubernetesList, WatchEvent } from "@keelson/api-machinery/transport";
 
 /** Called each time before the request is sent, also before it is sent again at the server's wish. Throwing refuses it. */
 export type BeforeSend = () => void;

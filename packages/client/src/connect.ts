@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "./client.ts";
 import { type Connection, connectionOf, inClusterConnection } from "./connection.ts";
 import { createClient } from "./create-client.ts";

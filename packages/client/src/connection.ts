@@ -1,4 +1,5 @@
-import { type Clock, isJsonObject, systemClock } from "@keelson/api-machinery";
+import { isJsonObject } from "@keelson/api-machinery";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import type { Credentials, CredentialSource } from "./credentials.ts";

@@ -1,4 +1,5 @@
-import { createVirtualClock, type KubernetesObject, type ResourceType, statusError } from "@keelson/api-machinery";
+import { type KubernetesObject, type ResourceType, statusError } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { describe, expect, test } from "vitest";
 import type { Client } from "./client.ts";
 import { createClient } from "./create-client.ts";

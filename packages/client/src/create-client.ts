@@ -1,18 +1,14 @@
 import {
-  type ApiRequest,
   apiVersionOf,
-  type ByteStream,
-  type Clock,
   type DeepReadonly,
   type KubernetesObject,
   type ObjectKey,
-  Pod,
   type ResourceType,
   type Stored,
-  sleep,
-  systemClock,
-  type Transport,
 } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
+import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
+import type { ApiRequest, ByteStream, Transport } from "@keelson/api-machinery/transport";
 import { statusErrorOf } from "./answer-status.ts";
 import type {
   ApplyConfiguration,

@@ -1,4 +1,5 @@
-import { systemClock, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { serveApi, type ServedApi, systemRandom } from "@keelson/apiserver";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -1,4 +1,5 @@
-import { type Clock, isJsonObject } from "@keelson/api-machinery";
+import { isJsonObject } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { spawn } from "node:child_process";
 import { dirname, isAbsolute, resolve } from "node:path";
 import type { Credentials, CredentialSource } from "./credentials.ts";

@@ -1,4 +1,4 @@
-import type { ApiRequest } from "@keelson/api-machinery";
+import type { ApiRequest } from "@keelson/api-machinery/transport";
 import type { Dispatcher } from "undici";
 import { TransportError } from "./transport-error.ts";
 

@@ -1,4 +1,4 @@
-import { createVirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { getEventListeners } from "node:events";
 import { createServer, type Server } from "node:net";
 import type { AddressInfo } from "node:net";

@@ -1,12 +1,5 @@
-import {
-  type ApiRequest,
-  type ApiResponse,
-  type ByteStream,
-  type Clock,
-  systemClock,
-  type Transport,
-  type WatchStream,
-} from "@keelson/api-machinery";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
+import type { ApiRequest, ApiResponse, ByteStream, Transport, WatchStream } from "@keelson/api-machinery/transport";
 import type { Dispatcher } from "undici";
 import { statusErrorOf } from "./answer-status.ts";
 import { byteStream } from "./byte-stream.ts";

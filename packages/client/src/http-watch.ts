@@ -1,4 +1,6 @@
-import { type Clock, isJsonObject, type Timer, type WatchEvent, type WatchStream } from "@keelson/api-machinery";
+import { isJsonObject } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
+import type { WatchEvent, WatchStream } from "@keelson/api-machinery/transport";
 import type { Readable } from "node:stream";
 import { bodyChunks } from "./body-chunks.ts";
 import { LineSplitter } from "./line-splitter.ts";

@@ -1,4 +1,6 @@
-import { type ApiRequest, type ApiResponse, type Clock, isJsonObject } from "@keelson/api-machinery";
+import { isJsonObject } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { ApiRequest, ApiResponse } from "@keelson/api-machinery/transport";
 
 /** How often one call is sent again because the server asked for it. */
 export const maxRetries = 4;

@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { readFile } from "node:fs/promises";
 import type { Credentials, CredentialSource } from "./credentials.ts";
 import { TransportError } from "./transport-error.ts";

@@ -1,4 +1,5 @@
-import { statusError, type Transport, type WatchEvent } from "@keelson/api-machinery";
+import { statusError } from "@keelson/api-machinery";
+import type { Transport, WatchEvent } from "@keelson/api-machinery/transport";
 import { afterEach, describe, expect, test } from "vitest";
 import { createHttpTransport } from "./http-transport.ts";
 import { eventSource, type Script, scriptedTransport, serveScript } from "./testing/scripted-server.ts";

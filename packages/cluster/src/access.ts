@@ -1,4 +1,4 @@
-import type { PolicyRule } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 
 const read = ["get", "list", "watch"];
 const change = [...read, "create", "update", "patch", "delete"];

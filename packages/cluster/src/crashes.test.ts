@@ -1,14 +1,6 @@
-import {
-  type DeepReadonly,
-  Deployment,
-  isConditionTrue,
-  Job,
-  Node,
-  Pod,
-  type PodObject,
-  ReplicaSet,
-  systemClock,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isConditionTrue } from "@keelson/api-machinery";
+import { Deployment, Job, Node, Pod, type PodObject, ReplicaSet } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { createManager, silentLogger } from "@keelson/controller";

@@ -1,4 +1,6 @@
-import { ConfigMap, createVirtualClock, Deployment, isNotFound, Namespace, ReplicaSet } from "@keelson/api-machinery";
+import { isNotFound } from "@keelson/api-machinery";
+import { ConfigMap, Deployment, Namespace, ReplicaSet } from "@keelson/api-machinery/kinds";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { expect, test } from "vitest";

@@ -1,4 +1,5 @@
-import type { Clock, Transport } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Transport } from "@keelson/api-machinery/transport";
 import { createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { startGarbageCollector } from "./garbage-collector/garbage-collector.ts";

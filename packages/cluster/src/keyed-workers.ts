@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { type Logger, WorkQueue } from "@keelson/controller";
 
 /** Options of {@link KeyedWorkers}. */

@@ -1,4 +1,5 @@
-import { isAlreadyExists, isNotFound, isStatusError, Namespace, ServiceAccount } from "@keelson/api-machinery";
+import { isAlreadyExists, isNotFound, isStatusError } from "@keelson/api-machinery";
+import { Namespace, ServiceAccount } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, watchOf } from "@keelson/controller";
 
 /** Keeps a ServiceAccount `default` in every namespace, as kube-controller-manager does. */

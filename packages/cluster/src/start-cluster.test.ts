@@ -1,4 +1,6 @@
-import { ConfigMap, isNotFound, Namespace, type ResourceType, ServiceAccount, systemClock } from "@keelson/api-machinery";
+import { isNotFound, type ResourceType } from "@keelson/api-machinery";
+import { ConfigMap, Namespace, ServiceAccount } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";

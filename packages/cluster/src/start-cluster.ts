@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createManager, type Logger } from "@keelson/controller";
 import { startGarbageCollector } from "./garbage-collector/garbage-collector.ts";

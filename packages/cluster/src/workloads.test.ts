@@ -1,25 +1,22 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { type DeepReadonly, isConditionTrue, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import {
-  type DeepReadonly,
   Deployment,
   Endpoints,
   EndpointSlice,
-  isConditionTrue,
   Job,
-  type KubernetesObject,
   Node,
   Pod,
   PodDisruptionBudget,
   type PodDisruptionBudgetObject,
   type PodObject,
   ReplicaSet,
-  type ResourceType,
   Service,
   StatefulSet,
-  systemClock,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";

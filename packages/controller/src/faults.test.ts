@@ -1,4 +1,6 @@
-import { createVirtualClock, statusError, type Transport, type VirtualClock } from "@keelson/api-machinery";
+import { statusError } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
+import type { Transport } from "@keelson/api-machinery/transport";
 import { type Client, createClient, createHttpTransport } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createManager } from "./manager/create-manager.ts";

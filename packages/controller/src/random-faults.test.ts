@@ -1,12 +1,6 @@
-import {
-  type ApiRequest,
-  createVirtualClock,
-  type DeepReadonly,
-  isNotFound,
-  type KubernetesObject,
-  statusError,
-  type Transport,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isNotFound, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
+import type { ApiRequest, Transport } from "@keelson/api-machinery/transport";
 import { createClient, TransportError } from "@keelson/client";
 import { expect, test } from "vitest";
 import { createManager } from "./manager/create-manager.ts";

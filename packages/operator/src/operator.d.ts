@@ -1,4 +1,6 @@
-import type { Clock, KubernetesObject, PolicyRule, ResourceDefinition, ResourceType } from "@keelson/api-machinery";
+import type { KubernetesObject, ResourceDefinition, ResourceType } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, Change, ControllerDefinition, Logger, Read } from "@keelson/controller";
 /** A command-line flag, as data: the command line, `--help` and the docs are made from it. */

@@ -1,4 +1,6 @@
-import type { Clock, KubernetesObject, PolicyRule, ResourceDefinition } from "@keelson/api-machinery";
+import type { KubernetesObject, ResourceDefinition } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, ControllerDefinition, Logger, OnChange, Read } from "@keelson/controller";
 

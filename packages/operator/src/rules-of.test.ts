@@ -1,4 +1,4 @@
-import { ConfigMap, Deployment, Pod } from "@keelson/api-machinery";
+import { ConfigMap, Deployment, Pod } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
 import { defineController, metadataOf, readOf, watchOf } from "@keelson/controller";
 import { rulesOf } from "./rules-of.ts";

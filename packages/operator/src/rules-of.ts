@@ -1,4 +1,5 @@
-import type { PolicyRule, ResourceType } from "@keelson/api-machinery";
+import type { ResourceType } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { ControllerDefinition } from "@keelson/controller";
 import { clusterRulesOf } from "./runtime-rules.ts";
 

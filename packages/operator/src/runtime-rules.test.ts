@@ -1,4 +1,4 @@
-import { ClusterRole, ClusterRoleBinding, Namespace, Role, RoleBinding, ServiceAccount } from "@keelson/api-machinery";
+import { ClusterRole, ClusterRoleBinding, Namespace, Role, RoleBinding, ServiceAccount } from "@keelson/api-machinery/kinds";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import type { PolicyRule } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import { eventType, leaseType } from "@keelson/controller";
 import type { Operator } from "./operator.ts";
 

@@ -1,4 +1,4 @@
-import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { type Client, createClient, TransportError } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { defineController, type Leadership, readOf } from "@keelson/controller";

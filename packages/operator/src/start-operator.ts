@@ -1,4 +1,4 @@
-import { type Clock, sleep, systemClock } from "@keelson/api-machinery";
+import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import { type Client, isTransportError } from "@keelson/client";
 import { createManager, type Leadership, type Logger, type Manager, type Metrics, silentLogger } from "@keelson/controller";
 import type { FlagValues, Operator, RunningServer, ServerDefinition } from "./operator.ts";

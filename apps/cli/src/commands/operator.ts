@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { createClient, createHttpTransport, findConnection } from "@keelson/client";
 import { aborted, createPrometheusMetrics, listenForShutdown } from "@keelson/controller";
 import { leaseNameOf, type Operator, type RunningOperator, startOperator } from "@keelson/operator";

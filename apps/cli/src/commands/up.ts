@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { aborted, listenForShutdown } from "@keelson/controller";
 import { type Operator } from "@keelson/operator";
 import type { Command } from "commander";

@@ -1,4 +1,4 @@
-import { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from "@keelson/api-machinery";
+import { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import type { ClusterUser } from "@keelson/cluster";
 

@@ -1,16 +1,14 @@
+import { type DeepReadonly, isConditionTrue, type ResourceDefinition } from "@keelson/api-machinery";
 import {
   ClusterRole,
   ClusterRoleBinding,
   CustomResourceDefinition,
   type CustomResourceDefinitionObject,
-  type DeepReadonly,
-  isConditionTrue,
   Namespace,
-  type ResourceDefinition,
   Role,
   RoleBinding,
   ServiceAccount,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from "@keelson/operator";
 

@@ -1,6 +1,6 @@
 import { chmod, mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { type ServedApi, serveApi, systemRandom } from "@keelson/apiserver";
 import { type Client, createClient } from "@keelson/client";
 import {

@@ -1,5 +1,5 @@
 import { createServer, type Server, type Socket } from "node:net";
-import { Pod, Service } from "@keelson/api-machinery";
+import { Pod, Service } from "@keelson/api-machinery/kinds";
 import { type Client, createClient, createHttpTransport, type HttpTransportOptions } from "@keelson/client";
 import { openPodPort, type PodPort } from "@keelson/cluster";
 import { choosePod, type ForwardTarget, podPort, type PortPair } from "./forward-target.ts";

@@ -1,4 +1,4 @@
-import type { PodObject, ServiceObject } from "@keelson/api-machinery";
+import type { PodObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
 import { choosePod, parsePair, parseTarget, podPort } from "./forward-target.ts";
 

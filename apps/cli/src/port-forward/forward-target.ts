@@ -1,4 +1,6 @@
-import { type DeepReadonly, type PodObject, parseLabelSelector, type ServiceObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { PodObject, ServiceObject } from "@keelson/api-machinery/kinds";
+import { parseLabelSelector } from "@keelson/api-machinery/selectors";
 import { endpointPorts } from "@keelson/cluster";
 import { UsageError } from "../command-line.ts";
 

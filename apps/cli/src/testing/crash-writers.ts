@@ -1,10 +1,5 @@
-import {
-  type DeepReadonly,
-  isConflict,
-  type KubernetesObject,
-  type ResourceType,
-  type WatchEvent,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isConflict, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import type { WatchEvent } from "@keelson/api-machinery/transport";
 import type { RandomSource } from "@keelson/apiserver";
 import { type Client, isTransportError } from "@keelson/client";
 

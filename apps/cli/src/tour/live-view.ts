@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 
 /** A line of the live view: a workload, or a part of one. */
 export interface Row {

@@ -1,6 +1,6 @@
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { aborted } from "@keelson/controller";
 import type { Local } from "../local/start-local.ts";
 import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";

@@ -1,6 +1,6 @@
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { type Clock, sleep, systemClock } from "@keelson/api-machinery";
+import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
 import { ToolInvoker } from "./agent2.generated.ts";

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { parseArgs } from "node:util";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { type Logger, silentLogger } from "@keelson/controller";
 import { agentCommand } from "../commands/agent.ts";
 

@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type Clock, isJsonObject, sleep } from "@keelson/api-machinery";
+import { isJsonObject } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { Assignment, Engine, EngineRole, Outcome, ReloadOutcome } from "./engine.ts";
 import { readJson, writeJson } from "./json-file.ts";

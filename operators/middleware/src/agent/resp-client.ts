@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 
 /** An answer of a server that speaks RESP2. */
 export type Reply = string | number | null | readonly Reply[];

@@ -1,4 +1,4 @@
-import { createVirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { describe, expect, it } from "vitest";
 import type { EngineRole } from "./engine.ts";
 import { createRoleFeed } from "./role-feed.ts";

@@ -1,4 +1,5 @@
-import { type Clock, jsonEquals, type Timer } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Engine, EngineRole } from "./engine.ts";
 
 /** What a program is, for those who wait for it to change. */

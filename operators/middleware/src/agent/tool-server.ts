@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { type Clock, isDuration, parseDuration } from "@keelson/api-machinery";
+import { type Clock, isDuration, parseDuration } from "@keelson/api-machinery/time";
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ToolInvoker } from "./agent2.generated.ts";

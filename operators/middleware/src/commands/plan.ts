@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
-import { ConfigMap, type DeepReadonly, isNotFound } from "@keelson/api-machinery";
+import { type DeepReadonly, isNotFound } from "@keelson/api-machinery";
+import { ConfigMap } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { type CommandContext, formatResult, renderTable } from "@keelson/operator";
 import { parse } from "yaml";

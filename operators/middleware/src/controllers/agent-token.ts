@@ -1,4 +1,4 @@
-import { Secret } from "@keelson/api-machinery";
+import { Secret } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { accessSecretName } from "../api/names.ts";
 

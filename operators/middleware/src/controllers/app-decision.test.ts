@@ -1,4 +1,5 @@
-import type { ConfigMapObject, DeepReadonly } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import { expect, it } from "vitest";
 import type { App, AppStatus } from "../api/app.ts";
 import { annotations } from "../api/names.ts";

@@ -1,11 +1,5 @@
-import {
-  ConfigMap,
-  type ConfigMapObject,
-  controllerReference,
-  type DeepReadonly,
-  draft,
-  jsonEquals,
-} from "@keelson/api-machinery";
+import { controllerReference, type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
+import { ConfigMap, type ConfigMapObject } from "@keelson/api-machinery/kinds";
 import { App, type AppStatus, type ChangeTask } from "../api/app.ts";
 import { Component, type ComponentSpec } from "../api/component.ts";
 import { accessSecretName, annotations, labels, metadataName } from "../api/names.ts";

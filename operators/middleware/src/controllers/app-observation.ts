@@ -1,4 +1,5 @@
-import type { ConfigMapObject, DeepReadonly } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import type { App } from "../api/app.ts";
 import type { Component } from "../api/component.ts";
 import type { Plugin } from "../plugin/plugin.ts";

@@ -1,4 +1,5 @@
-import { compareQuantities, type DeepReadonly, isQuantity, jsonEquals } from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import { type App, type ChangeTask, priorities, type TaskType } from "../api/app.ts";
 import type { ComponentSpec } from "../api/component.ts";
 import { hasVersion, type Plugin } from "../plugin/plugin.ts";

@@ -1,4 +1,4 @@
-import { ConfigMap } from "@keelson/api-machinery";
+import { ConfigMap } from "@keelson/api-machinery/kinds";
 import {
   type ControllerDefinition,
   defineController,

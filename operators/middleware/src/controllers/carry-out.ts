@@ -7,8 +7,8 @@ import {
   isNotFound,
   type KubernetesObject,
   type ResourceType,
-  Secret,
 } from "@keelson/api-machinery";
+import { Secret } from "@keelson/api-machinery/kinds";
 import { unlessMovedOn } from "@keelson/controller";
 import type { Client } from "@keelson/client";
 import type { AgentCalls } from "../agent/agent-calls.ts";

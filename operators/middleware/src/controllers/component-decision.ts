@@ -1,4 +1,5 @@
-import { controllerReference, type DeepReadonly, draft, formatTime, jsonEquals } from "@keelson/api-machinery";
+import { controllerReference, type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 import { Component, type ComponentStatus } from "../api/component.ts";
 import { Group, type GroupSpec } from "../api/group.ts";
 import { annotations, labels } from "../api/names.ts";

@@ -1,4 +1,5 @@
-import { ConfigMap, type ConfigMapObject, type DeepReadonly } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { ConfigMap, type ConfigMapObject } from "@keelson/api-machinery/kinds";
 import type { Cache } from "@keelson/controller";
 import { pluginNamespace } from "../api/names.ts";
 import type { Plugin } from "../plugin/plugin.ts";

@@ -1,13 +1,5 @@
-import {
-  ConfigMap,
-  type DeepReadonly,
-  isStatusError,
-  type KubernetesObject,
-  PersistentVolumeClaim,
-  Pod,
-  type PodObject,
-  Service,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isStatusError, type KubernetesObject } from "@keelson/api-machinery";
+import { ConfigMap, PersistentVolumeClaim, Pod, type PodObject, Service } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, type ReconcileContext, type Request, watchOf } from "@keelson/controller";
 import type { AgentCalls } from "../agent/agent-calls.ts";
 import { Group } from "../api/group.ts";

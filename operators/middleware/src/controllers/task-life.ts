@@ -1,5 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { formatTime, parseDuration } from "@keelson/api-machinery";
+import { formatTime, parseDuration } from "@keelson/api-machinery/time";
 import type { AppStatus, ChangeTask, Plan, TaskState } from "../api/app.ts";
 import type { Component } from "../api/component.ts";
 import type { ErrorClass, Operation } from "../api/parts.ts";

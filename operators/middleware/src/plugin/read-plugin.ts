@@ -1,4 +1,5 @@
-import { type ConfigMapObject, type DeepReadonly, isJsonObject, type JsonObject, type JsonValue } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, type JsonObject, type JsonValue } from "@keelson/api-machinery";
+import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import { parse } from "yaml";
 import { type Scenario, scenarios } from "../api/parts.ts";
 import { parseTemplate } from "../template/parse-template.ts";

@@ -1,14 +1,12 @@
 import { createHash } from "node:crypto";
 import {
-  type ConfigMapObject,
   controllerReference,
   type DeepReadonly,
   isJsonObject,
   type JsonObject,
   type KubernetesObject,
-  type PersistentVolumeClaimObject,
-  type PodObject,
 } from "@keelson/api-machinery";
+import type { ConfigMapObject, PersistentVolumeClaimObject, PodObject } from "@keelson/api-machinery/kinds";
 import { parse } from "yaml";
 import type { Group } from "../api/group.ts";
 import { accessSecretName, configHashAnnotation, labels, revisionAnnotation } from "../api/names.ts";

@@ -1,4 +1,4 @@
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { connectResp, type RespClient, RespError } from "../agent/resp-client.ts";
 
 /** What a {@link LiveWriter} saw. */

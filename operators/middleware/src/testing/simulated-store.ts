@@ -4,10 +4,10 @@ import {
   jsonEquals,
   type KubernetesObject,
   type ObjectKey,
-  parseLabelSelector,
   type ResourceType,
   statusError,
 } from "@keelson/api-machinery";
+import { parseLabelSelector } from "@keelson/api-machinery/selectors";
 import type { Client } from "@keelson/client";
 import type { Cache, CacheListOptions } from "@keelson/controller";
 

@@ -1,4 +1,6 @@
-import { type Clock, type ConfigMapObject, jsonEquals, type Stored } from "@keelson/api-machinery";
+import { jsonEquals, type Stored } from "@keelson/api-machinery";
+import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
+import type { Clock } from "@keelson/api-machinery/time";
 import { type ControllerDefinition, type ReconcileContext, type Request, silentLogger } from "@keelson/controller";
 import { App, type AppStatus } from "../api/app.ts";
 import { createAppController } from "../controllers/app.ts";

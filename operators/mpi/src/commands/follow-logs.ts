@@ -1,4 +1,5 @@
-import { type DeepReadonly, isExpired, Pod, type PodObject } from "@keelson/api-machinery";
+import { type DeepReadonly, isExpired } from "@keelson/api-machinery";
+import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { labels } from "../api/names.ts";
 import type { RhinoJob } from "../api/rhino-job.ts";

@@ -1,4 +1,5 @@
-import { type DeepReadonly, isNotFound, isStatusError, type ObjectKey, type PodObject } from "@keelson/api-machinery";
+import { type DeepReadonly, isNotFound, isStatusError, type ObjectKey } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { namedLines, writeInStep } from "./log-lines.ts";
 

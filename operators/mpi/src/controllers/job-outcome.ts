@@ -1,4 +1,5 @@
-import type { DeepReadonly, JobObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { JobObject } from "@keelson/api-machinery/kinds";
 
 /** How a Job has ended. */
 export type JobOutcome =

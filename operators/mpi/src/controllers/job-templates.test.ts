@@ -1,4 +1,4 @@
-import { dns1123LabelFaults, labelValueFaults } from "@keelson/api-machinery";
+import { dns1123LabelFaults, labelValueFaults } from "@keelson/api-machinery/validation";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { launcherEnvironment, podVariables } from "../launch/pod-environment.ts";

@@ -1,4 +1,5 @@
-import type { Container, DeepReadonly, EnvVar, JobObject, PodSpec, Volume } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Container, EnvVar, JobObject, PodSpec, Volume } from "@keelson/api-machinery/kinds";
 import { containerNames, labels, tokenKey } from "../api/names.ts";
 import type { RhinoJob } from "../api/rhino-job.ts";
 import { formatOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";

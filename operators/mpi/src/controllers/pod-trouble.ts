@@ -1,4 +1,5 @@
-import type { DeepReadonly, PodObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
 
 /** Why a Pod does not start. */
 export interface PodTrouble {

@@ -1,12 +1,5 @@
-import {
-  type Condition,
-  type DeepReadonly,
-  isControlledBy,
-  type JobObject,
-  jsonEquals,
-  type PodObject,
-  setCondition,
-} from "@keelson/api-machinery";
+import { type Condition, type DeepReadonly, isControlledBy, jsonEquals, setCondition } from "@keelson/api-machinery";
+import type { JobObject, PodObject } from "@keelson/api-machinery/kinds";
 import type { JobStatus, RhinoJob } from "../api/rhino-job.ts";
 import { childNames } from "./child-names.ts";
 import { jobOutcome } from "./job-outcome.ts";

@@ -5,14 +5,9 @@ import {
   isConflict,
   isNotFound,
   isStatusError,
-  Job,
-  type JobObject,
-  NetworkPolicy,
   type ObjectKey,
-  Pod,
-  type PodObject,
-  Secret,
 } from "@keelson/api-machinery";
+import { Job, type JobObject, NetworkPolicy, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
 import {
   type ControllerDefinition,
   defineController,

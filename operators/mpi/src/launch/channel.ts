@@ -1,6 +1,6 @@
 import { createServer, connect as connectTls, type TLSSocket } from "node:tls";
 import type { AddressInfo, Socket } from "node:net";
-import type { Clock, Timer } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 
 /*
  * The connection between a worker and its launcher: TLS with the job's token as the pre-shared key (RFC 5489), so that both

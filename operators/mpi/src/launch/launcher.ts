@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants } from "node:os";
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { type AgentFolder, createAgentFolder } from "./agent-folder.ts";
 import { type Channel, type ChannelServer, listenForChannels } from "./channel.ts";
 import { findMpiexec } from "./find-mpiexec.ts";

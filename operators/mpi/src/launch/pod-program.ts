@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { launchFailedExitCode } from "./launch-state.ts";
 import { type LauncherOptions, runLauncher } from "./launcher.ts";
 import {

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Clock, Timer } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import { type Channel, openChannel } from "./channel.ts";
 import { launchFailedExitCode, terminatedExitCode } from "./launch-state.ts";
 import { type LauncherMessage, launcherMessage } from "./messages.ts";

@@ -1,4 +1,5 @@
-import type { ContainerState, DeepReadonly, JobObject, PodObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { ContainerState, JobObject, PodObject } from "@keelson/api-machinery/kinds";
 import type { RhinoJob } from "../api/rhino-job.ts";
 
 /*

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import mqtt from "mqtt";
 import type { IClientOptions, MqttClient } from "mqtt";

@@ -6,7 +6,7 @@ import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync,
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import mqtt from "mqtt";
 import type { MqttClient } from "mqtt";
@@ -344,7 +344,6 @@ test("a robot whose disk takes no record runs nothing and says why", async () =>
 /** An agent in a process of its own, to be killed. */
 const killable = `
   import { startAgent } from ${JSON.stringify(new URL("../../dist/agent/agent.js", import.meta.url).href)};
-  import { systemClock } from "@keelson/api-machinery";
   import { silentLogger } from "@keelson/controller";
   const [brokerUrl, robotId, token, workDir] = process.argv.slice(1);
   await startAgent({ brokerUrl, robotId, token, workDir, heartbeatIntervalMs: 30000, labels: {}, clock: systemClock, log: silentLogger, stopTasksOnExit: false });

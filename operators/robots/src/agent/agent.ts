@@ -1,6 +1,6 @@
 import { chown, mkdir, rm, symlink } from "node:fs/promises";
 import { isAbsolute, join, resolve } from "node:path";
-import type { Timer } from "@keelson/api-machinery";
+import type { Timer } from "@keelson/api-machinery/time";
 import { createProcessDriver, defaultPath, readLogTail, resolveLocalUser } from "@keelson/execution";
 import type { Driver, Exited, Program } from "@keelson/execution";
 import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";

@@ -1,5 +1,6 @@
-import { isJsonObject, parseDuration, quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
-import type { JsonObject } from "@keelson/api-machinery";
+import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
+import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
+import { parseDuration } from "@keelson/api-machinery/time";
 import type { Limits } from "@keelson/execution";
 import { taskUidPattern } from "../protocol/messages.ts";
 

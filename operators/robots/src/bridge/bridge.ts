@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import type { Clock, DeepReadonly } from "@keelson/api-machinery";
-import { isNotFound } from "@keelson/api-machinery";
+import { type DeepReadonly, isNotFound } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, Change, Logger } from "@keelson/controller";
 import type { OnChange } from "@keelson/controller";

@@ -1,4 +1,5 @@
-import { createVirtualClock, type DeepReadonly } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { describe, expect, it } from "vitest";
 import type { Task } from "../api/task.ts";
 import type { DispatchMessage } from "../protocol/messages.ts";

@@ -1,4 +1,5 @@
-import type { Clock, DeepReadonly, Timer } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import { agentFinalizer } from "../api/names.ts";
 import type { Task } from "../api/task.ts";
 import { type DispatchMessage, taskUidPattern } from "../protocol/messages.ts";

@@ -1,4 +1,4 @@
-import { createVirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { describe, expect, it } from "vitest";
 import { createHeartbeats, type HeartbeatStatus, writeEveryMs } from "./heartbeats.ts";
 

@@ -1,4 +1,5 @@
-import type { Clock, DeepReadonly, Timer } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { DeviceInfo } from "../api/device-info.ts";
 import type { Robot } from "../api/robot.ts";
 import { isOtherMachine } from "./device-change.ts";

@@ -1,4 +1,5 @@
-import { type Clock, type DeepReadonly, isConflict, isNotFound } from "@keelson/api-machinery";
+import { type DeepReadonly, isConflict, isNotFound } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, Logger } from "@keelson/controller";
 import { Task } from "../api/task.ts";

@@ -1,4 +1,5 @@
-import { type DeepReadonly, isQuantity, quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { isQuantity, quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { Constraint } from "../api/constraint.ts";
 import type { Robot } from "../api/robot.ts";
 import type { TaskResources } from "../api/task-resources.ts";

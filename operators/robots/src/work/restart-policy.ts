@@ -1,4 +1,5 @@
-import { type DeepReadonly, isDuration, parseDuration } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { isDuration, parseDuration } from "@keelson/api-machinery/time";
 import type { RestartPolicy } from "../api/policies.ts";
 
 /** What a policy falls back on, by the type of the Job (Nomad's defaults). */

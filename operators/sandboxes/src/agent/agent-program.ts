@@ -1,4 +1,4 @@
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { agentSettings } from "./agent-settings.ts";
 import { runAgent } from "./run-agent.ts";

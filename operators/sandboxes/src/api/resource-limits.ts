@@ -1,4 +1,4 @@
-import { intOrStringSchema } from "@keelson/api-machinery";
+import { intOrStringSchema } from "@keelson/api-machinery/schema";
 import { Type } from "typebox";
 
 /** An amount above 0, as Kubernetes writes quantities: `500m`, `2`, `256Mi`, `1e3`. */

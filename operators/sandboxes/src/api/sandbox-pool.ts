@@ -1,6 +1,7 @@
-import { defineResource, type ObjectType, type PodTemplate } from "@keelson/api-machinery";
-import { Type } from "typebox";
+import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { anyObject, choice, conditions, int32, int64, listMap, time } from "@keelson/api-machinery/fields";
+import type { PodTemplate } from "@keelson/api-machinery/kinds";
+import { Type } from "typebox";
 import { defaultSandboxesPerAgent, group, version } from "./names.ts";
 import { resourceLimits } from "./resource-limits.ts";
 

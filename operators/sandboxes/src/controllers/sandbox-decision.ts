@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { type Condition, type DeepReadonly, formatTime, isJsonObject, setCondition } from "@keelson/api-machinery";
+import { type Condition, type DeepReadonly, isJsonObject, setCondition } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 import type { AgentStatus } from "../protocol/protocol.ts";
 import { allocationAnnotation, cleanupFinalizer, sandboxIdPattern } from "../api/names.ts";
 import type { Phase, Sandbox } from "../api/sandbox.ts";

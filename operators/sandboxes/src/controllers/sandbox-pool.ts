@@ -5,10 +5,9 @@ import {
   isConflict,
   isNotFound,
   jsonEquals,
-  Pod,
-  Secret,
   setCondition,
 } from "@keelson/api-machinery";
+import { Pod, Secret } from "@keelson/api-machinery/kinds";
 import {
   addFinalizer,
   defineController,

@@ -1,4 +1,6 @@
-import { ConfigMap, type DeepReadonly, formatTime, isConflict, isNotFound, Pod, Secret } from "@keelson/api-machinery";
+import { type DeepReadonly, isConflict, isNotFound } from "@keelson/api-machinery";
+import { ConfigMap, Pod, Secret } from "@keelson/api-machinery/kinds";
+import { formatTime } from "@keelson/api-machinery/time";
 import {
   addFinalizer,
   defineController,

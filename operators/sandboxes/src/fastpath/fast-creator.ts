@@ -1,4 +1,5 @@
-import { isNotFound, isStatusError, type Clock, sleep } from "@keelson/api-machinery";
+import { isNotFound, isStatusError } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { agentSandbox } from "../fleet/agent-sandbox.ts";

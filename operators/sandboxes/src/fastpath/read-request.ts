@@ -1,5 +1,5 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import { dns1123SubdomainFaults } from "@keelson/api-machinery";
+import { dns1123SubdomainFaults } from "@keelson/api-machinery/validation";
 import { isAmount, isPort } from "../protocol/protocol.ts";
 import { reservedPorts } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";

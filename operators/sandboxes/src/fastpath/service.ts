@@ -1,13 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
-import {
-  type Clock,
-  type DeepReadonly,
-  isAlreadyExists,
-  isNotFound,
-  isStatusError,
-  type StatusError,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isAlreadyExists, isNotFound, isStatusError, type StatusError } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client, Patch } from "@keelson/client";
 import type { Cache } from "@keelson/controller";
 import type { OnChange } from "@keelson/controller";

@@ -1,15 +1,6 @@
-import {
-  type Clock,
-  type DeepReadonly,
-  formatTime,
-  isConflict,
-  isNotFound,
-  jsonEquals,
-  Pod,
-  Secret,
-  sleep,
-  type Timer,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isConflict, isNotFound, jsonEquals } from "@keelson/api-machinery";
+import { Pod, Secret } from "@keelson/api-machinery/kinds";
+import { type Clock, formatTime, sleep, type Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, Logger } from "@keelson/controller";
 import type { OnChange } from "@keelson/controller";

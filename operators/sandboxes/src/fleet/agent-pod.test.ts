@@ -1,4 +1,4 @@
-import type { PodObject } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
 import { describe, expect, it } from "vitest";
 import type { SandboxPool } from "../api/sandbox-pool.ts";
 import { agentOfPod, agentPod, type AgentPlacement, tokenOf, tokenSecret } from "./agent-pod.ts";

@@ -1,14 +1,6 @@
 import { randomBytes } from "node:crypto";
-import {
-  type Container,
-  controllerReference,
-  type DeepReadonly,
-  type EnvVar,
-  getController,
-  type PodObject,
-  type PodSpec,
-  type SecretObject,
-} from "@keelson/api-machinery";
+import { controllerReference, type DeepReadonly, getController } from "@keelson/api-machinery";
+import type { Container, EnvVar, PodObject, PodSpec, SecretObject } from "@keelson/api-machinery/kinds";
 import { agentApp, agentLabels, agentPort, defaultSandboxesPerAgent, group } from "../api/names.ts";
 import type { SandboxPool } from "../api/sandbox-pool.ts";
 import { defaultAgentDir } from "../agent/agent-settings.ts";

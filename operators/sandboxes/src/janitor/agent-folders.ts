@@ -1,6 +1,7 @@
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { type Clock, Pod, type Timer } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { type AgentIsolation, reopenAgentDriver } from "../agent/run-agent.ts";

@@ -1,4 +1,4 @@
-import { Pod, Secret } from "@keelson/api-machinery";
+import { Pod, Secret } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";

@@ -1,5 +1,6 @@
 import type { Client } from "@keelson/client";
-import { type Clock, isNotFound, type Timer } from "@keelson/api-machinery";
+import { isNotFound } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { AgentClient } from "../fleet/agent-client.ts";
 import type { AgentPod } from "../fleet/agent-pod.ts";

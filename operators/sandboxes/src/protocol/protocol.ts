@@ -1,4 +1,5 @@
-import { isJsonObject, isQuantity, quantityToMillis } from "@keelson/api-machinery";
+import { isJsonObject } from "@keelson/api-machinery";
+import { isQuantity, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { sandboxIdPattern } from "../api/names.ts";
 
 /* What is said between the operator and its agents, over HTTP with a bearer token. Paths and fields are fast-sandbox's. */

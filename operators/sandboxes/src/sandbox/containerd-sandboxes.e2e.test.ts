@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Code } from "@connectrpc/connect";
-import { Pod } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
 import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";

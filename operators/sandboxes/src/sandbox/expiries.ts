@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
-import { type Clock, isJsonObject, type Timer } from "@keelson/api-machinery";
+import { isJsonObject } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 
 /** What {@link Expiries} are made from. */

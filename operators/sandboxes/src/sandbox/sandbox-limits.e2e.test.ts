@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import type { Driver, Exited, Program } from "@keelson/execution";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";

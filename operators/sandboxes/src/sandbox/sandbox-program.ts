@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { type Clock, quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
+import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Driver, Limits, Program, ProgramSpec } from "@keelson/execution";
 import { normalizeImage, type ReadyImage } from "./image-store.ts";
 import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";

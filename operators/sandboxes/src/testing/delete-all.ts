@@ -1,4 +1,4 @@
-import { Pod } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";

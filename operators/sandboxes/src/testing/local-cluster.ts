@@ -1,5 +1,6 @@
 import { join } from "node:path";
-import { CustomResourceDefinition, systemClock } from "@keelson/api-machinery";
+import { CustomResourceDefinition } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
 import { serveApi, systemRandom } from "@keelson/apiserver";
 import { type Client, createClient } from "@keelson/client";
 import { startCluster, startKubelet } from "@keelson/cluster";

@@ -1,4 +1,4 @@
-import { type Schema, typedSchema } from "@keelson/api-machinery";
+import { type Schema, typedSchema } from "@keelson/api-machinery/schema";
 import { checkNames, extractorNames } from "../functions/registry.ts";
 
 /** A check on an object (Expectation of TestPlane): a built-in function, or a webhook that is asked. */

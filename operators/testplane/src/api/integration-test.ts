@@ -1,7 +1,8 @@
-import { conditionsSchema, defineResource, type ObjectType, typedSchema } from "@keelson/api-machinery";
+import { defineResource, type ObjectType } from "@keelson/api-machinery";
+import { anyObject, choice, int32, int64, listMap, time } from "@keelson/api-machinery/fields";
+import { conditionsSchema, typedSchema } from "@keelson/api-machinery/schema";
 import { Type, type Static } from "typebox";
 import { conditionStatus, results, stepCondition } from "./expectation.ts";
-import { anyObject, choice, int32, int64, listMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { resourceRef } from "./resource-ref.ts";
 

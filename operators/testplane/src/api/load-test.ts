@@ -1,7 +1,8 @@
-import { conditionsSchema, defineResource, type ObjectType, typedSchema } from "@keelson/api-machinery";
+import { defineResource, type ObjectType } from "@keelson/api-machinery";
+import { anyObject, choice, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
+import { conditionsSchema, typedSchema } from "@keelson/api-machinery/schema";
 import { Type } from "typebox";
 import { checkLists, conditionStatus, type Expectation, extractor, results, stepCondition } from "./expectation.ts";
-import { anyObject, choice, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { manifestRef, resourceRef } from "./resource-ref.ts";
 

@@ -1,4 +1,4 @@
-import { type Schema, typedSchema } from "@keelson/api-machinery";
+import { type Schema, typedSchema } from "@keelson/api-machinery/schema";
 
 /** Which objects are read (ResourceSelector of TestPlane). */
 export interface ResourceSelector {

@@ -1,12 +1,6 @@
 import { writeFile } from "node:fs/promises";
-import {
-  type DeepReadonly,
-  isDuration,
-  isMissingKind,
-  isNotFound,
-  parseDuration,
-  type ResourceType,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isMissingKind, isNotFound, type ResourceType } from "@keelson/api-machinery";
+import { isDuration, parseDuration } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { IntegrationTest } from "../api/integration-test.ts";

@@ -1,5 +1,4 @@
 import {
-  CustomResourceDefinition,
   type DeepReadonly,
   hasFinalizer,
   isBeingDeleted,
@@ -8,6 +7,7 @@ import {
   type ResourceType,
   withoutFinalizer,
 } from "@keelson/api-machinery";
+import { CustomResourceDefinition } from "@keelson/api-machinery/kinds";
 import {
   type ControllerDefinition,
   defineController,

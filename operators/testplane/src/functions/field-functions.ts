@@ -1,4 +1,5 @@
-import { jsonEquals, parseJsonPath } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import { parseJsonPath } from "@keelson/api-machinery/selectors";
 import { type CheckFunction, type ExtractorFunction, fail, type Params, pass, type Resource } from "./function.ts";
 import { conditionOf, stringAt, textOf } from "./read.ts";
 

@@ -1,4 +1,4 @@
-import { parseJsonPath } from "@keelson/api-machinery";
+import { parseJsonPath } from "@keelson/api-machinery/selectors";
 import { fieldExtractor, fieldFunctions } from "./field-functions.ts";
 import type { CheckFunction, ExtractorFunction, Params, Parameter } from "./function.ts";
 import { clusterExtractors, phaseFunctions } from "./phase-functions.ts";

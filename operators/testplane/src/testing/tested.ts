@@ -1,11 +1,11 @@
 import {
   type DeepReadonly,
-  type KubernetesObject,
   defineResource,
+  type KubernetesObject,
   type ObjectType,
   type ResourceType,
-  type Transport,
 } from "@keelson/api-machinery";
+import type { Transport } from "@keelson/api-machinery/transport";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { type RunningOperator, startOperator } from "@keelson/operator";

@@ -1,11 +1,6 @@
-import {
-  type ApiRequest,
-  CustomResourceDefinition,
-  statusError,
-  type Transport,
-  type WatchEvent,
-  type WatchStream,
-} from "@keelson/api-machinery";
+import { statusError } from "@keelson/api-machinery";
+import { CustomResourceDefinition } from "@keelson/api-machinery/kinds";
+import type { ApiRequest, Transport, WatchEvent, WatchStream } from "@keelson/api-machinery/transport";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { Lamp, startTested, type Tested } from "../testing/tested.ts";

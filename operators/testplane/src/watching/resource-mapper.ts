@@ -1,5 +1,6 @@
-import * as machinery from "@keelson/api-machinery";
-import { CustomResourceDefinition, parseApiVersion, type ResourceType } from "@keelson/api-machinery";
+import * as machinery from "@keelson/api-machinery/kinds";
+import { parseApiVersion, type ResourceType } from "@keelson/api-machinery";
+import { CustomResourceDefinition } from "@keelson/api-machinery/kinds";
 import { type Cache, readOf } from "@keelson/controller";
 
 const extra = (group: string, kind: string, plural: string, scope: "Namespaced" | "Cluster" = "Namespaced"): ResourceType => ({

@@ -1,4 +1,5 @@
-import { apiVersionOf, type Clock, type DeepReadonly, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { apiVersionOf, type DeepReadonly, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { Informer, type Logger, type Request, type StoreEffect } from "@keelson/controller";
 

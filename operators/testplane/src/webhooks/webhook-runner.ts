@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Request } from "@keelson/controller";
 import type { Dispatcher } from "undici";
 import { callWebhook, type WebhookAnswer, type WebhookQuestion } from "./webhook-call.ts";

@@ -1,6 +1,6 @@
-import { type DeepReadonly, isJsonObject, type JsonObject, setOwn } from "../json.ts";
-import type { KubernetesObject } from "../object.ts";
-import { statusError, unclassifiedError } from "../status.ts";
+import { type DeepReadonly, isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
+import type { KubernetesObject } from "../objects/object.ts";
+import { statusError, unclassifiedError } from "../protocol/status.ts";
 import { compareValues } from "./compare-values.ts";
 import { type Conflict, conflictError, conflictsOver } from "./conflict.ts";
 import {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { deepFreeze, type JsonObject } from "../json.ts";
-import type { KubernetesObject } from "../object.ts";
+import { deepFreeze, type JsonObject } from "../objects/json.ts";
+import type { KubernetesObject } from "../objects/object.ts";
 import type { Schema } from "../schema/schema.ts";
 import { applyConfiguration } from "./apply-configuration.ts";
 import type { FieldManagementContext } from "./endpoint.ts";

@@ -1,4 +1,4 @@
-import { isJsonObject, jsonEquals, type JsonObject } from "../json.ts";
+import { isJsonObject, jsonEquals, type JsonObject } from "../objects/json.ts";
 import { emptySet, type FieldNode, type FieldSet, fieldNode, leaf, union } from "./field-set.ts";
 import { nodeOfWhole } from "./fields-of-value.ts";
 import { itemElement } from "./list-item.ts";

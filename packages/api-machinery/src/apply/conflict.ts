@@ -1,4 +1,4 @@
-import { type StatusError, statusError } from "../status.ts";
+import { type StatusError, statusError } from "../protocol/status.ts";
 import { type FieldSet, pathsOf } from "./field-set.ts";
 import type { ManagedEntry } from "./managed-entries.ts";
 import { describePath, type PathElement } from "./path-element.ts";

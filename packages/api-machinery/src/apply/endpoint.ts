@@ -1,5 +1,5 @@
-import type { DeepReadonly } from "../json.ts";
-import type { KubernetesObject } from "../object.ts";
+import type { DeepReadonly } from "../objects/json.ts";
+import type { KubernetesObject } from "../objects/object.ts";
 import type { Schema } from "../schema/schema.ts";
 import type { Comparison } from "./compare-values.ts";
 import { differenceWithSubtrees, type FieldSet, fieldSet } from "./field-set.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { deepFreeze, type JsonObject } from "../json.ts";
-import type { KubernetesObject } from "../object.ts";
+import { deepFreeze, type JsonObject } from "../objects/json.ts";
+import type { KubernetesObject } from "../objects/object.ts";
 import type { Schema } from "../schema/schema.ts";
-import { isStatusError } from "../status.ts";
+import { isStatusError } from "../protocol/status.ts";
 import { applyConfiguration } from "./apply-configuration.ts";
 import type { FieldManagementContext } from "./endpoint.ts";
 import { trackUpdate } from "./track-update.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { deepFreeze } from "../json.ts";
+import { deepFreeze } from "../objects/json.ts";
 import {
   difference,
   differenceWithSubtrees,

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "../json.ts";
+import { isJsonObject, type JsonObject } from "../objects/json.ts";
 import { type FieldNode, type FieldSet, emptySet, fieldNode, leaf } from "./field-set.ts";
 import { maxFieldDepth } from "./fields-v1.ts";
 import { itemElement } from "./list-item.ts";

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, setOwn } from "../json.ts";
+import { isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
 import { emptySet, type FieldNode, type FieldSet, fieldNode, leaf, union } from "./field-set.ts";
 import { comparePathElements, parsePathElement, type PathElement } from "./path-element.ts";
 

@@ -1,5 +1,5 @@
-import { type DeepReadonly, isJsonObject } from "../json.ts";
-import type { KubernetesObject } from "../object.ts";
+import { type DeepReadonly, isJsonObject } from "../objects/json.ts";
+import type { KubernetesObject } from "../objects/object.ts";
 import { compareValues } from "./compare-values.ts";
 import { difference, type FieldSet } from "./field-set.ts";
 import { fieldsOfConfig } from "./fields-of-value.ts";

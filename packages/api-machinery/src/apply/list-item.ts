@@ -1,4 +1,4 @@
-import { isJsonObject } from "../json.ts";
+import { isJsonObject } from "../objects/json.ts";
 import { keyElement, singleKeyElement, type PathElement, valueElement } from "./path-element.ts";
 import { type ListShape, resolveShape } from "./shape.ts";
 

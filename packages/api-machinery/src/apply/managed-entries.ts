@@ -1,5 +1,5 @@
-import { type DeepReadonly, deepFreeze } from "../json.ts";
-import type { ManagedFieldsEntry } from "../object.ts";
+import { type DeepReadonly, deepFreeze } from "../objects/json.ts";
+import type { ManagedFieldsEntry } from "../objects/object.ts";
 import { type FieldSet, union } from "./field-set.ts";
 import { formatFieldsV1, parseFieldsV1 } from "./fields-v1.ts";
 import { compareText } from "./path-element.ts";

@@ -1,4 +1,4 @@
-import { isJsonObject, jsonEquals, type JsonObject, setOwn } from "../json.ts";
+import { isJsonObject, jsonEquals, type JsonObject, setOwn } from "../objects/json.ts";
 import { itemElement } from "./list-item.ts";
 import type { PathElement } from "./path-element.ts";
 import { fieldShape, deducedShape, type ListShape, type MapShape, resolveShape, type Shape } from "./shape.ts";

@@ -1,4 +1,4 @@
-import { isJsonObject } from "../json.ts";
+import { isJsonObject } from "../objects/json.ts";
 
 /**
  * One step of a field path in its FieldsV1 form, which is canonical, so that two steps are equal when their texts are:

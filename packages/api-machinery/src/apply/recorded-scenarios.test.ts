@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { deepFreeze, draft, isJsonObject, type JsonObject, setOwn } from "../json.ts";
-import type { KubernetesObject } from "../object.ts";
+import { deepFreeze, draft, isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
+import type { KubernetesObject } from "../objects/object.ts";
 import type { Schema } from "../schema/schema.ts";
-import { isStatusError } from "../status.ts";
+import { isStatusError } from "../protocol/status.ts";
 import { applyConfiguration } from "./apply-configuration.ts";
 import type { FieldManagementContext } from "./endpoint.ts";
 import { trackUpdate } from "./track-update.ts";

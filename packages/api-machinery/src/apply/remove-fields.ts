@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, setOwn } from "../json.ts";
+import { isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
 import { emptySet, type FieldNode, type FieldSet } from "./field-set.ts";
 import { itemElement } from "./list-item.ts";
 import { fieldElement } from "./path-element.ts";

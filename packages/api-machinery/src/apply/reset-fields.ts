@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, setOwn } from "../json.ts";
+import { isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
 import { type FieldSet, fieldSet } from "./field-set.ts";
 import { fieldElement } from "./path-element.ts";
 

@@ -1,4 +1,4 @@
-import type { JsonObject } from "../json.ts";
+import type { JsonObject } from "../objects/json.ts";
 import { objectMetaSchema } from "../schema/object-meta.ts";
 import type { Schema } from "../schema/schema.ts";
 

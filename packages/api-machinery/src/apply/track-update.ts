@@ -1,5 +1,5 @@
-import { type DeepReadonly, isJsonObject } from "../json.ts";
-import type { KubernetesObject, ObjectMeta } from "../object.ts";
+import { type DeepReadonly, isJsonObject } from "../objects/json.ts";
+import type { KubernetesObject, ObjectMeta } from "../objects/object.ts";
 import { compareValues } from "./compare-values.ts";
 import {
   type Endpoint,

@@ -5,8 +5,15 @@ import {
   dns1123SubdomainFaults,
   labelValueFaults,
   qualifiedNameFaults,
-} from "../names.ts";
-import { addQuantities, compareQuantities, isQuantity, parseQuantity, type Quantity, subtractQuantities } from "../quantity.ts";
+} from "../values/names.ts";
+import {
+  addQuantities,
+  compareQuantities,
+  isQuantity,
+  parseQuantity,
+  type Quantity,
+  subtractQuantities,
+} from "../values/quantity.ts";
 import { hasFormat } from "../schema/formats.ts";
 import { celEngine } from "./engine.ts";
 import { celEquals } from "./object-types.ts";

@@ -1,6 +1,6 @@
 import type { Environment } from "@marcbachmann/cel-js";
 import type { Duration } from "@marcbachmann/cel-js/evaluator";
-import { isJsonObject } from "../json.ts";
+import { isJsonObject } from "../objects/json.ts";
 import type { Schema } from "../schema/schema.ts";
 import { celEngine } from "./engine.ts";
 

@@ -1,8 +1,8 @@
-import { childPath, fieldCause, type FieldReason, invalidCause } from "../field-causes.ts";
-import { isJsonObject, jsonEquals } from "../json.ts";
+import { childPath, fieldCause, type FieldReason, invalidCause } from "../protocol/field-causes.ts";
+import { isJsonObject, jsonEquals } from "../objects/json.ts";
 import type { ValidationRule } from "../schema/schema.ts";
 import type { RuleEvaluator, RuleSite } from "../schema/validate.ts";
-import type { StatusCause } from "../status.ts";
+import type { StatusCause } from "../protocol/status.ts";
 import { compileRules, optionalOld, type RuleProgram, type RuleSet, type RuleSize } from "./rule-program.ts";
 
 /** How many steps the rules of one object may take together, at most; as kube-apiserver's budget (KEP-2876). */

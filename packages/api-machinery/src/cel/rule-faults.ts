@@ -1,6 +1,6 @@
-import { fieldCause, invalidCause, notSupportedCause, requiredCause } from "../field-causes.ts";
+import { fieldCause, invalidCause, notSupportedCause, requiredCause } from "../protocol/field-causes.ts";
 import type { Schema } from "../schema/schema.ts";
-import type { StatusCause } from "../status.ts";
+import type { StatusCause } from "../protocol/status.ts";
 import { compileRules } from "./rule-program.ts";
 
 const reasons = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];

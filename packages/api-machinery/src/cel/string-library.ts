@@ -1,5 +1,5 @@
 import type { Environment } from "@marcbachmann/cel-js";
-import { compilePattern } from "../schema/pattern.ts";
+import { compilePattern } from "../pattern/pattern.ts";
 
 /** The name under which `matches` is called here: cel-js has one of its own, by JavaScript's backtracking expressions. */
 export const linearMatches = "matchesPattern";

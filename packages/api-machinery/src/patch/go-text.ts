@@ -1,4 +1,4 @@
-import { isJsonObject } from "../json.ts";
+import { isJsonObject } from "../objects/json.ts";
 
 /** A JSON value as Go prints it (`%v`), which is how kube-apiserver's messages show parts of patches: `map[image:x ports:[1 2]]`. */
 export function goText(value: unknown): string {

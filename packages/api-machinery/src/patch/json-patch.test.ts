@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { deepFreeze } from "../json.ts";
+import { deepFreeze } from "../objects/json.ts";
 import { jsonPatch } from "./json-patch.ts";
 
 const document = deepFreeze({ data: { a: "1", b: "2" }, list: [1, 2, 3], "a/b": { "c~d": 1 } });

@@ -1,5 +1,5 @@
-import { jsonEquals, setOwn } from "../json.ts";
-import { statusError, type StatusError } from "../status.ts";
+import { jsonEquals, setOwn } from "../objects/json.ts";
+import { statusError, type StatusError } from "../protocol/status.ts";
 
 type Container = unknown[] | Record<string, unknown>;
 

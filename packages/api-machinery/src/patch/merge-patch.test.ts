@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { deepFreeze, jsonEquals } from "../json.ts";
+import { deepFreeze, jsonEquals } from "../objects/json.ts";
 import { mergePatch, mergePatchOf } from "./merge-patch.ts";
 
 // The examples of RFC 7386, appendix A, that patch by an object.

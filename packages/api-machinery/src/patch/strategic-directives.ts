@@ -1,5 +1,5 @@
-import { isJsonObject, setOwn } from "../json.ts";
-import { statusError } from "../status.ts";
+import { isJsonObject, setOwn } from "../objects/json.ts";
+import { statusError } from "../protocol/status.ts";
 
 const maxDepth = 256;
 

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { deepFreeze } from "../json.ts";
+import { deepFreeze } from "../objects/json.ts";
 import type { Schema } from "../schema/schema.ts";
-import { isStatusError, type Status } from "../status.ts";
+import { isStatusError, type Status } from "../protocol/status.ts";
 import { strategicMergePatch } from "./strategic-merge.ts";
 
 const named = (properties: Record<string, Schema>, mergeKey = "name"): Schema => ({

@@ -1,6 +1,6 @@
-import { isJsonObject, jsonEquals, setOwn } from "../json.ts";
+import { isJsonObject, jsonEquals, setOwn } from "../objects/json.ts";
 import type { Schema } from "../schema/schema.ts";
-import { statusError, type StatusError, unclassifiedError } from "../status.ts";
+import { statusError, type StatusError, unclassifiedError } from "../protocol/status.ts";
 import { goText, goType } from "./go-text.ts";
 import { containsDirective, dropDirectives } from "./strategic-directives.ts";
 import { arrange } from "./strategic-order.ts";

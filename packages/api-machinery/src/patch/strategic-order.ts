@@ -1,4 +1,4 @@
-import { isJsonObject } from "../json.ts";
+import { isJsonObject } from "../objects/json.ts";
 
 /**
  * Puts a merged list in order: items that `wanted` names stand in its order, all others in that of the list before. Where

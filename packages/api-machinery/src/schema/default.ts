@@ -1,4 +1,4 @@
-import { draft, setOwn } from "../json.ts";
+import { draft, setOwn } from "../objects/json.ts";
 import type { Schema } from "./schema.ts";
 
 const maxDepth = 256;

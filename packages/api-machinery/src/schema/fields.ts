@@ -1,6 +1,6 @@
 import type { TSchemaOptions, TUnsafe } from "typebox";
-import type { JsonValue } from "../json.ts";
-import type { Condition } from "../object.ts";
+import type { JsonValue } from "../objects/json.ts";
+import type { Condition } from "../objects/object.ts";
 import {
   conditionsSchema,
   preserveUnknownObjectSchema,

@@ -1,5 +1,5 @@
-import { isDuration } from "../duration.ts";
-import { isDns1123LabelName, isDns1123SubdomainName } from "../names.ts";
+import { isDuration } from "../values/duration.ts";
+import { isDns1123LabelName, isDns1123SubdomainName } from "../values/names.ts";
 
 const ipv4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
 

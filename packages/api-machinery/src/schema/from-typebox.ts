@@ -1,4 +1,4 @@
-import { isJsonObject, jsonEquals } from "../json.ts";
+import { isJsonObject, jsonEquals } from "../objects/json.ts";
 import type { Schema } from "./schema.ts";
 
 type Node = { readonly [key: string]: unknown };

@@ -1,6 +1,6 @@
 import type { TUnsafe } from "typebox";
-import type { Condition } from "../object.ts";
-import type { LabelSelector } from "../selector.ts";
+import type { Condition } from "../objects/object.ts";
+import type { LabelSelector } from "../selectors/label-selector.ts";
 import type { Schema } from "./schema.ts";
 
 /** Options that every schema of this file takes: they are added to it. */

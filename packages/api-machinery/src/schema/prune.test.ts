@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { deepFreeze } from "../json.ts";
+import { deepFreeze } from "../objects/json.ts";
 import { applyDefaults } from "./default.ts";
 import { isPruned, prune, unknownFieldMessages } from "./prune.ts";
 import type { Schema } from "./schema.ts";

@@ -1,4 +1,4 @@
-import { isJsonObject, setOwn } from "../json.ts";
+import { isJsonObject, setOwn } from "../objects/json.ts";
 import type { Schema } from "./schema.ts";
 
 /** What {@link prune} found. */

@@ -1,8 +1,8 @@
 import { ruleCauses } from "../cel/rule-faults.ts";
-import { forbiddenCause, invalidCause, notSupportedCause, requiredCause } from "../field-causes.ts";
-import { isJsonObject, jsonEquals } from "../json.ts";
-import type { StatusCause } from "../status.ts";
-import { compilePattern } from "./pattern.ts";
+import { forbiddenCause, invalidCause, notSupportedCause, requiredCause } from "../protocol/field-causes.ts";
+import { isJsonObject, jsonEquals } from "../objects/json.ts";
+import type { StatusCause } from "../protocol/status.ts";
+import { compilePattern } from "../pattern/pattern.ts";
 import { prune } from "./prune.ts";
 import type { Schema } from "./schema.ts";
 import { validate } from "./validate.ts";

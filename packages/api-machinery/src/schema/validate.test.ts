@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { StatusCause } from "../status.ts";
+import type { StatusCause } from "../protocol/status.ts";
 import type { Schema } from "./schema.ts";
 import { validate } from "./validate.ts";
 

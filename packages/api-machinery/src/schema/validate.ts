@@ -8,12 +8,12 @@ import {
   tooLongCause,
   tooManyCause,
   typeInvalidCause,
-} from "../field-causes.ts";
-import { isJsonObject, jsonEquals } from "../json.ts";
-import { dns1035LabelFaults, dns1123SubdomainFaults } from "../names.ts";
-import type { StatusCause } from "../status.ts";
+} from "../protocol/field-causes.ts";
+import { isJsonObject, jsonEquals } from "../objects/json.ts";
+import { dns1035LabelFaults, dns1123SubdomainFaults } from "../values/names.ts";
+import type { StatusCause } from "../protocol/status.ts";
 import { hasFormat, isInFormatRange } from "./formats.ts";
-import { compilePattern } from "./pattern.ts";
+import { compilePattern } from "../pattern/pattern.ts";
 import type { Schema } from "./schema.ts";
 
 /** What a {@link RuleEvaluator} is asked about: one place with `x-kubernetes-validations`. */

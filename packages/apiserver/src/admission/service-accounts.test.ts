@@ -1,4 +1,5 @@
-import { createVirtualClock, Namespace, Pod, ServiceAccount } from "@keelson/api-machinery";
+import { Namespace, Pod, ServiceAccount } from "@keelson/api-machinery/kinds";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { createClient } from "@keelson/client";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";

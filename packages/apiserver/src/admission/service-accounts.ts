@@ -1,4 +1,5 @@
-import { type Clock, type DeepReadonly, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import type { DeepReadonly, JsonObject, KubernetesObject } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { forbidden } from "../endpoints/errors.ts";
 import { listAt, objectAt, textAt } from "../registry/object-fields.ts";
 import { type Store, storageKey } from "../storage/store.ts";

@@ -1,4 +1,6 @@
-import { type Clock, parseApiVersion, type StatusCause } from "@keelson/api-machinery";
+import { parseApiVersion } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { StatusCause } from "@keelson/api-machinery/validation";
 import type { AdmissionChain } from "../admission/admission.ts";
 import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
 import { type Store, storageKey } from "../storage/store.ts";

@@ -1,4 +1,5 @@
-import { type Status, type StatusCause, StatusError, statusError } from "@keelson/api-machinery";
+import { type Status, StatusError, statusError } from "@keelson/api-machinery";
+import type { StatusCause } from "@keelson/api-machinery/validation";
 
 /** What an error needs of a kind to name it as kube-apiserver does. */
 interface Named {

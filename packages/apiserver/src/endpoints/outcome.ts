@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream";
-import type { ApiRequest, DeepReadonly, KubernetesObject, ListMeta, Status, StatusError } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, Status, StatusError } from "@keelson/api-machinery";
+import type { ApiRequest, ListMeta } from "@keelson/api-machinery/transport";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 
 /** A request whose sender is known, as the pipeline takes it from HTTP or from a transport in process. */

@@ -1,4 +1,5 @@
-import { createVirtualClock, jsonEquals, type KubernetesObject, type VirtualClock } from "@keelson/api-machinery";
+import { jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { systemUser } from "../server.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";

@@ -13,7 +13,7 @@ import {
   setHeaderOptions,
   type V1ConfigMap,
 } from "@kubernetes/client-node";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { systemRandom } from "../endpoints/random-source.ts";
 import { type ServedApi, serveApi } from "../serve-api.ts";

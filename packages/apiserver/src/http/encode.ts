@@ -1,4 +1,5 @@
-import { type DeepReadonly, isJsonObject, type KubernetesObject, type ListMeta, type Status } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, type KubernetesObject, type Status } from "@keelson/api-machinery";
+import type { ListMeta } from "@keelson/api-machinery/transport";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../endpoints/outcome.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { inSlices } from "../endpoints/read/slices.ts";

@@ -4,7 +4,7 @@ import { Agent, request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { KubeConfig } from "@kubernetes/client-node";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { expect, test } from "vitest";
 import { systemRandom } from "../endpoints/random-source.ts";
 import { serveApi } from "../serve-api.ts";

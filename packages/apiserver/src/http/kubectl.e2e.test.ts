@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { writeKubeconfig } from "../auth/certificates/kubeconfig.ts";
 import { ensurePki, issueClientCertificate } from "../auth/certificates/pki.ts";

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Clock, type Status, statusError } from "@keelson/api-machinery";
+import { type Status, statusError } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Outcome } from "../endpoints/outcome.ts";
 import {
   bodyOf,

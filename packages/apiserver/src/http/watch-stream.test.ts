@@ -1,6 +1,7 @@
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
-import { createVirtualClock, type KubernetesObject } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, test, vi } from "vitest";
 import type { EncodedObject, WatchSink } from "../endpoints/outcome.ts";
 import { configMaps } from "../testing/config-maps.ts";

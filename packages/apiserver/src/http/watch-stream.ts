@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import type { Clock, Timer } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { EncodedObject, WatchedEvent, WatchOutcome } from "../endpoints/outcome.ts";
 import { type EncodeContext, objectValue } from "./encode.ts";
 import type { Representation } from "./negotiation.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Reviews } from "../auth/reviews/reviews.ts";
 import { autoscalingKinds } from "./kinds/autoscaling.ts";
 import { networkingKinds } from "./kinds/networking.ts";

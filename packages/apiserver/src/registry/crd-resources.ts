@@ -1,11 +1,5 @@
-import {
-  completeObjectSchema,
-  type DeepReadonly,
-  type KubernetesObject,
-  type PrinterColumn,
-  type Schema,
-  statusError,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { completeObjectSchema, type PrinterColumn, type Schema } from "@keelson/api-machinery/schema";
 import { storedVerbs } from "./builtin/builtin-resource.ts";
 import { type CustomResourceDefinition, isConditionTrue } from "./crd-spec.ts";
 import { valueAt } from "./object-fields.ts";

@@ -1,4 +1,5 @@
-import type { DeepReadonly, KubernetesObject, PrinterColumn, ScaleSubresource, Schema } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import type { PrinterColumn, ScaleSubresource, Schema } from "@keelson/api-machinery/schema";
 import { listAt, textAt, valueAt } from "./object-fields.ts";
 
 /** The names of a custom kind (apiextensions/v1 CustomResourceDefinitionNames). */

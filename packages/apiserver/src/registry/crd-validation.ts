@@ -1,17 +1,15 @@
+import { type DeepReadonly, isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
+import { validateStructural } from "@keelson/api-machinery/server";
 import {
-  type DeepReadonly,
   dns1035LabelFaults,
   dns1123SubdomainFaults,
   forbiddenCause,
   invalidCause,
-  isJsonObject,
-  type KubernetesObject,
   notSupportedCause,
   requiredCause,
-  type Schema,
   type StatusCause,
-} from "@keelson/api-machinery";
-import { validateStructural } from "@keelson/api-machinery/server";
+} from "@keelson/api-machinery/validation";
 import { isConditionTrue } from "./crd-spec.ts";
 import { listAt, mapAt, textAt, valueAt } from "./object-fields.ts";
 

@@ -1,16 +1,16 @@
+import { isJsonObject } from "@keelson/api-machinery";
 import {
   dns1123LabelFaults,
   dns1123SubdomainFaults,
+  forbiddenCause,
   invalidCause,
-  isJsonObject,
   labelKeyFaults,
   labelValueFaults,
-  forbiddenCause,
   notSupportedCause,
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import { listAt, mapAt, textAt, valueAt } from "./object-fields.ts";
 
 /*

@@ -1,7 +1,8 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createVirtualClock, draft, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { draft, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openStore } from "../storage/lmdb-store.ts";
 import { type Store, storageKey } from "../storage/store.ts";

@@ -1,4 +1,5 @@
-import { type Clock, draft, type KubernetesObject } from "@keelson/api-machinery";
+import { draft, type KubernetesObject } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Store, StoredObject } from "../storage/store.ts";
 import { type BuiltinKindsOptions, builtinKinds, groupOrder } from "./builtin-kinds.ts";
 import { deleteAll } from "./crd-cleanup.ts";

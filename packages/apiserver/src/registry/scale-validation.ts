@@ -1,10 +1,6 @@
-import {
-  type DeepReadonly,
-  invalidCause,
-  type KubernetesObject,
-  type ScaleSubresource,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import type { ScaleSubresource } from "@keelson/api-machinery/schema";
+import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { valueAt } from "./object-fields.ts";
 
 const mostReplicas = 2 ** 31 - 1;

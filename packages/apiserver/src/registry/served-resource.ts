@@ -1,12 +1,6 @@
-import type {
-  DeepReadonly,
-  KubernetesObject,
-  PrinterColumn,
-  ScaleSubresource,
-  Schema,
-  Scope,
-  StatusCause,
-} from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, Scope } from "@keelson/api-machinery";
+import type { PrinterColumn, ScaleSubresource, Schema } from "@keelson/api-machinery/schema";
+import type { StatusCause } from "@keelson/api-machinery/validation";
 
 /** A kind as one version of it is served: what every endpoint, discovery, OpenAPI, tables and patches need to know of it. */
 export interface ServedResource {

@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { isJsonObject, systemClock } from "@keelson/api-machinery";
+import { isJsonObject } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { expect, it } from "vitest";
 import { openStore } from "./lmdb-store.ts";
 

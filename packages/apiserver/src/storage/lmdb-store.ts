@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { openJournal } from "./journal.ts";
 import { createJournaledEngine } from "./journaled-engine.ts";
 import { openLmdbEngine } from "./lmdb-engine.ts";

@@ -1,7 +1,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createVirtualClock, isExpired, type KubernetesObject } from "@keelson/api-machinery";
+import { isExpired, type KubernetesObject } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Engine } from "./engine.ts";

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { type Clock, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { type KubernetesObject, statusError } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { createDeferred } from "./deferred.ts";
 import { type Engine, type State, StorageFullError, type View } from "./engine.ts";
 import { createHistory } from "./history.ts";

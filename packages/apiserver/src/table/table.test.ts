@@ -1,4 +1,5 @@
-import type { KubernetesObject, PrinterColumn } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import type { PrinterColumn } from "@keelson/api-machinery/schema";
 import { describe, expect, it } from "vitest";
 import { builtinKinds } from "../registry/builtin-kinds.ts";
 import { crdResources } from "../registry/crd-resources.ts";

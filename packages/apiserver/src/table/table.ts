@@ -1,4 +1,5 @@
-import { type DeepReadonly, type KubernetesObject, type PrinterColumn } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import type { PrinterColumn } from "@keelson/api-machinery/schema";
 import type { IncludeObject } from "../http/encode.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { compileColumnPath, type ColumnPath, printResult } from "./column-path.ts";

@@ -1,4 +1,5 @@
-import { type Clock, sleep, statusError, type StatusReason } from "@keelson/api-machinery";
+import { statusError, type StatusReason } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Handle, Outcome, PipelineRequest, WatchSink } from "../endpoints/outcome.ts";
 
 /** A fault that is to happen. */

@@ -1,4 +1,6 @@
-import { createVirtualClock, isStatusError, type KubernetesObject, type WatchEvent } from "@keelson/api-machinery";
+import { isStatusError, type KubernetesObject } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
+import type { WatchEvent } from "@keelson/api-machinery/transport";
 import { afterEach, describe, expect, it } from "vitest";
 import { widgetCrd } from "../registry/testing/crd-samples.ts";
 import { type EnvironmentController, startTestEnvironment, type TestEnvironment } from "./test-environment.ts";

@@ -1,14 +1,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  type Clock,
-  isJsonObject,
-  type KubernetesObject,
-  StatusError,
-  systemClock,
-  type Transport,
-} from "@keelson/api-machinery";
+import { isJsonObject, type KubernetesObject, StatusError } from "@keelson/api-machinery";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
+import type { Transport } from "@keelson/api-machinery/transport";
 import type { Handle } from "../endpoints/outcome.ts";
 import { createSeededRandom, type RandomSource } from "../endpoints/random-source.ts";
 import { createInProcessTransport } from "../in-process-transport.ts";

@@ -1,4 +1,4 @@
-import { type ApiRequest, type Transport, type WatchEvent, type WatchStream } from "@keelson/api-machinery";
+import type { ApiRequest, Transport, WatchEvent, WatchStream } from "@keelson/api-machinery/transport";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { statusErrorOf } from "../answer-status.ts";

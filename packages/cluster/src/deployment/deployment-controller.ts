@@ -1,4 +1,5 @@
-import { Deployment, getController, isAlreadyExists, Pod, ReplicaSet } from "@keelson/api-machinery";
+import { getController, isAlreadyExists } from "@keelson/api-machinery";
+import { Deployment, Pod, ReplicaSet } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { byController, controllerIndex, orphansOf, workloadSelector } from "../workload/ownership.ts";
 import { carryOut, performWrites, resultOf } from "../workload/perform-writes.ts";

@@ -1,4 +1,5 @@
-import { Deployment, type DeploymentObject, getController, Pod, ReplicaSet } from "@keelson/api-machinery";
+import { getController } from "@keelson/api-machinery";
+import { Deployment, type DeploymentObject, Pod, ReplicaSet } from "@keelson/api-machinery/kinds";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { decideReplicaSetPods, decideReplicaSetStatus } from "../replicaset/replicaset-decision.ts";

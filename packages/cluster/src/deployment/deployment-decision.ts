@@ -1,4 +1,5 @@
-import { controllerReference, Deployment, draft, getController, ReplicaSet } from "@keelson/api-machinery";
+import { controllerReference, draft, getController } from "@keelson/api-machinery";
+import { Deployment, ReplicaSet } from "@keelson/api-machinery/kinds";
 import { claim, workloadSelector } from "../workload/ownership.ts";
 import { isPodTerminal, type SeenPod } from "../workload/pod-state.ts";
 import { templateHashLabel } from "../workload/template-hash.ts";

@@ -1,4 +1,5 @@
-import { jsonEquals, parseTime } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import { parseTime } from "@keelson/api-machinery/time";
 import { type WorkloadCondition, withCondition, withoutCondition } from "../workload/workload-conditions.ts";
 import { desiredReplicas, type Generations, rollingBounds, type SeenDeployment } from "./replica-sets.ts";
 

@@ -1,4 +1,5 @@
-import { type DeploymentObject, parseTime, type ReplicaSetObject } from "@keelson/api-machinery";
+import type { DeploymentObject, ReplicaSetObject } from "@keelson/api-machinery/kinds";
+import { parseTime } from "@keelson/api-machinery/time";
 import { resolveIntOrPercent } from "../workload/int-or-percent.ts";
 import { hashOf, isSameTemplate, templateHashLabel } from "../workload/template-hash.ts";
 import type { Seen } from "../workload/write.ts";

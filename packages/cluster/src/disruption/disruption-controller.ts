@@ -1,17 +1,13 @@
+import { type DeepReadonly, parseApiVersion, type ResourceType } from "@keelson/api-machinery";
 import {
-  type DeepReadonly,
   Deployment,
-  type LabelSelector,
-  parseApiVersion,
   Pod,
   PodDisruptionBudget,
   type PodDisruptionBudgetObject,
   ReplicaSet,
-  type ResourceType,
-  type Selector,
-  selectorFromObject,
   StatefulSet,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/kinds";
+import { type LabelSelector, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import { type Cache, type ControllerDefinition, defineController, type Request, watchOf } from "@keelson/controller";
 import { carryOut } from "../workload/perform-writes.ts";
 import { decideDisruption, type ObservedBudget, type ScaledObject } from "./disruption-decision.ts";

@@ -1,12 +1,5 @@
-import {
-  controllerReference,
-  Deployment,
-  type DeepReadonly,
-  type OwnerReference,
-  Pod,
-  PodDisruptionBudget,
-  ReplicaSet,
-} from "@keelson/api-machinery";
+import { controllerReference, type DeepReadonly, type OwnerReference } from "@keelson/api-machinery";
+import { Deployment, Pod, PodDisruptionBudget, ReplicaSet } from "@keelson/api-machinery/kinds";
 import { describe, expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";
 import { decideDisruption, type ScaledObject } from "./disruption-decision.ts";

@@ -1,15 +1,13 @@
 import {
   type Condition,
   type DeepReadonly,
-  formatTime,
   getController,
   jsonEquals,
   type KubernetesObject,
   type OwnerReference,
-  parseTime,
-  PodDisruptionBudget,
-  type PodDisruptionBudgetObject,
 } from "@keelson/api-machinery";
+import { PodDisruptionBudget, type PodDisruptionBudgetObject } from "@keelson/api-machinery/kinds";
+import { formatTime, parseTime } from "@keelson/api-machinery/time";
 import { resolveIntOrPercent } from "../workload/int-or-percent.ts";
 import { isPodReady, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
 import { announce, type Decision, type Seen, sooner, type Write } from "../workload/write.ts";

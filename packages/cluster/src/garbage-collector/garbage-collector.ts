@@ -1,4 +1,5 @@
-import { type Clock, isConflict, isNotFound, type KubernetesObject, parseApiVersion } from "@keelson/api-machinery";
+import { isConflict, isNotFound, type KubernetesObject, parseApiVersion } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { KeyedWorkers } from "../keyed-workers.ts";

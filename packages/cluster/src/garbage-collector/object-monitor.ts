@@ -1,4 +1,5 @@
-import type { Clock, DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { Informer, type Logger, type StoreEffect } from "@keelson/controller";
 import { type GraphNode, nodeOf, ObjectGraph } from "./object-graph.ts";

@@ -1,4 +1,5 @@
-import { type DeepReadonly, getController, Job, type KubernetesObject, Pod, refersTo } from "@keelson/api-machinery";
+import { type DeepReadonly, getController, type KubernetesObject, refersTo } from "@keelson/api-machinery";
+import { Job, Pod } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf } from "@keelson/controller";
 import { carryOut, performWrites } from "../workload/perform-writes.ts";
 import { decideJob, decideOrphanedPods } from "./job-decision.ts";

@@ -1,4 +1,4 @@
-import { Job, type JobObject, Pod } from "@keelson/api-machinery";
+import { Job, type JobObject, Pod } from "@keelson/api-machinery/kinds";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";

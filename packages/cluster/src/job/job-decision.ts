@@ -1,4 +1,6 @@
-import { formatTime, Job, jsonEquals, parseTime, Pod } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import { Job, Pod } from "@keelson/api-machinery/kinds";
+import { formatTime, parseTime } from "@keelson/api-machinery/time";
 import { byDeletionRank } from "../replicaset/deletion-rank.ts";
 import { isPodActive, isPodReady, isPodTerminal, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
 import type { WorkloadCondition } from "../workload/workload-conditions.ts";

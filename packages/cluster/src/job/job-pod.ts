@@ -1,4 +1,6 @@
-import { draft, type EnvVar, type JobObject, parseTime } from "@keelson/api-machinery";
+import { draft } from "@keelson/api-machinery";
+import type { EnvVar, JobObject } from "@keelson/api-machinery/kinds";
+import { parseTime } from "@keelson/api-machinery/time";
 import { generatedPrefix, type NewPod, podFromTemplate } from "../workload/pod-from-template.ts";
 import { isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
 import type { Seen } from "../workload/write.ts";

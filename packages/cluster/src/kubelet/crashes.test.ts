@@ -1,15 +1,10 @@
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  type ApiRequest,
-  ConfigMap,
-  type DeepReadonly,
-  Pod,
-  type PodObject,
-  type PodSpec,
-  systemClock,
-} from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { ConfigMap, Pod, type PodObject, type PodSpec } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
+import type { ApiRequest } from "@keelson/api-machinery/transport";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";

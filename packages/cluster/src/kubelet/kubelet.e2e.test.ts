@@ -4,20 +4,19 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { get } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { type DeepReadonly, isNotFound } from "@keelson/api-machinery";
 import {
   ConfigMap,
-  type DeepReadonly,
   EndpointSlice,
-  EventsEvent,
   type EndpointSliceObject,
-  isNotFound,
+  EventsEvent,
   Node,
   Pod,
   type PodObject,
   type PodSpec,
   Service,
-  systemClock,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient, type NewObject } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";

@@ -1,17 +1,9 @@
 import { execFile } from "node:child_process";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import {
-  type Clock,
-  type DeepReadonly,
-  EndpointSlice,
-  type EndpointSliceObject,
-  type KubernetesObject,
-  Pod,
-  type ResourceType,
-  Service,
-  type ServiceObject,
-} from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import { EndpointSlice, type EndpointSliceObject, Pod, Service, type ServiceObject } from "@keelson/api-machinery/kinds";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createEventRecorder, Informer, type Logger, type StoreEffect } from "@keelson/controller";
 import { AddressPool } from "./node/address-pool.ts";

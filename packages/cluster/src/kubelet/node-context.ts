@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger, RunningEventRecorder } from "@keelson/controller";
 import type { AddressPool } from "./node/address-pool.ts";

@@ -1,4 +1,5 @@
-import { isStatusError, Pod, type Status, statusError } from "@keelson/api-machinery";
+import { isStatusError, type Status, statusError } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import type { Kubelet } from "./kubelet.ts";
 import { answerLog, type PodCall, type RawAnswer } from "./logs/pod-log.ts";

@@ -1,4 +1,4 @@
-import { createVirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, test } from "vitest";
 import { steadyTime } from "./steady-time.ts";
 

@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 
 /**
  * A time for deadlines that can be compared with written-down times: milliseconds since the epoch as the wall clock had it when

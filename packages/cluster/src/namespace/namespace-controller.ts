@@ -1,4 +1,6 @@
-import { type Clock, type DeepReadonly, isConflict, isNotFound, Namespace, type NamespaceObject } from "@keelson/api-machinery";
+import { type DeepReadonly, isConflict, isNotFound } from "@keelson/api-machinery";
+import { Namespace, type NamespaceObject } from "@keelson/api-machinery/kinds";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { Informer, type Logger } from "@keelson/controller";
 import { type GarbageCollector, keyOf } from "../garbage-collector/garbage-collector.ts";

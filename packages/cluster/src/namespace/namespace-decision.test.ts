@@ -1,4 +1,4 @@
-import type { NamespaceObject } from "@keelson/api-machinery";
+import type { NamespaceObject } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
 import { decideNamespace } from "./namespace-decision.ts";
 

@@ -1,4 +1,5 @@
-import type { DeepReadonly, NamespaceObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { NamespaceObject } from "@keelson/api-machinery/kinds";
 
 /** What is to be done about a Namespace now. */
 export type NamespaceAction<Node> =

@@ -1,12 +1,11 @@
+import { jsonEquals } from "@keelson/api-machinery";
 import {
-  compareQuantities,
-  formatQuantity,
-  jsonEquals,
   type ObjectReference,
   PersistentVolume,
   PersistentVolumeClaim,
   type StorageClassObject,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/kinds";
+import { compareQuantities, formatQuantity } from "@keelson/api-machinery/quantity";
 import { selectedNodeAnnotation } from "../scheduler/scheduler-decision.ts";
 import type { Claim } from "../workload/resources.ts";
 import { announce, type Decision, type Seen, type Write } from "../workload/write.ts";

@@ -1,4 +1,5 @@
-import { isAlreadyExists, StorageClass } from "@keelson/api-machinery";
+import { isAlreadyExists } from "@keelson/api-machinery";
+import { StorageClass } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { defaultClassAnnotation, directoryProvisioner } from "./claim-decision.ts";
 

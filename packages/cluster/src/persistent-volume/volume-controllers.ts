@@ -1,13 +1,7 @@
 import { rm } from "node:fs/promises";
 import { join, resolve, sep } from "node:path";
-import {
-  type DeepReadonly,
-  type KubernetesObject,
-  PersistentVolume,
-  PersistentVolumeClaim,
-  Pod,
-  StorageClass,
-} from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { PersistentVolume, PersistentVolumeClaim, Pod, StorageClass } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { claimNames } from "../scheduler/scheduler-decision.ts";
 import { carryOut, performWrites } from "../workload/perform-writes.ts";

@@ -1,4 +1,4 @@
-import { PersistentVolume } from "@keelson/api-machinery";
+import { PersistentVolume } from "@keelson/api-machinery/kinds";
 import type { Claim } from "../workload/resources.ts";
 import { announce, type Seen, type Write } from "../workload/write.ts";
 import { directoryProvisioner, provisionedByAnnotation, volumeFinalizer } from "./claim-decision.ts";

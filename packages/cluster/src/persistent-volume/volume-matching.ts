@@ -1,10 +1,6 @@
-import {
-  compareQuantities,
-  isQuantity,
-  type LabelSelector,
-  type PersistentVolumeObject,
-  selectorFromObject,
-} from "@keelson/api-machinery";
+import type { PersistentVolumeObject } from "@keelson/api-machinery/kinds";
+import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
+import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import type { Claim } from "../workload/resources.ts";
 import type { Seen } from "../workload/write.ts";
 

@@ -1,4 +1,4 @@
-import { PersistentVolume, PersistentVolumeClaim, StorageClass } from "@keelson/api-machinery";
+import { PersistentVolume, PersistentVolumeClaim, StorageClass } from "@keelson/api-machinery/kinds";
 import { describe, expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";
 import type { Decision } from "../workload/write.ts";

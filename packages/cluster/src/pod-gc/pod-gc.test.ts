@@ -1,4 +1,4 @@
-import { Pod } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";
 import { decideLostPod } from "./pod-gc.ts";

@@ -1,4 +1,5 @@
-import { isNotFound, Node, Pod } from "@keelson/api-machinery";
+import { isNotFound } from "@keelson/api-machinery";
+import { Node, Pod } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
 

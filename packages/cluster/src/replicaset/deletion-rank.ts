@@ -1,4 +1,4 @@
-import { parseTime } from "@keelson/api-machinery";
+import { parseTime } from "@keelson/api-machinery/time";
 import { isPodReady, type SeenPod } from "../workload/pod-state.ts";
 
 const phases: Readonly<Record<string, number>> = { Pending: 0, Unknown: 1, Running: 2 };

@@ -1,4 +1,5 @@
-import { isStatusError, Pod, ReplicaSet } from "@keelson/api-machinery";
+import { isStatusError } from "@keelson/api-machinery";
+import { Pod, ReplicaSet } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { byController, controllerIndex, orphansOf, workloadSelector } from "../workload/ownership.ts";
 import { performWrites, resultOf } from "../workload/perform-writes.ts";

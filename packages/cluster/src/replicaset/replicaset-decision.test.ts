@@ -1,4 +1,4 @@
-import { Pod, ReplicaSet } from "@keelson/api-machinery";
+import { Pod, ReplicaSet } from "@keelson/api-machinery/kinds";
 import { describe, expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";
 import { byDeletionRank } from "./deletion-rank.ts";

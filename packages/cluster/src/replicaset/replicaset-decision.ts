@@ -1,4 +1,5 @@
-import { jsonEquals, Pod, ReplicaSet, type ReplicaSetObject } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import { Pod, ReplicaSet, type ReplicaSetObject } from "@keelson/api-machinery/kinds";
 import { claim, workloadSelector } from "../workload/ownership.ts";
 import { podFromTemplate } from "../workload/pod-from-template.ts";
 import { countPods, isPodActive, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";

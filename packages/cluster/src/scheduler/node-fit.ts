@@ -1,4 +1,6 @@
-import { createSelector, isConditionTrue, type NodeObject, type SelectorOperator } from "@keelson/api-machinery";
+import { isConditionTrue } from "@keelson/api-machinery";
+import type { NodeObject } from "@keelson/api-machinery/kinds";
+import { createSelector, type SelectorOperator } from "@keelson/api-machinery/selectors";
 import type { SeenPod } from "../workload/pod-state.ts";
 import type { Seen } from "../workload/write.ts";
 import { add, type Amounts, amountsOf, podRequests } from "./pod-requests.ts";

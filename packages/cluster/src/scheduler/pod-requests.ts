@@ -1,4 +1,4 @@
-import { parseQuantity } from "@keelson/api-machinery";
+import { parseQuantity } from "@keelson/api-machinery/quantity";
 import type { SeenPod } from "../workload/pod-state.ts";
 
 /** Amounts by resource, in billionths. */

@@ -1,4 +1,4 @@
-import { Node, PersistentVolumeClaim, Pod, StorageClass } from "@keelson/api-machinery";
+import { Node, PersistentVolumeClaim, Pod, StorageClass } from "@keelson/api-machinery/kinds";
 import { describe, expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";
 import { schedule } from "./scheduler-decision.ts";

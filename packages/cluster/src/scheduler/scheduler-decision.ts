@@ -1,10 +1,6 @@
-import {
-  findCondition,
-  type NodeObject,
-  parseTime,
-  type PersistentVolumeObject,
-  type StorageClassObject,
-} from "@keelson/api-machinery";
+import { findCondition } from "@keelson/api-machinery";
+import type { NodeObject, PersistentVolumeObject, StorageClassObject } from "@keelson/api-machinery/kinds";
+import { parseTime } from "@keelson/api-machinery/time";
 import { isPodTerminal, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
 import type { Claim } from "../workload/resources.ts";
 import type { Seen } from "../workload/write.ts";

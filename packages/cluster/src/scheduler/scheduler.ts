@@ -1,18 +1,14 @@
+import { isConflict, isNotFound, jsonEquals, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import {
-  formatTime,
-  isConflict,
-  isNotFound,
-  jsonEquals,
-  type KubernetesObject,
   Node,
   type NodeObject,
   PersistentVolume,
   PersistentVolumeClaim,
   Pod,
   type PodObject,
-  type ResourceType,
   StorageClass,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/kinds";
+import { formatTime } from "@keelson/api-machinery/time";
 import {
   type Cache,
   type Change,

@@ -1,4 +1,5 @@
-import type { DeepReadonly, EndpointSliceObject, ServiceObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { slicesByService } from "./service-routes.ts";
 
 /**

@@ -1,14 +1,7 @@
 import { connect, createServer, type Server, type Socket } from "node:net";
-import {
-  type Clock,
-  type DeepReadonly,
-  EndpointSlice,
-  type EndpointSliceObject,
-  type KubernetesObject,
-  Service,
-  type ServiceObject,
-  type Timer,
-} from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { EndpointSlice, type EndpointSliceObject, Service, type ServiceObject } from "@keelson/api-machinery/kinds";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { Informer, type Logger, type StoreEffect } from "@keelson/controller";
 import { type ServiceRoute, serviceRoutes } from "./service-routes.ts";

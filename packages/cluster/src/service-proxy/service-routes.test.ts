@@ -1,4 +1,4 @@
-import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery";
+import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
 import { hostsText } from "./hosts-text.ts";
 import { serviceRoutes } from "./service-routes.ts";

@@ -1,4 +1,5 @@
-import type { DeepReadonly, ServiceObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import type { SeenPod } from "../workload/pod-state.ts";
 
 /** A port of an endpoint: where a Service's port leads to at one Pod. */

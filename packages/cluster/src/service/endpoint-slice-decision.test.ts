@@ -1,4 +1,4 @@
-import { Endpoints, EndpointSlice, Pod, Service } from "@keelson/api-machinery";
+import { Endpoints, EndpointSlice, Pod, Service } from "@keelson/api-machinery/kinds";
 import { describe, expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";
 import { decideEndpointSlices } from "./endpoint-slice-decision.ts";

@@ -1,10 +1,5 @@
-import {
-  controllerReference,
-  type EndpointSliceObject,
-  EndpointSlice,
-  jsonEquals,
-  type ServiceObject,
-} from "@keelson/api-machinery";
+import { controllerReference, jsonEquals } from "@keelson/api-machinery";
+import { EndpointSlice, type EndpointSliceObject, type ServiceObject } from "@keelson/api-machinery/kinds";
 import { isPodReady, isPodTerminal, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
 import { stableJson } from "../workload/template-hash.ts";
 import type { Seen, Write } from "../workload/write.ts";

@@ -1,4 +1,5 @@
-import { Endpoints, type EndpointsObject, jsonEquals, type ServiceObject } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import { Endpoints, type EndpointsObject, type ServiceObject } from "@keelson/api-machinery/kinds";
 import { isPodReady, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
 import type { EndpointAddress } from "../workload/resources.ts";
 import { stableJson } from "../workload/template-hash.ts";

@@ -1,4 +1,6 @@
-import { Endpoints, EndpointSlice, jsonEquals, Pod, type PodObject, selectorFromLabels, Service } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import { Endpoints, EndpointSlice, Pod, type PodObject, Service } from "@keelson/api-machinery/kinds";
+import { selectorFromLabels } from "@keelson/api-machinery/selectors";
 import { type Change, type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodReady } from "../workload/pod-state.ts";

@@ -1,11 +1,5 @@
-import {
-  controllerReference,
-  ControllerRevision,
-  type ControllerRevisionObject,
-  type DeepReadonly,
-  jsonEquals,
-  type PodTemplate,
-} from "@keelson/api-machinery";
+import { controllerReference, type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import { ControllerRevision, type ControllerRevisionObject, type PodTemplate } from "@keelson/api-machinery/kinds";
 import { hashOf } from "../workload/template-hash.ts";
 import type { SeenPod } from "../workload/pod-state.ts";
 import type { Seen, Write } from "../workload/write.ts";

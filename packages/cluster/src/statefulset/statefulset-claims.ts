@@ -1,10 +1,5 @@
-import {
-  controllerReference,
-  type DeepReadonly,
-  getController,
-  type OwnerReference,
-  PersistentVolumeClaim,
-} from "@keelson/api-machinery";
+import { controllerReference, type DeepReadonly, getController, type OwnerReference } from "@keelson/api-machinery";
+import { PersistentVolumeClaim } from "@keelson/api-machinery/kinds";
 import type { SeenPod } from "../workload/pod-state.ts";
 import type { Claim } from "../workload/resources.ts";
 import type { Write } from "../workload/write.ts";

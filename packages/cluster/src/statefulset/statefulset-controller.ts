@@ -1,11 +1,5 @@
-import {
-  ControllerRevision,
-  getController,
-  isAlreadyExists,
-  PersistentVolumeClaim,
-  Pod,
-  StatefulSet,
-} from "@keelson/api-machinery";
+import { getController, isAlreadyExists } from "@keelson/api-machinery";
+import { ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { byController, controllerIndex, orphansOf, workloadSelector } from "../workload/ownership.ts";
 import { performWrites, resultOf } from "../workload/perform-writes.ts";

@@ -1,4 +1,10 @@
-import { ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet, type StatefulSetObject } from "@keelson/api-machinery";
+import {
+  ControllerRevision,
+  PersistentVolumeClaim,
+  Pod,
+  StatefulSet,
+  type StatefulSetObject,
+} from "@keelson/api-machinery/kinds";
 import { describe, expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";
 import type { Decision } from "../workload/write.ts";

@@ -1,4 +1,5 @@
-import { ControllerRevision, jsonEquals, Pod, StatefulSet } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import { ControllerRevision, Pod, StatefulSet } from "@keelson/api-machinery/kinds";
 import { resolveIntOrPercent } from "../workload/int-or-percent.ts";
 import { claim, workloadSelector } from "../workload/ownership.ts";
 import { isPodReady, isPodTerminal, isPodTerminating, podAvailableAt, type SeenPod } from "../workload/pod-state.ts";

@@ -1,13 +1,5 @@
-import {
-  controllerReference,
-  type DeepReadonly,
-  draft,
-  type ObjectMeta,
-  type PersistentVolumeClaimObject,
-  type PodTemplate,
-  type StatefulSetObject,
-  type Volume,
-} from "@keelson/api-machinery";
+import { controllerReference, type DeepReadonly, draft, type ObjectMeta } from "@keelson/api-machinery";
+import type { PersistentVolumeClaimObject, PodTemplate, StatefulSetObject, Volume } from "@keelson/api-machinery/kinds";
 import { type NewPod, podFromTemplate } from "../workload/pod-from-template.ts";
 import type { SeenPod } from "../workload/pod-state.ts";
 import type { Seen } from "../workload/write.ts";

@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { ApiRequest, Transport } from "@keelson/api-machinery";
+import type { ApiRequest, Transport } from "@keelson/api-machinery/transport";
 import {
   type Driver,
   type Exited,

@@ -1,4 +1,6 @@
-import { formatTime, isNotFound, Node, Pod, type PodObject } from "@keelson/api-machinery";
+import { isNotFound } from "@keelson/api-machinery";
+import { Node, Pod, type PodObject } from "@keelson/api-machinery/kinds";
+import { formatTime } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 
 /** What a Pod of a {@link startFakeNode} does when it is started: by default it runs and is ready. */

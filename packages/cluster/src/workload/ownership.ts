@@ -3,12 +3,10 @@ import {
   type DeepReadonly,
   getController,
   type KubernetesObject,
-  type LabelSelector,
   type OwnerReference,
   type ResourceType,
-  type Selector,
-  selectorFromObject,
 } from "@keelson/api-machinery";
+import { type LabelSelector, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import type { Seen, Write } from "./write.ts";
 
 /** The value of the index {@link byController} for objects of a namespace that no controller owns. */

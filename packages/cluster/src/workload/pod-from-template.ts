@@ -1,11 +1,5 @@
-import {
-  controllerReference,
-  type DeepReadonly,
-  draft,
-  type ObjectMeta,
-  type PodSpec,
-  type PodTemplate,
-} from "@keelson/api-machinery";
+import { controllerReference, type DeepReadonly, draft, type ObjectMeta } from "@keelson/api-machinery";
+import type { PodSpec, PodTemplate } from "@keelson/api-machinery/kinds";
 import type { Seen } from "./write.ts";
 
 /** A Pod that is to be made. */

@@ -1,4 +1,6 @@
-import { findCondition, isConditionTrue, parseTime, type PodObject } from "@keelson/api-machinery";
+import { findCondition, isConditionTrue } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
+import { parseTime } from "@keelson/api-machinery/time";
 import type { Seen } from "./write.ts";
 
 /** A Pod as it is read. */

@@ -1,4 +1,5 @@
-import type { DeepReadonly, EndpointsObject, PersistentVolumeClaimObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { EndpointsObject, PersistentVolumeClaimObject } from "@keelson/api-machinery/kinds";
 
 /** A claim as it is read. */
 export type Claim = DeepReadonly<PersistentVolumeClaimObject>;

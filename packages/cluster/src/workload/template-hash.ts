@@ -1,4 +1,5 @@
-import { type DeepReadonly, jsonEquals, type PodTemplate } from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import type { PodTemplate } from "@keelson/api-machinery/kinds";
 
 /** The label that tells the Pods of a Deployment's ReplicaSets apart. */
 export const templateHashLabel = "pod-template-hash";

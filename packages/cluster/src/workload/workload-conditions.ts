@@ -1,4 +1,4 @@
-import { formatTime } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 
 /** A condition of a workload: as a standard one, but some kinds have times of their own. */
 export interface WorkloadCondition {

@@ -1,4 +1,5 @@
-import { type DeepReadonly, deepFreeze, type KubernetesObject, Pod, type ResourceType } from "@keelson/api-machinery";
+import { deepFreeze, type DeepReadonly, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
 import { describe, expect, test } from "vitest";
 import {
   cacheOf,

@@ -1,4 +1,5 @@
-import { type DeepReadonly, type KubernetesObject, parseFieldSelector, type ResourceType } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import { parseFieldSelector } from "@keelson/api-machinery/selectors";
 import { labelSelectorOf } from "../informer/label-selector.ts";
 import { typeId } from "./object-id.ts";
 

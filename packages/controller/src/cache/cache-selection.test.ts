@@ -1,4 +1,4 @@
-import { ConfigMap, Namespace } from "@keelson/api-machinery";
+import { ConfigMap, Namespace } from "@keelson/api-machinery/kinds";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { type Client, createClient } from "@keelson/client";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { cacheOf, type CacheOptions } from "./cache-options.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Wait } from "./cache-barrier.ts";
 
 /** Options of {@link Cache.whenSeen} and {@link Cache.whenDeleted}. */

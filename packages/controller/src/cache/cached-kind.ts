@@ -1,4 +1,5 @@
-import type { Clock, DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { type CacheOptions, type CacheSelection, mayBeSelected, selectionsOf } from "./cache-options.ts";
 import type { CachedObject } from "./cached-object.ts";

@@ -1,4 +1,4 @@
-import { Namespace, Secret } from "@keelson/api-machinery";
+import { Namespace, Secret } from "@keelson/api-machinery/kinds";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { expect, test, vi } from "vitest";

@@ -1,4 +1,5 @@
-import { createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
+import { statusError } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { type Client, createClient, TransportError } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { cacheOf, type CacheOptions } from "./cache-options.ts";

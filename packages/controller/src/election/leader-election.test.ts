@@ -1,4 +1,6 @@
-import { type Clock, createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
+import { statusError } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
+import type { Clock } from "@keelson/api-machinery/time";
 import { type Client, createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";

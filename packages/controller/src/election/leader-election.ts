@@ -1,4 +1,5 @@
-import { type Clock, type DeepReadonly, isAlreadyExists, isConflict, isNotFound, sleep } from "@keelson/api-machinery";
+import { type DeepReadonly, isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";

@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { TokenBucket } from "../queue/token-bucket.ts";
 
 /** An event as it is reported, with what makes two of them the same. */

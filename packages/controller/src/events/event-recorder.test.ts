@@ -1,4 +1,5 @@
-import { createVirtualClock, deepFreeze, type KubernetesObject, type VirtualClock } from "@keelson/api-machinery";
+import { deepFreeze, type KubernetesObject } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import type { Event } from "./event.ts";

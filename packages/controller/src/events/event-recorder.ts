@@ -1,12 +1,6 @@
-import {
-  type Clock,
-  type DeepReadonly,
-  isDns1123SubdomainName,
-  isNotFound,
-  isStatusError,
-  type KubernetesObject,
-  sleep,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isNotFound, isStatusError, type KubernetesObject } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
+import { isDns1123SubdomainName } from "@keelson/api-machinery/validation";
 import type { Client } from "@keelson/client";
 import { type Event, eventType, type ObjectReference } from "./event.ts";
 import { EventCorrelator } from "./event-correlator.ts";

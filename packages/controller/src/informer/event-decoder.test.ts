@@ -1,4 +1,6 @@
-import { type KubernetesObject, Pod, type WatchEvent } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
+import type { WatchEvent } from "@keelson/api-machinery/transport";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type CachedObject, cachedObject } from "../cache/cached-object.ts";

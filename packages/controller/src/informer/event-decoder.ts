@@ -1,4 +1,5 @@
-import { isJsonObject, type KubernetesObject, type ResourceType, type WatchEvent } from "@keelson/api-machinery";
+import { isJsonObject, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import type { WatchEvent } from "@keelson/api-machinery/transport";
 import { hash } from "node:crypto";
 import { type CachedObject, cachedObject, sharing } from "../cache/cached-object.ts";
 import { isMetadataOnly } from "../cache/metadata-only.ts";

@@ -6,8 +6,8 @@ import {
   type KubernetesObject,
   type Status,
   StatusError,
-  type WatchEvent,
 } from "@keelson/api-machinery";
+import type { WatchEvent } from "@keelson/api-machinery/transport";
 import type { CachedObject } from "../cache/cached-object.ts";
 import { gatheredObjects, type StreamedObjects } from "./streamed-objects.ts";
 

@@ -1,14 +1,6 @@
-import {
-  type Clock,
-  compareResourceVersions,
-  type DeepReadonly,
-  isResourceVersion,
-  isStatusError,
-  type KubernetesObject,
-  type ResourceType,
-  sleep,
-  type Timer,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isStatusError, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { type Clock, sleep, type Timer } from "@keelson/api-machinery/time";
+import { compareResourceVersions, isResourceVersion } from "@keelson/api-machinery/transport";
 import { type Client, isTransportError, type ListOptions, type TypedWatch } from "@keelson/client";
 import { type CacheSelection, transformed } from "../cache/cache-options.ts";
 import { type CachedObject, cachedObject } from "../cache/cached-object.ts";

@@ -1,4 +1,4 @@
-import { parseLabelSelector, type Selector } from "@keelson/api-machinery";
+import { parseLabelSelector, type Selector } from "@keelson/api-machinery/selectors";
 
 const parsed = new Map<string, Selector>();
 const longestParsed = 1024;

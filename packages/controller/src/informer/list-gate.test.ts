@@ -1,4 +1,5 @@
-import { createVirtualClock, type ResourceType, type VirtualClock } from "@keelson/api-machinery";
+import type { ResourceType } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { createClient } from "@keelson/client";
 import { beforeEach, expect, test } from "vitest";
 import { silentLogger } from "../logging/logger.ts";

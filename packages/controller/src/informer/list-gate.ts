@@ -1,4 +1,5 @@
-import type { Clock, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client, ListOptions, StoredList } from "@keelson/client";
 import { InterceptedClient } from "../reconcile/intercepted-client.ts";
 

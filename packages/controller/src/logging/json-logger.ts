@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "@keelson/api-machinery";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Logger } from "./logger.ts";
 
 /** How much a {@link createJsonLogger} writes: lines of this level and the ones after it. */

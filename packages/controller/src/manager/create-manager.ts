@@ -1,5 +1,6 @@
 import { setMaxListeners } from "node:events";
-import { type KubernetesObject, systemClock } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { CacheOptions } from "../cache/cache-options.ts";
 import { ContainedLogger } from "../logging/contained-logger.ts";

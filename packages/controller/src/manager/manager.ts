@@ -1,4 +1,5 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { CacheOptions } from "../cache/cache-options.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -6,7 +7,6 @@ import type { Metrics } from "../metrics/metrics.ts";
 import type { OnChange } from "../reconcile/reconcile.ts";
 import type { Cache, ControllerDefinition, Read } from "../reconcile/reconcile.ts";
 import type { ReconcileFilter, ReconcileRecord } from "../reconcile/reconcile-trace.ts";
-import type { KubernetesObject } from "@keelson/api-machinery";
 
 /** Where a manager stands: its controllers run, or they wait for a lease that `holder` has (absent: it could not be read). */
 export type Leadership = { readonly kind: "leading" } | { readonly kind: "standby"; readonly holder?: string };

@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "@keelson/api-machinery";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import { constants } from "node:os";
 import type { Logger } from "../logging/logger.ts";
 

@@ -1,4 +1,6 @@
-import { type ApiRequest, type Clock, isStatusError, type Transport, type WireFigures } from "@keelson/api-machinery";
+import { isStatusError } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { ApiRequest, Transport, WireFigures } from "@keelson/api-machinery/transport";
 import type { AccumulatedHistogram, AccumulatedNumber, Accumulator, Distribution } from "./accumulated-metrics.ts";
 
 /** How a request was answered. */

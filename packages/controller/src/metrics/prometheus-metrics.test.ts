@@ -1,4 +1,6 @@
-import { type ApiResponse, createVirtualClock, statusError } from "@keelson/api-machinery";
+import { statusError } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
+import type { ApiResponse } from "@keelson/api-machinery/transport";
 import { createClient } from "@keelson/client";
 import { describe, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";

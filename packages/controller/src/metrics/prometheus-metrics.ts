@@ -1,4 +1,5 @@
-import { type Clock, systemClock, type Transport } from "@keelson/api-machinery";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
+import type { Transport } from "@keelson/api-machinery/transport";
 import type { Gauge, Registry } from "prom-client";
 import type { AccumulatedHistogram, AccumulatedNumber, Accumulator } from "./accumulated-metrics.ts";
 import { measuredTransport, requestMeter } from "./measured-transport.ts";

@@ -1,18 +1,10 @@
-import {
-  type ApiRequest,
-  ClusterRole,
-  ClusterRoleBinding,
-  createVirtualClock,
-  type KubernetesObject,
-  Namespace,
-  type ResourceType,
-  ServiceAccount,
-  type Transport,
-} from "@keelson/api-machinery";
+import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import { ClusterRole, ClusterRoleBinding, Namespace, type PolicyRule, ServiceAccount } from "@keelson/api-machinery/kinds";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
+import type { ApiRequest, Transport } from "@keelson/api-machinery/transport";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { describe, expect, test } from "vitest";
-import type { PolicyRule } from "@keelson/api-machinery";
 import { accessReviewRules, bearerTokenOf, isOwnHost, reviewedAccess, tokenAccess } from "./probe-access.ts";
 
 test.each([

@@ -1,7 +1,8 @@
-import type { Clock, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { PolicyRule } from "@keelson/api-machinery";
 
 /** What may be asked, and by whom. */
 export interface AccessRequest {

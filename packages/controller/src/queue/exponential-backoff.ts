@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 
 /** How {@link ExponentialBackoff} grows. */
 export interface BackoffOptions {

@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { TokenBucket } from "./token-bucket.ts";
 
 /** How long what failed waits. */

@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 
 /** A bucket of tokens that fills at a steady rate. Taking from an empty one borrows, and says how long to wait. */
 export class TokenBucket {

@@ -1,4 +1,4 @@
-import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
 import { lowPriority, WorkQueue, type WorkQueueOptions } from "./work-queue.ts";

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import { BinaryHeap, type HeapElement } from "./binary-heap.ts";
 import { ItemBackoff, type ItemBackoffOptions } from "./item-backoff.ts";
 

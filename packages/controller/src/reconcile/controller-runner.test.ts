@@ -1,4 +1,5 @@
-import { createVirtualClock, sleep, type VirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
+import { sleep } from "@keelson/api-machinery/time";
 import { type Client, createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";

@@ -1,4 +1,5 @@
-import type { Clock, KubernetesObject } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "../logging/logger.ts";
 import type { ControllerMetrics, ReconcileResult } from "../metrics/metrics.ts";

@@ -1,4 +1,5 @@
-import type { ByteStream, DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
+import type { ByteStream } from "@keelson/api-machinery/transport";
 import type {
   ApplyConfiguration,
   ApplyOptions,

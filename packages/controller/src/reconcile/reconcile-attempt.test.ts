@@ -1,4 +1,4 @@
-import { createVirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { createClient } from "@keelson/client";
 import { getEventListeners } from "node:events";
 import { expect, test } from "vitest";

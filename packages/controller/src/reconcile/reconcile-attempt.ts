@@ -1,4 +1,5 @@
-import type { Clock, DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { randomUUID } from "node:crypto";
 import { InterceptedClient, type WriteHooks } from "./intercepted-client.ts";

@@ -1,4 +1,5 @@
-import { createVirtualClock, statusError, type VirtualClock } from "@keelson/api-machinery";
+import { statusError } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { type Client, createClient } from "@keelson/client";
 import { hostname } from "node:os";
 import { beforeEach, describe, expect, test } from "vitest";

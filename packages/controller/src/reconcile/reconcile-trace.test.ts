@@ -1,4 +1,4 @@
-import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { type Client, createClient } from "@keelson/client";
 import { beforeEach, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";

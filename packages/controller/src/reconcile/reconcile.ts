@@ -1,4 +1,5 @@
-import type { Clock, DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { CacheWaitOptions } from "../cache/cache-wait.ts";
 import type { BackoffOptions } from "../queue/item-backoff.ts";

@@ -1,16 +1,5 @@
-import {
-  type ApiRequest,
-  type ApiResponse,
-  deepFreeze,
-  draft,
-  type KubernetesObject,
-  type Status,
-  type StatusReason,
-  statusError,
-  type Transport,
-  type WatchEvent,
-  type WatchStream,
-} from "@keelson/api-machinery";
+import { deepFreeze, draft, type KubernetesObject, type Status, statusError, type StatusReason } from "@keelson/api-machinery";
+import type { ApiRequest, ApiResponse, Transport, WatchEvent, WatchStream } from "@keelson/api-machinery/transport";
 
 type Stored = KubernetesObject & { status?: unknown; spec?: unknown };
 

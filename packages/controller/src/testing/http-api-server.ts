@@ -1,4 +1,5 @@
-import { type ApiRequest, isStatusError, type WatchStream } from "@keelson/api-machinery";
+import { isStatusError } from "@keelson/api-machinery";
+import type { ApiRequest, WatchStream } from "@keelson/api-machinery/transport";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";

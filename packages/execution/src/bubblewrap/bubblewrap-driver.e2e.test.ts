@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createBubblewrapDriver } from "./bubblewrap-driver.ts";
 import { openUnpackedImages } from "../images/unpacked-images.ts";

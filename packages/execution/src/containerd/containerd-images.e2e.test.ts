@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Driver, Program, ProgramSpec } from "../driver.ts";
 import { openImage } from "../images/image-layout.ts";

@@ -13,7 +13,7 @@ import {
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { createOtherSupervisors, supervisorCommand } from "../testing/other-supervisor.ts";
 import { content } from "../contract/setup.ts";
 import type { Driver, ProgramSpec } from "../driver.ts";

@@ -2,7 +2,7 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { driverContract } from "../contract/driver-contract.ts";
 import { createProcessDriver } from "./process-driver.ts";
 

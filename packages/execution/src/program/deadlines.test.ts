@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createVirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { Deadlines } from "./deadlines.ts";
 import type { Deadline } from "./deadlines.ts";
 

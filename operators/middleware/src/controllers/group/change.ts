@@ -1,4 +1,5 @@
-import { compareQuantities, PersistentVolumeClaim } from "@keelson/api-machinery";
+import { PersistentVolumeClaim } from "@keelson/api-machinery/kinds";
+import { compareQuantities } from "@keelson/api-machinery/quantity";
 import type { GroupStatus } from "../../api/group.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
 import { type Next, wait } from "./next.ts";

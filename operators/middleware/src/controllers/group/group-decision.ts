@@ -1,4 +1,5 @@
-import { type DeepReadonly, draft, formatTime, jsonEquals } from "@keelson/api-machinery";
+import { type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 import { Group, type GroupStatus } from "../../api/group.ts";
 import { annotations } from "../../api/names.ts";
 import type { Decision } from "../effect.ts";

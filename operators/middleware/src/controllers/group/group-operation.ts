@@ -1,4 +1,4 @@
-import { formatTime } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 import type { ErrorClass, Operation } from "../../api/parts.ts";
 
 const mostSteps = 50;

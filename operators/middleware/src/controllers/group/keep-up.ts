@@ -1,4 +1,4 @@
-import { ConfigMap, PersistentVolumeClaim, Pod, Service } from "@keelson/api-machinery";
+import { ConfigMap, PersistentVolumeClaim, Pod, Service } from "@keelson/api-machinery/kinds";
 import type { GroupStatus } from "../../api/group.ts";
 import { configHashAnnotation, labels } from "../../api/names.ts";
 import type { Instance, RenderedGroup } from "../../plugin/render-group.ts";

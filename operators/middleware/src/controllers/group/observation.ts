@@ -1,10 +1,5 @@
-import type {
-  ConfigMapObject,
-  DeepReadonly,
-  KubernetesObject,
-  PersistentVolumeClaimObject,
-  PodObject,
-} from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import type { ConfigMapObject, PersistentVolumeClaimObject, PodObject } from "@keelson/api-machinery/kinds";
 import type { Group } from "../../api/group.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
 

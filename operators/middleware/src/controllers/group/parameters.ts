@@ -1,4 +1,4 @@
-import { ConfigMap } from "@keelson/api-machinery";
+import { ConfigMap } from "@keelson/api-machinery/kinds";
 import type { GroupStatus } from "../../api/group.ts";
 import { configHashAnnotation } from "../../api/names.ts";
 import type { Operation } from "../../api/parts.ts";

@@ -1,4 +1,4 @@
-import { Pod } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
 import type { GroupStatus } from "../../api/group.ts";
 import type { Effect } from "../effect.ts";
 import { type Next, wait } from "./next.ts";

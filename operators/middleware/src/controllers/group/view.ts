@@ -1,4 +1,5 @@
-import type { DeepReadonly, PodObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { GroupStatus } from "../../api/group.ts";
 import { revisionAnnotation } from "../../api/names.ts";
 import type { PodState } from "../../api/parts.ts";

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createVirtualClock } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { startCertificateRenewal } from "./certificate-renewal.ts";
 import { ensurePki, type Pki } from "./pki.ts";

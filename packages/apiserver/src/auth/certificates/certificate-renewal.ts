@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import { ensurePki, type Pki } from "./pki.ts";
 
 /** What {@link startCertificateRenewal} takes. */

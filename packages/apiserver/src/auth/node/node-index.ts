@@ -1,4 +1,4 @@
-import { podReferences } from "@keelson/api-machinery";
+import { podReferences } from "@keelson/api-machinery/kinds";
 import { type Store, type StoredObject, storageKey } from "../../storage/store.ts";
 
 const prefix = "/pods/";

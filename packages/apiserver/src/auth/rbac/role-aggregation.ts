@@ -1,11 +1,5 @@
-import {
-  type DeepReadonly,
-  isJsonObject,
-  jsonEquals,
-  type KubernetesObject,
-  type LabelSelector,
-  selectorFromObject,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import type { Store } from "../../storage/store.ts";
 import { rbacGroup } from "./role-index.ts";
 

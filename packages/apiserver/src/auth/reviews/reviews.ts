@@ -1,11 +1,5 @@
-import {
-  invalidCause,
-  invalidError,
-  isJsonObject,
-  type KubernetesObject,
-  statusError,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { isJsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { invalidCause, invalidError, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Strategy, UserInfo } from "../../registry/served-resource.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { type TokenAuthenticator, withAuthenticated } from "../authentication/authenticator.ts";

@@ -1,4 +1,5 @@
-import { isJsonObject, type JsonObject, type KubernetesObject, type Schema } from "@keelson/api-machinery";
+import { isJsonObject, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemUser } from "../../server.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";

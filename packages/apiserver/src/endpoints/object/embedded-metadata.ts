@@ -1,4 +1,5 @@
-import { isJsonObject, type Schema, setOwn } from "@keelson/api-machinery";
+import { isJsonObject, setOwn } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
 import { badRequest } from "../errors.ts";
 import { readMetadata } from "./metadata.ts";
 

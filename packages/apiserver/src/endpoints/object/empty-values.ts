@@ -1,4 +1,5 @@
-import { isJsonObject, type JsonObject, type Schema } from "@keelson/api-machinery";
+import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
 import { setField } from "../../registry/object-fields.ts";
 
 /**

@@ -1,11 +1,5 @@
-import {
-  type DeepReadonly,
-  isJsonObject,
-  type KubernetesObject,
-  type ObjectMeta,
-  setOwn,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-machinery";
+import type { StatusCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { jsonType } from "./decode-error.ts";
 import { badRequest } from "../errors.ts";

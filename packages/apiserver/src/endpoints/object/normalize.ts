@@ -1,5 +1,6 @@
-import type { DeepReadonly, JsonObject, KubernetesObject, StatusCause } from "@keelson/api-machinery";
+import type { DeepReadonly, JsonObject, KubernetesObject } from "@keelson/api-machinery";
 import { applyDefaults, createRuleEvaluator, prune, unknownFieldMessages, validate } from "@keelson/api-machinery/server";
+import type { StatusCause } from "@keelson/api-machinery/validation";
 import { canonicalValues } from "../../registry/builtin/canonical-values.ts";
 import { scaleCauses } from "../../registry/scale-validation.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";

@@ -1,12 +1,12 @@
 import {
   apiVersionOf,
-  type DeepReadonly,
   deepFreeze,
+  type DeepReadonly,
   draft,
   type KubernetesObject,
   parseApiVersion,
-  type Schema,
 } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
 import { applyDefaults, lacksDefaults, prune } from "@keelson/api-machinery/server";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";

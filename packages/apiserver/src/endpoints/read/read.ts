@@ -1,12 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import {
-  forbiddenCause,
-  isExpired,
-  type ListMeta,
-  notSupportedCause,
-  StatusError,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { isExpired, StatusError } from "@keelson/api-machinery";
+import type { ListMeta } from "@keelson/api-machinery/transport";
+import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { PinnedState, StoredObject } from "../../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "../call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";

@@ -1,4 +1,5 @@
-import { type DeepReadonly, type KubernetesObject, parseFieldSelector, parseLabelSelector } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { parseFieldSelector, parseLabelSelector } from "@keelson/api-machinery/selectors";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import { badRequest } from "../errors.ts";

@@ -1,4 +1,6 @@
-import { ConfigMap, createVirtualClock, type Transport } from "@keelson/api-machinery";
+import { ConfigMap } from "@keelson/api-machinery/kinds";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
+import type { Transport } from "@keelson/api-machinery/transport";
 import { createClient } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";

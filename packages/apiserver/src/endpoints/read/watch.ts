@@ -1,12 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import {
-  apiVersionOf,
-  forbiddenCause,
-  type KubernetesObject,
-  notSupportedCause,
-  type StatusCause,
-  type Timer,
-} from "@keelson/api-machinery";
+import { apiVersionOf, type KubernetesObject } from "@keelson/api-machinery";
+import type { Timer } from "@keelson/api-machinery/time";
+import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { StoredObject, StoreEvent, StoreWatch } from "../../storage/store.ts";
 import { DeletedObject } from "../../storage/stored-object.ts";
 import { type Call, prefixOf } from "../call.ts";

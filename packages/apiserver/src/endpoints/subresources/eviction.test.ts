@@ -1,4 +1,5 @@
-import { createVirtualClock, type KubernetesObject } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemUser } from "../../server.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";

@@ -1,4 +1,5 @@
-import { type DeepReadonly, draft, isJsonObject, type KubernetesObject, selectorFromObject } from "@keelson/api-machinery";
+import { type DeepReadonly, draft, isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { selectorFromObject } from "@keelson/api-machinery/selectors";
 import { setField, valueAt } from "../../registry/object-fields.ts";
 import { type StoredObject, storageKey } from "../../storage/store.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";

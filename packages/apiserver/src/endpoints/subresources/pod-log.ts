@@ -1,4 +1,4 @@
-import { invalidCause, forbiddenCause, type StatusCause } from "@keelson/api-machinery";
+import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { listAt, textAt } from "../../registry/object-fields.ts";
 import { storageKey } from "../../storage/store.ts";
 import { type Call, keyOf } from "../call.ts";

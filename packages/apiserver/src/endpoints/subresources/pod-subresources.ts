@@ -5,8 +5,8 @@ import {
   type KubernetesObject,
   type ObjectMeta,
   type Status,
-  unclassifiedError,
 } from "@keelson/api-machinery";
+import { unclassifiedError } from "@keelson/api-machinery/validation";
 import { type Call, keyOf, timestamp } from "../call.ts";
 import { badRequest, conflict, notFound } from "../errors.ts";
 import { readMetadata } from "../object/metadata.ts";

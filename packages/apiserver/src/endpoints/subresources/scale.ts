@@ -3,10 +3,10 @@ import {
   type DeepReadonly,
   isJsonObject,
   type KubernetesObject,
-  type ScaleSubresource,
   setOwn,
   statusError,
 } from "@keelson/api-machinery";
+import type { ScaleSubresource } from "@keelson/api-machinery/schema";
 import { applyConfiguration } from "@keelson/api-machinery/server";
 import { builtinSchema } from "../../registry/builtin/builtin-schemas.ts";
 import { valueAt } from "../../registry/object-fields.ts";

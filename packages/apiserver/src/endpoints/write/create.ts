@@ -1,5 +1,6 @@
-import { type KubernetesObject, type ObjectMeta, setOwn, unclassifiedError } from "@keelson/api-machinery";
+import { type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-machinery";
 import { trackUpdate } from "@keelson/api-machinery/server";
+import { unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest } from "../../admission/admission.ts";
 import { readBody } from "../object/body.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";

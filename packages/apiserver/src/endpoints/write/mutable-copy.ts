@@ -1,4 +1,5 @@
-import { type DeepReadonly, draft, type KubernetesObject, type Schema, setOwn } from "@keelson/api-machinery";
+import { type DeepReadonly, draft, type KubernetesObject, setOwn } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
 
 /**
  * A copy of an object that may be changed, but for what no request changes in place: managedFields that were read from storage or

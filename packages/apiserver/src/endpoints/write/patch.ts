@@ -1,15 +1,15 @@
 import {
   type DeepReadonly,
-  invalidCause,
   isJsonObject,
   isStatusError,
   type JsonObject,
   type KubernetesObject,
-  mergePatch,
   StatusError,
   statusError,
 } from "@keelson/api-machinery";
-import { applyConfiguration, jsonPatch, strategicMergePatch } from "@keelson/api-machinery/server";
+import { jsonPatch, mergePatch, strategicMergePatch } from "@keelson/api-machinery/patch";
+import { applyConfiguration } from "@keelson/api-machinery/server";
+import { invalidCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { asObject, copyJson, readBody, requireNames } from "../object/body.ts";
 import { type Call, keyOf } from "../call.ts";

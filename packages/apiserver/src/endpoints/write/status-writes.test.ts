@@ -1,4 +1,5 @@
-import { ConfigMap, Deployment, type KubernetesObject, Node, Pod, Service } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { ConfigMap, Deployment, Node, Pod, Service } from "@keelson/api-machinery/kinds";
 import { createClient } from "@keelson/client";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";

@@ -1,13 +1,6 @@
-import {
-  type DeepReadonly,
-  jsonEquals,
-  type KubernetesObject,
-  type ManagedFieldsEntry,
-  type StatusCause,
-  setOwn,
-  unclassifiedError,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals, type KubernetesObject, type ManagedFieldsEntry, setOwn } from "@keelson/api-machinery";
 import { trackUpdate } from "@keelson/api-machinery/server";
+import { type StatusCause, unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest } from "../../admission/admission.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";

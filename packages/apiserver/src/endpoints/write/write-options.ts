@@ -1,4 +1,5 @@
-import { isJsonObject, type StatusCause } from "@keelson/api-machinery";
+import { isJsonObject } from "@keelson/api-machinery";
+import type { StatusCause } from "@keelson/api-machinery/validation";
 import { badRequest, invalid, invalidOptions, type OptionsKind } from "../errors.ts";
 import type { PipelineRequest } from "../outcome.ts";
 import { isTrue } from "../request-info.ts";

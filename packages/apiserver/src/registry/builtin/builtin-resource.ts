@@ -1,4 +1,5 @@
-import type { PrinterColumn, Scope } from "@keelson/api-machinery";
+import type { Scope } from "@keelson/api-machinery";
+import type { PrinterColumn } from "@keelson/api-machinery/schema";
 import type { ServedResource, Strategy, Subresource, Verb } from "../served-resource.ts";
 import { builtinKindSchema } from "./builtin-schemas.ts";
 

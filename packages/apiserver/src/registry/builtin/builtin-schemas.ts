@@ -1,4 +1,4 @@
-import type { Schema } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
 import { type Definition, type DefinitionField, definitionNameOfKind, definitionOf } from "./definition.ts";
 import { descriptionOf } from "./descriptions.ts";
 

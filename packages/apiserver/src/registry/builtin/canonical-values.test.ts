@@ -1,4 +1,4 @@
-import type { Schema } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
 import { describe, expect, it } from "vitest";
 import { builtinSchema } from "./builtin-schemas.ts";
 import { canonicalValues } from "./canonical-values.ts";

@@ -1,4 +1,7 @@
-import { formatMicroTime, formatQuantity, formatTime, isJsonObject, type Schema, setOwn } from "@keelson/api-machinery";
+import { isJsonObject, setOwn } from "@keelson/api-machinery";
+import { formatQuantity } from "@keelson/api-machinery/quantity";
+import type { Schema } from "@keelson/api-machinery/schema";
+import { formatMicroTime, formatTime } from "@keelson/api-machinery/time";
 
 /**
  * Writes quantities and times of a built-in object in their canonical form, in place, as a decoder and encoder would: the number

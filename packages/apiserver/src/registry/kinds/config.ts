@@ -1,15 +1,11 @@
+import { type DeepReadonly, jsonEquals, type KubernetesObject, setOwn, statusError } from "@keelson/api-machinery";
 import {
   configMapKeyFaults,
-  type DeepReadonly,
   forbiddenCause,
   invalidCause,
-  jsonEquals,
-  type KubernetesObject,
   requiredCause,
-  setOwn,
-  statusError,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { ensureMap, mapAt, setField, textAt, valueAt } from "../object-fields.ts";

@@ -1,12 +1,11 @@
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import {
-  type DeepReadonly,
   dns1123LabelFaults,
   forbiddenCause,
   invalidCause,
-  type KubernetesObject,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import * as check from "../field-checks.ts";

@@ -1,12 +1,5 @@
-import {
-  type DeepReadonly,
-  draft,
-  invalidCause,
-  type KubernetesObject,
-  requiredCause,
-  setOwn,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, draft, type KubernetesObject, setOwn } from "@keelson/api-machinery";
+import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { builtinResource, column } from "../builtin/builtin-resource.ts";
 import { ensureMap, setField, textAt, valueAt } from "../object-fields.ts";

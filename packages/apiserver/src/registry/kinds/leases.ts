@@ -1,4 +1,4 @@
-import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery";
+import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { ensureMap, textAt, valueAt } from "../object-fields.ts";

@@ -1,11 +1,5 @@
-import {
-  type DeepReadonly,
-  invalidCause,
-  type KubernetesObject,
-  labelValueFaults,
-  qualifiedNameFaults,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { invalidCause, labelValueFaults, qualifiedNameFaults, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../object-fields.ts";

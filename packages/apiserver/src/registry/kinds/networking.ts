@@ -1,11 +1,5 @@
-import {
-  forbiddenCause,
-  invalidCause,
-  jsonEquals,
-  type KubernetesObject,
-  requiredCause,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { isStrictlyWithin, parseAddressBlock } from "../address-blocks.ts";

@@ -1,14 +1,11 @@
+import { type DeepReadonly, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import {
-  type DeepReadonly,
   duplicateCause,
   forbiddenCause,
   invalidCause,
-  type JsonObject,
-  jsonEquals,
-  type KubernetesObject,
   labelKeyFaults,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { parseAddressBlock } from "../address-blocks.ts";

@@ -1,15 +1,13 @@
+import { jsonEquals } from "@keelson/api-machinery";
+import { compareQuantities, isQuantity, quantityToBytes } from "@keelson/api-machinery/quantity";
 import {
-  compareQuantities,
   duplicateCause,
   forbiddenCause,
   invalidCause,
-  isQuantity,
-  jsonEquals,
   qualifiedNameFaults,
-  quantityToBytes,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import * as check from "../field-checks.ts";

@@ -1,13 +1,11 @@
+import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import {
-  type DeepReadonly,
   invalidCause,
-  jsonEquals,
-  type KubernetesObject,
   notSupportedCause,
   pathSegmentFaults,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, type BuiltinKind, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { dnsSubdomain } from "../field-checks.ts";

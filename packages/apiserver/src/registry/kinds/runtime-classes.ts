@@ -1,4 +1,4 @@
-import { invalidCause } from "@keelson/api-machinery";
+import { invalidCause } from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { textAt, valueAt } from "../object-fields.ts";

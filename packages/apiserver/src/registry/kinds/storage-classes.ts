@@ -1,11 +1,5 @@
-import {
-  type DeepReadonly,
-  forbiddenCause,
-  invalidCause,
-  jsonEquals,
-  type KubernetesObject,
-  requiredCause,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { forbiddenCause, invalidCause, requiredCause } from "@keelson/api-machinery/validation";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";

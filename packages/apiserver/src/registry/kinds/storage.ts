@@ -1,17 +1,12 @@
+import { type DeepReadonly, draft, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import {
-  compareQuantities,
-  type DeepReadonly,
-  draft,
   forbiddenCause,
   invalidCause,
-  isQuantity,
-  type JsonObject,
-  jsonEquals,
-  type KubernetesObject,
   notSupportedCause,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import type { Store } from "../../storage/store.ts";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";

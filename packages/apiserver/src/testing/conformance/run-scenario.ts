@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isJsonObject, jsonEquals } from "@keelson/api-machinery";
-import { jsonPatch } from "@keelson/api-machinery/server";
+import { jsonPatch } from "@keelson/api-machinery/patch";
 import { type Answer, type ApiConnection, readAnswer, type WireRequest } from "./api-connection.ts";
 import { createComparison } from "./compare.ts";
 import { patienceMs, type RecordedRequest, type Scenario, type Step, type Until } from "./corpus.ts";

@@ -1,6 +1,6 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery";
+import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
 import type { PodImage } from "../runtimes/pod-images.ts";
 import { ContainerConfigError, expand, resolveEnvironment } from "./environment.ts";

@@ -1,4 +1,6 @@
-import { type DeepReadonly, quantityToMillis, setOwn, type ServiceObject } from "@keelson/api-machinery";
+import { type DeepReadonly, setOwn } from "@keelson/api-machinery";
+import type { ServiceObject } from "@keelson/api-machinery/kinds";
+import { quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 
 /** Where values of variables come from. Both answer `undefined` for an object that is not there. */

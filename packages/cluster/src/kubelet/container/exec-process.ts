@@ -1,6 +1,6 @@
 import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { readlink } from "node:fs/promises";
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { ExecSession, Program } from "@keelson/execution";
 import { childrenOf } from "./child-processes.ts";
 import { mounted } from "../volumes/mount-marker.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Program } from "@keelson/execution";
 import type { LogTimes } from "../logs/log-reader.ts";
 import type { PodView } from "../pod/pod-view.ts";

@@ -1,5 +1,5 @@
 import { statSync, watch } from "node:fs";
-import type { Clock, Timer } from "@keelson/api-machinery";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { LogTimes } from "./log-reader.ts";
 
 interface Mark {

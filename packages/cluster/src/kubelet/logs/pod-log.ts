@@ -1,4 +1,5 @@
-import { parseTime, statusError } from "@keelson/api-machinery";
+import { statusError } from "@keelson/api-machinery";
+import { parseTime } from "@keelson/api-machinery/time";
 import type { Kubelet } from "../kubelet.ts";
 import { type LogOptions, readLog } from "./log-reader.ts";
 import { type PodView, plannedContainers } from "../pod/pod-view.ts";

@@ -1,6 +1,7 @@
 import { mkdirSync, rmSync, openSync, closeSync, ftruncateSync, readFileSync, writeSync, existsSync } from "node:fs";
 import { join } from "node:path";
-import type { DeepReadonly, EndpointSliceObject, ServiceObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { hostsText } from "../../service-proxy/hosts-text.ts";
 
 /** An address that a Pod adds to its hosts file (core/v1 HostAlias). */

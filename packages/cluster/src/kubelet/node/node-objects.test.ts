@@ -1,4 +1,4 @@
-import { Namespace, Pod, type PodObject, ServiceAccount } from "@keelson/api-machinery";
+import { Namespace, Pod, type PodObject, ServiceAccount } from "@keelson/api-machinery/kinds";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { expect, test } from "vitest";

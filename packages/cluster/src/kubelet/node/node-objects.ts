@@ -1,17 +1,14 @@
+import { type DeepReadonly, isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import {
   ConfigMap,
   type ConfigMapObject,
-  type DeepReadonly,
-  isNotFound,
-  type KubernetesObject,
   PersistentVolumeClaim,
-  type ResourceType,
   RuntimeClass,
   Secret,
   type SecretObject,
   ServiceAccount,
   type ServiceObject,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import type { PodView } from "../pod/pod-view.ts";
 import { VolumeError } from "../volumes/volumes.ts";

@@ -1,4 +1,6 @@
-import { createVirtualClock, isNotFound, Node } from "@keelson/api-machinery";
+import { isNotFound } from "@keelson/api-machinery";
+import { Node } from "@keelson/api-machinery/kinds";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";

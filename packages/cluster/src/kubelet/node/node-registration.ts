@@ -1,18 +1,8 @@
 import { arch, cpus, hostname, release, totalmem } from "node:os";
 import { readFileSync } from "node:fs";
-import {
-  type BuiltInCondition,
-  formatMicroTime,
-  formatTime,
-  isAlreadyExists,
-  isConflict,
-  isNotFound,
-  type LeaseObject,
-  type NodeObject,
-  Node,
-  type ResourceType,
-} from "@keelson/api-machinery";
-import type { Clock, Timer } from "@keelson/api-machinery";
+import { isAlreadyExists, isConflict, isNotFound, type ResourceType } from "@keelson/api-machinery";
+import { type BuiltInCondition, type LeaseObject, Node, type NodeObject } from "@keelson/api-machinery/kinds";
+import { type Clock, formatMicroTime, formatTime, type Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 

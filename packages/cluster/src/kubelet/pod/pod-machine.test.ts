@@ -1,4 +1,4 @@
-import type { Container, PodObject, PodSpec } from "@keelson/api-machinery";
+import type { Container, PodObject, PodSpec } from "@keelson/api-machinery/kinds";
 import { describe, expect, test } from "vitest";
 import { nextWake, stepPod } from "./pod-machine.ts";
 import { newPodState, type PodEffect, type PodEvent, type PodState } from "./pod-state.ts";

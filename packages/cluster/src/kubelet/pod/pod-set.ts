@@ -1,6 +1,6 @@
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Timer } from "@keelson/api-machinery";
+import type { Timer } from "@keelson/api-machinery/time";
 import type { StoreEffect } from "@keelson/controller";
 import type { FoundContainer } from "../container/found-container.ts";
 import type { NodeContext } from "../node-context.ts";

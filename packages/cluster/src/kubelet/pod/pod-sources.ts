@@ -1,4 +1,4 @@
-import { ConfigMap, podReferences, Secret } from "@keelson/api-machinery";
+import { ConfigMap, podReferences, Secret } from "@keelson/api-machinery/kinds";
 import { Informer, type InformerOptions } from "@keelson/controller";
 import type { PodView } from "./pod-view.ts";
 

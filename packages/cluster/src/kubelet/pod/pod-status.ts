@@ -1,4 +1,5 @@
-import { type BuiltInCondition, type ContainerStatus, formatTime, type PodObject } from "@keelson/api-machinery";
+import type { BuiltInCondition, ContainerStatus, PodObject } from "@keelson/api-machinery/kinds";
+import { formatTime } from "@keelson/api-machinery/time";
 import { plannedContainers, programId } from "./pod-view.ts";
 import type { ContainerRecord, Finished, PodState, Waiting } from "./pod-state.ts";
 import { qosClass } from "./qos-class.ts";

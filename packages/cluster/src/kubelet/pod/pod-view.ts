@@ -1,4 +1,5 @@
-import type { Container, DeepReadonly, PodObject, Probe } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Container, PodObject, Probe } from "@keelson/api-machinery/kinds";
 
 /** A Pod as it comes out of a cache. */
 export type PodView = DeepReadonly<PodObject>;

@@ -1,6 +1,8 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { isNotFound, isStatusError, Pod, sleep } from "@keelson/api-machinery";
+import { isNotFound, isStatusError } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
+import { sleep } from "@keelson/api-machinery/time";
 import { ExecutionError, type Program } from "@keelson/execution";
 import { ContainerStartError } from "../container/container-program.ts";
 import { ContainerConfigError } from "../container/environment.ts";

@@ -1,4 +1,4 @@
-import { compareQuantities } from "@keelson/api-machinery";
+import { compareQuantities } from "@keelson/api-machinery/quantity";
 import { type PodView, plannedContainers } from "./pod-view.ts";
 
 /** A Pod's quality of service: `Guaranteed` where all limits equal their requests, `BestEffort` where there are none. */

@@ -1,4 +1,4 @@
-import { parseTime } from "@keelson/api-machinery";
+import { parseTime } from "@keelson/api-machinery/time";
 import type { Exited, ProgramState } from "@keelson/execution";
 import { running } from "./pod-machine.ts";
 import { type ContainerRecord, type Finished, newContainer, type PodState } from "./pod-state.ts";

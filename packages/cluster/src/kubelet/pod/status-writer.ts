@@ -1,4 +1,6 @@
-import { type Condition, isNotFound, isStatusError, jsonEquals, Pod, sleep } from "@keelson/api-machinery";
+import { type Condition, isNotFound, isStatusError, jsonEquals } from "@keelson/api-machinery";
+import { Pod } from "@keelson/api-machinery/kinds";
+import { sleep } from "@keelson/api-machinery/time";
 import type { NodeContext } from "../node-context.ts";
 import type { PodState } from "./pod-state.ts";
 import { podStatus } from "./pod-status.ts";

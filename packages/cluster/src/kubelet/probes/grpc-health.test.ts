@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type Http2Server, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { systemClock } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
 import { expect, onTestFinished, test } from "vitest";
 import { grpcHealth } from "./grpc-health.ts";
 

@@ -1,5 +1,5 @@
 import { connect } from "node:http2";
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 
 /** The states of `grpc.health.v1.HealthCheckResponse.ServingStatus`, by number. */
 const states = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"] as const;

@@ -1,7 +1,7 @@
 import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { connect } from "node:net";
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Program } from "@keelson/execution";
 import { execToEnd } from "../container/exec-process.ts";
 import { expand } from "../container/environment.ts";

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { type Clock, sleep } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import {
   createBubblewrapDriver,
   createContainerdDriver,

@@ -1,4 +1,5 @@
-import { isAlreadyExists, RuntimeClass } from "@keelson/api-machinery";
+import { isAlreadyExists } from "@keelson/api-machinery";
+import { RuntimeClass } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 
 /** Makes a RuntimeClass for each of a node's runtimes, of the same name, where there is none. What somebody changed stays. */

@@ -1,7 +1,8 @@
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EventsEvent, Pod, systemClock } from "@keelson/api-machinery";
+import { EventsEvent, Pod } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";

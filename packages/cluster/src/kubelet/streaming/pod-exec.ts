@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
-import { type Clock, type Status, statusError } from "@keelson/api-machinery";
+import { type Status, statusError } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Program } from "@keelson/execution";
 import { type ContainerCommand, startInContainer, type TerminalSize } from "../container/exec-process.ts";
 import type { FoundContainer } from "../container/found-container.ts";

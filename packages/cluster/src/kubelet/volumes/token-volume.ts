@@ -1,4 +1,5 @@
-import type { DeepReadonly, Volume } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Volume } from "@keelson/api-machinery/kinds";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 
 /** Where a container finds its service account. */

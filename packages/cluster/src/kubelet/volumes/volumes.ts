@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { chmod, chown, mkdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { DeepReadonly, Volume } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Volume } from "@keelson/api-machinery/kinds";
 import { isInside, type VolumeFile, writeAtomicFolder } from "./atomic-folder.ts";
 import { podField, resourceField } from "../container/environment.ts";
 import type { PodView } from "../pod/pod-view.ts";

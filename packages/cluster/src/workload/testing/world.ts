@@ -2,15 +2,14 @@ import {
   apiVersionOf,
   deepFreeze,
   draft,
-  formatTime,
   jsonEquals,
   type JsonValue,
   type KubernetesObject,
-  mergePatch,
-  type PodObject,
-  Pod,
   type ResourceType,
 } from "@keelson/api-machinery";
+import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
+import { mergePatch } from "@keelson/api-machinery/patch";
+import { formatTime } from "@keelson/api-machinery/time";
 import type { Decision, Seen, Write } from "../write.ts";
 
 interface Stored extends KubernetesObject {

@@ -1,4 +1,10 @@
-import { dns1123LabelFaults, invalidCause, labelKeyFaults, requiredCause, type StatusCause } from "@keelson/api-machinery";
+import {
+  dns1123LabelFaults,
+  invalidCause,
+  labelKeyFaults,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 

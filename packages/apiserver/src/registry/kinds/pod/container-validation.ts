@@ -5,7 +5,7 @@ import {
   notFoundCause,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
 import { environmentCauses } from "./environment-validation.ts";

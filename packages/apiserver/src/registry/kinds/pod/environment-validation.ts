@@ -1,13 +1,13 @@
+import { isJsonObject } from "@keelson/api-machinery";
 import {
   configMapKeyFaults,
   dns1123SubdomainFaults,
   invalidCause,
-  isJsonObject,
   notSupportedCause,
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 

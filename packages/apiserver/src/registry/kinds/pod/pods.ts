@@ -1,11 +1,5 @@
-import {
-  type DeepReadonly,
-  forbiddenCause,
-  type JsonObject,
-  type KubernetesObject,
-  statusError,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, type JsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { forbiddenCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Store } from "../../../storage/store.ts";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { ensureMap, keepField, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";

@@ -1,4 +1,4 @@
-import { compareQuantities, isQuantity } from "@keelson/api-machinery";
+import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import { mapAt, objectsAt } from "../../object-fields.ts";
 
 /**

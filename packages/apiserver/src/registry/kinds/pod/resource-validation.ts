@@ -1,13 +1,11 @@
+import { compareQuantities, isQuantity, quantityToBytes } from "@keelson/api-machinery/quantity";
 import {
-  compareQuantities,
   forbiddenCause,
   invalidCause,
-  isQuantity,
-  quantityToBytes,
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import { mapAt } from "../../object-fields.ts";
 
 /** What is wrong with ResourceRequirements. */

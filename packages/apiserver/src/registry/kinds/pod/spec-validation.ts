@@ -6,7 +6,7 @@ import {
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 import { affinityCauses } from "./affinity-validation.ts";

@@ -1,13 +1,5 @@
-import {
-  type DeepReadonly,
-  dns1123SubdomainFaults,
-  forbiddenCause,
-  invalidCause,
-  type JsonObject,
-  jsonEquals,
-  type KubernetesObject,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { dns1123SubdomainFaults, forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
 

@@ -1,13 +1,5 @@
-import {
-  type DeepReadonly,
-  draft,
-  forbiddenCause,
-  invalidCause,
-  type JsonObject,
-  jsonEquals,
-  type KubernetesObject,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, draft, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 

@@ -1,13 +1,12 @@
+import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import {
-  compareQuantities,
   configMapKeyFaults,
   duplicateCause,
   forbiddenCause,
   invalidCause,
-  isQuantity,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 import { localPathCauses } from "./container-validation.ts";

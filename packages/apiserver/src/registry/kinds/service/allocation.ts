@@ -1,12 +1,5 @@
-import {
-  type DeepReadonly,
-  forbiddenCause,
-  invalidCause,
-  jsonEquals,
-  type JsonObject,
-  type KubernetesObject,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { isIpAddress } from "../../field-checks.ts";
 import { listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";

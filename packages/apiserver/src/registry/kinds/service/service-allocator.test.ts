@@ -1,4 +1,5 @@
-import { createVirtualClock, type KubernetesObject } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { describe, expect, it } from "vitest";
 import type { StoreEvent, StoredObject } from "../../../storage/store.ts";
 import { createServiceAllocator } from "./service-allocator.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Store } from "../../../storage/store.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 

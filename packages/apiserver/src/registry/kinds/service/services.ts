@@ -1,14 +1,13 @@
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import {
-  type DeepReadonly,
   dns1123SubdomainFaults,
   duplicateCause,
   forbiddenCause,
   invalidCause,
-  type KubernetesObject,
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { parseAddressBlock } from "../../address-blocks.ts";

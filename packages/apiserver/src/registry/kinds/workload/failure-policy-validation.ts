@@ -5,7 +5,7 @@ import {
   requiredCause,
   type StatusCause,
   tooManyCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 

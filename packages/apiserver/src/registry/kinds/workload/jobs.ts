@@ -1,16 +1,12 @@
+import { draft, isJsonObject, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { selectorFromObject } from "@keelson/api-machinery/selectors";
 import {
-  draft,
   forbiddenCause,
   invalidCause,
-  isJsonObject,
-  type JsonObject,
-  jsonEquals,
-  type KubernetesObject,
   notSupportedCause,
   requiredCause,
-  selectorFromObject,
   type StatusCause,
-} from "@keelson/api-machinery";
+} from "@keelson/api-machinery/validation";
 import { age, humanDuration } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";

@@ -1,4 +1,5 @@
-import { type StatusCause, type KubernetesObject, requiredCause } from "@keelson/api-machinery";
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";

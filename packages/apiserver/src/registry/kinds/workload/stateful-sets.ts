@@ -1,13 +1,5 @@
-import {
-  draft,
-  forbiddenCause,
-  invalidCause,
-  isJsonObject,
-  type JsonObject,
-  jsonEquals,
-  type KubernetesObject,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { draft, isJsonObject, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";

@@ -1,14 +1,6 @@
-import {
-  type DeepReadonly,
-  forbiddenCause,
-  invalidCause,
-  isJsonObject,
-  jsonEquals,
-  type KubernetesObject,
-  notSupportedCause,
-  selectorFromObject,
-  type StatusCause,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { selectorFromObject } from "@keelson/api-machinery/selectors";
+import { forbiddenCause, invalidCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";

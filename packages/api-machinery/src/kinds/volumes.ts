@@ -1,5 +1,5 @@
-import type { ObjectMeta } from "./object.ts";
-import type { LabelSelector } from "./selector.ts";
+import type { ObjectMeta } from "../objects/object.ts";
+import type { LabelSelector } from "../selectors/label-selector.ts";
 
 /** A key of a ConfigMap or Secret as a file (core/v1 KeyToPath). */
 export interface KeyToPath {

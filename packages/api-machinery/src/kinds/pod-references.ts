@@ -1,4 +1,4 @@
-import { isJsonObject } from "./json.ts";
+import { isJsonObject } from "../objects/json.ts";
 
 /** Objects of a Pod's own namespace that it names, by kind. */
 export interface PodReferences {

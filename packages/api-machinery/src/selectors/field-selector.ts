@@ -1,4 +1,4 @@
-import { statusError, type StatusError } from "./status.ts";
+import { statusError, type StatusError } from "../protocol/status.ts";
 
 /** One condition on one field. */
 export interface FieldRequirement {

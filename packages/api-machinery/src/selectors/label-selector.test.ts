@@ -8,8 +8,8 @@ import {
   selectorFromLabels,
   selectorFromObject,
   type Requirement,
-} from "./selector.ts";
-import { isStatusError } from "./status.ts";
+} from "./label-selector.ts";
+import { isStatusError } from "../protocol/status.ts";
 
 const labels = { app: "web", tier: "front", weight: "5" };
 

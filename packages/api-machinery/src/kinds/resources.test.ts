@@ -1,6 +1,6 @@
 import { expect, expectTypeOf, test } from "vitest";
-import * as builtIns from "./builtin-resources.ts";
-import { apiVersionOf, type ObjectType } from "./resource.ts";
+import * as builtIns from "./resources.ts";
+import { apiVersionOf, type ObjectType } from "../objects/resource.ts";
 
 test("every built-in resource is addressed as Kubernetes does", () => {
   const addresses = Object.values(builtIns).map((type) => `${apiVersionOf(type)}/${type.plural} ${type.kind} ${type.scope}`);

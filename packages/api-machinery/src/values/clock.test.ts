@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { createVirtualClock, sleep } from "./clock.ts";
+import { sleep } from "./clock.ts";
+import { createVirtualClock } from "./virtual-clock.ts";
 
 test("timers of a virtual clock run in order of their time, the clock standing at each", async () => {
   const clock = createVirtualClock(0);

@@ -1,9 +1,9 @@
 import type { TSchema } from "typebox";
 import { apiVersionOf, type DefinedResource, type ResourceDefinition, type ResourceOptions, type Scope } from "./resource.ts";
-import { schemaFromTypeBox } from "./schema/from-typebox.ts";
-import { completeObjectSchema } from "./schema/object-meta.ts";
-import type { Schema } from "./schema/schema.ts";
-import { validateStructural } from "./schema/structural.ts";
+import { schemaFromTypeBox } from "../schema/from-typebox.ts";
+import { completeObjectSchema } from "../schema/object-meta.ts";
+import type { Schema } from "../schema/schema.ts";
+import { validateStructural } from "../schema/structural.ts";
 
 /**
  * Declares a kind once: gives its static type, its address for clients, its structural schema and its

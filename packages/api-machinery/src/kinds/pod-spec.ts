@@ -1,4 +1,4 @@
-import type { ObjectMeta } from "./object.ts";
+import type { ObjectMeta } from "../objects/object.ts";
 import type { Affinity, Toleration, TopologySpreadConstraint } from "./scheduling.ts";
 import type { Volume } from "./volumes.ts";
 

@@ -1,7 +1,7 @@
 import type { ObjectReference } from "./core-objects.ts";
-import type { BuiltInCondition, Condition, KubernetesObject, ObjectMeta } from "./object.ts";
+import type { BuiltInCondition, Condition, KubernetesObject, ObjectMeta } from "../objects/object.ts";
 import type { ContainerStatus, PodSpec, PodTemplate } from "./pod-spec.ts";
-import type { LabelSelector } from "./selector.ts";
+import type { LabelSelector } from "../selectors/label-selector.ts";
 import type { PersistentVolumeClaimObject } from "./volume-objects.ts";
 
 /*

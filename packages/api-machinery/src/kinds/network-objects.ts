@@ -1,6 +1,6 @@
 import type { ObjectReference } from "./core-objects.ts";
-import type { Condition, KubernetesObject } from "./object.ts";
-import type { LabelSelector } from "./selector.ts";
+import type { Condition, KubernetesObject } from "../objects/object.ts";
+import type { LabelSelector } from "../selectors/label-selector.ts";
 
 /*
  * The built-in kinds that connect programs, with as much of their fields as controllers use. What is not typed here is still there at run time: these

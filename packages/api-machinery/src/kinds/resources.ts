@@ -18,8 +18,8 @@ import type {
   NetworkPolicyObject,
   ServiceObject,
 } from "./network-objects.ts";
-import type { KubernetesObject } from "./object.ts";
-import type { ResourceType, Scope } from "./resource.ts";
+import type { KubernetesObject } from "../objects/object.ts";
+import type { ResourceType, Scope } from "../objects/resource.ts";
 import type { PersistentVolumeClaimObject, PersistentVolumeObject, StorageClassObject } from "./volume-objects.ts";
 import type {
   ControllerRevisionObject,

@@ -1,6 +1,6 @@
-import type { BuiltInCondition, KubernetesObject } from "./object.ts";
-import type { Scope } from "./resource.ts";
-import type { LabelSelector } from "./selector.ts";
+import type { BuiltInCondition, KubernetesObject } from "../objects/object.ts";
+import type { Scope } from "../objects/resource.ts";
+import type { LabelSelector } from "../selectors/label-selector.ts";
 
 /*
  * The built-in kinds that controllers use, with as much of their fields as controllers use. What is not typed here is still

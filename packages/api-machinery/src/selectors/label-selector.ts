@@ -1,6 +1,6 @@
-import { labelKeyFaults, labelValueFaults } from "./names.ts";
-import { invalidCause } from "./field-causes.ts";
-import { statusError, type StatusError } from "./status.ts";
+import { labelKeyFaults, labelValueFaults } from "../values/names.ts";
+import { invalidCause } from "../protocol/field-causes.ts";
+import { statusError, type StatusError } from "../protocol/status.ts";
 import { tokenizeSelector, type SelectorToken } from "./selector-tokens.ts";
 
 /** A label selector as objects carry it (meta/v1 LabelSelector). All parts have to hold. */

@@ -11,10 +11,10 @@ import {
   preserveUnknownObjectSchema,
   quantitySchema,
   timeSchema,
-} from "./schema/kubernetes-schemas.ts";
-import type { Schema } from "./schema/schema.ts";
-import { validateStructural } from "./schema/structural.ts";
-import { validate } from "./schema/validate.ts";
+} from "../schema/kubernetes-schemas.ts";
+import type { Schema } from "../schema/schema.ts";
+import { validateStructural } from "../schema/structural.ts";
+import { validate } from "../schema/validate.ts";
 
 const Lamp = defineResource({
   group: "example.com",

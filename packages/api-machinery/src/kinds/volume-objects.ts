@@ -1,5 +1,5 @@
 import type { ObjectReference } from "./core-objects.ts";
-import type { BuiltInCondition, KubernetesObject } from "./object.ts";
+import type { BuiltInCondition, KubernetesObject } from "../objects/object.ts";
 import type { NodeSelectorTerm } from "./scheduling.ts";
 import type { PersistentVolumeClaimSpec } from "./volumes.ts";
 

@@ -1,4 +1,4 @@
-import type { LabelSelector } from "./selector.ts";
+import type { LabelSelector } from "../selectors/label-selector.ts";
 
 /** A requirement on a label, or on a field where it stands in `matchFields` (core/v1 NodeSelectorRequirement). */
 export interface NodeSelectorRequirement {

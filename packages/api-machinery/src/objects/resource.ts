@@ -1,7 +1,7 @@
 import type { Static, TSchema } from "typebox";
-import type { CustomResourceDefinitionObject } from "./core-objects.ts";
+import type { CustomResourceDefinitionObject } from "../kinds/core-objects.ts";
 import type { KubernetesObject, ObjectMeta } from "./object.ts";
-import type { Schema } from "./schema/schema.ts";
+import type { Schema } from "../schema/schema.ts";
 
 /** How many objects of a kind share a name: one a namespace, or one in all. */
 export type Scope = "Namespaced" | "Cluster";

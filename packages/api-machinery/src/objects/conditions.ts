@@ -1,5 +1,5 @@
 import type { Condition } from "./object.ts";
-import { formatTime } from "./time.ts";
+import { formatTime } from "../values/time.ts";
 
 /** A condition to be set: the time is taken from the clock, and `message` may be left out. */
 export interface ConditionInput {

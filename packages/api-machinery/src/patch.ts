@@ -1,0 +1,4 @@
+/* The patch types of the Kubernetes API: JSON Patch, JSON Merge Patch and strategic merge patch. */
+export * from "./patch/json-patch.ts";
+export * from "./patch/merge-patch.ts";
+export * from "./patch/strategic-merge.ts";

@@ -1,0 +1,4 @@
+/* Kubernetes' rules for names, and the causes and errors that report an invalid field. */
+export * from "./protocol/field-causes.ts";
+export { type StatusCause, unclassifiedError } from "./protocol/status.ts";
+export * from "./values/names.ts";
