@@ -18,7 +18,7 @@ export {
 export { createInProcessTransport, type InProcessOptions } from "./in-process-transport.ts";
 export type { ResourceTable, ServedResource, Strategy, Subresource, UserInfo, Verb } from "./registry/served-resource.ts";
 export { type ApiServer, type ApiServerOptions, createApiServer, systemUser } from "./server.ts";
-export { openStore, type OpenStoreOptions } from "./storage/lmdb-store.ts";
+export { openStore, type OpenStoreOptions } from "./storage/open-store.ts";
 export {
   type Store,
   type StoredObject,

@@ -25,7 +25,7 @@ import type { RequestInfo } from "./endpoints/request-info.ts";
 import { createInProcessTransport } from "./in-process-transport.ts";
 import { createRegistry } from "./registry/registry.ts";
 import type { ResourceTable, ServedResource, UserInfo } from "./registry/served-resource.ts";
-import { openStore, type OpenStoreOptions } from "./storage/lmdb-store.ts";
+import { openStore, type OpenStoreOptions } from "./storage/open-store.ts";
 import type { Store } from "./storage/store.ts";
 
 /** What {@link createApiServer} takes. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { draft, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { openStore } from "../storage/lmdb-store.ts";
+import { openStore } from "../storage/open-store.ts";
 import { type Store, storageKey } from "../storage/store.ts";
 import { cleanupFinalizer, crdResource, isConditionTrue } from "./crd-spec.ts";
 import { textAt, valueAt } from "./object-fields.ts";

@@ -7,12 +7,12 @@ import { fileURLToPath } from "node:url";
 import { isJsonObject } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
 import { expect, it } from "vitest";
-import { openStore } from "./lmdb-store.ts";
+import { openStore } from "./open-store.ts";
 
-const module = fileURLToPath(new URL("../../dist/storage/lmdb-store.js", import.meta.url));
+const module = fileURLToPath(new URL("../../dist/storage/open-store.js", import.meta.url));
 const machinery = import.meta.resolve("@keelson/api-machinery").replace("/src/index.ts", "/dist/index.js");
 
-/** Writes as fast as it can and says what was acknowledged: `<key> <count> <revision>`. */
+/** Writes as fast as it can and prints each acknowledged write: `<key> <count> <revision>`. */
 const writer = `
   import { openStore } from ${JSON.stringify(module)};
   import { systemClock } from ${JSON.stringify(machinery)};
@@ -30,7 +30,7 @@ const writer = `
   }));
 `;
 
-it("loses no acknowledged write, shows no half of one and never goes back, however often it is killed", {
+it("loses no acknowledged write, shows no partial one and never goes back, however often it is killed", {
   timeout: 60_000,
 }, async () => {
   const dir = mkdtempSync(join(tmpdir(), "keelson-crash-"));
@@ -50,7 +50,7 @@ it("loses no acknowledged write, shows no half of one and never goes back, howev
           if (Number(number) < highest) throw new Error(`revision ${number} after ${highest}`);
           continue;
         }
-        // The last line may be cut off by the kill: then it has no revision and was not read as acknowledged.
+        // The kill may cut off the last line: without a revision it does not count as acknowledged.
         if (revision === undefined) continue;
         acknowledged.set(key, { count: Number(number), revision: Number(revision) });
         highest = Math.max(highest, Number(revision));
@@ -69,7 +69,7 @@ it("loses no acknowledged write, shows no half of one and never goes back, howev
           expect(data["again"]).toBe(data["count"]);
           expect(stored?.object.metadata.resourceVersion).toBe(String(stored?.revision));
         }
-        // The log and the objects are of the same commits: what it replays ends in what is there.
+        // The log and the objects agree: a replay ends in the stored state.
         const replayed = new Map<string, number>();
         const from = Math.max(store.revision - 400, 1);
         store

@@ -1,11 +1,11 @@
-/** A promise with its handles outside (`Promise.withResolvers`, which Node.js 20 lacks). */
+/** A promise with its resolvers (`Promise.withResolvers`, which Node.js 20 lacks). */
 export interface Deferred<T> {
   readonly promise: Promise<T>;
   resolve(value: T): void;
   reject(reason: unknown): void;
 }
 
-/** Makes a {@link Deferred}. */
+/** Creates a {@link Deferred}. */
 export function createDeferred<T>(): Deferred<T> {
   let resolve: (value: T) => void = () => undefined;
   let reject: (reason: unknown) => void = () => undefined;

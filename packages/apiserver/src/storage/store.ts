@@ -1,29 +1,29 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 
 /**
- * A stored object: its bytes as they are in storage and on every wire, and the object parsed from them when somebody
- * first asks. Both are immutable; the object is frozen and shared by every reader in the process.
+ * A stored object: its bytes as they are in storage and on every wire, and the object, which is parsed from them on first access.
+ * Both are immutable; the object is frozen and shared by all readers in the process.
  */
 export interface StoredObject {
   /** `<group>/<plural>/<namespace or empty>/<name>`, see {@link storageKey}. */
   readonly key: string;
-  /** The revision of the write that made it: `metadata.resourceVersion`. */
+  /** The revision of the last write: `metadata.resourceVersion`. */
   readonly revision: number;
-  /** UTF-8 JSON in storage version, with `apiVersion`, `kind` and `metadata.resourceVersion`. */
+  /** UTF-8 JSON in the storage version, with `apiVersion`, `kind` and `metadata.resourceVersion`. */
   readonly bytes: Uint8Array;
   readonly object: DeepReadonly<KubernetesObject>;
 }
 
-/** A change, as the event log keeps it. `previous` is the object before it: selectors need it to see what left. */
+/** An entry of the event log. `previous` is the object before the change: selectors use it to detect objects that no longer match. */
 export interface StoreEvent {
   readonly type: "put" | "delete";
   readonly revision: number;
-  /** After a put, what was put; after a delete, the last state, its resourceVersion being the delete's revision. */
+  /** After a put, the new object; after a delete, the last state with the resourceVersion of the delete. */
   readonly object: StoredObject;
   readonly previous: StoredObject | undefined;
 }
 
-/** What a conditional write found instead of what it expected. */
+/** The result of a conditional write: the stored object, or the current one if the condition failed. */
 export type WriteResult =
   | { readonly ok: true; readonly stored: StoredObject }
   | { readonly ok: false; readonly current: StoredObject | undefined };
@@ -31,39 +31,39 @@ export type WriteResult =
 /** A page of a range. */
 export interface StorePage {
   readonly items: readonly StoredObject[];
-  /** Of the snapshot that the page was read from. */
+  /** The revision of the snapshot that the page was read from. */
   readonly revision: number;
-  /** Where the next page begins; absent on the last one. */
+  /** The last key of this page; absent on the last page. */
   readonly next?: string;
-  /** How many are left after this page. */
+  /** How many objects follow this page. */
   readonly remaining: number;
 }
 
-/** Takes what a watch brings: `isReplay` where it comes from the log. */
+/** Receives the events of a watch. `isReplay` is true for events from the log. */
 export type WatchListener = (events: readonly StoreEvent[], isReplay?: boolean) => void;
 
 /** A watch of the store. */
 export interface StoreWatch {
-  /** Whether events from the log are still to come. Default false. */
+  /** Whether events from the log are still to be delivered. Default false. */
   readonly isReplaying?: boolean;
   close(): void;
 }
 
-/** The state of one revision, held for who reads it over several turns of the event loop. */
+/** The state at one revision, held for reads that span several turns of the event loop. */
 export interface PinnedState extends Disposable {
   readonly revision: number;
-  /** As {@link Store.list}, but without a count of what is left. */
+  /** As {@link Store.list}, without `remaining`. */
   list(prefix: string, options: { limit: number; startAfter?: string }): Pick<StorePage, "items" | "next">;
-  /** How many keys that begin with `prefix` come after `key`. */
+  /** The number of keys that begin with `prefix` and follow `key`. */
   countAfter(prefix: string, key: string): number;
 }
 
 /**
- * Objects by key with one revision counter over all, an event log by revision, and watches that resume from it.
+ * Objects by key with one revision counter, an event log by revision, and watches that resume from it.
  *
- * **Guarantees**: a write resolves when it is durable (it survives SIGKILL and power loss with `sync`); writes are seen
- * by `get` and `list` and sent to watchers in order of their revision and only when durable; revisions never repeat nor go
- * back, also across restarts; no reader sees part of a write.
+ * **Guarantees**: a write resolves when it is durable (it survives SIGKILL and, with `sync`, power loss). `get`, `list` and watches show
+ * writes in revision order and only once they are durable. Revisions never repeat or go back, also across restarts. No reader sees
+ * part of a write.
  */
 export interface Store {
   /** The newest durable revision. */
@@ -71,22 +71,22 @@ export interface Store {
   get(key: string): StoredObject | undefined;
   /** Keys that begin with `prefix`, in order. */
   list(prefix: string, options?: { limit?: number; startAfter?: string }): StorePage;
-  /** Holds the newest state until it is disposed of. After the store is closed it reads nothing more. */
+  /** Holds the newest state until it is disposed. It cannot be read after the store is closed. */
   pin(): PinnedState;
   /**
-   * Holds the state of an earlier revision as far as keys begin with `prefix`. The event log is read for it, in slices between which
-   * others have their turn. Rejects with a `StatusError` `Expired` when the log does not go back that far.
+   * Holds the state of keys that begin with `prefix` at an earlier revision. It is reconstructed from the event log, in slices that yield
+   * to the event loop. Rejects with a `StatusError` `Expired` if the log does not reach back that far.
    */
   pinAt(prefix: string, revision: number): Promise<PinnedState>;
   /**
-   * Creates (`expected` 0), replaces or deletes (`object` undefined) if the key's revision is `expected`. The store sets
+   * Creates (`expected` 0), replaces or deletes (`object` undefined) if the key's revision is `expected`. Sets
    * `metadata.resourceVersion`.
    */
   write(key: string, expected: number, object: KubernetesObject | undefined): Promise<WriteResult>;
   /**
-   * Calls `listener` for every event of keys that begin with `prefix` after `afterRevision`, first from the log, then live. A long log is
-   * replayed in slices between which others have their turn; `onError` is told when that fails, which closes the watch.
-   * Throws a `StatusError` `Expired` when the log does not go back that far. A listener must not block or throw.
+   * Calls `listener` for every event after `afterRevision` of keys that begin with `prefix`, first from the log, then live. A long log is
+   * replayed in slices that yield to the event loop; if that fails, the watch closes and `onError` is called.
+   * Throws a `StatusError` `Expired` if the log does not reach back that far. A listener must not block or throw.
    */
   watch(prefix: string, afterRevision: number, listener: WatchListener, onError?: (error: unknown) => void): StoreWatch;
   close(): Promise<void>;

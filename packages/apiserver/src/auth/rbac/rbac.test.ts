@@ -6,7 +6,7 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { UserInfo } from "../../registry/served-resource.ts";
-import { openStore } from "../../storage/lmdb-store.ts";
+import { openStore } from "../../storage/open-store.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { ensureDefaultRoles } from "./default-roles.ts";
 import { escalation } from "./escalation.ts";

@@ -6,7 +6,7 @@ import type { KubernetesObject } from "@keelson/api-machinery";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { UserInfo } from "../../registry/served-resource.ts";
-import { openStore } from "../../storage/lmdb-store.ts";
+import { openStore } from "../../storage/open-store.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { anonymousUser, createAuthenticator } from "../authentication/authenticator.ts";
 import { generateSigningKey } from "../certificates/certificates.ts";

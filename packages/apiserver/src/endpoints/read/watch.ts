@@ -3,7 +3,7 @@ import { apiVersionOf, type KubernetesObject } from "@keelson/api-machinery";
 import type { Timer } from "@keelson/api-machinery/time";
 import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { StoredObject, StoreEvent, StoreWatch } from "../../storage/store.ts";
-import { DeletedObject } from "../../storage/stored-object.ts";
+import { DeletedObject } from "../../storage/objects/stored-object.ts";
 import { type Call, prefixOf } from "../call.ts";
 import { encodePlain, serve } from "../object/serve-object.ts";
 import { invalidOptions, statusOf } from "../errors.ts";

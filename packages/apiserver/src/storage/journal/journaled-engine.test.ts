@@ -3,10 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Batch, type Engine, StorageFullError } from "./engine.ts";
-import { type Journal, openJournal, type WriteAt } from "./journal.ts";
-import { createJournaledEngine } from "./journaled-engine.ts";
-import { openLmdbEngine } from "./lmdb-engine.ts";
+import type { Batch, Engine } from "../database/engine.ts";
+import { LmdbEngine } from "../database/lmdb-engine.ts";
+import { StorageError } from "../storage-error.ts";
+import { Journal } from "./journal.ts";
+import type { WriteAt } from "./journal-file.ts";
+import { JournaledEngine } from "./journaled-engine.ts";
 
 const cleanups: (() => void | Promise<void>)[] = [];
 afterEach(async () => {
@@ -19,50 +21,43 @@ function folder(): string {
   return dir;
 }
 
-/** A database whose disk can be full, and that can be kept from ending a commit. */
-function openDatabase(
-  dir: string,
-): Engine & { isFull: boolean; commits: number; hold: Promise<void> | undefined; onCommitted: () => void } {
-  const engine = openLmdbEngine({ dir, sync: false });
-  let last: Promise<void> | undefined;
-  return {
-    ...engine,
-    isFull: false,
-    commits: 0,
-    hold: undefined,
-    onCommitted: () => undefined,
-    get position() {
-      return engine.position;
-    },
-    async commit(batch) {
-      await this.hold;
-      if (this.isFull) throw new StorageFullError("full");
-      this.commits += 1;
-      last = engine.commit(batch);
-      await last;
-      this.onCommitted();
-    },
-    async close() {
-      await last;
-      await engine.close();
-    },
-  };
+/** A database whose disk can be full and whose commits can be held back. */
+class TestDatabase extends LmdbEngine {
+  isFull = false;
+  commits = 0;
+  hold: Promise<void> | undefined;
+  onCommitted = (): void => undefined;
+  #last: Promise<void> | undefined;
+
+  override async commit(batch: Batch): Promise<void> {
+    await this.hold;
+    if (this.isFull) throw new StorageError("StorageFull", "full");
+    this.commits += 1;
+    this.#last = super.commit(batch);
+    await this.#last;
+    this.onCommitted();
+  }
+
+  override async close(): Promise<void> {
+    await this.#last;
+    await super.close();
+  }
 }
 
 function openOn(
   dir: string,
   options: { gatherBytes?: number; fileBytes?: number; isFlushed?: boolean; writeAt?: WriteAt } = {},
 ) {
-  const database = openDatabase(dir);
-  const { gatherBytes = 1_000_000, ...journal } = options;
-  const opened: Journal = openJournal({ dir, ...journal });
-  const engine = createJournaledEngine({ database, journal: opened, gatherBytes });
+  const database = new TestDatabase({ dir, sync: false });
+  const { gatherBytes = 1_000_000, ...journalOptions } = options;
+  const journal = new Journal({ dir, ...journalOptions });
+  const engine = new JournaledEngine({ database, journal, gatherBytes });
   /** Ends as SIGKILL would: nothing more goes into the database. */
   const kill = async (): Promise<void> => {
     await database.close();
-    await opened.close();
+    await journal.close();
   };
-  return { engine, database, journal: opened, kill };
+  return { engine, database, journal, kill };
 }
 
 /** The commit that follows `engine`'s last, with a log entry for each write. */
@@ -89,8 +84,8 @@ const keysOf = (view: Pick<Engine, "range">): string[] => [...view.range("", und
 const logOf = (engine: Engine, after: number, newestFirst?: boolean): number[] =>
   [...engine.log(after, newestFirst)].map(({ revision }) => revision);
 
-describe("an engine with a journal", () => {
-  it("acknowledges what the journal has, and has it again after a crash that the database saw nothing of", async () => {
+describe("JournaledEngine", () => {
+  it("recovers acknowledged commits from the journal after a crash before any database flush", async () => {
     const dir = folder();
     const first = openOn(dir);
     await put(first.engine, ["a", "1"], ["b", "1"]);
@@ -102,13 +97,13 @@ describe("an engine with a journal", () => {
     expect(objectsOf(second.engine)).toEqual(["a=2"]);
     expect(logOf(second.engine, 2)).toEqual([3, 4, 5]);
     await second.engine.close();
-    const database = openLmdbEngine({ dir, sync: false });
+    const database = new LmdbEngine({ dir, sync: false });
     cleanups.push(() => database.close());
     expect(database.position.revision).toBe(5);
     expect(objectsOf(database)).toEqual(["a=2"]);
   });
 
-  it("merges keys in the order of the database, also those beyond U+FFFF", async () => {
+  it("merges keys in database order, including keys beyond U+FFFF", async () => {
     const { engine, database } = openOn(folder());
     cleanups.push(() => engine.close());
     const keys = ["a", "b", "b/\u{1f600}", "b/\uffee", "b/z", "c"];
@@ -119,7 +114,7 @@ describe("an engine with a journal", () => {
       ),
     );
     const below = objectsOf(database).length;
-    const gathered = createJournaledEngine({ database, journal: openJournal({ dir: folder() }), gatherBytes: 1_000_000 });
+    const gathered = new JournaledEngine({ database, journal: new Journal({ dir: folder() }), gatherBytes: 1_000_000 });
     await gathered.commit(
       batchAfter(
         gathered,
@@ -131,7 +126,7 @@ describe("an engine with a journal", () => {
     expect(gathered.count("b", "c")).toBe(4);
   });
 
-  it("pins a state that neither later commits nor their way into the database change", async () => {
+  it("keeps a pinned state unchanged by later commits and database flushes", async () => {
     const { engine, database } = openOn(folder(), { gatherBytes: 1 });
     cleanups.push(() => engine.close());
     await put(engine, ["a", "1"], ["b", "1"]);
@@ -144,7 +139,7 @@ describe("an engine with a journal", () => {
     pin.release();
   });
 
-  it("shows each log entry once, also when the database has just got it", async () => {
+  it("shows each log entry once, also right after a database flush", async () => {
     const { engine, database } = openOn(folder(), { gatherBytes: 1 });
     let log: number[] | undefined;
     database.onCommitted = () => (log ??= logOf(engine, 1));
@@ -153,13 +148,13 @@ describe("an engine with a journal", () => {
     expect(log).toEqual([2, 3]);
   });
 
-  it("refuses commits while the database can't take more, keeps what it acknowledged, and goes on when it can", async () => {
+  it("rejects commits while the database is full, keeps acknowledged ones, and resumes when there is space", async () => {
     const dir = folder();
     const { engine, database, kill } = openOn(dir, { gatherBytes: 100 });
     database.isFull = true;
     await put(engine, ["a", "x".repeat(200)]);
     const accepted = ["a"];
-    // A commit may come before the database has said that it is full.
+    // A commit may succeed before the database reports that it is full.
     const fill = async (): Promise<void> => {
       for (let index = 0; index < 1_000; index++) {
         const key = `b${String(index).padStart(3, "0")}`;
@@ -167,8 +162,8 @@ describe("an engine with a journal", () => {
         accepted.push(key);
       }
     };
-    await expect(fill()).rejects.toThrow(StorageFullError);
-    await expect(put(engine, ["c", "1"])).rejects.toThrow(StorageFullError);
+    await expect(fill()).rejects.toMatchObject({ code: "StorageFull" });
+    await expect(put(engine, ["c", "1"])).rejects.toMatchObject({ code: "StorageFull" });
     expect(keysOf(engine)).toEqual(accepted);
     database.isFull = false;
     await put(engine, ["d", "1"]);
@@ -179,7 +174,7 @@ describe("an engine with a journal", () => {
     expect(keysOf(again.engine)).toEqual([...accepted, "d"]);
   });
 
-  it("refuses a commit that the journal could not write, in part or wholly, and never finds it later", async () => {
+  it("rejects a commit whose journal write failed and never recovers it", async () => {
     for (const fault of ["ENOSPC", "EIO"] as const) {
       const dir = folder();
       let isBroken = false;
@@ -189,7 +184,7 @@ describe("an engine with a journal", () => {
       const { engine, kill } = openOn(dir, {
         async writeAt(handle, bytes, position) {
           if (!isBroken || bytes.length <= 4) return file(handle, bytes, position);
-          // The bytes are there, their flush fails.
+          // The bytes are written, their flush fails.
           await file(handle, bytes, position);
           throw Object.assign(new Error(fault), { code: fault });
         },
@@ -197,7 +192,9 @@ describe("an engine with a journal", () => {
       await put(engine, ["a", "1"]);
       isBroken = true;
       const refused = put(engine, ["b", "1"]);
-      await (fault === "ENOSPC" ? expect(refused).rejects.toThrow(StorageFullError) : expect(refused).rejects.toThrow(fault));
+      await (fault === "ENOSPC"
+        ? expect(refused).rejects.toMatchObject({ code: "StorageFull" })
+        : expect(refused).rejects.toThrow(fault));
       expect(objectsOf(engine)).toEqual(["a=1"]);
       await kill();
       const again = openOn(dir);
@@ -207,7 +204,7 @@ describe("an engine with a journal", () => {
     }
   });
 
-  it("writes the journal anew only when the database has what is in it", async () => {
+  it("rewrites a journal file only after the database has its records", async () => {
     const dir = folder();
     const { engine, database, kill } = openOn(dir, { fileBytes: 400 });
     let release = (): void => undefined;
@@ -232,7 +229,7 @@ describe("an engine with a journal", () => {
     expect(objectsOf(again.engine)).toHaveLength(12);
   });
 
-  it("has a journal without flushes too, which takes no space before it needs it and lets timers run between commits", async () => {
+  it("without flushes, allocates no space in advance and lets timers run between commits", async () => {
     const dir = folder();
     const { engine, kill } = openOn(dir, { isFlushed: false });
     expect(statSync(join(dir, "journal-0")).size).toBe(0);
@@ -253,7 +250,7 @@ describe("an engine with a journal", () => {
     expect(objectsOf(again.engine)).toHaveLength(commits);
   });
 
-  it("goes without a journal that there is no space for", async () => {
+  it("works without a journal if there is no space for one", async () => {
     const { engine, database } = openOn(folder(), { fileBytes: 0 });
     cleanups.push(() => engine.close());
     await put(engine, ["a", "1"]);
@@ -261,7 +258,7 @@ describe("an engine with a journal", () => {
     expect(objectsOf(engine)).toEqual(["a=1"]);
   });
 
-  it("does not start where commits are missing between the database and the journal", async () => {
+  it("does not start if commits are missing between the database and the journal", async () => {
     const dir = folder();
     const first = openOn(dir);
     await put(first.engine, ["a", "1"]);
@@ -269,10 +266,10 @@ describe("an engine with a journal", () => {
     await first.kill();
     const content = readFileSync(join(dir, "journal-0"));
     writeFileSync(join(dir, "journal-0"), content.subarray(content.indexOf("KSJ1", 4)));
-    expect(() => openOn(dir)).toThrow("its journal goes on at revision 2, its database ends at 1");
+    expect(() => openOn(dir)).toThrow("the journal continues after revision 2, the database ends at 1");
   });
 
-  it("is what a map with a log is, through crashes, whatever has come into the database by then", {
+  it("behaves like a map with a log across crashes, however much was flushed", {
     timeout: 60_000,
   }, async () => {
     const step = fc.oneof(

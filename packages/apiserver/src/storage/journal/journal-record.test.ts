@@ -13,7 +13,7 @@ const records: fc.Arbitrary<JournalRecord> = fc.record({
   }),
 });
 
-it("reads what it wrote, wherever it lies", () => {
+it("decodes an encoded record at any offset", () => {
   fc.assert(
     fc.property(records, bytes, (record, before) => {
       const encoded = encodeJournalRecord(record);
@@ -23,11 +23,11 @@ it("reads what it wrote, wherever it lies", () => {
   );
 });
 
-it("takes nothing for a record that was cut off or has another byte in it", () => {
+it("rejects a record that is cut off or has a changed byte", () => {
   fc.assert(
-    fc.property(records, fc.nat(), fc.integer({ min: 1, max: 255 }), (record, place, change) => {
+    fc.property(records, fc.nat(), fc.integer({ min: 1, max: 255 }), (record, index, change) => {
       const encoded = encodeJournalRecord(record);
-      const at = place % encoded.length;
+      const at = index % encoded.length;
       expect(decodeJournalRecord(encoded.subarray(0, at), 0)).toBeUndefined();
       encoded[at] = (encoded[at] ?? 0) ^ change;
       expect(decodeJournalRecord(encoded, 0)).toBeUndefined();

@@ -1,11 +1,11 @@
 import { crc32 } from "node:zlib";
-import type { Batch } from "./engine.ts";
+import type { Batch } from "../database/engine.ts";
 
 /**
- * A commit as it lies in the journal, whole or not at all: the check sum says which. `base` is the revision that it follows, so that
- * nothing is missing between one record and the next.
+ * A commit in the journal. The checksum decides whether it is there in full. `base` is the revision that it follows, so that a missing
+ * record is noticed.
  *
- *     | "KSJ1" | check sum 4 | body length 4 | body |
+ *     | "KSJ1" | checksum 4 | body length 4 | body |
  *     body: | base 8 | revision 8 | compacted 8 | dropAfter 8 | objects 4 | log entries 4 | objects ... | log entries ... |
  *     object: | key length 2 | value length 4, all ones for a removal | key | value |
  *     log entry: | revision 8 | value length 4 | value |
@@ -15,14 +15,17 @@ export interface JournalRecord {
   readonly batch: Batch;
 }
 
-const magic = 0x4b534a31;
+/** How every record begins: "KSJ1". */
+export const journalMagic: Buffer = Buffer.from("KSJ1");
+
+const magic = journalMagic.readUInt32BE(0);
 const headBytes = 12;
 const bodyHeadBytes = 40;
 const objectHeadBytes = 6;
 const entryHeadBytes = 12;
 const removed = 0xffff_ffff;
 
-/** Writes a record. Keys of 64 KiB and more throw a `RangeError`. */
+/** Encodes a record. Keys of 64 KiB and more throw a `RangeError`. */
 export function encodeJournalRecord({ base, batch }: JournalRecord): Buffer {
   const { objects, log, position, dropAfter } = batch;
   const keys = objects.map(({ key }) => Buffer.from(key));
@@ -56,10 +59,7 @@ export function encodeJournalRecord({ base, batch }: JournalRecord): Buffer {
   return buffer;
 }
 
-/**
- * Reads the record at `offset`; undefined where none is whole: the end of what was written. Keys and values are copies, so that the
- * buffer can go.
- */
+/** Decodes the record at `offset`; undefined if there is no complete one. Keys and values are copies of the buffer's bytes. */
 export function decodeJournalRecord(
   buffer: Buffer,
   offset: number,

@@ -1,6 +1,6 @@
 /**
- * An entry of the event log. It undoes: the object as it was before the event, so that a create costs nothing, the newest state is
- * stored once (as the object itself), and an older one is found by walking back.
+ * An entry of the event log. It is an undo record: it holds the object as it was before the event. A create costs nothing, the
+ * newest state is stored once (as the object itself), and an older one is found by walking back.
  *
  *     | type 1 | time 8 | previous revision 8 | key length 2 | key | previous bytes ... |
  */
@@ -8,14 +8,14 @@ export interface LogEntry {
   readonly type: "put" | "delete";
   readonly timeMs: number;
   readonly key: string;
-  /** 0 and no bytes where there was none. */
+  /** 0, without bytes, if the key did not exist. */
   readonly previousRevision: number;
   readonly previousBytes: Uint8Array | undefined;
 }
 
 const headerBytes = 19;
 
-/** Writes an entry. */
+/** Encodes a log entry. */
 export function encodeLogEntry(entry: LogEntry): Uint8Array {
   const key = Buffer.from(entry.key);
   const buffer = Buffer.allocUnsafe(headerBytes + key.length + (entry.previousBytes?.length ?? 0));
@@ -28,7 +28,7 @@ export function encodeLogEntry(entry: LogEntry): Uint8Array {
   return buffer;
 }
 
-/** Reads an entry; `previousBytes` is part of `value`. */
+/** Decodes a log entry; `previousBytes` is a view of `value`. */
 export function decodeLogEntry(value: Uint8Array): LogEntry {
   const buffer = Buffer.from(value.buffer, value.byteOffset, value.length);
   const end = headerBytes + buffer.readUInt16BE(17);
@@ -42,7 +42,7 @@ export function decodeLogEntry(value: Uint8Array): LogEntry {
   };
 }
 
-/** An object as it lies in the database: its revision, then its bytes. */
+/** Encodes an object for the database: its revision, then its bytes. */
 export function encodeRecord(revision: number, bytes: Uint8Array): Uint8Array {
   const buffer = Buffer.allocUnsafe(8 + bytes.length);
   buffer.writeDoubleBE(revision, 0);
@@ -50,7 +50,7 @@ export function encodeRecord(revision: number, bytes: Uint8Array): Uint8Array {
   return buffer;
 }
 
-/** The inverse of {@link encodeRecord}; `bytes` is part of `value`. */
+/** The inverse of {@link encodeRecord}; `bytes` is a view of `value`. */
 export function decodeRecord(value: Uint8Array): { readonly revision: number; readonly bytes: Uint8Array } {
   const view = new DataView(value.buffer, value.byteOffset, 8);
   return { revision: view.getFloat64(0), bytes: value.subarray(8) };

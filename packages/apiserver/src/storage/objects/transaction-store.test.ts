@@ -5,11 +5,11 @@ import { isExpired, type KubernetesObject } from "@keelson/api-machinery";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import type { Engine } from "./engine.ts";
-import { openLmdbEngine } from "./lmdb-engine.ts";
-import { openStore } from "./lmdb-store.ts";
-import type { Store, StoreEvent } from "./store.ts";
-import { createStore, type StoreOptions } from "./transaction-store.ts";
+import type { Batch } from "../database/engine.ts";
+import { LmdbEngine } from "../database/lmdb-engine.ts";
+import { openStore } from "../open-store.ts";
+import type { Store, StoreEvent } from "../store.ts";
+import { type StoreOptions, TransactionStore } from "./transaction-store.ts";
 
 const clock = createVirtualClock();
 const cleanups: (() => void | Promise<void>)[] = [];
@@ -47,8 +47,8 @@ const brief = (events: readonly StoreEvent[]): string[] =>
     ({ type, revision, object, previous }) => `${type} ${object.key}@${revision}${previous ? ` was ${previous.revision}` : ""}`,
   );
 
-describe("the store", () => {
-  it("creates, replaces and deletes by expected revision and answers what it found instead", async () => {
+describe("TransactionStore", () => {
+  it("creates, replaces and deletes by expected revision and returns the current object on a mismatch", async () => {
     const store = await open();
     const created = await store.write("/things/a/x", 0, thing("x", "1"));
     expect(created).toMatchObject({ ok: true, stored: { revision: 2 } });
@@ -61,7 +61,7 @@ describe("the store", () => {
     expect(store.revision).toBe(4);
   });
 
-  it("keeps the bytes and the object equal, with the revision in the metadata, frozen and shared", async () => {
+  it("keeps bytes and object equal, with the revision in the metadata, frozen and shared", async () => {
     const store = await open({ cacheBytes: 1_000_000 });
     await put(store, "/things/a/x", "ä");
     const stored = store.get("/things/a/x");
@@ -74,7 +74,7 @@ describe("the store", () => {
     );
   });
 
-  it("decides a second write to a key in flight against the first", async () => {
+  it("decides a second write to a key against the first one in flight", async () => {
     const store = await open();
     const first = store.write("/things/a/x", 0, thing("x", "first"));
     const second = store.write("/things/a/x", 0, thing("x", "second"));
@@ -82,7 +82,7 @@ describe("the store", () => {
     expect((await first).ok).toBe(true);
   });
 
-  it("shows nothing to readers and watchers before it is durable", async () => {
+  it("hides a write from readers and watchers until it is durable", async () => {
     const store = await open();
     const seen: string[] = [];
     store.watch("/things/", 1, (events) => seen.push(...brief(events)));
@@ -95,7 +95,7 @@ describe("the store", () => {
     expect(store.list("/things/").items.length).toBe(1);
   });
 
-  it("lists a prefix in order and by pages, saying how much is left", async () => {
+  it("lists a prefix in order and in pages, with the number of remaining objects", async () => {
     const store = await open();
     for (const name of ["c", "a", "e", "b", "d"]) await put(store, `/things/n/${name}`);
     await put(store, "/thingsb/n/x");
@@ -108,7 +108,7 @@ describe("the store", () => {
     expect(rest.next).toBeUndefined();
   });
 
-  it("reads the past as it was while the log goes back that far", async () => {
+  it("reads a past state as far back as the log reaches", async () => {
     const store = await open({ historyEvents: 5 });
     await put(store, "/things/n/a", "1");
     const at = await put(store, "/things/n/b", "1");
@@ -123,11 +123,11 @@ describe("the store", () => {
     expect(past.countAfter("/things/", "/things/n/a")).toBe(1);
     for (let i = 0; i < 6; i++) await put(store, "/other/n/x", String(i));
     await expect(store.pinAt("/things/", at)).rejects.toThrow(/too old resource version: 3 \(\d+\)/);
-    // What is held stays, whatever is forgotten meanwhile.
+    // A pinned state survives compaction.
     expect(past.list("/things/", { limit: 10 }).items.map(({ key }) => key)).toEqual(["/things/n/a", "/things/n/b"]);
   });
 
-  it("replays from the log and goes on live without gap or duplicate, also over a restart", async () => {
+  it("replays from the log and continues live without gap or duplicate, also across a restart", async () => {
     const dir = folder();
     let store = await open({ dir });
     await put(store, "/things/n/a", "1");
@@ -146,7 +146,7 @@ describe("the store", () => {
     expect(JSON.parse(Buffer.from(seen[1]?.object.bytes ?? []).toString())).toEqual(seen[1]?.object.object);
   });
 
-  it("replays a long log in slices, one in each turn, and then what was committed meanwhile", { timeout: 30_000 }, async () => {
+  it("replays a long log one slice per turn, then the events committed meanwhile", { timeout: 30_000 }, async () => {
     const store = await open();
     const names = Array.from({ length: 1_300 }, (_, index) => `n${index}`);
     await Promise.all(names.map((name) => put(store, `/things/n/${name}`)));
@@ -158,7 +158,7 @@ describe("the store", () => {
       seen.push(...events);
       if (inThisTurn++ > 0) throw new Error("two slices in one turn");
       setImmediate(() => (inThisTurn = 0));
-      if (isReplay === (events.at(-1)?.object.key === "/things/n/live")) throw new Error("not what it says");
+      if (isReplay === (events.at(-1)?.object.key === "/things/n/live")) throw new Error("isReplay is wrong");
     });
     expect(seen).toEqual([]);
     const closed: unknown[] = [];
@@ -175,7 +175,7 @@ describe("the store", () => {
     expect(brief(seen.slice(-1))).toEqual(["put /things/n/last@1303"]);
   });
 
-  it("shows a pinned state as it was while writes go on, and the newest one to all others", async () => {
+  it("keeps a pinned state while writes continue, and shows the newest state to others", async () => {
     const store = await open();
     for (const name of ["a", "b", "c"]) await put(store, `/things/n/${name}`, "1");
     const state = store.pin();
@@ -202,7 +202,7 @@ describe("the store", () => {
     again[Symbol.dispose]();
   });
 
-  it("gives one batch of events a commit, the same list to all watchers of a resource", async () => {
+  it("delivers one batch of events per commit, the same array to all watchers of a resource", async () => {
     const store = await open();
     const batches: (readonly StoreEvent[])[] = [];
     store.watch("/things/", 1, (events) => batches.push(events));
@@ -212,7 +212,7 @@ describe("the store", () => {
     expect(batches[0]).toBe(batches[1]);
   });
 
-  it("keeps a closed watch silent and lets a listener open and close watches", async () => {
+  it("delivers nothing to a closed watch and lets a listener open and close watches", async () => {
     const store = await open();
     const seen: string[] = [];
     const outer = store.watch("/things/", 1, (events) => {
@@ -225,7 +225,7 @@ describe("the store", () => {
     expect(seen).toEqual(["put /things/n/a@2", "put /things/n/b@3"]);
   });
 
-  it("forgets by age and answers Expired with the revisions", async () => {
+  it("drops events by age and answers Expired with the revisions", async () => {
     const time = createVirtualClock();
     const store = await open({ clock: time, historyMs: 60_000 });
     await put(store, "/things/n/a");
@@ -245,18 +245,15 @@ describe("the store", () => {
     expect(seen).toEqual(["put /things/n/b@3", "put /things/n/c@4"]);
   });
 
-  it("refuses all that waits when a commit fails, and is as before", async () => {
+  it("rejects everything pending when a commit fails, without effect", async () => {
     const dir = folder();
-    const engine = openLmdbEngine({ dir, sync: false });
     let isFull = false;
-    const failing: Engine = {
-      ...engine,
-      get position() {
-        return engine.position;
-      },
-      commit: (batch) => (isFull ? Promise.reject(new Error("no space left on device")) : engine.commit(batch)),
-    };
-    const store = createStore(failing, { clock });
+    class FailingEngine extends LmdbEngine {
+      override commit(batch: Batch): Promise<void> {
+        return isFull ? Promise.reject(new Error("no space left on device")) : super.commit(batch);
+      }
+    }
+    const store = new TransactionStore(new FailingEngine({ dir, sync: false }), { clock });
     cleanups.push(() => store.close());
     await put(store, "/things/n/a", "1");
     const seen: string[] = [];
@@ -274,7 +271,7 @@ describe("the store", () => {
         reason: { code: 500, message: expect.stringContaining("no space left") },
       });
     }
-    // The third found the first in its way; that is gone, so it was asked anew, and failed for the same reason.
+    // The third conflicted with the first; when that was rejected, it was decided again and failed for the same reason.
     await expect(writes[2]).rejects.toMatchObject({ code: 500 });
     expect(store.get("/things/n/a")?.revision).toBe(2);
     expect(store.revision).toBe(2);
@@ -284,7 +281,7 @@ describe("the store", () => {
     expect(store.revision).toBeGreaterThan(2);
   });
 
-  it("is opened by one at a time", async () => {
+  it("is opened by one owner at a time", async () => {
     const dir = folder();
     const store = await open({ dir });
     await expect(open({ dir })).rejects.toThrow(`is in use by process ${process.pid}`);
@@ -292,7 +289,7 @@ describe("the store", () => {
     await (await open({ dir })).close();
   });
 
-  it("holds any history of writes like a plain map with a log", { timeout: 30_000 }, async () => {
+  it("behaves like a plain map with a log for any history of writes", { timeout: 30_000 }, async () => {
     const write = fc.record({ key: fc.constantFrom("a", "b", "c"), isDelete: fc.boolean(), wait: fc.boolean() });
     await fc.assert(
       fc.asyncProperty(fc.array(write, { maxLength: 40 }), fc.nat(40), async (writes, from) => {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { createObjectCache } from "./object-cache.ts";
-import type { StoredObject } from "./store.ts";
+import type { StoredObject } from "../store.ts";
+import { ObjectCache } from "./object-cache.ts";
 
 const stored = (key: string, revision: number, size: number): StoredObject => ({
   key,
@@ -10,9 +10,9 @@ const stored = (key: string, revision: number, size: number): StoredObject => ({
   object: { apiVersion: "v1", kind: "Thing", metadata: {} },
 });
 
-describe("the object cache", () => {
-  it("keeps what is used and drops what is not", () => {
-    const cache = createObjectCache(100);
+describe("ObjectCache", () => {
+  it("keeps used objects and drops unused ones", () => {
+    const cache = new ObjectCache(100);
     cache.set(stored("used", 1, 10));
     cache.set(stored("idle", 1, 10));
     for (let i = 0; i < 20; i++) {
@@ -22,7 +22,7 @@ describe("the object cache", () => {
     expect(cache.get("idle")).toBeUndefined();
   });
 
-  it("never answers anything but the newest of a key, nor holds more than its limit", () => {
+  it("returns only the newest object of a key and never exceeds its limit", () => {
     const step = fc.record({
       key: fc.constantFrom("a", "b", "c", "d"),
       action: fc.constantFrom("get", "set", "delete"),
@@ -30,7 +30,7 @@ describe("the object cache", () => {
     });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 100 }), (steps) => {
-        const cache = createObjectCache(100);
+        const cache = new ObjectCache(100);
         const newest = new Map<string, number>();
         let isRight = true;
         for (const [index, { key, action, size }] of steps.entries()) {

@@ -1,20 +1,26 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { StorageError } from "./storage-error.ts";
 
-/** Says who owns a folder. */
+/** The owner of a folder. */
 interface Owner {
   readonly pid: number;
-  /** Start of the process in the kernel's ticks, where the system tells: a recycled pid is another process. */
+  /** Start of the process in kernel ticks, if the system provides it: a recycled pid is another process. */
   readonly startTime: string;
 }
 
+/** The name of the lock file. */
+const lockName = "lock";
+
 /**
- * Makes this process the one owner of `dir` (made when missing) by a file `lock` with its pid and start time. A lock whose owner
- * is dead is taken over. Returns the release. Throws when a living process, this one included, owns it already.
+ * Makes this process the owner of `dir` (created if missing) through a lock file with its pid and start time. The lock of a dead
+ * process is replaced. Returns the release.
+ *
+ * **Errors**: throws a {@link StorageError} `InUse` if a living process, this one included, owns the folder.
  */
 export function lockFolder(dir: string): () => void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
-  const path = join(dir, "lock");
+  const path = join(dir, lockName);
   const own: Owner = { pid: process.pid, startTime: startTimeOf(process.pid) ?? "" };
   const text = JSON.stringify(own);
   for (let attempt = 0; attempt < 3; attempt++) {
@@ -22,19 +28,24 @@ export function lockFolder(dir: string): () => void {
       writeFileSync(path, text, { flag: "wx", mode: 0o600 });
     } catch (error) {
       if (codeOf(error) !== "EEXIST") throw error;
-      const owner = readOwner(path);
-      if (owner !== undefined && isAlive(owner)) {
-        throw new Error(
-          `${dir} is in use by process ${owner.pid}: stop it first, or choose another data directory (lock file: ${path})`,
-        );
+      const pid = livingOwner(dir);
+      if (pid !== undefined) {
+        const advice = "stop it first, or choose another data directory";
+        throw new StorageError("InUse", `${dir} is in use by process ${pid}: ${advice} (lock file: ${path})`);
       }
       rmSync(path, { force: true });
       continue;
     }
-    // Two that find the same stale lock at the same time: the later one's file stands.
+    // If two processes find the same stale lock at the same time, the later file wins.
     if (readFileSync(path, "utf8") === text) return () => rmSync(path, { force: true });
   }
-  throw new Error(`${dir} is being opened by another process at the same time (lock file: ${path})`);
+  throw new StorageError("InUse", `${dir} is being opened by another process at the same time (lock file: ${path})`);
+}
+
+/** The pid of the living process that owns `dir`, if there is one. */
+export function livingOwner(dir: string): number | undefined {
+  const owner = readOwner(join(dir, lockName));
+  return owner !== undefined && isAlive(owner) ? owner.pid : undefined;
 }
 
 function readOwner(path: string): Owner | undefined {
@@ -58,7 +69,7 @@ function isAlive(owner: Owner): boolean {
   return startTime === undefined || owner.startTime === "" || startTime === owner.startTime;
 }
 
-/** Field 22 of `/proc/<pid>/stat`; undefined where there is no such file. */
+/** Field 22 of `/proc/<pid>/stat`; undefined where that file does not exist. */
 function startTimeOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");

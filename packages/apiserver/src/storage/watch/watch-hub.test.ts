@@ -1,17 +1,17 @@
 import { describe, expect, it } from "vitest";
-import type { StoredObject, StoreEvent } from "./store.ts";
-import { createWatchHub, type WatchHub } from "./watch-hub.ts";
+import type { StoredObject, StoreEvent } from "../store.ts";
+import { WatchHub } from "./watch-hub.ts";
 
 const fail = (error: unknown): void => {
   throw error;
 };
 
-/** Publishes one event of a ConfigMap and answers how often its key was looked at, which everything that is done for an event does. */
-function looksAtOneEvent(hub: WatchHub, revision: number): number {
-  let looks = 0;
+/** Publishes one event of a ConfigMap and counts the accesses to its key, which all work on an event needs. */
+function keyAccesses(hub: WatchHub, revision: number): number {
+  let accesses = 0;
   const object: StoredObject = {
     get key() {
-      looks++;
+      accesses++;
       return "/configmaps/default/a";
     },
     revision,
@@ -20,28 +20,28 @@ function looksAtOneEvent(hub: WatchHub, revision: number): number {
   };
   const event: StoreEvent = { type: "put", revision, object, previous: undefined };
   hub.publish([event]);
-  return looks;
+  return accesses;
 }
 
-describe("the watch hub", () => {
-  it("does no more for an event when a thousand watch another resource", () => {
-    const hub = createWatchHub(fail);
-    let told = 0;
+describe("WatchHub", () => {
+  it("does no more work for an event when there are a thousand watchers of another resource", () => {
+    const hub = new WatchHub(fail);
+    let delivered = 0;
     hub.add("/configmaps/default/", 1, () => {
-      told++;
+      delivered++;
     });
-    const alone = looksAtOneEvent(hub, 2);
+    const alone = keyAccesses(hub, 2);
     expect(alone).toBeGreaterThan(0);
     for (let index = 0; index < 1_000; index++) hub.add(`/secrets/n-${index}/`, 1, () => fail(new Error("not its event")));
-    expect(looksAtOneEvent(hub, 3)).toBe(alone);
-    expect(told).toBe(2);
+    expect(keyAccesses(hub, 3)).toBe(alone);
+    expect(delivered).toBe(2);
   });
 
-  it("gives all who watch a resource the same list", () => {
-    const hub = createWatchHub(fail);
+  it("gives all watchers of a resource the same array", () => {
+    const hub = new WatchHub(fail);
     const lists = new Set<readonly StoreEvent[]>();
     for (let index = 0; index < 100; index++) hub.add("/configmaps/default/", 1, (events) => lists.add(events));
-    looksAtOneEvent(hub, 2);
+    keyAccesses(hub, 2);
     expect(lists.size).toBe(1);
   });
 });

@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
-import type { LogRecord, State } from "./engine.ts";
+import type { LogRecord, State } from "../database/engine.ts";
 import { encodeLogEntry, encodeRecord } from "./log-entry.ts";
-import { viewPast } from "./past.ts";
+import { viewPast } from "./past-view.ts";
 
-/** A state that counts the log entries that are read of it. */
+/** A state that reports each log entry that is read. */
 function stateOf(objects: ReadonlyMap<string, number>, log: readonly LogRecord[], onEntry: () => void): State {
   const keys = [...objects.keys()].sort();
   const within = (start: string, end: string | undefined): string[] =>
@@ -23,7 +23,7 @@ function stateOf(objects: ReadonlyMap<string, number>, log: readonly LogRecord[]
   };
 }
 
-it("reads no more of the log in one turn than a slice, and shows what was there", async () => {
+it("reads at most one slice of the log per turn and shows the former state", async () => {
   const objects = new Map<string, number>(
     Array.from({ length: 20 }, (_, index) => [`k${String(index).padStart(2, "0")}`, 2 + index] as const),
   );

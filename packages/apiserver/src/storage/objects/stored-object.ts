@@ -1,13 +1,13 @@
 import { type DeepReadonly, deepFreeze, type KubernetesObject } from "@keelson/api-machinery";
-import type { StoredObject } from "./store.ts";
+import type { StoredObject } from "../store.ts";
 
-/** What every stored object's bytes have between `kind` and its revision: {@link encodeObject} writes it so. */
+/** What every stored object has between `kind` and its revision, as {@link encodeObject} writes it. */
 const marker = Buffer.from('"metadata":{"resourceVersion":"');
 const quote = 0x22;
 
 /**
- * The canonical form of an object at `revision`: `apiVersion`, `kind`, then `metadata` with its `resourceVersion` first, so that
- * the envelope can be changed in the bytes without parsing them. Takes the object over and freezes it.
+ * The canonical form of an object at `revision`: `apiVersion`, `kind`, then `metadata` with `resourceVersion` first, so that
+ * the envelope can be changed in the bytes without parsing them. Takes ownership of the object and freezes it.
  */
 export function encodeObject(key: string, revision: number, object: KubernetesObject): StoredObject {
   const { apiVersion, kind, metadata, ...rest } = object;
@@ -16,7 +16,7 @@ export function encodeObject(key: string, revision: number, object: KubernetesOb
   return { key, revision, bytes: Buffer.from(JSON.stringify(canonical)), object: canonical };
 }
 
-/** An object as it came from storage: parsed and frozen when somebody first asks. */
+/** An object from storage, parsed and frozen on first access. */
 export class LazyStoredObject implements StoredObject {
   readonly key: string;
   readonly revision: number;
@@ -37,7 +37,7 @@ export class LazyStoredObject implements StoredObject {
   }
 }
 
-/** The last state of a deleted object: what was stored, with the delete's revision. Made when somebody looks. */
+/** The last state of a deleted object with the revision of the delete, created on first access. */
 export class DeletedObject implements StoredObject {
   readonly key: string;
   readonly revision: number;

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { lockFolder } from "./process-lock.ts";
+import { lockFolder } from "./folder-lock.ts";
 
 let dir: string;
 beforeEach(() => {
@@ -11,14 +11,14 @@ beforeEach(() => {
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 describe("lockFolder", () => {
-  it("lets one in at a time and says who it is", () => {
+  it("admits one owner at a time and names it", () => {
     const release = lockFolder(dir);
     expect(() => lockFolder(dir)).toThrow(`${dir} is in use by process ${process.pid}`);
     release();
     lockFolder(dir)();
   });
 
-  it("takes over from an owner that is dead, from another process under its pid, and from rubbish", () => {
+  it("replaces the lock of a dead owner, of a recycled pid, and an unreadable one", () => {
     const owners = [
       JSON.stringify({ pid: 2 ** 22 + 1, startTime: "1" }),
       ...(process.platform === "linux" ? [JSON.stringify({ pid: process.pid, startTime: "1" })] : []),
