@@ -42,7 +42,7 @@ export function createMiddleware({
       // One Secret an App, named after it: Kubernetes cannot limit a rule to the end of a name.
       { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
     ],
-    controllers: [createAppController(agents), createComponentController(agents), createGroupController(agents, command)],
+    controllers: () => [createAppController(agents), createComponentController(agents), createGroupController(agents, command)],
     servers: [
       pluginServer,
       {

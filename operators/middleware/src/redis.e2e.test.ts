@@ -12,7 +12,7 @@ import {
   ensureStandardClass,
   type Kubelet,
   startKubelet,
-  workloadControllers,
+  createWorkloadControllers,
 } from "@keelson/cluster";
 import { createManager, type Logger, type Manager, silentLogger } from "@keelson/controller";
 import { type RunningOperator, startOperator } from "@keelson/operator";
@@ -52,7 +52,7 @@ beforeEach(async () => {
     name: "kube-controller-manager",
     client,
     logger: log,
-    controllers: [...workloadControllers, ...createVolumeControllers({ directory: join(dataDir, "volumes") })],
+    controllers: [...createWorkloadControllers(), ...createVolumeControllers({ directory: join(dataDir, "volumes") })],
   });
   await cluster.start();
   // What a node does for a hostPath of type DirectoryOrCreate.

@@ -29,7 +29,7 @@ export const mpi: Operator = {
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
     { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: ["create"] },
   ],
-  controllers: [createRhinoJobController({ tools: podTools, randomToken: () => randomBytes(32).toString("base64url") })],
+  controllers: () => [createRhinoJobController({ tools: podTools, randomToken: () => randomBytes(32).toString("base64url") })],
   servers: [],
   commands,
 };

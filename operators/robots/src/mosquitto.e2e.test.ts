@@ -200,7 +200,7 @@ describe("the bridge with Mosquitto", () => {
   it("names the flags when the broker refuses the credentials", async () => {
     writeFileSync(join(dir, "password"), "wrong");
     const start = startOperator({
-      operator: { ...robots, controllers: [] },
+      operator: { ...robots, controllers: () => [] },
       client,
       dataDir: join(dir, "other"),
       flags: { "mqtt-url": `mqtt://127.0.0.1:${port}`, "mqtt-username": "server", "mqtt-password-file": join(dir, "password") },

@@ -7,8 +7,8 @@ import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
 import { createAgentCommand } from "./commands/agent.ts";
 import { jobController } from "./controllers/job.ts";
-import { robotController } from "./controllers/robot.ts";
-import { taskController } from "./controllers/task.ts";
+import { createRobotController } from "./controllers/robot.ts";
+import { createTaskController } from "./controllers/task.ts";
 import { taskGroupController } from "./controllers/taskgroup.ts";
 import { mqttServer } from "./mqtt-server.ts";
 
@@ -29,7 +29,7 @@ export const robots: Operator = {
     // Kubernetes cannot limit the making of an object to a name.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
   ],
-  controllers: [jobController, taskGroupController, taskController, robotController],
+  controllers: () => [jobController, taskGroupController, createTaskController(), createRobotController()],
   servers: [mqttServer],
   commands: [createAgentCommand(startAgent)],
 };

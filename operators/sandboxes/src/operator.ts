@@ -3,8 +3,8 @@ import { group } from "./api/names.ts";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
 import { sandboxCommands } from "./commands/commands.ts";
-import { sandboxController } from "./controllers/sandbox.ts";
-import { sandboxPoolController } from "./controllers/sandbox-pool.ts";
+import { createSandboxController } from "./controllers/sandbox.ts";
+import { createSandboxPoolController } from "./controllers/sandbox-pool.ts";
 import { fastPathServer } from "./fastpath/fastpath-definition.ts";
 
 /** The sandboxes family: isolated programs that start in milliseconds, on pools of agents. */
@@ -23,7 +23,7 @@ export const sandboxes: Operator = {
     { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
     { apiGroups: [""], resources: ["configmaps"], verbs: ["get"] },
   ],
-  controllers: [sandboxPoolController, sandboxController],
+  controllers: ({ services }) => [createSandboxPoolController(services), createSandboxController(services)],
   servers: [fastPathServer],
   commands: sandboxCommands,
 };

@@ -1,4 +1,5 @@
-import type { Cache } from "@keelson/controller";
+import type { ReconcileContext } from "@keelson/controller";
+import { ServiceKey } from "@keelson/operator";
 import type { AgentClient } from "./fleet/agent-client.ts";
 import type { AgentPlacement } from "./fleet/agent-pod.ts";
 import type { AgentStatus } from "./protocol/protocol.ts";
@@ -16,16 +17,10 @@ export interface Runtime {
   isInHand(sandboxId: string): boolean;
 }
 
-const runtimes = new WeakMap<Cache, Runtime>();
+/** The {@link Runtime} of a running operator. Its server provides it before the controllers start. */
+export const runtimeKey = new ServiceKey<Runtime>("sandboxes runtime");
 
-/** Lets the controllers of a manager find what its server made. */
-export function provideRuntime(cache: Cache, runtime: Runtime): void {
-  runtimes.set(cache.shared, runtime);
-}
-
-/** What the server of this manager made. Throws before it has: servers start before controllers. */
-export function runtimeOf(cache: Cache): Runtime {
-  const runtime = runtimes.get(cache.shared);
-  if (runtime === undefined) throw new Error("the sandboxes server does not run in this process");
-  return runtime;
+/** What the reconciles of the family's controllers work with. */
+export interface SandboxesContext extends ReconcileContext {
+  readonly runtime: Runtime;
 }

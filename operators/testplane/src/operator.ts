@@ -3,8 +3,8 @@ import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { group } from "./api/names.ts";
 import { runCommand } from "./commands/run.ts";
-import { integrationTestController } from "./controllers/integration/integration-test.ts";
-import { loadTestController } from "./controllers/load/load-test.ts";
+import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
+import { createLoadTestController } from "./controllers/load/load-test.ts";
 
 /** The test plane family: tests of operators, as objects. */
 export const testplane: Operator = {
@@ -21,7 +21,7 @@ export const testplane: Operator = {
   ],
   // What tests touch is whatever their writers have under test.
   localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
-  controllers: [integrationTestController, loadTestController],
+  controllers: () => [createIntegrationTestController(), createLoadTestController()],
   servers: [],
   commands: [runCommand],
 };

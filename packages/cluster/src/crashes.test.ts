@@ -6,7 +6,7 @@ import { type Client, createClient } from "@keelson/client";
 import { createManager, silentLogger } from "@keelson/controller";
 import { describe, expect, test } from "vitest";
 import { startFakeNode } from "./testing/fake-node.ts";
-import { workloadControllers } from "./workload-controllers.ts";
+import { createWorkloadControllers } from "./workload-controllers.ts";
 
 const namespace = "default";
 
@@ -35,7 +35,7 @@ function startControllers(client: Client) {
     client,
     clock: systemClock,
     logger: silentLogger,
-    controllers: workloadControllers,
+    controllers: createWorkloadControllers(),
     gracefulShutdownTimeoutMs: 0,
   });
   return manager;

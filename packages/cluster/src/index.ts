@@ -23,6 +23,6 @@ export { endpointPorts } from "./service/endpoint-ports.ts";
 export { type ServiceProxy, type ServiceProxyOptions, startServiceProxy } from "./service-proxy/service-proxy.ts";
 export { createVolumeControllers, type VolumeControllerOptions } from "./persistent-volume/volume-controllers.ts";
 export { ensureStandardClass } from "./persistent-volume/standard-class.ts";
-export { workloadControllers } from "./workload-controllers.ts";
+export { createWorkloadControllers } from "./workload-controllers.ts";
 export { type IssueToken, issueTokensBy } from "./kubelet/node/node-objects.ts";
 export { machineName } from "./kubelet/node/node-registration.ts";

@@ -7,7 +7,7 @@ import { startNamespaceController } from "./namespace/namespace-controller.ts";
 import { ensureStandardClass } from "./persistent-volume/standard-class.ts";
 import { createVolumeControllers } from "./persistent-volume/volume-controllers.ts";
 import { serviceAccountController } from "./service-account-controller.ts";
-import { workloadControllers } from "./workload-controllers.ts";
+import { createWorkloadControllers } from "./workload-controllers.ts";
 
 /** Options of {@link startCluster}. */
 export interface ClusterOptions {
@@ -62,7 +62,11 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     client,
     clock,
     logger: log,
-    controllers: [serviceAccountController, ...workloadControllers, ...(volumes ? createVolumeControllers(volumes) : [])],
+    controllers: [
+      serviceAccountController,
+      ...createWorkloadControllers(),
+      ...(volumes ? createVolumeControllers(volumes) : []),
+    ],
   });
   if (volumes) await ensureStandardClass(client);
   await manager.start();

@@ -1,4 +1,5 @@
 export type * from "./operator.ts";
+export { OperatorServices, ServiceKey } from "./operator-services.ts";
 export { formatResult, outputFlag } from "./output-flag.ts";
 export { renderTable } from "./render-table.ts";
 export * from "./rules-of.ts";

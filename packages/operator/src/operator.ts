@@ -3,6 +3,7 @@ import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, ControllerDefinition, Logger, OnChange, Read } from "@keelson/controller";
+import type { OperatorServices } from "./operator-services.ts";
 
 /** A command-line flag, as data: the command line, `--help` and the docs are made from it. */
 export interface FlagDefinition {
@@ -55,17 +56,26 @@ export interface CommandDefinition {
   run(context: CommandContext): Promise<number>;
 }
 
-/** What a server of an operator runs with. */
-export interface ServerContext {
-  /** A client with the operator's own rights. */
-  readonly client: Client;
-  /** The informers' stores; kinds of the server's `reads` are there and synced. */
-  readonly cache: Cache;
-  /** A folder of the operator's own that survives restarts. */
+/** What the controllers and servers of one running operator share. */
+export interface OperatorContext {
+  /** State that they share with one another. */
+  readonly services: OperatorServices;
+  /** The operator's own folder, which survives restarts. */
   readonly dataDir: string;
+  /** Values of the servers' flags. */
   readonly flags: FlagValues;
   readonly clock: Clock;
+  /** 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number;
   readonly log: Logger;
+}
+
+/** What a server of an operator runs with. */
+export interface ServerContext extends OperatorContext {
+  /** A client with the operator's own rights. */
+  readonly client: Client;
+  /** The informers' stores; kinds of the server's `reads` are synced. */
+  readonly cache: Cache;
   /** Calls `listener` on every change of a kind among `reads`, after the store has it. Returns the way to stop. */
   onChange: OnChange;
 }
@@ -108,7 +118,8 @@ export interface Operator {
    * they are the administrator's to give.
    */
   readonly localRules?: readonly PolicyRule[];
-  readonly controllers: readonly ControllerDefinition[];
+  /** Creates the controllers of one running operator. Called once at each start. */
+  readonly controllers: (context: OperatorContext) => readonly ControllerDefinition[];
   readonly servers: readonly ServerDefinition[];
   readonly commands: readonly CommandDefinition[];
 }

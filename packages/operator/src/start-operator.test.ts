@@ -42,7 +42,7 @@ const operator = (...servers: readonly ServerDefinition[]): Operator => ({
   rules: [],
   commands: [],
   servers,
-  controllers: [
+  controllers: () => [
     defineController({ name: "robots", for: robotType, reconcile: async ({ name }) => void story.push(`reconciles ${name}`) }),
   ],
 });

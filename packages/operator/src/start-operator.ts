@@ -1,7 +1,8 @@
 import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import { type Client, isTransportError } from "@keelson/client";
 import { createManager, type Leadership, type Logger, type Manager, type Metrics, silentLogger } from "@keelson/controller";
-import type { FlagValues, Operator, RunningServer, ServerDefinition } from "./operator.ts";
+import type { FlagValues, Operator, OperatorContext, RunningServer, ServerDefinition } from "./operator.ts";
+import { OperatorServices } from "./operator-services.ts";
 
 /** The last wait before a server that lost its connection is started again: 7 s in all. */
 const longestStartDelayMs = 4_000;
@@ -16,6 +17,8 @@ export interface StartOperatorOptions {
   /** Values of its servers' flags. */
   readonly flags?: FlagValues;
   readonly clock?: Clock;
+  /** 0 (inclusive) to 1 (exclusive). Default: `Math.random`. */
+  readonly random?: () => number;
   readonly logger?: Logger;
   /** Runs controllers, and servers that need it, only while holding this lease. Default: no election. */
   readonly leaderElection?: { readonly namespace: string; readonly name: string; readonly identity?: string };
@@ -52,7 +55,9 @@ export interface RunningOperator {
  */
 export async function startOperator(options: StartOperatorOptions): Promise<RunningOperator> {
   const { operator, client, dataDir, flags = {}, clock = systemClock, logger = silentLogger, signal } = options;
+  const { random = Math.random } = options;
   const log = logger.child({ operator: operator.name });
+  const shared: OperatorContext = { services: new OperatorServices(), dataDir, flags, clock, random, log };
   const running: RunningServer[] = [];
   const descriptions: string[] = [];
   const endpoints: Record<string, string> = {};
@@ -63,7 +68,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     const { cache, onChange } = manager;
     for (let delayMs = 1_000; ; delayMs *= 2) {
       try {
-        return await definition.start({ client, cache, onChange, dataDir, flags, clock, log: child });
+        return await definition.start({ ...shared, client, cache, onChange, log: child });
       } catch (error) {
         if (!isTransportError(error) || delayMs > longestStartDelayMs) throw error;
         child.warn({ err: error }, "a server did not start; it is tried again");
@@ -97,9 +102,10 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
   const manager: Manager = createManager({
     client,
     clock,
+    random,
     logger: log,
     name: operator.name,
-    controllers: operator.controllers,
+    controllers: operator.controllers(shared),
     reads: operator.servers.flatMap((server) => server.reads ?? []),
     beforeControllers: (stop) => startServers(true, stop),
     afterControllers: stopServers,

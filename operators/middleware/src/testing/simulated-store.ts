@@ -162,9 +162,6 @@ export function createSimulatedStore(
     // It shows every write at once.
     whenSeen: () => Promise.resolve(),
     whenDeleted: () => Promise.resolve(),
-    get shared() {
-      return cache;
-    },
   };
   return {
     client: client as Client,

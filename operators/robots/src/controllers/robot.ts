@@ -1,6 +1,6 @@
 import { isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import {
-  type Cache,
+  type ControllerDefinition,
   defineController,
   type ReconcileContext,
   type Request,
@@ -28,20 +28,27 @@ export const Secret: ResourceType<TokenSecret> = {
   scope: "Namespaced",
 };
 
-const watchedSince = new WeakMap<Cache, number>();
-
 /** Approves robots and watches whether they are there. */
-export const robotController = defineController({ name: "robots-robot", for: Robot, maxConcurrentReconciles: 4, reconcile });
+export function createRobotController(): ControllerDefinition {
+  let watchedSince: number | undefined;
+  return defineController({
+    name: "robots-robot",
+    for: Robot,
+    maxConcurrentReconciles: 4,
+    reconcile(request, context) {
+      watchedSince ??= context.clock.now();
+      return reconcile(request, context, watchedSince);
+    },
+  });
+}
 
-async function reconcile(request: Request, context: ReconcileContext): Promise<Result | undefined> {
+async function reconcile(request: Request, context: ReconcileContext, watchedSince: number): Promise<Result | undefined> {
   const { cache, client, clock, events, signal } = context;
   const now = clock.now();
-  const since = watchedSince.get(cache.shared) ?? now;
-  watchedSince.set(cache.shared, since);
   const robot = cache.get(Robot, request);
   if (robot === undefined) return undefined;
   const joinToken = needsJoinToken(robot) ? await readJoinToken(request.namespace, context) : undefined;
-  const decision = decideRobot({ robot, joinToken, watchedSince: since, now });
+  const decision = decideRobot({ robot, joinToken, watchedSince, now });
   if (decision.status !== undefined) {
     const { namespace, name } = request;
     const written = await unlessMovedOn(

@@ -2,6 +2,7 @@ import { type Condition, type DeepReadonly, jsonEquals } from "@keelson/api-mach
 import {
   type Cache,
   type Change,
+  type ControllerDefinition,
   defineController,
   type ReconcileContext,
   type Request,
@@ -22,57 +23,49 @@ const fieldManager = "robots-task-controller";
 
 type TaskStatus = NonNullable<Task["status"]>;
 
-const loadsOfCaches = new WeakMap<Cache, RobotLoads>();
-
-function loadsOf(cache: Cache): RobotLoads {
-  let loads = loadsOfCaches.get(cache.shared);
-  if (loads === undefined) {
-    loads = createRobotLoads(cache.shared);
-    loadsOfCaches.set(cache.shared, loads);
-  }
-  return loads;
-}
-
 /** Chooses the robot of a Task, starts its attempts, and lets it go when it is deleted. */
-export const taskController = defineController({
-  name: "robots-task",
-  for: Task,
-  reads: [taskReads],
-  watches: [
-    // A robot that comes, goes or changes: Tasks that wait for one, and Tasks whose deletion waits for this one.
-    watchOf(
-      Robot,
-      (robot, { cache }) => [
-        ...waiting(cache, robot.metadata.namespace),
-        ...requestsOf(
-          cache
-            .list(Task, { namespace: robot.metadata.namespace, index: ["robot", robot.metadata.name ?? ""] })
-            .filter((task) => task.metadata.deletionTimestamp !== undefined),
-        ),
-      ],
-      [mattersForPlacement],
-    ),
-    // A Task that ends gives back what it took.
-    watchOf(Task, (task, { cache }) => waiting(cache, task.metadata.namespace), [givesBack]),
-    // A Job that appears tells which robots its hand-made Tasks may use.
-    watchOf(
-      Job,
-      (job, { cache }) =>
-        requestsOf(
-          cache
-            .list(Task, { namespace: job.metadata.namespace, index: ["job", job.metadata.name ?? ""] })
-            .filter((task) => task.spec.robotSelector === undefined && (task.status?.state || "pending") === "pending"),
-        ),
-      [
-        (change: Change<Job>) =>
-          change.type !== "update" || !jsonEquals(change.old?.spec.robotSelector, change.object.spec.robotSelector),
-      ],
-    ),
-  ],
-  // Between reading the cache and noting the choice nothing waits, so several at once do not choose the same place.
-  maxConcurrentReconciles: 8,
-  reconcile,
-});
+export function createTaskController(): ControllerDefinition {
+  const loads = createRobotLoads();
+  return defineController({
+    name: "robots-task",
+    for: Task,
+    reads: [taskReads],
+    watches: [
+      // A robot that comes, goes or changes: Tasks that wait for one, and Tasks whose deletion waits for this one.
+      watchOf(
+        Robot,
+        (robot, { cache }) => [
+          ...waiting(cache, robot.metadata.namespace),
+          ...requestsOf(
+            cache
+              .list(Task, { namespace: robot.metadata.namespace, index: ["robot", robot.metadata.name ?? ""] })
+              .filter((task) => task.metadata.deletionTimestamp !== undefined),
+          ),
+        ],
+        [mattersForPlacement],
+      ),
+      // A Task that ends gives back what it took.
+      watchOf(Task, (task, { cache }) => waiting(cache, task.metadata.namespace), [givesBack]),
+      // A Job that appears tells which robots its hand-made Tasks may use.
+      watchOf(
+        Job,
+        (job, { cache }) =>
+          requestsOf(
+            cache
+              .list(Task, { namespace: job.metadata.namespace, index: ["job", job.metadata.name ?? ""] })
+              .filter((task) => task.spec.robotSelector === undefined && (task.status?.state || "pending") === "pending"),
+          ),
+        [
+          (change: Change<Job>) =>
+            change.type !== "update" || !jsonEquals(change.old?.spec.robotSelector, change.object.spec.robotSelector),
+        ],
+      ),
+    ],
+    // Between reading the cache and noting the choice nothing waits, so several at once do not choose the same place.
+    maxConcurrentReconciles: 8,
+    reconcile: (request, context) => reconcile(request, context, loads),
+  });
+}
 
 function requestsOf(tasks: readonly DeepReadonly<Task>[]): Request[] {
   return tasks.map((task) => ({ namespace: task.metadata.namespace, name: task.metadata.name ?? "" }));
@@ -101,19 +94,18 @@ function givesBack({ type, object, old }: Change<Task>): boolean {
   return isOver(object) && old !== undefined && !isOver(old);
 }
 
-async function reconcile(request: Request, context: ReconcileContext): Promise<Result | undefined> {
+async function reconcile(request: Request, context: ReconcileContext, loads: RobotLoads): Promise<Result | undefined> {
   const { cache, client, clock, events, signal } = context;
   const task = cache.get(Task, request);
   if (task === undefined) return undefined;
   const { namespace, name } = request;
   const now = clock.now();
-  const loads = loadsOf(cache);
   const jobName = task.spec.jobName ?? "";
   const decision = decideTask({
     task,
     job: jobName === "" ? undefined : cache.get(Job, { namespace, name: jobName }),
     robots: cache.list(Robot, { namespace }),
-    loadOf: (robot) => loads.loadOf(namespace, robot, task.metadata.uid ?? ""),
+    loadOf: (robot) => loads.loadOf(cache, namespace, robot, task.metadata.uid ?? ""),
     now,
   });
   switch (decision.kind) {

@@ -8,16 +8,16 @@ import { amountsOf, type Load, noLoad } from "./placement.ts";
  * cache does not show yet. Without the latter, Tasks that are placed in a row would all see the same idle robot.
  */
 export interface RobotLoads {
-  loadOf(namespace: string | undefined, robot: string, except: string): Load;
+  loadOf(cache: Cache, namespace: string | undefined, robot: string, except: string): Load;
   /** Notes that a Task (by uid) is being bound. Returns the way to take that back. */
   assume(task: DeepReadonly<Task>, robot: string): () => void;
 }
 
-/** Makes {@link RobotLoads} over a cache. */
-export function createRobotLoads(cache: Cache): RobotLoads {
+/** Creates {@link RobotLoads}, shared by all reconciles of Tasks. */
+export function createRobotLoads(): RobotLoads {
   const assumed = new Map<string, { readonly task: DeepReadonly<Task>; readonly robot: string }>();
   return {
-    loadOf(namespace, robot, except) {
+    loadOf(cache, namespace, robot, except) {
       let load = noLoad;
       for (const task of cache.list(Task, { namespace, index: ["robot", robot] })) {
         if (task.metadata.uid !== except) load = add(load, task);

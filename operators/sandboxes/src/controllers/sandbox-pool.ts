@@ -11,17 +11,18 @@ import { Pod, Secret } from "@keelson/api-machinery/kinds";
 import {
   addFinalizer,
   defineController,
-  type ReconcileContext,
+  type ControllerDefinition,
   removeFinalizer,
   type Request,
   type Result,
   watchOf,
 } from "@keelson/controller";
+import type { OperatorServices } from "@keelson/operator";
 import { type AgentPod, agentsOfPods, agentPod, tokenSecret } from "../fleet/agent-pod.ts";
 import { agentLabels, cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
-import { runtimeOf } from "../runtime.ts";
+import { runtimeKey, type SandboxesContext } from "../runtime.ts";
 import { decidePool } from "./sandbox-pool-decision.ts";
 import { sandboxReads } from "./sandbox.ts";
 
@@ -29,18 +30,20 @@ const fieldManager = "sandboxes-pool-controller";
 const startAgainMs = 15_000;
 
 /** Makes and ends the agents of pools: Pods, each with the pool's token. */
-export const sandboxPoolController = defineController({
-  name: "sandboxes-pool",
-  for: SandboxPool,
-  owns: [Pod],
-  reads: [sandboxReads],
-  watches: [watchOf(Sandbox, (sandbox) => [{ namespace: sandbox.metadata.namespace, name: sandbox.spec.poolRef }])],
-  reconcile,
-});
+export function createSandboxPoolController(services: OperatorServices): ControllerDefinition {
+  return defineController({
+    name: "sandboxes-pool",
+    for: SandboxPool,
+    owns: [Pod],
+    reads: [sandboxReads],
+    watches: [watchOf(Sandbox, (sandbox) => [{ namespace: sandbox.metadata.namespace, name: sandbox.spec.poolRef }])],
+    reconcile: (request, context) => reconcile(request, { ...context, runtime: services.get(runtimeKey) }),
+  });
+}
 
-async function reconcile(request: Request, context: ReconcileContext): Promise<Result | undefined> {
+async function reconcile(request: Request, context: SandboxesContext): Promise<Result | undefined> {
   const { cache, client } = context;
-  const { registry, agentStatus, placement } = runtimeOf(cache);
+  const { registry, agentStatus, placement } = context.runtime;
   const pool = cache.get(SandboxPool, request);
   if (pool === undefined) return undefined;
   const { namespace = "", name } = request;
@@ -92,7 +95,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
   return problem === "" ? undefined : { requeueAfterMs: startAgainMs };
 }
 
-function agentsOf(pool: string, namespace: string, cache: ReconcileContext["cache"]): readonly AgentPod[] {
+function agentsOf(pool: string, namespace: string, cache: SandboxesContext["cache"]): readonly AgentPod[] {
   const pods = cache.list(Pod, { namespace, labelSelector: `${agentLabels.pool}=${pool}` });
   return agentsOfPods(pods).filter((agent) => agent.pool === pool);
 }
@@ -105,11 +108,11 @@ async function onceOnly(create: () => Promise<unknown>): Promise<void> {
   }
 }
 
-async function remove({ namespace, name, uid }: AgentPod, { client, cache }: ReconcileContext): Promise<void> {
+async function remove({ namespace, name, uid }: AgentPod, { client, runtime }: SandboxesContext): Promise<void> {
   try {
     await client.delete(Pod, { namespace, name }, { preconditions: { uid } });
   } catch (error) {
-    runtimeOf(cache).registry.resume(namespace, name);
+    runtime.registry.resume(namespace, name);
     if (!isConflict(error) && !isNotFound(error)) throw error;
   }
 }
@@ -119,10 +122,10 @@ function statusOf(
   agents: readonly string[],
   desired: number,
   problem: string,
-  { clock, cache }: ReconcileContext,
+  { clock, runtime }: SandboxesContext,
   busyOf: (agent: string) => number,
 ): Partial<NonNullable<SandboxPool["status"]>> {
-  const { agentStatus } = runtimeOf(cache);
+  const { agentStatus } = runtime;
   const namespace = pool.metadata.namespace ?? "";
   const ready = agents.filter((agent) => agentStatus(namespace, agent) !== undefined).length;
   const busy = agents.filter((agent) => busyOf(agent) > 0).length;
@@ -152,7 +155,7 @@ function statusOf(
 async function write(
   pool: DeepReadonly<SandboxPool>,
   status: Partial<NonNullable<SandboxPool["status"]>>,
-  { client, signal }: ReconcileContext,
+  { client, signal }: SandboxesContext,
 ): Promise<void> {
   const { agents: _, ...before } = pool.status ?? {};
   if (jsonEquals(before, status)) return;

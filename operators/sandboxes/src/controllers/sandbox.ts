@@ -5,18 +5,19 @@ import {
   addFinalizer,
   defineController,
   readOf,
-  type ReconcileContext,
+  type ControllerDefinition,
   removeFinalizer,
   type Request,
   type Result,
   watchOf,
 } from "@keelson/controller";
+import type { OperatorServices } from "@keelson/operator";
 import { agentOfPod } from "../fleet/agent-pod.ts";
 import { agentSandbox } from "../fleet/agent-sandbox.ts";
 import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
-import { runtimeOf } from "../runtime.ts";
+import { runtimeKey, type SandboxesContext } from "../runtime.ts";
 import {
   type AgentView,
   decideSandbox,
@@ -45,40 +46,41 @@ const keyOf = (object: DeepReadonly<Sandbox>): Request => ({
 });
 
 /** Takes Sandboxes through their lives. */
-export const sandboxController = defineController({
-  name: "sandboxes-sandbox",
-  for: Sandbox,
-  maxConcurrentReconciles: 16,
-  reads: [sandboxReads, readOf(Pod)],
-  watches: [
-    // An agent came or went: for all of its pool.
-    watchOf(SandboxPool, (pool, { cache }) =>
-      cache.list(Sandbox, { namespace: pool.metadata.namespace, index: ["pool", pool.metadata.name ?? ""] }).map(keyOf),
-    ),
-    // A place may have become free: for those that wait for one.
-    watchOf(
-      Sandbox,
-      (sandbox, { cache }) =>
-        cache
-          .list(Sandbox, { namespace: sandbox.metadata.namespace, index: ["pool", sandbox.spec.poolRef] })
-          .filter((other) => other.status?.phase === "Pending")
-          .map(keyOf),
-      [
-        (change) =>
-          change.type === "delete" ||
-          (change.type === "update" &&
-            change.old !== undefined &&
-            change.old.status?.assignedPod !== undefined &&
-            (change.object.status?.assignedPod === undefined || (hasEnded(change.object) && !hasEnded(change.old)))),
-      ],
-    ),
-  ],
-  reconcile,
-});
+export function createSandboxController(services: OperatorServices): ControllerDefinition {
+  return defineController({
+    name: "sandboxes-sandbox",
+    for: Sandbox,
+    maxConcurrentReconciles: 16,
+    reads: [sandboxReads, readOf(Pod)],
+    watches: [
+      // An agent came or went: for all of its pool.
+      watchOf(SandboxPool, (pool, { cache }) =>
+        cache.list(Sandbox, { namespace: pool.metadata.namespace, index: ["pool", pool.metadata.name ?? ""] }).map(keyOf),
+      ),
+      // A place may have become free: for those that wait for one.
+      watchOf(
+        Sandbox,
+        (sandbox, { cache }) =>
+          cache
+            .list(Sandbox, { namespace: sandbox.metadata.namespace, index: ["pool", sandbox.spec.poolRef] })
+            .filter((other) => other.status?.phase === "Pending")
+            .map(keyOf),
+        [
+          (change) =>
+            change.type === "delete" ||
+            (change.type === "update" &&
+              change.old !== undefined &&
+              change.old.status?.assignedPod !== undefined &&
+              (change.object.status?.assignedPod === undefined || (hasEnded(change.object) && !hasEnded(change.old)))),
+        ],
+      ),
+    ],
+    reconcile: (request, context) => reconcile(request, { ...context, runtime: services.get(runtimeKey) }),
+  });
+}
 
-async function reconcile(request: Request, context: ReconcileContext): Promise<Result | undefined> {
-  const { cache, client, clock, events } = context;
-  const runtime = runtimeOf(cache);
+async function reconcile(request: Request, context: SandboxesContext): Promise<Result | undefined> {
+  const { cache, client, clock, events, runtime } = context;
   const sandbox = cache.get(Sandbox, request);
   const key = `${request.namespace}/${request.name}`;
   if (sandbox === undefined) {
@@ -124,8 +126,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<R
 const boundAgent = (sandbox: DeepReadonly<Sandbox>): string | undefined =>
   sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathPlace(sandbox)?.pod : undefined);
 
-function agentOf(sandbox: DeepReadonly<Sandbox>, { cache }: ReconcileContext): AgentView {
-  const runtime = runtimeOf(cache);
+function agentOf(sandbox: DeepReadonly<Sandbox>, { cache, runtime }: SandboxesContext): AgentView {
   const namespace = sandbox.metadata.namespace ?? "";
   const name = boundAgent(sandbox);
   if (name === undefined) return { kind: "none" };
@@ -139,10 +140,10 @@ async function place(
   sandbox: DeepReadonly<Sandbox>,
   key: string,
   status: SandboxStatusDraft,
-  context: ReconcileContext,
+  context: SandboxesContext,
   result: Result | undefined,
 ): Promise<Result | undefined> {
-  const { registry } = runtimeOf(context.cache);
+  const { registry } = context.runtime;
   const { namespace = "", uid = "" } = sandbox.metadata;
   const { spec } = sandbox;
   const found = registry.allocate({ key, namespace, pool: spec.poolRef, image: spec.image, ports: spec.exposedPorts ?? [] });
@@ -172,10 +173,10 @@ async function create(
   sandbox: DeepReadonly<Sandbox>,
   key: string,
   sandboxId: string,
-  context: ReconcileContext,
+  context: SandboxesContext,
   result: Result | undefined,
 ): Promise<Result | undefined> {
-  const runtime = runtimeOf(context.cache);
+  const { runtime } = context;
   const { namespace = "" } = sandbox.metadata;
   const pod = sandbox.status?.assignedPod ?? "";
   const agent = runtime.registry.agent(namespace, pod);
@@ -212,7 +213,7 @@ async function create(
 
 async function environmentOf(
   sandbox: DeepReadonly<Sandbox>,
-  { client, signal }: ReconcileContext,
+  { client, signal }: SandboxesContext,
 ): Promise<{ readonly env: Readonly<Record<string, string>> } | { readonly problem: string }> {
   const env: [string, string][] = [];
   const { namespace } = sandbox.metadata;
@@ -246,7 +247,7 @@ async function environmentOf(
 async function write(
   sandbox: DeepReadonly<Sandbox>,
   status: SandboxStatusDraft,
-  { client, signal }: ReconcileContext,
+  { client, signal }: SandboxesContext,
 ): Promise<void> {
   const { name = "", namespace, resourceVersion } = sandbox.metadata;
   const configuration = { metadata: { name, namespace, resourceVersion }, status };

@@ -24,7 +24,7 @@ import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 import { createFolderJanitor, type FolderJanitor } from "../janitor/agent-folders.ts";
 import { createJanitor } from "../janitor/janitor.ts";
 import { createRegistry } from "../registry/registry.ts";
-import { provideRuntime } from "../runtime.ts";
+import { runtimeKey } from "../runtime.ts";
 
 /** File, below the operator's data folder, with the token that callers of the fast path need. */
 export const fastPathTokenFile = (dataDir: string): string => join(dataDir, "fastpath-token");
@@ -164,7 +164,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
     });
     stops.push(() => Promise.resolve(unlisten()));
     stops.push(() => janitor.stop());
-    provideRuntime(cache, {
+    context.services.provide(runtimeKey, {
       placement,
       registry,
       agentClient: running.client,

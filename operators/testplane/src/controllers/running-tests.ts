@@ -11,34 +11,34 @@ export interface RunningTests {
   readonly webhooks: WebhookRunner;
 }
 
-/** Keeps {@link RunningTests} by the cache of the manager that runs the controller: a process may run several. */
+/** The {@link RunningTests} of one controller. */
 export interface RunningTestsOf {
   /** Starts and stops them with the controller. */
   readonly trigger: Trigger;
-  of(cache: Cache): RunningTests;
+  /** **Errors**: throws until the trigger has started. */
+  readonly current: RunningTests;
 }
 
 /** Makes a {@link RunningTestsOf} for one controller. */
 export function createRunningTests(): RunningTestsOf {
-  const running = new WeakMap<Cache, RunningTests>();
+  let running: RunningTests | undefined;
   return {
     trigger: {
-      start({ cache, client, clock, log, enqueue }) {
+      start({ client, clock, log, enqueue }) {
         const tests: RunningTests = {
           watches: new WatchSet({ client, clock, log, wake: enqueue }),
           webhooks: new WebhookRunner({ clock, wake: enqueue }),
         };
-        running.set(cache.shared, tests);
+        running = tests;
         return () => {
           tests.watches.stop();
           tests.webhooks.stop();
         };
       },
     },
-    of(cache) {
-      const tests = running.get(cache.shared);
-      if (tests === undefined) throw new Error("the controller's trigger was not started");
-      return tests;
+    get current() {
+      if (running === undefined) throw new Error("the controller's trigger was not started");
+      return running;
     },
   };
 }

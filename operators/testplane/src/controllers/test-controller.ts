@@ -79,7 +79,7 @@ export interface TestKind<T extends TestObject, D extends TestDecision> {
  * The controller of a kind of tests. A reconcile observes, decides, writes the status, and acts, in this order, so that one that is
  * cut off anywhere is taken up by the next.
  */
-export function testController<T extends TestObject, D extends TestDecision>(kind: TestKind<T, D>): ControllerDefinition {
+export function createTestController<T extends TestObject, D extends TestDecision>(kind: TestKind<T, D>): ControllerDefinition {
   const running = createRunningTests();
   return defineController({
     name: kind.name,
@@ -96,7 +96,7 @@ export function testController<T extends TestObject, D extends TestDecision>(kin
     ],
     triggers: [running.trigger],
     maxConcurrentReconciles: 8,
-    reconcile: (request, context) => reconcile(kind, running.of(context.cache), request, context),
+    reconcile: (request, context) => reconcile(kind, running.current, request, context),
   });
 }
 

@@ -9,14 +9,7 @@ import {
   StorageClass,
 } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
-import {
-  type Cache,
-  type Change,
-  type ControllerDefinition,
-  defineController,
-  type ReconcileContext,
-  watchOf,
-} from "@keelson/controller";
+import { type Change, type ControllerDefinition, defineController, type ReconcileContext, watchOf } from "@keelson/controller";
 import { controllerOf } from "../workload/event-words.ts";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodTerminal, type SeenPod } from "../workload/pod-state.ts";
@@ -27,35 +20,37 @@ import { isToldOf, isWaiting, type Placement, schedule, selectedNodeAnnotation }
 const everything = [{ name: "pending-pods" }];
 
 /** Chooses nodes for Pods. */
-export const scheduler: ControllerDefinition = defineController({
-  name: "scheduler",
-  for: Pod,
-  // No Pod is a piece of work by itself.
-  predicates: [() => false],
-  watches: [
-    watchOf(Pod, () => everything, [mattersForScheduling]),
-    watchOf(Node, () => everything, [mattersForFitting]),
-    watchOf(PersistentVolumeClaim, () => everything),
-    watchOf(PersistentVolume, () => everything),
-    watchOf(StorageClass, () => everything),
-  ],
-  async reconcile(_request, context) {
-    const { cache } = context;
-    const pods = cache.list(Pod);
-    if (!pods.some(isWaiting)) return;
-    const assumed = assumedOf(cache);
-    forgetShown(assumed, pods);
-    const placements = schedule({
-      nodes: cache.list(Node),
-      pods,
-      claims: cache.list(PersistentVolumeClaim),
-      classes: cache.list(StorageClass),
-      volumes: cache.list(PersistentVolume),
-      assumed,
-    });
-    for (const placement of placements) await carryOutPlacement(placement, assumed, context);
-  },
-});
+export function createScheduler(): ControllerDefinition {
+  const assumed = new Map<string, string>();
+  return defineController({
+    name: "scheduler",
+    for: Pod,
+    // No Pod is a piece of work by itself.
+    predicates: [() => false],
+    watches: [
+      watchOf(Pod, () => everything, [mattersForScheduling]),
+      watchOf(Node, () => everything, [mattersForFitting]),
+      watchOf(PersistentVolumeClaim, () => everything),
+      watchOf(PersistentVolume, () => everything),
+      watchOf(StorageClass, () => everything),
+    ],
+    async reconcile(_request, context) {
+      const { cache } = context;
+      const pods = cache.list(Pod);
+      if (!pods.some(isWaiting)) return;
+      forgetShown(assumed, pods);
+      const placements = schedule({
+        nodes: cache.list(Node),
+        pods,
+        claims: cache.list(PersistentVolumeClaim),
+        classes: cache.list(StorageClass),
+        volumes: cache.list(PersistentVolume),
+        assumed,
+      });
+      for (const placement of placements) await carryOutPlacement(placement, assumed, context);
+    },
+  });
+}
 
 async function carryOutPlacement(placement: Placement, assumed: Map<string, string>, context: ReconcileContext): Promise<void> {
   const { pod } = placement;
@@ -126,14 +121,6 @@ const bindingType: ResourceType<KubernetesObject & { target: object }> = {
   plural: "bindings",
   scope: "Namespaced",
 };
-
-const assumedOfCaches = new WeakMap<Cache, Map<string, string>>();
-
-function assumedOf(cache: Cache): Map<string, string> {
-  let assumed = assumedOfCaches.get(cache.shared);
-  if (assumed === undefined) assumedOfCaches.set(cache.shared, (assumed = new Map()));
-  return assumed;
-}
 
 function forgetShown(assumed: Map<string, string>, pods: readonly SeenPod[]): void {
   if (assumed.size === 0) return;

@@ -22,7 +22,6 @@ const resyncMs = 10 * 60 * 60_000;
 
 /** The stores and informers of every kind that something of a manager has declared. */
 export class SharedCache implements Cache {
-  readonly shared = this;
   readonly #options: FollowOptions;
   readonly #kinds = new Map<string, CachedKind>();
   readonly #stop = new AbortController();

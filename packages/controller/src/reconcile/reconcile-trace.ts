@@ -140,12 +140,10 @@ export function isSelected({ controller, request }: ReconcileRecord, filter: Rec
 
 /** The cache as one reconcile sees it: what it reads is noted. */
 export class TracedCache implements Cache {
-  readonly shared: Cache;
   readonly #cache: Cache;
   readonly #reads: ReconcileRead[];
 
   constructor(cache: Cache, reads: ReconcileRead[]) {
-    this.shared = cache.shared;
     this.#cache = cache;
     this.#reads = reads;
   }

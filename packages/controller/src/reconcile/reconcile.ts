@@ -63,8 +63,6 @@ export interface Cache {
     object: DeepReadonly<T>,
     options?: CacheWaitOptions,
   ): Promise<void>;
-  /** The manager's own cache behind this view of it: the same in every reconcile, so state of a manager is kept by it. */
-  readonly shared: Cache;
 }
 
 /** Writes Kubernetes events (events.k8s.io/v1) about objects, with series for repeated ones. Never throws, never waits. */

@@ -1,30 +1,31 @@
 import { type DeepReadonly, hasFinalizer, jsonEquals, withFinalizer } from "@keelson/api-machinery";
-import { unlessMovedOn } from "@keelson/controller";
+import { type ControllerDefinition, unlessMovedOn } from "@keelson/controller";
 import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
 import { applyResource, deleteResource, releaseResource } from "../act-on-resource.ts";
 import { decideIntegrationTest, frozenSpec, targetsOf } from "./integration-test-decision.ts";
 import { afterAct } from "./step-decision.ts";
-import { type TestActs, testController } from "../test-controller.ts";
+import { createTestController, type TestActs } from "../test-controller.ts";
 
 const fieldManager = fieldManagers.integrationTest;
 const finalizer = finalizers.integrationTest;
 const actsAtOnce = 8;
 
 /** Runs IntegrationTests. */
-export const integrationTestController = testController({
-  name: "testplane-integrationtest",
-  type: IntegrationTest,
-  fieldManager,
-  finalizer,
-  targets: ({ status, spec }, namespace) => targetsOf(frozenSpec(status, spec), namespace),
-  decide: ({ spec, metadata, status = {} }, world) =>
-    decideIntegrationTest({ spec, generation: metadata.generation ?? 0, status, ...world }),
-  act,
-  async release(test, context) {
-    for (const adopted of test.status?.adopted ?? []) await releaseResource(adopted, context);
-  },
-});
+export const createIntegrationTestController = (): ControllerDefinition =>
+  createTestController({
+    name: "testplane-integrationtest",
+    type: IntegrationTest,
+    fieldManager,
+    finalizer,
+    targets: ({ status, spec }, namespace) => targetsOf(frozenSpec(status, spec), namespace),
+    decide: ({ spec, metadata, status = {} }, world) =>
+      decideIntegrationTest({ spec, generation: metadata.generation ?? 0, status, ...world }),
+    act,
+    async release(test, context) {
+      for (const adopted of test.status?.adopted ?? []) await releaseResource(adopted, context);
+    },
+  });
 
 /** Applies and deletes what the steps want. */
 async function act(

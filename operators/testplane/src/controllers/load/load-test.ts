@@ -1,4 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
+import type { ControllerDefinition } from "@keelson/controller";
 import { LoadTest, type LoadTestSpec, type LoadTestStatus } from "../../api/load-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
 import { type ActContext, type ActResult, applyResource, deleteResource } from "../act-on-resource.ts";
@@ -7,21 +8,22 @@ import { failTest, withConditions } from "./load-test-end.ts";
 import type { LoadTestAct } from "./load-test-input.ts";
 import { expandManifest, injectValues } from "../../manifests/manifest.ts";
 import { targetOf } from "../../evaluation/target.ts";
-import { type TestActs, testController } from "../test-controller.ts";
+import { createTestController, type TestActs } from "../test-controller.ts";
 
 const retryMs = 2_000;
 
 /** Runs LoadTests. */
-export const loadTestController = testController({
-  name: "testplane-loadtest",
-  type: LoadTest,
-  fieldManager: fieldManagers.loadTest,
-  finalizer: finalizers.loadTest,
-  targets: ({ status, spec }, namespace) => [targetOf(frozenLoadTest(status, spec).target.resource, namespace)],
-  decide: ({ spec, metadata, status = {} }, world) =>
-    decideLoadTest({ spec, generation: metadata.generation ?? 0, status, ...world }),
-  act,
-});
+export const createLoadTestController = (): ControllerDefinition =>
+  createTestController({
+    name: "testplane-loadtest",
+    type: LoadTest,
+    fieldManager: fieldManagers.loadTest,
+    finalizer: finalizers.loadTest,
+    targets: ({ status, spec }, namespace) => [targetOf(frozenLoadTest(status, spec).target.resource, namespace)],
+    decide: ({ spec, metadata, status = {} }, world) =>
+      decideLoadTest({ spec, generation: metadata.generation ?? 0, status, ...world }),
+    act,
+  });
 
 /** Applies the target, applies the workload, or deletes it. */
 async function act(

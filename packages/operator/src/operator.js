@@ -1,2 +1,0 @@
-export {};
-//# sourceMappingURL=operator.js.map
