@@ -1,13 +1,13 @@
 import type { CommandDefinition, FlagDefinition, FlagValues } from "@keelson/operator";
 import { Command, InvalidArgumentError, Option } from "commander";
 
-/** An error that is the user's to mend: printed without a stack, exit status 2. */
+/** Invalid usage: printed without a stack trace; the exit status is 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
   readonly code = "Usage";
 }
 
-/** Adds a flag that is given as data to a command. */
+/** Adds a flag to a command. */
 export function addFlag(command: Command, flag: FlagDefinition): void {
   const value = flag.value === undefined ? "" : flag.repeatable ? ` <${flag.value}...>` : ` <${flag.value}>`;
   const short = flag.short === undefined ? "" : `-${flag.short}, `;
@@ -17,24 +17,24 @@ export function addFlag(command: Command, flag: FlagDefinition): void {
   if (flag.required) option.makeOptionMandatory();
   if (flag.env) option.env(flag.env);
   if (flag.repeatable) {
-    // Commander's own variadic options swallow what follows; one value a flag is what people expect.
+    // Commander's variadic options consume the following arguments too; users expect one value per flag.
     option.variadic = false;
     option.argParser((text: string, previous: readonly string[] | undefined) => [...(previous ?? []), text]);
   }
   command.addOption(option);
 }
 
-/** Adds the flags that say which cluster a command talks to: `kubeconfig` and `context`. */
+/** Adds `--kubeconfig` and `--context`. */
 export function addConnectionFlags(command: Command): void {
   addFlag(command, {
     name: "kubeconfig",
     value: "FILE",
-    description: "cluster to talk to (default: $KUBECONFIG, ~/.kube/config)",
+    description: "path of the kubeconfig file (default: $KUBECONFIG, ~/.kube/config)",
   });
-  addFlag(command, { name: "context", value: "NAME", description: "context of the kubeconfig (default: its current one)" });
+  addFlag(command, { name: "context", value: "NAME", description: "kubeconfig context to use (default: the current context)" });
 }
 
-/** The values of a command's flags under the names they have on the command line. */
+/** The values of a command's flags, by flag name. */
 export function flagValues(command: Command): FlagValues {
   const values: Record<string, string | readonly string[] | true | undefined> = {};
   for (const option of command.options) {
@@ -45,8 +45,8 @@ export function flagValues(command: Command): FlagValues {
   return values;
 }
 
-/** Makes a command of the command line from a command as data. */
-export function commandOf(definition: CommandDefinition): Command {
+/** Creates a command with the arguments and flags of a definition; the caller sets the action. */
+export function createCommand(definition: CommandDefinition): Command {
   const command = new Command(definition.name).description(definition.description);
   for (const argument of definition.args ?? []) {
     command.argument(argument.startsWith("[") ? argument : `<${argument}>`);
@@ -58,7 +58,6 @@ export function commandOf(definition: CommandDefinition): Command {
 /** Parses a port: 0 (a free one) to 65535. */
 export function parsePort(text: string): number {
   const port = Number(text);
-  if (!/^\d{1,5}$/.test(text) || port > 65535)
-    throw new InvalidArgumentError("must be a number from 0 (any free port) to 65535.");
+  if (!/^\d{1,5}$/.test(text) || port > 65535) throw new InvalidArgumentError("must be between 0 (any free port) and 65535.");
   return port;
 }

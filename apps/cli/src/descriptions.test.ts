@@ -1,8 +1,10 @@
 import type { Schema } from "@keelson/api-machinery/schema";
 import { expect, test } from "vitest";
-import { operators } from "./operators.ts";
+import { loadOperators, operatorEntries } from "./operators.ts";
 
-/** Paths of the fields that say nothing of themselves. */
+const operators = await loadOperators();
+
+/** Paths of the fields without a description. */
 function undescribed(schema: Schema, path = ""): readonly string[] {
   const fields = Object.entries(schema.properties ?? {});
   const inside = typeof schema.additionalProperties === "object" ? schema.additionalProperties : undefined;
@@ -16,8 +18,13 @@ function undescribed(schema: Schema, path = ""): readonly string[] {
 
 const kinds = operators.flatMap(({ resources }) => resources.map(({ crd, schema }) => [crd.metadata.name, schema] as const));
 
-test.each(kinds)("kubectl explain has words for every field of %s", (_name, schema) => {
+test.each(kinds)("kubectl explain describes every field of %s", (_name, schema) => {
   const { apiVersion: _a, kind: _k, metadata: _m, ...properties } = schema.properties ?? {};
   expect(Object.keys(properties)).toContain("spec");
   expect(undescribed({ ...schema, properties })).toEqual([]);
+});
+
+test("lists every operator under its own name and description", () => {
+  const listed = operatorEntries.map(({ name, commandName, description }) => ({ name, commandName, description }));
+  expect(listed).toEqual(operators.map(({ name, commandName, description }) => ({ name, commandName, description })));
 });

@@ -1,23 +1,26 @@
 import type { Logger } from "@keelson/controller";
+import { UsageError } from "./command-line.ts";
 import { destination, type LevelWithSilent, type Logger as PinoLogger, pino } from "pino";
 
-/** Levels that `--log-level` takes. */
-export const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
+const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
 
-/** Whether `text` is a level. */
-export function isLogLevel(text: string): text is (typeof logLevels)[number] {
-  return logLevels.some((level) => level === text);
+/** Parses the value of `--log-level`. Throws a {@link UsageError}. */
+export function parseLogLevel(value: unknown): (typeof logLevels)[number] {
+  const level = logLevels.find((each) => each === value);
+  if (level === undefined)
+    throw new UsageError(`--log-level: invalid value ${JSON.stringify(value)}: must be one of ${logLevels.join(", ")}`);
+  return level;
 }
 
-/** A {@link Logger} that writes pino's JSON lines to a file, or to standard error where none is named. */
+/** Creates a {@link Logger} that writes JSON lines to `file`, or to standard error by default. */
 export function createLogger(options: { readonly level: LevelWithSilent; readonly file?: string }): Logger {
   const stream = options.file
     ? destination({ dest: options.file, mkdir: true, append: true, sync: false })
     : destination({ dest: 2, sync: true });
-  // A log that cannot be written (a full disk) is told once, and ends nothing.
+  // A log that cannot be written (a full disk) is reported once and never stops the process.
   stream.once("error", (error: Error) => {
     stream.on("error", () => {});
-    if (options.file) process.stderr.write(`keelson: ${options.file} cannot be written: ${error.message}\n`);
+    if (options.file) process.stderr.write(`keelson: ${options.file} is not writable: ${error.message}\n`);
   });
   return adapt(pino({ level: options.level, base: null, timestamp: () => `,"time":"${new Date().toISOString()}"` }, stream));
 }

@@ -1,18 +1,51 @@
 import { fileURLToPath } from "node:url";
 import type { Operator } from "@keelson/operator";
-import { createMiddleware } from "@keelson/middleware";
-import { mpi } from "@keelson/mpi";
-import { robots } from "@keelson/robots";
-import { sandboxes } from "@keelson/sandboxes";
-import { testplane } from "@keelson/testplane";
+
+/** An operator as the command line lists it before any of its code is loaded. */
+export interface OperatorEntry extends Pick<Operator, "name" | "commandName" | "description"> {
+  /** Imports the operator's package. */
+  load(): Promise<Operator>;
+}
 
 const command = fileURLToPath(new URL("../bin/keelson.js", import.meta.url));
 
-/** The families, in the order in which they start and are shown. A further one is a folder and a line here. */
-export const operators: readonly Operator[] = [
-  robots,
-  createMiddleware({ agentCommand: [process.execPath, command, "middleware", "agent"] }),
-  testplane,
-  mpi,
-  sandboxes,
+/** Every operator, in the order in which they start and are listed. To add one, add its package and an entry here. */
+export const operatorEntries: readonly OperatorEntry[] = [
+  {
+    name: "robots",
+    description: "run jobs on fleets of robots over MQTT",
+    load: async () => (await import("@keelson/robots")).robots,
+  },
+  {
+    name: "middleware",
+    commandName: "app",
+    description: "run stateful middleware and change it without losing data",
+    load: async () =>
+      (await import("@keelson/middleware")).createMiddleware({
+        agentCommand: [process.execPath, command, "middleware", "agent"],
+      }),
+  },
+  {
+    name: "testplane",
+    commandName: "test",
+    description: "run integration and load tests of operators",
+    load: async () => (await import("@keelson/testplane")).testplane,
+  },
+  {
+    name: "mpi",
+    description: "run MPI jobs without SSH",
+    load: async () => (await import("@keelson/mpi")).mpi,
+  },
+  {
+    name: "sandboxes",
+    commandName: "sandbox",
+    description: "run untrusted code in sandboxes that start in milliseconds",
+    load: async () => (await import("@keelson/sandboxes")).sandboxes,
+  },
 ];
+
+/** Loads the operators with these names, in starting order. Default: all. */
+export function loadOperators(names?: ReadonlySet<string>): Promise<readonly Operator[]> {
+  const chosen = operatorEntries.filter(({ name }) => names === undefined || names.has(name));
+  return Promise.all(chosen.map((entry) => entry.load()));
+}

@@ -25,7 +25,7 @@ export function createMiddleware({
   return {
     name: "middleware",
     commandName: "app",
-    description: "Stateful middleware whose changes are plans of tasks",
+    description: "run stateful middleware and change it without losing data",
     resources: [App, Component, Group],
     rules: [
       { apiGroups: [group], resources: ["apps"], verbs: ["get", "list", "watch", "patch"] },

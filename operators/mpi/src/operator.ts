@@ -16,7 +16,7 @@ function podTools(): PodTools {
 /** The MPI family: programs in many ranks, without ssh. */
 export const mpi: Operator = {
   name: "mpi",
-  description: "MPI programs in many ranks, without ssh",
+  description: "run MPI jobs without SSH",
   resources: [RhinoJob],
   rules: [
     { apiGroups: [group], resources: ["rhinojobs"], verbs: ["get", "list", "watch", "delete"] },

@@ -15,7 +15,7 @@ import { mqttServer } from "./mqtt-server.ts";
 /** The robots family: Jobs of programs that run on robots, over MQTT. */
 export const robots: Operator = {
   name: "robots",
-  description: "Jobs whose tasks are programs on robots, over MQTT",
+  description: "run jobs on fleets of robots over MQTT",
   resources: [Job, TaskGroup, Task, Robot],
   rules: [
     { apiGroups: [group], resources: ["jobs"], verbs: ["get", "list", "watch"] },

@@ -11,7 +11,7 @@ import { fastPathServer } from "./fastpath/fastpath-definition.ts";
 export const sandboxes: Operator = {
   name: "sandboxes",
   commandName: "sandbox",
-  description: "Code sandboxes that start in milliseconds, on pools of agents",
+  description: "run untrusted code in sandboxes that start in milliseconds",
   resources: [Sandbox, SandboxPool],
   rules: [
     { apiGroups: [group], resources: ["sandboxes"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },

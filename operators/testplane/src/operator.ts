@@ -10,7 +10,7 @@ import { createLoadTestController } from "./controllers/load/load-test.ts";
 export const testplane: Operator = {
   name: "testplane",
   commandName: "test",
-  description: "Tests of operators: steps, rounds, checks and load, as objects",
+  description: "run integration and load tests of operators",
   resources: [IntegrationTest, LoadTest],
   rules: [
     { apiGroups: [group], resources: ["integrationtests", "loadtests"], verbs: ["get", "list", "watch", "patch"] },

@@ -19,6 +19,7 @@ import {
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";
 import type { Command } from "commander";
 import { addFlag, flagValues, UsageError } from "../command-line.ts";
+import type { DefineCommand } from "./commands.ts";
 
 /** Where an image is: unpacked, for sandboxes; in containerd, for programs that are its containers. */
 type Place = "sandboxes" | "containerd";
@@ -39,25 +40,21 @@ interface Stores {
 
 type Action = (stores: Stores, words: readonly string[], flags: FlagValues) => Promise<void>;
 
-/** Adds `keelson image`: the images of this machine, for sandboxes and for Pods and programs in containers. */
-export function addImageCommand(program: Command): void {
-  const image = program
-    .command("image")
-    .description("images of this machine: for sandboxes, and in containerd for Pods with runtimeClassName containerd")
-    .exitOverride();
+/** Defines `keelson image`. */
+export const defineImageCommand: DefineCommand = (image) => {
   const add = (call: string, description: string, act: Action): Command => {
-    const command = image.command(call).description(description).exitOverride();
+    const command = image.command(call).description(description);
     addFlag(command, {
       name: "data-dir",
       value: "DIR",
-      description: "that of `keelson up`",
+      description: "data directory of `keelson up`",
       default: ".keelson",
       env: "KEELSON_DATA_DIR",
     });
     addFlag(command, {
       name: "containerd-address",
       value: "SOCKET",
-      description: `containerd that has images as well, or none (default: ${defaultContainerdSocket} where it is there)`,
+      description: `socket of a containerd to keep in sync, or none (default: ${defaultContainerdSocket} if present)`,
     });
     addFlag(command, outputFlag);
     command.action(async (...given: readonly unknown[]) => {
@@ -70,18 +67,15 @@ export function addImageCommand(program: Command): void {
     });
     return command;
   };
-  addFlag(
-    add("import <file> [name]", "take over an OCI archive or layout; an image that has the name is replaced", importImage),
-    {
-      name: "name",
-      value: "NAME",
-      description: "as workloads name it, such as example.org/tool:1 (default: what the archive says)",
-    },
-  );
-  add("pull <name>", "fetch an image from its registry, with the account that `docker login` wrote down", pullToStores);
-  add("list", "print the images", listImages);
-  add("delete <name>", "forget an image, and its files with its last name", deleteImage).alias("remove");
-}
+  addFlag(add("import <file> [name]", "import an OCI archive or layout, replacing an image of the same name", importImage), {
+    name: "name",
+    value: "NAME",
+    description: "image name that workloads use, such as example.org/tool:1 (default: the name in the archive)",
+  });
+  add("pull <name>", "pull an image from its registry with the credentials of `docker login`", pullToStores);
+  add("list", "list images", listImages);
+  add("delete <name>", "delete an image, and its files with the last name that refers to them", deleteImage).alias("remove");
+};
 
 async function openStores(flags: FlagValues): Promise<Stores> {
   const { "data-dir": dataDir = ".keelson", "containerd-address": given } = flags;

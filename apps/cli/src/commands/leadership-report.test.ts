@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { LeadershipReport } from "./leadership-report.ts";
 
-function report(families: number) {
+function report(operators: number) {
   const lines: string[] = [];
-  return { lines, report: new LeadershipReport(families, (line) => lines.push(line)) };
+  return { lines, report: new LeadershipReport(operators, (line) => lines.push(line)) };
 }
 
-test("says ready when every family is up and leads, and not before", () => {
+test("reports ready only once every operator has started and leads", () => {
   const { lines, report: leaders } = report(2);
   leaders.changed("robots", { kind: "leading" });
   leaders.started("robots", ["a broker"]);
@@ -16,7 +16,7 @@ test("says ready when every family is up and leads, and not before", () => {
   expect(lines.slice(2)).toEqual(["mpi\tleading", "ready"]);
 });
 
-test("says standby once while one waits for its lease, with who has it, and ready when that leads too", () => {
+test("reports standby with the lease holder while an operator waits, then ready once it leads", () => {
   const { lines, report: leaders } = report(2);
   leaders.started("robots", []);
   leaders.started("mpi", []);
@@ -28,13 +28,13 @@ test("says standby once while one waits for its lease, with who has it, and read
     "robots\tleading",
     "mpi\tstandby: other holds the lease",
     "standby",
-    "mpi\tstandby: nobody holds the lease",
+    "mpi\tstandby: the lease has no holder",
     "mpi\tleading",
     "ready",
   ]);
 });
 
-test("tells of servers that start when the family leads", () => {
+test("prints the servers that start when the operator leads", () => {
   const { lines, report: leaders } = report(1);
   const servers = ["every replica's"];
   leaders.started("robots", servers);

@@ -1,6 +1,6 @@
 import type { Leadership } from "@keelson/controller";
 
-interface Family {
+interface OperatorState {
   descriptions: readonly string[];
   printed: number;
   hasStarted: boolean;
@@ -8,57 +8,61 @@ interface Family {
 }
 
 /**
- * Prints where the families of one process stand: a line for each that leads or waits, `standby` when all are up and one of them
- * waits for its lease, and `ready` when every one leads.
+ * Prints the leadership of the operators in one process: a line when one starts leading or standing by, `standby` once all have
+ * started and at least one waits for its lease, and `ready` once all lead.
  */
 export class LeadershipReport {
   readonly #count: number;
   readonly #print: (line: string) => void;
-  readonly #families = new Map<string, Family>();
-  #said: "ready" | "standby" | undefined;
+  readonly #operators = new Map<string, OperatorState>();
+  #reported: "ready" | "standby" | undefined;
 
   constructor(count: number, print: (line: string) => void) {
     this.#count = count;
     this.#print = print;
   }
 
-  /** The family is up. `descriptions` may grow when it leads. */
+  /** Records that an operator has started. `descriptions` may grow once it leads. */
   started(name: string, descriptions: readonly string[]): void {
-    const family = this.#familyOf(name);
-    family.descriptions = descriptions;
-    family.hasStarted = true;
-    this.#describe(name, family);
-    this.#conclude();
+    const state = this.#stateOf(name);
+    state.descriptions = descriptions;
+    state.hasStarted = true;
+    this.#printDescriptions(name, state);
+    this.#printSummary();
   }
 
+  /** Records a change of leadership. */
   changed(name: string, leadership: Leadership): void {
-    const family = this.#familyOf(name);
-    family.leadership = leadership;
-    this.#describe(name, family);
+    const state = this.#stateOf(name);
+    state.leadership = leadership;
+    this.#printDescriptions(name, state);
     if (leadership.kind === "leading") this.#print(`${name}\tleading`);
-    else this.#print(`${name}\tstandby: ${leadership.holder ?? "nobody"} holds the lease`);
-    this.#conclude();
+    else
+      this.#print(
+        `${name}\tstandby: ${leadership.holder === undefined ? "the lease has no holder" : `${leadership.holder} holds the lease`}`,
+      );
+    this.#printSummary();
   }
 
-  #familyOf(name: string): Family {
-    const known = this.#families.get(name);
+  #stateOf(name: string): OperatorState {
+    const known = this.#operators.get(name);
     if (known !== undefined) return known;
-    const family: Family = { descriptions: [], printed: 0, hasStarted: false, leadership: undefined };
-    this.#families.set(name, family);
-    return family;
+    const state: OperatorState = { descriptions: [], printed: 0, hasStarted: false, leadership: undefined };
+    this.#operators.set(name, state);
+    return state;
   }
 
-  #describe(name: string, family: Family): void {
-    for (const line of family.descriptions.slice(family.printed)) this.#print(`${name}\t${line}`);
-    family.printed = family.descriptions.length;
+  #printDescriptions(name: string, state: OperatorState): void {
+    for (const line of state.descriptions.slice(state.printed)) this.#print(`${name}\t${line}`);
+    state.printed = state.descriptions.length;
   }
 
-  #conclude(): void {
-    const families = [...this.#families.values()];
-    const isUp = families.length === this.#count && families.every(({ hasStarted }) => hasStarted);
-    if (!isUp || families.some(({ leadership }) => leadership === undefined)) return;
-    const now = families.every(({ leadership }) => leadership?.kind === "leading") ? "ready" : "standby";
-    if (now !== this.#said) this.#print(now);
-    this.#said = now;
+  #printSummary(): void {
+    const states = [...this.#operators.values()];
+    const isUp = states.length === this.#count && states.every(({ hasStarted }) => hasStarted);
+    if (!isUp || states.some(({ leadership }) => leadership === undefined)) return;
+    const now = states.every(({ leadership }) => leadership?.kind === "leading") ? "ready" : "standby";
+    if (now !== this.#reported) this.#print(now);
+    this.#reported = now;
   }
 }

@@ -4,83 +4,86 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { createClient, createHttpTransport, findConnection } from "@keelson/client";
 import { aborted, createPrometheusMetrics, listenForShutdown } from "@keelson/controller";
 import { leaseNameOf, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
-import type { Command } from "commander";
-import { addFlag, flagValues, UsageError } from "../command-line.ts";
+import { addFlag, flagValues } from "../command-line.ts";
 import { systemNamespace } from "../local/operator-access.ts";
-import { createLogger, isLogLevel } from "../logger.ts";
+import { createLogger, parseLogLevel } from "../logger.ts";
+import { loadOperators } from "../operators.ts";
 import { type BindAddress, parseBindAddress, type Probes, startProbes } from "../probe-addresses.ts";
+import type { DefineCommand } from "./commands.ts";
 import { LeadershipReport } from "./leadership-report.ts";
-import { selectOperators } from "./only.ts";
+import { parseNames } from "./only.ts";
 
-/** Adds `keelson operator`: runs controllers against the cluster of a kubeconfig, or the one it runs in. */
-export function addOperatorCommand(
-  program: Command,
-  operators: readonly Operator[],
-  setExitCode: (code: number) => void,
-): void {
-  const command = program
-    .command("operator")
-    .description("run the controllers of some families against a cluster, with leader election; the CRDs must be there")
-    .exitOverride();
+/** Defines `keelson operator`. */
+export const defineOperatorCommand: DefineCommand = async (command, setExitCode) => {
+  const operators = await loadOperators();
+  const names = operators.map((operator) => operator.name);
   addFlag(command, {
     name: "only",
     value: "NAMES",
-    description: `families to run, of ${names(operators)}`,
-    default: names(operators),
+    description: "operators to run; their CustomResourceDefinitions must be installed",
+    default: names.join(","),
   });
   addFlag(command, {
     name: "kubeconfig",
     value: "FILE",
-    description: "default: $KUBECONFIG, ~/.kube/config, or the service account of a Pod",
+    description: "path of the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the Pod's service account)",
   });
-  addFlag(command, { name: "context", value: "NAME", description: "context of the kubeconfig (default: its current one)" });
+  addFlag(command, { name: "context", value: "NAME", description: "kubeconfig context to use (default: the current context)" });
   addFlag(command, {
     name: "namespace",
     value: "NAME",
-    description: "namespace of the leases; it must be there",
+    description: "existing namespace for the leader-election leases",
     default: systemNamespace,
   });
   addFlag(command, {
     name: "metrics-bind-address",
     value: "ADDRESS",
-    description: "where /metrics and /debug/reconciles are served: IP:PORT, :PORT for every address, 0 for nowhere",
+    description: "address of /metrics and /debug/reconciles: IP:PORT, :PORT for all addresses, or 0 to disable",
     default: "127.0.0.1:8080",
   });
   addFlag(command, {
     name: "metrics-token-file",
     value: "FILE",
     description:
-      "file with the bearer token that they ask for; without it, unless the address is loopback, the API server is asked who may",
+      "file with the bearer token for /metrics and /debug/reconciles (default: loopback is open, other addresses use TokenReview and SubjectAccessReview)",
   });
   addFlag(command, {
     name: "health-probe-bind-address",
     value: "ADDRESS",
-    description: "where /healthz and /readyz are served",
+    description: "address of /healthz and /readyz: IP:PORT, :PORT for all addresses, or 0 to disable",
     default: "127.0.0.1:8081",
   });
   addFlag(command, {
     name: "data-dir",
     value: "DIR",
-    description: "where servers keep their files",
+    description: "directory for the operators' local files",
     default: ".keelson/operator",
   });
-  addFlag(command, { name: "log-level", value: "LEVEL", description: "debug, info, warn, error or silent", default: "info" });
+  addFlag(command, {
+    name: "log-level",
+    value: "LEVEL",
+    description: "log level: debug, info, warn, error or silent",
+    default: "info",
+  });
   for (const operator of operators) {
     for (const flag of operator.servers.flatMap((server) => server.flags ?? [])) addFlag(command, flag);
   }
   command.action(async () => {
     setExitCode(await runOperators(flagValues(command), operators));
   });
-}
+};
 
 async function runOperators(flags: ReturnType<typeof flagValues>, operators: readonly Operator[]): Promise<number> {
-  const level = String(flags["log-level"]);
-  if (!isLogLevel(level))
-    throw new UsageError(`--log-level: ${JSON.stringify(level)} is none of debug, info, warn, error, silent`);
+  const level = parseLogLevel(flags["log-level"]);
   const addressOf = (flag: string): BindAddress | undefined => parseBindAddress(`--${flag}`, String(flags[flag]));
   const metricsAddress = addressOf("metrics-bind-address");
   const probeAddress = addressOf("health-probe-bind-address");
-  const selected = selectOperators(String(flags.only), operators);
+  const names = parseNames(
+    "--only",
+    String(flags.only),
+    operators.map((operator) => operator.name),
+  );
+  const selected = operators.filter((operator) => names.has(operator.name));
   const print = (line: string): void => void process.stdout.write(`${line}\n`);
   const log = createLogger({ level });
   const shutdown = listenForShutdown({ faults: { log } });
@@ -132,5 +135,3 @@ async function runOperators(flags: ReturnType<typeof flagValues>, operators: rea
     shutdown.dispose();
   }
 }
-
-const names = (operators: readonly Operator[]): string => operators.map((operator) => operator.name).join(",");

@@ -1,24 +1,21 @@
 import { isIP } from "node:net";
 import { findConnection } from "@keelson/client";
 import { listenForShutdown } from "@keelson/controller";
-import type { Command } from "commander";
 import { addConnectionFlags, addFlag, flagValues, UsageError } from "../command-line.ts";
+import type { DefineCommand } from "./commands.ts";
 import { forwardPorts } from "../port-forward/forward-ports.ts";
 import { parsePair, parseTarget } from "../port-forward/forward-target.ts";
 
-/** Adds `keelson port-forward`: local ports that lead to those of a Pod, in the cluster of any kubeconfig. */
-export function addPortForwardCommand(program: Command, setExitCode: (code: number) => void): void {
-  const command = program
-    .command("port-forward")
-    .description("forward local ports to a Pod, or to a Pod of a Service, until Ctrl-C")
+/** Defines `keelson port-forward`. */
+export const definePortForwardCommand: DefineCommand = (command, setExitCode) => {
+  command
     .argument("<target>", "POD, pod/NAME or svc/NAME")
-    .argument("<ports...>", "[LOCAL:]REMOTE, numbers or names; :REMOTE picks a free local port")
-    .exitOverride();
+    .argument("<ports...>", "[LOCAL:]REMOTE, as numbers or names; :REMOTE picks a free local port");
   addFlag(command, {
     name: "namespace",
     short: "n",
     value: "NAME",
-    description: "of the Pod or Service (default: that of the context)",
+    description: "namespace of the Pod or Service (default: the context's namespace)",
   });
   addFlag(command, {
     name: "address",
@@ -31,15 +28,15 @@ export function addPortForwardCommand(program: Command, setExitCode: (code: numb
     await portForward(target, ports, flagValues(command));
     setExitCode(0);
   });
-}
+};
 
 async function portForward(target: string, ports: readonly string[], flags: ReturnType<typeof flagValues>): Promise<void> {
   const addresses = String(flags.address)
     .split(",")
     .map((each) => (each.trim() === "localhost" ? "127.0.0.1" : each.trim()));
-  const wrong = addresses.find((address) => isIP(address) === 0);
-  if (wrong !== undefined) throw new UsageError(`--address: ${JSON.stringify(wrong)} is no IP address`);
-  const wanted = { target: parseTarget(target), pairs: ports.map(parsePair) };
+  const invalid = addresses.find((address) => isIP(address) === 0);
+  if (invalid !== undefined) throw new UsageError(`--address: ${JSON.stringify(invalid)} is not a valid IP address`);
+  const request = { target: parseTarget(target), pairs: ports.map(parsePair) };
   const shutdown = listenForShutdown();
   try {
     const { transport, namespace } = await findConnection({
@@ -47,7 +44,7 @@ async function portForward(target: string, ports: readonly string[], flags: Retu
       ...(typeof flags.context === "string" ? { context: flags.context } : {}),
     });
     await forwardPorts({
-      ...wanted,
+      ...request,
       transport,
       namespace: typeof flags.namespace === "string" ? flags.namespace : namespace,
       addresses,

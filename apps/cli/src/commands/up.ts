@@ -1,64 +1,59 @@
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { aborted, listenForShutdown } from "@keelson/controller";
-import { type Operator } from "@keelson/operator";
-import type { Command } from "commander";
+import type { Operator } from "@keelson/operator";
 import { addFlag, flagValues, parsePort, UsageError } from "../command-line.ts";
 import { ownComponents, withNeeded } from "../local/components.ts";
 import { makeDataFolder } from "../local/data-folder.ts";
 import { startLocal } from "../local/start-local.ts";
-import { createLogger, isLogLevel } from "../logger.ts";
-import { runTour } from "../tour/tour.ts";
+import { createLogger, parseLogLevel } from "../logger.ts";
+import { loadOperators } from "../operators.ts";
+import type { DefineCommand } from "./commands.ts";
 import { parseNames } from "./only.ts";
 
-/** Adds `keelson up`: everything on this machine. */
-export function addUpCommand(program: Command, operators: readonly Operator[], setExitCode: (code: number) => void): void {
+/** Defines `keelson up`. */
+export const defineUpCommand: DefineCommand = async (command, setExitCode) => {
+  const operators = await loadOperators();
   const names = [...ownComponents, ...operators.map((operator) => operator.name)];
-  const command = program
-    .command("up")
-    .description(
-      "run everything on this machine: API server, the cluster's controllers, and the operators; state survives restarts",
-    )
-    .exitOverride();
   addFlag(command, {
     name: "data-dir",
     value: "DIR",
-    description: "where all state is kept",
+    description: "directory that holds all state",
     default: ".keelson",
     env: "KEELSON_DATA_DIR",
   });
   addFlag(command, {
     name: "api-port",
     value: "PORT",
-    description: "port of the API server; 0 picks a free one",
+    description: "port of the API server, 0 for any free port",
     default: "6443",
   });
   addFlag(command, {
     name: "metrics-port",
     value: "PORT",
-    description: "port of /metrics, /healthz, /readyz and /debug/reconciles on 127.0.0.1; 0 picks a free one, off for none",
+    description: "port of /metrics, /healthz, /readyz and /debug/reconciles on 127.0.0.1, 0 for any free port, or off",
     default: "0",
   });
   addFlag(command, { name: "bind-address", value: "IP", description: "address of the API server", default: "127.0.0.1" });
   addFlag(command, {
     name: "only",
     value: "NAMES",
-    description: `components to run, of ${names.join(",")}; the API server always runs`,
+    description: `components to run: ${names.join(",")} (default: all; the API server always runs)`,
   });
   addFlag(command, {
     name: "log-level",
     value: "LEVEL",
-    description: "debug, info, warn, error or silent; logs go to DIR/keelson.log",
+    description: "log level: debug, info, warn, error or silent; logs go to DIR/keelson.log",
     default: "info",
   });
   addFlag(command, {
     name: "containerd-address",
     value: "SOCKET",
     description:
-      "containerd for Pods with runtimeClassName containerd (default: /run/containerd/containerd.sock where it answers)",
+      "containerd socket for Pods with runtimeClassName containerd (default: /run/containerd/containerd.sock if it responds)",
   });
-  addFlag(command, { name: "tour", description: "then show one workload of each family at work" });
-  addFlag(command, { name: "exit", description: "with --tour: stop after it; the exit status says whether all succeeded" });
+  addFlag(command, { name: "tour", description: "then run one workload per operator and show its progress" });
+  addFlag(command, { name: "exit", description: "with --tour: stop after the tour; exit with status 1 if a workload failed" });
   for (const operator of operators) {
     for (const flag of operator.servers.flatMap((server) => server.flags ?? [])) addFlag(command, flag);
   }
@@ -70,7 +65,7 @@ export function addUpCommand(program: Command, operators: readonly Operator[], s
     );
     setExitCode(await up(flagValues(command), defaulted, names, operators));
   });
-}
+};
 
 async function up(
   flags: ReturnType<typeof flagValues>,
@@ -78,10 +73,8 @@ async function up(
   names: readonly string[],
   operators: readonly Operator[],
 ): Promise<number> {
-  const level = String(flags["log-level"]);
-  if (!isLogLevel(level))
-    throw new UsageError(`--log-level: ${JSON.stringify(level)} is none of debug, info, warn, error, silent`);
-  if (flags.exit && !flags.tour) throw new UsageError("--exit: goes with --tour");
+  const level = parseLogLevel(flags["log-level"]);
+  if (flags.exit && !flags.tour) throw new UsageError("--exit: requires --tour");
   const apiPort = portOf("--api-port", String(flags["api-port"]));
   const metricsPort = flags["metrics-port"] === "off" ? undefined : portOf("--metrics-port", String(flags["metrics-port"]));
   const chosen = withNeeded(flags.only === undefined ? new Set(names) : parseNames("--only", String(flags.only), names));
@@ -96,7 +89,7 @@ async function up(
       bindAddress: String(flags["bind-address"]),
       apiPort,
       metricsPort,
-      // The tour is for a look: a port that something else has is no reason to refuse it, unless that port was asked for.
+      // The tour may fall back to a free port if a default port is in use.
       mayMovePorts: flags.tour === true ? defaulted : new Set(),
       operators: operators.filter((operator) => chosen.has(operator.name)),
       hasCluster: chosen.has("cluster"),
@@ -114,6 +107,7 @@ async function up(
         await Promise.race([aborted(shutdown.signal), local.failed]);
         return shutdown.fault === undefined ? 0 : 1;
       }
+      const { runTour } = await import("../tour/tour.ts");
       const succeeded = await Promise.race([
         runTour({
           local,
@@ -131,7 +125,7 @@ async function up(
       await local.stop();
     }
   } catch (error) {
-    // Ctrl-C before everything was up: what waits rejects with the signal's reason.
+    // Ctrl-C during start-up: the pending step rejects with the signal's reason.
     if (shutdown.signal.aborted && error === shutdown.signal.reason && shutdown.fault === undefined) return 130;
     throw error;
   } finally {
@@ -143,6 +137,6 @@ function portOf(flag: string, text: string): number {
   try {
     return parsePort(text);
   } catch (error) {
-    throw new UsageError(`${flag}: ${JSON.stringify(text)} ${error instanceof Error ? error.message : ""}`);
+    throw new UsageError(`${flag}: invalid value ${JSON.stringify(text)}: ${error instanceof Error ? error.message : ""}`);
   }
 }

@@ -1,0 +1,36 @@
+import type { Command } from "commander";
+
+/** Adds arguments, flags and the action to a command. The action reports a non-zero exit status through `setExitCode`. */
+export type DefineCommand = (command: Command, setExitCode: (code: number) => void) => void | Promise<void>;
+
+/** A command of `keelson` itself, as `--help` lists it before any of its code is loaded. */
+export interface CommandEntry {
+  readonly name: string;
+  readonly description: string;
+  /** Imports the command's code. */
+  load(): Promise<DefineCommand>;
+}
+
+/** The commands of `keelson` besides those of the operators, in the order of `--help`. */
+export const commandEntries: readonly CommandEntry[] = [
+  {
+    name: "up",
+    description: "run everything on this machine: API server, controllers, node and operators",
+    load: async () => (await import("./up.ts")).defineUpCommand,
+  },
+  {
+    name: "operator",
+    description: "run operators against a cluster, with leader election",
+    load: async () => (await import("./operator.ts")).defineOperatorCommand,
+  },
+  {
+    name: "port-forward",
+    description: "forward local ports to a Pod or to a Pod of a Service",
+    load: async () => (await import("./port-forward.ts")).definePortForwardCommand,
+  },
+  {
+    name: "image",
+    description: "manage the images of this machine's sandboxes and Pods",
+    load: async () => (await import("./image.ts")).defineImageCommand,
+  },
+];

@@ -1,0 +1,55 @@
+import { isMissingKind } from "@keelson/api-machinery";
+import { systemClock } from "@keelson/api-machinery/time";
+import { connect } from "@keelson/client";
+import { listenForShutdown } from "@keelson/controller";
+import type { CommandDefinition, Operator } from "@keelson/operator";
+import type { Command } from "commander";
+import { addConnectionFlags, createCommand, flagValues } from "../command-line.ts";
+import { createLogger, parseLogLevel } from "../logger.ts";
+
+/** Adds an operator's own commands to its group: `keelson robots agent`, `keelson mpi run` and so on. */
+export function defineOperatorCommands(group: Command, operator: Operator, setExitCode: (code: number) => void): void {
+  for (const definition of operator.commands) {
+    const command = createCommand(definition);
+    if (definition.usesCluster !== false) addConnectionFlags(command);
+    const name = `keelson ${operator.commandName ?? operator.name} ${definition.name}`;
+    command
+      .copyInheritedSettings(group)
+      .showHelpAfterError(`(see ${name} --help)`)
+      .action(async () => {
+        setExitCode(await runCommand(operator, definition, command));
+      });
+    group.addCommand(command, { hidden: definition.isInternal === true });
+  }
+}
+
+async function runCommand(operator: Operator, definition: CommandDefinition, command: Command): Promise<number> {
+  const shutdown = listenForShutdown();
+  const flags = flagValues(command);
+  const level = parseLogLevel(flags["log-level"] ?? "warn");
+  try {
+    return await definition.run({
+      args: command.args,
+      flags,
+      stdout: process.stdout,
+      stderr: process.stderr,
+      clock: systemClock,
+      log: createLogger({ level }),
+      signal: shutdown.signal,
+      client: () =>
+        connect({
+          ...(typeof flags.kubeconfig === "string" ? { kubeconfig: flags.kubeconfig } : {}),
+          ...(typeof flags.context === "string" ? { context: flags.context } : {}),
+        }),
+    });
+  } catch (error) {
+    if (!isMissingKind(error)) throw error;
+    const kinds = operator.resources.map(({ kind }) => kind).join(", ");
+    throw new Error(
+      `the server does not serve ${kinds}: start \`keelson up\` with ${operator.name}, or apply the operator's CustomResourceDefinitions`,
+      { cause: error },
+    );
+  } finally {
+    shutdown.dispose();
+  }
+}
