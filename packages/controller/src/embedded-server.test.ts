@@ -3,8 +3,7 @@ import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/t
 import { type Client, createClient } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "./manager/create-manager.ts";
-import { eventType } from "./events/event.ts";
-import { leaseType } from "./election/lease.ts";
+import { EventsEvent, Lease } from "@keelson/api-machinery/kinds";
 import type { Manager } from "./manager/manager.ts";
 import { defineController } from "./reconcile/reconcile.ts";
 import { type ConfigMap, configMapType } from "./testing/kinds.ts";
@@ -84,10 +83,10 @@ describe("manager on the embedded server", () => {
       (manager?.cache.list(configMapType, { namespace: "a" }) ?? []).filter((map) => (map as ConfigMap).data?.["for"]);
     await shown(configMapType, () => mine().length === 50);
     expect([...writes.values()]).toEqual(names.map(() => 1));
-    expect((await client.get(leaseType, { namespace: "a", name: "lease" })).spec?.holderIdentity).not.toBe("");
+    expect((await client.get(Lease, { namespace: "a", name: "lease" })).spec?.holderIdentity).not.toBe("");
     await manager.stop();
-    expect((await client.get(leaseType, { namespace: "a", name: "lease" })).spec?.holderIdentity ?? "").toBe("");
-    const events = await client.list(eventType, { namespace: "a" });
+    expect((await client.get(Lease, { namespace: "a", name: "lease" })).spec?.holderIdentity ?? "").toBe("");
+    const events = await client.list(EventsEvent, { namespace: "a" });
     expect(events.items.filter((event) => event.reason === "Made").length).toBe(50);
   });
 

@@ -4,7 +4,7 @@ import type { Transport } from "@keelson/api-machinery/transport";
 import { type Client, createClient, createHttpTransport } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createManager } from "./manager/create-manager.ts";
-import { createDeferred } from "./queue/deferred.ts";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { Informer } from "./informer/informer.ts";
 import { type Logger, silentLogger } from "./logging/logger.ts";
 import type { Manager } from "./manager/manager.ts";

@@ -9,12 +9,10 @@ export {
 } from "./cache/cache-options.ts";
 export * from "./reconcile/controller-runner.ts";
 export * from "./manager/create-manager.ts";
-export * from "./events/event.ts";
 export * from "./events/event-recorder.ts";
 export * from "./reconcile/finalizer.ts";
 export * from "./logging/json-logger.ts";
 export * from "./election/leader-election.ts";
-export * from "./election/lease.ts";
 export * from "./logging/logger.ts";
 export type * from "./manager/manager.ts";
 export { metadataOf, type MetadataOnlyType } from "./cache/metadata-only.ts";

@@ -1,5 +1,4 @@
 export * from "./driver.ts";
-export type { Clock, Timer } from "./clock.ts";
 export { createProcessDriver } from "./process/process-driver.ts";
 export type { ProcessDriverOptions } from "./process/process-driver.ts";
 export { readLogTail } from "./logs/log-tail.ts";

@@ -1,9 +1,18 @@
-import { ClusterRole, ClusterRoleBinding, Namespace, Role, RoleBinding, ServiceAccount } from "@keelson/api-machinery/kinds";
+import {
+  ClusterRole,
+  ClusterRoleBinding,
+  EventsEvent,
+  Lease,
+  Namespace,
+  Role,
+  RoleBinding,
+  ServiceAccount,
+} from "@keelson/api-machinery/kinds";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { expect, test } from "vitest";
-import { createManager, defineController, eventType, leaseType, type Logger, silentLogger } from "@keelson/controller";
-import { createDeferred } from "../../controller/src/queue/deferred.ts";
+import { createManager, defineController, type Logger, silentLogger } from "@keelson/controller";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { clusterRulesOf, leaderElectionRules, leaseNameOf } from "./runtime-rules.ts";
 
 test("events, series of them and the lease need the runtime's rules and no others", async () => {
@@ -54,7 +63,7 @@ test("events, series of them and the lease need the runtime's rules and no other
   await worked.promise;
   await manager.stop();
   expect(told).toEqual([]);
-  expect((await admin.get(leaseType, { namespace, name: "keelson-accounts" })).spec?.holderIdentity ?? "").toBe("");
-  const [event] = (await admin.list(eventType, { namespace })).items;
+  expect((await admin.get(Lease, { namespace, name: "keelson-accounts" })).spec?.holderIdentity ?? "").toBe("");
+  const [event] = (await admin.list(EventsEvent, { namespace })).items;
   expect(event?.series?.count).toBe(3);
 });

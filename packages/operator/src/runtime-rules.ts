@@ -1,9 +1,9 @@
 import type { PolicyRule } from "@keelson/api-machinery/kinds";
-import { eventType, leaseType } from "@keelson/controller";
+import { EventsEvent, Lease } from "@keelson/api-machinery/kinds";
 import type { Operator } from "./operator.ts";
 
 /** What the runtime itself needs in the whole cluster: to tell of events, and to tell of repeated ones as a series. */
-const eventRule: PolicyRule = { apiGroups: [eventType.group], resources: [eventType.plural], verbs: ["create", "patch"] };
+const eventRule: PolicyRule = { apiGroups: [EventsEvent.group], resources: [EventsEvent.plural], verbs: ["create", "patch"] };
 
 /** The rights that an operator needs in the whole cluster, for a ClusterRole: its own rules and those of the runtime under it. */
 export function clusterRulesOf(operator: Pick<Operator, "rules">): readonly PolicyRule[] {
@@ -15,7 +15,7 @@ export function clusterRulesOf(operator: Pick<Operator, "rules">): readonly Poli
  * name; the rest is limited to this one Lease.
  */
 export function leaderElectionRules(leaseName: string): readonly PolicyRule[] {
-  const lease = { apiGroups: [leaseType.group], resources: [leaseType.plural] };
+  const lease = { apiGroups: [Lease.group], resources: [Lease.plural] };
   return [
     { ...lease, verbs: ["create"] },
     { ...lease, resourceNames: [leaseName], verbs: ["get", "update"] },

@@ -2,7 +2,7 @@ import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/te
 import { type Client, createClient, TransportError } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { defineController, type Leadership, readOf } from "@keelson/controller";
-import { createDeferred } from "../../controller/src/queue/deferred.ts";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import type { Operator, ServerDefinition } from "./operator.ts";
 import { startOperator } from "./start-operator.ts";
 import { FakeApiServer } from "../../controller/src/testing/fake-api-server.ts";

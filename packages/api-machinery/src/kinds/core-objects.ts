@@ -141,13 +141,15 @@ export interface CustomResourceDefinitionVersion {
   selectableFields?: { jsonPath: string }[];
 }
 
-/** A rule of RBAC (rbac/v1 PolicyRule). */
+/** One rule of a Role or ClusterRole (rbac/v1 PolicyRule). */
 export interface PolicyRule {
-  verbs: string[];
-  apiGroups?: string[];
-  resources?: string[];
-  resourceNames?: string[];
-  nonResourceURLs?: string[];
+  readonly verbs: readonly string[];
+  readonly apiGroups?: readonly string[];
+  /** `pods`, `pods/log`, `*`, or a wildcard over the kinds with a subresource, such as `*\/scale`. */
+  readonly resources?: readonly string[];
+  readonly resourceNames?: readonly string[];
+  /** Paths; the last segment may be `*`. ClusterRoles only. */
+  readonly nonResourceURLs?: readonly string[];
 }
 
 /** rbac/v1 Role. */

@@ -1,5 +1,5 @@
 import { draft } from "@keelson/api-machinery";
-import { createDeferred } from "../storage/deferred.ts";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import type { Store, StoredObject } from "../storage/store.ts";
 
 /** Objects that one round of deletions takes on. */

@@ -4,9 +4,9 @@ import type { Clock } from "@keelson/api-machinery/time";
 import { type Client, createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";
-import { createDeferred } from "../queue/deferred.ts";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { LeaderElection } from "./leader-election.ts";
-import { leaseType } from "./lease.ts";
+import { Lease } from "@keelson/api-machinery/kinds";
 import { silentLogger } from "../logging/logger.ts";
 import { defineController, type ReconcileContext } from "../reconcile/reconcile.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
@@ -46,7 +46,7 @@ describe("leader election", () => {
     const stop = new AbortController();
     const one = elect("one");
     await one.acquire(stop.signal);
-    expect((await client.get(leaseType, key)).spec).toMatchObject({
+    expect((await client.get(Lease, key)).spec).toMatchObject({
       holderIdentity: "one",
       leaseDurationSeconds: 15,
       leaseTransitions: 0,
@@ -66,10 +66,10 @@ describe("leader election", () => {
     const from = clock.monotonic();
     const won = three.acquire(again.signal).then(() => clock.monotonic() - from);
     await clock.advance(14_999);
-    expect((await client.get(leaseType, key)).spec?.holderIdentity).toBe("one");
+    expect((await client.get(Lease, key)).spec?.holderIdentity).toBe("one");
     await clock.advance(2_000);
     expect(await won).toBe(16_000);
-    expect((await client.get(leaseType, key)).spec).toMatchObject({ holderIdentity: "three", leaseTransitions: 1 });
+    expect((await client.get(Lease, key)).spec).toMatchObject({ holderIdentity: "three", leaseTransitions: 1 });
     expect(clock.pendingTimers).toBe(0);
   });
 
@@ -182,8 +182,8 @@ describe("leader election", () => {
     const stop = new AbortController();
     const one = elect("one");
     await one.acquire(stop.signal);
-    const lease = await client.get(leaseType, key);
-    await client.update(leaseType, { ...lease, spec: { ...lease.spec, holderIdentity: "thief" } });
+    const lease = await client.get(Lease, key);
+    await client.update(Lease, { ...lease, spec: { ...lease.spec, holderIdentity: "thief" } });
     const lost = one.hold(stop.signal);
     lost.catch(() => {});
     await clock.advance(2_000);
@@ -453,8 +453,8 @@ describe("manager with leader election", () => {
     await settle();
     await two.stop();
     await two.done;
-    expect((await client.get(leaseType, key)).spec?.holderIdentity).toBe("one");
+    expect((await client.get(Lease, key)).spec?.holderIdentity).toBe("one");
     await one.stop();
-    expect((await client.get(leaseType, key)).spec?.holderIdentity).toBe("");
+    expect((await client.get(Lease, key)).spec?.holderIdentity).toBe("");
   });
 });

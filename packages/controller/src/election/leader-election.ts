@@ -1,9 +1,9 @@
 import { type DeepReadonly, isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
-import { type Clock, sleep } from "@keelson/api-machinery/time";
+import { Lease, type LeaseObject } from "@keelson/api-machinery/kinds";
+import { type Clock, formatMicroTime, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { type Lease, leaseType, microTime } from "./lease.ts";
 import type { Logger } from "../logging/logger.ts";
 
 /** Options of {@link LeaderElection}. */
@@ -56,7 +56,7 @@ export class LeaderElection {
   readonly #longestLagMs: number;
   readonly #identity: string;
   /** The lease as last seen, and when that state of it was seen first. */
-  #observed: { readonly lease: DeepReadonly<Lease>; readonly at: number } | undefined;
+  #observed: { readonly lease: DeepReadonly<LeaseObject>; readonly at: number } | undefined;
   #renewed: { readonly monotonic: number; readonly wall: number } | undefined;
 
   constructor(options: LeaderElectionOptions) {
@@ -140,10 +140,10 @@ export class LeaderElection {
     if (this.#renewed === undefined || lease?.spec?.holderIdentity !== this.#identity) return;
     this.#renewed = undefined;
     const { client, clock, log } = this.#options;
-    const now = microTime(clock.now());
+    const now = formatMicroTime(clock.now());
     const spec = { ...lease.spec, holderIdentity: "", leaseDurationSeconds: 1, acquireTime: now, renewTime: now };
     try {
-      await this.#timely((signal) => client.update(leaseType, { ...lease, spec }, { signal }));
+      await this.#timely((signal) => client.update(Lease, { ...lease, spec }, { signal }));
     } catch (error) {
       log.warn({ err: error, lease: this.#what }, "the lease could not be given back; it runs out by itself");
     }
@@ -172,7 +172,7 @@ export class LeaderElection {
     const known = this.#observed?.lease;
     if (known?.spec?.holderIdentity === this.#identity && this.isLeader) {
       try {
-        this.#observe(await client.update(leaseType, this.#claim(known), { signal }));
+        this.#observe(await client.update(Lease, this.#claim(known), { signal }));
         return true;
       } catch (error) {
         if (!isConflict(error) && !isNotFound(error)) throw error;
@@ -183,7 +183,7 @@ export class LeaderElection {
     if (current === undefined) {
       const { namespace, name } = this.#options;
       try {
-        this.#observe(await client.create(leaseType, { metadata: { namespace, name }, spec: this.#newSpec() }, { signal }));
+        this.#observe(await client.create(Lease, { metadata: { namespace, name }, spec: this.#newSpec() }, { signal }));
         return true;
       } catch (error) {
         if (isAlreadyExists(error)) return false;
@@ -194,7 +194,7 @@ export class LeaderElection {
     const holder = current.spec?.holderIdentity ?? "";
     if (holder !== "" && holder !== this.#identity && !this.#hasRunOut()) return false;
     try {
-      this.#observe(await client.update(leaseType, this.#claim(current), { signal }));
+      this.#observe(await client.update(Lease, this.#claim(current), { signal }));
       return true;
     } catch (error) {
       if (isConflict(error)) return false;
@@ -202,10 +202,10 @@ export class LeaderElection {
     }
   }
 
-  async #read(signal: AbortSignal): Promise<DeepReadonly<Lease> | undefined> {
+  async #read(signal: AbortSignal): Promise<DeepReadonly<LeaseObject> | undefined> {
     const { client, namespace, name } = this.#options;
     try {
-      return await client.get(leaseType, { namespace, name }, { signal });
+      return await client.get(Lease, { namespace, name }, { signal });
     } catch (error) {
       if (isNotFound(error)) return undefined;
       throw error;
@@ -213,7 +213,7 @@ export class LeaderElection {
   }
 
   /** Others' clocks are not believed: what counts is how long the same state of the lease has been seen here. */
-  #observe(lease: DeepReadonly<Lease>): void {
+  #observe(lease: DeepReadonly<LeaseObject>): void {
     if (this.#observed !== undefined && this.#observed.lease.metadata.resourceVersion === lease.metadata.resourceVersion)
       return;
     this.#observed = { lease, at: this.#options.clock.monotonic() };
@@ -228,8 +228,8 @@ export class LeaderElection {
     return this.#options.clock.monotonic() - at >= durationMs;
   }
 
-  #newSpec(): NonNullable<Lease["spec"]> {
-    const now = microTime(this.#options.clock.now());
+  #newSpec(): NonNullable<LeaseObject["spec"]> {
+    const now = formatMicroTime(this.#options.clock.now());
     return {
       holderIdentity: this.#identity,
       leaseDurationSeconds: Math.round(this.#leaseDurationMs / 1000),
@@ -239,7 +239,7 @@ export class LeaderElection {
     };
   }
 
-  #claim(lease: DeepReadonly<Lease>): DeepReadonly<Lease> {
+  #claim(lease: DeepReadonly<LeaseObject>): DeepReadonly<LeaseObject> {
     const fresh = this.#newSpec();
     const isOurs = lease.spec?.holderIdentity === this.#identity;
     const transitions = lease.spec?.leaseTransitions ?? 0;

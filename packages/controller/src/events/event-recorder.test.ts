@@ -2,7 +2,7 @@ import { deepFreeze, type KubernetesObject } from "@keelson/api-machinery";
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
-import type { Event } from "./event.ts";
+import type { EventsEventObject } from "@keelson/api-machinery/kinds";
 import { createEventRecorder, type RunningEventRecorder } from "./event-recorder.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
@@ -24,7 +24,7 @@ const about = (name = "r", namespace: string | undefined = "a"): KubernetesObjec
     kind: "Robot",
     metadata: { name, uid: `u-${name}`, resourceVersion: "7", ...(namespace === "" ? {} : { namespace }) },
   }) as KubernetesObject;
-const stored = (): Event[] => [...server.objects.values()] as Event[];
+const stored = (): EventsEventObject[] => [...server.objects.values()] as EventsEventObject[];
 const settle = async (): Promise<void> => {
   for (let turn = 0; turn < 50; turn++) await clock.advance(0);
 };

@@ -2,9 +2,9 @@ import { type DeepReadonly, isNotFound, isStatusError, type KubernetesObject } f
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { isDns1123SubdomainName } from "@keelson/api-machinery/validation";
 import type { Client } from "@keelson/client";
-import { type Event, eventType, type ObjectReference } from "./event.ts";
+import { EventsEvent, type EventsEventObject, type ObjectReference } from "@keelson/api-machinery/kinds";
 import { EventCorrelator } from "./event-correlator.ts";
-import { microTime } from "../election/lease.ts";
+import { formatMicroTime } from "@keelson/api-machinery/time";
 import type { Logger } from "../logging/logger.ts";
 import type { EventRecorder } from "../reconcile/reconcile.ts";
 
@@ -129,10 +129,10 @@ class QueueingRecorder implements RunningEventRecorder {
     const correlation = this.#correlator.correlate(event);
     if (correlation.kind === "drop") return;
     if (correlation.kind === "repeat") {
-      const body = { series: { count: correlation.count, lastObservedTime: microTime(event.at) } };
+      const body = { series: { count: correlation.count, lastObservedTime: formatMicroTime(event.at) } };
       const { client } = this.#options;
       try {
-        await this.#retry((signal) => client.patch(eventType, correlation.stored, { type: "merge", body }, { signal }));
+        await this.#retry((signal) => client.patch(EventsEvent, correlation.stored, { type: "merge", body }, { signal }));
         return;
       } catch (error) {
         // Events do not live for ever: one that is gone is told anew.
@@ -151,9 +151,9 @@ class QueueingRecorder implements RunningEventRecorder {
     const named = `${(regarding.name ?? "object").slice(0, 200)}.${unique}`;
     // Names of some kinds, `system:node` of a ClusterRole, are no names for an event.
     const name = isDns1123SubdomainName(named) ? named : `event.${unique}`;
-    const object: Omit<Event, "apiVersion" | "kind"> = {
+    const object: Omit<EventsEventObject, "apiVersion" | "kind"> = {
       metadata: { namespace, name },
-      eventTime: microTime(at),
+      eventTime: formatMicroTime(at),
       reportingController: controller,
       reportingInstance: instance.slice(0, nameLimit),
       action,
@@ -163,7 +163,7 @@ class QueueingRecorder implements RunningEventRecorder {
       note,
       type,
     };
-    await this.#retry((signal) => client.create(eventType, object, { signal }));
+    await this.#retry((signal) => client.create(EventsEvent, object, { signal }));
     return { namespace, name };
   }
 

@@ -4,7 +4,7 @@ import { compareResourceVersions, isResourceVersion } from "@keelson/api-machine
 import { type Client, isTransportError, type ListOptions, type TypedWatch } from "@keelson/client";
 import { type CacheSelection, transformed } from "../cache/cache-options.ts";
 import { type CachedObject, cachedObject } from "../cache/cached-object.ts";
-import { createDeferred } from "../queue/deferred.ts";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { EventDecoder } from "./event-decoder.ts";
 import { ExponentialBackoff } from "../queue/exponential-backoff.ts";
 import {

@@ -6,7 +6,7 @@ import type { CacheOptions } from "../cache/cache-options.ts";
 import { ContainedLogger } from "../logging/contained-logger.ts";
 import { containedMetrics } from "../metrics/contained-metrics.ts";
 import { ControllerRunner } from "../reconcile/controller-runner.ts";
-import { createDeferred } from "../queue/deferred.ts";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { createEventRecorder, type RunningEventRecorder } from "../events/event-recorder.ts";
 import { InterceptedClient } from "../reconcile/intercepted-client.ts";
 import { LeaderElection, LeaseLostError } from "../election/leader-election.ts";

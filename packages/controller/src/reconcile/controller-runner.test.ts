@@ -3,7 +3,7 @@ import { sleep } from "@keelson/api-machinery/time";
 import { type Client, createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";
-import { createDeferred } from "../queue/deferred.ts";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { type ControllerOptions, defineController, type ReconcileContext, type Request, watchOf } from "./reconcile.ts";
 import { createPrometheusMetrics, type PrometheusMetrics } from "../metrics/prometheus-metrics.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";

@@ -1,11 +1,6 @@
-import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import { type DeepReadonly, hasFinalizer, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import type { Client, JsonPatchOperation } from "@keelson/client";
 import { keyOfObject } from "../cache/object-id.ts";
-
-/** Whether an object has the finalizer. */
-export function hasFinalizer(object: DeepReadonly<KubernetesObject>, finalizer: string): boolean {
-  return object.metadata.finalizers?.includes(finalizer) ?? false;
-}
 
 /**
  * Adds a finalizer, before the first effect that has to be undone. Answers whether it was added. It is stored then, and the reconcile may

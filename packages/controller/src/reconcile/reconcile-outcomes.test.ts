@@ -4,7 +4,7 @@ import { type Client, createClient } from "@keelson/client";
 import { hostname } from "node:os";
 import { beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";
-import { createDeferred } from "../queue/deferred.ts";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { LeaderElection } from "../election/leader-election.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
 import type { ManagerOptions } from "../manager/manager.ts";

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../clock.ts";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 
 /** A deadline that can be taken back. */
 export interface Deadline {

@@ -2,7 +2,7 @@ import { readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { writeFileAtomic } from "../files/atomic-file.ts";
-import type { Clock } from "../clock.ts";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { ExecutionError } from "../driver.ts";
 import type {

@@ -1,7 +1,7 @@
 import { mkdir, readdir, realpath, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { writeFileAtomic } from "../files/atomic-file.ts";
-import type { Clock } from "../clock.ts";
+import type { Clock } from "@keelson/api-machinery/time";
 import { Deadlines } from "./deadlines.ts";
 import { ExecutionError } from "../driver.ts";
 import type { Driver, ProgramSpec } from "../driver.ts";

@@ -1,6 +1,7 @@
 import { type DeepReadonly, type KubernetesObject, jsonEquals } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import { type Store, storageKey } from "../../storage/store.ts";
-import { type PolicyRule, rulesOf, uncoveredRules } from "./policy-rule.ts";
+import { rulesOf, uncoveredRules } from "./policy-rule.ts";
 import { mastersGroup } from "../certificates/pki.ts";
 import { rbacGroup } from "./role-index.ts";
 

@@ -1,7 +1,8 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject, statusError, type StatusError } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { UserInfo } from "../../registry/served-resource.ts";
 import { mastersGroup } from "../certificates/pki.ts";
-import { formatRule, type PolicyRule, rulesOf, uncoveredRules } from "./policy-rule.ts";
+import { formatRule, rulesOf, uncoveredRules } from "./policy-rule.ts";
 import type { Authorizer } from "./rbac-authorizer.ts";
 import { rbacGroup, roleOfBinding } from "./role-index.ts";
 

@@ -1,15 +1,5 @@
 import { isJsonObject } from "@keelson/api-machinery";
-
-/** One rule of a Role or ClusterRole (rbac/v1 PolicyRule). */
-export interface PolicyRule {
-  readonly verbs: readonly string[];
-  readonly apiGroups?: readonly string[];
-  /** `pods`, `pods/log`, `*`, or a wildcard over kinds with one subresource: a star, a slash and `scale`. */
-  readonly resources?: readonly string[];
-  readonly resourceNames?: readonly string[];
-  /** Paths, or `*` at the end of one. Only in ClusterRoles. */
-  readonly nonResourceURLs?: readonly string[];
-}
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 
 /** What a request acts on. `name` and `namespace` are absent or empty where there is none. */
 export interface ResourceTarget {

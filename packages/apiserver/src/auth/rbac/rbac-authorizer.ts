@@ -1,8 +1,9 @@
 import { type StatusError, statusError } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { UserInfo } from "../../registry/served-resource.ts";
 import type { Store } from "../../storage/store.ts";
 import { mastersGroup } from "../certificates/pki.ts";
-import { type AccessTarget, type PolicyRule, ruleAllows } from "./policy-rule.ts";
+import { type AccessTarget, ruleAllows } from "./policy-rule.ts";
 import { RoleIndex } from "./role-index.ts";
 
 /** Whether something is allowed, and why. */

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KubernetesObject } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -10,7 +11,7 @@ import { openStore } from "../../storage/open-store.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { ensureDefaultRoles } from "./default-roles.ts";
 import { escalation } from "./escalation.ts";
-import { formatRule, type PolicyRule, ruleAllows, uncoveredRules } from "./policy-rule.ts";
+import { formatRule, ruleAllows, uncoveredRules } from "./policy-rule.ts";
 import { type Authorizer, createRbacAuthorizer, forbidden } from "./rbac-authorizer.ts";
 import { rbacGroup } from "./role-index.ts";
 

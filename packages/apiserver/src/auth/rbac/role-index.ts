@@ -1,6 +1,7 @@
 import { type DeepReadonly, isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { Store, StoredObject } from "../../storage/store.ts";
-import { type PolicyRule, rulesOf } from "./policy-rule.ts";
+import { rulesOf } from "./policy-rule.ts";
 import { serviceAccountUser } from "../authentication/service-account.ts";
 
 /** A role that a subject holds by one binding. */

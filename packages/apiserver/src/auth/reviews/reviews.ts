@@ -1,9 +1,10 @@
 import { isJsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import { invalidCause, invalidError, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Strategy, UserInfo } from "../../registry/served-resource.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { type TokenAuthenticator, withAuthenticated } from "../authentication/authenticator.ts";
-import type { AccessTarget, PolicyRule } from "../rbac/policy-rule.ts";
+import type { AccessTarget } from "../rbac/policy-rule.ts";
 import type { Authorizer } from "../rbac/rbac-authorizer.ts";
 import type { BoundObject, ServiceAccountTokens } from "../authentication/service-account-tokens.ts";
 

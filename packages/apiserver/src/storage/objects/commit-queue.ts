@@ -1,7 +1,7 @@
 import { type KubernetesObject, statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Batch, Engine } from "../database/engine.ts";
-import { createDeferred } from "../deferred.ts";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { isStorageError } from "../storage-error.ts";
 import type { StoredObject, StoreEvent, WriteResult } from "../store.ts";
 import type { History } from "./history.ts";

@@ -1,11 +1,11 @@
 import { isNotFound } from "@keelson/api-machinery";
-import { Node } from "@keelson/api-machinery/kinds";
+import { Lease, Node } from "@keelson/api-machinery/kinds";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { leases, type NodeRegistration, registerNode } from "./node-registration.ts";
+import { type NodeRegistration, registerNode } from "./node-registration.ts";
 
 const leaseKey = { namespace: "kube-node-lease", name: "here" };
 const clock = createVirtualClock();
@@ -33,7 +33,7 @@ const register = async (): Promise<void> => {
     machine: { cpu: "4", memory: "1024Ki", pods: "250" },
   });
 };
-const renewedAt = async (): Promise<number> => Date.parse((await client.get(leases, leaseKey)).spec?.renewTime ?? "");
+const renewedAt = async (): Promise<number> => Date.parse((await client.get(Lease, leaseKey)).spec?.renewTime ?? "");
 const ready = async (): Promise<unknown> =>
   (await client.get(Node, { name: "here" })).status?.conditions?.find(({ type }) => type === "Ready")?.status;
 
@@ -41,11 +41,11 @@ test("the node's Lease is renewed every 10 s, and is made again when somebody de
   await register();
   const first = await renewedAt();
   expect(first).toBe(clock.now());
-  expect((await client.get(leases, leaseKey)).spec).toMatchObject({ holderIdentity: "here", leaseDurationSeconds: 40 });
+  expect((await client.get(Lease, leaseKey)).spec).toMatchObject({ holderIdentity: "here", leaseDurationSeconds: 40 });
   await clock.advance(10_000);
   await expect.poll(renewedAt).toBe(first + 10_000);
-  await client.delete(leases, leaseKey);
-  await expect(client.get(leases, leaseKey)).rejects.toSatisfy(isNotFound);
+  await client.delete(Lease, leaseKey);
+  await expect(client.get(Lease, leaseKey)).rejects.toSatisfy(isNotFound);
   await clock.advance(10_000);
   await expect.poll(() => renewedAt().catch(() => 0)).toBe(first + 20_000);
 });

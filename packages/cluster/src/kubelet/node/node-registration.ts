@@ -1,19 +1,10 @@
 import { arch, cpus, hostname, release, totalmem } from "node:os";
 import { readFileSync } from "node:fs";
-import { isAlreadyExists, isConflict, isNotFound, type ResourceType } from "@keelson/api-machinery";
-import { type BuiltInCondition, type LeaseObject, Node, type NodeObject } from "@keelson/api-machinery/kinds";
+import { isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
+import { type BuiltInCondition, Lease, Node, type NodeObject } from "@keelson/api-machinery/kinds";
 import { type Clock, formatMicroTime, formatTime, type Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
-
-/** coordination.k8s.io/v1 Leases. */
-export const leases: ResourceType<LeaseObject> = {
-  group: "coordination.k8s.io",
-  version: "v1",
-  kind: "Lease",
-  plural: "leases",
-  scope: "Namespaced",
-};
 
 /** How often the Lease is renewed, and how long it holds. */
 const renewMs = 10_000;
@@ -141,10 +132,10 @@ export async function registerNode(options: {
     const key = { namespace: "kube-node-lease", name: nodeName };
     const spec = { holderIdentity: nodeName, leaseDurationSeconds: leaseSeconds, renewTime: formatMicroTime(clock.now()) };
     try {
-      await client.patch(leases, key, { type: "merge", body: { spec } });
+      await client.patch(Lease, key, { type: "merge", body: { spec } });
     } catch (error) {
       if (!isNotFound(error)) throw error;
-      await client.create(leases, { metadata: key, spec });
+      await client.create(Lease, { metadata: key, spec });
     }
   };
 
