@@ -27,7 +27,7 @@ export interface Connection {
 }
 
 /** Surroundings of a {@link Connection}. */
-export interface ConnectionSurroundings {
+export interface ConnectionEnvironment {
   readonly clock?: Clock;
   /** Default: `process.env`. */
   readonly env?: Readonly<Record<string, string | undefined>>;
@@ -41,7 +41,7 @@ export interface ConnectionSurroundings {
 export async function connectionOf(
   config: Kubeconfig,
   name: string | undefined,
-  { clock = systemClock, env = process.env }: ConnectionSurroundings = {},
+  { clock = systemClock, env = process.env }: ConnectionEnvironment = {},
 ): Promise<Connection> {
   const files = config.files.join(", ");
   const chosen = name ?? config.currentContext;
@@ -71,7 +71,7 @@ export async function connectionOf(
  * **Errors**: {@link KubeconfigError} when the environment speaks of a cluster and the service account's files are not there.
  */
 export async function inClusterConnection(
-  { clock = systemClock, env = process.env }: ConnectionSurroundings = {},
+  { clock = systemClock, env = process.env }: ConnectionEnvironment = {},
   folder = "/var/run/secrets/kubernetes.io/serviceaccount",
 ): Promise<Connection | undefined> {
   const host = env["KUBERNETES_SERVICE_HOST"];

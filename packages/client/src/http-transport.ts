@@ -5,7 +5,7 @@ import { statusErrorOf } from "./answer-status.ts";
 import { byteStream } from "./byte-stream.ts";
 import { type ConnectionOptions, ConnectionPools, type Pools } from "./connection-pools.ts";
 import { authorizationOf, type Credentials, type CredentialSource } from "./credentials.ts";
-import { type UpgradedConnection, upgradeOver } from "./http-upgrade.ts";
+import { type UpgradedConnection, upgradeConnection } from "./http-upgrade.ts";
 import { contentOf, headersOf, pathOf, readBody } from "./http-message.ts";
 import { HttpWatch } from "./http-watch.ts";
 import { type Impersonation, impersonationHeaders } from "./impersonation.ts";
@@ -139,7 +139,7 @@ class HttpTransport implements UpgradingTransport {
     try {
       const credentials = await this.#credentials.get(request.signal);
       const { watches } = await this.#pools.get(credentials);
-      return await upgradeOver(watches, {
+      return await upgradeConnection(watches, {
         origin: this.#origin,
         path: this.#prefix + pathOf(request),
         headers: this.#headersFor(request, credentials),

@@ -9,7 +9,7 @@ export interface UpgradedConnection {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
 }
 
-/** What {@link upgradeOver} sends. */
+/** What {@link upgradeConnection} sends. */
 export interface UpgradeOptions {
   readonly origin: string;
   /** With its query. */
@@ -27,7 +27,7 @@ const longestRefusal = 64 * 1024;
  * Asks a server to change the protocol of a connection (RFC 9110, section 7.8). Rejects with a StatusError where the server
  * refuses, with the signal's reason where that fires first, and with what undici throws where no answer comes.
  */
-export function upgradeOver(dispatcher: Dispatcher, options: UpgradeOptions): Promise<UpgradedConnection> {
+export function upgradeConnection(dispatcher: Dispatcher, options: UpgradeOptions): Promise<UpgradedConnection> {
   const { origin, path, headers, protocol, signal } = options;
   return new Promise((resolve, reject) => {
     let refusal: { readonly code: number; readonly isJson: boolean; text: string } | undefined;

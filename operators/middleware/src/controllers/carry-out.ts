@@ -9,7 +9,7 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import { Secret } from "@keelson/api-machinery/kinds";
-import { unlessMovedOn } from "@keelson/controller";
+import { ignoreConflict } from "@keelson/controller";
 import type { Client } from "@keelson/client";
 import type { AgentCalls } from "../agent/agent-calls.ts";
 import { labels } from "../api/names.ts";
@@ -56,7 +56,7 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
       const { name = "", namespace, resourceVersion } = effect.object.metadata;
       // The whole status is this controller's own, so what is left out goes away.
       const configuration = { metadata: { name, namespace, resourceVersion }, status: effect.status };
-      const written = await unlessMovedOn(
+      const written = await ignoreConflict(
         client.applyStatus(effect.type, configuration, {
           fieldManager,
           signal: signal as AbortSignal,
@@ -67,7 +67,7 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
     case "annotate": {
       const { name = "", namespace, resourceVersion } = effect.object.metadata;
       const body = { metadata: { resourceVersion, annotations: effect.annotations } };
-      const written = await unlessMovedOn(
+      const written = await ignoreConflict(
         client.patch(
           effect.type,
           { namespace, name },

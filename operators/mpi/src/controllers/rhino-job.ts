@@ -16,7 +16,7 @@ import {
   type Result,
   readOf,
   watchOf,
-  unlessMovedOn,
+  ignoreConflict,
 } from "@keelson/controller";
 import { labels, tokenKey } from "../api/names.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
@@ -115,7 +115,7 @@ async function reconcile(
     decision = decideRefused(observation, error.message);
   }
   if (decision.status !== undefined) {
-    const written = await unlessMovedOn(
+    const written = await ignoreConflict(
       client.applyStatus(
         RhinoJob,
         {

@@ -1,5 +1,5 @@
 import { type DeepReadonly, draft } from "@keelson/api-machinery";
-import { defineController, type ReconcileContext, type Request, unlessMovedOn } from "@keelson/controller";
+import { defineController, type ReconcileContext, type Request, ignoreConflict } from "@keelson/controller";
 import { Job } from "../api/job.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { taskGroupReads } from "./indexes.ts";
@@ -33,7 +33,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
   for (const group of decision.groups) await applyGroup(job, group, context);
   const status = decision.status;
   if (status === undefined) return;
-  const written = await unlessMovedOn(
+  const written = await ignoreConflict(
     client.applyStatus(
       Job,
       { metadata: { name: request.name, namespace, resourceVersion: job.metadata.resourceVersion }, status },

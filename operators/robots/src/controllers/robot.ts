@@ -5,7 +5,7 @@ import {
   type ReconcileContext,
   type Request,
   type Result,
-  unlessMovedOn,
+  ignoreConflict,
 } from "@keelson/controller";
 import { joinTokenSecret } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
@@ -51,7 +51,7 @@ async function reconcile(request: Request, context: ReconcileContext, watchedSin
   const decision = decideRobot({ robot, joinToken, watchedSince, now });
   if (decision.status !== undefined) {
     const { namespace, name } = request;
-    const written = await unlessMovedOn(
+    const written = await ignoreConflict(
       client.applyStatus(
         Robot,
         {

@@ -8,7 +8,7 @@ import {
   type Request,
   type Result,
   watchOf,
-  unlessMovedOn,
+  ignoreConflict,
 } from "@keelson/controller";
 import { Job } from "../api/job.ts";
 import { agentFinalizer } from "../api/names.ts";
@@ -132,7 +132,7 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
       // A merge patch, since whoever applied an exported manifest owns the finalizer too, and apply would leave it to them.
       const finalizers = (task.metadata.finalizers ?? []).filter((finalizer) => finalizer !== agentFinalizer);
       const body = { metadata: { resourceVersion: task.metadata.resourceVersion, finalizers } };
-      await unlessMovedOn(client.patch(Task, { namespace, name }, { type: "merge", body }, { fieldManager, signal }));
+      await ignoreConflict(client.patch(Task, { namespace, name }, { type: "merge", body }, { fieldManager, signal }));
       return undefined;
     }
     default: {
@@ -151,7 +151,7 @@ async function bind(
   robot: string,
   context: ReconcileContext,
 ): Promise<DeepReadonly<Task> | undefined> {
-  return await unlessMovedOn(
+  return await ignoreConflict(
     context.client.apply(
       Task,
       {
@@ -174,7 +174,7 @@ async function applyStatus(
   { client, signal }: ReconcileContext,
 ): Promise<DeepReadonly<Task> | undefined> {
   const { name = "", namespace, resourceVersion } = task.metadata;
-  return await unlessMovedOn(
+  return await ignoreConflict(
     client.applyStatus(Task, { metadata: { name, namespace, resourceVersion }, status }, { fieldManager, signal }),
   );
 }

@@ -1,5 +1,5 @@
 import { type DeepReadonly, draft, isNotFound } from "@keelson/api-machinery";
-import { defineController, type ReconcileContext, type Request, unlessMovedOn } from "@keelson/controller";
+import { defineController, type ReconcileContext, type Request, ignoreConflict } from "@keelson/controller";
 import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { taskReads } from "./indexes.ts";
@@ -42,7 +42,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
     }
   }
   if (decision.status === undefined) return;
-  await unlessMovedOn(
+  await ignoreConflict(
     client.applyStatus(
       TaskGroup,
       { metadata: { name, namespace, resourceVersion: group.metadata.resourceVersion }, status: decision.status },

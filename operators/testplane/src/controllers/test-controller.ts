@@ -14,7 +14,7 @@ import {
   type ReconcileContext,
   type Request,
   type Result,
-  unlessMovedOn,
+  ignoreConflict,
   watchOf,
 } from "@keelson/controller";
 import type { ApplyConfiguration } from "@keelson/client";
@@ -135,7 +135,7 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
     if (jsonEquals(status, before.status ?? {})) return before;
     const { name = "", resourceVersion } = before.metadata;
     const configuration = { metadata: { name, namespace, resourceVersion }, status };
-    const written = await unlessMovedOn(
+    const written = await ignoreConflict(
       client.applyStatus(kind.type, configuration as unknown as ApplyConfiguration<T>, {
         fieldManager: kind.fieldManager,
         signal,
@@ -169,6 +169,6 @@ async function release<T extends TestObject, D extends TestDecision>(
   await takeBack?.(test, context);
   const key = { namespace: test.metadata.namespace, name: test.metadata.name ?? "" };
   const body = { metadata: { resourceVersion: test.metadata.resourceVersion, finalizers: withoutFinalizer(test, finalizer) } };
-  await unlessMovedOn(context.client.patch(type, key, { type: "merge", body }, { fieldManager, signal: context.signal }));
+  await ignoreConflict(context.client.patch(type, key, { type: "merge", body }, { fieldManager, signal: context.signal }));
   return undefined;
 }

@@ -5,7 +5,7 @@ import type { CachedKind } from "./cached-kind.ts";
 export type Wait = (met: () => void) => () => void;
 
 /** Waits until a kind shows this version of an object or a later one; `undefined` where it does, or never will. */
-export function versionWait(kind: CachedKind, object: DeepReadonly<KubernetesObject>): Wait | undefined {
+export function versionBarrier(kind: CachedKind, object: DeepReadonly<KubernetesObject>): Wait | undefined {
   const { resourceVersion, namespace } = object.metadata;
   // Of what is not selected the cache never tells: there is nothing to wait for.
   if (resourceVersion === undefined || !kind.isTold(object)) return undefined;
@@ -15,7 +15,7 @@ export function versionWait(kind: CachedKind, object: DeepReadonly<KubernetesObj
 }
 
 /** Waits until a kind shows that the object of this uid is deleted, or is being; `undefined` where it does. */
-export function deletionWait(kind: CachedKind, key: ObjectKey, uid: string): Wait | undefined {
+export function deletionBarrier(kind: CachedKind, key: ObjectKey, uid: string): Wait | undefined {
   const isShown = (): boolean => {
     const object = kind.get(key);
     return object === undefined || object.metadata.uid !== uid || object.metadata.deletionTimestamp !== undefined;

@@ -12,7 +12,7 @@ export function idOfObject(object: DeepReadonly<KubernetesObject>): string {
 }
 
 /** The key of an object: what `get`, `delete` and a watch's `map` take. */
-export function keyOfObject(object: DeepReadonly<KubernetesObject>): ObjectKey {
+export function objectKey(object: DeepReadonly<KubernetesObject>): ObjectKey {
   const { namespace, name } = object.metadata;
   return namespace === undefined ? { name: name ?? "" } : { namespace, name: name ?? "" };
 }

@@ -4,7 +4,7 @@ import { metadataOf } from "./metadata-only.ts";
 import type { WriteVerb } from "../reconcile/reconcile-trace.ts";
 import type { CachedKind } from "./cached-kind.ts";
 import type { SharedCache } from "./shared-cache.ts";
-import { deletionWait, versionWait, type Wait } from "./cache-barrier.ts";
+import { deletionBarrier, versionBarrier, type Wait } from "./cache-barrier.ts";
 
 /** Something that the cache has yet to show. */
 interface Expectation {
@@ -75,7 +75,7 @@ export class OwnWrites {
     // What is made in a subresource may be answered with a Status.
     if (metadata === undefined) return;
     for (const kind of this.#cachedKinds(type)) {
-      const wait = versionWait(kind, object);
+      const wait = versionBarrier(kind, object);
       if (wait === undefined) continue;
       // What was shown before would be told of when it goes.
       const isNew = vanished !== undefined && kind.isKept(object) && kind.store.get(metadata) === undefined;
@@ -92,7 +92,7 @@ export class OwnWrites {
     const kinds = this.#cachedKinds(type).map((kind) => ({ kind, uid: kind.get(key)?.metadata.uid }));
     return () => {
       // A delete answers no version to wait for. What the cache does not have it need not lose.
-      for (const { kind, uid } of kinds) if (uid !== undefined) this.#expect(id, deletionWait(kind, key, uid));
+      for (const { kind, uid } of kinds) if (uid !== undefined) this.#expect(id, deletionBarrier(kind, key, uid));
     };
   }
 

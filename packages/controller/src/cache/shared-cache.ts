@@ -12,11 +12,11 @@ import { CachedKind, type ChangeHandler, type FollowOptions } from "./cached-kin
 import type { CachedObject } from "./cached-object.ts";
 import { labelSelectorOf } from "../informer/label-selector.ts";
 import { ListGate } from "../informer/list-gate.ts";
-import { keyOfObject, typeId } from "./object-id.ts";
+import { objectKey, typeId } from "./object-id.ts";
 import type { CacheFigures } from "../metrics/metrics.ts";
 import type { OnChange } from "../reconcile/reconcile.ts";
 import type { Cache, CacheListOptions, IndexFunction } from "../reconcile/reconcile.ts";
-import { deletionWait, versionWait, type Wait } from "./cache-barrier.ts";
+import { deletionBarrier, versionBarrier, type Wait } from "./cache-barrier.ts";
 
 const resyncMs = 10 * 60 * 60_000;
 
@@ -121,7 +121,7 @@ export class SharedCache implements Cache {
       const upTo = kind.informerOf(namespace)?.resourceVersion ?? "no list yet";
       return `the cache does not show ${nameOf(kind, object)} at version ${resourceVersion}: it has ${has} of it, and of the kind ${upTo}`;
     };
-    await this.#wait(versionWait(kind, object), missing, options);
+    await this.#wait(versionBarrier(kind, object), missing, options);
   }
 
   async whenDeleted<T extends KubernetesObject>(
@@ -142,7 +142,7 @@ export class SharedCache implements Cache {
       return `the cache does not show that ${nameOf(kind, object)} of uid ${uid} was deleted: it has version ${has} of it`;
     };
     const left = timeoutMs - (clock.monotonic() - startedAt);
-    await this.#wait(deletionWait(kind, keyOfObject(object), uid), missing, { timeoutMs: left, signal });
+    await this.#wait(deletionBarrier(kind, objectKey(object), uid), missing, { timeoutMs: left, signal });
   }
 
   readonly onChange: OnChange = (type, listener) => {

@@ -1,6 +1,6 @@
 import { type DeepReadonly, hasFinalizer, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import type { Client, JsonPatchOperation } from "@keelson/client";
-import { keyOfObject } from "../cache/object-id.ts";
+import { objectKey } from "../cache/object-id.ts";
 
 /**
  * Adds a finalizer, before the first effect that has to be undone. Answers whether it was added. It is stored then, and the reconcile may
@@ -31,7 +31,7 @@ export async function addFinalizer<T extends KubernetesObject>(
           { op: "test", path: "/metadata/finalizers", value: current },
           { op: "add", path: "/metadata/finalizers/-", value: finalizer },
         ];
-  await client.patch(type, keyOfObject(object), { type: "json", operations });
+  await client.patch(type, objectKey(object), { type: "json", operations });
   return true;
 }
 
@@ -50,7 +50,7 @@ export async function removeFinalizer<T extends KubernetesObject>(
   if (!hasFinalizer(object, finalizer)) return false;
   const current = object.metadata.finalizers ?? [];
   const rest = current.filter((each) => each !== finalizer);
-  await client.patch(type, keyOfObject(object), {
+  await client.patch(type, objectKey(object), {
     type: "json",
     operations: [
       { op: "test", path: "/metadata/finalizers", value: current },

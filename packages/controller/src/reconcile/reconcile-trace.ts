@@ -64,7 +64,7 @@ export interface ReconcileRecord {
   /** Milliseconds since the epoch. */
   readonly startedAt: number;
   readonly durationMs: number;
-  /** At most {@link longestDetails}; the earliest ones. */
+  /** At most {@link maxDetails}; the earliest ones. */
   readonly causes: readonly ReconcileCause[];
   readonly reads: readonly ReconcileRead[];
   readonly writes: readonly ReconcileWrite[];
@@ -81,7 +81,7 @@ export interface ReconcileFilter {
 }
 
 /** Causes, reads and writes that one record holds, of each. */
-export const longestDetails = 50;
+export const maxDetails = 50;
 /** Records that are kept of each controller, by default. */
 export const defaultTraceLength = 100;
 
@@ -105,7 +105,7 @@ export class ReconcileTrace {
   caused(id: string, cause: ReconcileCause, dueAt: number): void {
     const causes = this.#causes.get(id);
     if (causes === undefined) this.#causes.set(id, [{ cause, dueAt }]);
-    else if (causes.length < longestDetails) causes.push({ cause, dueAt });
+    else if (causes.length < maxDetails) causes.push({ cause, dueAt });
   }
 
   /** What was said for this id since it was last asked, and is due. What is not yet is void: the item was in the queue once. */
@@ -190,7 +190,7 @@ export class TracedCache implements Cache {
 
 /** Adds to a record's details as long as there is room. */
 export function note<T>(details: T[], detail: T): void {
-  if (details.length < longestDetails) details.push(detail);
+  if (details.length < maxDetails) details.push(detail);
 }
 
 /** A key's fields, those that are there. */

@@ -1,6 +1,6 @@
 import type { KubernetesObject, OwnerReference } from "@keelson/api-machinery";
 import { expect, test } from "vitest";
-import { everyOwner } from "./request-mapping.ts";
+import { mapToOwners } from "./request-mapping.ts";
 import { robotType } from "../testing/kinds.ts";
 
 const owner = (name: string, more: Partial<OwnerReference> = {}): OwnerReference => ({
@@ -16,16 +16,16 @@ const owned = (namespace: string | undefined, ...ownerReferences: OwnerReference
 test("maps an object to every owner of the kind in any of its versions, whether it controls the object or not", () => {
   const references = [owner("one", { controller: true }), owner("two"), owner("three", { kind: "Dog" })];
   const object = owned("a", ...references, owner("four", { apiVersion: "v1" }));
-  expect(everyOwner(robotType)(object)).toEqual([
+  expect(mapToOwners(robotType)(object)).toEqual([
     { namespace: "a", name: "one" },
     { namespace: "a", name: "two" },
   ]);
 });
 
 test("takes owners in a namespace from the object's own, and has none for an object without one", () => {
-  expect(everyOwner(robotType)(owned(undefined, owner("one")))).toEqual([]);
+  expect(mapToOwners(robotType)(owned(undefined, owner("one")))).toEqual([]);
   const clusterWide = { ...robotType, scope: "Cluster" as const };
-  expect(everyOwner(clusterWide)(owned("a", owner("one")))).toEqual([{ name: "one" }]);
-  expect(everyOwner(clusterWide)(owned(undefined, owner("one")))).toEqual([{ name: "one" }]);
-  expect(everyOwner(robotType)({ apiVersion: "v1", kind: "ConfigMap", metadata: { namespace: "a", name: "c" } })).toEqual([]);
+  expect(mapToOwners(clusterWide)(owned("a", owner("one")))).toEqual([{ name: "one" }]);
+  expect(mapToOwners(clusterWide)(owned(undefined, owner("one")))).toEqual([{ name: "one" }]);
+  expect(mapToOwners(robotType)({ apiVersion: "v1", kind: "ConfigMap", metadata: { namespace: "a", name: "c" } })).toEqual([]);
 });

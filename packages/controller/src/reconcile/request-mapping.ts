@@ -6,7 +6,7 @@ import {
   type ResourceType,
   type Stored,
 } from "@keelson/api-machinery";
-import { idOf, keyOfObject } from "../cache/object-id.ts";
+import { idOf, objectKey } from "../cache/object-id.ts";
 import type { CachedKind } from "../cache/cached-kind.ts";
 import type { SharedCache } from "../cache/shared-cache.ts";
 import type { Change, ControllerDefinition, Predicate, Request } from "./reconcile.ts";
@@ -51,7 +51,7 @@ export function sourcesOf(
     },
   });
   return [
-    make(definition.for, (object) => [keyOfObject(object)], definition.predicates),
+    make(definition.for, (object) => [objectKey(object)], definition.predicates),
     ...definition.owns.map((type) => make(type, (object) => controllersOf(object, definition.for))),
     ...definition.watches.map((watch) =>
       make(watch.type, (object) => watch.map(object as Stored, { cache }), watch.predicates),
@@ -78,7 +78,7 @@ function controllersOf(object: DeepReadonly<KubernetesObject>, type: ResourceTyp
  * For `watchOf`: maps an object to every owner of this kind, where `owns` maps it to the one that controls it. Versions of a kind
  * are not told apart.
  */
-export function everyOwner(type: ResourceType): ObjectMapping {
+export function mapToOwners(type: ResourceType): ObjectMapping {
   return (object) => requestsFor(object.metadata.ownerReferences ?? [], object, type);
 }
 

@@ -1,5 +1,5 @@
 import { type DeepReadonly, hasFinalizer, jsonEquals, withFinalizer } from "@keelson/api-machinery";
-import { type ControllerDefinition, unlessMovedOn } from "@keelson/controller";
+import { type ControllerDefinition, ignoreConflict } from "@keelson/controller";
 import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
 import { applyResource, deleteResource, releaseResource } from "../act-on-resource.ts";
@@ -42,7 +42,7 @@ async function act(
     // Before the first change: what is changed without a word of it could not be taken back.
     const body = { metadata: { resourceVersion: test.metadata.resourceVersion, finalizers: withFinalizer(test, finalizer) } };
     const key = { namespace: test.metadata.namespace, name: test.metadata.name ?? "" };
-    const marked = await unlessMovedOn(client.patch(IntegrationTest, key, { type: "merge", body }, { fieldManager, signal }));
+    const marked = await ignoreConflict(client.patch(IntegrationTest, key, { type: "merge", body }, { fieldManager, signal }));
     if (marked === undefined) return undefined;
     owner = marked;
   }
