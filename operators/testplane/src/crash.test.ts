@@ -12,7 +12,7 @@ import { testplane } from "./operator.ts";
 
 const namespace = "default";
 
-/** A way to the server that breaks for good at its n-th write: before the server has it, or before the answer is back. */
+/** A transport that breaks permanently at its n-th write, before the request is sent or before the response arrives. */
 function dying(transport: Transport, dieAt: number, when: "before" | "after") {
   let writes = 0;
   let isDead = false;
@@ -24,7 +24,7 @@ function dying(transport: Transport, dieAt: number, when: "before" | "after") {
     };
   });
   const request = async (what: ApiRequest): Promise<ApiResponse> => {
-    // Events are told beside the work; a stop would wait for those that cannot be.
+    // Events are recorded asynchronously; a failing one would delay the stop.
     if (what.path.includes("/events")) return transport.request(what);
     if (what.method !== "GET" && !isDead && writes++ === dieAt) {
       if (when === "before") die();
@@ -50,7 +50,7 @@ const isOn = { allOf: [{ function: "FieldEquals", params: { path: "data.state", 
 
 interface Kind {
   readonly make: (client: Client) => Promise<unknown>;
-  /** Answers the status at the end. */
+  /** Resolves to the final status. */
   readonly end: (client: Client) => Promise<DeepReadonly<object> | undefined>;
   readonly expected: object;
 }
@@ -116,7 +116,7 @@ const kinds: Readonly<Record<string, Kind>> = {
   },
 };
 
-/** Runs a test with an operator that dies at a write, and then with another one. Answers how many writes the first one made. */
+/** Runs a test with an operator that dies at a write, then with a new one. Resolves to the number of writes of the first. */
 async function runAndDie({ make, end, expected }: Kind, dieAt: number, when: "before" | "after"): Promise<number> {
   await using environment = await startTestEnvironment({ crds: testplane.resources.map(({ crd }) => crd) });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
@@ -138,7 +138,7 @@ async function runAndDie({ make, end, expected }: Kind, dieAt: number, when: "be
 }
 
 it.each(Object.keys(kinds).flatMap((name) => [[name, "before"] as const, [name, "after"] as const]))(
-  "%s comes to the same end when its operator dies %s any of its writes",
+  "%s finishes with the same result if its operator dies %s any of its writes",
   { timeout: 60_000 },
   async (name, when) => {
     const kind = kinds[name] as Kind;

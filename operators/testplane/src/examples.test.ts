@@ -8,9 +8,9 @@ import { describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { parseTests } from "./commands/test-files.ts";
-import { faultsOfIntegrationTest, faultsOfLoadTest } from "./manifests/validate-spec.ts";
+import { validateIntegrationTest, validateLoadTest } from "./manifests/validate-spec.ts";
 import { testplane } from "./operator.ts";
-import { startTested } from "./testing/tested.ts";
+import { startTestplaneEnvironment } from "./testing/testplane-environment.ts";
 import { watched } from "@keelson/client/testing";
 
 const folder = new URL("../../../examples/testplane/", import.meta.url);
@@ -18,35 +18,35 @@ const examples = readdirSync(folder).filter((file) => file.endsWith(".yaml"));
 const read = (file: string) => parseTests(readFileSync(new URL(file, folder), "utf8"), file);
 
 describe("the examples", () => {
-  it.each(examples)("%s is taken by the server with no field unknown, and is without a fault", async (file) => {
-    await using tested = await startTested();
+  it.each(examples)("%s is accepted with strict field validation and is valid", async (file) => {
+    await using environment = await startTestplaneEnvironment();
     for (const test of read(file)) {
       const options = { fieldValidation: "Strict", dryRun: true } as const;
       const metadata = { name: test.name, namespace: "default" };
       if (test.kind === "IntegrationTest") {
-        await tested.client.create(IntegrationTest, { metadata, spec: test.spec }, options);
-        expect(faultsOfIntegrationTest(test.spec, "default")).toEqual([]);
+        await environment.client.create(IntegrationTest, { metadata, spec: test.spec }, options);
+        expect(validateIntegrationTest(test.spec, "default")).toEqual([]);
       } else {
-        await tested.client.create(LoadTest, { metadata, spec: test.spec }, options);
-        expect(faultsOfLoadTest(test.spec, "default")).toEqual([]);
+        await environment.client.create(LoadTest, { metadata, spec: test.spec }, options);
+        expect(validateLoadTest(test.spec, "default")).toEqual([]);
       }
     }
   });
 
   it("hello.yaml and parallel.yaml succeed", async () => {
-    await using tested = await startTested();
+    await using environment = await startTestplaneEnvironment();
     for (const test of ["hello.yaml", "parallel.yaml"].flatMap(read)) {
       if (test.kind !== "IntegrationTest") continue;
       const { delayBetweenRounds: _, ...repeat } = test.spec.repeat ?? { count: 1 };
       const metadata = { name: test.name, namespace: "default" };
-      await tested.client.create(IntegrationTest, { metadata, spec: { ...test.spec, repeat } });
-      const done = await tested.until(IntegrationTest, test.name, (each) => each?.status?.completionTime !== undefined);
+      await environment.client.create(IntegrationTest, { metadata, spec: { ...test.spec, repeat } });
+      const done = await environment.until(IntegrationTest, test.name, (each) => each?.status?.completionTime !== undefined);
       expect(done?.status).toMatchObject({ phase: "Succeeded", completedRounds: repeat.count });
     }
   });
 });
 
-it("needs no right but its own and those to what a test touches", async () => {
+it("needs only its own permissions and those on the tested resources", async () => {
   await using environment = await startTestEnvironment({ crds: testplane.resources.map(({ crd }) => crd) });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const rbac = (kind: string, plural: string): ResourceType => ({

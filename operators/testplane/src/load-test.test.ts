@@ -2,14 +2,14 @@ import { isNotFound } from "@keelson/api-machinery";
 import { ConfigMap } from "@keelson/api-machinery/kinds";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { LoadTest } from "./api/load-test.ts";
-import { Lamp, startTested, type Tested } from "./testing/tested.ts";
+import { Lamp, startTestplaneEnvironment, type TestplaneEnvironment } from "./testing/testplane-environment.ts";
 
 const namespace = "default";
-let tested: Tested;
+let environment: TestplaneEnvironment;
 beforeEach(async () => {
-  tested = await startTested();
+  environment = await startTestplaneEnvironment();
 });
-afterEach(() => tested[Symbol.asyncDispose]());
+afterEach(() => environment[Symbol.asyncDispose]());
 
 const lamp = { apiVersion: "example.com/v1", kind: "Lamp", metadata: { name: "desk" }, spec: { on: true } };
 const workload = {
@@ -20,12 +20,12 @@ const workload = {
   data: { command: "curl" },
 };
 const isReady = { allOf: [{ function: "FieldEquals", params: { path: "status.phase", value: "Lit" } }] };
-const create = (spec: LoadTest["spec"]) => tested.client.create(LoadTest, { metadata: { name: "load", namespace }, spec });
+const create = (spec: LoadTest["spec"]) => environment.client.create(LoadTest, { metadata: { name: "load", namespace }, spec });
 const light = (phase: string) =>
-  tested.client.applyStatus(Lamp, { metadata: { name: "desk", namespace }, status: { phase, url: "http://desk" } });
+  environment.client.applyStatus(Lamp, { metadata: { name: "desk", namespace }, status: { phase, url: "http://desk" } });
 
 describe("a LoadTest", () => {
-  it("waits for its target, injects values into its workload, and succeeds when its time has come", async () => {
+  it("waits for the target, injects values into the workload, and succeeds after its duration", async () => {
     const { spec: _, ...configMap } = workload;
     await create({
       target: { resource: { manifest: lamp }, readyCondition: isReady },
@@ -36,27 +36,27 @@ describe("a LoadTest", () => {
       healthCheck: { intervalSeconds: 1, ...isReady },
       durationSeconds: 1,
     });
-    await tested.until(LoadTest, "load", (each) => each?.status?.readyConditionStatus?.state === "Running");
-    await expect(tested.client.get(ConfigMap, { namespace, name: "load" })).rejects.toSatisfy(isNotFound);
+    await environment.until(LoadTest, "load", (each) => each?.status?.readyConditionStatus?.state === "Running");
+    await expect(environment.client.get(ConfigMap, { namespace, name: "load" })).rejects.toSatisfy(isNotFound);
     await light("Lit");
-    const running = await tested.until(LoadTest, "load", (each) => each?.status?.workloadApplied === true);
+    const running = await environment.until(LoadTest, "load", (each) => each?.status?.workloadApplied === true);
     expect(running?.status).toMatchObject({ phase: "Running", injectedValues: { TARGET_URL: "http://desk" } });
-    const done = await tested.until(LoadTest, "load", (each) => each?.status?.workloadCleaned === true);
+    const done = await environment.until(LoadTest, "load", (each) => each?.status?.workloadCleaned === true);
     expect(done?.status).toMatchObject({
       phase: "Succeeded",
       healthCheckStatus: { checkCount: 1, passCount: 1, failCount: 0 },
     });
-    await expect(tested.client.get(ConfigMap, { namespace, name: "load" })).rejects.toSatisfy(isNotFound);
+    await expect(environment.client.get(ConfigMap, { namespace, name: "load" })).rejects.toSatisfy(isNotFound);
   });
 
-  it("fails when as many checks in a row failed as its threshold says, and stops the load", async () => {
+  it("fails after failureThreshold consecutive failures and stops the load", async () => {
     const { spec: _, ...configMap } = workload;
     await create({
       target: { resource: { manifest: lamp } },
       workload: { resources: [{ manifest: configMap }] },
       expectations: { intervalSeconds: 1, failureThreshold: 1, ...isReady },
     });
-    const done = await tested.until(LoadTest, "load", (each) => each?.status?.workloadCleaned === true);
+    const done = await environment.until(LoadTest, "load", (each) => each?.status?.workloadCleaned === true);
     expect(done?.status).toMatchObject({
       phase: "Failed",
       reason: "HealthCheckFailed",
@@ -65,7 +65,7 @@ describe("a LoadTest", () => {
     expect(done?.status?.message).toContain("status.phase is absent");
   });
 
-  it("fails where a value is not to be found, and starts no load", async () => {
+  it("fails if a value is missing and starts no load", async () => {
     const { spec: _, ...configMap } = workload;
     await create({
       target: { resource: { manifest: lamp } },
@@ -74,8 +74,8 @@ describe("a LoadTest", () => {
         resources: [{ manifest: configMap }],
       },
     });
-    const done = await tested.until(LoadTest, "load", (each) => each?.status?.phase === "Failed");
+    const done = await environment.until(LoadTest, "load", (each) => each?.status?.phase === "Failed");
     expect(done?.status?.reason).toBe("EnvInjectionFailed");
-    await expect(tested.client.get(ConfigMap, { namespace, name: "load" })).rejects.toSatisfy(isNotFound);
+    await expect(environment.client.get(ConfigMap, { namespace, name: "load" })).rejects.toSatisfy(isNotFound);
   });
 });

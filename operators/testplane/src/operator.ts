@@ -6,7 +6,7 @@ import { runCommand } from "./commands/run.ts";
 import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
 import { createLoadTestController } from "./controllers/load/load-test.ts";
 
-/** The test plane family: tests of operators, as objects. */
+/** The testplane operator: tests of operators as Kubernetes objects. */
 export const testplane: Operator = {
   name: "testplane",
   commandName: "test",
@@ -15,11 +15,11 @@ export const testplane: Operator = {
   rules: [
     { apiGroups: [group], resources: ["integrationtests", "loadtests"], verbs: ["get", "list", "watch", "patch"] },
     { apiGroups: [group], resources: ["integrationtests/status", "loadtests/status"], verbs: ["patch"] },
-    // Owner references that hold back a foreground deletion need this where that admission check is on.
+    // Required for blockOwnerDeletion if OwnerReferencesPermissionEnforcement is enabled.
     { apiGroups: [group], resources: ["integrationtests/finalizers", "loadtests/finalizers"], verbs: ["update"] },
     { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
   ],
-  // What tests touch is whatever their writers have under test.
+  // Tests act on whatever kinds their authors test.
   localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
   controllers: () => [createIntegrationTestController(), createLoadTestController()],
   servers: [],

@@ -1,23 +1,23 @@
 import { type Schema, typedSchema } from "@keelson/api-machinery/schema";
 import { checkNames, extractorNames } from "../functions/registry.ts";
 
-/** A check on an object (Expectation of TestPlane): a built-in function, or a webhook that is asked. */
+/** A check on an object (TestPlane's Expectation): a built-in function or a webhook. */
 export interface Expectation {
-  /** A built-in function; with a webhook, the name that the webhook is given. */
+  /** A built-in function. With a webhook: the name passed to the webhook. */
   function: string;
   webhook?: string;
   params?: Record<string, unknown>;
 }
 
-/** Checks that have to hold: all of `allOf`, and one of `anyOf` where there are any (StepCondition of TestPlane). */
+/** Checks that must hold: all of `allOf`, and at least one of `anyOf` if it is not empty (TestPlane's StepCondition). */
 export interface StepCondition {
-  /** How long they may take to hold, from the start of the stage. Default: what the step has left. */
+  /** Maximum seconds until the checks hold, from the start of the stage. Default: the remaining time of the step. */
   timeoutSeconds?: number;
   allOf?: Expectation[];
   anyOf?: Expectation[];
 }
 
-/** Where a value comes from (Extractor of TestPlane). */
+/** Source of a value (TestPlane's Extractor). */
 export interface Extractor {
   function: string;
   params?: Record<string, unknown>;
@@ -37,26 +37,26 @@ const expectation: Schema = {
       type: "string",
       minLength: 1,
       maxLength: 256,
-      description: "A built-in function, or, with webhook, the name of the check that the webhook is asked for.",
+      description: "A built-in function. With webhook: the name of the check, passed to the webhook.",
     },
     webhook: {
       type: "string",
       maxLength: 2048,
       pattern: "^https?://[^\\s/]+.*$",
-      description: "URL that is asked by POST with {function, params, state}; it answers {passed, message}.",
+      description: "URL that receives {function, params, state} by POST and responds with {passed, message}.",
     },
     params,
   },
   anyOf: [{ required: ["webhook"] }, { properties: { function: { enum: [...checkNames] } } }],
 };
 
-/** The lists of checks, as every condition has them. */
+/** Schemas of the lists of checks that every condition has. */
 export const checkLists: Readonly<Record<"allOf" | "anyOf", Schema>> = {
-  allOf: { type: "array", maxItems: 1000, items: expectation, description: "All of these have to hold." },
-  anyOf: { type: "array", maxItems: 1000, items: expectation, description: "One of these has to hold, where there are any." },
+  allOf: { type: "array", maxItems: 1000, items: expectation, description: "All of these must hold." },
+  anyOf: { type: "array", maxItems: 1000, items: expectation, description: "At least one of these must hold, if the list is not empty." },
 };
 
-/** A {@link StepCondition} in a schema. */
+/** Schema of a {@link StepCondition}. */
 export function stepCondition(description: string) {
   return typedSchema<StepCondition>({
     type: "object",
@@ -66,25 +66,25 @@ export function stepCondition(description: string) {
         type: "integer",
         format: "int32",
         minimum: 0,
-        description: "Seconds that the checks may take to hold, from the start of their stage; 0: what the step has left.",
+        description: "Maximum seconds until the checks hold, from the start of the stage. 0 means the remaining time of the step.",
       },
       ...checkLists,
     },
   });
 }
 
-/** An {@link Extractor} in a schema. */
+/** Schema of an {@link Extractor}. */
 export const extractor = typedSchema<Extractor>({
   type: "object",
   required: ["function"],
-  description: "Where the value comes from.",
+  description: "Source of the value.",
   properties: {
-    function: { type: "string", enum: [...extractorNames], description: "A built-in function that answers a value." },
+    function: { type: "string", enum: [...extractorNames], description: "A built-in function that returns a value." },
     params,
   },
 });
 
-/** Outcome of one check, as statuses have it. */
+/** Result of one check in a status. */
 export interface ExpectationResult {
   expect: string;
   passed: boolean;
@@ -96,14 +96,14 @@ const resultSchema: Schema = {
   type: "object",
   required: ["expect", "passed"],
   properties: {
-    expect: { type: "string", description: "The function." },
-    passed: { type: "boolean", description: "Whether it held." },
-    actual: { type: "string", description: "What was seen, cut to 256 characters." },
-    message: { type: "string", description: "Why it did not hold, cut to 256 characters." },
+    expect: { type: "string", description: "Name of the function." },
+    passed: { type: "boolean", description: "Whether the check held." },
+    actual: { type: "string", description: "Observed value, truncated to 1024 characters." },
+    message: { type: "string", description: "Why the check did not hold, truncated to 1024 characters." },
   },
 };
 
-/** A list of {@link ExpectationResult} in a schema. */
+/** Schema of a list of {@link ExpectationResult}. */
 export function results(description: string) {
   return typedSchema<ExpectationResult[]>({
     type: "array",
@@ -113,7 +113,7 @@ export function results(description: string) {
   });
 }
 
-/** How a condition goes, as statuses have it (ReadyConditionStatus of TestPlane). */
+/** Progress of a condition in a status (TestPlane's ReadyConditionStatus). */
 export interface ReadyConditionStatus {
   state?: "Pending" | "Running" | "Passed" | "Failed";
   startedAt?: string;
@@ -122,22 +122,22 @@ export interface ReadyConditionStatus {
   results?: ExpectationResult[];
 }
 
-/** A {@link ReadyConditionStatus} in a schema. */
+/** Schema of a {@link ReadyConditionStatus}. */
 export function conditionStatus(description: string) {
-  const moment: Schema = { type: "string", format: "date-time" };
+  const timestamp: Schema = { type: "string", format: "date-time" };
   return typedSchema<ReadyConditionStatus>({
     type: "object",
     description,
     properties: {
-      state: { type: "string", enum: ["Pending", "Running", "Passed", "Failed"], description: "How far it is." },
-      startedAt: { ...moment, description: "When it began." },
-      deadline: { ...moment, description: "When it has failed at the latest." },
-      finishedAt: { ...moment, description: "When it ended." },
+      state: { type: "string", enum: ["Pending", "Running", "Passed", "Failed"], description: "State of the condition." },
+      startedAt: { ...timestamp, description: "When it started." },
+      deadline: { ...timestamp, description: "When it times out." },
+      finishedAt: { ...timestamp, description: "When it finished." },
       results: {
         type: "array",
         items: resultSchema,
         "x-kubernetes-list-type": "atomic",
-        description: "The last outcome of each check.",
+        description: "Latest result of each check.",
       },
     },
   });

@@ -10,146 +10,146 @@ const TestStep = Type.Object(
   {
     name: Type.String({ description: "Name of the step, unique within the test.", minLength: 1, maxLength: 253 }),
     resource: Type.Optional(resourceRef),
-    readyCondition: Type.Optional(stepCondition("What has to hold before the expectations are looked at.")),
-    expectations: Type.Optional(stepCondition("What has to hold for the step to succeed.")),
+    readyCondition: Type.Optional(stepCondition("What must hold before the expectations are checked.")),
+    expectations: Type.Optional(stepCondition("What must hold for the step to succeed.")),
     timeoutSeconds: Type.Optional(
-      int32("Seconds that the whole step may take, from applying to its expectations. 0: 600.", { minimum: 0 }),
+      int32("Maximum seconds for the whole step, from apply to expectations. 0 means 600.", { minimum: 0 }),
     ),
   },
-  { description: "One step: apply, converge, get ready, check." },
+  { description: "One step: apply, converge, become ready, check." },
 );
 export type TestStep = Static<typeof TestStep>;
 
 const Repeat = Type.Object(
   {
-    count: Type.Optional(int32("How many rounds. 0: no limit.", { minimum: 0 })),
+    count: Type.Optional(int32("Number of rounds. 0 means no limit.", { minimum: 0 })),
     maxDurationSeconds: Type.Optional(
-      int32("Seconds that all rounds may take, from the start of the test. 0: no limit.", { minimum: 0 }),
+      int32("Maximum seconds for all rounds, from the start of the test. 0 means no limit.", { minimum: 0 }),
     ),
-    untilFailure: Type.Optional(Type.Boolean({ description: "Whether the first round that fails is the last one." })),
+    untilFailure: Type.Optional(Type.Boolean({ description: "Stops after the first failed round." })),
     delayBetweenRounds: Type.Optional(
       int32("Seconds between the end of a round and the start of the next one.", { minimum: 0 }),
     ),
   },
-  { description: "Runs the steps again and again. Without this: one round." },
+  { description: "Runs the steps repeatedly. Default: one round." },
 );
 
 const spec = Type.Object(
   {
     mode: Type.Optional(
-      choice(["Sequential", "Parallel"], "Sequential (the default): one step after the other. Parallel: all at once."),
+      choice(["Sequential", "Parallel"], "Sequential (default) runs one step after another; Parallel runs all steps at the same time."),
     ),
-    steps: Type.Array(TestStep, { ...listMap("name", "The steps; no two have the same name."), minItems: 1, maxItems: 500 }),
+    steps: Type.Array(TestStep, { ...listMap("name", "The steps. Names must be unique."), minItems: 1, maxItems: 500 }),
     finalExpectations: Type.Optional(
       Type.Array(
         Type.Object({
           name: Type.String({ description: "Name of the expectation.", minLength: 1, maxLength: 253 }),
           resource: Type.Optional(resourceRef),
-          expectations: stepCondition("What has to hold."),
+          expectations: stepCondition("What must hold."),
         }),
-        { description: "What has to hold when all steps of a round have succeeded.", maxItems: 100 },
+        { description: "What must hold after all steps of a round have succeeded.", maxItems: 100 },
       ),
     ),
     repeat: Type.Optional(Repeat),
   },
-  { description: "The test. It is frozen when it starts: later changes are reported and not followed." },
+  { description: "The test. The spec is frozen when the test starts; later changes are reported and ignored." },
 );
 
-const StepState = choice(["", "Running", "Succeeded", "Failed"], "How far the step is.");
+const StepState = choice(["", "Running", "Succeeded", "Failed"], "State of the step.");
 
 const StepStatus = Type.Object({
   name: Type.String({ description: "The step's name." }),
-  index: int32("The step's place in the list, from 0."),
+  index: int32("Zero-based index of the step."),
   state: Type.Optional(StepState),
-  stage: Type.Optional(choice(["Apply", "Converge", "Ready", "Expect"], "What the step is at.")),
-  applied: Type.Optional(Type.Boolean({ description: "Whether the resource was applied or deleted in this round." })),
-  reason: Type.Optional(Type.String({ description: "Why it failed, in one CamelCase word." })),
-  message: Type.Optional(Type.String({ description: "What it waits for, or why it failed." })),
-  startedAt: Type.Optional(time("When it began.")),
-  deadline: Type.Optional(time("When it has failed at the latest.")),
-  finishedAt: Type.Optional(time("When it ended.")),
-  stageStartedAt: Type.Optional(time("When its present stage began.")),
+  stage: Type.Optional(choice(["Apply", "Converge", "Ready", "Expect"], "Current stage of the step.")),
+  applied: Type.Optional(Type.Boolean({ description: "Whether the resource has been applied or deleted in this round." })),
+  reason: Type.Optional(Type.String({ description: "Reason of the failure, in CamelCase." })),
+  message: Type.Optional(Type.String({ description: "What the step is waiting for, or why it failed." })),
+  startedAt: Type.Optional(time("When it started.")),
+  deadline: Type.Optional(time("When it times out.")),
+  finishedAt: Type.Optional(time("When it finished.")),
+  stageStartedAt: Type.Optional(time("When the current stage started.")),
   object: Type.Optional(
     typedSchema<{ name: string; uid?: string; resourceVersion?: string }>({
       type: "object",
       required: ["name"],
-      description: "The object as it was applied or deleted.",
+      description: "The object that was applied or deleted.",
       properties: {
-        name: { type: "string", description: "Its name." },
-        uid: { type: "string", description: "Its uid." },
-        resourceVersion: { type: "string", description: "Its version after that." },
+        name: { type: "string", description: "Name of the object." },
+        uid: { type: "string", description: "UID of the object." },
+        resourceVersion: { type: "string", description: "Its resource version after the write." },
       },
     }),
   ),
-  expectationResults: Type.Optional(results("The last outcome of each expectation.")),
-  readyConditionStatus: Type.Optional(conditionStatus("How the ready condition goes.")),
+  expectationResults: Type.Optional(results("Latest result of each expectation.")),
+  readyConditionStatus: Type.Optional(conditionStatus("Progress of the ready condition.")),
 });
 export type StepStatus = Static<typeof StepStatus>;
 
 const RoundSummary = Type.Object({
-  round: int32("Which round, from 1."),
-  startedAt: time("When it began."),
-  finishedAt: time("When it ended."),
-  outcome: choice(["Succeeded", "Failed", "Stopped"], "How it ended. Stopped: the test's time was up."),
-  succeeded: Type.Boolean({ description: "Whether all of it succeeded." }),
-  failedStep: Type.Optional(Type.String({ description: "The first step that failed." })),
-  message: Type.Optional(Type.String({ description: "Why it failed." })),
-  stepCount: int32("How many steps there are."),
-  succeededSteps: int32("How many of them succeeded."),
-  durationSeconds: Type.Number({ description: "How long it took." }),
+  round: int32("Number of the round, from 1."),
+  startedAt: time("When it started."),
+  finishedAt: time("When it finished."),
+  outcome: choice(["Succeeded", "Failed", "Stopped"], "Outcome of the round. Stopped means that maxDurationSeconds expired."),
+  succeeded: Type.Boolean({ description: "Whether the round succeeded." }),
+  failedStep: Type.Optional(Type.String({ description: "First step that failed." })),
+  message: Type.Optional(Type.String({ description: "Why the round failed." })),
+  stepCount: int32("Number of steps."),
+  succeededSteps: int32("Number of steps that succeeded."),
+  durationSeconds: Type.Number({ description: "Duration in seconds." }),
 });
 export type RoundSummary = Static<typeof RoundSummary>;
 
 const status = Type.Object(
   {
-    phase: Type.Optional(choice(["Pending", "Running", "Succeeded", "Failed", "Aborted"], "How far the test is.")),
-    reason: Type.Optional(Type.String({ description: "Why it failed: StepFailed, Timeout or InvalidConfig." })),
-    message: Type.Optional(Type.String({ description: "The same for people." })),
-    startTime: Type.Optional(time("When it began.")),
-    completionTime: Type.Optional(time("When it ended.")),
-    observedGeneration: Type.Optional(int64("The generation of the spec that runs.")),
-    specHash: Type.Optional(Type.String({ description: "SHA-256 of the spec that runs." })),
-    frozenSpec: Type.Optional(anyObject("The spec that runs, until the test has ended.")),
-    currentStepIndex: Type.Optional(int32("The step that runs.")),
-    currentRound: Type.Optional(int32("The round that runs, from 1.")),
-    completedRounds: Type.Optional(int32("Rounds that ran to their end.")),
-    failedRounds: Type.Optional(int32("Rounds that failed.")),
-    roundStartedAt: Type.Optional(time("When the present round began.")),
-    nextRoundAt: Type.Optional(time("When the next round begins.")),
+    phase: Type.Optional(choice(["Pending", "Running", "Succeeded", "Failed", "Aborted"], "Phase of the test.")),
+    reason: Type.Optional(Type.String({ description: "Reason of the failure: StepFailed, Timeout or InvalidConfig." })),
+    message: Type.Optional(Type.String({ description: "Human-readable result of the test." })),
+    startTime: Type.Optional(time("When it started.")),
+    completionTime: Type.Optional(time("When it finished.")),
+    observedGeneration: Type.Optional(int64("Generation of the spec that the test runs.")),
+    specHash: Type.Optional(Type.String({ description: "SHA-256 of the spec that the test runs." })),
+    frozenSpec: Type.Optional(anyObject("The spec that the test runs, until it finishes.")),
+    currentStepIndex: Type.Optional(int32("Index of the current step.")),
+    currentRound: Type.Optional(int32("Number of the current round, from 1.")),
+    completedRounds: Type.Optional(int32("Number of finished rounds.")),
+    failedRounds: Type.Optional(int32("Number of failed rounds.")),
+    roundStartedAt: Type.Optional(time("When the current round started.")),
+    nextRoundAt: Type.Optional(time("When the next round starts.")),
     steps: Type.Optional(
-      Type.Array(StepStatus, { description: "The steps of the present round.", "x-kubernetes-list-type": "atomic" }),
+      Type.Array(StepStatus, { description: "Steps of the current round.", "x-kubernetes-list-type": "atomic" }),
     ),
-    finalExpectations: Type.Optional(conditionStatus("How the final expectations go.")),
+    finalExpectations: Type.Optional(conditionStatus("Progress of the final expectations.")),
     roundHistory: Type.Optional(
       Type.Array(RoundSummary, { description: "The last 10 rounds.", "x-kubernetes-list-type": "atomic" }),
     ),
     adopted: Type.Optional(
       Type.Array(
         Type.Object({
-          apiVersion: Type.String({ description: "API version of its kind." }),
-          kind: Type.String({ description: "Its kind." }),
-          name: Type.String({ description: "Its name." }),
+          apiVersion: Type.String({ description: "API version of the object." }),
+          kind: Type.String({ description: "Kind of the object." }),
+          name: Type.String({ description: "Name of the object." }),
         }),
-        { description: "Objects that the test changed and did not make.", "x-kubernetes-list-type": "atomic" },
+        { description: "Objects that the test changed but did not create.", "x-kubernetes-list-type": "atomic" },
       ),
     ),
     conditions: Type.Optional(
       conditionsSchema({
-        description: "Progressing: it runs. Complete: it has ended. SpecChangedIgnored: the spec was changed.",
+        description: "Progressing: the test is running. Complete: the test has finished. SpecChangedIgnored: the spec was changed after the start.",
       }),
     ),
   },
-  { description: "How the test goes." },
+  { description: "Status of the test." },
 );
 
-/** A test of an operator: steps that apply objects and check what becomes of them, in rounds. */
+/** A test of an operator: steps that apply objects and check the result, in one or more rounds. */
 export const IntegrationTest = defineResource({
   group,
   version,
   kind: "IntegrationTest",
   plural: "integrationtests",
   shortNames: ["it"],
-  description: "A test of an operator: steps that apply objects and check what becomes of them.",
+  description: "A test of an operator: steps that apply objects and check the result.",
   spec,
   status,
   columns: [

@@ -6,7 +6,7 @@ import { checkLists, conditionStatus, type Expectation, extractor, results, step
 import { group, version } from "./names.ts";
 import { manifestRef, resourceRef } from "./resource-ref.ts";
 
-/** Checks that are made again and again (HealthCheck of TestPlane). */
+/** Checks that run periodically (TestPlane's HealthCheck). */
 export interface HealthCheck {
   intervalSeconds?: number;
   timeoutSeconds?: number;
@@ -21,9 +21,9 @@ function healthCheck(description: string) {
     type: "object",
     description,
     properties: {
-      intervalSeconds: { ...count, minimum: 0, description: "Seconds from one check to the next. 0: 10." },
-      timeoutSeconds: { ...count, minimum: 0, description: "Seconds that a webhook may take. 0: 10." },
-      failureThreshold: { ...count, minimum: 0, description: "How many failures in a row end the test. 0: 3." },
+      intervalSeconds: { ...count, minimum: 0, description: "Seconds between checks. 0 means 10." },
+      timeoutSeconds: { ...count, minimum: 0, description: "Maximum seconds for a webhook call. 0 means 10." },
+      failureThreshold: { ...count, minimum: 0, description: "Number of consecutive failures that fail the test. 0 means 3." },
       ...checkLists,
     },
   });
@@ -35,10 +35,10 @@ const spec = Type.Object(
       {
         resource: resourceRef,
         readyCondition: Type.Optional(
-          stepCondition("What has to hold before the workload starts. Its time is 300 s by default."),
+          stepCondition("What must hold before the workload starts. The default timeout is 300 s."),
         ),
       },
-      { description: "What is put under load." },
+      { description: "The system under load." },
     ),
     workload: Type.Object(
       {
@@ -53,73 +53,73 @@ const spec = Type.Object(
               }),
               extract: extractor,
             }),
-            { description: "Values of the target that the workload's Pods get as annotations.", maxItems: 100 },
+            { description: "Values of the target to pass to the workload's Pods as annotations.", maxItems: 100 },
           ),
         ),
-        resources: Type.Array(manifestRef, { description: "What makes the load.", maxItems: 100 }),
+        resources: Type.Array(manifestRef, { description: "The load generator.", maxItems: 100 }),
         keepWhenDone: Type.Optional(
-          Type.Boolean({ description: "Leaves the workload running when the test has ended. Default: it is deleted." }),
+          Type.Boolean({ description: "Keeps the workload running after the test has finished. Default: the workload is deleted." }),
         ),
       },
-      { description: "What makes the load." },
+      { description: "The load generator." },
     ),
     healthCheck: Type.Optional(healthCheck("Checks on the target while the load runs.")),
-    expectations: Type.Optional(healthCheck("Another name of healthCheck.")),
+    expectations: Type.Optional(healthCheck("Alias of healthCheck.")),
     durationSeconds: Type.Optional(
-      int32("Seconds that the load runs; then the test has succeeded. 0: until it fails or is deleted.", { minimum: 0 }),
+      int32("Seconds that the load runs. 0 means until the test fails or is deleted.", { minimum: 0 }),
     ),
   },
-  { description: "The test. It is frozen when it starts: later changes are reported and not followed." },
+  { description: "The test. The spec is frozen when the test starts; later changes are reported and ignored." },
 );
 
 const status = Type.Object(
   {
-    phase: Type.Optional(choice(["Pending", "Initializing", "Running", "Succeeded", "Failed"], "How far the test is.")),
-    reason: Type.Optional(Type.String({ description: "Why it failed, in one CamelCase word." })),
-    message: Type.Optional(Type.String({ description: "What it waits for, or why it failed." })),
-    startTime: Type.Optional(time("When it began.")),
-    runningSince: Type.Optional(time("When the load began.")),
-    completionTime: Type.Optional(time("When it ended.")),
-    observedGeneration: Type.Optional(int64("The generation of the spec that runs.")),
-    specHash: Type.Optional(Type.String({ description: "SHA-256 of the spec that runs." })),
-    frozenSpec: Type.Optional(anyObject("The spec that runs, until the test has ended.")),
-    targetApplied: Type.Optional(Type.Boolean({ description: "Whether the target was applied." })),
-    targetVersion: Type.Optional(Type.String({ description: "The target's version after that." })),
-    workloadApplied: Type.Optional(Type.Boolean({ description: "Whether the workload was applied." })),
-    workloadCleaned: Type.Optional(Type.Boolean({ description: "Whether the workload was deleted after the end." })),
-    injectedValues: Type.Optional(stringMap("The values that the workload got.")),
-    readyConditionStatus: Type.Optional(conditionStatus("How the ready condition goes.")),
+    phase: Type.Optional(choice(["Pending", "Initializing", "Running", "Succeeded", "Failed"], "Phase of the test.")),
+    reason: Type.Optional(Type.String({ description: "Reason of the failure, in CamelCase." })),
+    message: Type.Optional(Type.String({ description: "What the test is waiting for, or why it failed." })),
+    startTime: Type.Optional(time("When the test started.")),
+    runningSince: Type.Optional(time("When the load started.")),
+    completionTime: Type.Optional(time("When the test finished.")),
+    observedGeneration: Type.Optional(int64("Generation of the spec that the test runs.")),
+    specHash: Type.Optional(Type.String({ description: "SHA-256 of the spec that the test runs." })),
+    frozenSpec: Type.Optional(anyObject("The spec that the test runs, until it finishes.")),
+    targetApplied: Type.Optional(Type.Boolean({ description: "Whether the target has been applied." })),
+    targetVersion: Type.Optional(Type.String({ description: "Resource version of the target after the apply." })),
+    workloadApplied: Type.Optional(Type.Boolean({ description: "Whether the workload has been applied." })),
+    workloadCleaned: Type.Optional(Type.Boolean({ description: "Whether the workload has been deleted after the test finished." })),
+    injectedValues: Type.Optional(stringMap("Values passed to the workload.")),
+    readyConditionStatus: Type.Optional(conditionStatus("Progress of the ready condition.")),
     healthCheckStatus: Type.Optional(
       Type.Object(
         {
-          lastCheckTime: Type.Optional(time("When the last check was.")),
-          checkCount: Type.Optional(int64("How many there were.")),
-          passCount: Type.Optional(int64("How many held.")),
-          failCount: Type.Optional(int64("How many did not.")),
-          consecutiveFailures: Type.Optional(int32("How many of the last ones did not, in a row.")),
-          lastResults: Type.Optional(results("The last outcome of each check.")),
+          lastCheckTime: Type.Optional(time("When the last check ran.")),
+          checkCount: Type.Optional(int64("Number of checks.")),
+          passCount: Type.Optional(int64("Number of checks that held.")),
+          failCount: Type.Optional(int64("Number of checks that failed.")),
+          consecutiveFailures: Type.Optional(int32("Number of consecutive failures up to now.")),
+          lastResults: Type.Optional(results("Latest result of each check.")),
         },
-        { description: "How the checks go." },
+        { description: "Results of the health checks." },
       ),
     ),
     conditions: Type.Optional(
       conditionsSchema({
         description:
-          "Ready: the load runs. TargetReady: the target was ready for it. ExpectationsMet: the last check held. SpecChangedIgnored: the spec was changed.",
+          "Ready: the load is running. TargetReady: the target became ready. ExpectationsMet: the last check held. SpecChangedIgnored: the spec was changed after the start.",
       }),
     ),
   },
-  { description: "How the test goes." },
+  { description: "Status of the test." },
 );
 
-/** A test under load: a target, what loads it, and checks that have to go on holding. */
+/** A load test: a target, a load generator, and checks that must hold throughout. */
 export const LoadTest = defineResource({
   group,
   version,
   kind: "LoadTest",
   plural: "loadtests",
   shortNames: ["lt"],
-  description: "A test under load: a target, what loads it, and checks that have to go on holding.",
+  description: "A load test: a target, a load generator, and checks that must hold throughout.",
   spec,
   status,
   columns: [

@@ -1,20 +1,20 @@
-/** API group of the family. */
+/** API group of the testplane kinds. */
 export const group = "infra.testplane.io";
 
-/** Its version. */
+/** API version of the testplane kinds. */
 export const version = "v1alpha1";
 
-/** Finalizers: held until what a test changed and did not make is given back. */
+/** Finalizers of tests. They are held until the changes to adopted objects are reverted. */
 export const finalizers = {
   integrationTest: "infra.testplane.io/integrationtest-finalizer",
   loadTest: "infra.testplane.io/loadtest-finalizer",
 } as const;
 
-/** Field managers, of statuses and of the resources that tests apply. */
+/** Field managers of test statuses and of the resources that tests apply. */
 export const fieldManagers = {
   integrationTest: "integrationtest-controller",
   loadTest: "loadtest-controller",
 } as const;
 
-/** On workloads, with the name of the value behind it: `testplane.io/inject-target-host`. */
+/** Prefix of the annotations that carry injected values, as in `testplane.io/inject-target-host`. */
 export const injectPrefix = "testplane.io/inject-";

@@ -1,20 +1,20 @@
 import { type Schema, typedSchema } from "@keelson/api-machinery/schema";
 
-/** Which objects are read (ResourceSelector of TestPlane). */
+/** Selects objects to read (TestPlane's ResourceSelector). */
 export interface ResourceSelector {
   apiVersion: string;
   kind: string;
-  /** Default: the test's. */
+  /** Default: the namespace of the test. */
   namespace?: string;
   name?: string;
   labelSelector?: Record<string, string>;
   annotationSelector?: Record<string, string>;
 }
 
-/** What is done with a manifest. */
+/** What a step does with its manifest. */
 export type ResourceAction = "Apply" | "Delete";
 
-/** An object that a test makes, deletes or reads (ResourceRef of TestPlane): `manifest` or `selector`, never both. */
+/** An object that a test creates, deletes or reads (TestPlane's ResourceRef): either `manifest` or `selector`. */
 export interface ResourceRef {
   manifest?: Record<string, unknown>;
   selector?: ResourceSelector;
@@ -26,15 +26,15 @@ const strings: Schema = { type: "object", additionalProperties: { type: "string"
 
 export const resourceSelectorSchema: Schema = {
   type: "object",
-  description: "The objects to look at, without changing them: by name, by labels or by annotations, one of the three.",
+  description: "Selects objects to read without changing them, by exactly one of name, labelSelector and annotationSelector.",
   required: ["apiVersion", "kind"],
   properties: {
-    apiVersion: { type: "string", minLength: 1, description: "API version of the kind, such as apps/v1." },
-    kind: { type: "string", minLength: 1, description: "The kind, such as Deployment." },
-    namespace: { type: "string", description: "Where they are. Default: the test's namespace." },
+    apiVersion: { type: "string", minLength: 1, description: "API version of the objects, such as apps/v1." },
+    kind: { type: "string", minLength: 1, description: "Kind of the objects, such as Deployment." },
+    namespace: { type: "string", description: "Namespace of the objects. Default: the namespace of the test." },
     name: { type: "string", description: "Name of the object." },
-    labelSelector: { ...strings, description: "Labels that it has." },
-    annotationSelector: { ...strings, description: "Annotations that it has." },
+    labelSelector: { ...strings, description: "Labels that the objects must have." },
+    annotationSelector: { ...strings, description: "Annotations that the objects must have." },
   },
   oneOf: [{ required: ["name"] }, { required: ["labelSelector"] }, { required: ["annotationSelector"] }],
 };
@@ -48,30 +48,30 @@ const manifestSchema = (description: string): Schema => ({
 const adopt: Schema = {
   type: "boolean",
   description:
-    "Whether an object that is there already and is not this test's may be changed. It is not deleted with the test; what the test added to it is taken back.",
+    "Allows the test to change an object that it did not create. The object is not deleted with the test, and the test's changes to it are reverted.",
 };
 
-/** A {@link ResourceRef} in a schema. */
+/** Schema of a {@link ResourceRef}. */
 export const resourceRef = typedSchema<ResourceRef>({
   type: "object",
-  description: "The object that is applied, deleted or looked at.",
+  description: "The object to apply, delete or read.",
   properties: {
-    manifest: manifestSchema("The object, as it would be given to kubectl apply --server-side."),
+    manifest: manifestSchema("The object, as you would pass it to kubectl apply --server-side."),
     selector: resourceSelectorSchema,
-    action: { type: "string", enum: ["Apply", "Delete"], default: "Apply", description: "What is done with the manifest." },
+    action: { type: "string", enum: ["Apply", "Delete"], default: "Apply", description: "What the step does with the manifest." },
     adopt,
   },
   oneOf: [{ required: ["manifest"] }, { required: ["selector"] }],
 });
 
-/** A workload's resource: a manifest, a List of them, or an array under `manifest.items`. */
+/** A resource of a workload: one manifest, a List, or an array under `manifest.items`. */
 export const manifestRef = typedSchema<ResourceRef>({
   type: "object",
-  description: "Objects that are applied or deleted.",
+  description: "Objects to apply or delete.",
   required: ["manifest"],
   properties: {
     manifest: manifestSchema("The object, or a List of objects."),
-    action: { type: "string", enum: ["Apply", "Delete"], default: "Apply", description: "What is done with them." },
+    action: { type: "string", enum: ["Apply", "Delete"], default: "Apply", description: "What the test does with the objects." },
     adopt,
   },
 });

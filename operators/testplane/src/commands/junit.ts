@@ -2,7 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { IntegrationTest } from "../api/integration-test.ts";
 import type { LoadTest } from "../api/load-test.ts";
 
-/** A test as a report has it. */
+/** A test in a report. */
 export type ReportedTest =
   | { readonly kind: "IntegrationTest"; readonly name: string; readonly object: DeepReadonly<IntegrationTest> | undefined }
   | { readonly kind: "LoadTest"; readonly name: string; readonly object: DeepReadonly<LoadTest> | undefined };
@@ -15,7 +15,7 @@ interface Case {
   readonly details?: string | undefined;
 }
 
-/** A JUnit report: a suite a test; in it a case a step, or a case a round where there were several. */
+/** Renders a JUnit report: one suite per test with one case per step, or one case per round if there are several. */
 export function junitReport(tests: readonly ReportedTest[]): string {
   const suites = tests.map((test) => ({ name: test.name, seconds: secondsOf(test.object?.status), cases: casesOf(test) }));
   const all = suites.flatMap(({ cases }) => cases);
@@ -40,7 +40,7 @@ function casesOf({ kind, object }: ReportedTest): readonly Case[] {
         name: "test",
         seconds: secondsOf(status),
         outcome: "error",
-        message: `it did not end: ${status?.message ?? status?.phase ?? "it was not begun"}`,
+        message: `the test did not finish: ${status?.message ?? status?.phase ?? "not started"}`,
       },
     ];
   }
@@ -113,7 +113,7 @@ function secondsOf(
 
 const seconds = (value: number): string => value.toFixed(3);
 
-/** Text for XML 1.0: its five marks escaped, and characters that it cannot carry replaced. */
+/** Escapes text for XML 1.0 and replaces characters that XML cannot represent. */
 function escape(text: string): string {
   return (
     text

@@ -4,7 +4,7 @@ import type { LoadTest } from "../api/load-test.ts";
 
 type Test = DeepReadonly<IntegrationTest> | DeepReadonly<LoadTest>;
 
-/** The lines that tell how a test got from one state to another; each thing is told once. */
+/** Lines that describe what changed between two states of a test. */
 export function progressLines(before: Test | undefined, after: Test): readonly string[] {
   const lines: string[] = [];
   const status = after.status;
@@ -13,7 +13,7 @@ export function progressLines(before: Test | undefined, after: Test): readonly s
     const old = before !== undefined && isIntegration(before) ? before.status : undefined;
     const isNewRound = (old?.currentRound ?? 0) !== (after.status?.currentRound ?? 0);
     const rounds: string[] = [];
-    // What ended between two looks: its round may be over already.
+    // Rounds that finished since the last event.
     for (const round of after.status?.roundHistory ?? []) {
       const last = old?.roundHistory?.at(-1)?.round ?? 0;
       if (round.round > last && (after.spec.repeat !== undefined || !round.succeeded)) {
@@ -22,7 +22,7 @@ export function progressLines(before: Test | undefined, after: Test): readonly s
         );
       }
     }
-    // A round that is shown with the steps of the next one ended before them.
+    // A round that finished before the current steps started is printed first.
     if (isNewRound) lines.push(...rounds);
     for (const [index, step] of (after.status?.steps ?? []).entries()) {
       const was = isNewRound ? undefined : old?.steps?.[index];

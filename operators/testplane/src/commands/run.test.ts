@@ -8,17 +8,17 @@ import { silentLogger } from "@keelson/controller";
 import { type CommandContext, type FlagValues } from "@keelson/operator";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { IntegrationTest } from "../api/integration-test.ts";
-import { startTested, type Tested } from "../testing/tested.ts";
+import { startTestplaneEnvironment, type TestplaneEnvironment } from "../testing/testplane-environment.ts";
 import { runCommand } from "./run.ts";
 
-let tested: Tested;
+let environment: TestplaneEnvironment;
 let folder: string;
 beforeEach(async () => {
-  tested = await startTested();
+  environment = await startTestplaneEnvironment();
   folder = mkdtempSync(join(tmpdir(), "testplane-run-"));
 });
 afterEach(async () => {
-  await tested[Symbol.asyncDispose]();
+  await environment[Symbol.asyncDispose]();
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -46,19 +46,19 @@ async function run(text: string, flags: FlagValues = {}, signal = new AbortContr
     clock: systemClock,
     log: silentLogger,
     signal,
-    client: () => Promise.resolve(tested.client),
+    client: () => Promise.resolve(environment.client),
   };
   const status = await runCommand.run(context);
   return { status, stdout: String(stdout.read() ?? ""), stderr: String(stderr.read() ?? "") };
 }
 
-it("tells how a test goes and answers 0 when it has succeeded", async () => {
+it("prints the progress of a test and exits with 0 when it succeeded", async () => {
   const { status, stdout } = await run(manifest("<on>"));
   expect(status).toBe(0);
-  expect(stdout).toMatch(/shown\tbegins\n[^]*make: succeeded in [\d.]+ s\nshown\tSucceeded: all steps succeeded in/);
+  expect(stdout).toMatch(/shown\tstarted\n[^]*make: succeeded in [\d.]+ s\nshown\tSucceeded: all steps succeeded in/);
 });
 
-it("answers 1 when one has failed, and reports it", async () => {
+it("exits with 1 when a test failed, and reports it", async () => {
   const junit = join(folder, "report.xml");
   const { status } = await run(manifest("off"), { junit });
   expect(status).toBe(1);
@@ -67,26 +67,26 @@ it("answers 1 when one has failed, and reports it", async () => {
   expect(report).toContain("FieldEquals: data.state is &#60;on&#62;, not off");
 });
 
-it("answers 124 when its time is up, and deletes what still runs", async () => {
+it("exits with 124 after the timeout and deletes running tests", async () => {
   const { status, stderr } = await run(manifest("off", 100), { timeout: "300ms" });
-  expect([status, stderr]).toEqual([124, "not done within 300ms\n"]);
-  await expect(tested.client.get(IntegrationTest, { namespace: "default", name: "shown" })).rejects.toSatisfy(isNotFound);
+  expect([status, stderr]).toEqual([124, "not finished within 300ms\n"]);
+  await expect(environment.client.get(IntegrationTest, { namespace: "default", name: "shown" })).rejects.toSatisfy(isNotFound);
 });
 
-it("answers 130 when it is interrupted, and deletes what still runs", async () => {
+it("exits with 130 when interrupted and deletes running tests", async () => {
   const interrupt = new AbortController();
   const running = run(manifest("off", 100), {}, interrupt.signal);
-  await tested.until(IntegrationTest, "shown", (test) => test?.status?.phase === "Running");
+  await environment.until(IntegrationTest, "shown", (test) => test?.status?.phase === "Running");
   interrupt.abort();
   expect((await running).status).toBe(130);
-  await expect(tested.client.get(IntegrationTest, { namespace: "default", name: "shown" })).rejects.toSatisfy(isNotFound);
+  await expect(environment.client.get(IntegrationTest, { namespace: "default", name: "shown" })).rejects.toSatisfy(isNotFound);
 });
 
 it.each([
-  ["no YAML", "a: [", /document 1/],
-  ["no test", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}", /a Pod of v1 is no test; apply it first/],
-  ["a test that the server refuses", manifest("x").replace("FieldEquals", "FieldEqual"), /allOf\[0\]/],
-])("answers 2 for a file with %s", async (_, text, message) => {
+  ["invalid YAML", "a: [", /document 1/],
+  ["no test", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}", /Pod of v1 is not a test; apply it first/],
+  ["a test that the server rejects", manifest("x").replace("FieldEquals", "FieldEqual"), /allOf\[0\]/],
+])("exits with 2 for a file with %s", async (_, text, message) => {
   const { status, stderr } = await run(text);
   expect(status).toBe(2);
   expect(stderr).toMatch(message);

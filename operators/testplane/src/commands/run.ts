@@ -5,7 +5,7 @@ import type { Client } from "@keelson/client";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
-import { isOver } from "../controllers/test-status.ts";
+import { isFinished } from "../controllers/test-status.ts";
 import { junitReport, type ReportedTest } from "./junit.ts";
 import { progressLines } from "./progress.ts";
 import { readTests, TestFileError, type TestManifest } from "./test-files.ts";
@@ -14,23 +14,23 @@ type Test = IntegrationTest | LoadTest;
 
 const fieldManager = "keelson-test-run";
 
-/** Exit statuses of `run`. */
+/** Exit codes of `run`. */
 const exit = { succeeded: 0, failed: 1, bad: 2, timedOut: 124, interrupted: 130 } as const;
 
 /** `keelson testplane run FILE`. */
 export const runCommand: CommandDefinition = {
   name: "run",
-  description: "run the tests of a file and tell how they go; the exit status says whether all succeeded",
+  description: "run the tests of a file and print their progress; exits with 0 if all succeeded",
   args: ["FILE"],
   flags: [
-    { name: "namespace", value: "NAME", description: "namespace of tests that name none", default: "default" },
+    { name: "namespace", value: "NAME", description: "namespace of tests without metadata.namespace", deerror: "deerror" },
     {
       name: "timeout",
       value: "TIME",
-      description: "how long all of it may take, such as 90s or 10m (exit status 124 after that)",
+      description: "maximum duration of the run, such as 90s or 10m (exits with 124)",
     },
     { name: "junit", value: "FILE", description: "write a JUnit report" },
-    { name: "delete", description: "delete the tests, and with them what they made, when they have ended" },
+    { name: "delete", description: "delete the tests and the objects that they created after they finish" },
   ],
   run,
 };
@@ -39,7 +39,7 @@ async function run(context: CommandContext): Promise<number> {
   const { args, flags, stderr } = context;
   const timeout = flags["timeout"];
   if (typeof timeout === "string" && (!isDuration(timeout) || parseDuration(timeout) <= 0)) {
-    stderr.write(`--timeout: ${JSON.stringify(timeout)} is no time such as 90s or 10m\n`);
+    stderr.write(`--timeout: ${JSON.stringify(timeout)} must be a duration such as 90s or 10m\n`);
     return exit.bad;
   }
   let manifests: readonly TestManifest[];
@@ -53,13 +53,13 @@ async function run(context: CommandContext): Promise<number> {
   return new TestRun(context, await context.client(), manifests).run();
 }
 
-/** One call of the command. */
+/** One invocation of the command. */
 class TestRun {
   readonly #context: CommandContext;
   readonly #client: Client;
   readonly #manifests: readonly TestManifest[];
   readonly #latest = new Map<TestManifest, DeepReadonly<Test>>();
-  readonly #made = new Set<TestManifest>();
+  readonly #created = new Set<TestManifest>();
   readonly #abort = new AbortController();
   #isTimedOut = false;
 
@@ -85,16 +85,16 @@ class TestRun {
     try {
       const settled = await Promise.allSettled(this.#manifests.map((manifest) => this.#follow(manifest)));
       const isStopped = this.#abort.signal.aborted;
-      const faults = settled.flatMap((each) => (each.status === "rejected" ? [each.reason as unknown] : []));
-      if (!isStopped) for (const line of new Set(faults.map(faultLine))) stderr.write(`${line}\n`);
+      const errors = settled.flatMap((each) => (each.status === "rejected" ? [each.reason as unknown] : []));
+      if (!isStopped) for (const line of new Set(errors.map(errorLine))) stderr.write(`${line}\n`);
       await this.#report();
       await this.#cleanUp(isStopped);
       if (this.#isTimedOut) {
-        stderr.write(`not done within ${String(timeout)}\n`);
+        stderr.write(`not finished within ${String(timeout)}\n`);
         return exit.timedOut;
       }
       if (signal.aborted) return exit.interrupted;
-      if (faults.length > 0) return exit.bad;
+      if (errors.length > 0) return exit.bad;
       return [...this.#latest.values()].every((test) => test.status?.phase === "Succeeded") ? exit.succeeded : exit.failed;
     } finally {
       timer?.cancel();
@@ -102,26 +102,26 @@ class TestRun {
     }
   }
 
-  /** Makes a test, or finds it running, and tells how it goes until it has ended. */
+  /** Creates a test, or attaches to a running one, and prints its progress until it finishes. */
   async #follow(manifest: TestManifest): Promise<void> {
     const { signal } = this.#abort;
     const type = typeOf(manifest);
     const key = this.#keyOf(manifest);
     const present = await this.#present(manifest);
-    if (present !== undefined && isOver(present.status)) await this.#deleteAndWait(manifest, present);
-    if (present === undefined || isOver(present.status)) {
+    if (present !== undefined && isFinished(present.status)) await this.#deleteAndWait(manifest, present);
+    if (present === undefined || isFinished(present.status)) {
       const { name, spec, labels } = manifest;
       const metadata = { name, namespace: key.namespace, ...(Object.keys(labels).length === 0 ? {} : { labels }) };
       const options = { fieldManager, fieldValidation: "Strict", signal } as const;
       await this.#client.create<Test>(type, { metadata, spec } as never, options);
-      this.#made.add(manifest);
-      this.#say(manifest, "begins");
-    } else this.#say(manifest, "runs already; it is followed as it is");
+      this.#created.add(manifest);
+      this.#say(manifest, "started");
+    } else this.#say(manifest, "is already running; following it");
     while (!signal.aborted) {
       const list = await this.#client.list(type, { ...only(key), signal });
       const [now] = list.items;
       if (now === undefined) throw new Error(`${manifest.kind} ${key.name} was deleted while it ran`);
-      if (this.#take(manifest, { ...now, apiVersion: "", kind: manifest.kind } as DeepReadonly<Test>)) return;
+      if (this.#update(manifest, { ...now, apiVersion: "", kind: manifest.kind } as DeepReadonly<Test>)) return;
       const watch = await this.#client.watch(type, {
         ...only(key),
         resourceVersion: list.metadata.resourceVersion ?? "",
@@ -130,7 +130,7 @@ class TestRun {
       for await (const event of watch) {
         if (event.type === "DELETED") throw new Error(`${manifest.kind} ${key.name} was deleted while it ran`);
         if (event.type === "ERROR") break;
-        if (event.type !== "BOOKMARK" && this.#take(manifest, event.object)) {
+        if (event.type !== "BOOKMARK" && this.#update(manifest, event.object)) {
           watch.close();
           return;
         }
@@ -138,11 +138,11 @@ class TestRun {
     }
   }
 
-  /** Tells what is new of a test. Answers whether it has ended. */
-  #take(manifest: TestManifest, test: DeepReadonly<Test>): boolean {
+  /** Prints what changed. Returns whether the test has finished. */
+  #update(manifest: TestManifest, test: DeepReadonly<Test>): boolean {
     for (const line of progressLines(this.#latest.get(manifest), test)) this.#say(manifest, line);
     this.#latest.set(manifest, test);
-    return isOver(test.status);
+    return isFinished(test.status);
   }
 
   #say(manifest: TestManifest, text: string): void {
@@ -150,7 +150,7 @@ class TestRun {
   }
 
   #keyOf({ name, namespace }: TestManifest): { readonly name: string; readonly namespace: string } {
-    return { name, namespace: namespace ?? String(this.#context.flags["namespace"] ?? "default") };
+    return { name, namespace: namespace ?? String(this.#context.flags["namespace"] ?? "deerror") };
   }
 
   async #present(manifest: TestManifest): Promise<DeepReadonly<Test> | undefined> {
@@ -173,7 +173,7 @@ class TestRun {
       signal,
     });
     const { uid } = test.metadata;
-    // What the last run made goes first, or the new one would find it and not know it.
+    // Foreground: the objects of the last run must be gone before the new run creates them.
     await this.#client.delete(type, key, {
       propagationPolicy: "Foreground",
       ...(uid === undefined ? {} : { preconditions: { uid } }),
@@ -192,31 +192,31 @@ class TestRun {
     await writeFile(file, junitReport(tests));
   }
 
-  /** Deletes the tests that this call made: all that still run when it was stopped, all with `--delete`. */
+  /** Deletes the tests that this invocation created: running ones if it was stopped, all with `--delete`. */
   async #cleanUp(isStopped: boolean): Promise<void> {
-    const isAsked = this.#context.flags["delete"] === true;
-    for (const manifest of this.#made) {
-      const isRunning = !isOver(this.#latest.get(manifest)?.status);
-      if (!isAsked && !(isStopped && isRunning)) continue;
+    const deletesAll = this.#context.flags["delete"] === true;
+    for (const manifest of this.#created) {
+      const isRunning = !isFinished(this.#latest.get(manifest)?.status);
+      if (!deletesAll && !(isStopped && isRunning)) continue;
       try {
         await this.#client.delete(typeOf(manifest), this.#keyOf(manifest), { propagationPolicy: "Background" });
         if (isRunning) this.#say(manifest, "stopped and deleted");
       } catch (error) {
         if (!isNotFound(error))
           this.#context.stderr.write(
-            `${manifest.name}: not deleted: ${error instanceof Error ? error.message : String(error)}\n`,
+            `${manifest.name}: could not delete the test: ${error instanceof Error ? error.message : String(error)}\n`,
           );
       }
     }
   }
 }
 
-const faultLine = (fault: unknown): string =>
-  isMissingKind(fault)
-    ? "this server has no tests: start `keelson up` with testplane, or apply its CustomResourceDefinitions"
-    : fault instanceof Error
-      ? fault.message
-      : String(fault);
+const errorLine = (error: unknown): string =>
+  isMissingKind(error)
+    ? "the API server does not serve infra.testplane.io/v1alpha1; start `keelson up` with testplane, or run `keelson install --only testplane`"
+    : error instanceof Error
+      ? error.message
+      : String(error);
 
 const typeOf = ({ kind }: TestManifest): ResourceType<Test> =>
   (kind === "IntegrationTest" ? IntegrationTest : LoadTest) as unknown as ResourceType<Test>;

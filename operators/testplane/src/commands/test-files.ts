@@ -5,7 +5,7 @@ import type { IntegrationTest } from "../api/integration-test.ts";
 import type { LoadTest } from "../api/load-test.ts";
 import { group, version } from "../api/names.ts";
 
-/** A test out of a file. */
+/** A test in a file. */
 export type TestManifest =
   | {
       readonly kind: "IntegrationTest";
@@ -22,13 +22,13 @@ export type TestManifest =
       readonly labels: Record<string, string>;
     };
 
-/** A file that cannot be run; the message says where and why. */
+/** A file that cannot be run. The message names the position and the reason. */
 export class TestFileError extends Error {
   override readonly name = "TestFileError";
   readonly code = "BadTestFile";
 }
 
-/** The tests of a file of YAML documents. */
+/** Reads the tests of a YAML file. */
 export async function readTests(file: string): Promise<readonly TestManifest[]> {
   let text: string;
   try {
@@ -37,28 +37,28 @@ export async function readTests(file: string): Promise<readonly TestManifest[]> 
     throw new TestFileError(`${file}: ${error instanceof Error ? error.message : String(error)}`);
   }
   const tests = parseTests(text, file);
-  if (tests.length === 0) throw new TestFileError(`${file}: there is no test in it`);
+  if (tests.length === 0) throw new TestFileError(`${file}: contains no test`);
   return tests;
 }
 
-/** As {@link readTests}, of a text. */
+/** Parses the tests of a YAML text. */
 export function parseTests(text: string, file: string): readonly TestManifest[] {
   const tests: TestManifest[] = [];
   for (const [index, document] of parseAllDocuments(text).entries()) {
-    const place = `${file}, document ${index + 1}`;
-    const [fault] = document.errors;
-    if (fault !== undefined) throw new TestFileError(`${place}: ${fault.message}`);
+    const position = `${file}, document ${index + 1}`;
+    const [error] = document.errors;
+    if (error !== undefined) throw new TestFileError(`${position}: ${error.message}`);
     const value: unknown = document.toJS({ maxAliasCount: 100 });
     if (value === null || value === undefined) continue;
-    if (!isJsonObject(value)) throw new TestFileError(`${place}: is no object`);
+    if (!isJsonObject(value)) throw new TestFileError(`${position}: must be an object`);
     const { kind, apiVersion, metadata, spec } = value;
     if (apiVersion !== `${group}/${version}` || (kind !== "IntegrationTest" && kind !== "LoadTest")) {
       throw new TestFileError(
-        `${place}: a ${String(kind)} of ${String(apiVersion)} is no test; apply it first (kubectl apply -f), or make it a step's resource`,
+        `${position}: ${String(kind)} of ${String(apiVersion)} is not a test; apply it first (kubectl apply -f), or use it as the resource of a step`,
       );
     }
     if (!isJsonObject(metadata) || typeof metadata["name"] !== "string")
-      throw new TestFileError(`${place}: metadata.name is missing`);
+      throw new TestFileError(`${position}: metadata.name: required`);
     const { name, namespace, labels } = metadata;
     tests.push({
       kind,

@@ -1,11 +1,11 @@
 import { type DeepReadonly, isStatusError, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import type { Cache, Request, Trigger } from "@keelson/controller";
 import { mapKind } from "../watching/resource-mapper.ts";
-import { type Want, WatchSet } from "../watching/watch-set.ts";
+import { type WatchTarget, WatchSet } from "../watching/watch-set.ts";
 import { WebhookRunner } from "../webhooks/webhook-runner.ts";
 import { isTarget, type Observation, type Target } from "../evaluation/target.ts";
 
-/** What the tests of one controller have in common while it runs: watches that come and go, and webhooks that are asked. */
+/** Resources shared by the tests of one controller while it runs: dynamic watches and webhook calls. */
 export interface RunningTests {
   readonly watches: WatchSet;
   readonly webhooks: WebhookRunner;
@@ -13,13 +13,13 @@ export interface RunningTests {
 
 /** The {@link RunningTests} of one controller. */
 export interface RunningTestsOf {
-  /** Starts and stops them with the controller. */
+  /** Starts and stops the resources with the controller. */
   readonly trigger: Trigger;
   /** **Errors**: throws until the trigger has started. */
   readonly current: RunningTests;
 }
 
-/** Makes a {@link RunningTestsOf} for one controller. */
+/** Creates a {@link RunningTestsOf} for one controller. */
 export function createRunningTests(): RunningTestsOf {
   let running: RunningTests | undefined;
   return {
@@ -37,31 +37,31 @@ export function createRunningTests(): RunningTestsOf {
       },
     },
     get current() {
-      if (running === undefined) throw new Error("the controller's trigger was not started");
+      if (running === undefined) throw new Error("the controller's trigger has not been started");
       return running;
     },
   };
 }
 
-/** Makes a test follow its targets, and answers the way to look at them. */
+/** Watches the targets of a test. Returns a function that reads what the watches know. */
 export function followTargets(
   { watches }: RunningTests,
   cache: Cache,
   request: Request,
   targets: readonly Target[],
 ): (target: Target) => Observation {
-  const wants: Want[] = [];
+  const watched: WatchTarget[] = [];
   for (const target of targets) {
     const type = mapKind(cache, target.apiVersion, target.kind);
-    if (type !== undefined) wants.push({ type, namespace: namespaceOf(type, target), name: target.name });
+    if (type !== undefined) watched.push({ type, namespace: namespaceOf(type, target), name: target.name });
   }
-  watches.follow(request, wants);
+  watches.follow(request, watched);
   return (target) => {
     const type = mapKind(cache, target.apiVersion, target.kind);
     if (type === undefined) return { kind: "unknown-kind" };
     const view = watches.view(type, namespaceOf(type, target));
     if (view === undefined) return { kind: "loading" };
-    if (!view.isListed) return { kind: "loading", ...(view.error === undefined ? {} : { error: reasonOf(view.error) }) };
+    if (!view.isListed) return { kind: "loading", ...(view.error === undefined ? {} : { error: errorMessage(view.error) }) };
     const objects = target.name === undefined ? view.list() : [view.get(target.name)];
     return {
       kind: "known",
@@ -76,8 +76,8 @@ export function followTargets(
 const namespaceOf = (type: ResourceType, target: Target): string | undefined =>
   type.scope === "Cluster" ? undefined : target.namespace;
 
-/** What an error says, for people. */
-export function reasonOf(error: unknown): string {
+/** Human-readable message of an error. */
+export function errorMessage(error: unknown): string {
   if (isStatusError(error)) return `${error.reason || "error"}: ${error.message}`;
   return error instanceof Error ? error.message : String(error);
 }

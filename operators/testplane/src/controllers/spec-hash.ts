@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 
-/** SHA-256 (hex) of a JSON value, whatever the order of its keys. */
+/** SHA-256 (hex) of a JSON value, independent of key order. */
 export function hashOf(value: unknown): string {
   return createHash("sha256").update(canonical(value)).digest("hex");
 }

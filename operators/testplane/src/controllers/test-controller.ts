@@ -19,65 +19,65 @@ import {
 } from "@keelson/controller";
 import type { ApplyConfiguration } from "@keelson/client";
 import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
-import type { WebhookAsk, WebhookKnowledge } from "../webhooks/webhook-runner.ts";
-import type { ActContext } from "./act-on-resource.ts";
+import type { WebhookCall, WebhookState } from "../webhooks/webhook-runner.ts";
+import type { ActionContext } from "./resource-actions.ts";
 import { createRunningTests, followTargets, type RunningTests } from "./running-tests.ts";
 import type { Observation, Target } from "../evaluation/target.ts";
-import { type EventClaim, isOver } from "./test-status.ts";
+import { type EventDraft, isFinished } from "./test-status.ts";
 
-/** What both kinds of tests have. */
+/** A test of either kind. */
 export interface TestObject extends KubernetesObject {
   readonly status?: { readonly phase?: string; readonly completionTime?: string };
 }
 
-/** What a test is decided with besides itself. */
-export interface TestWorld {
+/** Inputs of a decision besides the test itself. */
+export interface Observations {
   readonly namespace: string;
   readonly observe: (target: Target) => Observation;
-  readonly known: (key: string) => WebhookKnowledge | undefined;
+  readonly webhookState: (key: string) => WebhookState | undefined;
   readonly now: number;
 }
 
-/** What every decision about a test says. The status is written before anything is done, and events are told after it. */
+/** A decision about a test. The status is written before actions are performed; events are recorded after the write. */
 export interface TestDecision {
   readonly status: DeepReadonly<object>;
-  readonly asks: readonly WebhookAsk[];
-  readonly events: readonly EventClaim[];
+  readonly webhookCalls: readonly WebhookCall[];
+  readonly events: readonly EventDraft[];
   readonly wakeAtMs?: number;
 }
 
-/** What a test acts with: the test as it was written last, and the way to write it again. */
-export interface TestActs<T extends TestObject> {
+/** Inputs of a test's actions: the test as last written, and a function that writes its status. */
+export interface ActionScope<T extends TestObject> {
   readonly test: DeepReadonly<T>;
   readonly context: ReconcileContext;
-  readonly actContext: ActContext;
-  /** Writes the status where it differs, then tells the events. Undefined where the test has moved on. */
+  readonly actionContext: ActionContext;
+  /** Writes the status if it differs, then records the events. Resolves to undefined on a conflict. */
   write(
     test: DeepReadonly<T>,
     status: DeepReadonly<NonNullable<T["status"]>>,
-    events?: readonly EventClaim[],
+    events?: readonly EventDraft[],
   ): Promise<DeepReadonly<T> | undefined>;
 }
 
-/** What a kind of tests has of its own. */
+/** What distinguishes a kind of test. */
 export interface TestKind<T extends TestObject, D extends TestDecision> {
-  /** Name of its controller. */
+  /** Name of the controller. */
   readonly name: string;
   readonly type: ResourceType<T>;
   readonly fieldManager: string;
   readonly finalizer: string;
-  /** What a running test looks at. */
+  /** Targets that a running test watches. */
   readonly targets: (test: DeepReadonly<T>, namespace: string) => readonly Target[];
-  readonly decide: (test: DeepReadonly<T>, world: TestWorld) => D;
-  /** Does what was decided and notes what came of it. Answers when to try again, where nobody could be asked. */
-  readonly act: (decision: D, acts: TestActs<T>) => Promise<number | undefined>;
-  /** Takes back what is not deleted with the test. */
-  readonly release?: (test: DeepReadonly<T>, context: ActContext) => Promise<void>;
+  readonly decide: (test: DeepReadonly<T>, world: Observations) => D;
+  /** Performs the decided actions and writes their outcome. Resolves to a retry delay if the API was unavailable. */
+  readonly act: (decision: D, scope: ActionScope<T>) => Promise<number | undefined>;
+  /** Reverts changes that are not deleted with the test. */
+  readonly release?: (test: DeepReadonly<T>, context: ActionContext) => Promise<void>;
 }
 
 /**
- * The controller of a kind of tests. A reconcile observes, decides, writes the status, and acts, in this order, so that one that is
- * cut off anywhere is taken up by the next.
+ * Creates the controller of a kind of test. A reconcile observes, decides, writes the status and acts, in this order; an
+ * interrupted reconcile is completed by the next one.
  */
 export function createTestController<T extends TestObject, D extends TestDecision>(kind: TestKind<T, D>): ControllerDefinition {
   const running = createRunningTests();
@@ -86,11 +86,11 @@ export function createTestController<T extends TestObject, D extends TestDecisio
     for: kind.type,
     reads: [definitionReads],
     watches: [
-      // A kind that comes or goes: tests may be waiting for it, or lose what they look at.
+      // Running tests may wait for a kind, or watch one that is removed.
       watchOf(CustomResourceDefinition, (_, { cache }) =>
         cache
           .list(kind.type)
-          .filter((test) => !isOver((test as TestObject).status))
+          .filter((test) => !isFinished((test as TestObject).status))
           .map(({ metadata }) => ({ namespace: metadata.namespace, name: metadata.name ?? "" })),
       ),
     ],
@@ -108,30 +108,30 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
 ): Promise<Result | undefined> {
   const { cache, client, clock, events, signal } = context;
   const test = cache.get(kind.type, request);
-  const phase = (test as TestObject | undefined)?.status;
-  if (test === undefined || isBeingDeleted(test) || isOver(phase)) {
+  const current = (test as TestObject | undefined)?.status;
+  if (test === undefined || isBeingDeleted(test) || isFinished(current)) {
     tests.watches.follow(request, []);
     tests.webhooks.forget(request);
   }
   if (test === undefined) return undefined;
   const { namespace = "" } = request;
-  const actContext: ActContext = {
+  const actionContext: ActionContext = {
     client,
     signal,
     fieldManager: kind.fieldManager,
     owner: test,
     mapKind: (apiVersion, name) => mapKind(cache, apiVersion, name),
   };
-  if (isBeingDeleted(test)) return release(kind, test, actContext);
+  if (isBeingDeleted(test)) return release(kind, test, actionContext);
 
-  const isRunning = phase?.phase !== undefined && !isOver(phase);
+  const isRunning = current?.phase !== undefined && !isFinished(current);
   const decision = kind.decide(test, {
     namespace,
     observe: isRunning ? followTargets(tests, cache, request, kind.targets(test, namespace)) : () => ({ kind: "loading" }),
-    known: (key) => tests.webhooks.known(request, key),
+    webhookState: (key) => tests.webhooks.state(request, key),
     now: clock.now(),
   });
-  const write: TestActs<T>["write"] = async (before, status, claims = []) => {
+  const write: ActionScope<T>["write"] = async (before, status, eventDrafts = []) => {
     if (jsonEquals(status, before.status ?? {})) return before;
     const { name = "", resourceVersion } = before.metadata;
     const configuration = { metadata: { name, namespace, resourceVersion }, status };
@@ -141,16 +141,16 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
         signal,
       }),
     );
-    if (written !== undefined) for (const claim of claims) events.event(before, claim);
+    if (written !== undefined) for (const draft of eventDrafts) events.event(before, draft);
     return written;
   };
   const written = await write(test, decision.status as DeepReadonly<NonNullable<T["status"]>>, decision.events);
   if (written === undefined) return undefined;
-  for (const ask of decision.asks) tests.webhooks.ask(request, ask);
+  for (const call of decision.webhookCalls) tests.webhooks.call(request, call);
   const retryAfterMs = await kind.act(decision, {
     test: written,
     context,
-    actContext: { ...actContext, owner: written },
+    actionContext: { ...actionContext, owner: written },
     write,
   });
   const untilMs = decision.wakeAtMs === undefined ? undefined : Math.max(decision.wakeAtMs - clock.now(), 1);
@@ -158,15 +158,15 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
   return Number.isFinite(requeueAfterMs) ? { requeueAfterMs } : undefined;
 }
 
-/** Takes back what the test did to objects that are not its own, and lets it go. What it made goes with it by its owner. */
+/** Reverts the test's changes to adopted objects and removes the finalizer. Owned objects are garbage-collected. */
 async function release<T extends TestObject, D extends TestDecision>(
-  { type, finalizer, fieldManager, release: takeBack }: TestKind<T, D>,
+  { type, finalizer, fieldManager, release: revert }: TestKind<T, D>,
   test: DeepReadonly<T>,
-  context: ActContext,
+  context: ActionContext,
 ): Promise<undefined> {
-  // Whoever exported a test of the original has its finalizer on it, whatever the test did.
+  // Tests exported from the original TestPlane carry its finalizer even if they adopted nothing.
   if (!hasFinalizer(test, finalizer)) return undefined;
-  await takeBack?.(test, context);
+  await revert?.(test, context);
   const key = { namespace: test.metadata.namespace, name: test.metadata.name ?? "" };
   const body = { metadata: { resourceVersion: test.metadata.resourceVersion, finalizers: withoutFinalizer(test, finalizer) } };
   await ignoreConflict(context.client.patch(type, key, { type: "merge", body }, { fieldManager, signal: context.signal }));

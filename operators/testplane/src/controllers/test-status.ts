@@ -1,28 +1,28 @@
 import { type Condition, type DeepReadonly, setCondition } from "@keelson/api-machinery";
 import { hashOf } from "./spec-hash.ts";
 
-/** An event to be told. */
-export interface EventClaim {
+/** An event to record. */
+export interface EventDraft {
   readonly type: "Normal" | "Warning";
   readonly reason: string;
   readonly note: string;
 }
 
-/** Whether a test has ended. */
-export function isOver(status: { readonly phase?: string | undefined } | undefined): boolean {
+/** Whether a test has finished. */
+export function isFinished(status: { readonly phase?: string | undefined } | undefined): boolean {
   return status?.phase === "Succeeded" || status?.phase === "Failed" || status?.phase === "Aborted";
 }
 
-/** A moment as a status tells it. */
+/** Formats a time for a status. */
 export const iso = (ms: number): string => new Date(ms).toISOString();
 
-/** What any test's status has. */
+/** Fields that the statuses of both kinds have. */
 interface CommonStatus {
   readonly specHash?: string | undefined;
   readonly conditions?: DeepReadonly<Condition[]> | undefined;
 }
 
-/** Says once that a changed spec is not followed; takes it back when the spec is again what runs. */
+/** Sets SpecChangedIgnored while the spec differs from the one that the test runs. */
 export function reportChangedSpec<S extends CommonStatus>(
   { spec, generation, now }: { readonly spec: unknown; readonly generation: number; readonly now: number },
   status: S,
@@ -37,7 +37,7 @@ export function reportChangedSpec<S extends CommonStatus>(
           type: "SpecChangedIgnored",
           status: true,
           reason: "SpecChanged",
-          message: "the spec was changed after the test had started; delete the test and apply it again to run the new one",
+          message: "the spec was changed after the test started; delete the test and apply it again to run the new spec",
           observedGeneration: generation,
         }
       : { type: "SpecChangedIgnored", status: false, reason: "SpecAsStarted", observedGeneration: generation },

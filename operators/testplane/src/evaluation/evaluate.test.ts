@@ -1,14 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { cut, evaluate, failureOf } from "./evaluate.ts";
+import { truncate, evaluate, failureOf } from "./evaluate.ts";
 
-const context = { scope: "s", known: () => undefined, now: 0, webhookTimeoutMs: 1_000 };
+const context = { scope: "s", webhookState: () => undefined, now: 0, webhookTimeoutMs: 1_000 };
 const has = (path: string, value: unknown) => ({ function: "FieldEquals", params: { path, value } });
 const holds = (condition: Parameters<typeof evaluate>[0], ...objects: Record<string, unknown>[]): boolean =>
   evaluate(condition, objects, context).passed;
 
 describe("a condition", () => {
-  it("holds where all of allOf and one of anyOf do, and where there is none", () => {
+  it("holds if all of allOf and one of anyOf hold, and if both are empty", () => {
     expect(holds(undefined, {})).toBe(true);
     expect(holds({ allOf: [has("a", 1), has("b", 2)] }, { a: 1, b: 2 })).toBe(true);
     expect(holds({ allOf: [has("a", 1), has("b", 2)] }, { a: 1 })).toBe(false);
@@ -17,39 +17,39 @@ describe("a condition", () => {
     expect(holds({ allOf: [has("a", 1)], anyOf: [] }, { a: 1 })).toBe(true);
   });
 
-  it("wants one object that fulfils the whole of it, and takes anyOf for any (regression 6)", () => {
+  it("must be satisfied by a single object, and by any check of anyOf (regression 6)", () => {
     const condition = { allOf: [has("a", 1)], anyOf: [has("b", 1), has("b", 2)] };
     expect(holds(condition, { a: 1 }, { b: 2 })).toBe(false);
     expect(holds(condition, { a: 2, b: 1 }, { a: 1, b: 2 })).toBe(true);
   });
 
-  it("on no object sees that there is none", () => {
+  it("without objects sees their absence", () => {
     expect(holds({ allOf: [{ function: "ResourceNotExists" }] })).toBe(true);
     expect(holds({ allOf: [{ function: "ResourceExists" }] })).toBe(false);
   });
 
-  it("asks each webhook once a turn, and not again while it is being asked (regressions 6 and 15)", () => {
+  it("calls each webhook once, and not again while a call is in flight (regressions 6 and 15)", () => {
     const condition = { allOf: [{ function: "F", webhook: "http://host/" }] };
     const object = { metadata: { name: "x", resourceVersion: "1" } };
-    expect(evaluate(condition, [object], context)).toMatchObject({ passed: false, isPending: true, asks: [{ function: "F" }] });
-    const asking = { ...context, known: () => ({ kind: "asking" as const, stateVersion: "1" }) };
-    expect(evaluate(condition, [object], asking as never)).toMatchObject({ passed: false, isPending: true, asks: [] });
+    expect(evaluate(condition, [object], context)).toMatchObject({ passed: false, isPending: true, webhookCalls: [{ function: "F" }] });
+    const asking = { ...context, webhookState: () => ({ kind: "pending" as const, stateVersion: "1" }) };
+    expect(evaluate(condition, [object], asking as never)).toMatchObject({ passed: false, isPending: true, webhookCalls: [] });
   });
 
-  it("says what does not hold", () => {
+  it("summarizes the failed checks", () => {
     const { results } = evaluate({ allOf: [has("a", 1), has("b", 2)] }, [{ a: 1 }], context);
     expect(failureOf(results)).toBe("FieldEquals: b is absent, not 2");
   });
 });
 
-it("a text that is cut ends with whole characters (regression 19)", () => {
+it("truncates at a character boundary (regression 19)", () => {
   fc.assert(
     fc.property(fc.string({ unit: "binary", maxLength: 600 }), (text) => {
-      const result = cut(text);
+      const result = truncate(text);
       expect([...result].length).toBeLessThanOrEqual(256);
-      // Half a character would not survive UTF-8.
+      // A lone surrogate would not survive UTF-8.
       expect(Buffer.from(result).toString()).toBe(result);
     }),
   );
-  expect(cut("é".repeat(300))).toBe(`${"é".repeat(253)}...`);
+  expect(truncate("é".repeat(300))).toBe(`${"é".repeat(253)}...`);
 });

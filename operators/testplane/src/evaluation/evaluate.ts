@@ -3,38 +3,38 @@ import type { Expectation, ExpectationResult, StepCondition } from "../api/expec
 import { type CheckResult, fail, pass, type Resource } from "../functions/function.ts";
 import { findCheck } from "../functions/registry.ts";
 import { stringAt } from "../functions/read.ts";
-import type { WebhookAsk, WebhookKnowledge } from "../webhooks/webhook-runner.ts";
+import type { WebhookCall, WebhookState } from "../webhooks/webhook-runner.ts";
 
-/** How long after an answer that did not pass a webhook is asked again: what it looks at cannot be watched. */
-const askAgainMs = 5_000;
+/** Delay before a failed webhook check is repeated. What a webhook inspects cannot be watched. */
+const webhookRetryMs = 5_000;
 
-/** What checks are made with. */
+/** Inputs of an evaluation besides the condition and the objects. */
 export interface EvaluationContext {
-  /** Names this condition within the test and round: `1/steps[0].expectations`. */
+  /** Identifies the condition within the test and round: `1/steps[0].expectations`. */
   readonly scope: string;
-  readonly known: (key: string) => WebhookKnowledge | undefined;
+  readonly webhookState: (key: string) => WebhookState | undefined;
   readonly now: number;
-  /** How long a webhook may take. */
+  /** Timeout of a webhook call. */
   readonly webhookTimeoutMs: number;
 }
 
-/** Outcome of a condition. */
+/** Result of a condition. */
 export interface Evaluation {
   readonly passed: boolean;
   readonly results: readonly ExpectationResult[];
-  /** It cannot come to hold any more. */
-  readonly isFinal: boolean;
-  /** Webhooks to ask now. */
-  readonly asks: readonly WebhookAsk[];
-  /** A webhook has not answered yet, so nothing is certain. */
+  /** The condition can never hold again. */
+  readonly isTerminal: boolean;
+  /** Webhooks to call now. */
+  readonly webhookCalls: readonly WebhookCall[];
+  /** A webhook has not responded yet, so the result is not known. */
   readonly isPending: boolean;
-  /** When a webhook is to be asked again. */
-  readonly againAtMs?: number;
+  /** When the next webhook call is due. */
+  readonly retryAtMs?: number;
 }
 
 /**
- * Checks a condition on the objects that it is about: it holds when one of them fulfils all of `allOf` and one of `anyOf`. With no
- * object the checks see its absence.
+ * Evaluates a condition on objects. The condition holds if one object satisfies all of `allOf` and one of `anyOf`. Without
+ * objects, the checks see `undefined`.
  */
 export function evaluate(
   condition: DeepReadonly<StepCondition> | undefined,
@@ -49,23 +49,23 @@ export function evaluate(
     evaluations.push(evaluation);
   }
   const [first] = evaluations;
-  const times = evaluations.flatMap(({ againAtMs }) => (againAtMs === undefined ? [] : [againAtMs]));
+  const times = evaluations.flatMap(({ retryAtMs }) => (retryAtMs === undefined ? [] : [retryAtMs]));
   return {
     passed: false,
     results: first?.results ?? [],
-    // Others may come to match.
-    isFinal: evaluations.length === 1 && (first?.isFinal ?? false),
-    asks: evaluations.flatMap(({ asks }) => asks),
+    // Another object may still match.
+    isTerminal: evaluations.length === 1 && (first?.isTerminal ?? false),
+    webhookCalls: evaluations.flatMap(({ webhookCalls }) => webhookCalls),
     isPending: evaluations.some(({ isPending }) => isPending),
-    ...(times.length === 0 ? {} : { againAtMs: Math.min(...times) }),
+    ...(times.length === 0 ? {} : { retryAtMs: Math.min(...times) }),
   };
 }
 
 interface Checked {
   readonly result: CheckResult;
-  readonly ask?: WebhookAsk;
+  readonly webhookCall?: WebhookCall;
   readonly isPending?: boolean;
-  readonly againAtMs?: number;
+  readonly retryAtMs?: number;
 }
 
 function evaluateOne(
@@ -76,44 +76,44 @@ function evaluateOne(
   const all = (condition?.allOf ?? []).map((each, index) => checkOne(each, resource, `allOf[${index}]`, context));
   const any = (condition?.anyOf ?? []).map((each, index) => checkOne(each, resource, `anyOf[${index}]`, context));
   const checked = [...all, ...any];
-  const times = checked.flatMap(({ againAtMs }) => (againAtMs === undefined ? [] : [againAtMs]));
+  const times = checked.flatMap(({ retryAtMs }) => (retryAtMs === undefined ? [] : [retryAtMs]));
   const names = [...(condition?.allOf ?? []), ...(condition?.anyOf ?? [])];
   return {
     passed: all.every(({ result }) => result.passed) && (any.length === 0 || any.some(({ result }) => result.passed)),
     results: checked.map(({ result }, index) => summary(names[index]?.function ?? "", result)),
-    isFinal: all.some(({ result }) => result.isFinal) || (any.length > 0 && any.every(({ result }) => result.isFinal === true)),
-    asks: checked.flatMap(({ ask }) => (ask === undefined ? [] : [ask])),
+    isTerminal: all.some(({ result }) => result.isTerminal) || (any.length > 0 && any.every(({ result }) => result.isTerminal === true)),
+    webhookCalls: checked.flatMap(({ webhookCall }) => (webhookCall === undefined ? [] : [webhookCall])),
     isPending: checked.some(({ isPending }) => isPending),
-    ...(times.length === 0 ? {} : { againAtMs: Math.min(...times) }),
+    ...(times.length === 0 ? {} : { retryAtMs: Math.min(...times) }),
   };
 }
 
 function checkOne(
   expectation: DeepReadonly<Expectation>,
   resource: Resource,
-  place: string,
+  path: string,
   context: EvaluationContext,
 ): Checked {
   if (expectation.webhook === undefined || expectation.webhook === "") {
     const found = findCheck(expectation.function);
-    // Specs are validated before they run; a newer or older operator may know other functions.
-    if (found === undefined) return { result: { ...fail(`unknown function ${expectation.function}`), isFinal: true } };
+    // Specs are validated before they run, but another version of the operator may have different functions.
+    if (found === undefined) return { result: { ...fail(`unknown function ${expectation.function}`), isTerminal: true } };
     return { result: found.check(resource, expectation.params ?? {}) };
   }
-  return askWebhook(expectation, expectation.webhook, resource, place, context);
+  return checkByWebhook(expectation, expectation.webhook, resource, path, context);
 }
 
-function askWebhook(
+function checkByWebhook(
   expectation: DeepReadonly<Expectation>,
   url: string,
   resource: Resource,
-  place: string,
-  { scope, known, now, webhookTimeoutMs }: EvaluationContext,
+  path: string,
+  { scope, webhookState, now, webhookTimeoutMs }: EvaluationContext,
 ): Checked {
-  const key = `${scope}.${place}/${stringAt(resource, "metadata", "name")}`;
+  const key = `${scope}.${path}/${stringAt(resource, "metadata", "name")}`;
   const stateVersion = stringAt(resource, "metadata", "resourceVersion");
-  const knowledge = known(key);
-  const ask: WebhookAsk = {
+  const state = webhookState(key);
+  const webhookCall: WebhookCall = {
     key,
     stateVersion,
     url,
@@ -122,41 +122,41 @@ function askWebhook(
     state: resource ?? null,
     timeoutMs: webhookTimeoutMs,
   };
-  if (knowledge === undefined) return { result: fail("the webhook is being asked"), ask, isPending: true };
-  if (knowledge.kind === "asking") return { result: fail("the webhook is being asked"), isPending: true };
-  const { answer, atMs } = knowledge;
+  if (state === undefined) return { result: fail("waiting for the webhook"), webhookCall, isPending: true };
+  if (state.kind === "pending") return { result: fail("waiting for the webhook"), isPending: true };
+  const { answer, atMs } = state;
   const result =
     answer.kind === "error"
-      ? fail(answer.message, "no answer")
+      ? fail(answer.message, "no response")
       : answer.passed
         ? pass(answer.actual)
-        : fail(answer.message ?? "the webhook says no", answer.actual);
-  // An answer about another state is none about this one.
-  if (knowledge.stateVersion !== stateVersion)
-    return { result: fail("the webhook is being asked again"), ask, isPending: true };
+        : fail(answer.message ?? "the webhook reported passed: false", answer.actual);
+  // The response is about an earlier version of the object.
+  if (state.stateVersion !== stateVersion)
+    return { result: fail("waiting for the webhook"), webhookCall, isPending: true };
   if (result.passed) return { result };
-  const againAtMs = atMs + askAgainMs;
-  return now >= againAtMs ? { result, ask } : { result, againAtMs };
+  const retryAtMs = atMs + webhookRetryMs;
+  return now >= retryAtMs ? { result, webhookCall } : { result, retryAtMs };
 }
 
 function summary(expect: string, { passed, actual, message }: CheckResult): ExpectationResult {
   return {
     expect,
     passed,
-    ...(actual === undefined ? {} : { actual: cut(actual) }),
-    ...(message === undefined || passed ? {} : { message: cut(message) }),
+    ...(actual === undefined ? {} : { actual: truncate(actual) }),
+    ...(message === undefined || passed ? {} : { message: truncate(message) }),
   };
 }
 
-/** The first `length` characters, never half of one. */
-export function cut(text: string, length = 256): string {
+/** Truncates to `length` characters (code points), ending in `...`. */
+export function truncate(text: string, length = 256): string {
   if (text.length <= length) return text;
   const characters = [...text.slice(0, length * 2)];
   return characters.length <= length ? text : `${characters.slice(0, length - 3).join("")}...`;
 }
 
-/** One line about the checks that do not hold. */
+/** Summarizes the failed checks in one line. */
 export function failureOf(results: readonly ExpectationResult[]): string {
   const failed = results.filter((result) => !result.passed);
-  return cut(failed.map(({ expect, message }) => `${expect}: ${message ?? "does not hold"}`).join("; "), 1024);
+  return truncate(failed.map(({ expect, message }) => `${expect}: ${message ?? "failed"}`).join("; "), 1024);
 }

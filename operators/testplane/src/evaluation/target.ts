@@ -2,32 +2,32 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ResourceRef } from "../api/resource-ref.ts";
 import type { Resource } from "../functions/function.ts";
 
-/** Which objects a check is about. */
+/** The objects that a check is about. */
 export interface Target {
   readonly apiVersion: string;
   readonly kind: string;
   readonly namespace: string;
-  /** One object by name; else those with these labels, or annotations. */
+  /** Selects one object by name; otherwise by labels or annotations. */
   readonly name?: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** What is known of a target. */
+/** What the watches know about a target. */
 export type Observation =
-  /** No such kind is served. */
+  /** The API server does not serve the kind. */
   | { readonly kind: "unknown-kind" }
-  /** It is not known yet; `error` says why it could not be read. */
+  /** Not listed yet; `error` says why the list failed. */
   | { readonly kind: "loading"; readonly error?: string }
   | {
       readonly kind: "known";
-      /** Those that match, sorted by name. */
+      /** Matching objects, sorted by name. */
       readonly objects: readonly NonNullable<Resource>[];
-      /** Whether everything up to this resource version is known. */
+      /** Whether the watch has seen this resource version. */
       readonly hasSeen: (resourceVersion: string) => boolean;
     };
 
-/** The objects of a reference, in the namespace of its test. The reference is valid. */
+/** The target of a valid reference in the namespace of its test. */
 export function targetOf(ref: DeepReadonly<ResourceRef>, namespace: string): Target {
   const { manifest, selector } = ref;
   if (manifest !== undefined) {
@@ -39,7 +39,7 @@ export function targetOf(ref: DeepReadonly<ResourceRef>, namespace: string): Tar
       name: metadata.name,
     };
   }
-  if (selector === undefined) throw new TypeError("a resource has neither manifest nor selector");
+  if (selector === undefined) throw new TypeError("resource must have a manifest or a selector");
   return {
     apiVersion: selector.apiVersion,
     kind: selector.kind,
@@ -50,7 +50,7 @@ export function targetOf(ref: DeepReadonly<ResourceRef>, namespace: string): Tar
   };
 }
 
-/** Whether an object is one of the target's. */
+/** Whether an object matches a target. */
 export function isTarget(
   target: Target,
   metadata: {
@@ -72,13 +72,13 @@ function hasAll(
   );
 }
 
-/** For people: `Deployment apps/v1 web`. */
-export function nameOf(target: Target): string {
-  const which = target.name ?? textOfMap(target.labels ?? target.annotations ?? {});
-  return `${target.kind} ${which}`;
+/** Human-readable name of a target, such as `Deployment web`. */
+export function describeTarget(target: Target): string {
+  const selection = target.name ?? formatLabels(target.labels ?? target.annotations ?? {});
+  return `${target.kind} ${selection}`;
 }
 
-const textOfMap = (map: Readonly<Record<string, string>>): string =>
+const formatLabels = (map: Readonly<Record<string, string>>): string =>
   `with ${Object.entries(map)
     .map(([key, value]) => `${key}=${value}`)
     .join(",")}`;

@@ -3,7 +3,7 @@ import { parseJsonPath } from "@keelson/api-machinery/selectors";
 import { type CheckFunction, type ExtractorFunction, fail, type Params, pass, type Resource } from "./function.ts";
 import { conditionOf, stringAt, textOf } from "./read.ts";
 
-/** The first value that the path of `params` (`a.b`, `.a.b`, `.a[0]['b.c']`) leads to. */
+/** The first value at `params.path` (`a.b`, `.a.b`, `.a[0]['b.c']`). */
 function fieldOf(resource: Resource, params: Params): unknown {
   const path = String(params["path"]);
   return parseJsonPath(path.startsWith(".") || path.startsWith("$") || path.startsWith("{") ? path : `.${path}`)(
@@ -13,7 +13,7 @@ function fieldOf(resource: Resource, params: Params): unknown {
 
 const path = { type: "string", required: true } as const;
 
-/** Takes any field: strings as they are, numbers and booleans as text, the rest as JSON. */
+/** Extracts any field: strings verbatim, everything else as JSON. */
 export const fieldExtractor: ExtractorFunction = {
   name: "FieldPath",
   params: { path },
@@ -23,7 +23,7 @@ export const fieldExtractor: ExtractorFunction = {
   },
 };
 
-/** Checks on any kind, besides those of TestPlane. */
+/** Checks for any kind that the original TestPlane does not have. */
 export const fieldFunctions: readonly CheckFunction[] = [
   {
     name: "FieldEquals",

@@ -1,21 +1,21 @@
-/** An object as a function sees it: the whole of it, or `undefined` where there is none. */
+/** The object that a function inspects; `undefined` if it does not exist. */
 export type Resource = Readonly<Record<string, unknown>> | undefined;
 
-/** Parameters of a call, as the test gives them. */
+/** Parameters of a function call in a test. */
 export type Params = Readonly<Record<string, unknown>>;
 
-/** What a check answers. */
+/** Result of a check. */
 export interface CheckResult {
   readonly passed: boolean;
-  /** What was seen. */
+  /** Observed value. */
   readonly actual?: string;
-  /** Why it did not hold. */
+  /** Why the check failed. */
   readonly message?: string;
-  /** It cannot come to hold any more: waiting is of no use. */
-  readonly isFinal?: boolean;
+  /** The check can never hold again, so waiting is pointless. */
+  readonly isTerminal?: boolean;
 }
 
-/** A parameter's kind. */
+/** Type of a parameter. */
 export interface Parameter {
   readonly type: "string" | "integer" | "boolean" | "any";
   readonly required?: boolean;
@@ -31,20 +31,20 @@ export interface CheckFunction extends Named {
   readonly check: (resource: Resource, params: Params) => CheckResult;
 }
 
-/** A built-in function that takes a value out of an object; `undefined` where it is not there. */
+/** A built-in function that extracts a value from an object; `undefined` if the object has no such value. */
 export interface ExtractorFunction extends Named {
   readonly extract: (resource: Resource, params: Params) => string | undefined;
 }
 
-/** A check that holds. */
+/** Result of a check that holds. */
 export const pass = (actual?: string): CheckResult => ({ passed: true, ...(actual === undefined ? {} : { actual }) });
 
-/** A check that does not hold (yet). */
+/** Result of a check that does not hold yet. */
 export const fail = (message: string, actual?: string): CheckResult => ({
   passed: false,
   message,
   ...(actual === undefined ? {} : { actual }),
 });
 
-/** A check that will not hold any more. */
-export const never = (message: string, actual?: string): CheckResult => ({ ...fail(message, actual), isFinal: true });
+/** Result of a check that can never hold again. */
+export const failPermanently = (message: string, actual?: string): CheckResult => ({ ...fail(message, actual), isTerminal: true });

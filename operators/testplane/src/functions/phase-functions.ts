@@ -10,8 +10,8 @@ import {
 import { numberAt, objectsAt, stringAt, textOf, valueAt } from "./read.ts";
 
 /*
- * The functions for the kinds Cluster and Instance of the platform that TestPlane was written for: a phase and a transition in
- * `status`, security groups, nodes.
+ * Functions for Cluster and Instance, the kinds of the platform that TestPlane was written for. Both have a phase and a
+ * transition in `status`, security groups and nodes.
  */
 
 function inPhase(resource: Resource, phase: string, ignoreTransition: boolean): CheckResult {
@@ -33,7 +33,7 @@ const phaseEquals = (name: string): CheckFunction => ({
   check: (resource, params) => inPhase(resource, String(params["phase"]), params["ignoreTransition"] === true),
 });
 
-/** Ids of the security groups that are attached: objects with a state on Clusters, plain strings on Instances. */
+/** IDs of the attached security groups: objects with a state on Clusters, plain strings on Instances. */
 function securityGroups(resource: Resource): readonly string[] {
   const list = valueAt(resource, "status", "securityGroups");
   if (!Array.isArray(list)) return [];
@@ -108,7 +108,7 @@ export const phaseFunctions: readonly CheckFunction[] = [
   groupAbsent("InstanceSecurityGroupNotExists"),
 ];
 
-/** The address of the node at `index` among those with this role (all, without one), in the order of `nodeDetails`. */
+/** The address of the node at `index` among the nodes with this role, in the order of `nodeDetails`. Default role: any. */
 function nodeAddress(resource: Resource, params: Params): string | undefined {
   const role = params["role"];
   const nodes = objectsAt(resource, "status", "nodes");

@@ -1,6 +1,6 @@
 import type { Resource } from "./function.ts";
 
-/** The value at a path of names; `undefined` where it leads nowhere. Inherited properties do not count. */
+/** The value at a path of own property names, or `undefined`. */
 export function valueAt(resource: Resource, ...path: readonly string[]): unknown {
   let value: unknown = resource;
   for (const name of path) {
@@ -10,10 +10,10 @@ export function valueAt(resource: Resource, ...path: readonly string[]): unknown
   return value;
 }
 
-/** The number at a path, or `otherwise`. */
-export function numberAt(resource: Resource, path: readonly string[], otherwise: number): number {
+/** The number at a path, or `fallback`. */
+export function numberAt(resource: Resource, path: readonly string[], fallback: number): number {
   const value = valueAt(resource, ...path);
-  return typeof value === "number" ? value : otherwise;
+  return typeof value === "number" ? value : fallback;
 }
 
 /** The string at a path, or `""`. */

@@ -9,10 +9,10 @@ const checks = new Map<string, CheckFunction>(
 );
 const extractors = new Map<string, ExtractorFunction>([fieldExtractor, ...clusterExtractors].map((each) => [each.name, each]));
 
-/** Names of the functions that check. */
+/** Names of the check functions. */
 export const checkNames: readonly string[] = [...checks.keys()];
 
-/** Names of the functions that take a value out. They are no checks: one that always holds tests nothing. */
+/** Names of the extractor functions. They are not checks: a check that always holds tests nothing. */
 export const extractorNames: readonly string[] = [...extractors.keys()];
 
 /** The check of this name. */
@@ -21,25 +21,25 @@ export const findCheck = (name: string): CheckFunction | undefined => checks.get
 /** The extractor of this name. */
 export const findExtractor = (name: string): ExtractorFunction | undefined => extractors.get(name);
 
-/** What is wrong with a call, or `undefined`. */
-export function callFault(kind: "check" | "extractor", name: string, params: Params | undefined): string | undefined {
+/** Validates a call. Returns an error message that starts with the field, or `undefined`. */
+export function validateCall(kind: "check" | "extractor", name: string, params: Params | undefined): string | undefined {
   const found = kind === "check" ? checks.get(name) : extractors.get(name);
   if (found === undefined) {
     if (kind === "check" && extractors.has(name)) {
-      return `function: ${name} takes a value out and checks nothing; use FieldEquals with path and value`;
+      return `function: ${name} extracts a value and is not a check; use FieldEquals with path and value`;
     }
     return `function: unknown function ${JSON.stringify(name)}${suggestion(name, kind === "check" ? checkNames : extractorNames)}`;
   }
   for (const [key, parameter] of Object.entries(found.params)) {
     const value = params !== undefined && Object.hasOwn(params, key) ? params[key] : undefined;
     if (value === undefined) {
-      if (parameter.required) return `params.${key}: ${name} needs it`;
+      if (parameter.required) return `params.${key}: required by ${name}`;
     } else if (!fits(value, parameter)) return `params.${key}: must be of type ${parameter.type}`;
   }
   for (const key of Object.keys(params ?? {})) {
-    if (!Object.hasOwn(found.params, key)) return `params.${key}: ${name} has no such parameter`;
+    if (!Object.hasOwn(found.params, key)) return `params.${key}: unknown parameter of ${name}`;
   }
-  return Object.hasOwn(found.params, "path") ? pathFault(params?.["path"]) : undefined;
+  return Object.hasOwn(found.params, "path") ? validatePath(params?.["path"]) : undefined;
 }
 
 function fits(value: unknown, { type }: Parameter): boolean {
@@ -47,7 +47,7 @@ function fits(value: unknown, { type }: Parameter): boolean {
   return type === "integer" ? Number.isSafeInteger(value) : typeof value === type;
 }
 
-function pathFault(path: unknown): string | undefined {
+function validatePath(path: unknown): string | undefined {
   try {
     const text = String(path);
     parseJsonPath(/^[.${]/.test(text) ? text : `.${text}`);

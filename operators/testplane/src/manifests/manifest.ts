@@ -3,18 +3,18 @@ import { injectPrefix } from "../api/names.ts";
 
 type Manifest = DeepReadonly<Record<string, unknown>>;
 
-/** The objects of a manifest: itself, or those of a List. Throws where an item is no object. */
+/** The objects of a manifest: itself, or the items of a List. Throws a TypeError if an item is not an object. */
 export function expandManifest(manifest: Manifest): readonly Manifest[] {
   const items = manifest["items"];
   if (items === undefined) return [manifest];
-  if (!Array.isArray(items)) throw new TypeError("items is no list");
+  if (!Array.isArray(items)) throw new TypeError("items: must be a list");
   return items.map((item: unknown, index) => {
-    if (!isJsonObject(item)) throw new TypeError(`items[${index}] is no object`);
+    if (!isJsonObject(item)) throw new TypeError(`items[${index}]: must be an object`);
     return item;
   });
 }
 
-/** The end of the annotation that carries a value: `TARGET_HOST` and `targetHost` become `target-host`. */
+/** Suffix of the annotation that carries a value: `TARGET_HOST` and `targetHost` become `target-host`. */
 export function annotationNameOf(name: string): string {
   return name
     .replaceAll("_", "-")
@@ -22,7 +22,7 @@ export function annotationNameOf(name: string): string {
     .toLowerCase();
 }
 
-/** Where a kind carries the metadata of its Pods. */
+/** Path of the Pod metadata in a manifest. */
 function podMetadataPath(kind: unknown, manifest: Manifest): readonly string[] | undefined {
   if (kind === "Pod") return ["metadata"];
   if (kind === "CronJob") return ["spec", "jobTemplate", "spec", "template", "metadata"];
@@ -30,7 +30,7 @@ function podMetadataPath(kind: unknown, manifest: Manifest): readonly string[] |
   return isJsonObject(spec) && isJsonObject(spec["template"]) ? ["spec", "template", "metadata"] : undefined;
 }
 
-/** The manifest with the values as annotations of its Pods, where it has any. */
+/** Copies a manifest and adds the values as annotations of its Pods. */
 export function injectValues(manifest: Manifest, values: Readonly<Record<string, string>>): Record<string, unknown> {
   const copy = draft(manifest) as Record<string, unknown>;
   const path = podMetadataPath(copy["kind"], copy);
@@ -40,9 +40,9 @@ export function injectValues(manifest: Manifest, values: Readonly<Record<string,
     const next = metadata[name];
     if (isJsonObject(next)) metadata = next;
     else {
-      const made: Record<string, unknown> = {};
-      metadata[name] = made;
-      metadata = made;
+      const created: Record<string, unknown> = {};
+      metadata[name] = created;
+      metadata = created;
     }
   }
   for (const [name, value] of Object.entries(values)) setOwn(metadata, `${injectPrefix}${annotationNameOf(name)}`, value);

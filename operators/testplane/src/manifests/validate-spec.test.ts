@@ -1,42 +1,42 @@
 import { describe, expect, it } from "vitest";
 import type { TestStep } from "../api/integration-test.ts";
 import type { LoadTestSpec } from "../api/load-test.ts";
-import { faultsOfIntegrationTest, faultsOfLoadTest } from "./validate-spec.ts";
+import { validateIntegrationTest, validateLoadTest } from "./validate-spec.ts";
 
 const configMap = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" } };
 const exists = { allOf: [{ function: "ResourceExists" }] };
 const selector = { apiVersion: "v1", kind: "Pod" };
 
 describe("an IntegrationTest", () => {
-  const faultsOf = (...steps: Partial<TestStep>[]) =>
-    faultsOfIntegrationTest({ steps: steps.map((step, index) => ({ name: `s${index}`, ...step })) }, "default");
+  const validate = (...steps: Partial<TestStep>[]) =>
+    validateIntegrationTest({ steps: steps.map((step, index) => ({ name: `s${index}`, ...step })) }, "default");
 
-  it("is without fault when it is", () => {
-    expect(faultsOf({ resource: { manifest: configMap }, expectations: exists })).toEqual([]);
+  it("is valid", () => {
+    expect(validate({ resource: { manifest: configMap }, expectations: exists })).toEqual([]);
   });
 
   it.each<[string, Partial<TestStep>, string]>([
     [
       "both manifest and selector (regression 12)",
       { resource: { manifest: configMap, selector: { ...selector, name: "x" } } },
-      "spec.steps[0].resource: has both",
+      "spec.steps[0].resource: must have either manifest or selector",
     ],
-    ["neither", { resource: {} }, "spec.steps[0].resource: has neither"],
-    ["a list", { resource: { manifest: { ...configMap, items: [] } } }, "spec.steps[0].resource.manifest: is a list"],
+    ["neither", { resource: {} }, "spec.steps[0].resource: must have a manifest or a selector"],
+    ["a list", { resource: { manifest: { ...configMap, items: [] } } }, "spec.steps[0].resource.manifest: must be a single object"],
     [
       "no apiVersion",
       { resource: { manifest: { kind: "Pod", metadata: { name: "x" } } } },
-      "spec.steps[0].resource.manifest.apiVersion: is missing",
+      "spec.steps[0].resource.manifest.apiVersion: required",
     ],
     [
       "no metadata",
       { resource: { manifest: { apiVersion: "v1", kind: "Pod" } } },
-      "spec.steps[0].resource.manifest.metadata: is missing",
+      "spec.steps[0].resource.manifest.metadata: required",
     ],
     [
       "no name",
       { resource: { manifest: { ...configMap, metadata: { generateName: "x" } } } },
-      "spec.steps[0].resource.manifest.metadata.name: is missing",
+      "spec.steps[0].resource.manifest.metadata.name: required",
     ],
     [
       "another namespace",
@@ -44,26 +44,26 @@ describe("an IntegrationTest", () => {
       "spec.steps[0].resource.manifest.metadata.namespace:",
     ],
     [
-      "a label that is no string",
+      "a label that is not a string",
       { resource: { manifest: { ...configMap, metadata: { name: "x", labels: { a: 1 } } } } },
       "spec.steps[0].resource.manifest.metadata.labels:",
     ],
-    ["a selector of nothing", { resource: { selector } }, "spec.steps[0].resource.selector: wants exactly one"],
+    ["a selector without criteria", { resource: { selector } }, "spec.steps[0].resource.selector: must have exactly one"],
     [
-      "a selector of two kinds",
+      "a selector with two criteria",
       { resource: { selector: { ...selector, name: "x", labelSelector: {} } } },
-      "spec.steps[0].resource.selector: wants exactly one",
+      "spec.steps[0].resource.selector: must have exactly one",
     ],
     [
-      "a selection to delete",
+      "a selector to delete",
       { resource: { selector: { ...selector, name: "x" }, action: "Delete" } },
       "spec.steps[0].resource.action:",
     ],
-    ["nothing to do (regression 7)", {}, "spec.steps[0]: has neither a resource nor anything to check"],
+    ["nothing to do (regression 7)", {}, "spec.steps[0]: must have a resource, readyCondition or expectations"],
     [
       "a check without an object",
       { expectations: exists },
-      "spec.steps[0].expectations.allOf[0].function: ResourceExists needs a resource",
+      "spec.steps[0].expectations.allOf[0].function: ResourceExists requires a resource",
     ],
     [
       "an unknown function",
@@ -71,7 +71,7 @@ describe("an IntegrationTest", () => {
       "spec.steps[0].readyCondition.anyOf[0].function: unknown function",
     ],
     [
-      "a webhook that is no URL",
+      "a webhook that is not a URL",
       { expectations: { allOf: [{ function: "F", webhook: "host:1" }] } },
       "spec.steps[0].expectations.allOf[0].webhook:",
     ],
@@ -80,34 +80,34 @@ describe("an IntegrationTest", () => {
       { expectations: { allOf: [{ function: "F", webhook: "http://a:b@c" }] } },
       "spec.steps[0].expectations.allOf[0].webhook:",
     ],
-  ])("with %s names the field", (_, step, fault) => {
-    const faults = faultsOf(step);
+  ])("with %s is rejected with the field", (_, step, error) => {
+    const errors = validate(step);
     expect(
-      faults.find((each) => each.startsWith(fault)),
-      faults.join("\n"),
+      errors.find((each) => each.startsWith(error)),
+      errors.join("\n"),
     ).toBeDefined();
   });
 
-  it("names every fault at once", () => {
-    expect(faultsOf({ resource: {} }, { name: "s0", resource: {} })).toHaveLength(3);
+  it("reports all errors", () => {
+    expect(validate({ resource: {} }, { name: "s0", resource: {} })).toHaveLength(3);
   });
 
-  it("without steps has nothing to test (regression 9)", () => {
-    expect(faultsOf()).toEqual(["spec.steps: a test needs at least one step"]);
+  it("without steps is rejected (regression 9)", () => {
+    expect(validate()).toEqual(["spec.steps: must have at least one step"]);
   });
 });
 
 describe("a LoadTest", () => {
-  const faultsOf = (more: Partial<LoadTestSpec>) =>
-    faultsOfLoadTest(
+  const validate = (more: Partial<LoadTestSpec>) =>
+    validateLoadTest(
       { target: { resource: { manifest: configMap } }, workload: { resources: [{ manifest: configMap }] }, ...more },
       "default",
     );
   const inject = (name: string, extract: { function: string; params?: Record<string, unknown> }) => ({ name, extract });
   const path = { function: "FieldPath", params: { path: "a" } };
 
-  it("is without fault when it is", () => {
-    expect(faultsOf({})).toEqual([]);
+  it("is valid", () => {
+    expect(validate({})).toEqual([]);
   });
 
   it.each<[string, Partial<LoadTestSpec>, string]>([
@@ -118,30 +118,30 @@ describe("a LoadTest", () => {
       "spec.workload.envInjection[0].extract.function: unknown function",
     ],
     [
-      "two names that become one",
+      "two names that map to the same annotation",
       { workload: { resources: [], envInjection: [inject("TARGET_URL", path), inject("targetUrl", path)] } },
       "spec.workload.envInjection[1].name:",
     ],
     [
       "a workload without a name",
       { workload: { resources: [{ manifest: { ...configMap, metadata: {} } }] } },
-      "spec.workload.resources[0].manifest.metadata.name: is missing",
+      "spec.workload.resources[0].manifest.metadata.name: required",
     ],
     [
-      "both names of its check",
+      "healthCheck and its alias",
       { healthCheck: exists, expectations: exists },
-      "spec.expectations: is another name of healthCheck",
+      "spec.expectations: alias of healthCheck",
     ],
     [
       "an unknown check",
       { healthCheck: { allOf: [{ function: "Nope" }] } },
       "spec.healthCheck.allOf[0].function: unknown function",
     ],
-  ])("with %s names the field", (_, more, fault) => {
-    const faults = faultsOf(more);
+  ])("with %s is rejected with the field", (_, more, error) => {
+    const errors = validate(more);
     expect(
-      faults.find((each) => each.startsWith(fault)),
-      faults.join("\n"),
+      errors.find((each) => each.startsWith(error)),
+      errors.join("\n"),
     ).toBeDefined();
   });
 });

@@ -11,7 +11,7 @@ const extra = (group: string, kind: string, plural: string, scope: "Namespaced" 
   scope,
 });
 
-/** Kinds of Kubernetes itself: their addresses do not change within a version, so nothing has to be asked. */
+/** Built-in kinds. Their paths never change within a version, so discovery is not needed. */
 const builtIns: readonly ResourceType[] = [
   machinery.Namespace,
   machinery.Node,
@@ -56,9 +56,9 @@ const builtIns: readonly ResourceType[] = [
 const idOf = (type: { readonly group: string; readonly version: string }, kind: string): string =>
   `${type.group}/${type.version}/${kind}`;
 
-const known = new Map(builtIns.map((type) => [idOf(type, type.kind), type]));
+const builtInById = new Map(builtIns.map((type) => [idOf(type, type.kind), type]));
 
-/** The definitions of custom kinds, with the index {@link mapKind} looks in. */
+/** CustomResourceDefinitions, with the index that {@link mapKind} uses. */
 export const definitionReads = readOf(CustomResourceDefinition, {
   kind: (definition) =>
     definition.spec.versions
@@ -67,12 +67,12 @@ export const definitionReads = readOf(CustomResourceDefinition, {
 });
 
 /**
- * The resource of a kind: built-in, or of a CustomResourceDefinition in the cache. Undefined where there is none (yet). Kinds of
- * aggregated API servers are not known.
+ * Maps a kind to its resource: built-in, or defined by a CustomResourceDefinition in the cache. Undefined if no such kind is
+ * served (yet). Kinds of aggregated API servers are not supported.
  */
 export function mapKind(cache: Cache, apiVersion: string, kind: string): ResourceType | undefined {
   const { group, version } = parseApiVersion(apiVersion);
-  const builtIn = known.get(idOf({ group, version }, kind));
+  const builtIn = builtInById.get(idOf({ group, version }, kind));
   if (builtIn !== undefined) return builtIn;
   const [definition] = cache.list(CustomResourceDefinition, { index: ["kind", idOf({ group, version }, kind)] });
   const isServed = definition?.status?.conditions?.some(({ type, status }) => type === "Established" && status === "True");

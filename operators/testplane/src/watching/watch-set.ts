@@ -3,24 +3,24 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { Informer, type Logger, type Request, type StoreEffect } from "@keelson/controller";
 
-/** What a test wants to follow: a kind in a namespace (none for cluster-scoped ones), one object or all. */
-export interface Want {
+/** What a test watches: one or all objects of a kind in a namespace (`undefined` for cluster-scoped kinds). */
+export interface WatchTarget {
   readonly type: ResourceType;
   readonly namespace: string | undefined;
   /** Absent: all objects. */
   readonly name?: string | undefined;
 }
 
-/** What is known of a kind in a namespace. */
-export interface View {
-  /** Whether it was listed: until then nothing is known. */
+/** The watched state of a kind in a namespace. */
+export interface WatchView {
+  /** Whether the initial list has completed. */
   readonly isListed: boolean;
-  /** Why the last list or watch failed, until one succeeds. */
+  /** Why the last list or watch failed; cleared by the next success. */
   readonly error: unknown;
   get(name: string): DeepReadonly<KubernetesObject> | undefined;
   /** Sorted by name. */
   list(): readonly DeepReadonly<KubernetesObject>[];
-  /** Whether everything up to this resource version is in it. */
+  /** Whether the watch has seen this resource version. */
   hasSeen(resourceVersion: string): boolean;
 }
 
@@ -31,7 +31,7 @@ export interface WatchSetOptions {
   readonly log: Logger;
   /** A number in [0, 1), for jitter. Default: `Math.random`. */
   readonly random?: () => number;
-  /** Called when something changed that this request follows. */
+  /** Called when an object changed that this request follows. */
   readonly wake: (request: Request) => void;
 }
 
@@ -42,8 +42,8 @@ interface Follower {
 }
 
 /**
- * Watches of the kinds that running tests name, one a kind and namespace however many tests share it: started with the first
- * test that needs it and stopped with the last one.
+ * Watches on the kinds that running tests use. Tests share one watch per kind and namespace; it starts with the first
+ * test that needs it and stops with the last one.
  */
 export class WatchSet {
   readonly #options: WatchSetOptions;
@@ -54,16 +54,16 @@ export class WatchSet {
     this.#options = options;
   }
 
-  /** How many watches there are. */
+  /** Number of open watches. */
   get size(): number {
     return this.#watched.size;
   }
 
-  /** Makes a test follow these and nothing else; with no wants it follows nothing any more. */
-  follow(request: Request, wants: readonly Want[]): void {
+  /** Sets what a test follows. An empty list stops following. */
+  follow(request: Request, targets: readonly WatchTarget[]): void {
     const id = `${request.namespace ?? ""}/${request.name}`;
-    const namesByKind = new Map<string, { readonly want: Want; names: Set<string> | undefined }>();
-    for (const want of wants) {
+    const namesByKind = new Map<string, { readonly want: WatchTarget; names: Set<string> | undefined }>();
+    for (const want of targets) {
       const key = keyOf(want.type, want.namespace);
       const entry = namesByKind.get(key) ?? { want, names: new Set<string>() };
       if (want.name === undefined) entry.names = undefined;
@@ -90,12 +90,12 @@ export class WatchSet {
     else this.#watchesOf.set(id, new Set(namesByKind.keys()));
   }
 
-  /** What is known of a kind that is followed. */
-  view(type: ResourceType, namespace: string | undefined): View | undefined {
+  /** The state of a watched kind. */
+  view(type: ResourceType, namespace: string | undefined): WatchView | undefined {
     return this.#watched.get(keyOf(type, namespace));
   }
 
-  /** Ends every watch. */
+  /** Stops all watches. */
   stop(): void {
     for (const kind of this.#watched.values()) kind.stop();
     this.#watched.clear();
@@ -106,7 +106,7 @@ export class WatchSet {
 const keyOf = (type: ResourceType, namespace: string | undefined): string =>
   `${apiVersionOf(type)}/${type.plural}@${namespace ?? ""}`;
 
-class WatchedKind implements View {
+class WatchedKind implements WatchView {
   readonly followers = new Map<string, Follower>();
   readonly #objects = new Map<string, DeepReadonly<KubernetesObject>>();
   readonly #informer: Informer;
@@ -126,7 +126,7 @@ class WatchedKind implements View {
       namespace,
       clock,
       random,
-      // A failure changes what a test is told it waits for; the informer tells of it by its log alone.
+      // A failure changes the message of waiting tests. The informer reports failures only to its log.
       log: {
         ...log,
         warn: (fields, message) => {
@@ -134,7 +134,7 @@ class WatchedKind implements View {
           this.#wakeAll();
         },
       },
-      onEffect: (effect) => this.#take(effect),
+      onEffect: (effect) => this.#applyEffect(effect),
     });
     void this.#informer.run(this.#abort.signal);
   }
@@ -164,7 +164,7 @@ class WatchedKind implements View {
     this.followers.clear();
   }
 
-  #take(effect: StoreEffect): void {
+  #applyEffect(effect: StoreEffect): void {
     switch (effect.kind) {
       case "replace":
         this.#objects.clear();
@@ -182,7 +182,7 @@ class WatchedKind implements View {
     this.#wakeLater(effect.object.metadata.name ?? "");
   }
 
-  /** After the informer has noted the version of what it just put here, so that `hasSeen` is true for whoever is woken. */
+  /** Defers until the informer has recorded the version of the object, so that `hasSeen` is true for the woken tests. */
   #wakeLater(name: string | undefined): void {
     queueMicrotask(() => {
       for (const { request, names } of this.followers.values()) {

@@ -36,39 +36,39 @@ const ask = (timeoutMs = 15_000) =>
   );
 const json = (text: string) => (_: IncomingMessage, response: ServerResponse) => void response.end(text);
 
-it("posts the function, its params and the object, and takes the answer", async () => {
+it("posts the function, its parameters and the object, and returns the response", async () => {
   answer = json('{"passed": true, "actual": 7}');
   expect(await ask()).toEqual({ kind: "answer", passed: true, actual: "7" });
   expect(asked).toEqual([{ path: "/check?x=1", body: { function: "VerifyRows", params: { min: 1 }, state: { kind: "Pod" } } }]);
 });
 
 it.each([
-  ["no JSON", json("hello"), /is no JSON/],
-  ["no `passed`", json('{"message": "fine"}'), /has no `passed`/],
-  ["`passed` as text", json('{"passed": "true"}'), /has no `passed`/],
+  ["invalid JSON", json("hello"), /not valid JSON/],
+  ["no `passed`", json('{"message": "fine"}'), /must have a boolean `passed`/],
+  ["`passed` as text", json('{"passed": "true"}'), /must have a boolean `passed`/],
   ["a failure", (_: IncomingMessage, response: ServerResponse) => void response.writeHead(500).end(), /HTTP 500/],
   [
     "an endless body",
     (_: IncomingMessage, response: ServerResponse) => void response.end("x".repeat((1 << 20) + 1)),
-    /longer than/,
+    /exceeds/,
   ],
-])("takes %s for no answer, and says what it was", async (_, behaviour, message) => {
+])("reports %s as an error", async (_, behaviour, message) => {
   answer = behaviour;
   expect(await ask()).toEqual({ kind: "error", message: expect.stringMatching(message) });
 });
 
-it("follows no redirect", async () => {
+it("does not follow redirects", async () => {
   answer = (_, response) => void response.writeHead(302, { location: `${url}/elsewhere` }).end();
-  expect(await ask()).toEqual({ kind: "error", message: "the webhook answered HTTP 302; redirects are not followed" });
+  expect(await ask()).toEqual({ kind: "error", message: "the webhook responded with HTTP 302; redirects are not followed" });
   expect(asked).toHaveLength(1);
 });
 
-it("gives up on one that does not answer in time", async () => {
+it("times out if the webhook does not respond", async () => {
   answer = (_, response) => void response.write('{"passed":');
-  expect(await ask(50)).toEqual({ kind: "error", message: "the webhook did not answer within 0.05 s" });
+  expect(await ask(50)).toEqual({ kind: "error", message: "the webhook did not respond within 0.05 s" });
 });
 
-it("says that nobody listens", async () => {
+it("reports a refused connection", async () => {
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
   expect(await ask()).toMatchObject({ kind: "error", message: expect.stringContaining("ECONNREFUSED") });

@@ -1,32 +1,32 @@
 import { isJsonObject } from "@keelson/api-machinery";
 import type { Dispatcher } from "undici";
 
-/** What a webhook is asked. */
-export interface WebhookQuestion {
+/** Request to a webhook. */
+export interface WebhookRequest {
   readonly url: string;
   readonly function: string;
   readonly params: Readonly<Record<string, unknown>> | undefined;
-  /** The object that the check is about; null where there is none. */
+  /** The object to check; null if it does not exist. */
   readonly state: unknown;
-  /** How long the whole answer may take. */
+  /** Timeout for the whole response. */
   readonly timeoutMs: number;
 }
 
-/** What came of it. `error`: the webhook could not be asked, so it is not known whether the check holds. */
+/** Result of a webhook call. `error`: the call failed, so it is not known whether the check holds. */
 export type WebhookAnswer =
   | { readonly kind: "answer"; readonly passed: boolean; readonly actual?: string; readonly message?: string }
   | { readonly kind: "error"; readonly message: string };
 
-/** The longest answer that is read. */
+/** Maximum size of a response body. */
 const maxAnswerBytes = 1 << 20;
 
-/** Asks a webhook once. Never throws; redirects are not followed, so that an answer comes from the host that the test names. */
+/** Calls a webhook once. Never rejects. Redirects are not followed: only the host named in the test may respond. */
 export async function callWebhook(
-  question: WebhookQuestion,
+  request: WebhookRequest,
   dispatcher: Dispatcher,
   signal: AbortSignal,
 ): Promise<WebhookAnswer> {
-  const { url, timeoutMs } = question;
+  const { url, timeoutMs } = request;
   const limit = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
   try {
     const { origin, pathname, search } = new URL(url);
@@ -36,19 +36,19 @@ export async function callWebhook(
       method: "POST",
       headers: { "content-type": "application/json", accept: "application/json", "user-agent": "keelson-testplane" },
       body: JSON.stringify({
-        function: question.function,
-        ...(question.params === undefined ? {} : { params: question.params }),
-        state: question.state,
+        function: request.function,
+        ...(request.params === undefined ? {} : { params: request.params }),
+        state: request.state,
       }),
       signal: limit,
     });
-    // Letting go of a body makes it emit an error that nobody waits for; without a listener it would end the process.
+    // Destroying a body emits an error, which would crash the process without a listener.
     body.on("error", () => {});
     if (statusCode !== 200) {
       body.destroy();
       return {
         kind: "error",
-        message: `the webhook answered HTTP ${statusCode}${statusCode >= 300 && statusCode < 400 ? "; redirects are not followed" : ""}`,
+        message: `the webhook responded with HTTP ${statusCode}${statusCode >= 300 && statusCode < 400 ? "; redirects are not followed" : ""}`,
       };
     }
     const chunks: Buffer[] = [];
@@ -57,28 +57,28 @@ export async function callWebhook(
       length += chunk.length;
       if (length > maxAnswerBytes) {
         body.destroy();
-        return { kind: "error", message: `the webhook's answer is longer than ${maxAnswerBytes} bytes` };
+        return { kind: "error", message: `the webhook response exceeds ${maxAnswerBytes} bytes` };
       }
       chunks.push(chunk);
     }
-    return answerOf(Buffer.concat(chunks).toString("utf8"));
+    return parseAnswer(Buffer.concat(chunks).toString("utf8"));
   } catch (error) {
     if (limit.aborted && !signal.aborted)
-      return { kind: "error", message: `the webhook did not answer within ${timeoutMs / 1000} s` };
-    return { kind: "error", message: `the webhook could not be asked: ${reasonOf(error)}` };
+      return { kind: "error", message: `the webhook did not respond within ${timeoutMs / 1000} s` };
+    return { kind: "error", message: `the webhook call failed: ${errorMessage(error)}` };
   }
 }
 
-/** Reads `{passed, actual?, message?}`. */
-export function answerOf(text: string): WebhookAnswer {
+/** Parses `{passed, actual?, message?}`. */
+export function parseAnswer(text: string): WebhookAnswer {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    return { kind: "error", message: "the webhook's answer is no JSON" };
+    return { kind: "error", message: "the webhook response is not valid JSON" };
   }
   if (!isJsonObject(value) || typeof value["passed"] !== "boolean") {
-    return { kind: "error", message: "the webhook's answer has no `passed` that is true or false" };
+    return { kind: "error", message: "the webhook response must have a boolean `passed`" };
   }
   const { passed, actual, message } = value;
   return {
@@ -91,7 +91,7 @@ export function answerOf(text: string): WebhookAnswer {
   };
 }
 
-function reasonOf(error: unknown): string {
+function errorMessage(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const code: unknown = Reflect.get(error, "code");
   return error.message || (typeof code === "string" ? code : error.name);

@@ -1,52 +1,52 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Request } from "@keelson/controller";
 import type { Dispatcher } from "undici";
-import { callWebhook, type WebhookAnswer, type WebhookQuestion } from "./webhook-call.ts";
+import { callWebhook, type WebhookAnswer, type WebhookRequest } from "./webhook-call.ts";
 
-/** A question with its place in a test. */
-export interface WebhookAsk extends WebhookQuestion {
-  /** Names the check: the same one is not asked twice at once. */
+/** A webhook call and the check that it belongs to. */
+export interface WebhookCall extends WebhookRequest {
+  /** Identifies the check. At most one call per check is in flight. */
   readonly key: string;
-  /** The version of `state`. */
+  /** Resource version of `state`. */
   readonly stateVersion: string;
 }
 
-/** What is known of a webhook's check. */
-export type WebhookKnowledge =
-  | { readonly kind: "asking" }
+/** State of a webhook check. */
+export type WebhookState =
+  | { readonly kind: "pending" }
   | { readonly kind: "answered"; readonly atMs: number; readonly stateVersion: string; readonly answer: WebhookAnswer };
 
 /** Options of {@link WebhookRunner}. */
 export interface WebhookRunnerOptions {
   readonly clock: Clock;
-  /** Called when an answer for this test is there. */
+  /** Called when a response for this test has arrived. */
   readonly wake: (request: Request) => void;
-  /** Asked at once, in all and of one host. Default: 16 and 4. */
+  /** Maximum concurrent calls, overall and per host. Default: 16 and 4. */
   readonly concurrency?: number;
   readonly concurrencyPerHost?: number;
-  /** Default: one of its own. */
+  /** Default: a private undici Agent. */
   readonly dispatcher?: Dispatcher;
 }
 
 interface Waiting {
   readonly request: Request;
-  readonly ask: WebhookAsk;
+  readonly call: WebhookCall;
   readonly host: string;
 }
 
-/** How many answers of one test are kept: those of earlier rounds and checks are not looked at again. */
-const maxKnown = 20_000;
+/** Maximum cached responses per test. The oldest are evicted first. */
+const maxCachedAnswers = 20_000;
 
-/** How many questions may wait. */
+/** Maximum queued calls. */
 const maxWaiting = 10_000;
 
 /**
- * Asks webhooks beside the reconciles: none of them waits for an answer, and a slow host holds up only its own checks. What is
- * known is kept for as long as its test runs and no longer than this process: a new one asks again.
+ * Calls webhooks outside of reconciles, so that no reconcile waits for a response and a slow host delays only its own
+ * checks. Responses are cached in memory while the test runs; after a restart the webhooks are called again.
  */
 export class WebhookRunner {
   readonly #options: WebhookRunnerOptions;
-  readonly #known = new Map<string, Map<string, WebhookKnowledge>>();
+  readonly #answers = new Map<string, Map<string, WebhookState>>();
   readonly #waiting: Waiting[] = [];
   readonly #runningByHost = new Map<string, number>();
   readonly #abort = new AbortController();
@@ -58,37 +58,37 @@ export class WebhookRunner {
     this.#dispatcher = options.dispatcher;
   }
 
-  /** What is known of a check of a test. */
-  known(request: Request, key: string): WebhookKnowledge | undefined {
-    return this.#known.get(testId(request))?.get(key);
+  /** The state of a check of a test. */
+  state(request: Request, key: string): WebhookState | undefined {
+    return this.#answers.get(testId(request))?.get(key);
   }
 
-  /** Asks, unless it is being asked. */
-  ask(request: Request, ask: WebhookAsk): void {
+  /** Calls a webhook, unless a call for the same check is in flight. */
+  call(request: Request, call: WebhookCall): void {
     const id = testId(request);
-    const known = this.#known.get(id) ?? new Map<string, WebhookKnowledge>();
-    this.#known.set(id, known);
-    if (known.get(ask.key)?.kind === "asking" || this.#abort.signal.aborted) return;
+    const known = this.#answers.get(id) ?? new Map<string, WebhookState>();
+    this.#answers.set(id, known);
+    if (known.get(call.key)?.kind === "pending" || this.#abort.signal.aborted) return;
     if (this.#waiting.length >= maxWaiting) {
-      const answer: WebhookAnswer = { kind: "error", message: "too many webhooks wait to be asked" };
-      known.set(ask.key, { kind: "answered", atMs: this.#options.clock.now(), stateVersion: ask.stateVersion, answer });
+      const answer: WebhookAnswer = { kind: "error", message: "too many queued webhook calls" };
+      known.set(call.key, { kind: "answered", atMs: this.#options.clock.now(), stateVersion: call.stateVersion, answer });
       return;
     }
-    // Taken out first, so that what was asked longest ago stands first.
-    known.delete(ask.key);
-    known.set(ask.key, { kind: "asking" });
+    // Re-inserted at the end, so that the oldest entry comes first.
+    known.delete(call.key);
+    known.set(call.key, { kind: "pending" });
     const [oldest] = known.keys();
-    if (known.size > maxKnown && oldest !== undefined) known.delete(oldest);
-    this.#waiting.push({ request, ask, host: URL.canParse(ask.url) ? new URL(ask.url).host : "" });
+    if (known.size > maxCachedAnswers && oldest !== undefined) known.delete(oldest);
+    this.#waiting.push({ request, call, host: URL.canParse(call.url) ? new URL(call.url).host : "" });
     this.#startWaiting();
   }
 
-  /** Forgets what is known of a test. */
+  /** Drops the cached responses of a test. */
   forget(request: Request): void {
-    this.#known.delete(testId(request));
+    this.#answers.delete(testId(request));
   }
 
-  /** Breaks off what is being asked. */
+  /** Aborts all calls. */
   stop(): void {
     this.#abort.abort(new Error("the operator is stopping"));
     this.#waiting.length = 0;
@@ -108,21 +108,21 @@ export class WebhookRunner {
     }
   }
 
-  async #run({ request, ask, host }: Waiting): Promise<void> {
+  async #run({ request, call, host }: Waiting): Promise<void> {
     this.#running++;
     this.#runningByHost.set(host, (this.#runningByHost.get(host) ?? 0) + 1);
-    // Loading undici takes longer than everything else here, and most tests have no webhooks.
+    // Loading undici is slow, and most tests have no webhooks.
     this.#dispatcher ??= new (await import("undici")).Agent({ connectTimeout: 5_000 });
-    const answer = await callWebhook(ask, this.#dispatcher, this.#abort.signal);
+    const answer = await callWebhook(call, this.#dispatcher, this.#abort.signal);
     this.#running--;
     const left = (this.#runningByHost.get(host) ?? 1) - 1;
     if (left === 0) this.#runningByHost.delete(host);
     else this.#runningByHost.set(host, left);
     if (this.#abort.signal.aborted) return;
     this.#startWaiting();
-    const known = this.#known.get(testId(request));
+    const known = this.#answers.get(testId(request));
     if (known === undefined) return;
-    known.set(ask.key, { kind: "answered", atMs: this.#options.clock.now(), stateVersion: ask.stateVersion, answer });
+    known.set(call.key, { kind: "answered", atMs: this.#options.clock.now(), stateVersion: call.stateVersion, answer });
     this.#options.wake(request);
   }
 }

@@ -1,16 +1,16 @@
 import type { IntegrationTestStatus } from "../../api/integration-test.ts";
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { cut, evaluate, failureOf } from "../../evaluation/evaluate.ts";
-import { type Run, webhookTimeoutMs } from "./turn.ts";
+import { truncate, evaluate, failureOf } from "../../evaluation/evaluate.ts";
+import { type Turn, webhookTimeoutMs } from "./turn.ts";
 import { defaultStepSeconds } from "./step-decision.ts";
 import { type Observation, targetOf } from "../../evaluation/target.ts";
 import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
 
-/** Checks the final expectations of a round, each until its own time is up. */
-export function advanceFinal(run: Run, status: Status): Status {
-  const { spec, namespace, observe, known, now } = run.input;
+/** Checks the final expectations of a round, each until its own deadline. */
+export function advanceFinal(turn: Turn, status: Status): Status {
+  const { spec, namespace, observe, webhookState, now } = turn.input;
   const before = status.finalExpectations;
   const startedAt = before?.startedAt ?? iso(now);
   const results = [];
@@ -26,24 +26,24 @@ export function advanceFinal(run: Run, status: Status): Status {
         : observe(targetOf(final.resource, namespace));
     if (observation.kind !== "known") {
       failures.push(
-        `${final.name}: its object is not known${observation.kind === "loading" && observation.error ? `: ${observation.error}` : ""}`,
+        `${final.name}: cannot read the object${observation.kind === "loading" && observation.error ? `: ${observation.error}` : ""}`,
       );
       isFailed ||= now >= until;
-      run.wakes.push(until);
+      turn.wakes.push(until);
       continue;
     }
     const scope = `${status.currentRound ?? 1}/finalExpectations[${index}]`;
-    const evaluation = evaluate(final.expectations, observation.objects, { scope, known, now, webhookTimeoutMs });
+    const evaluation = evaluate(final.expectations, observation.objects, { scope, webhookState, now, webhookTimeoutMs });
     results.push(...evaluation.results);
     if (evaluation.passed) continue;
     failures.push(`${final.name}: ${failureOf(evaluation.results)}`);
-    isFailed ||= evaluation.isFinal || now >= until;
-    run.asks.push(...evaluation.asks);
-    run.wakes.push(until, ...(evaluation.againAtMs === undefined ? [] : [evaluation.againAtMs]));
+    isFailed ||= evaluation.isTerminal || now >= until;
+    turn.webhookCalls.push(...evaluation.webhookCalls);
+    turn.wakes.push(until, ...(evaluation.retryAtMs === undefined ? [] : [evaluation.retryAtMs]));
   }
   const common = { startedAt, deadline: iso(latest), results };
   if (failures.length === 0) return { ...status, finalExpectations: { ...common, state: "Passed", finishedAt: iso(now) } };
-  const message = cut(failures.join("; "), 1024);
+  const message = truncate(failures.join("; "), 1024);
   if (!isFailed) return { ...status, message, finalExpectations: { ...common, state: "Running" } };
   return { ...status, message, finalExpectations: { ...common, state: "Failed", finishedAt: iso(now) } };
 }

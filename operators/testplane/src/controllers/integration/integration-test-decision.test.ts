@@ -2,20 +2,20 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
 import type { IntegrationTestSpec, IntegrationTestStatus } from "../../api/integration-test.ts";
 import { decideIntegrationTest, type IntegrationTestDecision } from "./integration-test-decision.ts";
-import { afterAct } from "./step-decision.ts";
+import { afterAction } from "./step-decision.ts";
 import type { Observation } from "../../evaluation/target.ts";
 
 const lamp = (name: string) => ({ apiVersion: "example.com/v1", kind: "Lamp", metadata: { name } });
 const lit = { allOf: [{ function: "FieldEquals", params: { path: "status.phase", value: "Lit" } }] };
 const step = (name: string, more: object = {}) => ({ name, resource: { manifest: lamp(name) }, expectations: lit, ...more });
 
-/** Runs the machine alone: a clock, objects by name, and acts that succeed. */
+/** Runs the state machine with a simulated clock, objects by name, and actions that succeed. */
 function simulate(spec: IntegrationTestSpec) {
   let now = Date.UTC(2026, 0, 1);
   let status: DeepReadonly<IntegrationTestStatus> = {};
   const objects = new Map<string, Record<string, unknown>>();
   const events: string[] = [];
-  const acts: string[] = [];
+  const actions: string[] = [];
   let decision: IntegrationTestDecision | undefined;
   let observation: Observation | undefined;
   const turn = (): IntegrationTestDecision => {
@@ -25,7 +25,7 @@ function simulate(spec: IntegrationTestSpec) {
       namespace: "default",
       status,
       now,
-      known: () => undefined,
+      webhookState: () => undefined,
       observe: ({ name = "" }) => {
         const object = objects.get(name);
         return observation ?? { kind: "known", objects: object === undefined ? [] : [object], hasSeen: () => true };
@@ -33,31 +33,31 @@ function simulate(spec: IntegrationTestSpec) {
     });
     status = current.status;
     events.push(...current.events.map(({ reason }) => reason));
-    for (const { index, act } of current.acts) {
+    for (const { index, act } of current.actions) {
       const name = spec.steps[index]?.name ?? "";
-      acts.push(`${act} ${name}`);
+      actions.push(`${act} ${name}`);
       if (act === "Apply") objects.set(name, { ...lamp(name), ...objects.get(name) });
       else objects.delete(name);
       const steps = [...(status.steps ?? [])];
       const before = steps[index];
-      if (before !== undefined) steps[index] = afterAct(before, { kind: "done", object: { name } }, now);
+      if (before !== undefined) steps[index] = afterAction(before, { kind: "done", object: { name } }, now);
       status = { ...status, steps };
     }
     decision = current;
     return current;
   };
   return {
-    acts,
+    actions,
     events,
     objects,
-    /** Decides until nothing changes. */
+    /** Decides until the status no longer changes. */
     settle() {
       for (let turns = 0; turns < 100; turns++) {
         const before = status;
         turn();
         if (jsonEquals(before, status)) return status;
       }
-      throw new Error("the machine does not come to rest");
+      throw new Error("the state machine does not settle");
     },
     turn,
     see(name: string, phase: string) {
@@ -77,14 +77,14 @@ function simulate(spec: IntegrationTestSpec) {
 }
 
 describe("a Sequential test", () => {
-  it("applies a step's object only when the step before has succeeded, and wakes at the nearest deadline", () => {
+  it("applies a step's object only after the previous step succeeded, and wakes at the nearest deadline", () => {
     const test = simulate({ steps: [step("a", { timeoutSeconds: 30 }), step("b")] });
     test.settle();
-    expect(test.acts).toEqual(["Apply a"]);
+    expect(test.actions).toEqual(["Apply a"]);
     expect(test.wakesInMs).toBe(30_000);
     test.see("a", "Lit");
     test.settle();
-    expect(test.acts).toEqual(["Apply a", "Apply b"]);
+    expect(test.actions).toEqual(["Apply a", "Apply b"]);
     test.see("b", "Lit");
     expect(test.settle()).toMatchObject({ phase: "Succeeded", completedRounds: 1, currentStepIndex: 1 });
     expect(test.events).toEqual([
@@ -97,7 +97,7 @@ describe("a Sequential test", () => {
     ]);
   });
 
-  it("fails at a step's deadline with what it waited for, and begins no further step", () => {
+  it("fails at the deadline of a step with the pending check and starts no further step", () => {
     const test = simulate({ steps: [step("a", { timeoutSeconds: 30 }), step("b")] });
     test.settle();
     test.wait(30);
@@ -106,7 +106,7 @@ describe("a Sequential test", () => {
     expect(test.events).toContain("IntegrationTestFailed");
   });
 
-  it("gives the checks a last say at the deadline", () => {
+  it("evaluates the checks once more at the deadline", () => {
     const test = simulate({ steps: [step("a", { timeoutSeconds: 30 })] });
     test.settle();
     test.wait(30);
@@ -114,7 +114,7 @@ describe("a Sequential test", () => {
     expect(test.settle().phase).toBe("Succeeded");
   });
 
-  it("times out while converging too, and names the finalizers that hold a deletion back", () => {
+  it("times out while converging and names the finalizers that block a deletion", () => {
     const test = simulate({
       steps: [{ name: "a", resource: { action: "Delete", manifest: lamp("a") }, timeoutSeconds: 5 }],
     });
@@ -124,10 +124,10 @@ describe("a Sequential test", () => {
     test.turn();
     test.wait(5);
     expect(test.settle()).toMatchObject({ phase: "Failed", reason: "Timeout" });
-    expect(test.status.message).toContain("waits for its finalizers example.com/hold");
+    expect(test.status.message).toContain("waiting for finalizers example.com/hold");
   });
 
-  it("fails at once when its object is gone before it converged", () => {
+  it("fails immediately if its object is deleted before it converged", () => {
     const test = simulate({ steps: [step("a")] });
     test.turn();
     test.turn();
@@ -135,16 +135,16 @@ describe("a Sequential test", () => {
     expect(test.settle()).toMatchObject({ phase: "Failed", steps: [{ reason: "TargetLost" }] });
   });
 
-  it("goes on waiting where the object cannot be read, until the step's time is up, and says why", () => {
+  it("waits until the deadline while the object cannot be read, and reports the error", () => {
     const test = simulate({ steps: [step("a", { timeoutSeconds: 60 })] });
     test.settle();
     test.know({ kind: "loading", error: "Forbidden: no" });
-    expect(test.settle().steps?.[0]).toMatchObject({ state: "Running", message: "Lamp a is not known yet: Forbidden: no" });
+    expect(test.settle().steps?.[0]).toMatchObject({ state: "Running", message: "cannot read Lamp a yet: Forbidden: no" });
     test.wait(60);
     expect(test.settle()).toMatchObject({ phase: "Failed", reason: "Timeout" });
   });
 
-  it("holds a ready condition to its own time", () => {
+  it("applies the timeout of the ready condition", () => {
     const test = simulate({ steps: [step("a", { readyCondition: { timeoutSeconds: 5, ...lit } })] });
     test.settle();
     expect(test.wakesInMs).toBe(5_000);
@@ -156,7 +156,7 @@ describe("a Sequential test", () => {
     });
   });
 
-  it("fails at once where a check can never hold", () => {
+  it("fails immediately if a check can never hold", () => {
     const test = simulate({ steps: [step("a", { expectations: { allOf: [{ function: "JobComplete" }] } })] });
     test.turn();
     test.turn();
@@ -169,17 +169,17 @@ describe("a Sequential test", () => {
 });
 
 describe("a Parallel test", () => {
-  it("applies all at once, and checks each step on its own", () => {
+  it("applies all objects together and checks each step independently", () => {
     const test = simulate({ mode: "Parallel", steps: [step("a"), step("b")] });
     test.settle();
-    expect(test.acts).toEqual(["Apply a", "Apply b"]);
+    expect(test.actions).toEqual(["Apply a", "Apply b"]);
     test.see("b", "Lit");
     expect(test.settle().steps?.map(({ state }) => state)).toEqual(["Running", "Succeeded"]);
     test.see("a", "Lit");
     expect(test.settle().phase).toBe("Succeeded");
   });
 
-  it("lets the others end when one has failed", () => {
+  it("lets the other steps finish after one failed", () => {
     const test = simulate({ mode: "Parallel", steps: [step("a", { timeoutSeconds: 5 }), step("b")] });
     test.settle();
     test.wait(5);
@@ -198,7 +198,7 @@ describe("rounds", () => {
     return test;
   };
 
-  it("waits between rounds for as long as it was told, whatever wakes it", () => {
+  it("waits for delayBetweenRounds, whatever wakes the test", () => {
     const test = simulate({ repeat: { count: 2, delayBetweenRounds: 60 }, steps: [step("a")] });
     test.settle();
     test.see("a", "Lit");
@@ -210,7 +210,7 @@ describe("rounds", () => {
     expect(test.settle()).toMatchObject({ phase: "Succeeded", completedRounds: 2, roundHistory: [{ round: 1 }, { round: 2 }] });
   });
 
-  it("go on after a failure, which the verdict counts", () => {
+  it("continue after a failure, and the verdict counts it", () => {
     const test = failing({ count: 2 });
     expect(test.status).toMatchObject({ phase: "Running", currentRound: 2, failedRounds: 1 });
     test.see("a", "Lit");
@@ -218,11 +218,11 @@ describe("rounds", () => {
     expect(test.status.message).toMatch(/^1 of 2 rounds failed; round 1: a:/);
   });
 
-  it("end with the first failure where they are until failure", () => {
+  it("stop after the first failure with untilFailure", () => {
     expect(failing({ count: 10, untilFailure: true }).status).toMatchObject({ phase: "Failed", completedRounds: 1 });
   });
 
-  it("stop when the test's time is up: a round in flight counts neither way", () => {
+  it("stop when maxDurationSeconds expires; an unfinished round has no verdict", () => {
     const test = simulate({ repeat: { maxDurationSeconds: 90, delayBetweenRounds: 60 }, steps: [step("a")] });
     test.settle();
     test.see("a", "Lit");
@@ -237,16 +237,16 @@ describe("rounds", () => {
     expect(test.status.roundHistory?.map(({ outcome }) => outcome)).toEqual(["Succeeded", "Stopped"]);
   });
 
-  it("begin no further step when the test's time is up", () => {
+  it("start no further step after maxDurationSeconds", () => {
     const test = simulate({ repeat: { maxDurationSeconds: 60 }, steps: [step("a"), step("b")] });
     test.settle();
     test.wait(60);
     test.see("a", "Lit");
     expect(test.settle()).toMatchObject({ phase: "Failed", reason: "Timeout" });
-    expect(test.acts).toEqual(["Apply a"]);
+    expect(test.actions).toEqual(["Apply a"]);
   });
 
-  it("end with the test's time, though the wait for the next one is longer", () => {
+  it("end at maxDurationSeconds even if the next round starts later", () => {
     const test = simulate({ repeat: { maxDurationSeconds: 30, delayBetweenRounds: 60 }, steps: [step("a")] });
     test.settle();
     test.see("a", "Lit");
@@ -256,7 +256,7 @@ describe("rounds", () => {
     expect(test.settle()).toMatchObject({ phase: "Succeeded", completedRounds: 1, roundHistory: [{ round: 1 }] });
   });
 
-  it("are judged by the reason of the first that failed", () => {
+  it("report the reason of the first failure", () => {
     const test = failing({ count: 2, delayBetweenRounds: 10 });
     test.wait(10);
     test.know({ kind: "known", objects: [], hasSeen: () => true });
@@ -264,14 +264,14 @@ describe("rounds", () => {
     expect(test.status.message).toMatch(/^2 of 2 rounds failed; round 1: a: Timeout/);
   });
 
-  it("fail where the test's time is up before one was done", () => {
+  it("fail if maxDurationSeconds expires before a round finished", () => {
     const test = simulate({ repeat: { maxDurationSeconds: 5 }, steps: [step("a")] });
     test.settle();
     test.wait(5);
     expect(test.settle()).toMatchObject({ phase: "Failed", reason: "Timeout", completedRounds: 0, steps: [{ state: "" }] });
   });
 
-  it("are remembered, the last ten of them", () => {
+  it("are recorded, the last ten of them", () => {
     const test = simulate({ repeat: { count: 12 }, steps: [{ name: "a", resource: { manifest: lamp("a") } }] });
     expect(test.settle()).toMatchObject({ phase: "Succeeded", completedRounds: 12 });
     expect(test.status.roundHistory?.map(({ round }) => round)).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
@@ -290,7 +290,7 @@ describe("final expectations", () => {
     ],
   };
 
-  it("are waited for when all steps have succeeded", () => {
+  it("are checked after all steps succeeded", () => {
     const test = simulate(spec);
     expect(test.settle()).toMatchObject({ phase: "Running", finalExpectations: { state: "Running" } });
     expect(test.wakesInMs).toBe(10_000);
@@ -298,7 +298,7 @@ describe("final expectations", () => {
     expect(test.settle()).toMatchObject({ phase: "Succeeded", finalExpectations: { state: "Passed" } });
   });
 
-  it("fail the round when their time is up", () => {
+  it("fail the round at their deadline", () => {
     const test = simulate(spec);
     test.settle();
     test.wait(10);

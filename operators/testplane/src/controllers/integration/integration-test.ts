@@ -2,16 +2,16 @@ import { type DeepReadonly, hasFinalizer, jsonEquals, withFinalizer } from "@kee
 import { type ControllerDefinition, ignoreConflict } from "@keelson/controller";
 import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
-import { applyResource, deleteResource, releaseResource } from "../act-on-resource.ts";
+import { applyResource, deleteResource, releaseResource } from "../resource-actions.ts";
 import { decideIntegrationTest, frozenSpec, targetsOf } from "./integration-test-decision.ts";
-import { afterAct } from "./step-decision.ts";
-import { createTestController, type TestActs } from "../test-controller.ts";
+import { afterAction } from "./step-decision.ts";
+import { createTestController, type ActionScope } from "../test-controller.ts";
 
 const fieldManager = fieldManagers.integrationTest;
 const finalizer = finalizers.integrationTest;
-const actsAtOnce = 8;
+const maxConcurrentActions = 8;
 
-/** Runs IntegrationTests. */
+/** Creates the controller of IntegrationTests. */
 export const createIntegrationTestController = (): ControllerDefinition =>
   createTestController({
     name: "testplane-integrationtest",
@@ -19,27 +19,27 @@ export const createIntegrationTestController = (): ControllerDefinition =>
     fieldManager,
     finalizer,
     targets: ({ status, spec }, namespace) => targetsOf(frozenSpec(status, spec), namespace),
-    decide: ({ spec, metadata, status = {} }, world) =>
-      decideIntegrationTest({ spec, generation: metadata.generation ?? 0, status, ...world }),
+    decide: ({ spec, metadata, status = {} }, observations) =>
+      decideIntegrationTest({ spec, generation: metadata.generation ?? 0, status, ...observations }),
     act,
     async release(test, context) {
       for (const adopted of test.status?.adopted ?? []) await releaseResource(adopted, context);
     },
   });
 
-/** Applies and deletes what the steps want. */
+/** Applies and deletes the objects of steps. */
 async function act(
-  { status, acts }: ReturnType<typeof decideIntegrationTest>,
-  { test, context, actContext, write }: TestActs<IntegrationTest>,
+  { status, actions }: ReturnType<typeof decideIntegrationTest>,
+  { test, context, actionContext, write }: ActionScope<IntegrationTest>,
 ): Promise<number | undefined> {
-  if (acts.length === 0) return undefined;
+  if (actions.length === 0) return undefined;
   const { client, clock, signal } = context;
   const spec = frozenSpec(status, test.spec);
   const steps = [...(status.steps ?? [])];
   const adopted = [...(status.adopted ?? [])];
   let owner = test;
-  if (acts.some(({ index }) => spec.steps[index]?.resource?.adopt) && !hasFinalizer(test, finalizer)) {
-    // Before the first change: what is changed without a word of it could not be taken back.
+  if (actions.some(({ index }) => spec.steps[index]?.resource?.adopt) && !hasFinalizer(test, finalizer)) {
+    // The finalizer is set before the first change, so that no change to an adopted object is left behind.
     const body = { metadata: { resourceVersion: test.metadata.resourceVersion, finalizers: withFinalizer(test, finalizer) } };
     const key = { namespace: test.metadata.namespace, name: test.metadata.name ?? "" };
     const marked = await ignoreConflict(client.patch(IntegrationTest, key, { type: "merge", body }, { fieldManager, signal }));
@@ -47,23 +47,23 @@ async function act(
     owner = marked;
   }
   let retryAfterMs: number | undefined;
-  for (let start = 0; start < acts.length; start += actsAtOnce) {
+  for (let start = 0; start < actions.length; start += maxConcurrentActions) {
     await Promise.all(
-      acts.slice(start, start + actsAtOnce).map(async ({ index, act: action }) => {
+      actions.slice(start, start + maxConcurrentActions).map(async ({ index, act: action }) => {
         const resource = spec.steps[index]?.resource;
         const step = steps[index];
         if (resource?.manifest === undefined || step === undefined) return;
         const outcome =
           action === "Delete"
-            ? await deleteResource(resource.manifest, actContext)
-            : await applyResource(resource.manifest, resource.adopt ?? false, actContext);
+            ? await deleteResource(resource.manifest, actionContext)
+            : await applyResource(resource.manifest, resource.adopt ?? false, actionContext);
         if (outcome.kind === "unavailable") retryAfterMs = backoffMs(step, clock.now());
         if ("adopted" in outcome && outcome.adopted) {
           const { apiVersion, kind, metadata } = resource.manifest;
           const entry = { apiVersion: String(apiVersion), kind: String(kind), name: (metadata as { name: string }).name };
           if (!adopted.some((each) => jsonEquals(each, entry))) adopted.push(entry);
         }
-        steps[index] = afterAct(step, outcome, clock.now());
+        steps[index] = afterAction(step, outcome, clock.now());
       }),
     );
   }
@@ -71,6 +71,6 @@ async function act(
   return retryAfterMs;
 }
 
-/** Grows with the time that the step has been at it already: exponential, without a count to keep. */
+/** Exponential backoff without a counter: the delay grows with the time since the step started. */
 const backoffMs = (step: DeepReadonly<StepStatus>, now: number): number =>
   Math.min(Math.max(now - Date.parse(step.startedAt ?? ""), 500), 10_000);

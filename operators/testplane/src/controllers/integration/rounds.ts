@@ -1,15 +1,15 @@
 import { type Condition, type DeepReadonly, setCondition } from "@keelson/api-machinery";
 import type { IntegrationTestSpec, IntegrationTestStatus, RoundSummary, StepStatus } from "../../api/integration-test.ts";
-import { cut } from "../../evaluation/evaluate.ts";
-import type { Run } from "./turn.ts";
+import { truncate } from "../../evaluation/evaluate.ts";
+import type { Turn } from "./turn.ts";
 import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
 
-/** Rounds that a status remembers. */
-const historyLength = 10;
+/** Maximum rounds in `status.roundHistory`. */
+const maxRoundHistory = 10;
 
-/** The part of a status that begins anew with each round. */
+/** The part of a status that is reset for each round. */
 export function roundStatus(spec: DeepReadonly<IntegrationTestSpec>, round: number, now: number) {
   return {
     currentRound: round,
@@ -19,12 +19,12 @@ export function roundStatus(spec: DeepReadonly<IntegrationTestSpec>, round: numb
   };
 }
 
-function summaryOf(run: Run, status: Status, outcome: RoundSummary["outcome"]): DeepReadonly<RoundSummary> {
-  const { now } = run.input;
+function summarizeRound(turn: Turn, status: Status, outcome: RoundSummary["outcome"]): DeepReadonly<RoundSummary> {
+  const { now } = turn.input;
   const steps = status.steps ?? [];
   const failedStep = steps.find(({ state }) => state === "Failed");
   const startedAt = status.roundStartedAt ?? iso(now);
-  const isFinal = status.finalExpectations?.state === "Failed";
+  const hasFailedFinally = status.finalExpectations?.state === "Failed";
   return {
     round: status.currentRound ?? 1,
     startedAt,
@@ -32,24 +32,24 @@ function summaryOf(run: Run, status: Status, outcome: RoundSummary["outcome"]): 
     outcome,
     succeeded: outcome === "Succeeded",
     ...(failedStep === undefined
-      ? isFinal
-        ? { failedStep: "finalExpectations", message: cut(status.message ?? "") }
+      ? hasFailedFinally
+        ? { failedStep: "finalExpectations", message: truncate(status.message ?? "") }
         : {}
-      : { failedStep: failedStep.name, message: cut(`${failedStep.reason ?? ""}: ${failedStep.message ?? ""}`) }),
+      : { failedStep: failedStep.name, message: truncate(`${failedStep.reason ?? ""}: ${failedStep.message ?? ""}`) }),
     stepCount: steps.length,
     succeededSteps: steps.filter(({ state }) => state === "Succeeded").length,
     durationSeconds: Math.max(now - Date.parse(startedAt), 0) / 1_000,
   };
 }
 
-/** The history with this round in it. */
-export const withRound = (run: Run, status: Status, outcome: RoundSummary["outcome"]): readonly DeepReadonly<RoundSummary>[] =>
-  [...(status.roundHistory ?? []), summaryOf(run, status, outcome)].slice(-historyLength);
+/** The round history with the current round appended. */
+export const withRound = (turn: Turn, status: Status, outcome: RoundSummary["outcome"]): readonly DeepReadonly<RoundSummary>[] =>
+  [...(status.roundHistory ?? []), summarizeRound(turn, status, outcome)].slice(-maxRoundHistory);
 
-/** Ends a round, and with the last one the test; else says when the next begins. */
-export function endRound(run: Run, before: Status, outcome: "Succeeded" | "Failed", end: number | undefined): Status {
-  const { spec, now } = run.input;
-  const roundHistory = withRound(run, before, outcome);
+/** Finishes a round. After the last round the test finishes too; otherwise the next round is scheduled. */
+export function endRound(turn: Turn, before: Status, outcome: "Succeeded" | "Failed", end: number | undefined): Status {
+  const { spec, now } = turn.input;
+  const roundHistory = withRound(turn, before, outcome);
   const last = roundHistory[roundHistory.length - 1];
   const isFirstFailure = outcome === "Failed" && (before.failedRounds ?? 0) === 0;
   const status: Status = {
@@ -57,13 +57,13 @@ export function endRound(run: Run, before: Status, outcome: "Succeeded" | "Faile
     completedRounds: (before.completedRounds ?? 0) + 1,
     failedRounds: (before.failedRounds ?? 0) + (outcome === "Failed" ? 1 : 0),
     roundHistory,
-    // The first failure is what the test's reason tells in the end, however many rounds follow.
+    // The test reports the first failure, however many rounds follow.
     ...(isFirstFailure
       ? {
           reason: before.steps?.some(({ state, reason }) => state === "Failed" && reason === "Timeout")
             ? "Timeout"
             : "StepFailed",
-          message: cut(`round ${last?.round ?? 1}: ${last?.failedStep ?? ""}: ${last?.message ?? ""}`, 1024),
+          message: truncate(`round ${last?.round ?? 1}: ${last?.failedStep ?? ""}: ${last?.message ?? ""}`, 1024),
         }
       : {}),
   };
@@ -73,38 +73,38 @@ export function endRound(run: Run, before: Status, outcome: "Succeeded" | "Faile
     (count > 0 && (status.completedRounds ?? 0) >= count) ||
     (outcome === "Failed" && repeat?.untilFailure === true) ||
     (end !== undefined && now >= end);
-  if (isLast) return finish(run, status);
-  // Persisted, so that neither a restart nor the event of this very write begins the round early.
+  if (isLast) return finish(turn, status);
+  // Persisted, so that neither a restart nor the watch event of this write starts the round early.
   const at = now + (repeat?.delayBetweenRounds ?? 0) * 1_000;
-  run.wakes.push(Math.max(at, now + 1));
+  turn.wakes.push(Math.max(at, now + 1));
   return { ...status, nextRoundAt: iso(at) };
 }
 
-/** Ends the test by what its rounds were. */
-export function finish(run: Run, before: Status): Status {
-  const { now } = run.input;
+/** Finishes the test with the verdict of its rounds. */
+export function finish(turn: Turn, before: Status): Status {
+  const { now } = turn.input;
   const { frozenSpec: _, nextRoundAt: __, message, reason, ...rest } = before;
   const rounds = before.completedRounds ?? 0;
   const failures = before.failedRounds ?? 0;
   const generation = before.observedGeneration ?? 0;
   if (failures > 0) {
     const text = rounds > 1 ? `${failures} of ${rounds} rounds failed; ${message ?? ""}` : (message ?? "");
-    run.events.push({ type: "Warning", reason: "IntegrationTestFailed", note: text });
-    return ended({ ...rest, phase: "Failed", reason: reason ?? "StepFailed", message: cut(text, 1024) }, generation, now);
+    turn.events.push({ type: "Warning", reason: "IntegrationTestFailed", note: text });
+    return finished({ ...rest, phase: "Failed", reason: reason ?? "StepFailed", message: truncate(text, 1024) }, generation, now);
   }
   if (rounds === 0) {
     const current = before.steps?.[before.currentStepIndex ?? 0];
-    const text = `no round was done within maxDurationSeconds; ${current?.name ?? ""}: ${current?.message ?? "not begun"}`;
-    run.events.push({ type: "Warning", reason: "IntegrationTestTimeout", note: text });
-    return ended({ ...rest, phase: "Failed", reason: "Timeout", message: cut(text, 1024) }, generation, now);
+    const text = `no round finished within maxDurationSeconds; ${current?.name ?? ""}: ${current?.message ?? "not started"}`;
+    turn.events.push({ type: "Warning", reason: "IntegrationTestTimeout", note: text });
+    return finished({ ...rest, phase: "Failed", reason: "Timeout", message: truncate(text, 1024) }, generation, now);
   }
   const text = rounds === 1 ? "all steps succeeded" : `all ${rounds} rounds succeeded`;
-  run.events.push({ type: "Normal", reason: "IntegrationTestSucceeded", note: text });
-  return ended({ ...rest, phase: "Succeeded", message: text }, generation, now);
+  turn.events.push({ type: "Normal", reason: "IntegrationTestSucceeded", note: text });
+  return finished({ ...rest, phase: "Succeeded", message: text }, generation, now);
 }
 
-function ended(status: Status, generation: number, now: number): Status {
-  // What was still running when the test's time was up runs no more.
+function finished(status: Status, generation: number, now: number): Status {
+  // Steps that were still running when maxDurationSeconds expired have no verdict.
   const steps = status.steps?.map((step) =>
     step.state === "Running" ? { ...step, state: "" as const, reason: "Stopped", finishedAt: iso(now) } : step,
   );
@@ -116,7 +116,7 @@ function ended(status: Status, generation: number, now: number): Status {
   };
 }
 
-/** The conditions of a test that has ended. */
+/** The conditions of a finished test. */
 export function complete(
   conditions: DeepReadonly<Condition[]> | undefined,
   reason: string,

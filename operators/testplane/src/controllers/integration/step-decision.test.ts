@@ -8,7 +8,7 @@ const lamp = { apiVersion: "example.com/v1", kind: "Lamp", metadata: { name: "a"
 const lit = { function: "FieldEquals", params: { path: "status.phase", value: "Lit" } };
 const created: TestStep = { name: "a", timeoutSeconds: 30, resource: { manifest: lamp } };
 
-/** Decides on a step that began at `t0` and whose object was applied, `seconds` later. */
+/** Decides a step that started at `t0` and whose object has been applied, `seconds` later. */
 function decide(step: TestStep, seconds: number, object: object, status: Partial<StepStatus> = { stage: "Converge" }) {
   const observation = { kind: "known", objects: [object], hasSeen: () => true } as Observation;
   return decideStep({
@@ -16,12 +16,12 @@ function decide(step: TestStep, seconds: number, object: object, status: Partial
     status: { ...beginStep({ name: step.name, index: 0, state: "" }, step, t0), ...status },
     namespace: "default",
     observe: () => observation,
-    context: { scope: "1/steps[0]", known: () => undefined, now: t0 + seconds * 1_000, webhookTimeoutMs: 10_000 },
+    context: { scope: "1/steps[0]", webhookState: () => undefined, now: t0 + seconds * 1_000, webhookTimeoutMs: 10_000 },
   });
 }
 
 describe("a step", () => {
-  it("is not acted on again when its time is up, and says what kept it", () => {
+  it("is not retried after its deadline and reports the last error", () => {
     const stuck = { stage: "Apply", message: "API unavailable: refused" } as const;
     expect(decide(created, 29, lamp, stuck)).toMatchObject({ act: "Apply", status: { state: "Running" } });
     const late = decide(created, 30, lamp, stuck);
@@ -30,7 +30,7 @@ describe("a step", () => {
     expect(late.status.message).toContain("API unavailable: refused");
   });
 
-  it("has converged when its object's controller has seen the present generation, where it tells that", () => {
+  it("converges when observedGeneration has caught up, if the object reports it", () => {
     const seen = (observedGeneration: number) => ({
       ...lamp,
       metadata: { ...lamp.metadata, generation: 2 },
@@ -39,13 +39,13 @@ describe("a step", () => {
     expect(decide(created, 1, seen(1)).status).toMatchObject({
       state: "Running",
       stage: "Converge",
-      message: expect.stringContaining("its controller has seen generation 1 of 2"),
+      message: expect.stringContaining("its controller has observed generation 1 of 2"),
     });
     expect(decide(created, 1, seen(2)).status).toMatchObject({ state: "Succeeded" });
     expect(decide(created, 1, lamp).status).toMatchObject({ state: "Succeeded" });
   });
 
-  it("gives a condition no more time than it has itself", () => {
+  it("limits the timeout of a condition to its own deadline", () => {
     const patient: TestStep = { ...created, readyCondition: { timeoutSeconds: 600, allOf: [lit] } };
     expect(decide(patient, 29, lamp)).toMatchObject({ status: { state: "Running" }, wakeAtMs: t0 + 30_000 });
     expect(decide(patient, 30, lamp, { stage: "Ready" }).status).toMatchObject({ state: "Failed", reason: "Timeout" });

@@ -1,39 +1,39 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { StepStatus, TestStep } from "../../api/integration-test.ts";
 import { numberAt, stringAt, valueAt } from "../../functions/read.ts";
-import type { WebhookAsk } from "../../webhooks/webhook-runner.ts";
-import { cut, evaluate, type EvaluationContext, failureOf } from "../../evaluation/evaluate.ts";
-import { nameOf, type Observation, type Target, targetOf } from "../../evaluation/target.ts";
+import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
+import { truncate, evaluate, type EvaluationContext, failureOf } from "../../evaluation/evaluate.ts";
+import { describeTarget, type Observation, type Target, targetOf } from "../../evaluation/target.ts";
 
-/** How long a step may take where it does not say it. */
+/** Default `timeoutSeconds` of a step. */
 export const defaultStepSeconds = 600;
 
-/** How long a kind that nobody serves is waited for: its definition may have been applied just before the test. */
+/** Grace period for a kind that is not served: its definition may have been applied just before the test. */
 const unknownKindGraceMs = 10_000;
 
-/** What a step is decided with. */
+/** Inputs of a decision about a step. */
 export interface StepInput {
   readonly step: DeepReadonly<TestStep>;
   readonly status: DeepReadonly<StepStatus>;
   readonly namespace: string;
   readonly observe: (target: Target) => Observation;
-  /** `scope` is of the round; the step adds its own. */
+  /** Evaluation context of the step; its `scope` identifies round and step. */
   readonly context: EvaluationContext;
 }
 
-/** What follows for a step. */
+/** A decision about a step. */
 export interface StepDecision {
   readonly status: DeepReadonly<StepStatus>;
-  /** What to do to the step's object now. */
+  /** Action to perform on the step's object now. */
   readonly act?: "Apply" | "Delete";
-  readonly asks: readonly WebhookAsk[];
-  /** When to look again, whatever happens. */
+  readonly webhookCalls: readonly WebhookCall[];
+  /** Time of the nearest deadline. */
   readonly wakeAtMs?: number;
 }
 
 const iso = (ms: number): string => new Date(ms).toISOString();
 
-/** The status of a step that begins now. */
+/** The status of a step that starts now. */
 export function beginStep(
   status: DeepReadonly<StepStatus>,
   step: DeepReadonly<TestStep>,
@@ -50,15 +50,15 @@ export function beginStep(
   };
 }
 
-/** What came of acting on a step's object. */
-export type ActOutcome =
+/** Outcome of an action on a step's object. */
+export type ActionOutcome =
   | { readonly kind: "done"; readonly object: NonNullable<StepStatus["object"]> }
   | { readonly kind: "failed"; readonly reason: string; readonly message: string }
-  /** Nobody could be asked: it is tried again until the step's time is up. */
+  /** The API could not be reached. The action is retried until the deadline of the step. */
   | { readonly kind: "unavailable"; readonly message: string };
 
-/** The status of a step after its object was acted on. */
-export function afterAct(status: DeepReadonly<StepStatus>, outcome: ActOutcome, now: number): DeepReadonly<StepStatus> {
+/** The status of a step after an action on its object. */
+export function afterAction(status: DeepReadonly<StepStatus>, outcome: ActionOutcome, now: number): DeepReadonly<StepStatus> {
   switch (outcome.kind) {
     case "done": {
       const { message: _, ...rest } = status;
@@ -67,29 +67,29 @@ export function afterAct(status: DeepReadonly<StepStatus>, outcome: ActOutcome, 
     case "failed":
       return failed(status, outcome.reason, outcome.message, now);
     case "unavailable":
-      return { ...status, message: cut(`API unavailable: ${outcome.message}`, 1024) };
+      return { ...status, message: truncate(`API unavailable: ${outcome.message}`, 1024) };
   }
 }
 
-/** A step that has failed. */
+/** The status of a failed step. */
 export function failed(
   status: DeepReadonly<StepStatus>,
   reason: string,
   message: string,
   now: number,
 ): DeepReadonly<StepStatus> {
-  return { ...status, state: "Failed", reason, message: cut(message, 1024), finishedAt: iso(now) };
+  return { ...status, state: "Failed", reason, message: truncate(message, 1024), finishedAt: iso(now) };
 }
 
 /**
- * What follows for a step that runs, as far as it gets with what is known:
+ * Advances a running step as far as the observations allow:
  *
  * ```text
- *   Apply --acted--> Converge --converged--> Ready --holds--> Expect --holds--> Succeeded
+ *   Apply --applied--> Converge --converged--> Ready --holds--> Expect --holds--> Succeeded
  *     \________________ deadline, refusal, a check that can never hold ________/ -> Failed
  * ```
  *
- * At the deadline the checks have a last say: what holds at that moment has held.
+ * At the deadline the checks are evaluated once more.
  */
 export function decideStep({ step, status: before, namespace, observe, context }: StepInput): StepDecision {
   const { now } = context;
@@ -97,13 +97,13 @@ export function decideStep({ step, status: before, namespace, observe, context }
   const deadline = Date.parse(status.deadline ?? iso(now));
   const isLate = now >= deadline;
   const timeOut = (what: string): StepDecision => ({
-    status: failed(status, "Timeout", `not done within ${step.timeoutSeconds || defaultStepSeconds} s: ${what}`, now),
-    asks: [],
+    status: failed(status, "Timeout", `not finished within ${step.timeoutSeconds || defaultStepSeconds} s: ${what}`, now),
+    webhookCalls: [],
   });
 
   if (status.stage === "Apply") {
-    if (isLate) return timeOut(status.message ?? "its resource was not applied");
-    return { status, act: step.resource?.action ?? "Apply", asks: [], wakeAtMs: deadline };
+    if (isLate) return timeOut(status.message ?? "the resource has not been applied");
+    return { status, act: step.resource?.action ?? "Apply", webhookCalls: [], wakeAtMs: deadline };
   }
 
   let objects: Extract<Observation, { kind: "known" }>["objects"] = [];
@@ -112,20 +112,20 @@ export function decideStep({ step, status: before, namespace, observe, context }
     const observation = observe(target);
     if (observation.kind === "unknown-kind") {
       const until = Math.min(Date.parse(status.startedAt ?? iso(now)) + unknownKindGraceMs, deadline);
-      const message = `no kind ${target.kind} of ${target.apiVersion} is served`;
-      if (now >= until) return { status: failed(status, "UnknownKind", message, now), asks: [] };
-      return { status: waiting(status, message), asks: [], wakeAtMs: until };
+      const message = `the API server does not serve ${target.kind} of ${target.apiVersion}`;
+      if (now >= until) return { status: failed(status, "UnknownKind", message, now), webhookCalls: [] };
+      return { status: waiting(status, message), webhookCalls: [], wakeAtMs: until };
     }
     if (observation.kind === "loading") {
-      const message = `${nameOf(target)} is not known yet${observation.error === undefined ? "" : `: ${observation.error}`}`;
-      return isLate ? timeOut(message) : { status: waiting(status, message), asks: [], wakeAtMs: deadline };
+      const message = `cannot read ${describeTarget(target)} yet${observation.error === undefined ? "" : `: ${observation.error}`}`;
+      return isLate ? timeOut(message) : { status: waiting(status, message), webhookCalls: [], wakeAtMs: deadline };
     }
     objects = observation.objects;
     if (status.stage === "Converge") {
       const obstacle = convergence(step, status, target, observation);
-      if (obstacle?.isLost) return { status: failed(status, "TargetLost", obstacle.message, now), asks: [] };
+      if (obstacle?.isLost) return { status: failed(status, "TargetLost", obstacle.message, now), webhookCalls: [] };
       if (obstacle !== undefined) {
-        return isLate ? timeOut(obstacle.message) : { status: waiting(status, obstacle.message), asks: [], wakeAtMs: deadline };
+        return isLate ? timeOut(obstacle.message) : { status: waiting(status, obstacle.message), webhookCalls: [], wakeAtMs: deadline };
       }
       const { message: _, ...rest } = status;
       status = { ...rest, stage: "Ready", stageStartedAt: iso(now) };
@@ -148,14 +148,14 @@ interface CheckInput {
   readonly deadline: number;
 }
 
-/** When a stage with a time of its own is over: never after the step. */
+/** Deadline of a stage, capped by the deadline of the step. */
 function stageDeadline(seconds: number | undefined, status: DeepReadonly<StepStatus>, deadline: number): number {
   return seconds ? Math.min(Date.parse(status.stageStartedAt ?? "") + seconds * 1_000, deadline) : deadline;
 }
 
 function decideReady({ step, status, objects, context, deadline }: CheckInput): StepDecision {
   const { now } = context;
-  if (step.readyCondition === undefined) return { status: { ...status, stage: "Expect", stageStartedAt: iso(now) }, asks: [] };
+  if (step.readyCondition === undefined) return { status: { ...status, stage: "Expect", stageStartedAt: iso(now) }, webhookCalls: [] };
   const until = stageDeadline(step.readyCondition.timeoutSeconds, status, deadline);
   const evaluation = evaluate(step.readyCondition, objects, { ...context, scope: `${context.scope}.readyCondition` });
   const { message: _, ...rest } = status;
@@ -166,19 +166,19 @@ function decideReady({ step, status, objects, context, deadline }: CheckInput): 
   };
   if (evaluation.passed) {
     const readyConditionStatus = { ...ready, state: "Passed" as const, finishedAt: iso(now) };
-    return { status: { ...rest, stage: "Expect", stageStartedAt: iso(now), readyConditionStatus }, asks: [] };
+    return { status: { ...rest, stage: "Expect", stageStartedAt: iso(now), readyConditionStatus }, webhookCalls: [] };
   }
   const why = failureOf(evaluation.results);
-  if (evaluation.isFinal || now >= until) {
+  if (evaluation.isTerminal || now >= until) {
     const readyConditionStatus = { ...ready, state: "Failed" as const, finishedAt: iso(now) };
-    const reason = evaluation.isFinal ? "CheckFailed" : "Timeout";
-    const text = evaluation.isFinal ? why : `not ready in time: ${why}`;
-    return { status: failed({ ...rest, readyConditionStatus }, reason, text, now), asks: [] };
+    const reason = evaluation.isTerminal ? "CheckFailed" : "Timeout";
+    const text = evaluation.isTerminal ? why : `not ready in time: ${why}`;
+    return { status: failed({ ...rest, readyConditionStatus }, reason, text, now), webhookCalls: [] };
   }
   return {
     status: waiting({ ...rest, readyConditionStatus: { ...ready, state: "Running" } }, why),
-    asks: evaluation.asks,
-    wakeAtMs: Math.min(until, evaluation.againAtMs ?? until),
+    webhookCalls: evaluation.webhookCalls,
+    wakeAtMs: Math.min(until, evaluation.retryAtMs ?? until),
   };
 }
 
@@ -191,30 +191,30 @@ function decideExpectations({ step, status, objects, context, deadline }: CheckI
     ...rest,
     ...(step.expectations === undefined ? {} : { expectationResults: [...evaluation.results] }),
   };
-  if (evaluation.passed) return { status: { ...checked, state: "Succeeded", finishedAt: iso(now) }, asks: [] };
+  if (evaluation.passed) return { status: { ...checked, state: "Succeeded", finishedAt: iso(now) }, webhookCalls: [] };
   const why = failureOf(evaluation.results);
-  if (evaluation.isFinal) return { status: failed(checked, "CheckFailed", why, now), asks: [] };
-  if (now >= until) return { status: failed(checked, "Timeout", `expectations do not hold in time: ${why}`, now), asks: [] };
+  if (evaluation.isTerminal) return { status: failed(checked, "CheckFailed", why, now), webhookCalls: [] };
+  if (now >= until) return { status: failed(checked, "Timeout", `expectations did not hold in time: ${why}`, now), webhookCalls: [] };
   return {
     status: waiting(checked, why),
-    asks: evaluation.asks,
-    wakeAtMs: Math.min(until, evaluation.againAtMs ?? until),
+    webhookCalls: evaluation.webhookCalls,
+    wakeAtMs: Math.min(until, evaluation.retryAtMs ?? until),
   };
 }
 
 function waiting(status: DeepReadonly<StepStatus>, message: string): DeepReadonly<StepStatus> {
-  const next = { ...status, message: cut(message, 1024) };
+  const next = { ...status, message: truncate(message, 1024) };
   return jsonEquals(next, status) ? status : next;
 }
 
-/** What keeps an object from having converged; `undefined` when nothing does. */
+/** Why an object has not converged yet, or `undefined`. */
 function convergence(
   step: DeepReadonly<TestStep>,
   status: DeepReadonly<StepStatus>,
   target: Target,
   { objects, hasSeen }: Extract<Observation, { kind: "known" }>,
 ): { readonly message: string; readonly isLost?: boolean } | undefined {
-  // Looking is all that a selector does: its checks see also that there is nothing.
+  // A selector only reads. Its checks also see the absence of objects.
   if (step.resource?.manifest === undefined) return undefined;
   const [object] = objects;
   const applied = status.object;
@@ -222,19 +222,19 @@ function convergence(
     if (object === undefined) return undefined;
     const finalizers = valueAt(object, "metadata", "finalizers");
     const held =
-      Array.isArray(finalizers) && finalizers.length > 0 ? `; it waits for its finalizers ${finalizers.join(", ")}` : "";
+      Array.isArray(finalizers) && finalizers.length > 0 ? `; waiting for finalizers ${finalizers.join(", ")}` : "";
     const again =
       applied?.uid !== undefined && stringAt(object, "metadata", "uid") !== applied.uid
-        ? "; it was deleted and made again"
+        ? "; it was deleted and recreated"
         : "";
-    return { message: `${nameOf(target)} is still there${held}${again}` };
+    return { message: `${describeTarget(target)} still exists${held}${again}` };
   }
   if (applied?.resourceVersion !== undefined && !hasSeen(applied.resourceVersion)) {
-    return { message: `waits to see what was applied to ${nameOf(target)}` };
+    return { message: `waiting for the applied version of ${describeTarget(target)}` };
   }
-  if (object === undefined) return { message: `${nameOf(target)} was applied and is gone`, isLost: true };
+  if (object === undefined) return { message: `${describeTarget(target)} was deleted after it was applied`, isLost: true };
   const generation = numberAt(object, ["metadata", "generation"], 0);
   const observed = valueAt(object, "status", "observedGeneration");
   if (typeof observed !== "number" || observed >= generation) return undefined;
-  return { message: `${nameOf(target)}: its controller has seen generation ${observed} of ${generation}` };
+  return { message: `${describeTarget(target)}: its controller has observed generation ${observed} of ${generation}` };
 }

@@ -1,19 +1,19 @@
 import type { IntegrationTestSpec, IntegrationTestStatus } from "../../api/integration-test.ts";
-import type { WebhookAsk } from "../../webhooks/webhook-runner.ts";
+import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
 import type { DecisionInput } from "../decision-input.ts";
-import type { EventClaim } from "../test-status.ts";
+import type { EventDraft } from "../test-status.ts";
 
-/** How long a webhook may take. */
+/** Timeout of a webhook call. */
 export const webhookTimeoutMs = 10_000;
 
-/** What an IntegrationTest is decided with. */
+/** Inputs of a decision about an IntegrationTest. */
 export type IntegrationTestInput = DecisionInput<IntegrationTestSpec, IntegrationTestStatus>;
 
-/** What an IntegrationTest is decided with, and what is gathered while a decision is made. */
-export interface Run {
+/** Inputs of one decision and the effects collected while it is made. */
+export interface Turn {
   readonly input: IntegrationTestInput;
-  readonly events: EventClaim[];
-  readonly acts: { readonly index: number; readonly act: "Apply" | "Delete" }[];
-  readonly asks: WebhookAsk[];
+  readonly events: EventDraft[];
+  readonly actions: { readonly index: number; readonly act: "Apply" | "Delete" }[];
+  readonly webhookCalls: WebhookCall[];
   readonly wakes: number[];
 }

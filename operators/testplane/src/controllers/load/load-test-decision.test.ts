@@ -2,7 +2,7 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
 import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { decideLoadTest } from "./load-test-decision.ts";
-import type { LoadTestAct } from "./load-test-input.ts";
+import type { LoadTestAction } from "./load-test-input.ts";
 import type { Observation } from "../../evaluation/target.ts";
 
 const manifest = { apiVersion: "example.com/v1", kind: "Lamp", metadata: { name: "desk" } };
@@ -14,7 +14,7 @@ const plain: LoadTestSpec = {
   durationSeconds: 100,
 };
 
-/** Runs the machine alone: a clock, a target, and acts that succeed. */
+/** Runs the state machine with a simulated clock, a target, and actions that succeed. */
 function simulate(first: LoadTestSpec = plain) {
   let spec = first;
   let generation = 1;
@@ -22,19 +22,19 @@ function simulate(first: LoadTestSpec = plain) {
   let status: DeepReadonly<LoadTestStatus> = {};
   let observation: Observation = { kind: "known", objects: [], hasSeen: () => true };
   let wakeAtMs: number | undefined;
-  const acts: LoadTestAct[] = [];
+  const actions: LoadTestAction[] = [];
   const events: string[] = [];
   const turn = (): void => {
     const decision = decideLoadTest({
       ...{ spec, generation, namespace: "default", status, now },
       observe: () => observation,
-      known: () => undefined,
+      webhookState: () => undefined,
     });
     status = decision.status;
     wakeAtMs = decision.wakeAtMs;
     events.push(...decision.events.map(({ reason }) => reason));
     if (decision.act === undefined) return;
-    acts.push(decision.act);
+    actions.push(decision.act);
     if (decision.act === "apply-target") status = { ...status, targetApplied: true };
     if (decision.act === "apply-workload") status = { ...status, workloadApplied: true };
     if (decision.act === "delete-workload") status = { ...status, workloadCleaned: true };
@@ -45,10 +45,10 @@ function simulate(first: LoadTestSpec = plain) {
       turn();
       if (jsonEquals(before, status)) return status;
     }
-    throw new Error("the machine does not come to rest");
+    throw new Error("the state machine does not settle");
   };
   return {
-    ...{ acts, events, settle },
+    ...{ actions, events, settle },
     see: (phase: string) => {
       observation = { kind: "known", objects: [{ ...manifest, status: { phase } }], hasSeen: () => true };
     },
@@ -58,7 +58,7 @@ function simulate(first: LoadTestSpec = plain) {
       generation += 1;
     },
     wait: (seconds: number) => void (now += seconds * 1_000),
-    /** Lets time pass from one wake-up to the next. */
+    /** Advances the clock from one wake-up to the next. */
     run: (seconds: number) => {
       const end = now + seconds * 1_000;
       while (settle().completionTime === undefined && wakeAtMs !== undefined && wakeAtMs <= end) now = wakeAtMs;
@@ -72,17 +72,17 @@ function simulate(first: LoadTestSpec = plain) {
 }
 
 describe("a LoadTest", () => {
-  it("applies its target, waits for it, applies its workload, checks on time, and stops the load", () => {
+  it("applies the target, waits for it, applies the workload, checks on schedule, and stops the load", () => {
     const test = simulate();
     test.settle();
-    expect(test.acts).toEqual(["apply-target"]);
+    expect(test.actions).toEqual(["apply-target"]);
     test.see("Lit");
     expect(test.run(99)).toMatchObject({ phase: "Running", healthCheckStatus: { checkCount: 9, passCount: 9 } });
     expect(test.run(1)).toMatchObject({ phase: "Succeeded", message: "10 of 10 checks held" });
-    expect(test.acts).toEqual(["apply-target", "apply-workload", "delete-workload"]);
+    expect(test.actions).toEqual(["apply-target", "apply-workload", "delete-workload"]);
   });
 
-  it("gives its target no more than its time, though it was never to be seen (regression 13)", () => {
+  it("times out even if the target was never readable (regression 13)", () => {
     const test = simulate();
     test.know({ kind: "loading", error: "Forbidden: lamps may not be listed" });
     test.settle();
@@ -91,10 +91,10 @@ describe("a LoadTest", () => {
     test.wait(1);
     expect(test.settle()).toMatchObject({ phase: "Failed", reason: "ReadyConditionTimeout" });
     expect(test.status.message).toContain("Forbidden: lamps may not be listed");
-    expect(test.acts).toEqual(["apply-target"]);
+    expect(test.actions).toEqual(["apply-target"]);
   });
 
-  it("follows no edit, neither while it runs nor after its end (regressions 8 and 14)", () => {
+  it("ignores edits while it runs and after it finished (regressions 8 and 14)", () => {
     const test = simulate();
     test.see("Lit");
     test.settle();
@@ -104,16 +104,16 @@ describe("a LoadTest", () => {
     expect(ignored()).toBe("True");
     test.see("Dark");
     expect(test.run(30)).toMatchObject({ phase: "Failed", reason: "HealthCheckFailed" });
-    const { length } = test.acts;
+    const { length } = test.actions;
     test.edit({ ...plain, durationSeconds: 1 });
     test.settle();
-    expect([test.status.phase, test.acts.length, ignored()]).toEqual(["Failed", length, "True"]);
+    expect([test.status.phase, test.actions.length, ignored()]).toEqual(["Failed", length, "True"]);
     test.edit(plain);
     test.settle();
     expect(ignored()).toBe("False");
   });
 
-  it("tells when its checks turn, not of every one (regression 20)", () => {
+  it("records an event when the result changes, not for every check (regression 20)", () => {
     const test = simulate({ ...plain, durationSeconds: 10_000 });
     test.see("Lit");
     test.run(1_000);
@@ -128,17 +128,17 @@ describe("a LoadTest", () => {
     expect(test.status.healthCheckStatus).toMatchObject({ failCount: 2, consecutiveFailures: 0 });
   });
 
-  it("fails only when as many checks in a row failed as it may", () => {
+  it("fails after failureThreshold consecutive failures", () => {
     const test = simulate();
     test.see("Lit");
     test.run(10);
     test.see("Dark");
     expect(test.run(20)).toMatchObject({ phase: "Running", healthCheckStatus: { consecutiveFailures: 2 } });
     expect(test.run(10)).toMatchObject({ phase: "Failed", reason: "HealthCheckFailed" });
-    expect(test.acts.at(-1)).toBe("delete-workload");
+    expect(test.actions.at(-1)).toBe("delete-workload");
   });
 
-  it("takes nothing known after a restart for no failure of its target", () => {
+  it("does not count a loading watch as a failure of the target", () => {
     const test = simulate();
     test.see("Lit");
     test.run(15);
@@ -147,7 +147,7 @@ describe("a LoadTest", () => {
     expect(test.status.healthCheckStatus).toMatchObject({ checkCount: 1, failCount: 0 });
   });
 
-  it("starts no load where a value is missing, and fails at once where its target can never get ready", () => {
+  it("starts no load if a value is missing, and fails immediately if the target can never become ready", () => {
     const missing = simulate({
       ...plain,
       workload: {
@@ -167,6 +167,6 @@ describe("a LoadTest", () => {
       hasSeen: () => true,
     });
     expect(dead.settle()).toMatchObject({ phase: "Failed", reason: "TargetFailed" });
-    for (const { acts } of [missing, dead]) expect(acts).toEqual(["apply-target"]);
+    for (const { actions } of [missing, dead]) expect(actions).toEqual(["apply-target"]);
   });
 });

@@ -1,16 +1,16 @@
 import { type ConditionInput, type DeepReadonly, setCondition } from "@keelson/api-machinery";
 import type { LoadTestStatus } from "../../api/load-test.ts";
-import { cut } from "../../evaluation/evaluate.ts";
+import { truncate } from "../../evaluation/evaluate.ts";
 import type { LoadTestDecision } from "./load-test-input.ts";
 import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<LoadTestStatus>;
 
-/** A LoadTest whose load ran to its end. */
+/** Finishes a LoadTest whose load ran for its whole duration. */
 export function succeed(status: Status, now: number): LoadTestDecision {
   const health = status.healthCheckStatus;
   const message =
-    health === undefined ? "the load ran to its end" : `${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`;
+    health === undefined ? "the load ran for its whole duration" : `${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`;
   return {
     status: withConditions({ ...status, phase: "Succeeded", message, completionTime: iso(now) }, now, {
       type: "Ready",
@@ -18,39 +18,39 @@ export function succeed(status: Status, now: number): LoadTestDecision {
       reason: "Succeeded",
       message,
     }),
-    asks: [],
+    webhookCalls: [],
     events: [{ type: "Normal", reason: "LoadTestSucceeded", note: message }],
   };
 }
 
-/** A LoadTest that has failed. */
+/** Fails a LoadTest. */
 export function failTest(
   status: Status,
   reason: string,
   why: string,
   now: number,
-  ...claims: readonly ConditionInput[]
+  ...conditionInputs: readonly ConditionInput[]
 ): LoadTestDecision {
-  const message = cut(why, 1024);
-  // The spec is needed to stop the load, and for nothing else.
+  const message = truncate(why, 1024);
+  // The frozen spec is still needed to delete the workload.
   const { frozenSpec, ...rest } = status;
-  const left = frozenSpec !== undefined && status.workloadApplied === true ? { frozenSpec } : {};
+  const kept = frozenSpec !== undefined && status.workloadApplied === true ? { frozenSpec } : {};
   return {
     status: withConditions(
-      { ...rest, ...left, phase: "Failed", reason, message, completionTime: iso(now) },
+      { ...rest, ...kept, phase: "Failed", reason, message, completionTime: iso(now) },
       now,
-      { type: "Ready", status: false, reason, message: cut(why) },
-      ...claims,
+      { type: "Ready", status: false, reason, message: truncate(why) },
+      ...conditionInputs,
     ),
-    asks: [],
+    webhookCalls: [],
     events: [{ type: "Warning", reason: "LoadTestFailed", note: `${reason}: ${message}` }],
   };
 }
 
-/** The status with these conditions, of the generation that runs. */
-export function withConditions(status: Status, now: number, ...claims: readonly ConditionInput[]): Status {
+/** Sets conditions with the observed generation. */
+export function withConditions(status: Status, now: number, ...conditionInputs: readonly ConditionInput[]): Status {
   let conditions = status.conditions;
-  for (const claim of claims)
-    conditions = setCondition(conditions, { observedGeneration: status.observedGeneration, ...claim }, now);
+  for (const input of conditionInputs)
+    conditions = setCondition(conditions, { observedGeneration: status.observedGeneration, ...input }, now);
   return conditions === status.conditions || conditions === undefined ? status : { ...status, conditions };
 }

@@ -2,17 +2,17 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ControllerDefinition } from "@keelson/controller";
 import { LoadTest, type LoadTestSpec, type LoadTestStatus } from "../../api/load-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
-import { type ActContext, type ActResult, applyResource, deleteResource } from "../act-on-resource.ts";
+import { type ActionContext, type ActionResult, applyResource, deleteResource } from "../resource-actions.ts";
 import { decideLoadTest, frozenLoadTest } from "./load-test-decision.ts";
 import { failTest, withConditions } from "./load-test-end.ts";
-import type { LoadTestAct } from "./load-test-input.ts";
+import type { LoadTestAction } from "./load-test-input.ts";
 import { expandManifest, injectValues } from "../../manifests/manifest.ts";
 import { targetOf } from "../../evaluation/target.ts";
-import { createTestController, type TestActs } from "../test-controller.ts";
+import { createTestController, type ActionScope } from "../test-controller.ts";
 
 const retryMs = 2_000;
 
-/** Runs LoadTests. */
+/** Creates the controller of LoadTests. */
 export const createLoadTestController = (): ControllerDefinition =>
   createTestController({
     name: "testplane-loadtest",
@@ -20,18 +20,18 @@ export const createLoadTestController = (): ControllerDefinition =>
     fieldManager: fieldManagers.loadTest,
     finalizer: finalizers.loadTest,
     targets: ({ status, spec }, namespace) => [targetOf(frozenLoadTest(status, spec).target.resource, namespace)],
-    decide: ({ spec, metadata, status = {} }, world) =>
-      decideLoadTest({ spec, generation: metadata.generation ?? 0, status, ...world }),
+    decide: ({ spec, metadata, status = {} }, observations) =>
+      decideLoadTest({ spec, generation: metadata.generation ?? 0, status, ...observations }),
     act,
   });
 
-/** Applies the target, applies the workload, or deletes it. */
+/** Applies the target, applies the workload, or deletes the workload. */
 async function act(
   { status, act: kind }: ReturnType<typeof decideLoadTest>,
-  { test, context, actContext, write }: TestActs<LoadTest>,
+  { test, context, actionContext, write }: ActionScope<LoadTest>,
 ): Promise<number | undefined> {
   if (kind === undefined) return undefined;
-  const results = await doAct(kind, frozenLoadTest(status, test.spec), status, actContext);
+  const results = await applyAction(kind, frozenLoadTest(status, test.spec), status, actionContext);
   const failure = results.find((result) => result.kind === "failed");
   const unavailable = results.find((result) => result.kind === "unavailable");
   const now = context.clock.now();
@@ -40,13 +40,13 @@ async function act(
     const { frozenSpec: _, ...rest } = status;
     const left =
       failure?.kind === "failed"
-        ? { message: `${status.message ?? ""}; the workload was not deleted: ${failure.message}` }
+        ? { message: `${status.message ?? ""}; could not delete the workload: ${failure.message}` }
         : {};
     await write(test, { ...rest, ...left, workloadCleaned: true });
     return undefined;
   }
   if (failure?.kind === "failed") {
-    // Part of the workload may be running.
+    // Part of the workload may already be running.
     const reached = kind === "apply-workload" ? { ...status, workloadApplied: true } : status;
     const reason = kind === "apply-workload" ? "WorkloadApplyFailed" : "TargetApplyFailed";
     const decision = failTest(reached, reason, failure.message, now);
@@ -70,17 +70,17 @@ async function act(
   return undefined;
 }
 
-async function doAct(
-  kind: LoadTestAct,
+async function applyAction(
+  kind: LoadTestAction,
   spec: DeepReadonly<LoadTestSpec>,
   status: DeepReadonly<LoadTestStatus>,
-  context: ActContext,
-): Promise<readonly ActResult[]> {
+  context: ActionContext,
+): Promise<readonly ActionResult[]> {
   const target = spec.target.resource;
   if (kind === "apply-target") {
     return target.manifest === undefined ? [] : [await applyResource(target.manifest, target.adopt ?? false, context)];
   }
-  const results: ActResult[] = [];
+  const results: ActionResult[] = [];
   for (const ref of spec.workload.resources) {
     for (const manifest of expandManifest(ref.manifest ?? {})) {
       if (kind === "delete-workload") {

@@ -10,49 +10,49 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import { reasonOf } from "./running-tests.ts";
-import type { ActOutcome } from "./integration/step-decision.ts";
+import { errorMessage } from "./running-tests.ts";
+import type { ActionOutcome } from "./integration/step-decision.ts";
 
-/** What a test acts with. */
-export interface ActContext {
+/** Inputs of the actions that a test performs on objects. */
+export interface ActionContext {
   readonly client: Client;
   readonly signal: AbortSignal;
   readonly fieldManager: string;
-  /** The test: owner of what it makes. */
+  /** The test, which owns the objects that it creates. */
   readonly owner: DeepReadonly<KubernetesObject>;
-  /** Deletes only what the test made. */
+  /** Deletes only objects that the test owns. */
   readonly onlyOwn?: boolean;
   readonly mapKind: (apiVersion: string, kind: string) => ResourceType | undefined;
 }
 
-/** What came of it; `adopted`: the object is not the test's own. */
-export type ActResult = ActOutcome & { readonly adopted?: boolean };
+/** Outcome of an action. `adopted`: the test does not own the object. */
+export type ActionResult = ActionOutcome & { readonly adopted?: boolean };
 
 /**
- * Applies an object by server-side apply, without taking anybody's fields, with the test as its owner. Doing it twice is doing it
- * once. An object that was there before is changed only with `adopt`, and never gets an owner: deleting the test must not delete it.
+ * Applies an object with server-side apply, without forcing conflicts, and makes the test its owner. Idempotent. An object that
+ * existed before the test is changed only with `adopt` and never gets an owner, so that deleting the test does not delete it.
  */
 export async function applyResource(
   manifest: DeepReadonly<Record<string, unknown>>,
   adopt: boolean,
-  context: ActContext,
-): Promise<ActResult> {
+  context: ActionContext,
+): Promise<ActionResult> {
   const { client, owner, signal } = context;
   const type = typeOf(manifest, context);
   if (type === undefined) return unknownKind(manifest);
   if (type.scope === "Cluster") {
-    return { kind: "failed", reason: "ApplyFailed", message: `${type.kind} is cluster-scoped: a test cannot own it` };
+    return { kind: "failed", reason: "ApplyFailed", message: `${type.kind} is cluster-scoped; a test can only own namespaced objects` };
   }
   const { metadata, ...rest } = draft(manifest) as Record<string, unknown> & { metadata: ObjectMeta };
   const { name, labels, annotations, finalizers } = metadata;
   const key = { namespace: owner.metadata.namespace, name: String(name) };
   try {
-    const present = await presentObject(client, type, key, signal);
+    const present = await getIfPresent(client, type, key, signal);
     const isOwn = present === undefined || isOwnedBy(present, owner);
-    const going = present === undefined ? undefined : goingWith(present, owner);
-    if (going !== undefined) return { kind: "unavailable", message: `${type.kind} ${key.name} ${going}` };
+    const deletion = present === undefined ? undefined : pendingDeletion(present, owner);
+    if (deletion !== undefined) return { kind: "unavailable", message: `${type.kind} ${key.name} ${deletion}` };
     if (!isOwn && !adopt) {
-      const message = `${type.kind} ${key.name} is there already and was not made by this test; delete it, or set adopt: true`;
+      const message = `${type.kind} ${key.name} already exists and was not created by this test; delete it, or set adopt: true`;
       return { kind: "failed", reason: "AlreadyExists", message };
     }
     const { status: _, apiVersion: __, kind: ___, ...content } = rest;
@@ -63,7 +63,7 @@ export async function applyResource(
         ...(labels ? { labels } : {}),
         ...(annotations ? { annotations } : {}),
         ...(finalizers ? { finalizers } : {}),
-        // Blocking, so that a test that is deleted in the foreground is gone only after what it made.
+        // A foreground deletion of the test waits for the objects that it created.
         ...(isOwn ? { ownerReferences: [{ ...ownerReference(owner), blockOwnerDeletion: true }] } : {}),
       },
     };
@@ -78,18 +78,18 @@ export async function applyResource(
   }
 }
 
-/** Deletes an object; one that is not there is deleted. */
+/** Deletes an object. A missing object counts as deleted. */
 export async function deleteResource(
   manifest: DeepReadonly<Record<string, unknown>>,
-  context: ActContext,
-): Promise<ActOutcome> {
+  context: ActionContext,
+): Promise<ActionOutcome> {
   const { client, owner, signal } = context;
   const type = typeOf(manifest, context);
   if (type === undefined) return unknownKind(manifest);
   const name = String((manifest["metadata"] as Readonly<Record<string, unknown>>)["name"]);
   const key = { namespace: type.scope === "Cluster" ? undefined : owner.metadata.namespace, name };
   try {
-    const present = await presentObject(client, type, key, signal);
+    const present = await getIfPresent(client, type, key, signal);
     if (present === undefined || (context.onlyOwn && !isOwnedBy(present, owner))) return { kind: "done", object: { name } };
     const { uid } = present.metadata;
     await client.delete(type, key, {
@@ -103,38 +103,32 @@ export async function deleteResource(
   }
 }
 
-/** Takes back what a test added to an object that is not its own. */
+/** Reverts the changes of a test to an adopted object. */
 export async function releaseResource(
   adopted: { readonly apiVersion: string; readonly kind: string; readonly name: string },
-  context: ActContext,
+  context: ActionContext,
 ): Promise<void> {
   const type = context.mapKind(adopted.apiVersion, adopted.kind);
   const key = { namespace: context.owner.metadata.namespace, name: adopted.name };
-  if (type === undefined || (await presentObject(context.client, type, key, context.signal)) === undefined) return;
-  await context.client.apply(
-    type,
-    { metadata: key },
-    {
-      fieldManager: adoptingManager(context),
-      signal: context.signal,
-    },
-  );
+  if (type === undefined || (await getIfPresent(context.client, type, key, context.signal)) === undefined) return;
+  const { signal } = context;
+  await context.client.apply(type, { metadata: key }, { fieldManager: adoptingManager(context), signal });
 }
 
-/** One a test, so that what one takes back leaves the others' changes. */
-const adoptingManager = ({ fieldManager, owner }: ActContext): string =>
+/** One field manager per test, so that reverting one test's changes keeps those of others. */
+const adoptingManager = ({ fieldManager, owner }: ActionContext): string =>
   `${fieldManager}-${(owner.metadata.uid ?? "").slice(0, 13)}`;
 
-const typeOf = (manifest: DeepReadonly<Record<string, unknown>>, { mapKind }: ActContext): ResourceType | undefined =>
+const typeOf = (manifest: DeepReadonly<Record<string, unknown>>, { mapKind }: ActionContext): ResourceType | undefined =>
   mapKind(String(manifest["apiVersion"]), String(manifest["kind"]));
 
-/** A kind may be defined a moment after the test that uses it: the step's own time decides. */
-const unknownKind = (manifest: DeepReadonly<Record<string, unknown>>): ActOutcome => ({
+/** A kind may be defined after the test that uses it. */
+const unknownKind = (manifest: DeepReadonly<Record<string, unknown>>): ActionOutcome => ({
   kind: "unavailable",
-  message: `no kind ${String(manifest["kind"])} of ${String(manifest["apiVersion"])} is served`,
+  message: `the API server does not serve ${String(manifest["kind"])} of ${String(manifest["apiVersion"])}`,
 });
 
-async function presentObject(
+async function getIfPresent(
   client: Client,
   type: ResourceType,
   key: { readonly namespace: string | undefined; readonly name: string },
@@ -151,16 +145,16 @@ async function presentObject(
 const isOwnedBy = (object: DeepReadonly<KubernetesObject>, owner: DeepReadonly<KubernetesObject>): boolean =>
   object.metadata.ownerReferences?.some(({ uid }) => uid === owner.metadata.uid) ?? false;
 
-/** Why an object is about to go by itself, so that it is no use to change it: the watch tells when it is gone. */
-function goingWith(object: DeepReadonly<KubernetesObject>, owner: DeepReadonly<KubernetesObject>): string | undefined {
+/** Why an object is about to be deleted, so that changing it is pointless. */
+function pendingDeletion(object: DeepReadonly<KubernetesObject>, owner: DeepReadonly<KubernetesObject>): string | undefined {
   const { deletionTimestamp, finalizers = [], ownerReferences = [] } = object.metadata;
   if (deletionTimestamp !== undefined) {
-    return `is being deleted${finalizers.length === 0 ? "" : `; it waits for its finalizers ${finalizers.join(", ")}`}`;
+    return `is being deleted${finalizers.length === 0 ? "" : `; waiting for finalizers ${finalizers.join(", ")}`}`;
   }
   const isOfEarlierRun = ownerReferences.some(
     ({ kind, name, uid }) => kind === owner.kind && name === owner.metadata.name && uid !== owner.metadata.uid,
   );
-  return isOfEarlierRun ? "is of an earlier test of this name and not collected yet" : undefined;
+  return isOfEarlierRun ? "belongs to an earlier test of the same name and has not been garbage-collected yet" : undefined;
 }
 
 function identityOf(object: DeepReadonly<KubernetesObject>, name: string) {
@@ -168,12 +162,12 @@ function identityOf(object: DeepReadonly<KubernetesObject>, name: string) {
   return { name, ...(uid === undefined ? {} : { uid }), ...(resourceVersion === undefined ? {} : { resourceVersion }) };
 }
 
-/** What the server refuses it refuses again; where it could not be asked, asking again helps. */
-function outcomeOf(error: unknown, reason: string): ActOutcome {
-  // A kind is defined a moment before it is served.
-  if (isMissingKind(error)) return { kind: "unavailable", message: reasonOf(error) };
+/** Client errors are permanent; everything else is retried. */
+function outcomeOf(error: unknown, reason: string): ActionOutcome {
+  // A new kind is defined shortly before it is served.
+  if (isMissingKind(error)) return { kind: "unavailable", message: errorMessage(error) };
   if (isStatusError(error) && error.code < 500 && error.code !== 429 && error.code !== 408) {
-    return { kind: "failed", reason: error.reason === "Forbidden" ? "Forbidden" : reason, message: reasonOf(error) };
+    return { kind: "failed", reason: error.reason === "Forbidden" ? "Forbidden" : reason, message: errorMessage(error) };
   }
-  return { kind: "unavailable", message: reasonOf(error) };
+  return { kind: "unavailable", message: errorMessage(error) };
 }

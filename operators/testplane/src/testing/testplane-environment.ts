@@ -13,7 +13,7 @@ import { Type } from "typebox";
 import { testplane } from "../operator.ts";
 import { watched } from "@keelson/client/testing";
 
-/** A kind whose operator is the test itself. */
+/** A kind whose operator is simulated by the test. */
 export const Lamp = defineResource({
   group: "example.com",
   version: "v1",
@@ -29,13 +29,13 @@ export const Lamp = defineResource({
 });
 export type Lamp = ObjectType<typeof Lamp>;
 
-/** The operator on an API server of its own. */
-export interface Tested extends AsyncDisposable {
+/** The testplane operator with its own API server. */
+export interface TestplaneEnvironment extends AsyncDisposable {
   readonly environment: TestEnvironment;
   readonly client: Client;
   /** Stops the operator and starts another one. */
   restart(): Promise<void>;
-  /** Waits until an object of the namespace is so. */
+  /** Waits until an object satisfies a predicate; `undefined` means that it does not exist. */
   until<T extends KubernetesObject>(
     type: ResourceType<T>,
     name: string,
@@ -43,11 +43,11 @@ export interface Tested extends AsyncDisposable {
   ): Promise<DeepReadonly<T> | undefined>;
 }
 
-/** Starts the operator with the kinds that tests use. `way` is put between the operator and the server. */
-export async function startTested(way: (transport: Transport) => Transport = (transport) => transport): Promise<Tested> {
+/** Starts the operator with the kinds that tests use. `wrapTransport` wraps the operator's transport. */
+export async function startTestplaneEnvironment(wrapTransport: (transport: Transport) => Transport = (transport) => transport): Promise<TestplaneEnvironment> {
   const environment = await startTestEnvironment({ crds: [...testplane.resources, Lamp].map(({ crd }) => crd) });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  const own = createClient({ transport: way(environment.transport()), fieldManager: "test" });
+  const own = createClient({ transport: wrapTransport(environment.transport()), fieldManager: "test" });
   const start = (): Promise<RunningOperator> => startOperator({ operator: testplane, client: own, dataDir: "/nonexistent" });
   let operator = await start();
   return {
