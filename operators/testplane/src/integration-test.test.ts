@@ -50,7 +50,11 @@ describe("an IntegrationTest", () => {
     });
     const made = await environment.until(Lamp, "desk", (each) => each !== undefined);
     expect(made?.metadata.ownerReferences).toMatchObject([{ kind: "IntegrationTest", name: "first" }]);
-    await environment.until(IntegrationTest, "first", (each) => each?.status?.steps?.[0]?.readyConditionStatus?.state === "Running");
+    await environment.until(
+      IntegrationTest,
+      "first",
+      (each) => each?.status?.steps?.[0]?.readyConditionStatus?.state === "Running",
+    );
     await environment.client.applyStatus(Lamp, { metadata: { name: "desk", namespace }, status: { phase: "Lit" } });
     const done = await environment.until(IntegrationTest, "first", isDone);
     expect(done?.status).toMatchObject({
@@ -178,7 +182,11 @@ describe("an IntegrationTest", () => {
       ],
     });
     await environment.until(IntegrationTest, "selects", (each) => each?.status?.steps?.[0]?.expectationResults?.length === 2);
-    await environment.client.patch(ConfigMap, { namespace, name: "two" }, { type: "merge", body: { data: { state: "bright" } } });
+    await environment.client.patch(
+      ConfigMap,
+      { namespace, name: "two" },
+      { type: "merge", body: { data: { state: "bright" } } },
+    );
     expect((await environment.until(IntegrationTest, "selects", isDone))?.status?.phase).toBe("Succeeded");
   });
 
@@ -195,7 +203,7 @@ describe("an IntegrationTest", () => {
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const webhook = `http://127.0.0.1:${(server.address() as AddressInfo).port}/check`;
-    await create("webhookCalls", {
+    await create("asks", {
       steps: [
         {
           name: "a",
@@ -206,11 +214,11 @@ describe("an IntegrationTest", () => {
     });
     await environment.until(
       IntegrationTest,
-      "webhookCalls",
+      "asks",
       (each) => each?.status?.steps?.[0]?.expectationResults?.[0]?.message === "not yet",
     );
     await environment.client.patch(ConfigMap, { namespace, name: "a" }, { type: "merge", body: { data: { x: "2" } } });
-    const done = await environment.until(IntegrationTest, "webhookCalls", isDone);
+    const done = await environment.until(IntegrationTest, "asks", isDone);
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
     expect([done?.status?.phase, asked]).toEqual(["Succeeded", ["1", "2"]]);

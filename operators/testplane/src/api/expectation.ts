@@ -53,7 +53,12 @@ const expectation: Schema = {
 /** Schemas of the lists of checks that every condition has. */
 export const checkLists: Readonly<Record<"allOf" | "anyOf", Schema>> = {
   allOf: { type: "array", maxItems: 1000, items: expectation, description: "All of these must hold." },
-  anyOf: { type: "array", maxItems: 1000, items: expectation, description: "At least one of these must hold, if the list is not empty." },
+  anyOf: {
+    type: "array",
+    maxItems: 1000,
+    items: expectation,
+    description: "At least one of these must hold, if the list is not empty.",
+  },
 };
 
 /** Schema of a {@link StepCondition}. */
@@ -66,7 +71,8 @@ export function stepCondition(description: string) {
         type: "integer",
         format: "int32",
         minimum: 0,
-        description: "Maximum seconds until the checks hold, from the start of the stage. 0 means the remaining time of the step.",
+        description:
+          "Maximum seconds until the checks hold, from the start of the stage. 0 means the remaining time of the step.",
       },
       ...checkLists,
     },

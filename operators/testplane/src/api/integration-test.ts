@@ -37,7 +37,10 @@ const Repeat = Type.Object(
 const spec = Type.Object(
   {
     mode: Type.Optional(
-      choice(["Sequential", "Parallel"], "Sequential (default) runs one step after another; Parallel runs all steps at the same time."),
+      choice(
+        ["Sequential", "Parallel"],
+        "Sequential (default) runs one step after another; Parallel runs all steps at the same time.",
+      ),
     ),
     steps: Type.Array(TestStep, { ...listMap("name", "The steps. Names must be unique."), minItems: 1, maxItems: 500 }),
     finalExpectations: Type.Optional(
@@ -135,7 +138,8 @@ const status = Type.Object(
     ),
     conditions: Type.Optional(
       conditionsSchema({
-        description: "Progressing: the test is running. Complete: the test has finished. SpecChangedIgnored: the spec was changed after the start.",
+        description:
+          "Progressing: the test is running. Complete: the test has finished. SpecChangedIgnored: the spec was changed after the start.",
       }),
     ),
   },

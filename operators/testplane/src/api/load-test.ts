@@ -58,7 +58,9 @@ const spec = Type.Object(
         ),
         resources: Type.Array(manifestRef, { description: "The load generator.", maxItems: 100 }),
         keepWhenDone: Type.Optional(
-          Type.Boolean({ description: "Keeps the workload running after the test has finished. Default: the workload is deleted." }),
+          Type.Boolean({
+            description: "Keeps the workload running after the test has finished. Default: the workload is deleted.",
+          }),
         ),
       },
       { description: "The load generator." },
@@ -86,7 +88,9 @@ const status = Type.Object(
     targetApplied: Type.Optional(Type.Boolean({ description: "Whether the target has been applied." })),
     targetVersion: Type.Optional(Type.String({ description: "Resource version of the target after the apply." })),
     workloadApplied: Type.Optional(Type.Boolean({ description: "Whether the workload has been applied." })),
-    workloadCleaned: Type.Optional(Type.Boolean({ description: "Whether the workload has been deleted after the test finished." })),
+    workloadCleaned: Type.Optional(
+      Type.Boolean({ description: "Whether the workload has been deleted after the test finished." }),
+    ),
     injectedValues: Type.Optional(stringMap("Values passed to the workload.")),
     readyConditionStatus: Type.Optional(conditionStatus("Progress of the ready condition.")),
     healthCheckStatus: Type.Optional(

@@ -58,7 +58,12 @@ export const resourceRef = typedSchema<ResourceRef>({
   properties: {
     manifest: manifestSchema("The object, as you would pass it to kubectl apply --server-side."),
     selector: resourceSelectorSchema,
-    action: { type: "string", enum: ["Apply", "Delete"], default: "Apply", description: "What the step does with the manifest." },
+    action: {
+      type: "string",
+      enum: ["Apply", "Delete"],
+      default: "Apply",
+      description: "What the step does with the manifest.",
+    },
     adopt,
   },
   oneOf: [{ required: ["manifest"] }, { required: ["selector"] }],
@@ -71,7 +76,12 @@ export const manifestRef = typedSchema<ResourceRef>({
   required: ["manifest"],
   properties: {
     manifest: manifestSchema("The object, or a List of objects."),
-    action: { type: "string", enum: ["Apply", "Delete"], default: "Apply", description: "What the test does with the objects." },
+    action: {
+      type: "string",
+      enum: ["Apply", "Delete"],
+      default: "Apply",
+      description: "What the test does with the objects.",
+    },
     adopt,
   },
 });

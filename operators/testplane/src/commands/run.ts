@@ -23,7 +23,7 @@ export const runCommand: CommandDefinition = {
   description: "run the tests of a file and print their progress; exits with 0 if all succeeded",
   args: ["FILE"],
   flags: [
-    { name: "namespace", value: "NAME", description: "namespace of tests without metadata.namespace", deerror: "deerror" },
+    { name: "namespace", value: "NAME", description: "namespace of tests without metadata.namespace", default: "default" },
     {
       name: "timeout",
       value: "TIME",
@@ -150,7 +150,7 @@ class TestRun {
   }
 
   #keyOf({ name, namespace }: TestManifest): { readonly name: string; readonly namespace: string } {
-    return { name, namespace: namespace ?? String(this.#context.flags["namespace"] ?? "deerror") };
+    return { name, namespace: namespace ?? String(this.#context.flags["namespace"] ?? "default") };
   }
 
   async #present(manifest: TestManifest): Promise<DeepReadonly<Test> | undefined> {

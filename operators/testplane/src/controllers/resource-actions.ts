@@ -41,7 +41,11 @@ export async function applyResource(
   const type = typeOf(manifest, context);
   if (type === undefined) return unknownKind(manifest);
   if (type.scope === "Cluster") {
-    return { kind: "failed", reason: "ApplyFailed", message: `${type.kind} is cluster-scoped; a test can only own namespaced objects` };
+    return {
+      kind: "failed",
+      reason: "ApplyFailed",
+      message: `${type.kind} is cluster-scoped; a test can only own namespaced objects`,
+    };
   }
   const { metadata, ...rest } = draft(manifest) as Record<string, unknown> & { metadata: ObjectMeta };
   const { name, labels, annotations, finalizers } = metadata;

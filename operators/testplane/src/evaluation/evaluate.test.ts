@@ -31,7 +31,11 @@ describe("a condition", () => {
   it("calls each webhook once, and not again while a call is in flight (regressions 6 and 15)", () => {
     const condition = { allOf: [{ function: "F", webhook: "http://host/" }] };
     const object = { metadata: { name: "x", resourceVersion: "1" } };
-    expect(evaluate(condition, [object], context)).toMatchObject({ passed: false, isPending: true, webhookCalls: [{ function: "F" }] });
+    expect(evaluate(condition, [object], context)).toMatchObject({
+      passed: false,
+      isPending: true,
+      webhookCalls: [{ function: "F" }],
+    });
     const asking = { ...context, webhookState: () => ({ kind: "pending" as const, stateVersion: "1" }) };
     expect(evaluate(condition, [object], asking as never)).toMatchObject({ passed: false, isPending: true, webhookCalls: [] });
   });

@@ -81,7 +81,8 @@ function evaluateOne(
   return {
     passed: all.every(({ result }) => result.passed) && (any.length === 0 || any.some(({ result }) => result.passed)),
     results: checked.map(({ result }, index) => summary(names[index]?.function ?? "", result)),
-    isTerminal: all.some(({ result }) => result.isTerminal) || (any.length > 0 && any.every(({ result }) => result.isTerminal === true)),
+    isTerminal:
+      all.some(({ result }) => result.isTerminal) || (any.length > 0 && any.every(({ result }) => result.isTerminal === true)),
     webhookCalls: checked.flatMap(({ webhookCall }) => (webhookCall === undefined ? [] : [webhookCall])),
     isPending: checked.some(({ isPending }) => isPending),
     ...(times.length === 0 ? {} : { retryAtMs: Math.min(...times) }),
@@ -132,8 +133,7 @@ function checkByWebhook(
         ? pass(answer.actual)
         : fail(answer.message ?? "the webhook reported passed: false", answer.actual);
   // The response is about an earlier version of the object.
-  if (state.stateVersion !== stateVersion)
-    return { result: fail("waiting for the webhook"), webhookCall, isPending: true };
+  if (state.stateVersion !== stateVersion) return { result: fail("waiting for the webhook"), webhookCall, isPending: true };
   if (result.passed) return { result };
   const retryAtMs = atMs + webhookRetryMs;
   return now >= retryAtMs ? { result, webhookCall } : { result, retryAtMs };

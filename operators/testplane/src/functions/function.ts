@@ -47,4 +47,7 @@ export const fail = (message: string, actual?: string): CheckResult => ({
 });
 
 /** Result of a check that can never hold again. */
-export const failPermanently = (message: string, actual?: string): CheckResult => ({ ...fail(message, actual), isTerminal: true });
+export const failPermanently = (message: string, actual?: string): CheckResult => ({
+  ...fail(message, actual),
+  isTerminal: true,
+});

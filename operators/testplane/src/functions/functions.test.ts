@@ -22,7 +22,8 @@ it("has every function of TestPlane; extractors are not checks (regression 18)",
     "ClusterVIP",
     "ClusterClientPort",
   ]);
-  for (const name of extractorNames) expect(validateCall("check", name, { path: "a" })).toMatch(/is not a check; use FieldEquals/);
+  for (const name of extractorNames)
+    expect(validateCall("check", name, { path: "a" })).toMatch(/is not a check; use FieldEquals/);
 });
 
 describe("checks", () => {

@@ -45,7 +45,8 @@ function podReady(pod: NonNullable<Resource>): CheckResult {
   const containers = objectsAt(pod, "status", "containerStatuses");
   for (const container of containers) {
     const reason = stringAt(container, "state", "waiting", "reason");
-    if (unrecoverableReasons.has(reason)) return failPermanently(`container ${stringAt(container, "name")} cannot start: ${reason}`, reason);
+    if (unrecoverableReasons.has(reason))
+      return failPermanently(`container ${stringAt(container, "name")} cannot start: ${reason}`, reason);
   }
   if (phase !== "Running") return fail(`the Pod is ${phase}`, phase);
   const unready = containers.filter((container) => container["ready"] !== true);
@@ -107,7 +108,9 @@ function serviceReady(service: NonNullable<Resource>): CheckResult {
   if (ip === "") return fail("no cluster IP is allocated yet");
   if (ip !== "None") return pass(ip);
   const selector = valueAt(service, "spec", "selector");
-  return typeof selector === "object" && selector !== null ? pass("headless") : fail("the Service is headless and has no selector");
+  return typeof selector === "object" && selector !== null
+    ? pass("headless")
+    : fail("the Service is headless and has no selector");
 }
 
 /** Checks for built-in Kubernetes kinds. */

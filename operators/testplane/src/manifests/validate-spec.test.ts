@@ -22,7 +22,11 @@ describe("an IntegrationTest", () => {
       "spec.steps[0].resource: must have either manifest or selector",
     ],
     ["neither", { resource: {} }, "spec.steps[0].resource: must have a manifest or a selector"],
-    ["a list", { resource: { manifest: { ...configMap, items: [] } } }, "spec.steps[0].resource.manifest: must be a single object"],
+    [
+      "a list",
+      { resource: { manifest: { ...configMap, items: [] } } },
+      "spec.steps[0].resource.manifest: must be a single object",
+    ],
     [
       "no apiVersion",
       { resource: { manifest: { kind: "Pod", metadata: { name: "x" } } } },
@@ -127,11 +131,7 @@ describe("a LoadTest", () => {
       { workload: { resources: [{ manifest: { ...configMap, metadata: {} } }] } },
       "spec.workload.resources[0].manifest.metadata.name: required",
     ],
-    [
-      "healthCheck and its alias",
-      { healthCheck: exists, expectations: exists },
-      "spec.expectations: alias of healthCheck",
-    ],
+    ["healthCheck and its alias", { healthCheck: exists, expectations: exists }, "spec.expectations: alias of healthCheck"],
     [
       "an unknown check",
       { healthCheck: { allOf: [{ function: "Nope" }] } },

@@ -71,8 +71,7 @@ export function validateLoadTest(spec: DeepReadonly<LoadTestSpec>, namespace: st
 function resource(ref: DeepReadonly<ResourceRef> | undefined, path: string, namespace: string, errors: Errors): void {
   if (ref === undefined) return;
   const { manifest, selector } = ref;
-  if (manifest !== undefined && selector !== undefined)
-    errors.push(`${path}: must have either manifest or selector, not both`);
+  if (manifest !== undefined && selector !== undefined) errors.push(`${path}: must have either manifest or selector, not both`);
   else if (manifest !== undefined) {
     if (Object.hasOwn(manifest, "items")) errors.push(`${path}.manifest: must be a single object, not a list`);
     else errors.push(...validateManifest(manifest, `${path}.manifest`, namespace));

@@ -44,7 +44,9 @@ export interface TestplaneEnvironment extends AsyncDisposable {
 }
 
 /** Starts the operator with the kinds that tests use. `wrapTransport` wraps the operator's transport. */
-export async function startTestplaneEnvironment(wrapTransport: (transport: Transport) => Transport = (transport) => transport): Promise<TestplaneEnvironment> {
+export async function startTestplaneEnvironment(
+  wrapTransport: (transport: Transport) => Transport = (transport) => transport,
+): Promise<TestplaneEnvironment> {
   const environment = await startTestEnvironment({ crds: [...testplane.resources, Lamp].map(({ crd }) => crd) });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const own = createClient({ transport: wrapTransport(environment.transport()), fieldManager: "test" });

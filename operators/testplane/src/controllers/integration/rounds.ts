@@ -43,7 +43,11 @@ function summarizeRound(turn: Turn, status: Status, outcome: RoundSummary["outco
 }
 
 /** The round history with the current round appended. */
-export const withRound = (turn: Turn, status: Status, outcome: RoundSummary["outcome"]): readonly DeepReadonly<RoundSummary>[] =>
+export const withRound = (
+  turn: Turn,
+  status: Status,
+  outcome: RoundSummary["outcome"],
+): readonly DeepReadonly<RoundSummary>[] =>
   [...(status.roundHistory ?? []), summarizeRound(turn, status, outcome)].slice(-maxRoundHistory);
 
 /** Finishes a round. After the last round the test finishes too; otherwise the next round is scheduled. */
@@ -90,7 +94,11 @@ export function finish(turn: Turn, before: Status): Status {
   if (failures > 0) {
     const text = rounds > 1 ? `${failures} of ${rounds} rounds failed; ${message ?? ""}` : (message ?? "");
     turn.events.push({ type: "Warning", reason: "IntegrationTestFailed", note: text });
-    return finished({ ...rest, phase: "Failed", reason: reason ?? "StepFailed", message: truncate(text, 1024) }, generation, now);
+    return finished(
+      { ...rest, phase: "Failed", reason: reason ?? "StepFailed", message: truncate(text, 1024) },
+      generation,
+      now,
+    );
   }
   if (rounds === 0) {
     const current = before.steps?.[before.currentStepIndex ?? 0];

@@ -125,7 +125,9 @@ export function decideStep({ step, status: before, namespace, observe, context }
       const obstacle = convergence(step, status, target, observation);
       if (obstacle?.isLost) return { status: failed(status, "TargetLost", obstacle.message, now), webhookCalls: [] };
       if (obstacle !== undefined) {
-        return isLate ? timeOut(obstacle.message) : { status: waiting(status, obstacle.message), webhookCalls: [], wakeAtMs: deadline };
+        return isLate
+          ? timeOut(obstacle.message)
+          : { status: waiting(status, obstacle.message), webhookCalls: [], wakeAtMs: deadline };
       }
       const { message: _, ...rest } = status;
       status = { ...rest, stage: "Ready", stageStartedAt: iso(now) };
@@ -155,7 +157,8 @@ function stageDeadline(seconds: number | undefined, status: DeepReadonly<StepSta
 
 function decideReady({ step, status, objects, context, deadline }: CheckInput): StepDecision {
   const { now } = context;
-  if (step.readyCondition === undefined) return { status: { ...status, stage: "Expect", stageStartedAt: iso(now) }, webhookCalls: [] };
+  if (step.readyCondition === undefined)
+    return { status: { ...status, stage: "Expect", stageStartedAt: iso(now) }, webhookCalls: [] };
   const until = stageDeadline(step.readyCondition.timeoutSeconds, status, deadline);
   const evaluation = evaluate(step.readyCondition, objects, { ...context, scope: `${context.scope}.readyCondition` });
   const { message: _, ...rest } = status;
@@ -194,7 +197,8 @@ function decideExpectations({ step, status, objects, context, deadline }: CheckI
   if (evaluation.passed) return { status: { ...checked, state: "Succeeded", finishedAt: iso(now) }, webhookCalls: [] };
   const why = failureOf(evaluation.results);
   if (evaluation.isTerminal) return { status: failed(checked, "CheckFailed", why, now), webhookCalls: [] };
-  if (now >= until) return { status: failed(checked, "Timeout", `expectations did not hold in time: ${why}`, now), webhookCalls: [] };
+  if (now >= until)
+    return { status: failed(checked, "Timeout", `expectations did not hold in time: ${why}`, now), webhookCalls: [] };
   return {
     status: waiting(checked, why),
     webhookCalls: evaluation.webhookCalls,
@@ -221,12 +225,9 @@ function convergence(
   if (step.resource.action === "Delete") {
     if (object === undefined) return undefined;
     const finalizers = valueAt(object, "metadata", "finalizers");
-    const held =
-      Array.isArray(finalizers) && finalizers.length > 0 ? `; waiting for finalizers ${finalizers.join(", ")}` : "";
+    const held = Array.isArray(finalizers) && finalizers.length > 0 ? `; waiting for finalizers ${finalizers.join(", ")}` : "";
     const again =
-      applied?.uid !== undefined && stringAt(object, "metadata", "uid") !== applied.uid
-        ? "; it was deleted and recreated"
-        : "";
+      applied?.uid !== undefined && stringAt(object, "metadata", "uid") !== applied.uid ? "; it was deleted and recreated" : "";
     return { message: `${describeTarget(target)} still exists${held}${again}` };
   }
   if (applied?.resourceVersion !== undefined && !hasSeen(applied.resourceVersion)) {

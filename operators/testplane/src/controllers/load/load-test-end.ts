@@ -10,7 +10,9 @@ type Status = DeepReadonly<LoadTestStatus>;
 export function succeed(status: Status, now: number): LoadTestDecision {
   const health = status.healthCheckStatus;
   const message =
-    health === undefined ? "the load ran for its whole duration" : `${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`;
+    health === undefined
+      ? "the load ran for its whole duration"
+      : `${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`;
   return {
     status: withConditions({ ...status, phase: "Succeeded", message, completionTime: iso(now) }, now, {
       type: "Ready",
