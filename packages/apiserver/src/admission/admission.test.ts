@@ -9,7 +9,7 @@ const path = "/api/v1/namespaces/default/configmaps";
 const create = { method: "POST", path, user: systemUser, body: { metadata: { name: "c" }, data: { a: "1" } } } as const;
 
 describe("admission", () => {
-  it("mutates in order before it validates what is to be stored, and drops what the schema does not know", async () => {
+  it("mutates in order before it validates the result, and prunes unknown fields", async () => {
     const calls: string[] = [];
     const label = (name: string): AdmissionStep => ({
       name,
@@ -33,7 +33,7 @@ describe("admission", () => {
     expect(outcome.object.object).not.toHaveProperty("unknown");
   });
 
-  it("refuses with the step's own error and stores nothing", async () => {
+  it("rejects with the step's error and stores nothing", async () => {
     const seen: (KubernetesObject | undefined)[] = [];
     const guard: AdmissionStep = {
       name: "guard",

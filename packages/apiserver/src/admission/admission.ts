@@ -1,7 +1,7 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 
-/** A write, as admission sees it (admission/v1 AdmissionRequest). */
+/** A write under admission (admission/v1 AdmissionRequest). */
 export interface AdmissionRequest {
   readonly operation: "CREATE" | "UPDATE" | "DELETE" | "CONNECT";
   readonly resource: ServedResource;
@@ -9,21 +9,21 @@ export interface AdmissionRequest {
   readonly subresource: string;
   /** `""` for cluster-scoped kinds. */
   readonly namespace: string;
-  /** `""` where it is still to be generated. */
+  /** `""` if it has yet to be generated. */
   readonly name: string;
-  /** What is to be stored; undefined for a delete. A mutating step changes it or puts another in its place. */
+  /** The object to store; undefined for a delete. A mutating step changes or replaces it. */
   object: KubernetesObject | undefined;
-  /** What is stored; undefined for a create. */
+  /** The stored object; undefined for a create. */
   readonly oldObject: DeepReadonly<KubernetesObject> | undefined;
   readonly user: UserInfo;
   readonly isDryRun: boolean;
-  /** Adds a text for the client. */
+  /** Adds a warning to the response. */
   warn(text: string): void;
 }
 
 /**
- * One rule about writes. `mutate` runs first for all steps in their order and says whether it changed `object`; `validate` sees
- * what is to be stored and changes nothing. Either refuses by throwing a `StatusError`.
+ * One admission rule. `mutate` runs first, for all steps in order, and returns whether it changed `object`; `validate` sees the object
+ * to store and must not change it. Either rejects the write by throwing a `StatusError`.
  */
 export interface AdmissionStep {
   readonly name: string;
@@ -31,14 +31,14 @@ export interface AdmissionStep {
   validate?(request: AdmissionRequest): void | Promise<void>;
 }
 
-/** All steps as one. */
+/** The admission steps in order. */
 export interface AdmissionChain {
-  /** Whether any step changed the object: then it is to be defaulted and validated again. */
+  /** Resolves to whether a step changed the object, which must then be defaulted and validated again. */
   mutate(request: AdmissionRequest): Promise<boolean>;
   validate(request: AdmissionRequest): Promise<void>;
 }
 
-/** Makes a chain that runs `steps` in order; the first that refuses ends it. */
+/** Creates a chain that runs `steps` in order and stops at the first rejection. */
 export function createAdmissionChain(steps: readonly AdmissionStep[]): AdmissionChain {
   const mutating = steps.filter((step) => step.mutate !== undefined);
   const validating = steps.filter((step) => step.validate !== undefined);

@@ -4,14 +4,14 @@ import { type Store, storageKey } from "../storage/store.ts";
 import type { AdmissionStep } from "./admission.ts";
 
 const namespaces = { group: "", plural: "namespaces" };
-const immortal = new Set(["default", "kube-system", "kube-public"]);
+const undeletable = new Set(["default", "kube-system", "kube-public"]);
 
-/** Objects are made only in namespaces that are there and not being deleted, and the system's namespaces stay. */
+/** Objects are created only in existing namespaces that are not terminating; system namespaces cannot be deleted. */
 export function namespaceLifecycle(store: Pick<Store, "get">): AdmissionStep {
   return {
     name: "NamespaceLifecycle",
     validate({ operation, resource, namespace, name, subresource }) {
-      if (operation === "DELETE" && resource.group === "" && resource.plural === "namespaces" && immortal.has(name)) {
+      if (operation === "DELETE" && resource.group === "" && resource.plural === "namespaces" && undeletable.has(name)) {
         throw forbidden(resource, name, "this namespace may not be deleted");
       }
       if (operation !== "CREATE" || resource.scope !== "Namespaced" || subresource !== "") return;

@@ -14,12 +14,12 @@ afterAll(() => environment.stop());
 const client = () => createClient({ transport: environment.transport(), fieldManager: "tester" });
 const create = (namespace: string, name: string, spec: object = {}) =>
   client().create(Pod, { metadata: { namespace, name }, spec: { containers: [{ name: "a", image: "a" }], ...spec } });
-const someoneWaits = async () => {
+const awaitPendingTimer = async () => {
   await expect.poll(() => clock.pendingTimers).toBe(1);
 };
 
 describe("the service account of a Pod", () => {
-  it("has to be there", async () => {
+  it("must exist", async () => {
     await expect(create("default", "a", { serviceAccountName: "ci" })).rejects.toMatchObject({
       status: {
         code: 403,
@@ -30,24 +30,24 @@ describe("the service account of a Pod", () => {
     expect((await create("default", "a", { serviceAccountName: "ci" })).spec.serviceAccountName).toBe("ci");
   });
 
-  it("is waited for in a new namespace, where it is the one that each gets", async () => {
+  it("is awaited in a new namespace if it is the default one", async () => {
     await client().create(Namespace, { metadata: { name: "new" } });
-    const made = create("new", "early");
-    await someoneWaits();
+    const created = create("new", "early");
+    await awaitPendingTimer();
     await client().create(ServiceAccount, {
       metadata: { namespace: "new", name: "default" },
       ...{ imagePullSecrets: [{ name: "registry" }] },
     });
-    expect((await made).spec).toMatchObject({ serviceAccountName: "default", imagePullSecrets: [{ name: "registry" }] });
+    expect((await created).spec).toMatchObject({ serviceAccountName: "default", imagePullSecrets: [{ name: "registry" }] });
     expect(clock.pendingTimers).toBe(0);
     const own = await create("new", "own", { imagePullSecrets: [{ name: "mine" }] });
     expect(own.spec).toMatchObject({ imagePullSecrets: [{ name: "mine" }] });
   });
 
-  it("is not waited for long, and not at all where the namespace is missing", async () => {
+  it("is awaited briefly, and not at all if the namespace does not exist", async () => {
     await client().create(Namespace, { metadata: { name: "empty" } });
     const refused = expect(create("empty", "a")).rejects.toThrow('serviceaccount "default" not found');
-    await someoneWaits();
+    await awaitPendingTimer();
     await clock.advance(1_500);
     await refused;
     await expect(create("missing", "a")).rejects.toMatchObject({ status: { code: 404, details: { kind: "namespaces" } } });

@@ -7,15 +7,15 @@ import type { AdmissionStep } from "./admission.ts";
 
 const accounts = { group: "", plural: "serviceaccounts" };
 const namespaces = { group: "", plural: "namespaces" };
-/** The account of Pods that name none. */
+/** The service account of Pods that do not name one. */
 const defaultAccount = "default";
-/** How long a Pod waits for the account `default`, which a controller makes in each new namespace. */
-const patienceMs = 1_500;
+/** How long a Pod waits for the account `default`, which a controller creates in each new namespace. */
+const defaultAccountTimeoutMs = 1_500;
 
 /**
- * Pods run as a service account that is there, and pull images with its secrets where they name none of their own, as with the plugin
- * `ServiceAccount` of kube-apiserver. A Pod of a new namespace waits up to 1.5 s for the account `default`; others are refused at once.
- * The volume with the token is the node's to add, which adds it whatever the spec says.
+ * Pods run as an existing service account, and pull images with its secrets unless they name their own, as with the admission plugin
+ * `ServiceAccount` of kube-apiserver. A Pod in a new namespace waits up to 1.5 s for the account `default`; others are rejected immediately.
+ * The node adds the token volume, whatever the spec says.
  */
 export function serviceAccounts(store: Pick<Store, "get" | "watch" | "revision">, clock: Clock): AdmissionStep {
   return {
@@ -24,33 +24,34 @@ export function serviceAccounts(store: Pick<Store, "get" | "watch" | "revision">
       const spec = objectAt(object, "spec");
       if (operation !== "CREATE" || resource.group !== "" || resource.plural !== "pods" || subresource !== "") return false;
       if (spec === undefined || !isAlive(store, namespace)) return false;
-      const wanted = textAt(spec, "serviceAccountName") || defaultAccount;
-      const key = storageKey(accounts, namespace, wanted);
-      const account = store.get(key)?.object ?? (wanted === defaultAccount ? await comingObject(store, clock, key) : undefined);
+      const accountName = textAt(spec, "serviceAccountName") || defaultAccount;
+      const key = storageKey(accounts, namespace, accountName);
+      const account =
+        store.get(key)?.object ?? (accountName === defaultAccount ? await awaitObject(store, clock, key) : undefined);
       if (account === undefined) {
-        const why = `error looking up service account ${namespace}/${wanted}: serviceaccount ${JSON.stringify(wanted)} not found`;
+        const why = `error looking up service account ${namespace}/${accountName}: serviceaccount ${JSON.stringify(accountName)} not found`;
         throw forbidden(resource, name, why);
       }
-      return takePullSecrets(spec, account);
+      return addPullSecrets(spec, account);
     },
   };
 }
 
-/** Whether Pods may be made in a namespace at all: where not, the step for namespaces says so. */
+/** Whether Pods can be created in a namespace. If not, `NamespaceLifecycle` reports it. */
 function isAlive(store: Pick<Store, "get">, namespace: string): boolean {
   const found = store.get(storageKey(namespaces, "", namespace));
   return found !== undefined && found.object.metadata.deletionTimestamp === undefined;
 }
 
-function takePullSecrets(spec: JsonObject, account: DeepReadonly<KubernetesObject>): boolean {
+function addPullSecrets(spec: JsonObject, account: DeepReadonly<KubernetesObject>): boolean {
   const secrets = listAt(account, "imagePullSecrets");
   if (secrets.length === 0 || listAt(spec, "imagePullSecrets").length > 0) return false;
   spec["imagePullSecrets"] = structuredClone(secrets) as JsonObject[];
   return true;
 }
 
-/** An object that is to come soon; undefined where it does not. */
-function comingObject(
+/** Waits for an object to be created; undefined if it is not. */
+function awaitObject(
   store: Pick<Store, "watch" | "revision">,
   clock: Clock,
   key: string,
@@ -62,9 +63,9 @@ function comingObject(
       resolve(object);
     };
     const watch = store.watch(key, store.revision, (events) => {
-      const made = events.find((event) => event.type === "put" && event.object.key === key);
-      if (made !== undefined) end(made.object.object);
+      const created = events.find((event) => event.type === "put" && event.object.key === key);
+      if (created !== undefined) end(created.object.object);
     });
-    const timer = clock.setTimer(patienceMs, () => end());
+    const timer = clock.setTimer(defaultAccountTimeoutMs, () => end());
   });
 }

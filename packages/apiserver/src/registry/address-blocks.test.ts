@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { isStrictlyWithin, parseAddressBlock } from "./address-blocks.ts";
 
-describe("blocks of addresses", () => {
+describe("parseAddressBlock", () => {
   it.each(["10.0.0.0", "10.0.0.0/33", "10.0.0/8", "x/8", "10.0.0.0/8/8", "10.0.0.0/08", "fd00::/129", ""])(
-    "%j is none",
+    "%j is not a block",
     (text) => {
       expect(parseAddressBlock(text)).toBeUndefined();
     },

@@ -4,11 +4,11 @@ import { isIpAddress } from "./field-checks.ts";
 export interface AddressBlock {
   readonly isIpv6: boolean;
   readonly prefixLength: number;
-  /** The bits of the network, without those of hosts. */
+  /** The network bits, without host bits. */
   readonly network: bigint;
 }
 
-/** Reads a block in CIDR notation (RFC 4632); undefined where the text is none. */
+/** Parses CIDR notation (RFC 4632); undefined if it is invalid. */
 export function parseAddressBlock(text: string): AddressBlock | undefined {
   const [address = "", length = "", ...rest] = text.split("/");
   if (rest.length > 0 || !isIpAddress(address) || !/^(?:0|[1-9]\d{0,2})$/.test(length)) return undefined;
@@ -21,7 +21,7 @@ export function parseAddressBlock(text: string): AddressBlock | undefined {
   return { isIpv6, prefixLength, network };
 }
 
-/** Whether all of `inner` is in `outer`, and `outer` has more. */
+/** Whether `inner` is a proper subset of `outer`. */
 export function isStrictlyWithin(inner: AddressBlock, outer: AddressBlock): boolean {
   if (inner.isIpv6 !== outer.isIpv6 || inner.prefixLength <= outer.prefixLength) return false;
   const hostBits = BigInt((outer.isIpv6 ? 128 : 32) - outer.prefixLength);

@@ -22,19 +22,19 @@ import { podKinds } from "./kinds/pod/pods.ts";
 import type { Store } from "../storage/store.ts";
 import type { ServedResource } from "./served-resource.ts";
 
-/** What built-in kinds need of the server. */
+/** What built-in kinds need from the server. */
 export interface BuiltinKindsOptions {
   readonly clock: Pick<Clock, "now">;
   readonly reviews: Reviews;
-  /** Where kinds look up others: PriorityClasses of Pods, addresses of Services. Default: nothing is stored. */
+  /** Used to look up other kinds, such as PriorityClasses. Default: an empty store. */
   readonly store?: KindStore;
-  /** Hands out addresses and ports of Services. Default: addresses of 127.200.0.0/16, all of them this machine's. */
+  /** Allocates addresses and ports of Services. Default: in 127.200.0.0/16, which is local to this machine. */
   readonly services?: ServiceAllocator;
-  /** The first two parts of these addresses. Default `127.200`. */
+  /** The first two octets of these addresses. Default `127.200`. */
   readonly serviceNetwork?: string;
 }
 
-/** As much of a store as kinds read. */
+/** The part of a store that kinds use. */
 export type KindStore = Pick<Store, "get" | "list" | "watch">;
 
 const emptyStore: KindStore = {
@@ -43,7 +43,7 @@ const emptyStore: KindStore = {
   watch: () => ({ close: () => undefined }),
 };
 
-/** Groups in the order in which discovery lists them, as kube-apiserver does: what is not here comes after it, by name. */
+/** Groups in discovery order, as in kube-apiserver; other groups follow by name. */
 export const groupOrder: readonly string[] = [
   "",
   "apiregistration.k8s.io",
@@ -66,7 +66,7 @@ export const groupOrder: readonly string[] = [
   "discovery.k8s.io",
 ];
 
-/** Every built-in kind. A further group of kinds is a further file in `kinds/` and one line here. */
+/** All built-in kinds. To add a group, add a file to `kinds/` and a line here. */
 export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResource[] {
   const { clock, reviews, store = emptyStore } = options;
   return [

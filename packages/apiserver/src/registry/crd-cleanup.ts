@@ -2,13 +2,13 @@ import { draft } from "@keelson/api-machinery";
 import { createDeferred } from "@keelson/api-machinery/deferred";
 import type { Store, StoredObject } from "../storage/store.ts";
 
-/** Objects that one round of deletions takes on. */
+/** Objects per round of deletions. */
 const roundSize = 500;
 
 /**
- * Deletes every object under `prefix` (with a closing slash) and resolves when none is left. Objects with finalizers get a
- * deletionTimestamp and are waited for: whoever set the finalizers takes them away. Objects that are created meanwhile go too.
- * `now` is in milliseconds since the epoch. Rejects with the signal's reason when it fires first.
+ * Deletes every object under `prefix` (with a trailing slash) and resolves when none is left. Objects with finalizers get a
+ * deletionTimestamp and are awaited. Objects that are created in the meantime are deleted too.
+ * `now` is in milliseconds since the epoch. Rejects with the signal's reason if it is aborted.
  */
 export async function deleteAll(
   store: Pick<Store, "revision" | "list" | "watch" | "write">,
@@ -30,12 +30,12 @@ export async function deleteAll(
       startAfter = page.next;
     } while (startAfter !== undefined);
     if (found === 0) return;
-    // What is left waits for its finalizers.
+    // The remaining objects wait for their finalizers.
     if (!isChanged) await nextChange(store, prefix, revision, signal);
   }
 }
 
-/** Whether there was something to write. A write that came too late for what it read is tried again in the next round. */
+/** Returns whether there was something to write. A conflicting write is retried in the next round. */
 async function deleteOne(store: Pick<Store, "write">, stored: StoredObject, now: () => number): Promise<boolean> {
   const { metadata } = stored.object;
   if (!metadata.finalizers?.length) {

@@ -4,8 +4,8 @@ import { type CrdCondition, type CrdNames, type CustomResourceDefinition, isCond
 type Crd = DeepReadonly<CustomResourceDefinition>;
 
 /**
- * Which names of a CRD are accepted and whether it is established, given the other CRDs: decided as kube-apiserver does. Names are
- * taken first come, first served, within a group. `now` is RFC 3339. Undefined where the status says so already.
+ * Decides as kube-apiserver does which names of a CRD are accepted and whether it is established, given the other CRDs. Names are
+ * allocated within a group in order of arrival. `now` is RFC 3339. Undefined if the status is up to date.
  */
 export function decideStatus(crd: Crd, others: Iterable<Crd>, now: string): CustomResourceDefinition["status"] | undefined {
   const taken = namesTaken(crd, others);
@@ -18,7 +18,7 @@ export function decideStatus(crd: Crd, others: Iterable<Crd>, now: string): Cust
       : { type: "NamesAccepted", status: "False", reason: conflict.reason, message: conflict.message },
     now,
   );
-  // Once established it stays so: objects may exist.
+  // Established is final: objects may exist.
   if (!isConditionTrue(crd, "Established")) {
     conditions = withCondition(
       conditions,
@@ -38,7 +38,7 @@ export function decideStatus(crd: Crd, others: Iterable<Crd>, now: string): Cust
 }
 
 interface Taken {
-  /** Plurals, singulars and short names: what stands in the place of a resource's name. */
+  /** Plurals, singulars and short names, which share one namespace. */
   readonly resources: ReadonlySet<string>;
   readonly kinds: ReadonlySet<string>;
 }
@@ -59,19 +59,19 @@ function acceptNames(
   crd: Crd,
   taken: Taken,
 ): { acceptedNames: Partial<CrdNames>; conflict: { reason: string; message: string } | undefined } {
-  const wanted = crd.spec.names;
+  const required = crd.spec.names;
   const before = crd.status?.acceptedNames ?? {};
   let conflict: { reason: string; message: string } | undefined;
-  // A name that conflicts stays what it was before; the last conflict is the one that is told.
+  // A conflicting name keeps its previous value; the last conflict is reported.
   const accept = (name: string, among: ReadonlySet<string>, previous: string, reason: string): string => {
     if (!among.has(name)) return name;
     conflict = { reason, message: `${JSON.stringify(name)} is already in use` };
     return previous;
   };
-  const plural = accept(wanted.plural, taken.resources, before.plural ?? "", "PluralConflict");
-  const singular = accept(wanted.singular, taken.resources, before.singular ?? "", "SingularConflict");
-  const clashes = (wanted.shortNames ?? []).filter((name) => taken.resources.has(name));
-  let shortNames = wanted.shortNames;
+  const plural = accept(required.plural, taken.resources, before.plural ?? "", "PluralConflict");
+  const singular = accept(required.singular, taken.resources, before.singular ?? "", "SingularConflict");
+  const clashes = (required.shortNames ?? []).filter((name) => taken.resources.has(name));
+  let shortNames = required.shortNames;
   if (clashes.length > 0) {
     shortNames = before.shortNames;
     conflict = {
@@ -79,9 +79,9 @@ function acceptNames(
       message: clashes.map((name) => `${JSON.stringify(name)} is already in use`).join(", "),
     };
   }
-  const kind = accept(wanted.kind, taken.kinds, before.kind ?? "", "KindConflict");
-  const listKind = accept(wanted.listKind, taken.kinds, before.listKind ?? "", "ListKindConflict");
-  const { categories } = wanted;
+  const kind = accept(required.kind, taken.kinds, before.kind ?? "", "KindConflict");
+  const listKind = accept(required.listKind, taken.kinds, before.listKind ?? "", "ListKindConflict");
+  const { categories } = required;
   return {
     acceptedNames: {
       plural,

@@ -7,7 +7,7 @@ import type { ServedResource, Strategy } from "./served-resource.ts";
 
 type Crd = DeepReadonly<CustomResourceDefinition>;
 
-/** The column of custom kinds that name none. */
+/** The column of custom kinds without their own. */
 const ageColumn: PrinterColumn = {
   name: "Age",
   type: "date",
@@ -15,7 +15,7 @@ const ageColumn: PrinterColumn = {
   description: "How long ago the object was created.",
 };
 
-/** What a CRD makes the server serve: one resource a served version, nothing before it is established. */
+/** The resources of a CRD: one per served version, none before it is established. */
 export function crdResources(crd: Crd): readonly ServedResource[] {
   if (!isConditionTrue(crd, "Established")) return [];
   const { group, scope, versions } = crd.spec;
@@ -57,7 +57,7 @@ function deprecationWarning(crd: Crd, version: Crd["spec"]["versions"][number]):
   return version.deprecationWarning ?? `${crd.spec.group}/${version.name} ${crd.spec.names.kind} is deprecated`;
 }
 
-/** Paths such as `.spec.color` as the field selectors `spec.color`. */
+/** Selectable paths such as `.spec.color` as field selectors `spec.color`. */
 function selectableFields(fields: readonly { readonly jsonPath: string }[]): ServedResource["selectableFields"] {
   const result: Record<string, (object: DeepReadonly<KubernetesObject>) => string> = {};
   for (const { jsonPath } of fields) {

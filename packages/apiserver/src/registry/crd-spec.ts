@@ -34,7 +34,7 @@ export interface CrdCondition {
   readonly message?: string;
 }
 
-/** apiextensions/v1 CustomResourceDefinition, as much of it as the server acts on. */
+/** apiextensions/v1 CustomResourceDefinition: the part that the server uses. */
 export interface CustomResourceDefinition extends KubernetesObject {
   spec: {
     readonly group: string;
@@ -50,13 +50,13 @@ export interface CustomResourceDefinition extends KubernetesObject {
   };
 }
 
-/** Group and plural of CustomResourceDefinitions: for the keys of the store. */
+/** Group and plural of CustomResourceDefinitions, for storage keys. */
 export const crdResource = { group: "apiextensions.k8s.io", plural: "customresourcedefinitions" } as const;
 
-/** Holds a CRD that is being deleted until its objects are gone. */
+/** Keeps a terminating CRD until its objects are deleted. */
 export const cleanupFinalizer = "customresourcecleanup.apiextensions.k8s.io";
 
-/** A stored CRD with its type: what is stored has passed validation. */
+/** A stored CRD as its type; it has passed validation. */
 export function asCrd(object: DeepReadonly<KubernetesObject>): DeepReadonly<CustomResourceDefinition> {
   return object as DeepReadonly<CustomResourceDefinition>;
 }
@@ -68,7 +68,7 @@ export function isConditionTrue(crd: unknown, type: string): boolean {
   );
 }
 
-/** `conditions` with this one set; its lastTransitionTime stays while its status does. */
+/** `conditions` with this one set; lastTransitionTime changes only with the status. */
 export function withCondition(
   conditions: readonly CrdCondition[],
   condition: Omit<CrdCondition, "lastTransitionTime">,
@@ -87,7 +87,7 @@ export function withCondition(
   return current === undefined ? [...conditions, next] : conditions.map((old) => (old === current ? next : old));
 }
 
-/** `status.storedVersions` with the storage version of `spec` among them. */
+/** `status.storedVersions` including the storage version of `spec`. */
 export function storedVersions(crd: unknown, previous: unknown): string[] {
   const stored = listAt(previous, "status", "storedVersions").filter((version) => typeof version === "string");
   for (const version of listAt(crd, "spec", "versions")) {

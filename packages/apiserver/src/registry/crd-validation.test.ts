@@ -38,17 +38,17 @@ function normalised(causes: readonly { readonly reason: string; readonly field: 
 }
 
 describe("the validation of CustomResourceDefinitions", () => {
-  it("finds nothing wrong with a good one", () => {
+  it("accepts a valid CRD", () => {
     expect(causesOf(widgetCrd())).toEqual([]);
   });
 
-  it.each(recorded.map((step) => [step.name, step] as const))("refuses as kube-apiserver does: %s", (_, { body, causes }) => {
+  it.each(recorded.map((step) => [step.name, step] as const))("rejects as kube-apiserver does: %s", (_, { body, causes }) => {
     const found = normalised(causesOf(body));
     if (causes.length === 0) expect(found).not.toEqual([]);
     else expect(found).toEqual(normalised(causes));
   });
 
-  it("refuses what cannot be at the root of a schema", () => {
+  it("rejects keywords that are not allowed at the root of a schema", () => {
     const at = "spec.versions[0].schema.openAPIV3Schema";
     const withWord = (word: object): KubernetesObject => {
       const crd = widgetCrd();
@@ -63,7 +63,7 @@ describe("the validation of CustomResourceDefinitions", () => {
     expect(causesOf(withWord({ anyOf: [{ required: ["spec"] }] }))).toEqual([{ reason: "FieldValueInvalid", field: at }]);
   });
 
-  it("protects the groups of the Kubernetes community", () => {
+  it("protects community-owned groups", () => {
     const crd = JSON.parse(JSON.stringify(widgetCrd()).replaceAll("example.com", "robots.k8s.io")) as KubernetesObject;
     expect(causesOf(crd)).toEqual([
       { reason: "FieldValueRequired", field: "metadata.annotations[api-approved.kubernetes.io]" },
@@ -72,7 +72,7 @@ describe("the validation of CustomResourceDefinitions", () => {
     expect(causesOf(crd)).toEqual([]);
   });
 
-  it("checks selectable fields against the schema", () => {
+  it("validates selectable fields against the schema", () => {
     const crd = widgetCrd();
     setField(valueAt(crd, "spec", "versions", 0) as object, "selectableFields", [
       { jsonPath: ".spec.n" },
@@ -85,7 +85,7 @@ describe("the validation of CustomResourceDefinitions", () => {
     );
   });
 
-  it("refuses webhook conversion, which this server does not do", () => {
+  it("rejects webhook conversion, which is not supported", () => {
     const crd = widgetCrd();
     setField(valueAt(crd, "spec") as object, "conversion", {
       strategy: "Webhook",
@@ -94,7 +94,7 @@ describe("the validation of CustomResourceDefinitions", () => {
     expect(causesOf(crd)).toEqual([{ reason: "FieldValueForbidden", field: "spec.conversion.strategy" }]);
   });
 
-  it("fills in names, conversion and status at create", () => {
+  it("defaults names, conversion and status at create", () => {
     const crd = widgetCrd();
     setField(crd, "status", { storedVersions: ["v9"] });
     strategy.prepareForCreate?.(crd);
@@ -108,7 +108,7 @@ describe("the validation of CustomResourceDefinitions", () => {
     expect(valueAt(crd, "status")).toEqual({ conditions: [], acceptedNames: { plural: "", kind: "" }, storedVersions: ["v1"] });
   });
 
-  it("takes a default of null for none", () => {
+  it("drops a default of null", () => {
     const crd = widgetCrd();
     const spec = ["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "n"] as const;
     setField(valueAt(crd, ...spec) as object, "default", null);
@@ -117,7 +117,7 @@ describe("the validation of CustomResourceDefinitions", () => {
     expect(valueAt(crd, ...spec)).toEqual({ type: "integer", minimum: 1 });
   });
 
-  it.each(["x".repeat(257), "a\nb", "  "])("refuses a deprecation warning that is no short line: %j", (warning) => {
+  it.each(["x".repeat(257), "a\nb", "  "])("rejects a deprecation warning that is not one short line: %j", (warning) => {
     const crd = widgetCrd();
     const version = valueAt(crd, "spec", "versions", 0) as object;
     setField(version, "deprecated", true);
@@ -125,7 +125,7 @@ describe("the validation of CustomResourceDefinitions", () => {
     expect(causesOf(crd)).toEqual([{ reason: "FieldValueInvalid", field: "spec.versions[0].deprecationWarning" }]);
   });
 
-  it("keeps scope and kind once established, the group always, and versions that were ever stored", () => {
+  it("rejects changes of the group, of scope and kind once established, and removal of stored versions", () => {
     const old = widgetCrd();
     strategy.prepareForCreate?.(old);
     const changed = (edit: (crd: KubernetesObject) => void): string[] => {

@@ -15,7 +15,7 @@ import { listAt, mapAt, textAt, valueAt } from "./object-fields.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** What is wrong with a CustomResourceDefinition (apiextensions/v1), as kube-apiserver tells it. */
+/** Validates a CustomResourceDefinition (apiextensions/v1) with kube-apiserver's messages. */
 export function crdCauses(crd: Read): readonly StatusCause[] {
   const causes: StatusCause[] = [];
   const spec = valueAt(crd, "spec");
@@ -52,7 +52,7 @@ export function crdCauses(crd: Read): readonly StatusCause[] {
   return causes;
 }
 
-/** What a CRD may not change, and which of its versions must stay. */
+/** Rejects changes to immutable fields of a CRD and the removal of stored versions. */
 export function crdUpdateCauses(crd: Read, old: Read): readonly StatusCause[] {
   const causes: StatusCause[] = [];
   const immutable = [
@@ -83,7 +83,7 @@ export function crdUpdateCauses(crd: Read, old: Read): readonly StatusCause[] {
   return causes;
 }
 
-/** Groups of the Kubernetes community are protected (KEP-1111). */
+/** Community-owned groups require an approval annotation (KEP-1111). */
 function approvalCauses(crd: Read, group: string): StatusCause[] {
   if (!/(^|\.)(k8s\.io|kubernetes\.io)$/.test(group)) return [];
   const path = "metadata.annotations[api-approved.kubernetes.io]";
@@ -169,13 +169,13 @@ function versionsCauses(crd: Read): StatusCause[] {
   return causes;
 }
 
-const longestWarning = 256;
+const maxWarningLength = 256;
 
-/** A warning travels in a header: one short line. */
+/** A warning is sent in a header: one short line. */
 function warningCauses(field: string, warning: string): StatusCause[] {
   const causes: StatusCause[] = [];
-  if (Buffer.byteLength(warning) > longestWarning) {
-    causes.push(invalidCause(field, warning, `must be <= ${longestWarning} UTF-8 bytes long`));
+  if (Buffer.byteLength(warning) > maxWarningLength) {
+    causes.push(invalidCause(field, warning, `must be <= ${maxWarningLength} UTF-8 bytes long`));
   }
   if (warning !== "" && warning.trim() === "") causes.push(invalidCause(field, warning, "must not be empty"));
   const index = [...warning].findIndex((character) => /[\p{C}\p{Zl}\p{Zp}]/u.test(character));
@@ -186,7 +186,7 @@ function warningCauses(field: string, warning: string): StatusCause[] {
   return causes;
 }
 
-/** What may stand at the root of a schema beside a status subresource: what a status has no part in. */
+/** Keywords allowed at the root of a schema with a status subresource. */
 const rootWords = new Set([
   "$schema",
   "description",
@@ -227,14 +227,14 @@ function rootCauses(schema: Readonly<Record<string, unknown>>, version: unknown,
   return causes;
 }
 
-/** What is wrong with the words of a schema hides what is wrong with its structure: kube-apiserver looks at that only afterwards. */
+/** Like kube-apiserver, checks the structure only if the keywords are valid. */
 function structuralCauses(schema: Schema, path: string): readonly StatusCause[] {
   const causes = validateStructural(schema, path);
   const ofWords = causes.filter(({ message = "" }) => /(?: is not supported| to be structural)$/.test(message));
   return ofWords.length > 0 ? ofWords : causes;
 }
 
-/** `.spec.a.b`, without lists: what scale and selectable fields may name. */
+/** A simple JSON path without lists (`.spec.a.b`), as scale and selectable fields use. */
 const simplePath = /^(?:\.[A-Za-z_][A-Za-z0-9_-]*)+$/;
 
 function scaleCauses(version: unknown, path: string): StatusCause[] {
@@ -282,17 +282,17 @@ function columnCauses(version: unknown, path: string): StatusCause[] {
   return causes;
 }
 
-const mostSelectableFields = 8;
+const maxSelectableFields = 8;
 
 function selectableCauses(version: unknown, path: string): StatusCause[] {
   const fields = listAt(version, "selectableFields");
   const causes: StatusCause[] = [];
   const seen = new Set<string>();
-  if (fields.length > mostSelectableFields) {
+  if (fields.length > maxSelectableFields) {
     causes.push({
       reason: "FieldValueTooMany",
       field: path,
-      message: `Too many: ${fields.length}: must have at most ${mostSelectableFields} items`,
+      message: `Too many: ${fields.length}: must have at most ${maxSelectableFields} items`,
     });
   }
   for (const [index, field] of fields.entries()) {
@@ -335,7 +335,7 @@ function conversionCauses(spec: unknown): StatusCause[] {
   }
   if (listAt(webhook, "conversionReviewVersions").length === 0)
     causes.push(requiredCause("spec.conversion.conversionReviewVersions"));
-  // Objects are never sent to a webhook here: better to refuse a CRD than to serve what it did not convert.
+  // Conversion webhooks are not supported: reject the CRD instead of serving unconverted objects.
   return causes.length > 0
     ? causes
     : [

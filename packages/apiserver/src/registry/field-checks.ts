@@ -14,30 +14,30 @@ import {
 import { listAt, mapAt, textAt, valueAt } from "./object-fields.ts";
 
 /*
- * Checks of single fields as kube-apiserver makes and words them. `field` is the path in the cause. What the schema requires and is
- * absent has been told by the schema: these look at what is there.
+ * Checks of single fields with kube-apiserver's messages. `field` is the path in the cause. Schema validation reports missing
+ * required fields, so these checks skip absent values.
  */
 
-/** A number must be at least `least`, if it is there. */
+/** A number must be at least `least`. */
 export function atLeast(field: string, value: unknown, least = 0): StatusCause[] {
   if (typeof value !== "number" || value >= least) return [];
   const detail = least === 1 ? "must be greater than 0" : `must be greater than or equal to ${least}`;
   return [invalidCause(field, value, detail)];
 }
 
-/** The number of a user or group, if it is there. */
+/** A user or group ID. */
 export function accountId(field: string, value: unknown): StatusCause[] {
   if (typeof value !== "number" || (value >= 0 && value <= 2 ** 31 - 1)) return [];
   return [invalidCause(field, value, "must be between 0 and 2147483647, inclusive")];
 }
 
-/** A number of a port, if it is there. */
+/** A port number. */
 export function portNumber(field: string, value: unknown): StatusCause[] {
   if (typeof value !== "number" || (value >= 1 && value <= 65535)) return [];
   return [invalidCause(field, value, "must be between 1 and 65535, inclusive")];
 }
 
-/** What keeps a text from being the name of a port (an IANA service name). */
+/** Why a text is not a valid port name (an IANA service name). */
 export function portNameFaults(value: string): string[] {
   const faults: string[] = [];
   if (value.length > 15) faults.push("must be no more than 15 characters");
@@ -48,31 +48,31 @@ export function portNameFaults(value: string): string[] {
   return faults;
 }
 
-/** A port by number or name, if it is there. */
+/** A port by number or name. */
 export function portReference(field: string, value: unknown): StatusCause[] {
   if (typeof value !== "string") return portNumber(field, value);
   return portNameFaults(value).map((fault) => invalidCause(field, value, fault));
 }
 
-/** One of `supported`, if it is there. */
+/** One of `supported`. */
 export function oneOf(field: string, value: unknown, supported: readonly string[]): StatusCause[] {
   if (value === undefined || (typeof value === "string" && supported.includes(value))) return [];
   return [notSupportedCause(field, value, supported)];
 }
 
-/** A text that must be there and not be empty. */
+/** A required, non-empty text. */
 export function nonEmpty(field: string, value: unknown, detail = ""): StatusCause[] {
   return value === undefined || value === "" ? [requiredCause(field, detail)] : [];
 }
 
-/** A DNS-1123 label that must not be empty, if it is there. */
+/** A non-empty DNS-1123 label. */
 export function dnsLabel(field: string, value: unknown): StatusCause[] {
   if (typeof value !== "string") return [];
   if (value === "") return [requiredCause(field)];
   return dns1123LabelFaults(value).map((fault) => invalidCause(field, value, fault));
 }
 
-/** A DNS-1123 subdomain, if it is there and not empty. */
+/** A DNS-1123 subdomain; empty is allowed. */
 export function dnsSubdomain(field: string, value: unknown): StatusCause[] {
   if (typeof value !== "string" || value === "") return [];
   return dns1123SubdomainFaults(value).map((fault) => invalidCause(field, value, fault));
@@ -95,7 +95,7 @@ export function annotations(field: string, value: unknown): StatusCause[] {
   );
 }
 
-/** A LabelSelector, if it is there. */
+/** A LabelSelector. */
 export function labelSelector(field: string, selector: unknown): StatusCause[] {
   if (!isJsonObject(selector)) return [];
   const causes = labels(`${field}.matchLabels`, valueAt(selector, "matchLabels"));
@@ -105,7 +105,7 @@ export function labelSelector(field: string, selector: unknown): StatusCause[] {
   return causes;
 }
 
-/** What is wrong with one requirement on a label. `isNumeric`: labels may be compared as numbers, as those of nodes are. */
+/** Validates one label requirement. `isNumeric` allows numeric comparison, as for node labels. */
 export function labelRequirement(
   path: string,
   expression: unknown,
@@ -136,12 +136,12 @@ export function labelRequirement(
   return causes;
 }
 
-/** Whether a LabelSelector selects everything: it has no term. */
+/** Whether a LabelSelector has no terms and so selects everything. */
 export function isEmptySelector(selector: unknown): boolean {
   return Object.keys(mapAt(selector, "matchLabels")).length === 0 && listAt(selector, "matchExpressions").length === 0;
 }
 
-/** A number or a percentage, at least 0, if it is there. */
+/** A non-negative number or percentage. */
 export function countOrPercent(field: string, value: unknown): StatusCause[] {
   if (typeof value !== "string") return atLeast(field, value);
   if (/^[0-9]+%$/.test(value)) return [];
@@ -150,7 +150,7 @@ export function countOrPercent(field: string, value: unknown): StatusCause[] {
   return [invalidCause(field, value, rule)];
 }
 
-/** What a percentage says, or undefined where the value is no percentage. */
+/** The number of a percentage; undefined if the value is not one. */
 export function percentOf(value: unknown): number | undefined {
   return typeof value === "string" && /^[0-9]+%$/.test(value) ? Number(value.slice(0, -1)) : undefined;
 }
@@ -171,7 +171,7 @@ export function isIpv6(value: string): boolean {
   }
 }
 
-/** What keeps an address from being one of the network: those that mean the machine itself or all of a link. */
+/** Why an address cannot be used on the network: it is unspecified, loopback or link-local. */
 export function specialAddressFaults(address: string): string[] {
   const faults: string[] = [];
   if (address === "0.0.0.0" || address === "::") faults.push(`may not be unspecified (${address})`);

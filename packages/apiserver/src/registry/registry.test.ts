@@ -81,7 +81,7 @@ async function createWidget(name: string, metadata: Partial<KubernetesObject["me
 }
 
 describe("built-in kinds", () => {
-  it("are found by plural and by kind, and listed group by group", () => {
+  it("are found by plural and by kind, and listed by group", () => {
     expect(registry.get("", "v1", "configmaps")).toBe(registry.byKind("", "v1", "ConfigMap"));
     expect(registry.get("", "v2", "configmaps")).toBeUndefined();
     const groups = [...new Set(registry.list().map(({ group }) => group))];
@@ -105,7 +105,7 @@ describe("built-in kinds", () => {
     ]);
   });
 
-  it("give way to others of the same name that the owner adds", async () => {
+  it("are replaced by additional kinds of the same name", async () => {
     const own = { ...(registry.get("", "v1", "secrets") ?? { never: true }), shortNames: ["sec"] };
     const other = createRegistry({ store, clock, reviews: noReviews, kinds: [own as never] });
     expect(other.get("", "v1", "secrets")?.shortNames).toEqual(["sec"]);
@@ -115,7 +115,7 @@ describe("built-in kinds", () => {
 });
 
 describe("a CustomResourceDefinition", () => {
-  it("is accepted, established and served, with what its status says", async () => {
+  it("is accepted, established and served according to its status", async () => {
     let changes = 0;
     registry.onChange(() => changes++);
     await create(widgetCrd({ shortNames: ["wd"] }));
@@ -152,7 +152,7 @@ describe("a CustomResourceDefinition", () => {
     });
   });
 
-  it("is served at once by a registry that starts later", async () => {
+  it("is served immediately by a registry that starts later", async () => {
     await create(widgetCrd());
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);
     await registry.close();
@@ -160,7 +160,7 @@ describe("a CustomResourceDefinition", () => {
     expect(registry.get("example.com", "v1", "widgets")).toBeDefined();
   });
 
-  it("gets a status also when it was stored while nobody followed", async () => {
+  it("gets a status even if it was stored while no registry ran", async () => {
     const crd = widgetCrd();
     strategyOfCrds().prepareForCreate?.(crd);
     await registry.close();
@@ -170,7 +170,7 @@ describe("a CustomResourceDefinition", () => {
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);
   });
 
-  it("keeps its resources' identity when only its metadata changes", async () => {
+  it("keeps the identity of its resources when only its metadata changes", async () => {
     await create(widgetCrd());
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);
     const before = registry.get("example.com", "v1", "widgets");
@@ -180,7 +180,7 @@ describe("a CustomResourceDefinition", () => {
     expect(registry.get("example.com", "v1", "widgets")).toBe(before);
   });
 
-  it("serves a schema that changed from then on, with metadata in full", async () => {
+  it("serves a changed schema, with complete metadata", async () => {
     await create(widgetCrd());
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);
     await change("widgets.example.com", (crd) => {
@@ -202,7 +202,7 @@ describe("a CustomResourceDefinition", () => {
     expect(schema?.properties?.["metadata"]?.properties?.["labels"]?.type).toBe("object");
   });
 
-  it("is stored but not served while another CRD has its kind, and gets the name when that one goes", async () => {
+  it("is not served while another CRD has its kind, and gets the name when that CRD is deleted", async () => {
     await create(widgetCrd());
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);
     await create(widgetCrd({ plural: "gadgets" }));
@@ -221,14 +221,14 @@ describe("a CustomResourceDefinition", () => {
     expect(isConditionTrue(readCrd("gadgets.example.com"), "NamesAccepted")).toBe(true);
   });
 
-  it("gives a name to one of two that come at the same time", async () => {
+  it("gets a name that two CRDs request at the same time only once", async () => {
     await Promise.all([create(widgetCrd()), create(widgetCrd({ plural: "gadgets" }))]);
     const names = ["widgets.example.com", "gadgets.example.com"];
     await until(() => names.every((name) => valueAt(readCrd(name), "status", "conditions", 1) !== undefined));
     expect(names.filter((name) => isConditionTrue(readCrd(name), "Established"))).toHaveLength(1);
   });
 
-  it("goes when its objects have gone, and they go when their finalizers have", async () => {
+  it("is removed after its objects, which are removed after their finalizers", async () => {
     await create(widgetCrd());
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);
     await createWidget("free");
@@ -253,7 +253,7 @@ describe("a CustomResourceDefinition", () => {
     expect(store.get("example.com/widgetsets/default/other")).toBeDefined();
   });
 
-  it("that was being deleted when the server stopped is finished by the next one", async () => {
+  it("whose deletion was interrupted is removed by the next registry", async () => {
     await create(widgetCrd());
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);
     await createWidget("free");
@@ -267,7 +267,7 @@ describe("a CustomResourceDefinition", () => {
     expect(store.list("example.com/").items).toEqual([]);
   });
 
-  it("keeps another's finalizer when its own is done", async () => {
+  it("keeps foreign finalizers when its own is done", async () => {
     await create({ ...widgetCrd(), metadata: { name: "widgets.example.com", finalizers: ["example.com/mine"] } });
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);
     await remove("widgets.example.com");
@@ -275,7 +275,7 @@ describe("a CustomResourceDefinition", () => {
     expect(readCrd("widgets.example.com")?.metadata.finalizers).toEqual(["example.com/mine"]);
   });
 
-  it("serves each of its versions, the others stored as the storage version", async () => {
+  it("serves all versions and stores the storage version", async () => {
     const crd = widgetCrd();
     const versions = valueAt(crd, "spec", "versions") as JsonObject[];
     versions.push(
@@ -295,7 +295,7 @@ describe("a CustomResourceDefinition", () => {
     ]);
   });
 
-  it("stops waiting for objects when the registry closes", async () => {
+  it("stops waiting for its objects when the registry closes", async () => {
     await create(widgetCrd());
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);
     await createWidget("held", { finalizers: ["example.com/hold"] });

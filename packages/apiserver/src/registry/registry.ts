@@ -13,24 +13,24 @@ import { compareVersionPriority } from "./version-order.ts";
 export interface RegistryOptions extends BuiltinKindsOptions {
   readonly store: Store;
   readonly clock: Clock;
-  /** Further built-in kinds, or others in place of those of the same group, version and plural. */
+  /** Additional built-in kinds, which replace those with the same group, version and plural. */
   readonly kinds?: readonly ServedResource[];
-  /** What went wrong while following CRDs, which nobody waits for. Default: ignored. */
+  /** Receives background errors of CRD processing. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
 
-/** The kinds that are served: the built-in ones and those of the CustomResourceDefinitions in the store. */
+/** The served kinds: built-in ones and those of the CustomResourceDefinitions in the store. */
 export interface Registry extends ResourceTable {
-  /** Stops following the store and waits for what is being written. */
+  /** Stops watching the store and waits for pending writes. */
   close(): Promise<void>;
 }
 
 const crdPrefix = `${crdResource.group}/${crdResource.plural}/`;
 
 /**
- * Serves the built-in kinds and follows CustomResourceDefinitions: those that are in the store are served when this returns, others as
- * soon as the store has told of them and their names are accepted, which this writes into their status. A CRD that is being
- * deleted is held by its finalizer while its objects are deleted; then it goes, and with it the kind.
+ * Serves the built-in kinds and watches CustomResourceDefinitions. Those in the store are served when this returns, others once their
+ * names are accepted, which this records in their status. A CRD that is being
+ * deleted keeps its finalizer until its objects are deleted; then the CRD and its kind are removed.
  */
 export function createRegistry(options: RegistryOptions): Registry {
   const { store, clock, onError = () => undefined } = options;
@@ -50,7 +50,7 @@ export function createRegistry(options: RegistryOptions): Registry {
     for (const listener of [...listeners]) listener();
   };
 
-  /** Takes over what the store says of one CRD. Whether what is served has changed. */
+  /** Applies the stored state of one CRD. Returns whether the served kinds have changed. */
   const follow = (key: string, stored: StoredObject | undefined): boolean => {
     const known = crds.get(key);
     if (stored === undefined) {
@@ -62,7 +62,7 @@ export function createRegistry(options: RegistryOptions): Registry {
     return followed.resources !== (known?.resources ?? nothing);
   };
 
-  /** Names of one CRD. Whoever comes first gets a name, so this runs for one CRD at a time. */
+  /** Decides the names of one CRD. Names go to the first CRD, so this runs for one at a time. */
   const decideNames = async (key: string): Promise<void> => {
     for (;;) {
       const stored = crds.get(key)?.stored;
@@ -71,12 +71,12 @@ export function createRegistry(options: RegistryOptions): Registry {
       const status = decideStatus(asCrd(stored.object), others, `${new Date(now()).toISOString().slice(0, 19)}Z`);
       if (status === undefined) return;
       await store.write(key, stored.revision, { ...draft(stored.object), status: draft(status) } as KubernetesObject);
-      // Written or not, the store has told of a newer state by now, unless the CRD has gone.
+      // Written or not, the watch has delivered a newer state by now, unless the CRD was deleted.
       if (crds.get(key)?.stored === stored) return;
     }
   };
 
-  /** The objects of a CRD that is being deleted, then the CRD. */
+  /** Deletes the objects of a terminating CRD, then the CRD. */
   const cleanUp = async (key: string): Promise<void> => {
     for (;;) {
       const stored = crds.get(key)?.stored;
@@ -112,7 +112,7 @@ export function createRegistry(options: RegistryOptions): Registry {
     }
   };
 
-  /** Names that are free again, or taken, may matter to the other CRDs of the group. */
+  /** Reconsiders the other CRDs of a group after names were allocated or released. */
   const enqueueGroup = (key: string, group: string): void => {
     for (const [other, { stored }] of crds) {
       if (other !== key && asCrd(stored.object).spec.group === group) enqueue(other);
@@ -153,14 +153,14 @@ export function createRegistry(options: RegistryOptions): Registry {
   };
 }
 
-/** What a CRD serves that is not established, the same list each time. */
+/** The resources of a CRD that is not established, always the same list. */
 const nothing: readonly ServedResource[] = [];
 
 interface FollowedCrd {
   readonly stored: StoredObject;
-  /** The same list as before where the CRD changed in nothing that matters here: caches hang on it. */
+  /** The same list as before if the CRD did not change in a relevant way: caches depend on its identity. */
   readonly resources: readonly ServedResource[];
-  /** What `resources` were made of. */
+  /** The input of `resources`. */
   readonly fingerprint: string;
 }
 

@@ -3,18 +3,18 @@ import type { ScaleSubresource } from "@keelson/api-machinery/schema";
 import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { valueAt } from "./object-fields.ts";
 
-const mostReplicas = 2 ** 31 - 1;
+const maxReplicas = 2 ** 31 - 1;
 
-/** `.spec.replicas` in parts: the paths of a scale subresource are plain. */
+/** Splits `.spec.replicas`; the paths of a scale subresource are plain. */
 export function segmentsOf(path: string): string[] {
   return path.split(".").filter((segment) => segment !== "");
 }
 
 /**
- * What keeps a custom resource from being scaled: what its replicas and its selector are read from must be that. The fields are named
- * by the paths of the CustomResourceDefinition, with their first dot, as kube-apiserver names them.
+ * Validates that the replicas and selector of a custom resource have the right types for scaling. Fields are named
+ * by the paths of the CustomResourceDefinition with their leading dot, as kube-apiserver does.
  *
- * @param isStatus of an update of the status, which does not touch what is wanted
+ * @param isStatus whether only the status is updated, so that the spec is not checked
  */
 export function scaleCauses(scale: ScaleSubresource, object: DeepReadonly<KubernetesObject>, isStatus: boolean): StatusCause[] {
   const causes = [scale.statusReplicasPath, ...(isStatus ? [] : [scale.specReplicasPath])].flatMap((path) => {
@@ -22,7 +22,7 @@ export function scaleCauses(scale: ScaleSubresource, object: DeepReadonly<Kubern
     if (value === undefined) return [];
     if (typeof value !== "number" || !Number.isInteger(value)) return [invalidCause(path, value, "must be a whole number")];
     if (value < 0) return [invalidCause(path, value, "should be a non-negative integer")];
-    return value > mostReplicas ? [invalidCause(path, value, `should be less than or equal to ${mostReplicas}`)] : [];
+    return value > maxReplicas ? [invalidCause(path, value, `should be less than or equal to ${maxReplicas}`)] : [];
   });
   if (scale.labelSelectorPath === undefined) return causes;
   const selector = valueAt(object, ...segmentsOf(scale.labelSelectorPath));

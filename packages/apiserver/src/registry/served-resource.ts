@@ -2,7 +2,7 @@ import type { DeepReadonly, KubernetesObject, Scope } from "@keelson/api-machine
 import type { PrinterColumn, ScaleSubresource, Schema } from "@keelson/api-machinery/schema";
 import type { StatusCause } from "@keelson/api-machinery/validation";
 
-/** A kind as one version of it is served: what every endpoint, discovery, OpenAPI, tables and patches need to know of it. */
+/** One served version of a kind: what endpoints, discovery, OpenAPI, tables and patches need to know. */
 export interface ServedResource {
   readonly group: string;
   readonly version: string;
@@ -13,32 +13,32 @@ export interface ServedResource {
   readonly shortNames: readonly string[];
   readonly categories: readonly string[];
   readonly scope: Scope;
-  /** Verbs of discovery. Kinds that are not stored (reviews) have `create` only. */
+  /** Discovery verbs. Kinds that are not stored (reviews) have `create` only. */
   readonly verbs: readonly Verb[];
-  /** `apiVersion` of what is stored; differs from `group/version` for a served version that is not the storage version. */
+  /** `apiVersion` of stored objects; differs from `group/version` unless this is the storage version. */
   readonly storageApiVersion: string;
   readonly schema: Schema;
-  /** Built-in kinds validate by code besides the schema and are patched strategically; custom ones are not. */
+  /** Built-in kinds are validated in code as well as by schema, and support strategic merge patches; custom kinds do not. */
   readonly origin: "builtin" | "custom";
   readonly hasStatus: boolean;
   readonly scale?: ScaleSubresource;
-  /** Columns of `kubectl get` besides the name. Where `cells` is there, it makes the cells. */
+  /** Columns of `kubectl get` after the name. `cells`, if set, computes the cells. */
   readonly columns: readonly PrinterColumn[];
-  /** Cells of a row where JSONPath cannot say it (pods' READY). One for every column. */
+  /** Cells of a row that JSONPath cannot express (READY of Pods), one per column. */
   readonly cells?: (object: DeepReadonly<KubernetesObject>, now: number) => readonly (string | number)[];
-  /** Conditions of a Table's row (meta/v1 TableRowCondition): that a Pod is done. Default: none. */
+  /** Conditions of a Table row (meta/v1 TableRowCondition), such as completed Pods. Default: none. */
   readonly rowConditions?: (object: DeepReadonly<KubernetesObject>) => readonly unknown[];
   readonly strategy: Strategy;
-  /** Fields besides `metadata.name` and `metadata.namespace` that a field selector may name, and how to read them. */
+  /** Fields that field selectors support in addition to `metadata.name` and `metadata.namespace`, and how to read them. */
   readonly selectableFields: Readonly<Record<string, (object: DeepReadonly<KubernetesObject>) => string>>;
-  /** Sent as a warning with every answer of a deprecated version. */
+  /** Sent as a warning with every response of a deprecated version. */
   readonly deprecationWarning?: string;
-  /** Subresources besides `status` and `scale`: `finalize`, `token`, `log`. */
+  /** Subresources other than `status` and `scale`: `finalize`, `token`, `log`. */
   readonly subresources?: readonly Subresource[];
   /**
-   * Between this version's form and the stored one, where more than `apiVersion` differs (events.k8s.io Events are stored as core
-   * ones). The group of `storageApiVersion` is then the group of the storage key. Each answers a new object with the other
-   * `apiVersion`; what it is given is not changed.
+   * Converts between this version and the stored one if more than `apiVersion` differs (events.k8s.io Events are stored as core
+   * Events). The storage key then has the group of `storageApiVersion`. Each function returns a new object with the other
+   * `apiVersion` and leaves its argument unchanged.
    */
   readonly conversion?: {
     fromStorage(object: DeepReadonly<KubernetesObject>): KubernetesObject;
@@ -46,22 +46,22 @@ export interface ServedResource {
   };
 }
 
-/** A subresource that only some kinds have. */
+/** A subresource specific to some kinds. */
 export interface Subresource {
   /** As in the path: `finalize`. */
   readonly name: string;
-  /** The kind that it takes and answers. */
+  /** The kind of request and response. */
   readonly kind: string;
-  /** Group and version of that kind where they aren't the resource's own: `authentication.k8s.io` and `v1` of `token`. */
+  /** Group and version of that kind if they differ from the resource's: `authentication.k8s.io` and `v1` for `token`. */
   readonly group?: string;
   readonly version?: string;
   readonly schema?: Schema;
   readonly verbs: readonly Verb[];
-  /** For update and patch: says which parts of `object` count, in place of the strategy's function of that name. */
+  /** For update and patch: replaces the strategy's function, to select the parts of `object` that count. */
   prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
-  /** For update and patch: what is wrong, in place of the strategy's function of that name. */
+  /** For update and patch: replaces the strategy's function. */
   validateUpdate?: Strategy["validateUpdate"];
-  /** For create: answers without storing. `request.name` is the object that the subresource belongs to. */
+  /** For create: responds without storing. `request.name` is the parent object. */
   evaluate?: Strategy["evaluate"];
 }
 
@@ -69,47 +69,47 @@ export interface Subresource {
 export type Verb = "create" | "delete" | "deletecollection" | "get" | "list" | "patch" | "update" | "watch";
 
 /**
- * What a kind does besides the common (the RESTStorage strategies of Kubernetes). Each function may be left out. `object`
- * is the request's own copy and may be changed; `old` is what is stored.
+ * The kind-specific behaviour (a RESTStorage strategy in Kubernetes). All functions are optional. `object`
+ * is the request's own mutable copy; `old` is the stored object.
  */
 export interface Strategy {
   /**
-   * Sets the defaults of a built-in kind, in place, in whatever a client wrote: on create, update, patch and what an apply makes. Runs
-   * before managedFields and validation, on an object whose fields have the types of the schema. Running it twice changes nothing more.
+   * Sets the defaults of a built-in kind in place, on create, update, patch and apply. Runs
+   * before managedFields and validation, on an object whose fields have the types of the schema. It is idempotent.
    */
   default?(object: KubernetesObject): void;
-  /** Fills in what create adds (`status.phase` of a Namespace) and drops what a client may not set. */
+  /** Sets what create adds (`status.phase` of a Namespace) and drops what clients cannot set. */
   prepareForCreate?(object: KubernetesObject): void;
-  /** Not for updates through a subresource. */
+  /** Not called for updates through a subresource. */
   prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
-  /** What is wrong; empty when nothing is. After the schema's own checks. */
+  /** Returns validation failures. Runs after schema validation. */
   validate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
-  /** What of `default` and `validate` concerns the status: for a write through `status`, which leaves all else as it is stored. */
+  /** The parts of `default` and `validate` that concern the status, for writes through `status`. */
   readonly status?: Pick<Strategy, "default" | "validate">;
-  /** What only creation forbids. After `validate`. */
+  /** Returns failures that apply to create only. Runs after `validate`. */
   validateCreate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
-  /** Whether `validate` alone tells what is required and absent, whatever the schema says of a built-in kind. Default false. */
-  readonly tellsRequired?: boolean;
+  /** Whether `validate` alone reports missing required fields, instead of the schema. Default false. */
+  readonly reportsRequired?: boolean;
   validateUpdate?(object: DeepReadonly<KubernetesObject>, old: DeepReadonly<KubernetesObject>): readonly StatusCause[];
   /**
-   * When deletion begins, on the draft that gets the deletionTimestamp: marks it (`status.phase` of a Namespace) or holds it by a
-   * finalizer (CRDs).
+   * Runs when deletion begins, on the draft with the deletionTimestamp: sets `status.phase` (Namespace) or adds a
+   * finalizer (CRD).
    */
   prepareForDelete?(object: KubernetesObject): void;
-  /** Whether something besides `metadata.finalizers` keeps a deleted object from going: a Namespace's `spec.finalizers`. */
+  /** Whether something other than `metadata.finalizers` blocks removal: a Namespace's `spec.finalizers`. */
   isHeld?(object: DeepReadonly<KubernetesObject>): boolean;
-  /** Runs instead of storing it: reviews, tokens. Answers the object. */
+  /** Responds instead of storing the object: reviews, tokens. */
   evaluate?(
     object: KubernetesObject,
     request: { readonly user: UserInfo; readonly namespace: string; readonly name: string },
   ): Promise<KubernetesObject>;
-  /** Kinds without `metadata.generation` (ConfigMap, Secret, Event, Namespace ...) say false. Default true. */
+  /** False for kinds without `metadata.generation` (ConfigMap, Secret, Event, Namespace). Default true. */
   readonly hasGeneration?: boolean;
-  /** Grace in seconds of a delete that names none. Default 0: at once. */
+  /** The default grace period of a delete in seconds. Default 0: immediate. */
   readonly defaultGraceSeconds?: number;
 }
 
-/** Who asks (authentication/v1 UserInfo). */
+/** The user of a request (authentication/v1 UserInfo). */
 export interface UserInfo {
   readonly username: string;
   readonly uid?: string;
@@ -117,7 +117,7 @@ export interface UserInfo {
   readonly extra?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** The kinds that are served now. CRDs come and go: readers ask each time and `onChange` tells of changes. */
+/** The currently served kinds. CRDs are added and removed: look kinds up each time, or subscribe with `onChange`. */
 export interface ResourceTable {
   get(group: string, version: string, plural: string): ServedResource | undefined;
   byKind(group: string, version: string, kind: string): ServedResource | undefined;

@@ -1,7 +1,7 @@
 const kubeVersion = /^v(\d+)(?:(alpha|beta)(\d+))?$/;
 
 /**
- * Orders versions as Kubernetes prefers them: `v10`, `v2`, `v1`, `v11beta2`, `v10beta3`, `v3beta1`, `v12alpha1`, then other names in
+ * Sorts versions by Kubernetes' preference: `v10`, `v2`, `v1`, `v11beta2`, `v10beta3`, `v3beta1`, `v12alpha1`, then other names in
  * alphabetical order.
  */
 export function compareVersionPriority(a: string, b: string): number {

@@ -1,6 +1,6 @@
 import type { ServedResource } from "../registry/served-resource.ts";
 
-/** ConfigMaps as a resource that is served, without rules of its own: for tests of what stands in front of the pipeline. */
+/** ConfigMaps as a served resource without a strategy, for tests of the layers in front of the pipeline. */
 export const configMaps: ServedResource = {
   group: "",
   version: "v1",

@@ -2,34 +2,34 @@ import { statusError, type StatusReason } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Handle, Outcome, PipelineRequest, WatchSink } from "../endpoints/outcome.ts";
 
-/** A fault that is to happen. */
+/** A fault to inject. */
 export interface RequestFault {
-  /** Which requests it is for. Default: any. */
+  /** Which requests it affects. Default: all. */
   readonly when?: (request: PipelineRequest) => boolean;
-  /** How many requests it happens to. Default 1. */
+  /** How many requests it affects. Default 1. */
   readonly times?: number;
-  /** The error that is answered in place of the request's own answer; the request is not done. */
+  /** The reason of the error response. The request is not executed. */
   readonly reason: StatusReason;
   readonly message?: string;
-  /** Sent along with `TooManyRequests`, `ServiceUnavailable` and timeouts. */
+  /** Sent with `TooManyRequests`, `ServiceUnavailable` and timeouts. */
   readonly retryAfterSeconds?: number;
 }
 
-/** What a test does to the server's clients. */
+/** Faults that a test injects into the server's responses. */
 export interface Faults {
-  /** Answers the next requests that match with an error. Returns how to take it back. */
+  /** Fails the next matching requests. Returns a function that cancels it. */
   failNext(fault: RequestFault): () => void;
-  /** Ends every open watch as if the connection broke; clients resume. */
+  /** Ends every open watch as a broken connection would; clients resume. */
   dropWatches(): void;
-  /** Sends every open watch an ERROR 410 and ends it; clients list anew. */
+  /** Sends every open watch an ERROR 410 and ends it; clients relist. */
   expireWatches(): void;
-  /** Every request waits this long by the test's clock before it is done. 0: none does. */
+  /** Delays every request by this much on the test's clock. 0 disables the delay. */
   setLatency(ms: number): void;
-  /** Requests that a fault has happened to so far. */
+  /** How many requests have failed by injection so far. */
   readonly injected: number;
 }
 
-/** Puts faults in front of a pipeline. */
+/** Wraps a pipeline with fault injection. */
 export function withFaults(handle: Handle, clock: Clock): { readonly handle: Handle; readonly faults: Faults } {
   const pending: { readonly fault: RequestFault; left: number }[] = [];
   const watches = new Set<{ readonly sink: WatchSink; close(): void }>();
@@ -46,7 +46,7 @@ export function withFaults(handle: Handle, clock: Clock): { readonly handle: Han
     return found.fault;
   };
 
-  /** Takes the watch over, so that it can be ended from here. */
+  /** Wraps a watch, so that it can be ended from here. */
   const followWatch = (outcome: Outcome): Outcome => {
     if (outcome.kind !== "watch") return outcome;
     return {

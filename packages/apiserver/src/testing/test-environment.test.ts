@@ -26,35 +26,35 @@ async function next(stream: AsyncIterator<WatchEvent<unknown>>): Promise<string>
 }
 
 describe("the test environment", () => {
-  it("is one's own: nothing of another is seen", async () => {
+  it("is isolated from other environments", async () => {
     const [one, two] = [await start(), await start()];
     await one.transport().request({ method: "POST", path, body: configMap("c") });
     expect((await one.transport().request({ method: "GET", path: `${path}/c` })).status).toBe(200);
     expect((await two.transport().request({ method: "GET", path: `${path}/c` })).status).toBe(404);
   });
 
-  it("starts what runs beside it once its kinds are served, and ends that before itself, the last first", async () => {
-    const said: string[] = [];
+  it("starts controllers once its kinds are served and stops them in reverse order before the server", async () => {
+    const log: string[] = [];
     const beside =
       (name: string): EnvironmentController =>
       async ({ transport, resources }) => {
-        said.push(`${name} starts: ${resources.get("example.com", "v1", "widgets")?.kind}`);
+        log.push(`${name} starts: ${resources.get("example.com", "v1", "widgets")?.kind}`);
         return {
           async stop() {
             const { status } = await transport().request({ method: "GET", path });
-            said.push(`${name} ends: ${status}`);
+            log.push(`${name} ends: ${status}`);
           },
         };
       };
     const environment = await startTestEnvironment({ crds: [widgetCrd()], controllers: [beside("a"), beside("b")] });
     await environment.stop();
-    expect(said).toEqual(["a starts: Widget", "b starts: Widget", "b ends: 200", "a ends: 200"]);
+    expect(log).toEqual(["a starts: Widget", "b starts: Widget", "b ends: 200", "a ends: 200"]);
     const failing = (): Promise<never> => Promise.reject(new Error("no"));
     await expect(startTestEnvironment({ controllers: [beside("c"), failing] })).rejects.toThrow("no");
-    expect(said.slice(4)).toEqual(["c starts: undefined", "c ends: 200"]);
+    expect(log.slice(4)).toEqual(["c starts: undefined", "c ends: 200"]);
   });
 
-  it("hands out the same frozen object to every reader, and none of the request's own", async () => {
+  it("returns the same frozen object to every reader, never the request's own", async () => {
     const { transport } = await start();
     const body = configMap("c") as { data: Record<string, string> };
     const client = transport();
@@ -67,7 +67,7 @@ describe("the test environment", () => {
     expect(Object.isFrozen(first.data)).toBe(true);
   });
 
-  it("streams watches until they are closed, dropped, or the signal fires", async () => {
+  it("streams watches until they are closed, dropped or aborted", async () => {
     const { transport, faults, server } = await start();
     const client = transport();
     const signal = new AbortController();
@@ -90,7 +90,7 @@ describe("the test environment", () => {
     expect(await next(expired)).toBe("end");
   });
 
-  it("ends a watch whose reader is too slow, after what it could hold", async () => {
+  it("ends a watch whose reader is too slow, after its buffered events", async () => {
     const { server } = await start();
     const client = server.transport({ watchBuffer: 2 });
     const events = (await client.watch({ method: "GET", path }))[Symbol.asyncIterator]();
@@ -99,7 +99,7 @@ describe("the test environment", () => {
     expect(server.openWatches).toBe(0);
   });
 
-  it("makes requests fail on demand, by kind and number", async () => {
+  it("fails requests on demand, by predicate and count", async () => {
     const { transport, faults } = await start();
     const client = transport();
     faults.failNext({ reason: "TooManyRequests", retryAfterSeconds: 3, when: ({ method }) => method === "POST", times: 2 });
@@ -117,7 +117,7 @@ describe("the test environment", () => {
     expect(isStatusError(failure, "Expired")).toBe(true);
   });
 
-  it("delays requests by the test's clock", async () => {
+  it("delays requests on the test's clock", async () => {
     const clock = createVirtualClock();
     const { transport, faults } = await start({ clock });
     faults.setLatency(1_000);
@@ -133,7 +133,7 @@ describe("the test environment", () => {
     await request;
   });
 
-  it("leaves no timer behind when it stops, and ends its watches", async () => {
+  it("leaves no timer or watch behind when it stops", async () => {
     const clock = createVirtualClock();
     const environment = await startTestEnvironment({ clock });
     const watch = await environment.transport().watch({ method: "GET", path, query: { allowWatchBookmarks: "true" } });
@@ -143,7 +143,7 @@ describe("the test environment", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("asks RBAC for whoever is not the system", async () => {
+  it("enforces RBAC for all users but the system", async () => {
     const { transport } = await start();
     const { status, body } = await transport({ username: "eve", groups: [] }).request({ method: "GET", path });
     expect(status).toBe(403);

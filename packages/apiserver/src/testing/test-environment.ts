@@ -15,23 +15,23 @@ import { type Faults, withFaults } from "./faults.ts";
 /** What {@link startTestEnvironment} takes. */
 export interface TestEnvironmentOptions
   extends Pick<ApiServerOptions, "admission" | "kinds" | "requiresServiceAccounts" | "authorize" | "subresources" | "onError"> {
-  /** Default: the machine's. A virtual one moves latency, bookmarks and timeouts. */
+  /** Default: the system clock. A virtual clock controls latency, bookmarks and timeouts. */
   readonly clock?: Clock;
-  /** Default: new names and uids each time. */
+  /** Default: new names and uids in each environment. */
   readonly random?: RandomSource;
-  /** CustomResourceDefinitions (`ResourceDefinition.crd`) that are served when it is started. */
+  /** CustomResourceDefinitions (`ResourceDefinition.crd`) to serve from the start. */
   readonly crds?: readonly KubernetesObject[];
   /**
-   * What runs beside the server, started in this order and ended before it: `garbageCollection` or `clusterControllers` of
-   * `@keelson/cluster/testing`, or one's own. Default: nothing, as in envtest: owners' deletions delete nothing else, and namespaces stay.
+   * Controllers to run with the server, started in this order and stopped before it: `garbageCollection` or `clusterControllers` of
+   * `@keelson/cluster/testing`, or your own. Default: none, as in envtest: dependents are not garbage-collected, and namespaces stay Terminating.
    */
   readonly controllers?: readonly EnvironmentController[];
 }
 
-/** Starts what runs beside a test environment, whose kinds are served already. */
+/** Starts a controller in a test environment whose kinds are already served. */
 export type EnvironmentController = (environment: TestEnvironment) => Promise<{ stop(): Promise<void> }>;
 
-/** A fresh API server of one's own. */
+/** A fresh, isolated API server. */
 export interface TestEnvironment extends AsyncDisposable {
   readonly server: ApiServer;
   readonly store: Store;
@@ -39,17 +39,17 @@ export interface TestEnvironment extends AsyncDisposable {
   readonly clock: Clock;
   readonly handle: Handle;
   readonly faults: Faults;
-  /** A client's way in. Default user: one who may do everything. */
+  /** A transport for a client. Default user: one with all rights. */
   transport(user?: UserInfo, userAgent?: string): Transport;
   /** Installs CustomResourceDefinitions and waits until they are served. */
   install(crds: readonly KubernetesObject[]): Promise<void>;
-  /** Ends it and removes what it stored. */
+  /** Stops it and removes its storage. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts an API server for a test: isolated from every other one, ready in milliseconds, without a listener, its storage in a
- * temporary folder that goes with it.
+ * Starts an API server for a test: isolated from all others, ready in milliseconds, without a listener, with its storage in a
+ * temporary folder that is removed when it stops.
  *
  * **Example**
  *
@@ -95,7 +95,7 @@ export async function startTestEnvironment(options: TestEnvironmentOptions = {})
   }
 }
 
-/** Another one for each environment of this process, and for each process. */
+/** A different seed for each environment of each process. */
 let environments = process.pid << 12;
 
 function seed(): number {
@@ -114,15 +114,15 @@ async function installCrds({ handle, resources }: ApiServer, crds: readonly Kube
   );
 }
 
-/** Resolves when every served version of the CRD is in the table. */
+/** Resolves when all served versions of the CRD are in the table. */
 function served(resources: ResourceTable, crd: KubernetesObject): Promise<void> {
   const spec: unknown = Reflect.get(crd, "spec");
   const names = isJsonObject(spec) && isJsonObject(spec["names"]) ? spec["names"] : {};
   const group = isJsonObject(spec) ? String(spec["group"]) : "";
   const versions = isJsonObject(spec) && Array.isArray(spec["versions"]) ? spec["versions"].filter(isJsonObject) : [];
-  const wanted = versions.filter((version) => version["served"] === true).map((version) => String(version["name"]));
+  const expected = versions.filter((version) => version["served"] === true).map((version) => String(version["name"]));
   const isServed = (): boolean =>
-    wanted.every((version) => resources.get(group, version, String(names["plural"])) !== undefined);
+    expected.every((version) => resources.get(group, version, String(names["plural"])) !== undefined);
   if (isServed()) return Promise.resolve();
   return new Promise((resolve) => {
     const stop = resources.onChange(() => {

@@ -107,7 +107,7 @@ function warnOfFinalizers(
 
 /** Of what the request brought, only the part that its endpoint takes is worth a complaint. */
 function counts({ field = "", reason }: StatusCause, { hasStatus, strategy }: ServedResource, subresource: string): boolean {
-  if (field.startsWith("metadata") || (reason === "FieldValueRequired" && strategy.tellsRequired === true)) return false;
+  if (field.startsWith("metadata") || (reason === "FieldValueRequired" && strategy.reportsRequired === true)) return false;
   const isStatus = field === "status" || field.startsWith("status.");
   if (subresource === "status") return isStatus;
   return !(hasStatus && isStatus);

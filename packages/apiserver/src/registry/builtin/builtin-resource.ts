@@ -3,10 +3,10 @@ import type { PrinterColumn } from "@keelson/api-machinery/schema";
 import type { ServedResource, Strategy, Subresource, Verb } from "../served-resource.ts";
 import { builtinKindSchema } from "./builtin-schemas.ts";
 
-/** Verbs of a kind that is stored. */
+/** Verbs of stored kinds. */
 export const storedVerbs: readonly Verb[] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/** What a built-in kind says of itself; everything else follows. */
+/** The definition of a built-in kind; the rest is derived. */
 export interface BuiltinKind {
   readonly group: string;
   readonly version: string;
@@ -32,10 +32,10 @@ export interface BuiltinKind {
   readonly conversion?: ServedResource["conversion"];
 }
 
-/** A built-in kind as it is served. Throws where the table of schemas has no such kind. */
+/** Creates the served resource of a built-in kind. Throws a `TypeError` if the schema table lacks the kind. */
 export function builtinResource(kind: BuiltinKind): ServedResource {
   const schema = builtinKindSchema(kind.group, kind.version, kind.kind);
-  if (schema === undefined) throw new Error(`no schema of the built-in kind ${kind.group}/${kind.version} ${kind.kind}`);
+  if (schema === undefined) throw new TypeError(`built-in kind ${kind.group}/${kind.version} ${kind.kind} has no schema`);
   const { columns = [createdAtColumn], ...rest } = kind;
   return {
     singular: kind.kind.toLowerCase(),
@@ -54,7 +54,7 @@ export function builtinResource(kind: BuiltinKind): ServedResource {
   };
 }
 
-/** The column of kinds that have none of their own. */
+/** The column of kinds without their own. */
 const createdAtColumn: PrinterColumn = {
   name: "Created At",
   type: "date",
@@ -62,7 +62,7 @@ const createdAtColumn: PrinterColumn = {
   description: "When the object was created.",
 };
 
-/** A column whose cell `cells` makes. */
+/** A column whose cells `cells` computes. */
 export function column(
   name: string,
   description: string,
@@ -78,5 +78,5 @@ export function column(
   };
 }
 
-/** The column of ages, which most kinds have. */
+/** The age column, which most kinds have. */
 export const ageColumn: PrinterColumn = column("Age", "How long ago the object was created.");

@@ -8,7 +8,7 @@ const facts = JSON.parse(readFileSync(new URL("../../../testdata/kubernetes-open
 };
 
 describe("built-in schemas", () => {
-  it("has every definition of the facts with all of its fields", () => {
+  it("have all definitions of the recorded OpenAPI document with all fields", () => {
     expect(definitionNames().map(longName).sort()).toEqual(Object.keys(facts.definitions).sort());
     for (const name of definitionNames()) {
       const fact = facts.definitions[longName(name)];
@@ -23,7 +23,7 @@ describe("built-in schemas", () => {
     }
   });
 
-  it("resolves references lazily and to the same object each time", () => {
+  it("resolve references lazily and always to the same object", () => {
     const pod = builtinKindSchema("", "v1", "Pod");
     const template = builtinSchema("core.v1.PodTemplateSpec");
     expect(pod?.properties?.["spec"]).toBe(template.properties?.["spec"]);
@@ -35,7 +35,7 @@ describe("built-in schemas", () => {
     expect(containers?.items).toBe(builtinSchema("core.v1.Container"));
   });
 
-  it("keeps what patches need to know of lists and maps", () => {
+  it("keep the list and map types that patches need", () => {
     const containers = builtinSchema("core.v1.PodSpec").properties?.["containers"];
     expect({ ...containers, items: undefined }).toEqual({
       type: "array",
@@ -52,7 +52,7 @@ describe("built-in schemas", () => {
     expect(builtinSchema("meta.v1.LabelSelector")["x-kubernetes-map-type"]).toBe("atomic");
   });
 
-  it("knows the types that JSON alone cannot say", () => {
+  it("know the types that JSON cannot express", () => {
     expect(builtinSchema("core.v1.ServicePort").properties?.["targetPort"]).toEqual({ "x-kubernetes-int-or-string": true });
     expect(builtinSchema("core.v1.ResourceRequirements").properties?.["limits"]?.additionalProperties).toEqual({
       type: "string",
@@ -72,12 +72,12 @@ describe("built-in schemas", () => {
     });
   });
 
-  it("knows the defaults of the keys of lists, so that an apply may leave them out", () => {
+  it("know the defaults of list-map keys, so that apply may omit them", () => {
     expect(builtinSchema("core.v1.ServicePort").properties?.["protocol"]).toEqual({ type: "string", default: "TCP" });
     expect(builtinSchema("core.v1.ContainerPort").properties?.["protocol"]).toEqual({ type: "string", default: "TCP" });
   });
 
-  it("knows no kind that is not in the facts", () => {
+  it("lack kinds that are not in the recorded document", () => {
     expect(builtinKindSchema("", "v1", "Nonesuch")).toBeUndefined();
     expect(() => builtinSchema("core.v1.Nonesuch")).toThrow(/Nonesuch/);
   });

@@ -5,11 +5,11 @@ import { descriptionOf } from "./descriptions.ts";
 const schemas = new Map<string, Schema>();
 
 /**
- * The schema of a built-in type by its short name (`core.v1.PodSpec`, `meta.v1.ObjectMeta`): the same object each time.
- * Types refer to one another and to themselves, so each of its `properties` is resolved when it is first read.
+ * The schema of a built-in type by its short name (`core.v1.PodSpec`, `meta.v1.ObjectMeta`), always the same object.
+ * Types are mutually recursive, so each of its `properties` is resolved on first access.
  *
- * Two formats are ours and not part of OpenAPI documents: a resource.Quantity is a string of format `quantity`, a MicroTime one of
- * format `micro-time`; whoever reads built-in objects may take numbers for the first and write six digits for the second.
+ * Two formats are internal and not part of OpenAPI documents: a resource.Quantity is a string of format `quantity`, a MicroTime one of
+ * format `micro-time`. See {@link canonicalValues}.
  */
 export function builtinSchema(name: string): Schema {
   let schema = schemas.get(name);
@@ -20,13 +20,13 @@ export function builtinSchema(name: string): Schema {
   return schema;
 }
 
-/** The schema of a built-in kind; undefined where the table has no such kind. */
+/** The schema of a built-in kind; undefined if it is not in the table. */
 export function builtinKindSchema(group: string, version: string, kind: string): Schema | undefined {
   const name = definitionNameOfKind(group, version, kind);
   return name === undefined ? undefined : builtinSchema(name);
 }
 
-/** Types that say more than their definition does. */
+/** Types with facts beyond their definition. */
 const special: Readonly<Record<string, Schema>> = {
   "apimachinery.api.resource.Quantity": { type: "string", format: "quantity" },
   "apimachinery.runtime.RawExtension": { type: "object", "x-kubernetes-preserve-unknown-fields": true },
@@ -54,7 +54,7 @@ const scalars: Readonly<Record<string, Schema>> = {
   string: { type: "string" },
 };
 
-/** Defaults of fields that tell the items of a list apart: an apply must know an item by them before it is defaulted. */
+/** Defaults of list-map keys: apply needs them to identify an item before defaulting. */
 const keyDefaults: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
   "core.v1.ContainerPort": { protocol: "TCP" },
   "core.v1.ServicePort": { protocol: "TCP" },
@@ -74,7 +74,7 @@ function schemaOf(definition: Definition): Schema {
   } satisfies Schema);
 }
 
-/** An object whose properties are made when first read and stay what they are. */
+/** An object whose properties are computed on first access. */
 function lazyProperties(
   fields: readonly DefinitionField[],
   defaults: Readonly<Record<string, unknown>>,
@@ -107,7 +107,7 @@ function fieldSchema(field: DefinitionField): Schema {
     ...(patchStrategy === undefined ? {} : { "x-kubernetes-patch-strategy": patchStrategy }),
     ...(patchMergeKey === undefined ? {} : { "x-kubernetes-patch-merge-key": patchMergeKey }),
   };
-  // A spread of the schema would read the getter of `items`; descriptors keep it as it is. The field's own facts stand above
+  // Copy descriptors, because a spread would call the getter of `items`. The field's own facts override
   // those of its type, whose properties may be read-only.
   const descriptors = { ...Object.getOwnPropertyDescriptors(schema), ...Object.getOwnPropertyDescriptors(own) };
   return Object.defineProperties({}, descriptors) as Schema;

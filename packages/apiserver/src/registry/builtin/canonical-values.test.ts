@@ -4,7 +4,7 @@ import { builtinSchema } from "./builtin-schemas.ts";
 import { canonicalValues } from "./canonical-values.ts";
 
 describe("canonicalValues", () => {
-  it("writes quantities as an API server does, wherever they are", () => {
+  it("canonicalises quantities at any depth", () => {
     const pod = {
       containers: [{ name: "a", resources: { limits: { cpu: 1, memory: "1024Mi" }, requests: { cpu: 0.5, memory: "1e3" } } }],
       volumes: [{ name: "v", emptyDir: { sizeLimit: "1000m" } }],
@@ -18,7 +18,7 @@ describe("canonicalValues", () => {
     });
   });
 
-  it("throws at what is none, and leaves other types to validation", () => {
+  it("throws on an invalid quantity and leaves other types to validation", () => {
     const schema = builtinSchema("core.v1.ResourceRequirements");
     expect(() => canonicalValues(schema, { limits: { cpu: "lots" } })).toThrow(RangeError);
     const odd = { limits: { cpu: [1], memory: null } };
@@ -41,11 +41,11 @@ describe("times of built-in objects", () => {
     ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"],
     ["2026-01-01T01:00:00.75+01:00", "2026-01-01T00:00:00Z"],
     ["soon", "soon"],
-  ])("%s are in UTC, of whole seconds: %s", (at, expected) => {
+  ])("%s are in UTC, in whole seconds: %s", (at, expected) => {
     expect(canonical({ at })).toEqual({ at: expected });
   });
 
-  it("are microseconds in Leases: six digits, in UTC", () => {
+  it("have six fractional digits in Leases, in UTC", () => {
     const renewed = "2026-01-01T00:00:00.000001Z";
     expect(canonical({ renewed: "2026-01-01T01:00:00.000001+01:00" })).toEqual({ renewed });
     expect(canonical({ renewed, at: null })).toEqual({ renewed, at: null });

@@ -4,10 +4,10 @@ import type { Schema } from "@keelson/api-machinery/schema";
 import { formatMicroTime, formatTime } from "@keelson/api-machinery/time";
 
 /**
- * Writes quantities and times of a built-in object in their canonical form, in place, as a decoder and encoder would: the number
+ * Canonicalises quantities and times of a built-in object in place, as decoding and encoding would: the number
  * 1 becomes `"1"`, `1000m` becomes `1`, `0.5` becomes `500m`; times are in UTC, of whole seconds or (MicroTime) microseconds.
  *
- * **Errors**: throws a `RangeError` where a text or number is no quantity, or a text no MicroTime. What else has the wrong type is
+ * **Errors**: throws a `RangeError` for an invalid quantity or MicroTime. Other values of the wrong type are
  * left to validation.
  */
 export function canonicalValues(schema: Schema, value: unknown): void {
@@ -33,7 +33,7 @@ export function canonicalValues(schema: Schema, value: unknown): void {
   }
 }
 
-/** What writes a value of a format in its canonical form. */
+/** Functions that canonicalise values by format. */
 const writers: ReadonlyMap<string, (value: unknown) => unknown> = new Map([
   ["quantity", (value) => (typeof value === "string" || typeof value === "number" ? formatQuantity(value) : value)],
   ["date-time", (value) => (typeof value === "string" ? canonicalTime(value) : value)],
@@ -54,7 +54,7 @@ function canonicalTime(text: string): string {
   return Number.isNaN(timeMs) ? text : formatTime(timeMs);
 }
 
-/** Six digits of a second, no more and no fewer: so Go's decoder has it. */
+/** Go's decoder requires exactly six fractional digits. */
 function canonicalMicroTime(text: string): string {
   const match = microTime.exec(text);
   const seconds = match === null ? Number.NaN : Date.parse(`${match[1]}${match[3]}`);

@@ -13,19 +13,19 @@ export interface DefinitionField {
   readonly patchMergeKey?: string;
 }
 
-/** A type of the Kubernetes API, as the generated table has it. */
+/** A type of the Kubernetes API from the generated table. */
 export interface Definition {
   /** `core.v1.Pod`; {@link longName} gives the name in OpenAPI documents. */
   readonly name: string;
   readonly groupVersionKind?: { readonly group: string; readonly version: string; readonly kind: string };
   readonly mapType?: "atomic" | "granular";
-  /** Of types without fields, such as Time. */
+  /** For types without fields, such as Time. */
   readonly type?: string;
   readonly format?: string;
   readonly fields: readonly DefinitionField[];
 }
 
-/** Where each definition's line is, and which one has which `group/version/Kind`. Made when first needed: under a millisecond. */
+/** Lines by definition name, and definition names by `group/version/Kind`. Built on first use, in under a millisecond. */
 interface TableIndex {
   readonly lines: ReadonlyMap<string, string>;
   readonly byKind: ReadonlyMap<string, string>;
@@ -52,12 +52,12 @@ function tableIndex(): TableIndex {
   return index;
 }
 
-/** The definition of this short name. Throws where there is none: names are written in this package only. */
+/** The definition with this short name. Throws a `TypeError` if there is none: only this package names them. */
 export function definitionOf(name: string): Definition {
   const known = definitions.get(name);
   if (known !== undefined) return known;
   const line = tableIndex().lines.get(name);
-  if (line === undefined) throw new Error(`no built-in definition is named ${JSON.stringify(name)}`);
+  if (line === undefined) throw new TypeError(`built-in definition ${JSON.stringify(name)} not found`);
   const definition = parseLine(line);
   definitions.set(name, definition);
   return definition;
@@ -68,7 +68,7 @@ export function isDefinitionName(type: string): boolean {
   return tableIndex().lines.has(type);
 }
 
-/** The short name of a built-in kind's definition, if there is one. */
+/** The short name of a built-in kind's definition. */
 export function definitionNameOfKind(group: string, version: string, kind: string): string | undefined {
   return tableIndex().byKind.get(`${group}/${version}/${kind}`);
 }

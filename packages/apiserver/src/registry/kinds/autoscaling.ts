@@ -9,7 +9,7 @@ import { countAt } from "./workload/workload.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** autoscaling/v1 HorizontalPodAutoscalers: by cpu only. */
+/** autoscaling/v1 HorizontalPodAutoscalers, by CPU only. */
 export function autoscalingKinds(): readonly ServedResource[] {
   return [
     builtinResource({
@@ -22,11 +22,11 @@ export function autoscalingKinds(): readonly ServedResource[] {
       scope: "Namespaced",
       hasStatus: true,
       columns: [
-        column("Reference", "What it scales."),
-        column("Targets", "What is measured, of what is wanted."),
-        column("MinPods", "The fewest Pods."),
-        column("MaxPods", "The most Pods."),
-        column("Replicas", "How many Pods there are."),
+        column("Reference", "The scaled object."),
+        column("Targets", "Current and target metric values."),
+        column("MinPods", "The minimum number of Pods."),
+        column("MaxPods", "The maximum number of Pods."),
+        column("Replicas", "The current number of Pods."),
         ageColumn,
       ],
       cells: (object, now) => [
@@ -54,14 +54,14 @@ export function autoscalingKinds(): readonly ServedResource[] {
 
 function autoscalerCauses(object: Read): StatusCause[] {
   const spec = valueAt(object, "spec");
-  const most = valueAt(spec, "maxReplicas");
+  const maxReplicas = valueAt(spec, "maxReplicas");
   const causes = [
     ...check.atLeast("spec.minReplicas", valueAt(spec, "minReplicas"), 1),
-    ...check.atLeast("spec.maxReplicas", most, 1),
+    ...check.atLeast("spec.maxReplicas", maxReplicas, 1),
     ...check.atLeast("spec.targetCPUUtilizationPercentage", valueAt(spec, "targetCPUUtilizationPercentage"), 1),
   ];
-  if (typeof most === "number" && most > 0 && most < countAt(spec, "minReplicas")) {
-    causes.push(invalidCause("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"));
+  if (typeof maxReplicas === "number" && maxReplicas > 0 && maxReplicas < countAt(spec, "minReplicas")) {
+    causes.push(invalidCause("spec.maxReplicas", maxReplicas, "must be greater than or equal to `minReplicas`"));
   }
   for (const field of ["kind", "name"]) {
     const value = textAt(spec, "scaleTargetRef", field);

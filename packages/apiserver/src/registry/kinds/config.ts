@@ -25,7 +25,7 @@ const configMaps = builtinResource({
   plural: "configmaps",
   shortNames: ["cm"],
   scope: "Namespaced",
-  columns: [column("Data", "How many keys it has."), ageColumn],
+  columns: [column("Data", "The number of keys."), ageColumn],
   cells: (object, now) => [
     Object.keys(mapAt(object, "data")).length + Object.keys(mapAt(object, "binaryData")).length,
     age(object.metadata.creationTimestamp, now),
@@ -42,7 +42,7 @@ const configMaps = builtinResource({
           causes.push(invalidCause(`data[${key}]`, key, "duplicate of key present in binaryData"));
       }
       const bytes = textBytes(mapAt(object, "data")) + base64Bytes(binary);
-      return bytes > longestBytes ? [...causes, tooLong("")] : causes;
+      return bytes > maxBytes ? [...causes, tooLong("")] : causes;
     },
     validateUpdate: (object, old) => immutableCauses(object, old, ["data", "binaryData"]),
   },
@@ -54,7 +54,7 @@ const secrets = builtinResource({
   kind: "Secret",
   plural: "secrets",
   scope: "Namespaced",
-  columns: [column("Type", "What the keys are expected to be."), column("Data", "How many keys it has."), ageColumn],
+  columns: [column("Type", "The type, which determines the required keys."), column("Data", "The number of keys."), ageColumn],
   cells: (object, now) => [
     textAt(object, "type"),
     Object.keys(mapAt(object, "data")).length,
@@ -67,7 +67,7 @@ const secrets = builtinResource({
     prepareForUpdate: prepareSecret,
     validate: (object) => {
       const causes = [...keyCauses(object, "data"), ...typeCauses(object)];
-      return base64Bytes(mapAt(object, "data")) > longestBytes ? [...causes, tooLong("data")] : causes;
+      return base64Bytes(mapAt(object, "data")) > maxBytes ? [...causes, tooLong("data")] : causes;
     },
     validateUpdate: (object, old) => {
       const causes = immutableCauses(object, old, ["data"]);
@@ -79,7 +79,7 @@ const secrets = builtinResource({
   },
 });
 
-/** `stringData` is write-only: it is merged into `data` and gone. */
+/** Merges the write-only `stringData` into `data` and removes it. */
 function prepareSecret(object: KubernetesObject): void {
   requireBase64(object, "data");
   const texts = valueAt(object, "stringData");
@@ -93,7 +93,7 @@ function prepareSecret(object: KubernetesObject): void {
   if (textAt(object, "type") === "") setField(object, "type", "Opaque");
 }
 
-/** Keys that a Secret of a known type must have. */
+/** Required keys of the known Secret types. */
 const keysOfTypes: Readonly<Record<string, readonly string[]>> = {
   "kubernetes.io/dockercfg": [".dockercfg"],
   "kubernetes.io/dockerconfigjson": [".dockerconfigjson"],
@@ -146,10 +146,10 @@ function immutableCauses(object: Read, old: Read, fields: readonly string[]): St
   return causes;
 }
 
-const longestBytes = 1024 * 1024;
+const maxBytes = 1024 * 1024;
 
 function tooLong(field: string): StatusCause {
-  return { reason: "FieldValueTooLong", field, message: `Too long: may not be more than ${longestBytes} bytes` };
+  return { reason: "FieldValueTooLong", field, message: `Too long: may not be more than ${maxBytes} bytes` };
 }
 
 function textBytes(map: Readonly<Record<string, unknown>>): number {
@@ -164,12 +164,12 @@ function base64Bytes(map: Readonly<Record<string, unknown>>): number {
   return bytes;
 }
 
-/** Bytes travel as padded base64 of the standard alphabet. Line breaks are skipped, as Go's decoder does. */
+/** Padded base64 of the standard alphabet. Line breaks are ignored, as by Go's decoder. */
 const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
 /**
- * What is not base64 cannot be decoded at all, so it is a bad request and not an invalid object. Also writes values in their one
- * canonical form, as a decoder and encoder would, and drops keys of null.
+ * Values that are not base64 cannot be decoded, so the request is bad rather than the object invalid. Also canonicalises values, as
+ * decoding and encoding would, and drops null values.
  */
 function requireBase64(object: KubernetesObject, field: string): void {
   for (const [key, value] of Object.entries(mapAt(object, field))) {

@@ -5,7 +5,7 @@ import { crdCauses, crdUpdateCauses } from "../crd-validation.ts";
 import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
 
-/** apiextensions.k8s.io: CustomResourceDefinitions. `now` is in milliseconds since the epoch. */
+/** apiextensions.k8s.io CustomResourceDefinitions. `now` is in milliseconds since the epoch. */
 export function crdKinds(now: () => number): readonly ServedResource[] {
   return [
     builtinResource({
@@ -51,7 +51,7 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
             ),
           );
         },
-        tellsRequired: true,
+        reportsRequired: true,
         validate: crdCauses,
         status: { validate: crdCauses },
         validateUpdate: crdUpdateCauses,
@@ -60,7 +60,7 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
   ];
 }
 
-/** What may be left out of a CRD. */
+/** Sets the defaults of a CRD in place. */
 function setDefaults(object: KubernetesObject): void {
   const spec = ensureMap(object, "spec");
   const names = ensureMap(spec, "names");
@@ -79,9 +79,9 @@ function setDefaults(object: KubernetesObject): void {
   }
 }
 
-/** A default or an example of null is none, as where kube-apiserver reads a schema. In place. */
+/** Drops null defaults and examples in place, as kube-apiserver does. */
 function dropNullDefaults(schema: unknown, depth = 0): void {
-  if (!isJsonObject(schema) || depth > deepestSchema) return;
+  if (!isJsonObject(schema) || depth > maxSchemaDepth) return;
   for (const name of ["default", "example"]) if (schema[name] === null) delete schema[name];
   const below = [
     ...Object.values(mapAt(schema, "properties")),
@@ -91,4 +91,4 @@ function dropNullDefaults(schema: unknown, depth = 0): void {
   for (const child of below) dropNullDefaults(child, depth + 1);
 }
 
-const deepestSchema = 256;
+const maxSchemaDepth = 256;

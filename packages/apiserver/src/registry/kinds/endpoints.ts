@@ -15,7 +15,7 @@ import { protocols } from "./pod/container-validation.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** Endpoints and EndpointSlices: where the Pods of Services are. */
+/** Endpoints and EndpointSlices: the addresses of the Pods behind Services. */
 export function endpointKinds(): readonly ServedResource[] {
   return [endpoints, endpointSlices];
 }
@@ -105,7 +105,7 @@ function endpointsCauses(object: Read): StatusCause[] {
 function addressCauses(field: string, address: string): StatusCause[] {
   if (!check.isIpAddress(address))
     return [invalidCause(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")];
-  // Loopback addresses are allowed here, unlike in Kubernetes: the Pods of one machine have no others.
+  // Unlike in Kubernetes, loopback addresses are allowed: Pods on one machine have no others.
   return address === "0.0.0.0" || address === "::"
     ? [invalidCause(field, address, "may not be unspecified (0.0.0.0 or ::)")]
     : [];
@@ -147,7 +147,7 @@ function sliceCauses(object: Read): StatusCause[] {
   return causes;
 }
 
-/** The first three, and how many more. */
+/** The first three, and the number of the others. */
 function firstOf(texts: readonly string[], none: string): string {
   if (texts.length === 0) return none;
   const more = texts.length - 3;

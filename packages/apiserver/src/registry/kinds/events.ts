@@ -7,7 +7,7 @@ import type { ServedResource } from "../served-resource.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** Events, which are stored once and served in two groups: as v1 and as events.k8s.io/v1, under other names of fields. */
+/** Events, stored once and served in two groups, v1 and events.k8s.io/v1, with different field names. */
 export function eventKinds(): readonly ServedResource[] {
   return [coreEvents, groupEvents];
 }
@@ -15,17 +15,17 @@ export function eventKinds(): readonly ServedResource[] {
 const columns = [
   column("Last Seen", "When it was last seen."),
   column("Type", "Normal or Warning."),
-  column("Reason", "Why, in one word."),
-  column("Object", "What it is about."),
-  column("Subobject", "Which part of the object.", { wide: true }),
-  column("Source", "Who reported it.", { wide: true }),
+  column("Reason", "The reason, in one word."),
+  column("Object", "The involved object."),
+  column("Subobject", "The involved part of the object.", { wide: true }),
+  column("Source", "The reporting component.", { wide: true }),
   column("Message", "What happened."),
   column("First Seen", "When it was first seen.", { wide: true }),
   column("Count", "How often it was seen.", { wide: true }),
   column("Name", "The name of the Event itself.", { wide: true, format: "name" }),
 ];
 
-/** Cells from the stored form. */
+/** Cells, read from the stored form. */
 function cells(event: unknown, name: string, now: number): readonly (string | number)[] {
   const firstSeen = age(valueAt(event, "firstTimestamp") ?? valueAt(event, "eventTime"), now);
   const series = valueAt(event, "series");
@@ -123,7 +123,7 @@ const groupEvents = builtinResource({
   },
 });
 
-/** Fields that go by another name in events.k8s.io/v1: that name, and the stored one. */
+/** Fields renamed in events.k8s.io/v1: the name there and the stored name. */
 const renamed: readonly (readonly [string, string])[] = [
   ["regarding", "involvedObject"],
   ["note", "message"],
@@ -152,20 +152,20 @@ function toStorage(object: Read): KubernetesObject {
   return stored;
 }
 
-/** Fields that are always there, as Kubernetes writes them. */
+/** Fields that Kubernetes always writes. */
 function setDefaults(object: KubernetesObject): void {
   ensureMap(object, "involvedObject");
   ensureMap(object, "source");
   for (const field of ["reportingComponent", "reportingInstance"]) {
     if (valueAt(object, field) === undefined) setField(object, field, "");
   }
-  // Times that Go does not keep by pointer are null where they are absent.
+  // Absent times that are no pointers in Go are null.
   for (const field of ["eventTime", "firstTimestamp", "lastTimestamp"]) {
     if (valueAt(object, field) === undefined) setField(object, field, null);
   }
 }
 
-/** An Event is in the namespace of what it is about; one about something that is in none is in `default`. */
+/** An Event is in the namespace of its object, or in `default` for a cluster-scoped object. */
 function namespaceCauses(object: Read, reference: string): StatusCause[] {
   const about = textAt(object, reference, "namespace");
   const { namespace = "" } = object.metadata;

@@ -91,7 +91,7 @@ describe("every kind", () => {
     ["networkpolicies", {}],
   ];
 
-  it.each(samples)("%s takes an ordinary object, and defaults that are set again change nothing", (plural, fields) => {
+  it.each(samples)("%s accepts a valid object, and defaulting is idempotent", (plural, fields) => {
     expect(refusals(plural, fields)).toEqual([]);
     const object = created(plural, fields);
     const again = draft(object) as KubernetesObject;
@@ -99,18 +99,18 @@ describe("every kind", () => {
     expect(again).toEqual(object);
   });
 
-  it.each(samples)("%s has a cell for every column", (plural, fields) => {
+  it.each(samples)("%s has a cell for each column", (plural, fields) => {
     const kind = kindOf(plural);
     if (kind.cells === undefined) return expect(kind.columns.map(({ name }) => name)).toEqual(["Created At"]);
     expect(kind.cells(created(plural, fields), now)).toHaveLength(kind.columns.length);
   });
 
-  it.each(samples)("%s bears an object of which only the name is there", (plural) => {
+  it.each(samples)("%s renders an object with only a name", (plural) => {
     expect(() => [refusals(plural, {}), kindOf(plural).cells?.(created(plural, {}), now)]).not.toThrow();
   });
 });
 
-describe("what is refused at create", () => {
+describe("create rejects", () => {
   const pod = (spec: Fields): Fields => ({ spec: { containers: [container], ...spec } });
   const inContainer = (fields: Fields): Fields => ({ spec: { containers: [{ ...container, ...fields }] } });
   const deployment = (spec: Fields): Fields => ({ spec: { selector, template, ...spec } });
@@ -337,7 +337,7 @@ describe("what is refused at create", () => {
   });
 });
 
-describe("what is refused at update", () => {
+describe("update rejects", () => {
   const set = { spec: { selector, template, serviceName: "s" } };
   const other = { matchLabels: { app: "b" } };
   const otherTemplate = { metadata: { labels: { app: "b" } }, spec: { containers: [container] } };
@@ -402,7 +402,7 @@ describe("what is refused at update", () => {
 });
 
 describe("Pods", () => {
-  it("have a class of service by their requests and limits", () => {
+  it("have a QoS class by their requests and limits", () => {
     const classOf = (resources: Fields): unknown =>
       valueAt(created("pods", { spec: { containers: [{ ...container, resources }] } }), "status", "qosClass");
     expect(classOf({})).toBe("BestEffort");
@@ -411,7 +411,7 @@ describe("Pods", () => {
     expect(classOf({ limits: { cpu: "1", memory: "1Gi" }, requests: { cpu: "500m" } })).toBe("Burstable");
   });
 
-  it("on the host's network have its ports, in Pods and not in templates", () => {
+  it("on the host network default host ports, in Pods but not in templates", () => {
     const spec = { hostNetwork: true, containers: [{ ...container, ports: [{ containerPort: 80 }] }] };
     const port = (object: unknown, ...path: string[]): unknown => valueAt(object, ...path, "containers", 0, "ports", 0);
     expect(port(created("pods", { spec }), "spec")).toEqual({ containerPort: 80, hostPort: 80, protocol: "TCP" });
@@ -419,7 +419,7 @@ describe("Pods", () => {
     expect(port(deployment, "spec", "template", "spec")).toEqual({ containerPort: 80, protocol: "TCP" });
   });
 
-  it("keep tolerations of their own for nodes that fail", () => {
+  it("keep their own tolerations of node failures", () => {
     const own = { key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute", tolerationSeconds: 5 };
     const pod = created("pods", { spec: { containers: [container], tolerations: [own] } });
     expect(listAt(pod, "spec", "tolerations").map((one) => valueAt(one, "tolerationSeconds"))).toEqual([5, 300]);
@@ -481,7 +481,7 @@ describe("Pods", () => {
 });
 
 describe("Jobs", () => {
-  it("select their Pods by their own uid, by the names of today and those of before", () => {
+  it("select their Pods by uid under current and legacy labels", () => {
     const job = created("jobs", { spec: { template: jobTemplate } });
     const labels = {
       "batch.kubernetes.io/controller-uid": "uid-1",
@@ -494,7 +494,7 @@ describe("Jobs", () => {
     expect(mapAt(job, "spec", "selector")).toEqual({ matchLabels: { "batch.kubernetes.io/controller-uid": "uid-1" } });
   });
 
-  it("run one Pod to its end, unless they are told how many at once", () => {
+  it("run one Pod to completion unless parallelism is set", () => {
     const counts = (spec: Fields): unknown[] => {
       const job = created("jobs", { spec: { template: jobTemplate, ...spec } });
       return [valueAt(job, "spec", "completions"), valueAt(job, "spec", "parallelism"), valueAt(job, "spec", "backoffLimit")];

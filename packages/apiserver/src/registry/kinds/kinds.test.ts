@@ -84,7 +84,7 @@ describe("RuntimeClasses", () => {
 describe("ConfigMaps", () => {
   const configMaps = kindOf("", "configmaps");
 
-  it("have keys that can be file names, each once", () => {
+  it("have unique keys that are valid file names", () => {
     expect(
       create(configMaps, object("ConfigMap", { data: { "some.file_name-1": "x" }, binaryData: { b: "AAEC" } })).causes,
     ).toEqual([]);
@@ -97,11 +97,11 @@ describe("ConfigMaps", () => {
     ]);
   });
 
-  it("refuse bytes that are no base64 as a bad request", () => {
+  it("reject invalid base64 as a bad request", () => {
     expect(() => create(configMaps, object("ConfigMap", { binaryData: { k: "***" } }))).toThrow(/binaryData\[k\].*base64/);
   });
 
-  it("hold a mebibyte", () => {
+  it("hold up to one mebibyte", () => {
     const size = 1024 * 1024;
     expect(create(configMaps, object("ConfigMap", { data: { k: "x".repeat(size) } })).causes).toEqual([]);
     expect(create(configMaps, object("ConfigMap", { data: { k: "x".repeat(size + 1) } })).causes).toEqual([
@@ -112,7 +112,7 @@ describe("ConfigMaps", () => {
     ]);
   });
 
-  it("stay as they are once immutable, metadata aside", () => {
+  it("cannot change once immutable, except metadata", () => {
     const old = object("ConfigMap", { data: { a: "1" }, immutable: true });
     expect(update(configMaps, old, object("ConfigMap", { data: { a: "2" }, immutable: true })).causes).toEqual([
       "FieldValueForbidden data",
@@ -129,7 +129,7 @@ describe("ConfigMaps", () => {
 describe("Secrets", () => {
   const secrets = kindOf("", "secrets");
 
-  it("merge stringData into data and have a type", () => {
+  it("merge stringData into data and default the type", () => {
     const { made } = create(
       secrets,
       object("Secret", { data: { a: "MQ==", b: "Mg==" }, stringData: { b: "two", c: "three" } }),
@@ -141,7 +141,7 @@ describe("Secrets", () => {
     ]);
   });
 
-  it("are safe from keys that name the prototype", () => {
+  it("are safe from prototype keys", () => {
     const fields = JSON.parse('{"stringData": {"__proto__": "x", "constructor": "y"}}') as Record<string, unknown>;
     const { made } = create(secrets, object("Secret", fields));
     expect(Object.keys(mapAt(made, "data"))).toEqual(["__proto__", "constructor"]);
@@ -149,7 +149,7 @@ describe("Secrets", () => {
     expect(create(secrets, object("Secret", { type: "constructor" })).causes).toEqual([]);
   });
 
-  it("must have the keys of their type", () => {
+  it("require the keys of their type", () => {
     expect(create(secrets, object("Secret", { data: {}, type: "kubernetes.io/tls" })).causes).toEqual([
       "FieldValueRequired data[tls.crt]",
       "FieldValueRequired data[tls.key]",
@@ -166,13 +166,13 @@ describe("Secrets", () => {
     ]);
   });
 
-  it("keep their type", () => {
+  it("have an immutable type", () => {
     const old = object("Secret", { type: "Opaque" });
     expect(update(secrets, old, object("Secret", { type: "other/x" })).causes).toEqual(["FieldValueInvalid type"]);
     expect(update(secrets, old, object("Secret")).causes).toEqual([]);
   });
 
-  it("refuse what is not base64 and take base64 with line breaks", () => {
+  it("reject invalid base64 and accept line breaks", () => {
     expect(() => create(secrets, object("Secret", { data: { a: "not base64!" } }))).toThrow(/cannot be handled as a Secret/);
     expect(mapAt(create(secrets, object("Secret", { data: { a: "MT\nE=" } })).made, "data")).toEqual({ a: "MTE=" });
   });
@@ -182,7 +182,7 @@ describe("Namespaces", () => {
   const namespaces = kindOf("", "namespaces");
   const { made } = create(namespaces, object("Namespace", { status: { phase: "Gone" } }, { namespace: "" }));
 
-  it("begin Active, held by the namespace controller's finalizer and labelled with their name", () => {
+  it("start Active, with the namespace controller's finalizer and a name label", () => {
     expect([valueAt(made, "status"), valueAt(made, "spec"), made.metadata.labels]).toEqual([
       { phase: "Active" },
       { finalizers: ["kubernetes"] },
@@ -190,11 +190,11 @@ describe("Namespaces", () => {
     ]);
   });
 
-  it("are not labelled with a name that is too long to be one", () => {
+  it("have no name label if the name is too long", () => {
     expect(create(namespaces, object("Namespace", {}, { name: "n".repeat(64) })).made.metadata.labels).toBeUndefined();
   });
 
-  it("change their finalizers through finalize only, and there nothing of their status", () => {
+  it("change finalizers only through finalize, which leaves the status alone", () => {
     const sent = { ...draft(made), spec: { finalizers: [] }, status: { phase: "Terminating" } };
     expect(valueAt(update(namespaces, made, sent).made, "spec", "finalizers")).toEqual(["kubernetes"]);
     const finalized = draft(sent) as KubernetesObject;
@@ -202,7 +202,7 @@ describe("Namespaces", () => {
     expect([valueAt(finalized, "spec", "finalizers"), textAt(finalized, "status", "phase")]).toEqual([[], "Active"]);
   });
 
-  it("are Terminating while they are deleted, until their finalizers are empty", () => {
+  it("are Terminating until their finalizers are empty", () => {
     const deleted = draft(made) as KubernetesObject;
     namespaces.strategy.prepareForDelete?.(deleted);
     expect(textAt(deleted, "status", "phase")).toBe("Terminating");
@@ -225,7 +225,7 @@ describe("Events", () => {
     source: { component: "kubelet", host: "n1" },
   });
 
-  it("are one object under two names: what one group stores the other serves, and back", () => {
+  it("are served by both groups, whichever stored them", () => {
     const served = grouped.conversion?.fromStorage(create(core, event).made);
     expect(served).toMatchObject({
       apiVersion: "events.k8s.io/v1",
@@ -239,14 +239,14 @@ describe("Events", () => {
     expect(served === undefined ? undefined : grouped.conversion?.toStorage(served)).toEqual(create(core, event).made);
   });
 
-  it("are in the namespace of what they are about", () => {
+  it("are in the namespace of the involved object", () => {
     expect(create(core, event).causes).toEqual([]);
     const elsewhere = { ...event, involvedObject: { kind: "Pod", namespace: "elsewhere" } } as KubernetesObject;
     expect(create(core, elsewhere).causes).toEqual(["FieldValueInvalid involvedObject.namespace"]);
     expect(create(core, { ...event, involvedObject: { kind: "Node", name: "n" } } as KubernetesObject).causes).toEqual([]);
   });
 
-  it("of events.k8s.io say when, who, what and why", () => {
+  it("of events.k8s.io require time, reporter, action and reason", () => {
     expect(create(grouped, object("Event", { regarding: { namespace: "default" } })).causes).toEqual([
       "FieldValueRequired eventTime",
       "FieldValueRequired action",
@@ -255,7 +255,7 @@ describe("Events", () => {
     ]);
   });
 
-  it("are selected by what they are about, in either group's words", () => {
+  it("support field selectors with either group's field names", () => {
     expect(core.selectableFields["involvedObject.name"]?.(event)).toBe("p");
     expect(core.selectableFields["source"]?.(event)).toBe("kubelet");
     expect(core.selectableFields["type"]?.(event)).toBe("Warning");
@@ -263,7 +263,7 @@ describe("Events", () => {
     expect(served && grouped.selectableFields["regarding.name"]?.(served)).toBe("p");
   });
 
-  it("are shown by when they were last seen", () => {
+  it("show when they were last seen", () => {
     expect(core.cells?.(event, now)).toEqual([
       "60s",
       "Warning",
@@ -287,7 +287,7 @@ describe("Events", () => {
 
 describe("Leases", () => {
   const leases = kindOf("coordination.k8s.io", "leases");
-  it("always have a spec and last longer than nothing", () => {
+  it("always have a spec and a positive duration", () => {
     const { made, causes } = create(leases, object("Lease"));
     expect([valueAt(made, "spec"), causes]).toEqual([{}, []]);
     expect(create(leases, object("Lease", { spec: { leaseDurationSeconds: 0, leaseTransitions: -1 } })).causes).toEqual([
@@ -303,7 +303,7 @@ describe("RBAC", () => {
   const roles = kindOf("rbac.authorization.k8s.io", "roles");
   const clusterRoles = kindOf("rbac.authorization.k8s.io", "clusterroles");
 
-  it("has rules about resources or, in ClusterRoles, about URLs", () => {
+  it("has rules for resources or, in ClusterRoles, for URLs", () => {
     const rule = { verbs: ["get"], nonResourceURLs: ["/healthz"] };
     expect(create(clusterRoles, object("ClusterRole", { rules: [rule] })).causes).toEqual([]);
     expect(create(roles, object("Role", { rules: [rule] })).causes).toEqual(["FieldValueInvalid rules[0].nonResourceURLs"]);
@@ -313,7 +313,7 @@ describe("RBAC", () => {
     ]);
   });
 
-  it("fills in the groups of references and checks them", () => {
+  it("defaults and validates the groups of references", () => {
     const sent = object("RoleBinding", {
       roleRef: { kind: "Role", name: "reader" },
       subjects: [
@@ -331,7 +331,7 @@ describe("RBAC", () => {
     ).toEqual(["FieldValueRequired roleRef.name", "FieldValueNotSupported subjects[0].kind"]);
   });
 
-  it("never changes what a binding grants", () => {
+  it("has immutable role references", () => {
     const old = create(bindings, object("RoleBinding", { roleRef: { kind: "Role", name: "a" } })).made;
     expect(update(bindings, old, object("RoleBinding", { roleRef: { kind: "Role", name: "a" } })).causes).toEqual([]);
     expect(update(bindings, old, object("RoleBinding", { roleRef: { kind: "Role", name: "b" } })).causes).toEqual([

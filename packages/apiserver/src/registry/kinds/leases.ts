@@ -13,7 +13,7 @@ export function coordinationKinds(): readonly ServedResource[] {
       kind: "Lease",
       plural: "leases",
       scope: "Namespaced",
-      columns: [column("Holder", "Who holds it."), ageColumn],
+      columns: [column("Holder", "The current holder."), ageColumn],
       cells: (object, now) => [textAt(object, "spec", "holderIdentity"), age(object.metadata.creationTimestamp, now)],
       strategy: {
         hasGeneration: false,

@@ -5,15 +5,15 @@ import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.
 import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
 
-/** The finalizer of every Namespace: the namespace controller takes it away when the namespace is empty. */
+/** The finalizer of every Namespace, which the namespace controller removes when the namespace is empty. */
 export const namespaceFinalizer = "kubernetes";
 
-/** The label of every Namespace with its name, so that selectors can name it. */
+/** The label with the Namespace's name, so that selectors can refer to it. */
 const nameLabel = "kubernetes.io/metadata.name";
 
 /**
- * Namespaces. Deleting one makes it Terminating; it is gone when its `spec.finalizers` are empty, which only the subresource
- * `finalize` can change.
+ * Namespaces. A deleted Namespace is Terminating until its `spec.finalizers` are empty; only the subresource `finalize` changes
+ * them.
  */
 export function namespaceKinds(): readonly ServedResource[] {
   return [namespaces];
@@ -68,7 +68,7 @@ const namespaces = builtinResource({
   },
 });
 
-/** Finalizers of the content have a domain, except the one of Kubernetes. */
+/** Finalizers in `spec` have a domain, except Kubernetes' own. */
 function finalizerCauses(object: DeepReadonly<KubernetesObject>, hasIndex: boolean): StatusCause[] {
   return listAt(object, "spec", "finalizers").flatMap((finalizer, index) => {
     const name = String(finalizer);
@@ -82,7 +82,7 @@ function finalizerCauses(object: DeepReadonly<KubernetesObject>, hasIndex: boole
 
 function setNameLabel(object: { metadata: { name?: string; labels?: Record<string, string> } }): void {
   const { name } = object.metadata;
-  // A name that is no label value is refused as a name, not as a label.
+  // An invalid label value is reported for the name, not for the label.
   if (name !== undefined && labelValueFaults(name).length === 0)
     object.metadata.labels = { ...object.metadata.labels, [nameLabel]: name };
 }

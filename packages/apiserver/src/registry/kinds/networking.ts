@@ -23,9 +23,9 @@ const ingresses = builtinResource({
   scope: "Namespaced",
   hasStatus: true,
   columns: [
-    column("Class", "What serves it."),
-    column("Hosts", "Names that it is for."),
-    column("Address", "Where it is served."),
+    column("Class", "The Ingress class."),
+    column("Hosts", "The hosts of its rules."),
+    column("Address", "The addresses of the load balancer."),
     column("Ports", "80, and 443 with TLS."),
     ageColumn,
   ],
@@ -80,7 +80,7 @@ function ingressCauses(object: Read): StatusCause[] {
   return [...causes, ...certificateCauses(spec)];
 }
 
-/** Parts that no path of an Ingress has, and those that it does not end in. */
+/** Sequences that an Ingress path must not contain, and those that it must not end with. */
 const forbiddenParts = ["//", "/./", "/../", "%2f", "%2F"];
 const forbiddenEnds = ["/..", "/."];
 
@@ -98,7 +98,7 @@ function pathCauses(path: string, type: unknown, field: string): StatusCause[] {
   ];
 }
 
-/** What is wrong with the class of an Ingress, and with its certificates. */
+/** Validates the class and certificates of an Ingress. */
 function certificateCauses(spec: unknown): StatusCause[] {
   const causes = check.dnsSubdomain("spec.ingressClassName", valueAt(spec, "ingressClassName"));
   for (const [index, certificate] of listAt(spec, "tls").entries()) {
@@ -142,7 +142,11 @@ const ingressClasses = builtinResource({
   kind: "IngressClass",
   plural: "ingressclasses",
   scope: "Cluster",
-  columns: [column("Controller", "What serves its Ingresses."), column("Parameters", "What it is set up by."), ageColumn],
+  columns: [
+    column("Controller", "The controller of its Ingresses."),
+    column("Parameters", "The parameters of the controller."),
+    ageColumn,
+  ],
   cells: (object, now) => {
     const parameters = valueAt(object, "spec", "parameters");
     const group = textAt(parameters, "apiGroup");
@@ -169,7 +173,7 @@ const networkPolicies = builtinResource({
   plural: "networkpolicies",
   shortNames: ["netpol"],
   scope: "Namespaced",
-  columns: [column("Pod-Selector", "Pods that it is for."), ageColumn],
+  columns: [column("Pod-Selector", "The selector of its Pods."), ageColumn],
   cells: (object, now) => [
     selectorCell({ ...object, spec: { selector: valueAt(object, "spec", "podSelector") } } as Read),
     age(object.metadata.creationTimestamp, now),
@@ -179,7 +183,7 @@ const networkPolicies = builtinResource({
 
 function defaultPolicy(object: KubernetesObject): void {
   const spec = ensureMap(object, "spec");
-  // An empty selector is all Pods of the namespace.
+  // An empty selector selects all Pods of the namespace.
   ensureMap(spec, "podSelector");
   spec["policyTypes"] ??= listAt(spec, "egress").length > 0 ? ["Ingress", "Egress"] : ["Ingress"];
   for (const rule of [...objectsAt(spec, "ingress"), ...objectsAt(spec, "egress")]) {
@@ -212,7 +216,7 @@ function policyCauses(object: Read): StatusCause[] {
   return causes;
 }
 
-/** A range of ports begins at a number and does not end before it. */
+/** Validates a port range: it starts at a number and does not end before it. */
 function lastPortCauses(port: unknown, path: string): StatusCause[] {
   const last = valueAt(port, "endPort");
   if (typeof last !== "number") return [];
@@ -225,7 +229,7 @@ function lastPortCauses(port: unknown, path: string): StatusCause[] {
   return [...causes, ...check.portNumber(`${path}.endPort`, last)];
 }
 
-/** What is wrong with an IPBlock: a block, and blocks within it that are left out. */
+/** Validates an IPBlock: a block, and exceptions within it. */
 function blockCauses(block: unknown, path: string): StatusCause[] {
   const text = textAt(block, "cidr");
   if (text === "") return [requiredCause(`${path}.cidr`)];

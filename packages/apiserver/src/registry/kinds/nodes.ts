@@ -27,15 +27,15 @@ export function nodeKinds(): readonly ServedResource[] {
       scope: "Cluster",
       hasStatus: true,
       columns: [
-        column("Status", "Ready, NotReady or Unknown, and whether it takes new Pods."),
-        column("Roles", "From its labels node-role.kubernetes.io/*."),
+        column("Status", "Ready, NotReady or Unknown, and whether it is cordoned."),
+        column("Roles", "The roles in its labels node-role.kubernetes.io/*."),
         ageColumn,
-        column("Version", "Of its kubelet."),
-        column("Internal-IP", "Its address in the cluster.", { wide: true }),
-        column("External-IP", "Its address outside.", { wide: true }),
-        column("OS-Image", "Its operating system.", { wide: true }),
-        column("Kernel-Version", "Its kernel.", { wide: true }),
-        column("Container-Runtime", "What runs its containers.", { wide: true }),
+        column("Version", "The kubelet's version."),
+        column("Internal-IP", "The address in the cluster.", { wide: true }),
+        column("External-IP", "The address outside the cluster.", { wide: true }),
+        column("OS-Image", "The operating system.", { wide: true }),
+        column("Kernel-Version", "The kernel version.", { wide: true }),
+        column("Container-Runtime", "The container runtime.", { wide: true }),
       ],
       cells: nodeCells,
       selectableFields: { "spec.unschedulable": (node) => String(valueAt(node, "spec", "unschedulable") === true) },
@@ -58,7 +58,7 @@ export function nodeKinds(): readonly ServedResource[] {
   ];
 }
 
-/** What a node has is what Pods may have of it, where it does not say otherwise. */
+/** Allocatable defaults to capacity. */
 function defaultStatus(node: KubernetesObject): void {
   const status = objectAt(node, "status");
   const capacity = valueAt(status, "capacity");
@@ -67,7 +67,7 @@ function defaultStatus(node: KubernetesObject): void {
   }
 }
 
-/** `podCIDR` is the first of `podCIDRs`: whichever is given gives the other, in place, and `podCIDR` wins where they differ. */
+/** `podCIDR` is the first of `podCIDRs`. Sets a missing one from the other, in place; `podCIDR` wins if they differ. */
 function agreeOnBlocks(spec: JsonObject | undefined): void {
   if (spec === undefined) return;
   const first = textAt(spec, "podCIDRs", 0);

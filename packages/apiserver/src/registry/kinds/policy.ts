@@ -16,7 +16,7 @@ import type { ServedResource } from "../served-resource.ts";
 import { systemPriorities } from "./pod/priority.ts";
 import { countAt, type Read, statusCauses } from "./workload/workload.ts";
 
-/** What limits others: PodDisruptionBudgets, LimitRanges, ResourceQuotas and PriorityClasses. */
+/** PodDisruptionBudgets, LimitRanges, ResourceQuotas and PriorityClasses. */
 export function policyKinds(): readonly ServedResource[] {
   return [limitRanges, resourceQuotas, podDisruptionBudgets, priorityClasses];
 }
@@ -30,9 +30,9 @@ const podDisruptionBudgets = builtinResource({
   scope: "Namespaced",
   hasStatus: true,
   columns: [
-    column("Min Available", "How many Pods have to stay."),
-    column("Max Unavailable", "How many Pods may be away."),
-    column("Allowed Disruptions", "How many Pods may go now.", { type: "integer" }),
+    column("Min Available", "The minimum number of available Pods."),
+    column("Max Unavailable", "The maximum number of unavailable Pods."),
+    column("Allowed Disruptions", "How many Pods may be disrupted now.", { type: "integer" }),
     ageColumn,
   ],
   cells: (object, now) => [
@@ -51,15 +51,15 @@ const podDisruptionBudgets = builtinResource({
 
 function budgetCauses(object: Read): StatusCause[] {
   const spec = valueAt(object, "spec");
-  const least = valueAt(spec, "minAvailable");
-  const most = valueAt(spec, "maxUnavailable");
+  const minAvailable = valueAt(spec, "minAvailable");
+  const maxUnavailable = valueAt(spec, "maxUnavailable");
   const causes: StatusCause[] = [];
-  if (least !== undefined && most !== undefined) {
+  if (minAvailable !== undefined && maxUnavailable !== undefined) {
     causes.push(invalidCause("spec", mapAt(spec), "minAvailable and maxUnavailable cannot be both set"));
   }
   for (const [field, value] of [
-    ["spec.minAvailable", least],
-    ["spec.maxUnavailable", most],
+    ["spec.minAvailable", minAvailable],
+    ["spec.maxUnavailable", maxUnavailable],
   ] as const) {
     causes.push(...check.countOrPercent(field, value));
     const percent = check.percentOf(value);
@@ -87,7 +87,7 @@ const limitRanges = builtinResource({
     default: (object) => {
       for (const limit of objectsAt(object, "spec", "limits")) {
         if (limit["type"] !== "Container") continue;
-        // A limit that is not named is the most there may be, and what is requested is that.
+        // A missing default is the maximum, and a missing default request is the default limit.
         for (const [field, from] of [
           ["default", "max"],
           ["defaultRequest", "default"],
@@ -158,10 +158,10 @@ function limitCauses(object: Read): StatusCause[] {
   return causes;
 }
 
-/** Resources without a domain that a quota may be of. */
+/** Resources without a domain that a quota may limit. */
 const quotaResource =
   /^(?:cpu|memory|ephemeral-storage|storage|pods|services|replicationcontrollers|resourcequotas|secrets|configmaps|persistentvolumeclaims|(?:requests|limits)\.(?:cpu|memory|ephemeral-storage|hugepages-.+)|(?:requests\.)?hugepages-.+|requests\.storage|services\.(?:nodeports|loadbalancers))$/;
-/** Those that come in whole pieces. */
+/** Resources with integer quantities. */
 const countedResource =
   /^(?:pods|services|replicationcontrollers|resourcequotas|secrets|configmaps|persistentvolumeclaims|services\.(?:nodeports|loadbalancers)|count\/.+)$/;
 
@@ -175,18 +175,18 @@ const scopes = [
   "VolumeAttributesClass",
 ];
 
-/** Scopes must be known, and not exclude one another. */
+/** Scopes must be known and must not exclude each other. */
 function scopeCauses(object: Read): StatusCause[] {
-  const given = listAt(object, "spec", "scopes");
+  const names = listAt(object, "spec", "scopes");
   const field = "spec.scopes";
-  const causes = given
+  const causes = names
     .filter((scope) => typeof scope !== "string" || !scopes.includes(scope))
-    .map(() => invalidCause(field, given, "unsupported scope"));
+    .map(() => invalidCause(field, names, "unsupported scope"));
   for (const [one, other] of [
     ["BestEffort", "NotBestEffort"],
     ["Terminating", "NotTerminating"],
   ]) {
-    if (given.includes(one) && given.includes(other)) causes.push(invalidCause(field, given, "conflicting scopes"));
+    if (names.includes(one) && names.includes(other)) causes.push(invalidCause(field, names, "conflicting scopes"));
   }
   return causes;
 }
@@ -200,8 +200,8 @@ const resourceQuotas = builtinResource({
   scope: "Namespaced",
   hasStatus: true,
   columns: [
-    column("Request", "What is used of what may be requested."),
-    column("Limit", "What is used of the limits."),
+    column("Request", "Requests used, of those allowed."),
+    column("Limit", "Limits used, of those allowed."),
     ageColumn,
   ],
   cells: (object, now) => {
@@ -244,7 +244,7 @@ const resourceQuotas = builtinResource({
   },
 });
 
-/** The highest priority that users may give. */
+/** The maximum priority of user-defined classes. */
 const highestPriority = 1_000_000_000;
 
 const priorityClasses = builtinResource({
@@ -256,9 +256,9 @@ const priorityClasses = builtinResource({
   scope: "Cluster",
   columns: [
     column("Value", "The priority.", { type: "integer" }),
-    column("Global-Default", "Whether Pods that name no class have this one.", { type: "boolean" }),
+    column("Global-Default", "Whether Pods without a class get this one.", { type: "boolean" }),
     ageColumn,
-    column("PreemptionPolicy", "Whether its Pods push others out."),
+    column("PreemptionPolicy", "Whether its Pods preempt others."),
   ],
   cells: (object, now) => [
     countAt(object, "value"),

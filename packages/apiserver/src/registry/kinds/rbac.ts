@@ -80,11 +80,11 @@ function binding(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind 
     plural: `${kind.toLowerCase()}s`,
     scope,
     columns: [
-      column("Role", "What it grants."),
+      column("Role", "The granted role."),
       ageColumn,
-      column("Users", "Users that it grants the role to.", { wide: true }),
-      column("Groups", "Groups that it grants the role to.", { wide: true }),
-      column("ServiceAccounts", "Service accounts that it grants the role to.", { wide: true }),
+      column("Users", "Users with the role.", { wide: true }),
+      column("Groups", "Groups with the role.", { wide: true }),
+      column("ServiceAccounts", "Service accounts with the role.", { wide: true }),
     ],
     cells: (object, now) => [
       `${textAt(object, "roleRef", "kind")}/${textAt(object, "roleRef", "name")}`,
@@ -97,7 +97,7 @@ function binding(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind 
       hasGeneration: false,
       prepareForCreate: setBindingDefaults,
       prepareForUpdate: setBindingDefaults,
-      tellsRequired: true,
+      reportsRequired: true,
       validate: (object) => [
         ...roleRefCauses(object, scope),
         ...listAt(object, "subjects").flatMap((subject, index) => subjectCauses(subject, `subjects[${index}]`, scope)),

@@ -26,7 +26,7 @@ async function causes(path: string, kind: string, spec: unknown): Promise<readon
 const invalid = "FieldValueInvalid";
 const container = { name: "c", image: "i" };
 
-describe("what is refused at create", () => {
+describe("create rejects", () => {
   it.each([
     ["NetworkPolicy", { ingress: [{ from: [{ ipBlock: {} }] }] }, ["FieldValueRequired spec.ingress[0].from[0].ipBlock.cidr"]],
     [
@@ -60,8 +60,8 @@ describe("what is refused at create", () => {
       [`${invalid} spec.ingressClassName`, `${invalid} spec.tls[0].hosts[1]`, `${invalid} spec.tls[0].secretName`],
     ],
   ])("Ingress %j", async (spec, expected) => {
-    const told = await causes(`${networking}/ingresses`, "Ingress", spec);
-    expect([...new Set(told)]).toEqual(expected);
+    const reported = await causes(`${networking}/ingresses`, "Ingress", spec);
+    expect([...new Set(reported)]).toEqual(expected);
   });
 
   it.each([

@@ -3,7 +3,7 @@ import type { Evaluate, Reviews } from "../../auth/reviews/reviews.ts";
 import { builtinResource } from "../builtin/builtin-resource.ts";
 import type { ServedResource } from "../served-resource.ts";
 
-/** authentication.k8s.io and authorization.k8s.io: they can be created only, and creating one answers it. */
+/** authentication.k8s.io and authorization.k8s.io reviews: create-only, answered in the response. */
 export function reviewKinds(reviews: Reviews): readonly ServedResource[] {
   const review = (group: string, kind: string, evaluate: Evaluate, scope: Scope = "Cluster"): ServedResource =>
     builtinResource({

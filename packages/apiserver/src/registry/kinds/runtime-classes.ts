@@ -4,7 +4,7 @@ import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.
 import { textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
 
-/** node.k8s.io: RuntimeClasses, each a way in which nodes run Pods. */
+/** node.k8s.io RuntimeClasses: the ways in which nodes run Pods. */
 export function runtimeClassKinds(): readonly ServedResource[] {
   return [
     builtinResource({
@@ -13,7 +13,7 @@ export function runtimeClassKinds(): readonly ServedResource[] {
       kind: "RuntimeClass",
       plural: "runtimeclasses",
       scope: "Cluster",
-      columns: [column("Handler", "What runs its Pods on a node."), ageColumn],
+      columns: [column("Handler", "The container runtime handler on the node."), ageColumn],
       cells: (object, now) => [textAt(object, "handler"), age(object.metadata.creationTimestamp, now)],
       strategy: {
         hasGeneration: false,

@@ -4,7 +4,7 @@ import { builtinSchema } from "../builtin/builtin-schemas.ts";
 import { listAt } from "../object-fields.ts";
 import type { ServedResource, Strategy } from "../served-resource.ts";
 
-/** ServiceAccounts, whose subresource `token` issues tokens: `requestToken` answers a TokenRequest. */
+/** ServiceAccounts. The subresource `token` issues tokens: `requestToken` answers a TokenRequest. */
 export function serviceAccountKinds(requestToken: NonNullable<Strategy["evaluate"]>): readonly ServedResource[] {
   return [
     builtinResource({
@@ -14,7 +14,7 @@ export function serviceAccountKinds(requestToken: NonNullable<Strategy["evaluate
       plural: "serviceaccounts",
       shortNames: ["sa"],
       scope: "Namespaced",
-      columns: [column("Secrets", "How many secrets it may use."), ageColumn],
+      columns: [column("Secrets", "The number of its secrets."), ageColumn],
       cells: (object, now) => [listAt(object, "secrets").length, age(object.metadata.creationTimestamp, now)],
       subresources: [
         {

@@ -10,7 +10,7 @@ type Read = DeepReadonly<KubernetesObject>;
 
 const isDefaultClass = "storageclass.kubernetes.io/is-default-class";
 
-/** The name of the newest StorageClass that is marked as the default. */
+/** The name of the newest StorageClass marked as default. */
 export function defaultStorageClass(store: Pick<Store, "list">): string | undefined {
   let newest: Read | undefined;
   for (const { object } of store.list(storageKey({ group: "storage.k8s.io", plural: "storageclasses" }, "", "")).items) {
@@ -29,8 +29,8 @@ export const storageClasses = builtinResource({
   shortNames: ["sc"],
   scope: "Cluster",
   columns: [
-    column("Provisioner", "What makes its volumes."),
-    column("ReclaimPolicy", "What becomes of a volume when its claim goes."),
+    column("Provisioner", "The provisioner of its volumes."),
+    column("ReclaimPolicy", "What happens to a volume when its claim is deleted."),
     column("VolumeBindingMode", "When volumes are bound."),
     column("AllowVolumeExpansion", "Whether volumes can grow."),
     ageColumn,

@@ -19,7 +19,7 @@ import { defaultStorageClass, storageClasses } from "./storage-classes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** PersistentVolumes, PersistentVolumeClaims and StorageClasses. Claims that name no class get the default one of the store. */
+/** PersistentVolumes, PersistentVolumeClaims and StorageClasses. Claims without a class get the default class in the store. */
 export function storageKinds(store: Pick<Store, "list">): readonly ServedResource[] {
   const { strategy } = persistentVolumeClaims;
   const prepareForCreate = (claim: KubernetesObject): void => {
@@ -46,7 +46,7 @@ function modesText(modes: readonly unknown[]): string {
     .join(",");
 }
 
-/** Storage finalizers, without their controllers, would keep objects for ever: whoever serves storage takes them away. */
+/** Protection finalizers; the controller that serves the storage removes them. */
 const claimFinalizer = "kubernetes.io/pvc-protection";
 const volumeFinalizer = "kubernetes.io/pv-protection";
 
@@ -65,11 +65,11 @@ const persistentVolumeClaims = builtinResource({
   hasStatus: true,
   columns: [
     column("Status", "Pending, Bound or Lost."),
-    column("Volume", "The volume that it is bound to."),
-    column("Capacity", "The volume's size."),
+    column("Volume", "The bound volume."),
+    column("Capacity", "The size of the volume."),
     column("Access Modes", "How the volume can be mounted."),
-    column("StorageClass", "What kind of volume it asks for."),
-    column("VolumeAttributesClass", "Attributes of the volume that can change."),
+    column("StorageClass", "The requested class of storage."),
+    column("VolumeAttributesClass", "The class of the volume's mutable attributes."),
     ageColumn,
     column("VolumeMode", "Filesystem or Block.", { wide: true }),
   ],
@@ -99,15 +99,15 @@ const persistentVolumeClaims = builtinResource({
   },
 });
 
-/** Sets the defaults of a claim's spec, in place. */
+/** Sets the defaults of a claim's spec in place. */
 export function defaultClaimSpec(spec: JsonObject | undefined): void {
   if (spec === undefined) return;
   spec["volumeMode"] ??= "Filesystem";
-  // What is there of it is there as an object, asked for or not.
+  // `resources` is always present, even if empty.
   ensureMap(spec, "resources");
 }
 
-/** What is wrong with the spec of a claim at `path`. */
+/** Validates the spec of a claim at `path`. */
 export function claimSpecCauses(spec: unknown, path: string): StatusCause[] {
   const modes = listAt(spec, "accessModes");
   const causes = modes.length === 0 ? [requiredCause(`${path}.accessModes`, "at least 1 access mode is required")] : [];
@@ -138,7 +138,7 @@ function claimUpdateCauses(claim: Read, old: Read): StatusCause[] {
   return causes;
 }
 
-/** The spec without what may change: the name of the volume where it was not given yet, the size once bound. */
+/** The spec without mutable fields: the volume name until it is set, and the size once bound. */
 function fixedClaim(claim: Read, old: Read, isBound: boolean): JsonObject {
   const spec = draft(mapAt(claim, "spec")) as JsonObject;
   if (textAt(old, "spec", "volumeName") === "") delete spec["volumeName"];
@@ -160,14 +160,14 @@ const persistentVolumes = builtinResource({
   scope: "Cluster",
   hasStatus: true,
   columns: [
-    column("Capacity", "Its size."),
-    column("Access Modes", "How it can be mounted."),
-    column("Reclaim Policy", "What becomes of it when its claim goes."),
+    column("Capacity", "The size of the volume."),
+    column("Access Modes", "The access modes of the volume."),
+    column("Reclaim Policy", "What happens to the volume when its claim is deleted."),
     column("Status", "Pending, Available, Bound, Released or Failed."),
-    column("Claim", "The claim that it is bound to."),
-    column("StorageClass", "What kind of volume it is."),
-    column("VolumeAttributesClass", "Attributes of it that can change."),
-    column("Reason", "Why it failed."),
+    column("Claim", "The bound claim."),
+    column("StorageClass", "The class of storage."),
+    column("VolumeAttributesClass", "The class of the volume's mutable attributes."),
+    column("Reason", "The reason of a failure."),
     ageColumn,
     column("VolumeMode", "Filesystem or Block.", { wide: true }),
   ],
@@ -221,7 +221,7 @@ const persistentVolumes = builtinResource({
   },
 });
 
-/** Fields of a volume's spec that are not its source. */
+/** Fields of a volume's spec other than its source. */
 const notSource = [
   "accessModes",
   "capacity",

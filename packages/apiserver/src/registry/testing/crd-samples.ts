@@ -1,9 +1,9 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
 import type { Evaluate, Reviews } from "../../auth/reviews/reviews.ts";
 
-const refuse: Evaluate = () => Promise.reject(new Error("no reviews here"));
+const refuse: Evaluate = () => Promise.reject(new TypeError("reviews are not available in this test"));
 
-/** Reviews for tests that ask for none. */
+/** Reviews for tests that do not use them. */
 export const noReviews: Reviews = {
   selfSubjectAccessReview: refuse,
   subjectAccessReview: refuse,

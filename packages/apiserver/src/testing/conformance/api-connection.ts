@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { Agent, request } from "node:https";
 
-/** A request as it goes over the wire. */
+/** A request as sent. */
 export interface WireRequest {
   readonly method: string;
   /** Path and query, percent-encoded. */
@@ -10,22 +10,22 @@ export interface WireRequest {
   readonly body?: string | undefined;
 }
 
-/** An answer that was read to its end. A body that is JSON is parsed; an empty one is null. */
+/** A complete response. A JSON body is parsed; an empty one is null. */
 export interface Answer {
   readonly status: number;
   readonly headers: IncomingMessage["headers"];
   readonly body: unknown;
 }
 
-/** A connection to an API server, without any client library between. */
+/** A connection to an API server without a client library. */
 export interface ApiConnection {
   send(request: WireRequest): Promise<Answer>;
-  /** Resolves when the status line has come; the body is the caller's to read. */
+  /** Resolves when the status line has arrived; the caller reads the body. */
   open(request: WireRequest): Promise<IncomingMessage>;
   close(): void;
 }
 
-/** Connects to an API server by HTTPS, its certificate verified by `authority` (PEM). */
+/** Connects to an API server by HTTPS; its certificate is verified against `authority` (PEM). */
 export function connectApi(url: string, authority: string): ApiConnection {
   const agent = new Agent({ ca: authority, keepAlive: true });
 
@@ -47,7 +47,7 @@ export function connectApi(url: string, authority: string): ApiConnection {
   };
 }
 
-/** Reads an answer to its end. */
+/** Reads a complete response. */
 export async function readAnswer(response: IncomingMessage): Promise<Answer> {
   const parts: Buffer[] = [];
   for await (const part of response) parts.push(part as Buffer);

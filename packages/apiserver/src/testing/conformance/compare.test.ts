@@ -11,7 +11,7 @@ const compare = (...pairs: readonly (readonly [expected: unknown, actual: unknow
 
 const uid = (digit: string): string => `${digit.repeat(8)}-0000-4000-8000-000000000000`;
 
-describe("answers are the same", () => {
+describe("responses match", () => {
   test.each([
     [
       "objects whatever the order of keys",
@@ -29,12 +29,12 @@ describe("answers are the same", () => {
     expect(compare(pair)).toBe(0);
   });
 
-  test("a numbered placeholder stands for one value, in keys too", () => {
+  test("a numbered placeholder stands for one value, also in keys", () => {
     expect(compare(["<uid:1>", uid("a")], [{ "k:<uid:1>": 1 }, { [`k:${uid("a")}`]: 1 }])).toBe(0);
   });
 });
 
-describe("answers differ", () => {
+describe("responses differ", () => {
   test.each([
     ["a key that is missing", [{ a: 1 }, {}]],
     ["a key that is left over", [{}, { a: null }]],
@@ -53,7 +53,7 @@ describe("answers differ", () => {
     expect(compare(pair)).toBeGreaterThan(0);
   });
 
-  test("two values for one placeholder, one value for two, and versions in the wrong order", () => {
+  test("two values for one placeholder, one value for two placeholders, and versions in the wrong order", () => {
     expect(compare(["<uid:1>", uid("a")], ["<uid:1>", uid("b")])).toBe(1);
     expect(compare(["<uid:1>", uid("a")], ["<uid:2>", uid("a")])).toBe(1);
     expect(compare(["<rv:1>", "20"], ["<rv:2>", "9"])).toBe(1);
@@ -61,7 +61,7 @@ describe("answers differ", () => {
   });
 });
 
-test("paths name keys, indexes, every element and elements by a value", () => {
+test("paths select keys, indexes, all elements, and elements by a value", () => {
   const document = {
     a: {
       "b/c": [
@@ -79,7 +79,7 @@ test("paths name keys, indexes, every element and elements by a value", () => {
   expect(document).toEqual({ a: { "b/c": [{ n: "y", v: 2 }] } });
 });
 
-test("variables take the type of their value where they are all there is, and are text elsewhere", () => {
+test("variables keep the type of their value if they are the whole string, and become text otherwise", () => {
   const variables = { run: "r", steps: { one: { body: { items: [{ count: 3 }] } } } };
   expect(
     substitute({ "k-${run}": ["${steps.one.body.items.0.count}", "n${steps.one.body.items.0.count}"] }, variables),
@@ -89,7 +89,7 @@ test("variables take the type of their value where they are all there is, and ar
   expect(() => substitute("${steps.two.body}", variables)).toThrow(MissingVariable);
 });
 
-test("what may differ between servers is gone: managedFields, null times, order of verbs, messages and ages", () => {
+test("normalisation drops what may differ: managedFields, null times, order of verbs, messages and ages", () => {
   expect(
     normalise({ metadata: { managedFields: [{}], creationTimestamp: null, selfLink: "/x" }, verbs: ["b", "a"] }, false),
   ).toEqual({

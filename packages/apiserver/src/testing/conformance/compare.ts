@@ -4,13 +4,13 @@ import { loadNormalisation } from "./corpus.ts";
 const placeholder = /<(rv|uid|gen|ip|nodeport):(\d+)>|<(time|microtime|listrv|continue|token|age)>/g;
 const { placeholders } = loadNormalisation();
 
-/** Compares answers of one scenario with what was recorded: a numbered placeholder stands for one value throughout. */
+/** Compares the responses of one scenario with the recorded ones. A numbered placeholder stands for the same value throughout. */
 export interface Comparison {
-  /** What differs, one line each. */
+  /** The differences, one line each. */
   differences(expected: unknown, actual: unknown): readonly string[];
 }
 
-/** Makes a {@link Comparison}. `replaceVariables` puts in the values of `${run}` and the namespaces. */
+/** Creates a {@link Comparison}. `replaceVariables` substitutes `${run}` and the namespaces. */
 export function createComparison(replaceVariables: (text: string) => string): Comparison {
   /** Value by `kind:number`. */
   const bound = new Map<string, string>();
@@ -46,7 +46,7 @@ export function createComparison(replaceVariables: (text: string) => string): Co
     }
   }
 
-  /** A recorded key with the values of its placeholders, which occurred as values before. */
+  /** A recorded key with its placeholders replaced by values seen earlier. */
   function keyOf(recorded: string): string {
     return replaceVariables(recorded).replaceAll(
       placeholder,
@@ -78,7 +78,7 @@ export function createComparison(replaceVariables: (text: string) => string): Co
     }
   }
 
-  /** Why `name` cannot stand for `value`; undefined when it does now. */
+  /** Binds `name` to `value`. Returns why that is not possible, or undefined. */
   function bind(name: string, value: string): string | undefined {
     const known = bound.get(name);
     if (known !== undefined) return known === value ? undefined : `<${name}> is ${known}`;

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 
-/** Milliseconds that are waited for what has to come, whatever the recording says: a busy machine is slow, not wrong. */
-export const patienceMs = 45_000;
+/** How long to wait for expected results, whatever the recording says: a busy machine is slow, not wrong. */
+export const minTimeoutMs = 45_000;
 
 /** A category of recorded scenarios: one file of `testdata/conformance`. */
 export interface Category {
@@ -9,26 +9,26 @@ export interface Category {
   readonly scenarios: readonly Scenario[];
 }
 
-/** What has to run beside the API server for a scenario. */
+/** What a scenario needs besides the API server. */
 export type Requirement = "garbage-collector" | "namespace-controller" | "workload-controllers" | "compacted-history";
 
-/** Requests that depend on each other, with the answers that kube-apiserver gave. */
+/** Requests that depend on each other, with kube-apiserver's responses. */
 export interface Scenario {
   readonly name: string;
   readonly description: string;
-  /** Variables, for each of which there is a new namespace. */
+  /** Variables, each bound to a new namespace. */
   readonly namespaces?: readonly string[];
   readonly requires?: readonly Requirement[];
-  /** What must not run beside it. */
+  /** What must not run with the API server. */
   readonly conflicts?: readonly Requirement[];
   /** Whether `metadata.managedFields` is compared. */
   readonly managedFields?: boolean;
   readonly steps: readonly Step[];
-  /** Sent afterwards, the last one first, whatever they answer. */
+  /** Sent afterwards in reverse order; responses are ignored. */
   readonly cleanup?: readonly RecordedRequest[];
 }
 
-/** A request, or events taken from a watch that an earlier step opened. */
+/** A request, or events read from a watch that an earlier step opened. */
 export interface Step {
   readonly name: string;
   readonly request?: RecordedRequest;
@@ -47,11 +47,11 @@ export interface Step {
   readonly expect: Expectation;
 }
 
-/** How many events are read from a watch, and how long that may take. */
+/** How many events to read from a watch, and how long to wait. */
 export interface TakeEvents {
   readonly count?: number;
   readonly timeoutMs?: number;
-  /** After that, whatever else comes within this time. */
+  /** After that, read further events for this long. */
   readonly quietMs?: number;
   readonly skipBookmarks?: boolean;
   /** Read until the server ends the stream. */
@@ -69,14 +69,14 @@ export interface Until {
   }[];
 }
 
-/** A request as it was sent, with variables. */
+/** A request with variables. */
 export interface RecordedRequest {
   readonly method: string;
   readonly path: string;
   readonly query?: Readonly<Record<string, unknown>>;
   readonly headers?: Readonly<Record<string, string>>;
   readonly accept?: string;
-  /** `""`: none at all. Absent: the administrator's. */
+  /** `""`: no token. Absent: the administrator's. */
   readonly token?: string;
   readonly body?: unknown;
   readonly bodyText?: string;
@@ -84,7 +84,7 @@ export interface RecordedRequest {
   readonly contentType?: string;
 }
 
-/** What was recorded, normalised and with placeholders. */
+/** The recorded response, normalised and with placeholders. */
 export interface Expectation {
   readonly status?: number;
   readonly body?: unknown;
@@ -102,7 +102,7 @@ export function loadCorpus(): readonly Category[] {
     .filter((document): document is Category => typeof document === "object" && document !== null && "scenarios" in document);
 }
 
-/** The lists that the rules of comparing refer to. */
+/** The lists that the comparison rules refer to. */
 export interface NormalisationLists {
   readonly unorderedKeys: readonly string[];
   readonly nullIsAbsent: readonly string[];

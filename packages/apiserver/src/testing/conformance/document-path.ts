@@ -1,12 +1,12 @@
 import { isJsonObject } from "@keelson/api-machinery";
 
-/** A step of a path: a key or index, every element, or the elements of a list that have a value under a key. */
+/** A path step: a key or index, every element, or the list elements with a value under a key. */
 type Segment =
   | { readonly kind: "key"; readonly key: string }
   | { readonly kind: "every" }
   | { readonly kind: "where"; readonly list: string; readonly key: string; readonly value: string };
 
-/** Splits `/a/b[name=x]/*` at the slashes that are not within brackets. */
+/** Splits `/a/b[name=x]/*` at slashes outside brackets. */
 function segmentsOf(path: string): Segment[] {
   const texts = path.slice(1).match(/(?:[^/[]|\[[^\]]*\])+/g) ?? [];
   const unescape = (text: string): string => text.replaceAll("~1", "/").replaceAll("~0", "~");
@@ -37,7 +37,7 @@ export function valuesAt(document: unknown, path: string): unknown[] {
   return values;
 }
 
-/** Removes what is at a path, in place. */
+/** Removes the values at a path, in place. */
 export function removeAt(document: unknown, path: string): void {
   const segments = segmentsOf(path);
   const last = segments.pop();

@@ -1,6 +1,6 @@
 /**
- * Scenarios that do not pass, by `category/name`, each with the reason. A scenario that is not here must pass, and one that is here must not:
- * whoever mends the reason removes the line.
+ * Scenarios that fail, by `category/name`, with the reason. A scenario that is not listed must pass, and a listed one must fail: remove
+ * the line with the fix.
  */
 export const expectedFailures: ReadonlyMap<string, string> = new Map([
   [

@@ -2,12 +2,12 @@ import { isJsonObject, setOwn } from "@keelson/api-machinery";
 import { loadNormalisation } from "./corpus.ts";
 import { removeAt } from "./document-path.ts";
 
-/** A JSON object while it is being changed. */
+/** A mutable JSON object. */
 export type Fields = Record<string, unknown>;
 
 const lists = loadNormalisation();
 
-/** A body of an answer, or a part of one, without what may differ between servers that behave alike. Its own copy. */
+/** A copy of a response body, or of a part of it, without what may differ between conforming servers. */
 export function normalise(value: unknown, withManagedFields: boolean, isBuiltIn = true): unknown {
   if (Array.isArray(value)) return value.map((item) => normalise(item, withManagedFields, isBuiltIn));
   if (!isJsonObject(value)) return value;
@@ -28,7 +28,7 @@ function isFields(value: unknown): value is Fields {
   return isJsonObject(value);
 }
 
-/** Whether an object is left out everywhere. */
+/** Whether an object is ignored everywhere. */
 export function isIgnoredObject(value: unknown): boolean {
   const metadata = isJsonObject(value) ? value["metadata"] : undefined;
   return isJsonObject(metadata) && lists.ignoredObjectNames.includes(String(metadata["name"]));
@@ -90,7 +90,7 @@ function normaliseManagedFields(entries: readonly unknown[]): unknown[] {
   return result.sort((a, b) => compareTexts(sortKey(a), sortKey(b)));
 }
 
-/** Fields in which versions of Kubernetes differ on whether they are one field or many. */
+/** Fields that some versions of Kubernetes track as one field and others as several. */
 function collapse(fields: unknown): unknown {
   if (!isJsonObject(fields)) return fields;
   const result: Fields = {};
@@ -116,7 +116,7 @@ function normaliseStatus({ metadata: _metadata, ...status }: Fields): Fields {
   return status;
 }
 
-/** A message is kept for people and not compared. */
+/** Keeps messages for display; they are compared only on request. */
 function moveMessage(value: Fields): void {
   if (!("message" in value)) return;
   value["$message"] = value["message"];
@@ -168,7 +168,7 @@ function normaliseTable(table: Fields): Fields {
   return { ...table, rows: rows.filter((row) => !isIgnoredObject(row["object"])) };
 }
 
-/** Compares lists of texts, the first difference counting. */
+/** Compares lists of strings lexicographically. */
 export function compareTexts(a: readonly string[], b: readonly string[]): number {
   for (const [index, text] of a.entries()) {
     const other = b[index] ?? "";

@@ -3,22 +3,22 @@ import { isJsonObject, jsonEquals } from "@keelson/api-machinery";
 import { jsonPatch } from "@keelson/api-machinery/patch";
 import { type Answer, type ApiConnection, readAnswer, type WireRequest } from "./api-connection.ts";
 import { createComparison } from "./compare.ts";
-import { patienceMs, type RecordedRequest, type Scenario, type Step, type Until } from "./corpus.ts";
+import { minTimeoutMs, type RecordedRequest, type Scenario, type Step, type Until } from "./corpus.ts";
 import { isPlural, removeAt, valuesAt } from "./document-path.ts";
 import { compareTexts, type Fields, normalise, normaliseHeader } from "./normalise.ts";
 import { MissingVariable, substitute, substituteText, type Variables } from "./variables.ts";
 import { readWatch, type WatchReader } from "./watch-reader.ts";
 
-/** What a step brought: the last answer, or events of a watch. */
+/** The result of a step: the last response, or watch events. */
 interface StepResult extends Partial<Answer> {
   readonly events?: readonly unknown[];
-  /** The condition that it was repeated for never held. */
+  /** The awaited condition never held. */
   readonly isTimedOut?: boolean;
 }
 
 /**
- * Sends the requests of a scenario and compares the answers with what was recorded. Resolves with what differs, one line each; nothing when
- * the server conforms. `run` is a name of its own for this run, `token` that of a user who may do everything.
+ * Sends the requests of a scenario and compares the responses with the recorded ones. Resolves to the differences, one line each; empty if
+ * the server conforms. `run` is a unique name for this run, `token` belongs to a user with all rights.
  */
 export async function runScenario(
   api: ApiConnection,
@@ -39,14 +39,14 @@ export async function runScenario(
     if (step.sleepMs !== undefined) await sleep(step.sleepMs);
     if (step.events !== undefined) {
       const watch = watches.get(step.events.from);
-      if (watch === undefined) throw new Error(`no watch "${step.events.from}" is open`);
+      if (watch === undefined) throw new Error(`watch "${step.events.from}" is not open`);
       return { events: await watch.take(step.events) };
     }
     if (step.request === undefined) throw new Error("the step has neither a request nor events");
     const request = wireRequest(step.request, variables, token);
     if (step.watch !== undefined) return openWatch(step, request);
     const { eventually } = step;
-    const deadline = performance.now() + Math.max(eventually?.timeoutMs ?? 0, patienceMs);
+    const deadline = performance.now() + Math.max(eventually?.timeoutMs ?? 0, minTimeoutMs);
     for (;;) {
       const answer = await api.send(request);
       if (eventually === undefined || holds(eventually.until ?? {}, answer, variables)) return answer;
@@ -95,7 +95,7 @@ export async function runScenario(
       try {
         await api.send(wireRequest(request, variables, token));
       } catch (error) {
-        // What a failed step did not make can't be named either.
+        // A failed step did not create the objects that cleanup refers to.
         if (!(error instanceof MissingVariable)) found.push(`cleanup: ${String(error)}`);
       }
     }
@@ -120,11 +120,11 @@ function plainRequest(method: string, target: string, token: string, body?: unkn
   };
 }
 
-/** Makes a namespace with a ServiceAccount whose token no Pod gets. */
+/** Creates a namespace with a ServiceAccount whose token is not mounted. */
 async function makeNamespace(api: ApiConnection, name: string, token: string): Promise<void> {
   const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name } };
   const { status, body } = await api.send(plainRequest("POST", "/api/v1/namespaces", token, namespace));
-  if (status !== 201) throw new Error(`namespace ${name} could not be made: ${status} ${JSON.stringify(body)}`);
+  if (status !== 201) throw new Error(`namespace ${name} could not be created: ${status} ${JSON.stringify(body)}`);
   const path = `/api/v1/namespaces/${name}/serviceaccounts`;
   const setting = { automountServiceAccountToken: false };
   const account = { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default" }, ...setting };
@@ -176,7 +176,7 @@ function holds(until: Until, { status, body }: Answer, variables: Variables): bo
   });
 }
 
-/** A step's result as `expect` has it. */
+/** A step's result in the form of `expect`. */
 function normaliseResult(step: Step, result: StepResult, managed: boolean, variables: Variables): Fields {
   const paths = (list: readonly string[]): string[] => list.map((path) => substituteText(path, variables));
   const one = (value: unknown): unknown => {

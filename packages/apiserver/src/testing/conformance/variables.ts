@@ -1,12 +1,12 @@
 import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
 
-/** What `${...}` stands for: `run` and the namespaces by name, and under `steps` what each step answered. */
+/** Values for `${...}`: `run` and the namespaces by name, and the response of each step under `steps`. */
 export interface Variables {
   readonly [name: string]: unknown;
   readonly steps: Readonly<Record<string, unknown>>;
 }
 
-/** A variable that no value is known for. */
+/** A variable without a value. */
 export class MissingVariable extends Error {
   constructor(reference: string) {
     super(`there is no value for \${${reference}}`);
@@ -17,7 +17,7 @@ export class MissingVariable extends Error {
 const variable = /\$\{([^}]+)\}/g;
 const nothingBut = /^\$\{([^}]+)\}$/;
 
-/** `value` with its variables replaced, in keys too. A string that is one variable takes the type of its value. */
+/** `value` with its variables replaced, also in keys. A string that is exactly one variable takes the type of its value. */
 export function substitute(value: unknown, variables: Variables): unknown {
   if (typeof value === "string") {
     const whole = nothingBut.exec(value)?.[1];
@@ -33,7 +33,7 @@ export function substitute(value: unknown, variables: Variables): unknown {
   return result;
 }
 
-/** A text with its variables replaced by text. */
+/** A string with its variables replaced as text. */
 export function substituteText(text: string, variables: Variables): string {
   return text.replaceAll(variable, (_all, reference: string) => {
     const value = lookUp(variables, reference);

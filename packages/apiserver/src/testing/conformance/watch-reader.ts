@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { createInterface } from "node:readline";
 import { isJsonObject } from "@keelson/api-machinery";
-import { patienceMs, type TakeEvents } from "./corpus.ts";
+import { minTimeoutMs, type TakeEvents } from "./corpus.ts";
 import { isIgnoredObject } from "./normalise.ts";
 
 /** Reads the events of an open watch. */
@@ -10,7 +10,7 @@ export interface WatchReader {
   close(): void;
 }
 
-/** Reads a watch, one JSON document a line, in the background. */
+/** Reads a watch in the background, one JSON document per line. */
 export function readWatch(response: IncomingMessage): WatchReader {
   const events: unknown[] = [];
   let isClosed = false;
@@ -28,7 +28,7 @@ export function readWatch(response: IncomingMessage): WatchReader {
   lines.on("close", end);
   response.on("error", end);
 
-  /** The next event; undefined when the stream has ended or `deadline` is there. */
+  /** The next event; undefined if the stream has ended or `deadline` has passed. */
   async function next(deadline: number): Promise<unknown> {
     while (events.length === 0 && !isClosed) {
       const left = deadline - performance.now();
@@ -46,21 +46,21 @@ export function readWatch(response: IncomingMessage): WatchReader {
 
   return {
     async take({ count = 0, timeoutMs = 5_000, quietMs = 0, skipBookmarks = false, untilClosed = false }) {
-      const taken: unknown[] = [];
+      const matching: unknown[] = [];
       const read = async (deadline: number, isEnough: () => boolean): Promise<void> => {
         while (!isEnough()) {
           const event = await next(deadline);
           if (event === undefined) return;
           if (!isJsonObject(event) || isIgnoredObject(event["object"])) continue;
-          if (!(skipBookmarks && event["type"] === "BOOKMARK")) taken.push(event);
+          if (!(skipBookmarks && event["type"] === "BOOKMARK")) matching.push(event);
         }
       };
       await read(
-        performance.now() + (count > 0 ? Math.max(timeoutMs, patienceMs) : timeoutMs),
-        () => !untilClosed && taken.length >= count,
+        performance.now() + (count > 0 ? Math.max(timeoutMs, minTimeoutMs) : timeoutMs),
+        () => !untilClosed && matching.length >= count,
       );
       if (quietMs > 0) await read(performance.now() + quietMs, () => false);
-      return taken;
+      return matching;
     },
     close: () => response.destroy(),
   };

@@ -11,7 +11,7 @@ import { listAt, textAt, valueAt } from "../../object-fields.ts";
 const required = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/** What is wrong with an Affinity (core/v1) at `path`. */
+/** Validates an Affinity (core/v1) at `path`. */
 export function affinityCauses(affinity: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const wanted = valueAt(affinity, "nodeAffinity", required);
@@ -32,7 +32,7 @@ export function affinityCauses(affinity: unknown, path: string): StatusCause[] {
   return causes;
 }
 
-/** What is wrong with a NodeSelector (core/v1). */
+/** Validates a NodeSelector (core/v1). */
 export function nodeSelectorCauses(selector: unknown, path: string): StatusCause[] {
   const terms = listAt(selector, "nodeSelectorTerms");
   const at = `${path}.nodeSelectorTerms`;

@@ -5,14 +5,14 @@ import { listAt, textAt, valueAt } from "../../object-fields.ts";
 
 /** Columns of `kubectl get pods`. */
 export const podColumns = [
-  column("Ready", "How many of its containers are ready."),
-  column("Status", "Its phase, or why it is not well."),
-  column("Restarts", "How often its containers were started anew."),
+  column("Ready", "Ready containers, of all."),
+  column("Status", "The phase, or the reason of a problem."),
+  column("Restarts", "How often containers were restarted."),
   ageColumn,
-  column("IP", "Its address.", { wide: true }),
-  column("Node", "Where it runs.", { wide: true }),
-  column("Nominated Node", "Where it waits for others to go.", { wide: true }),
-  column("Readiness Gates", "How many of its readiness gates are open.", { wide: true }),
+  column("IP", "The Pod's address.", { wide: true }),
+  column("Node", "The Pod's node.", { wide: true }),
+  column("Nominated Node", "The node where it waits for preempted Pods to terminate.", { wide: true }),
+  column("Readiness Gates", "Readiness gates that are true, of all.", { wide: true }),
 ];
 
 /** Cells of {@link podColumns}. */
@@ -39,7 +39,7 @@ interface Summary {
   readonly ready: number;
   readonly restarts: number;
   readonly restartedAt: string | undefined;
-  /** Init containers that go on running count as containers. */
+  /** Init containers that keep running, which count as containers. */
   readonly sidecars: number;
 }
 
@@ -129,7 +129,7 @@ function isConditionTrue(pod: unknown, type: string): boolean {
   return conditionOf(pod, type, "True") !== undefined;
 }
 
-/** The reason of a condition that has this status; undefined where there is none. */
+/** The reason of a condition with this status; undefined if there is none. */
 function conditionOf(pod: unknown, type: string, status: string): string | undefined {
   const found = listAt(pod, "status", "conditions").find(
     (condition) => textAt(condition, "type") === type && textAt(condition, "status") === status,
@@ -137,7 +137,7 @@ function conditionOf(pod: unknown, type: string, status: string): string | undef
   return found === undefined ? undefined : textAt(found, "reason");
 }
 
-/** That a Pod is done, for clients that leave such rows out. */
+/** The row condition of finished Pods, which some clients hide. */
 export function podRowConditions(pod: unknown): readonly unknown[] {
   const phase = textAt(pod, "status", "phase");
   if (phase !== "Succeeded" && phase !== "Failed") return [];

@@ -14,7 +14,7 @@ import { resourceCauses } from "./resource-validation.ts";
 /** Protocols of ports, in the order of kube-apiserver's message. */
 export const protocols: readonly string[] = ["SCTP", "TCP", "UDP"];
 
-/** What is wrong with the containers of a PodSpec: init containers, containers, and ephemeral ones, whose names are one set. */
+/** Validates the init, regular and ephemeral containers of a PodSpec, which share one set of names. */
 export function containerCauses(spec: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const names = new Set<string>();
@@ -43,7 +43,7 @@ export function containerCauses(spec: unknown, path: string): StatusCause[] {
   return causes;
 }
 
-/** What a container that comes later can't have, and that it looks into a container that is there. */
+/** Validates the restrictions of ephemeral containers, and that the target container exists. */
 function ephemeralCauses(container: unknown, path: string, names: ReadonlySet<string>): StatusCause[] {
   const detail = "cannot be set for an Ephemeral Container";
   const causes: StatusCause[] = [];
@@ -54,10 +54,10 @@ function ephemeralCauses(container: unknown, path: string, names: ReadonlySet<st
   return causes;
 }
 
-/** The containers of a Pod are on one host, where a port can be had once. Init containers come one after the other. */
+/** Host ports must be unique among the containers of a Pod. Init containers are exempt because they run one after the other. */
 function hostPortCauses(spec: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
-  const taken = new Set<string>();
+  const used = new Set<string>();
   for (const [index, container] of listAt(spec, "containers").entries()) {
     for (const [at, port] of listAt(container, "ports").entries()) {
       const hostPort = valueAt(port, "hostPort");
@@ -67,10 +67,10 @@ function hostPortCauses(spec: unknown, path: string): StatusCause[] {
         causes.push(invalidCause(`${path}.containers[${index}].ports[${at}].hostPort`, hostPort, detail));
       }
       const socket = `${textAt(port, "protocol")}/${textAt(port, "hostIP")}/${hostPort}`;
-      if (taken.has(socket)) {
+      if (used.has(socket)) {
         causes.push(duplicateCause(`${path}.containers[${index}].ports[${at}].hostPort`, socket));
       }
-      taken.add(socket);
+      used.add(socket);
     }
   }
   return causes;
@@ -134,7 +134,7 @@ function oneContainer(
   return [...causes, ...resourceCauses(valueAt(container, "resources"), `${path}.resources`)];
 }
 
-/** A relative path that stays below where it starts. */
+/** A relative path that does not leave its start. */
 export function localPathCauses(field: string, path: string): StatusCause[] {
   if (path.startsWith("/")) return [invalidCause(field, path, "must be a relative path")];
   return path.split("/").includes("..") ? [invalidCause(field, path, "must not contain '..'")] : [];
@@ -163,7 +163,7 @@ function portCauses(container: unknown, path: string): StatusCause[] {
 
 const handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
 
-/** Probes, hooks and the restart policy of one container. */
+/** Validates the probes, hooks and restart policy of one container. */
 function lifeCauses(container: unknown, path: string, field: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const policy = valueAt(container, "restartPolicy");

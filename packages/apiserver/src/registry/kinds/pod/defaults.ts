@@ -1,12 +1,12 @@
 import type { JsonObject } from "@keelson/api-machinery";
 import { ensureMap, objectAt, objectsAt, textAt } from "../../object-fields.ts";
 
-/** Sets the defaults of a PodTemplateSpec (core/v1), in place. */
+/** Sets the defaults of a PodTemplateSpec (core/v1) in place. */
 export function defaultPodTemplate(template: JsonObject | undefined): void {
   if (template !== undefined) defaultPodSpec(objectAt(template, "spec"));
 }
 
-/** Sets the defaults that a PodSpec has wherever it is, in place. Those of Pods alone are in {@link defaultRunningSpec}. */
+/** Sets the defaults of every PodSpec in place. Those of Pods alone are in {@link defaultRunningSpec}. */
 export function defaultPodSpec(spec: JsonObject | undefined): void {
   if (spec === undefined) return;
   spec["restartPolicy"] ??= "Always";
@@ -14,7 +14,7 @@ export function defaultPodSpec(spec: JsonObject | undefined): void {
   spec["dnsPolicy"] ??= "ClusterFirst";
   spec["securityContext"] ??= {};
   spec["schedulerName"] ??= "default-scheduler";
-  // The old name of the field is kept beside the new one; the new one wins.
+  // The deprecated field mirrors the new one, which wins.
   const account = textAt(spec, "serviceAccountName") || textAt(spec, "serviceAccount");
   if (account !== "") {
     spec["serviceAccountName"] = account;
@@ -24,7 +24,7 @@ export function defaultPodSpec(spec: JsonObject | undefined): void {
   for (const volume of objectsAt(spec, "volumes")) defaultVolume(volume);
 }
 
-/** Sets the defaults that only the spec of a Pod has and that of a template has not: links, requests as limits, host ports. */
+/** Sets defaults of a Pod's spec that templates lack: service links, requests equal to limits, host ports. */
 export function defaultRunningSpec(spec: JsonObject): void {
   spec["enableServiceLinks"] ??= true;
   for (const container of [...objectsAt(spec, "initContainers"), ...objectsAt(spec, "containers")]) {
@@ -40,7 +40,7 @@ export function defaultRunningSpec(spec: JsonObject): void {
   }
 }
 
-/** Every container of a PodSpec: init, ordinary, ephemeral. */
+/** All containers of a PodSpec: init, regular, ephemeral. */
 export function containersOf(spec: unknown): readonly JsonObject[] {
   return ["initContainers", "containers", "ephemeralContainers"].flatMap((field) => objectsAt(spec, field));
 }
@@ -59,7 +59,7 @@ function defaultContainer(container: JsonObject): void {
   for (const hook of ["postStart", "preStop"]) defaultHttpGet(objectAt(container, "lifecycle", hook, "httpGet"));
 }
 
-/** Whether an image is named without a tag or digest, or by the tag `latest`. */
+/** Whether an image has no tag or digest, or the tag `latest`. */
 function isLatest(image: string): boolean {
   const name = image.slice(image.lastIndexOf("/") + 1);
   if (name.includes("@")) return false;
@@ -95,7 +95,7 @@ function defaultDivisor(reference: JsonObject | undefined): void {
 /** rw-r--r-- */
 const defaultMode = 0o644;
 
-/** What the sources of volumes have where it is left out. */
+/** Defaults of volume sources. */
 export const sourceDefaults: Readonly<Record<string, Readonly<Record<string, string | boolean>>>> = {
   azureDisk: { cachingMode: "ReadWrite", fsType: "ext4", kind: "Shared", readOnly: false },
   hostPath: { type: "" },

@@ -17,7 +17,7 @@ const environmentRule =
 const environmentName = /^[ -<>-~]+$/;
 const variableSources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
-/** What is wrong with the environment of a container. */
+/** Validates the environment of a container. */
 export function environmentCauses(container: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   for (const [index, variable] of listAt(container, "env").entries()) {
@@ -81,7 +81,7 @@ const resourcePaths = [
   "requests.memory",
 ];
 
-/** What is wrong with a ResourceFieldSelector: what it may read of a container's resources. */
+/** Validates a ResourceFieldSelector, which reads a container's resources. */
 export function resourceReferenceCauses(reference: unknown, path: string): StatusCause[] {
   const resource = textAt(reference, "resource");
   if (resource === "") return [requiredCause(`${path}.resource`)];
@@ -102,7 +102,7 @@ const environmentPaths = [
   "status.podIPs",
 ];
 
-/** Paths that are known and that an environment may not read. */
+/** Known paths that environment variables cannot use. */
 const otherPaths = [
   "metadata.annotations",
   "metadata.labels",
@@ -112,7 +112,7 @@ const otherPaths = [
   "status.phase",
 ];
 
-/** What is wrong with an ObjectFieldSelector: environments and files may read different fields. */
+/** Validates an ObjectFieldSelector; environment variables and files support different fields. */
 export function fieldReferenceCauses(reference: unknown, path: string, isEnvironment: boolean): StatusCause[] {
   const fieldPath = valueAt(reference, "fieldPath");
   if (fieldPath === "") return [requiredCause(`${path}.fieldPath`)];

@@ -14,7 +14,7 @@ import { podUpdateCauses } from "./update-validation.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** Pods, their subresources, and PodTemplates. PriorityClasses are looked up in the store. */
+/** Pods with their subresources, and PodTemplates. PriorityClasses are read from the store. */
 export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedResource[] {
   return [
     builtinResource({
@@ -95,7 +95,7 @@ const selectableFields: ServedResource["selectableFields"] = {
   "status.nominatedNodeName": (pod) => textAt(pod, "status", "nominatedNodeName"),
 };
 
-/** Both times that a node may fail before a Pod leaves it. */
+/** The taints of failed nodes, which Pods tolerate for a while. */
 const nodeFaults = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 function defaultPod(pod: KubernetesObject): void {
@@ -106,7 +106,7 @@ function defaultPod(pod: KubernetesObject): void {
   agreeOnAddresses(pod);
 }
 
-/** What creation adds, admission's part included: status, account, priority, tolerations. */
+/** Fills in what creation adds, including the built-in admission's part: status, service account, priority, tolerations. */
 function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): void {
   const spec = objectAt(pod, "spec");
   if (spec === undefined) return;
@@ -126,37 +126,37 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
   }
 }
 
-/** Writes the priority that the Pod's class gives. A Pod names its class, nothing else: what contradicts the class is `Forbidden`. */
+/** Sets the priority of the Pod's class. A Pod whose own priority contradicts its class is `Forbidden`. */
 function admitPriority(pod: KubernetesObject, spec: JsonObject, store: Pick<Store, "get" | "list">): void {
   const className = textAt(spec, "priorityClassName");
-  const refuse = (why: string): never => {
+  const reject = (why: string): never => {
     const { name = "" } = pod.metadata;
     const subject = `pods ${JSON.stringify(name)}`;
     throw statusError("Forbidden", `${subject} is forbidden: ${why}`, { ...(name === "" ? {} : { name }), kind: "pods" });
   };
-  const priority = priorityOf(store, className) ?? refuse(`no PriorityClass with name ${className} was found`);
-  const told = "must not be provided in pod spec; priority admission controller computed";
+  const priority = priorityOf(store, className) ?? reject(`no PriorityClass with name ${className} was found`);
+  const advice = "must not be provided in pod spec; priority admission controller computed";
   for (const [field, what, value] of [
     ["priority", "integer value of priority", priority.value],
     ["preemptionPolicy", "string value of PreemptionPolicy", priority.preemptionPolicy],
   ] as const) {
     const given = spec[field];
     if (given !== undefined && given !== value) {
-      refuse(`the ${what} (${JSON.stringify(given)}) ${told} ${value} from the given PriorityClass name`);
+      reject(`the ${what} (${JSON.stringify(given)}) ${advice} ${value} from the given PriorityClass name`);
     }
     spec[field] = value;
   }
   if (priority.name !== "") spec["priorityClassName"] = priority.name;
 }
 
-/** What admission added at creation stays where an update leaves it out. */
+/** Keeps what admission added at creation if an update omits it. */
 function keepAdmitted(pod: KubernetesObject, old: Read): void {
   const spec = objectAt(pod, "spec");
   if (spec === undefined) return;
   for (const field of ["priority", "priorityClassName", "preemptionPolicy"]) {
     if (spec[field] === undefined) setField(spec, field, valueAt(old, "spec", field));
   }
-  // These come through a subresource of their own: a client that knows nothing of them may leave them out.
+  // These are set through a subresource: clients that do not know them may omit them.
   if (spec["ephemeralContainers"] === undefined) keepField(spec, valueAt(old, "spec") as object, "ephemeralContainers");
   addTolerations(spec);
 }
@@ -181,7 +181,7 @@ function podCauses(pod: Read): StatusCause[] {
   return causes;
 }
 
-/** A write through `ephemeralcontainers` takes nothing else. */
+/** A write through `ephemeralcontainers` changes nothing else. */
 function keepAllButEphemeral(pod: KubernetesObject, old: Read): void {
   const ephemeral = valueAt(pod, "spec", "ephemeralContainers");
   const spec = structuredClone(valueAt(old, "spec")) as JsonObject;

@@ -1,7 +1,7 @@
 import { type Store, storageKey } from "../../../storage/store.ts";
 import { textAt, valueAt } from "../../object-fields.ts";
 
-/** PriorityClasses of the system, which are there whether or not they are stored. */
+/** The system's PriorityClasses, which exist even if they are not stored. */
 export const systemPriorities: Readonly<Record<string, number>> = {
   "system-cluster-critical": 2_000_000_000,
   "system-node-critical": 2_000_001_000,
@@ -9,15 +9,15 @@ export const systemPriorities: Readonly<Record<string, number>> = {
 
 const priorityClasses = { group: "scheduling.k8s.io", plural: "priorityclasses" };
 
-/** What a PriorityClass gives a Pod. */
+/** What a Pod takes from its PriorityClass. */
 export interface PodPriority {
-  /** `""`: none. */
+  /** `""` without a class. */
   readonly name: string;
   readonly value: number;
   readonly preemptionPolicy: string;
 }
 
-/** The priority by the name of its class; without a name, that of the default class, else 0. Undefined: there is no such class. */
+/** The priority of a class; for an empty name that of the default class, or else 0. Undefined if the class does not exist. */
 export function priorityOf(store: Pick<Store, "get" | "list">, name: string): PodPriority | undefined {
   if (name !== "") {
     if (Object.hasOwn(systemPriorities, name)) {

@@ -2,8 +2,8 @@ import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import { mapAt, objectsAt } from "../../object-fields.ts";
 
 /**
- * The class of a Pod by its requests and limits of cpu and memory: `Guaranteed` where every container has limits of both and requests
- * them, `BestEffort` where none names any, else `Burstable`.
+ * The QoS class by CPU and memory: `Guaranteed` if every container has limits for both and equal requests, `BestEffort` if no container
+ * has any, else `Burstable`.
  */
 export function qualityOfService(spec: unknown): "Guaranteed" | "Burstable" | "BestEffort" {
   const containers = [...objectsAt(spec, "initContainers"), ...objectsAt(spec, "containers")];
@@ -23,7 +23,7 @@ export function qualityOfService(spec: unknown): "Guaranteed" | "Burstable" | "B
   return isGuaranteed ? "Guaranteed" : "Burstable";
 }
 
-/** An amount above zero. */
+/** A positive quantity. */
 function amount(amounts: Readonly<Record<string, unknown>>, resource: string): string | number | undefined {
   const value = Object.hasOwn(amounts, resource) ? amounts[resource] : undefined;
   return isQuantity(value) && compareQuantities(value, 0) > 0 ? value : undefined;

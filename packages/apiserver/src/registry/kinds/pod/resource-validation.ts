@@ -8,7 +8,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import { mapAt } from "../../object-fields.ts";
 
-/** What is wrong with ResourceRequirements. */
+/** Validates ResourceRequirements. */
 export function resourceCauses(resources: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const limits = mapAt(resources, "limits");
@@ -57,7 +57,7 @@ function isHugePages(name: string): boolean {
   return name.startsWith("hugepages-");
 }
 
-/** Whether a resource comes in whole pieces only: one that a device plugin gives (`nvidia.com/gpu`). */
+/** Whether a resource has integer quantities, as device plugins' resources (`nvidia.com/gpu`) have. */
 function isCounted(name: string): boolean {
   return name.includes("/") && !name.includes("kubernetes.io/") && !name.startsWith("requests.");
 }

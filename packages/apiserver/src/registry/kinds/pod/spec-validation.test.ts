@@ -12,7 +12,7 @@ const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
 const expressions = "matchExpressions";
 
 describe("the affinity of a Pod", () => {
-  it("has a term where it requires nodes, and expressions whose values suit their operator", () => {
+  it("has at least one required term, and values that fit the operator", () => {
     expect(faults({ affinity: { nodeAffinity: { [required]: { nodeSelectorTerms: [] } } } })).toEqual([
       `spec.affinity.nodeAffinity.${required}.nodeSelectorTerms: Required value: must have at least one node selector term`,
     ]);
@@ -41,7 +41,7 @@ describe("the affinity of a Pod", () => {
     ]);
   });
 
-  it("weighs preferences by 1 to 100", () => {
+  it("has preference weights from 1 to 100", () => {
     const preference = { [expressions]: [{ key: "a", operator: "Exists" }] };
     const weighted = (weight: number): object => ({ affinity: { nodeAffinity: { [preferred]: [{ weight, preference }] } } });
     expect([faults(weighted(1)), faults(weighted(100))]).toEqual([[], []]);
@@ -52,7 +52,7 @@ describe("the affinity of a Pod", () => {
     }
   });
 
-  it.each(["podAffinity", "podAntiAffinity"])("names a topology and good selectors in its %s", (kind) => {
+  it.each(["podAffinity", "podAntiAffinity"])("has a topology key and valid selectors in %s", (kind) => {
     const good = { topologyKey: "kubernetes.io/hostname", labelSelector: { matchLabels: { a: "b" } }, namespaces: ["x"] };
     expect(faults({ affinity: { [kind]: { [required]: [good] } } })).toEqual([]);
     expect(faults({ affinity: { [kind]: { [required]: [{ topologyKey: "" }] } } })[0]).toBe(
@@ -70,7 +70,7 @@ describe("the affinity of a Pod", () => {
 });
 
 describe("the network of a Pod", () => {
-  it("has each port of the host once, over all containers, a protocol and an address of its own each", () => {
+  it("has unique host ports across containers, per protocol and address", () => {
     const on = (name: string, ports: readonly object[]): object => ({
       name,
       image: "i",
@@ -89,7 +89,7 @@ describe("the network of a Pod", () => {
     ]);
   });
 
-  it("has nameservers that are addresses, and aliases that are host names", () => {
+  it("has valid nameserver addresses and host aliases", () => {
     const hostAliases = [{ ip: "127.0.0.1", hostnames: ["good.example", "A_b"] }];
     expect(faults({ hostAliases, dnsConfig: { nameservers: ["10.0.0.1", "dns"] } })).toEqual([
       expect.stringContaining('spec.hostAliases[0].hostnames: Invalid value: "A_b": a lowercase RFC 1123 subdomain'),
@@ -98,7 +98,7 @@ describe("the network of a Pod", () => {
   });
 });
 
-it("runs as a user and groups that can exist, and sets each kernel setting once", () => {
+it("has valid user and group IDs, and sets each sysctl once", () => {
   const range = "must be between 0 and 2147483647, inclusive";
   const sysctls = [{ name: "net.core/somaxconn" }, { name: "a b" }, { name: "" }, { name: "net.core/somaxconn" }];
   const securityContext = { runAsUser: -1, runAsGroup: 0, fsGroup: 2 ** 31, supplementalGroups: [1, -2], sysctls };

@@ -13,7 +13,7 @@ import { affinityCauses } from "./affinity-validation.ts";
 import { containerCauses } from "./container-validation.ts";
 import { volumeCauses } from "./volume-validation.ts";
 
-/** What is wrong with a PodTemplateSpec at `path`: labels, annotations and spec. */
+/** Validates a PodTemplateSpec at `path`: labels, annotations and spec. */
 export function podTemplateCauses(template: unknown, path: string): StatusCause[] {
   const causes = [
     ...check.labels(`${path}.labels`, valueAt(template, "metadata", "labels")),
@@ -26,10 +26,10 @@ export function podTemplateCauses(template: unknown, path: string): StatusCause[
   return causes;
 }
 
-/** What is wrong with a PodSpec at `path`. */
+/** Validates a PodSpec at `path`. */
 export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
   if (spec === undefined) {
-    // Defaults of a spec that is not there are not there either: what is told is what a client has to write.
+    // Without a spec there are no defaults: report what the client has to write.
     return [requiredCause(`${path}.containers`)];
   }
   const causes = [...volumeCauses(spec, path), ...containerCauses(spec, path)];
@@ -85,7 +85,7 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
 
 const addressRule = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
-/** Names of kernel settings, with dots or slashes between their parts. */
+/** Names of sysctls, separated by dots or slashes. */
 const sysctlRule = "([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
 const sysctlName = new RegExp(`^${sysctlRule}$`);
 const maxSysctlLength = 253;

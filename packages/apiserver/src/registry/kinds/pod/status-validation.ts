@@ -5,7 +5,7 @@ import { listAt, objectAt, setField, textAt, valueAt } from "../../object-fields
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** `podIP` is the first of `podIPs`: whichever is given gives the other, in place, and `podIP` wins where they differ. */
+/** `podIP` is the first of `podIPs`. Sets a missing one from the other, in place; `podIP` wins if they differ. */
 export function agreeOnAddresses(pod: KubernetesObject): void {
   const status = objectAt(pod, "status");
   if (status === undefined) return;
@@ -15,7 +15,7 @@ export function agreeOnAddresses(pod: KubernetesObject): void {
   else if (one === "" && first !== "") setField(status, "podIP", first);
 }
 
-/** What is wrong with the new status of a Pod: addresses, the nominated node, containers that live again. */
+/** Validates a new Pod status: addresses, the nominated node, and no revived containers. */
 export function podStatusCauses(pod: Read, old: Read): StatusCause[] {
   const status = valueAt(pod, "status");
   if (jsonEquals(status, valueAt(old, "status"))) return [];
@@ -33,7 +33,7 @@ export function podStatusCauses(pod: Read, old: Read): StatusCause[] {
   return causes;
 }
 
-/** A container that is not restarted stays terminated. Sidecars are, whatever the Pod's policy. */
+/** A terminated container stays terminated unless it is restarted. Sidecars always are. */
 function transitionCauses(status: unknown, old: unknown, field: string, policy: string): StatusCause[] {
   if (policy === "Always") return [];
   const causes: StatusCause[] = [];
@@ -58,7 +58,7 @@ function addressCauses(addresses: readonly unknown[], field: string): StatusCaus
   return causes;
 }
 
-/** What a write through `ephemeralcontainers` may not do: take away or change what is there. */
+/** A write through `ephemeralcontainers` must not remove or change existing ones. */
 export function ephemeralCauses(pod: Read, old: Read): StatusCause[] {
   const now = listAt(pod, "spec", "ephemeralContainers") as readonly JsonObject[];
   const causes: StatusCause[] = [];

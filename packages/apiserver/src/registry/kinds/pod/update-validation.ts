@@ -11,8 +11,8 @@ const changeable =
   "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /**
- * What a write to a Pod may not change: all of the spec but images, a deadline that comes nearer, further tolerations, and scheduling
- * gates that go. The node is given by the subresource `binding`, which alone changes spec and status in one write.
+ * Rejects changes to the immutable part of a Pod's spec. Mutable are images, an earlier deadline, additional tolerations, and removal of
+ * scheduling gates. The subresource `binding` sets the node; it alone changes spec and status in one write.
  */
 export function podUpdateCauses(pod: Read, old: Read): StatusCause[] {
   const causes: StatusCause[] = [];
@@ -50,7 +50,7 @@ function gateCauses(pod: Read, old: Read): StatusCause[] {
   return [forbiddenCause("spec.schedulingGates", "only deletion is allowed, but found new scheduling gate")];
 }
 
-/** Whether every old toleration is still there, perhaps for another time, at its place or another. */
+/** Whether every old toleration still exists, at any index and for any duration. */
 function startsWith(now: readonly unknown[], before: readonly unknown[]): boolean {
   return before.every((toleration) => now.some((other) => jsonEquals(withoutSeconds(other), withoutSeconds(toleration))));
 }
@@ -60,7 +60,7 @@ function withoutSeconds(toleration: unknown): unknown {
   return rest;
 }
 
-/** The spec without what an update may change; `pod` and `old` say what else is free. */
+/** The spec without mutable fields; `pod` and `old` determine what else may change. */
 function fixedSpec(object: Read, pod: Read, old: Read): JsonObject {
   const spec = (draft(objectAt(object, "spec")) ?? {}) as JsonObject;
   for (const field of ["containers", "initContainers"]) {
@@ -71,11 +71,11 @@ function fixedSpec(object: Read, pod: Read, old: Read): JsonObject {
   if (typeof grace === "number" && grace < 0 && valueAt(pod, "spec", "terminationGracePeriodSeconds") === 1) {
     delete spec["terminationGracePeriodSeconds"];
   }
-  // Only a binding changes the status along with the spec.
+  // Only a binding changes status and spec together.
   if (textAt(old, "spec", "nodeName") === "" && !jsonEquals(valueAt(pod, "status"), valueAt(old, "status"))) {
     delete spec["nodeName"];
   }
-  // A Pod that waits at a gate may be narrowed to fewer nodes.
+  // A gated Pod may be restricted to fewer nodes.
   if (listAt(old, "spec", "schedulingGates").length > 0) {
     delete spec["nodeSelector"];
     delete spec["affinity"];

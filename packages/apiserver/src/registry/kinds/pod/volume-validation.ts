@@ -12,7 +12,7 @@ import { listAt, textAt, valueAt } from "../../object-fields.ts";
 import { localPathCauses } from "./container-validation.ts";
 import { fieldReferenceCauses, resourceReferenceCauses } from "./environment-validation.ts";
 
-/** What is wrong with the volumes of a PodSpec. */
+/** Validates the volumes of a PodSpec. */
 export function volumeCauses(spec: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const names = new Set<string>();
@@ -55,7 +55,7 @@ function sourceCauses(type: string, source: unknown, path: string): StatusCause[
     case "downwardAPI":
       return [
         ...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")),
-        // kube-apiserver names no index here.
+        // kube-apiserver omits the index here.
         ...listAt(source, "items").flatMap((item) => downwardCauses(item, path)),
       ];
     case "projected":

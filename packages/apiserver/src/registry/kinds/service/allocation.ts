@@ -6,24 +6,24 @@ import type { ServiceAllocator } from "./service-allocator.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** Whether Services of this type have addresses of their own. */
+/** Whether Services of this type have a cluster IP. */
 export function hasClusterAddress(spec: unknown): boolean {
   return ["ClusterIP", "NodePort", "LoadBalancer"].includes(textAt(spec, "type"));
 }
 
-/** Whether Services of this type listen on every node. */
+/** Whether Services of this type have node ports. */
 export function hasNodePorts(spec: unknown): boolean {
   const type = textAt(spec, "type");
   return type === "NodePort" || (type === "LoadBalancer" && valueAt(spec, "allocateLoadBalancerNodePorts") !== false);
 }
 
-/** Whether traffic from outside can reach Services of this kind. */
+/** Whether Services of this type are reachable from outside the cluster. */
 export function isReachable(spec: unknown): boolean {
   const type = textAt(spec, "type");
   return type === "NodePort" || type === "LoadBalancer" || (type === "ClusterIP" && listAt(spec, "externalIPs").length > 0);
 }
 
-/** Gives a Service addresses and node ports where it names none. */
+/** Allocates missing cluster IPs and node ports of a Service. */
 export function allocate(service: KubernetesObject, allocator: ServiceAllocator): void {
   const spec = objectAt(service, "spec");
   const { uid = "" } = service.metadata;
@@ -42,7 +42,7 @@ export function allocate(service: KubernetesObject, allocator: ServiceAllocator)
   const byPort = new Map<unknown, number>();
   for (const port of objectsAt(spec, "ports")) {
     if (port["nodePort"]) continue;
-    // One number for the same port by several protocols, as in Kubernetes.
+    // As in Kubernetes, one number for the same port across protocols.
     const number = byPort.get(port["port"]) ?? allocator.allocatePort(uid);
     if (number === undefined) continue;
     byPort.set(port["port"], number);
@@ -50,7 +50,7 @@ export function allocate(service: KubernetesObject, allocator: ServiceAllocator)
   }
 }
 
-/** Carries over what the old Service was given and the new one does not name, and drops what its new type has not. */
+/** Keeps the old Service's allocations that the new one does not name, and drops those that its new type does not have. */
 export function keepAllocated(service: KubernetesObject, old: Read): void {
   const spec = objectAt(service, "spec");
   if (spec === undefined) return;
@@ -107,7 +107,7 @@ function dropNodePorts(spec: JsonObject, oldSpec: unknown): void {
   }
 }
 
-/** What is wrong with the addresses and node ports that a Service names, by form and by who has them. */
+/** Validates the form and availability of requested addresses and node ports. */
 export function allocationCauses(service: Read, allocator: ServiceAllocator): StatusCause[] {
   const { uid = "" } = service.metadata;
   const spec = valueAt(service, "spec");

@@ -23,7 +23,7 @@ function allocatorOf(...items: StoredObject[]) {
 }
 
 describe("createServiceAllocator", () => {
-  it("hands out each address once, passing over those of Services that are there", () => {
+  it("allocates each address once and skips those of existing Services", () => {
     const { allocator } = allocatorOf(stored("a", { clusterIPs: ["127.200.0.10"] }));
     const given = Array.from({ length: 1000 }, (_, index) => allocator.allocateAddress(`u${index}`));
     expect(new Set(given).size).toBe(1000);
@@ -31,7 +31,7 @@ describe("createServiceAllocator", () => {
     expect(given.every((address) => allocator.isAddressInRange(address ?? ""))).toBe(true);
   });
 
-  it("gives the address of a Service to nobody else, and frees it with the Service", () => {
+  it("keeps the address of a Service until the Service is deleted", () => {
     const service = stored("a", { clusterIPs: ["127.200.0.10"] });
     const { allocator, tell } = allocatorOf(service);
     expect([allocator.claimAddress("b", "127.200.0.10"), allocator.claimAddress("a", "127.200.0.10")]).toEqual([false, true]);
@@ -39,7 +39,7 @@ describe("createServiceAllocator", () => {
     expect(allocator.claimAddress("b", "127.200.0.10")).toBe(true);
   });
 
-  it("frees after a minute what never came to the store", async () => {
+  it("releases an allocation that is not stored within a minute", async () => {
     const { allocator, clock } = allocatorOf();
     expect(allocator.claimPort("a", "TCP", 30_001)).toBe(true);
     expect(allocator.claimPort("b", "TCP", 30_001)).toBe(false);
@@ -48,7 +48,7 @@ describe("createServiceAllocator", () => {
     expect(allocator.claimPort("b", "TCP", 30_001)).toBe(true);
   });
 
-  it("has no port left when all are given, until a Service changes its own", () => {
+  it("runs out of ports until a Service releases one", () => {
     const service = stored("a", { ports: [{ port: 80, protocol: "TCP", nodePort: 30_000 }] });
     const { allocator, tell } = allocatorOf(service);
     for (let count = 30_001; count <= 32_767; count++) expect(allocator.allocatePort("b")).toBeGreaterThan(30_000);

@@ -2,19 +2,19 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Store } from "../../../storage/store.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 
-/** Hands out what Services share: addresses and node ports. A thing that is handed out belongs to the uid of its Service. */
+/** Allocates cluster IPs and node ports. An allocation belongs to the uid of its Service. */
 export interface ServiceAllocator {
-  /** As a network: `127.200.0.0/16`, for messages. */
+  /** `127.200.0.0/16`, for messages. */
   readonly addressRange: string;
-  /** As `30000-32767`, for messages. */
+  /** `30000-32767`, for messages. */
   readonly portRange: string;
   isAddressInRange(address: string): boolean;
   isPortInRange(port: number): boolean;
-  /** A free address, which is then the Service's; undefined where none is free. */
+  /** Allocates a free address; undefined if there is none. */
   allocateAddress(uid: string): string | undefined;
-  /** A free node port for all protocols; undefined where none is free. */
+  /** Allocates a node port that is free for all protocols; undefined if there is none. */
   allocatePort(uid: string): number | undefined;
-  /** Takes what a client asked for by itself. False: it is another's. */
+  /** Claims a requested value. Returns false if another Service has it. */
   claimAddress(uid: string, address: string): boolean;
   claimPort(uid: string, protocol: string, port: number): boolean;
 }
@@ -23,23 +23,23 @@ export interface ServiceAllocator {
 export interface ServiceAllocatorOptions {
   readonly store: Pick<Store, "list" | "watch">;
   readonly clock: Pick<Clock, "now">;
-  /** The first two parts of addresses. Default `127.200`. */
+  /** The first two octets of addresses. Default `127.200`. */
   readonly network?: string;
 }
 
-/** Every address of this network is of this machine (RFC 5735), so that each Service can listen where its clients look for it. */
+/** All addresses of this network are local (RFC 5735), so each Service can listen on its own cluster IP. */
 const defaultNetwork = "127.200";
-/** The first ones are for fixed uses, as in Kubernetes. */
+/** The first addresses are reserved for fixed uses, as in Kubernetes. */
 const firstAddress = 10;
 const lastAddress = 0xff_fe;
 const firstPort = 30_000;
 const lastPort = 32_767;
-/** What was handed out and has not come to the store by then is free again. */
+/** An allocation that is not stored within this time is free again. */
 const pendingMs = 60_000;
 
 /**
- * Hands out addresses of a network and ports from 30000 to 32767. What is taken is read from the Services in the store and
- * followed there; what was handed out a moment ago counts as taken until it has come there, or a minute has passed.
+ * Allocates addresses of a network and ports from 30000 to 32767. It watches the Services in the store; an allocation that is not
+ * stored yet counts as taken for a minute.
  */
 export function createServiceAllocator({ store, clock, network = defaultNetwork }: ServiceAllocatorOptions): ServiceAllocator {
   const taken = new Map<string, string>();
@@ -62,7 +62,7 @@ export function createServiceAllocator({ store, clock, network = defaultNetwork 
   for (const { object } of items) add(object);
   store.watch("/services/", revision, (events) => {
     for (const { type, object, previous } of events) {
-      // A write through `status` shares the spec with what it replaces.
+      // A status write shares the spec with the object it replaces.
       if (type === "put" && valueAt(object.object, "spec") === valueAt(previous?.object, "spec")) continue;
       if (previous !== undefined) remove(previous.object);
       if (type === "put") add(object.object);
@@ -120,7 +120,7 @@ function portKey(protocol: string, port: number): string {
   return `${protocol}/${port}`;
 }
 
-/** What a Service has: its addresses, and node ports by protocol. */
+/** The allocations of a Service: addresses, and node ports by protocol. */
 function keysOf(service: unknown): string[] {
   const addresses = listAt(service, "spec", "clusterIPs").filter((ip) => typeof ip === "string" && ip !== "None" && ip !== "");
   const ports = listAt(service, "spec", "ports").flatMap((port) => {

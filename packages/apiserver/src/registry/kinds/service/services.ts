@@ -20,7 +20,7 @@ import type { ServiceAllocator } from "./service-allocator.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** Services: `allocator` gives them addresses and node ports. */
+/** Services; `allocator` allocates their addresses and node ports. */
 export function serviceKinds(allocator: ServiceAllocator): readonly ServedResource[] {
   return [
     builtinResource({
@@ -34,11 +34,11 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
       hasStatus: true,
       columns: [
         column("Type", "ClusterIP, NodePort, LoadBalancer or ExternalName."),
-        column("Cluster-IP", "The address of the Service; None where it has none of its own."),
-        column("External-IP", "Addresses or names outside of the cluster."),
-        column("Port(s)", "Ports, with node ports behind a colon."),
+        column("Cluster-IP", "The cluster IP; None for headless Services."),
+        column("External-IP", "External addresses or names."),
+        column("Port(s)", "Ports, with node ports after a colon."),
         ageColumn,
-        column("Selector", "Labels of its Pods.", { wide: true }),
+        column("Selector", "The selector of its Pods.", { wide: true }),
       ],
       cells: (service, now) => [
         textAt(service, "spec", "type"),
@@ -70,7 +70,7 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
   ];
 }
 
-/** `a=1,b=2`; `<none>` where there are none. */
+/** `a=1,b=2`, or `<none>`. */
 export function labelsText(labels: Readonly<Record<string, unknown>>): string {
   const terms = Object.entries(labels).map(([key, value]) => `${key}=${String(value)}`);
   return terms.length === 0 ? "<none>" : terms.sort().join(",");
@@ -90,7 +90,7 @@ function defaultService(service: KubernetesObject): void {
   if (isReachable(spec)) spec["externalTrafficPolicy"] ??= "Cluster";
   if (hasClusterAddress(spec)) spec["internalTrafficPolicy"] ??= "Cluster";
   if (spec["type"] === "LoadBalancer") spec["allocateLoadBalancerNodePorts"] ??= true;
-  // One address by its old name, all of them by the new one.
+  // `clusterIPs` supersedes `clusterIP`.
   const address = textAt(spec, "clusterIP");
   if (address !== "" && spec["clusterIPs"] === undefined) spec["clusterIPs"] = [address];
 }
@@ -159,13 +159,13 @@ function familyCauses(spec: unknown): StatusCause[] {
   ];
 }
 
-/** What only load balancers have. */
+/** Validates fields of LoadBalancer Services. */
 function balancerCauses(spec: unknown): StatusCause[] {
   const causes: StatusCause[] = [];
   const isBalanced = textAt(spec, "type") === "LoadBalancer";
   const detail = "may only be used when `type` is 'LoadBalancer'";
   const ranges = listAt(spec, "loadBalancerSourceRanges");
-  // As kube-apiserver writes the name of the field.
+  // Spelled as kube-apiserver does.
   const field = "spec.LoadBalancerSourceRanges";
   if (ranges.length > 0 && !isBalanced) causes.push(forbiddenCause(field, detail));
   for (const [index, range] of ranges.entries()) {

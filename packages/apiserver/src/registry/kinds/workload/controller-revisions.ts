@@ -6,14 +6,14 @@ import * as check from "../../field-checks.ts";
 import { textAt, valueAt } from "../../object-fields.ts";
 import type { Read } from "./workload.ts";
 
-/** apps/v1 ControllerRevisions: what a StatefulSet or DaemonSet looked like once. Their data never changes. */
+/** apps/v1 ControllerRevisions: immutable past states of a StatefulSet or DaemonSet. */
 export const controllerRevisions = builtinResource({
   group: "apps",
   version: "v1",
   kind: "ControllerRevision",
   plural: "controllerrevisions",
   scope: "Namespaced",
-  columns: [column("Controller", "What it is a revision of."), column("Revision", "Its number."), ageColumn],
+  columns: [column("Controller", "The owning controller."), column("Revision", "The revision number."), ageColumn],
   cells: (object, now) => [
     controllerOf(object),
     String(valueAt(object, "revision") ?? 0),

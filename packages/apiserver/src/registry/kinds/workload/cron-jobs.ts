@@ -21,10 +21,10 @@ export const cronJobs = builtinResource({
   hasStatus: true,
   columns: [
     column("Schedule", "When Jobs start."),
-    column("Timezone", "Of the schedule."),
-    column("Suspend", "Whether no Jobs are started.", { type: "boolean" }),
-    column("Active", "How many Jobs are running.", { type: "integer" }),
-    column("Last Schedule", "How long ago a Job was started."),
+    column("Timezone", "The time zone of the schedule."),
+    column("Suspend", "Whether the schedule is suspended.", { type: "boolean" }),
+    column("Active", "The number of running Jobs.", { type: "integer" }),
+    column("Last Schedule", "How long ago the last Job was scheduled."),
     ageColumn,
     ...templateColumns,
     selectorColumn,
@@ -58,7 +58,7 @@ function defaultCronJob(object: KubernetesObject): void {
   spec["suspend"] ??= false;
   spec["successfulJobsHistoryLimit"] ??= 3;
   spec["failedJobsHistoryLimit"] ??= 1;
-  // Of a Job only its Pods' defaults: its counts are for the Job itself to default.
+  // Only the Pod defaults: the Job's own are set when it is created.
   defaultPodTemplate(objectAt(spec, "jobTemplate", "spec", "template"));
 }
 

@@ -1,4 +1,4 @@
-/** The five fields of a schedule and what each may be. */
+/** The five fields of a schedule and their ranges. */
 const fields: readonly { readonly least: number; readonly most: number; readonly names: readonly string[] }[] = [
   { least: 0, most: 59, names: [] },
   { least: 0, most: 23, names: [] },
@@ -9,7 +9,7 @@ const fields: readonly { readonly least: number; readonly most: number; readonly
 
 const macros = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
-/** What keeps a text from being the schedule of a CronJob: five fields, or a macro; undefined where nothing does. */
+/** Why a text is not a CronJob schedule (five fields, or a macro); undefined if it is one. */
 export function cronScheduleFault(schedule: string): string | undefined {
   if (schedule.startsWith("@")) {
     if (macros.includes(schedule) || /^@every (?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+$/.test(schedule)) return undefined;

@@ -20,12 +20,12 @@ export const daemonSets = builtinResource({
   scope: "Namespaced",
   hasStatus: true,
   columns: [
-    column("Desired", "How many nodes should run a Pod of it.", { type: "integer" }),
-    column("Current", "How many run at least one.", { type: "integer" }),
-    column("Ready", "How many have a ready one.", { type: "integer" }),
-    column("Up-to-date", "How many run one of the newest template.", { type: "integer" }),
-    column("Available", "How many have one that has been ready for long enough.", { type: "integer" }),
-    column("Node Selector", "Labels of the nodes that it is for."),
+    column("Desired", "The number of nodes that should run a Pod.", { type: "integer" }),
+    column("Current", "The number of nodes that run at least one Pod.", { type: "integer" }),
+    column("Ready", "The number of nodes with a ready Pod.", { type: "integer" }),
+    column("Up-to-date", "The number of nodes that run an updated Pod.", { type: "integer" }),
+    column("Available", "The number of nodes with an available Pod.", { type: "integer" }),
+    column("Node Selector", "The selector of its nodes."),
     ageColumn,
     ...workload.templateColumns,
     workload.selectorColumn,
@@ -56,7 +56,7 @@ export const daemonSets = builtinResource({
   },
 });
 
-/** Which template of the DaemonSet it is, from 1: a field of versions that are gone, which clients still find in an annotation. */
+/** The template generation from 1, a field of removed versions that clients still read from an annotation. */
 const templateGeneration = "deprecated.daemonset.template.generation";
 
 function setTemplateGeneration({ metadata }: KubernetesObject, generation: number): void {

@@ -18,9 +18,9 @@ export const deployments = builtinResource({
   hasStatus: true,
   scale: workload.replicaScale,
   columns: [
-    column("Ready", "Pods that are ready, of those that are wanted."),
-    column("Up-to-date", "Pods of the newest template."),
-    column("Available", "Pods that have been ready for long enough."),
+    column("Ready", "Ready Pods, of the desired ones."),
+    column("Up-to-date", "Updated Pods."),
+    column("Available", "Available Pods."),
     ageColumn,
     ...workload.templateColumns,
     workload.selectorColumn,
@@ -97,7 +97,7 @@ function strategyCauses(object: workload.Read): StatusCause[] {
   return rollingCauses(rolling, path);
 }
 
-/** What is wrong with maxSurge and maxUnavailable. */
+/** Validates maxSurge and maxUnavailable. */
 export function rollingCauses(rolling: unknown, path: string): StatusCause[] {
   const surge = valueAt(rolling, "maxSurge");
   const unavailable = valueAt(rolling, "maxUnavailable");

@@ -9,11 +9,11 @@ import {
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 
-const mostRules = 20;
-const mostConditions = 20;
-const mostExitCodes = 255;
+const maxRules = 20;
+const maxConditions = 20;
+const maxExitCodes = 255;
 
-/** What is wrong with a Job's podFailurePolicy (KEP-3329) at `path`: `spec` is the JobSpec that it is in. */
+/** Validates a Job's podFailurePolicy (KEP-3329) at `path`; `spec` is its JobSpec. */
 export function failurePolicyCauses(spec: unknown, path: string): StatusCause[] {
   const policy = valueAt(spec, "podFailurePolicy");
   if (policy === undefined) return [];
@@ -22,7 +22,7 @@ export function failurePolicyCauses(spec: unknown, path: string): StatusCause[] 
     .flatMap((field) => listAt(spec, "template", "spec", field))
     .map((container) => textAt(container, "name"));
   return [
-    ...(rules.length > mostRules ? [tooManyCause(`${path}.rules`, rules.length, mostRules)] : []),
+    ...(rules.length > maxRules ? [tooManyCause(`${path}.rules`, rules.length, maxRules)] : []),
     ...rules.flatMap((rule, index) => ruleCauses(rule, `${path}.rules[${index}]`, spec, containers)),
   ];
 }
@@ -36,8 +36,8 @@ function ruleCauses(rule: unknown, path: string, spec: unknown, containers: read
   const conditions = listAt(rule, "onPodConditions");
   if (codes !== undefined) causes.push(...exitCodeCauses(codes, `${path}.onExitCodes`, containers));
   causes.push(...conditions.flatMap((one, index) => conditionCauses(one, `${path}.onPodConditions[${index}]`)));
-  if (conditions.length > mostConditions) {
-    causes.push(tooManyCause(`${path}.onPodConditions`, conditions.length, mostConditions));
+  if (conditions.length > maxConditions) {
+    causes.push(tooManyCause(`${path}.onPodConditions`, conditions.length, maxConditions));
   }
   if (codes !== undefined && conditions.length > 0) {
     causes.push(invalidCause(path, rule, "specifying both OnExitCodes and OnPodConditions is not supported"));
@@ -57,7 +57,7 @@ function exitCodeCauses(codes: unknown, path: string, containers: readonly strin
   }
   const values = listAt(codes, "values").filter((value) => typeof value === "number");
   if (values.length === 0) causes.push(invalidCause(`${path}.values`, values, "at least one value is required"));
-  if (values.length > mostExitCodes) causes.push(tooManyCause(`${path}.values`, values.length, mostExitCodes));
+  if (values.length > maxExitCodes) causes.push(tooManyCause(`${path}.values`, values.length, maxExitCodes));
   for (const [index, value] of values.entries()) {
     const at = `${path}.values[${index}]`;
     if (operator === "In" && value === 0) causes.push(invalidCause(at, value, "must not be 0 for the In operator"));

@@ -27,8 +27,8 @@ export const jobs = builtinResource({
   hasStatus: true,
   columns: [
     column("Status", "Running, Suspended, Complete, Failed ..."),
-    column("Completions", "Pods that succeeded, of those that have to."),
-    column("Duration", "How long it has run or ran."),
+    column("Completions", "Succeeded Pods, of the required ones."),
+    column("Duration", "How long the Job has run."),
     ageColumn,
     ...workload.templateColumns,
     workload.selectorColumn,
@@ -53,7 +53,7 @@ export const jobs = builtinResource({
   },
 });
 
-/** Labels of a Job's Pods with the Job's name and uid: under their names of today, and those of before. */
+/** Labels of a Job's Pods with the Job's name and uid, under current and legacy keys. */
 const nameLabels = ["batch.kubernetes.io/job-name", "job-name"];
 const uidLabels = ["batch.kubernetes.io/controller-uid", "controller-uid"];
 
@@ -63,7 +63,7 @@ function defaultJob(job: KubernetesObject): void {
   if (spec["completions"] === undefined && spec["parallelism"] === undefined) spec["completions"] = 1;
   spec["parallelism"] ??= 1;
   spec["completionMode"] ??= "NonIndexed";
-  // Limited per index, the whole is unlimited.
+  // With a limit per index, the total is unlimited.
   spec["backoffLimit"] ??= spec["backoffLimitPerIndex"] === undefined ? 6 : 2_147_483_647;
   spec["suspend"] ??= false;
   spec["manualSelector"] ??= false;
@@ -78,7 +78,7 @@ function defaultJob(job: KubernetesObject): void {
   }
 }
 
-/** Labels the Pods of a Job with its name and uid, and selects them by the uid, unless the Job selects them by itself. */
+/** Labels the Pods of a Job with its name and uid and selects them by uid, unless the Job has a manual selector. */
 function generateSelector(job: KubernetesObject): void {
   const spec = objectAt(job, "spec");
   const template = objectAt(spec, "template");
@@ -86,7 +86,7 @@ function generateSelector(job: KubernetesObject): void {
   const { name = "", uid = "" } = job.metadata;
   if (spec["manualSelector"] === true) return;
   const labels = ensureMap(ensureMap(template, "metadata"), "labels");
-  // A Job without labels of its own has those of its Pods, these included.
+  // A Job without labels gets those of its Pods, including these.
   const isShared = jsonEquals(job.metadata.labels ?? {}, labels);
   for (const label of nameLabels) labels[label] ??= name;
   for (const label of uidLabels) labels[label] ??= uid;
@@ -94,7 +94,7 @@ function generateSelector(job: KubernetesObject): void {
   if (isShared) setField(job.metadata, "labels", structuredClone(labels));
 }
 
-/** What is wrong with a JobSpec at `path`. Of a CronJob's, the selector is made later. */
+/** Validates a JobSpec at `path`. In a CronJob, the selector is generated later. */
 export function jobSpecCauses(spec: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   for (const field of [
@@ -170,7 +170,7 @@ function jobCauses(job: workload.Read): StatusCause[] {
   return causes;
 }
 
-/** What of its template a suspended Job that has not started may still change. */
+/** Template fields that a suspended Job may change until it has started. */
 const schedulingFields = ["nodeSelector", "affinity", "tolerations", "schedulingGates"];
 
 function updateCauses(job: workload.Read, old: workload.Read): StatusCause[] {

@@ -8,9 +8,9 @@ import { podTemplateCauses } from "../pod/spec-validation.ts";
 import * as workload from "./workload.ts";
 
 const columns = [
-  column("Desired", "How many Pods are wanted.", { type: "integer" }),
-  column("Current", "How many there are.", { type: "integer" }),
-  column("Ready", "How many are ready.", { type: "integer" }),
+  column("Desired", "The desired number of Pods.", { type: "integer" }),
+  column("Current", "The current number of Pods.", { type: "integer" }),
+  column("Ready", "The number of ready Pods.", { type: "integer" }),
   ageColumn,
   ...workload.templateColumns,
   workload.selectorColumn,
@@ -67,7 +67,7 @@ export const replicaSets = builtinResource({
   },
 });
 
-/** v1 ReplicationControllers, which came before ReplicaSets: their selector is a plain map. */
+/** v1 ReplicationControllers, the predecessors of ReplicaSets, with a plain map as selector. */
 export const replicationControllers = builtinResource({
   group: "",
   version: "v1",

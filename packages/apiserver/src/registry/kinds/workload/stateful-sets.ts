@@ -18,7 +18,7 @@ export const statefulSets = builtinResource({
   scope: "Namespaced",
   hasStatus: true,
   scale: workload.replicaScale,
-  columns: [column("Ready", "Pods that are ready, of those that are wanted."), ageColumn, ...workload.templateColumns],
+  columns: [column("Ready", "Ready Pods, of the desired ones."), ageColumn, ...workload.templateColumns],
   cells: (object, now) => [
     `${workload.countAt(object, "status", "readyReplicas")}/${workload.countAt(object, "spec", "replicas")}`,
     age(object.metadata.creationTimestamp, now),
@@ -109,7 +109,7 @@ function statefulCauses(object: workload.Read): StatusCause[] {
   return causes;
 }
 
-/** The template with a volume for every claim: containers mount claims by the names of their templates. */
+/** The template with a volume for each claim, which containers mount by the name of the claim template. */
 function claimedTemplate(object: workload.Read): unknown {
   const template = valueAt(object, "spec", "template");
   const spec = valueAt(template, "spec");

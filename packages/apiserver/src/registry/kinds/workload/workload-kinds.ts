@@ -7,7 +7,7 @@ import { jobs } from "./jobs.ts";
 import { replicaSets, replicationControllers } from "./replica-sets.ts";
 import { statefulSets } from "./stateful-sets.ts";
 
-/** Kinds that run Pods: those of apps/v1 and batch/v1, and ReplicationControllers. */
+/** Workload kinds: apps/v1, batch/v1, and ReplicationControllers. */
 export function workloadKinds(): readonly ServedResource[] {
   return [replicationControllers, controllerRevisions, daemonSets, deployments, replicaSets, statefulSets, cronJobs, jobs];
 }

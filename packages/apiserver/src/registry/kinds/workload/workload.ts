@@ -10,7 +10,7 @@ import { labelsText } from "../service/services.ts";
 
 export type Read = DeepReadonly<KubernetesObject>;
 
-/** What Deployments, ReplicaSets, StatefulSets and the like have in common: a selector, a template of Pods, a number of them. */
+/** Sets the common defaults of workloads in place: replicas and the Pod template. */
 export function defaultWorkload(object: KubernetesObject, replicas = true): void {
   const spec = objectAt(object, "spec");
   if (spec === undefined) return;
@@ -18,14 +18,14 @@ export function defaultWorkload(object: KubernetesObject, replicas = true): void
   defaultPodTemplate(objectAt(spec, "template"));
 }
 
-/** An empty status, which such kinds are created with. `fields` are the counters that are always there. */
+/** Sets the initial status. `fields` are the counters that are always present. */
 export function emptyStatus(object: KubernetesObject, fields: Readonly<Record<string, number>> = {}): void {
   setField(object, "status", { ...fields });
 }
 
 /**
- * The selector, the template, and that the one selects the other. Pods of such kinds are always restarted. `template` is given
- * where Pods get more than what is written in it.
+ * Validates the selector, the template, and that the selector matches it. Pods of these kinds are always restarted. `template` overrides
+ * the Pod template if Pods get more than it contains.
  */
 export function workloadCauses(object: Read, template: unknown = valueAt(object, "spec", "template")): StatusCause[] {
   const spec = valueAt(object, "spec");
@@ -48,7 +48,7 @@ export function workloadCauses(object: Read, template: unknown = valueAt(object,
   return causes;
 }
 
-/** Counters of a status: none is negative, and none of `parts` exceeds `replicas`. */
+/** Validates status counters: none is negative, and no part of `parts` exceeds its whole. */
 export function statusCauses(
   object: Read,
   counters: readonly string[],
@@ -64,7 +64,7 @@ export function statusCauses(
   return causes;
 }
 
-/** A LabelSelector that selects something and that selects the Pods of the template. */
+/** Validates that the LabelSelector is not empty and matches the template. */
 export function selectorCauses(spec: unknown): StatusCause[] {
   const selector = valueAt(spec, "selector");
   const causes = check.labelSelector("spec.selector", selector);
@@ -77,33 +77,33 @@ export function selectorCauses(spec: unknown): StatusCause[] {
   return [...causes, mismatchCause(labels)];
 }
 
-/** That the labels of a template are not what the selector asks for. */
+/** The cause for a template whose labels do not match the selector. */
 export function mismatchCause(labels: Readonly<Record<string, unknown>>): StatusCause {
   return invalidCause("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
 }
 
-/** `field is immutable` where `spec.<field>` differs. */
+/** `field is immutable` for each changed `spec.<field>`. */
 export function immutableSpecCauses(object: Read, old: Read, fields: readonly string[]): StatusCause[] {
   return fields
     .filter((field) => !jsonEquals(valueAt(object, "spec", field), valueAt(old, "spec", field)))
     .map((field) => invalidCause(`spec.${field}`, valueAt(object, "spec", field) ?? null, "field is immutable"));
 }
 
-/** The scale subresource of kinds that count Pods by `spec.replicas`. */
+/** The scale subresource of kinds with `spec.replicas`. */
 export const replicaScale = {
   specReplicasPath: ".spec.replicas",
   statusReplicasPath: ".status.replicas",
   labelSelectorPath: ".spec.selector",
 } as const;
 
-/** Columns of `-o wide` of everything with a template of Pods. */
+/** `-o wide` columns of kinds with a Pod template. */
 export const templateColumns = [
   column("Containers", "Names of the containers.", { wide: true }),
   column("Images", "Images of the containers.", { wide: true }),
 ];
 
 /** The column of the selector. */
-export const selectorColumn = column("Selector", "Labels of its Pods.", { wide: true });
+export const selectorColumn = column("Selector", "The selector of its Pods.", { wide: true });
 
 /** Cells of {@link templateColumns}. */
 export function templateCells(object: Read): readonly string[] {
@@ -139,7 +139,7 @@ export function selectorCell(object: Read): string {
   return [...(terms === "<none>" ? [] : [terms]), ...expressions].join(",");
 }
 
-/** A counter of a status or spec; 0 where it is absent. */
+/** A counter; 0 if it is absent. */
 export function countAt(object: unknown, ...path: readonly string[]): number {
   const value = valueAt(object, ...path);
   return typeof value === "number" ? value : 0;
