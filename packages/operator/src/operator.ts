@@ -3,29 +3,8 @@ import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, ControllerDefinition, Logger, OnChange, Read } from "@keelson/controller";
+import type { FlagDefinition, FlagValues } from "./flags.ts";
 import type { OperatorServices } from "./operator-services.ts";
-
-/** A command-line flag, as data: the command line, `--help` and the docs are made from it. */
-export interface FlagDefinition {
-  /** Without dashes: `broker-url`. */
-  readonly name: string;
-  /** One letter that does the same, without its dash: `n`. */
-  readonly short?: string;
-  /** Placeholder of the value (`URL`); a flag without one is a switch. */
-  readonly value?: string;
-  readonly description: string;
-  /** All values that it may have; another is refused before the command runs. */
-  readonly choices?: readonly string[];
-  readonly default?: string;
-  readonly required?: boolean;
-  /** May be given more than once. */
-  readonly repeatable?: boolean;
-  /** Environment variable that stands in for the flag. */
-  readonly env?: string;
-}
-
-/** Values of flags by name: a string, a list of a repeatable one, true for a switch. */
-export type FlagValues = Readonly<Record<string, string | readonly string[] | true | undefined>>;
 
 /** What a command runs with. */
 export interface CommandContext {

@@ -1,16 +1,17 @@
-import type { CommandContext, FlagDefinition } from "./operator.ts";
+import { choiceFlag } from "./flags.ts";
+import type { CommandContext } from "./operator.ts";
 
-/** The flag `--output` of a command that prints a result. */
-export const outputFlag: FlagDefinition = {
+/** `--output` of commands that print a result. */
+export const outputFlag = choiceFlag({
   name: "output",
   short: "o",
   value: "FORMAT",
-  description: "how the result is printed",
+  description: "output format",
   choices: ["text", "json"],
   default: "text",
-};
+});
 
-/** A result as `--output json` prints it, or `text`. */
+/** `result` as indented JSON for `--output json`, else what `text` returns. */
 export function formatResult({ flags }: Pick<CommandContext, "flags">, result: unknown, text: () => string): string {
-  return flags["output"] === "json" ? `${JSON.stringify(result, undefined, 2)}\n` : text();
+  return outputFlag.read(flags) === "json" ? `${JSON.stringify(result, undefined, 2)}\n` : text();
 }

@@ -1,7 +1,8 @@
 import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import { type Client, isTransportError } from "@keelson/client";
 import { createManager, type Leadership, type Logger, type Manager, type Metrics, silentLogger } from "@keelson/controller";
-import type { FlagValues, Operator, OperatorContext, RunningServer, ServerDefinition } from "./operator.ts";
+import type { FlagValues } from "./flags.ts";
+import type { Operator, OperatorContext, RunningServer, ServerDefinition } from "./operator.ts";
 import { OperatorServices } from "./operator-services.ts";
 
 /** The last wait before a server that lost its connection is started again: 7 s in all. */
