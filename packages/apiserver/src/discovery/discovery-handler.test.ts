@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { Outcome, PipelineRequest } from "../endpoints/outcome.ts";
 import { builtinKinds } from "../registry/builtin-kinds.ts";
-import { crdResources } from "../registry/crd-resources.ts";
-import { asCrd } from "../registry/crd-spec.ts";
+import { crdResources } from "../registry/crd/crd-resources.ts";
+import { asCrd } from "../registry/crd/crd-spec.ts";
 import { setField, valueAt } from "../registry/object-fields.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { noReviews, widgetCrd } from "../registry/testing/crd-samples.ts";

@@ -6,7 +6,7 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openStore } from "../storage/open-store.ts";
 import { type Store, storageKey } from "../storage/store.ts";
-import { cleanupFinalizer, crdResource, isConditionTrue } from "./crd-spec.ts";
+import { cleanupFinalizer, crdResource, isConditionTrue } from "./crd/crd-spec.ts";
 import { textAt, valueAt } from "./object-fields.ts";
 import { createRegistry, type Registry } from "./registry.ts";
 import { noReviews, widgetCrd } from "./testing/crd-samples.ts";

@@ -2,10 +2,10 @@ import { draft, type KubernetesObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Store, StoredObject } from "../storage/store.ts";
 import { type BuiltinKindsOptions, builtinKinds, groupOrder } from "./builtin-kinds.ts";
-import { deleteAll } from "./crd-cleanup.ts";
-import { decideStatus } from "./crd-conditions.ts";
-import { crdResources } from "./crd-resources.ts";
-import { asCrd, cleanupFinalizer, crdResource } from "./crd-spec.ts";
+import { deleteAll } from "./crd/crd-cleanup.ts";
+import { decideStatus } from "./crd/crd-conditions.ts";
+import { crdResources } from "./crd/crd-resources.ts";
+import { asCrd, cleanupFinalizer, crdResource } from "./crd/crd-spec.ts";
 import type { ResourceTable, ServedResource } from "./served-resource.ts";
 import { compareVersionPriority } from "./version-order.ts";
 

@@ -2,7 +2,7 @@ import type { DeepReadonly, JsonObject, KubernetesObject } from "@keelson/api-ma
 import { applyDefaults, createRuleEvaluator, prune, unknownFieldMessages, validate } from "@keelson/api-machinery/server";
 import type { StatusCause } from "@keelson/api-machinery/validation";
 import { canonicalValues } from "../../registry/builtin/canonical-values.ts";
-import { scaleCauses } from "../../registry/scale-validation.ts";
+import { scaleCauses } from "../../registry/crd/scale-validation.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { Call } from "../call.ts";
 import { decodeError } from "./decode-error.ts";

@@ -10,7 +10,7 @@ import type { ScaleSubresource } from "@keelson/api-machinery/schema";
 import { applyConfiguration } from "@keelson/api-machinery/server";
 import { builtinSchema } from "../../registry/builtin/builtin-schemas.ts";
 import { valueAt } from "../../registry/object-fields.ts";
-import { segmentsOf } from "../../registry/scale-validation.ts";
+import { segmentsOf } from "../../registry/crd/scale-validation.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { asObject, copyJson } from "../object/body.ts";
 import { type Call, keyOf } from "../call.ts";

@@ -1,7 +1,7 @@
 import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { builtinResource } from "../builtin/builtin-resource.ts";
-import { asCrd, cleanupFinalizer, type CrdCondition, storedVersions, withCondition } from "../crd-spec.ts";
-import { crdCauses, crdUpdateCauses } from "../crd-validation.ts";
+import { asCrd, cleanupFinalizer, type CrdCondition, storedVersions, withCondition } from "../crd/crd-spec.ts";
+import { crdCauses, crdUpdateCauses } from "../crd/crd-validation.ts";
 import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
 

@@ -1,7 +1,7 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import type { ScaleSubresource } from "@keelson/api-machinery/schema";
 import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
-import { valueAt } from "./object-fields.ts";
+import { valueAt } from "../object-fields.ts";
 
 const maxReplicas = 2 ** 31 - 1;
 

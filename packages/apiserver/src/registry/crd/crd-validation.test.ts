@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { draft, type KubernetesObject } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import { crdKinds } from "./kinds/custom-resource-definitions.ts";
-import { setField, valueAt } from "./object-fields.ts";
-import { widgetCrd } from "./testing/crd-samples.ts";
+import { crdKinds } from "../kinds/custom-resource-definitions.ts";
+import { setField, valueAt } from "../object-fields.ts";
+import { widgetCrd } from "../testing/crd-samples.ts";
 
 interface Recorded {
   readonly name: string;
@@ -13,7 +13,7 @@ interface Recorded {
 
 /** Refusals of a kube-apiserver, from the conformance scenario `invalid-crds`. */
 const recorded = JSON.parse(
-  readFileSync(new URL("../../testdata/invalid-crds.json", import.meta.url), "utf8"),
+  readFileSync(new URL("../../../testdata/invalid-crds.json", import.meta.url), "utf8"),
 ) as readonly Recorded[];
 
 const [crds] = crdKinds(() => 0);

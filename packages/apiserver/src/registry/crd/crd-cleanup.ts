@@ -1,6 +1,6 @@
 import { draft } from "@keelson/api-machinery";
 import { createDeferred } from "@keelson/api-machinery/deferred";
-import type { Store, StoredObject } from "../storage/store.ts";
+import type { Store, StoredObject } from "../../storage/store.ts";
 
 /** Objects per round of deletions. */
 const roundSize = 500;

@@ -1,9 +1,9 @@
 import { type DeepReadonly, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { completeObjectSchema, type PrinterColumn, type Schema } from "@keelson/api-machinery/schema";
-import { storedVerbs } from "./builtin/builtin-resource.ts";
+import { storedVerbs } from "../builtin/builtin-resource.ts";
 import { type CustomResourceDefinition, isConditionTrue } from "./crd-spec.ts";
-import { valueAt } from "./object-fields.ts";
-import type { ServedResource, Strategy } from "./served-resource.ts";
+import { valueAt } from "../object-fields.ts";
+import type { ServedResource, Strategy } from "../served-resource.ts";
 
 type Crd = DeepReadonly<CustomResourceDefinition>;
 

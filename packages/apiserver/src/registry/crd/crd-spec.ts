@@ -1,6 +1,6 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import type { PrinterColumn, ScaleSubresource, Schema } from "@keelson/api-machinery/schema";
-import { listAt, textAt, valueAt } from "./object-fields.ts";
+import { listAt, textAt, valueAt } from "../object-fields.ts";
 
 /** The names of a custom kind (apiextensions/v1 CustomResourceDefinitionNames). */
 export interface CrdNames {

@@ -1,0 +1,155 @@
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import {
+  dns1035LabelFaults,
+  dns1123SubdomainFaults,
+  forbiddenCause,
+  invalidCause,
+  notSupportedCause,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
+import { listAt, mapAt, textAt, valueAt } from "../object-fields.ts";
+import { isConditionTrue } from "./crd-spec.ts";
+import { versionsCauses } from "./crd-version-validation.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** Validates a CustomResourceDefinition (apiextensions/v1) with kube-apiserver's messages. */
+export function crdCauses(crd: Read): readonly StatusCause[] {
+  const causes: StatusCause[] = [];
+  const spec = valueAt(crd, "spec");
+  const group = textAt(spec, "group");
+  const plural = textAt(spec, "names", "plural");
+  const name = crd.metadata.name ?? "";
+  if (name !== `${plural}.${group}`)
+    causes.push(invalidCause("metadata.name", name, 'must be spec.names.plural+"."+spec.group'));
+  causes.push(...approvalCauses(crd, group));
+
+  if (group === "") causes.push(requiredCause("spec.group"));
+  else if (dns1123SubdomainFaults(group).length > 0) {
+    causes.push(invalidCause("spec.group", group, dns1123SubdomainFaults(group).join(",")));
+  } else if (!group.includes(".")) causes.push(invalidCause("spec.group", group, "should be a domain with at least one dot"));
+
+  const scope = textAt(spec, "scope");
+  if (scope === "") causes.push(requiredCause("spec.scope"));
+  else if (scope !== "Cluster" && scope !== "Namespaced") {
+    causes.push(notSupportedCause("spec.scope", scope, ["Cluster", "Namespaced"]));
+  }
+  if (valueAt(spec, "preserveUnknownFields") === true) {
+    causes.push(
+      invalidCause(
+        "spec.preserveUnknownFields",
+        true,
+        "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+      ),
+    );
+  }
+  for (const field of ["plural", "singular", "kind", "listKind"]) {
+    if (textAt(spec, "names", field) === "") causes.push(requiredCause(`spec.names.${field}`));
+  }
+  causes.push(...namesCauses(valueAt(spec, "names"), "spec.names"), ...versionsCauses(crd), ...conversionCauses(spec));
+  return causes;
+}
+
+/** Rejects changes to immutable fields of a CRD and the removal of stored versions. */
+export function crdUpdateCauses(crd: Read, old: Read): readonly StatusCause[] {
+  const causes: StatusCause[] = [];
+  const immutable = [
+    ["group"],
+    ["names", "plural"],
+    ...(isConditionTrue(old, "Established") ? [["scope"], ["names", "kind"]] : []),
+  ];
+  for (const path of immutable) {
+    const value = textAt(crd, "spec", ...path);
+    if (value !== textAt(old, "spec", ...path)) {
+      causes.push(invalidCause(["spec", ...path].join("."), value, "field is immutable"));
+    }
+  }
+  const versions = new Set(listAt(crd, "spec", "versions").map((version) => textAt(version, "name")));
+  for (const [index, stored] of listAt(crd, "status", "storedVersions").entries()) {
+    if (typeof stored === "string" && !versions.has(stored)) {
+      causes.push(
+        invalidCause(
+          `status.storedVersions[${index}]`,
+          stored,
+          "missing from spec.versions; " +
+            `${stored} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data ` +
+            `remains persisted in ${stored} and removes ${stored} from status.storedVersions`,
+        ),
+      );
+    }
+  }
+  return causes;
+}
+
+/** Community-owned groups require an approval annotation (KEP-1111). */
+function approvalCauses(crd: Read, group: string): StatusCause[] {
+  if (!/(^|\.)(k8s\.io|kubernetes\.io)$/.test(group)) return [];
+  const path = "metadata.annotations[api-approved.kubernetes.io]";
+  const approval = crd.metadata.annotations?.["api-approved.kubernetes.io"] ?? "";
+  if (approval === "") {
+    return [
+      requiredCause(
+        path,
+        "protected groups must have approval annotation, see https://github.com/kubernetes/enhancements/pull/1111",
+      ),
+    ];
+  }
+  return approval.startsWith("unapproved") || URL.canParse(approval)
+    ? []
+    : [
+        invalidCause(
+          path,
+          approval,
+          'protected groups must have approval annotation with either a URL or a reason starting with "unapproved"',
+        ),
+      ];
+}
+
+function namesCauses(names: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const check = (field: string, value: string, prefix = ""): void => {
+    const faults = value === "" ? [] : dns1035LabelFaults(prefix === "" ? value : value.toLowerCase());
+    if (faults.length > 0) causes.push(invalidCause(`${path}.${field}`, value, prefix + faults.join(",")));
+  };
+  check("plural", textAt(names, "plural"));
+  check("singular", textAt(names, "singular"));
+  const mixed = "may have mixed case, but should otherwise match: ";
+  check("kind", textAt(names, "kind"), mixed);
+  check("listKind", textAt(names, "listKind"), mixed);
+  for (const field of ["shortNames", "categories"]) {
+    for (const [index, value] of listAt(names, field).entries()) check(`${field}[${index}]`, String(value));
+  }
+  const kind = textAt(names, "kind");
+  if (kind !== "" && kind === textAt(names, "listKind")) {
+    causes.push(invalidCause(`${path}.listKind`, kind, "kind and listKind may not be the same"));
+  }
+  return causes;
+}
+
+function conversionCauses(spec: unknown): StatusCause[] {
+  const conversion = mapAt(spec, "conversion");
+  const strategy = textAt(conversion, "strategy");
+  const webhook = valueAt(conversion, "webhook");
+  if (strategy === "None") {
+    return webhook === undefined
+      ? []
+      : [forbiddenCause("spec.conversion.webhook", "should not be set when strategy is not set to Webhook")];
+  }
+  if (strategy !== "Webhook") return [notSupportedCause("spec.conversion.strategy", strategy, ["None", "Webhook"])];
+  const causes: StatusCause[] = [];
+  if (valueAt(webhook, "clientConfig") === undefined) {
+    causes.push(requiredCause("spec.conversion.webhookClientConfig", "required when strategy is set to Webhook"));
+  }
+  if (listAt(webhook, "conversionReviewVersions").length === 0)
+    causes.push(requiredCause("spec.conversion.conversionReviewVersions"));
+  // Conversion webhooks are not supported: reject the CRD instead of serving unconverted objects.
+  return causes.length > 0
+    ? causes
+    : [
+        forbiddenCause(
+          "spec.conversion.strategy",
+          "this server converts by the strategy None only: give every version the same fields",
+        ),
+      ];
+}

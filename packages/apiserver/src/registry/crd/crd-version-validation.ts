@@ -1,0 +1,121 @@
+import { type DeepReadonly, isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
+import { validateStructural } from "@keelson/api-machinery/server";
+import {
+  dns1035LabelFaults,
+  forbiddenCause,
+  invalidCause,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
+import { listAt, textAt, valueAt } from "../object-fields.ts";
+import { columnCauses, scaleCauses, selectableCauses } from "./crd-view-validation.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** Validates the versions of a CRD. */
+export function versionsCauses(crd: Read): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const versions = listAt(crd, "spec", "versions");
+  const names = versions.map((version) => textAt(version, "name"));
+  for (const [index, version] of versions.entries()) {
+    const path = `spec.versions[${index}]`;
+    const faults = dns1035LabelFaults(textAt(version, "name"));
+    if (faults.length > 0) causes.push(invalidCause(`${path}.name`, textAt(version, "name"), faults.join(",")));
+    const warning = textAt(version, "deprecationWarning");
+    if (warning !== "" && valueAt(version, "deprecated") !== true) {
+      causes.push(invalidCause(`${path}.deprecationWarning`, warning, "can only be set for deprecated versions"));
+    }
+    causes.push(...warningCauses(`${path}.deprecationWarning`, warning));
+    const schema = valueAt(version, "schema", "openAPIV3Schema");
+    if (!isJsonObject(schema)) causes.push(requiredCause(`${path}.schema.openAPIV3Schema`, "schemas are required"));
+    else {
+      causes.push(...structuralCauses(schema as Schema, `${path}.schema.openAPIV3Schema`));
+      causes.push(...rootCauses(schema, version, `${path}.schema.openAPIV3Schema`));
+    }
+    causes.push(
+      ...scaleCauses(version, `${path}.subresources.scale`),
+      ...columnCauses(version, `${path}.additionalPrinterColumns`),
+      ...selectableCauses(version, `${path}.selectableFields`),
+    );
+  }
+  if (new Set(names).size < names.length)
+    causes.push(invalidCause("spec.versions", names, "must contain unique version names"));
+  const storage = versions.filter((version) => valueAt(version, "storage") === true);
+  if (storage.length !== 1) {
+    causes.push(invalidCause("spec.versions", names, "must have exactly one version marked as storage version"));
+  }
+  const stored = listAt(crd, "status", "storedVersions");
+  if (stored.length === 0) {
+    causes.push(invalidCause("status.storedVersions", stored, "must have at least one stored version"));
+  } else if (storage.length > 1) {
+    const last = textAt(storage.at(-1), "name");
+    causes.push(invalidCause("status.storedVersions", stored, `must have the storage version ${last}`));
+  }
+  return causes;
+}
+
+const maxWarningLength = 256;
+
+/** A warning is sent in a header: one short line. */
+function warningCauses(field: string, warning: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  if (Buffer.byteLength(warning) > maxWarningLength) {
+    causes.push(invalidCause(field, warning, `must be <= ${maxWarningLength} UTF-8 bytes long`));
+  }
+  if (warning !== "" && warning.trim() === "") causes.push(invalidCause(field, warning, "must not be empty"));
+  const index = [...warning].findIndex((character) => /[\p{C}\p{Zl}\p{Zp}]/u.test(character));
+  if (index >= 0) {
+    const detail = `must only contain printable UTF-8 characters; non-printable character found at index ${index}`;
+    causes.push(invalidCause(field, warning, detail));
+  }
+  return causes;
+}
+
+/** Keywords allowed at the root of a schema with a status subresource. */
+const rootWords = new Set([
+  "$schema",
+  "description",
+  "enum",
+  "example",
+  "exclusiveMaximum",
+  "exclusiveMinimum",
+  "externalDocs",
+  "format",
+  "id",
+  "items",
+  "maxItems",
+  "maxLength",
+  "maximum",
+  "minItems",
+  "minLength",
+  "minimum",
+  "multipleOf",
+  "pattern",
+  "properties",
+  "required",
+  "title",
+  "type",
+  "uniqueItems",
+  "x-kubernetes-preserve-unknown-fields",
+  "x-kubernetes-validations",
+]);
+
+function rootCauses(schema: Readonly<Record<string, unknown>>, version: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  if (schema["nullable"] === true) causes.push(forbiddenCause(`${path}.nullable`, "nullable cannot be true at the root"));
+  if (valueAt(version, "subresources", "status") === undefined) return causes;
+  for (const word of Object.keys(schema)) {
+    if (rootWords.has(word)) continue;
+    const detail = `only ${[...rootWords].join(", ")} are allowed at the root of the schema if the status subresource is enabled`;
+    return [...causes, invalidCause(path, `{${word}}`, detail)];
+  }
+  return causes;
+}
+
+/** Like kube-apiserver, checks the structure only if the keywords are valid. */
+function structuralCauses(schema: Schema, path: string): readonly StatusCause[] {
+  const causes = validateStructural(schema, path);
+  const ofWords = causes.filter(({ message = "" }) => /(?: is not supported| to be structural)$/.test(message));
+  return ofWords.length > 0 ? ofWords : causes;
+}

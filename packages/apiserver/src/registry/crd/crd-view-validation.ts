@@ -1,0 +1,90 @@
+import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { listAt, textAt, valueAt } from "../object-fields.ts";
+
+/** A simple JSON path without lists (`.spec.a.b`), as scale and selectable fields use. */
+const simplePath = /^(?:\.[A-Za-z_][A-Za-z0-9_-]*)+$/;
+
+/** Validates the scale subresource of a CRD version at `path`. */
+export function scaleCauses(version: unknown, path: string): StatusCause[] {
+  const scale = valueAt(version, "subresources", "scale");
+  if (scale === undefined || scale === null) return [];
+  const causes: StatusCause[] = [];
+  const check = (field: string, roots: readonly string[], isRequired: boolean): void => {
+    const value = textAt(scale, field);
+    if (value === "") {
+      if (isRequired) causes.push(requiredCause(`${path}.${field}`));
+    } else if (!simplePath.test(value)) {
+      causes.push(invalidCause(`${path}.${field}`, value, "must be a simple json path starting with ."));
+    } else if (!roots.some((root) => value.startsWith(`${root}.`))) {
+      causes.push(invalidCause(`${path}.${field}`, value, `should be a json path under ${roots.join(" or ")}`));
+    }
+  };
+  check("specReplicasPath", [".spec"], true);
+  check("statusReplicasPath", [".status"], true);
+  check("labelSelectorPath", [".spec", ".status"], false);
+  return causes;
+}
+
+const columnTypes = ["boolean", "date", "integer", "number", "string"];
+const columnFormats = ["int32", "int64", "float", "double", "byte", "date", "date-time", "password", "name"];
+
+/** Validates the printer columns of a CRD version at `path`. */
+export function columnCauses(version: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  for (const [index, column] of listAt(version, "additionalPrinterColumns").entries()) {
+    const at = `${path}[${index}]`;
+    const type = textAt(column, "type");
+    const format = textAt(column, "format");
+    const jsonPath = textAt(column, "jsonPath");
+    if (textAt(column, "name") === "") causes.push(requiredCause(`${at}.name`));
+    if (type === "") causes.push(requiredCause(`${at}.type`, `must be one of ${columnTypes.join(",")}`));
+    else if (!columnTypes.includes(type))
+      causes.push(invalidCause(`${at}.type`, type, `must be one of ${columnTypes.join(",")}`));
+    if (format !== "" && !columnFormats.includes(format)) {
+      causes.push(invalidCause(`${at}.format`, format, `must be one of ${columnFormats.join(",")}`));
+    }
+    if (jsonPath === "") causes.push(requiredCause(`${at}.jsonPath`));
+    else if (!jsonPath.startsWith(".")) {
+      causes.push(invalidCause(`${at}.jsonPath`, jsonPath, "must be a simple json path starting with ."));
+    }
+  }
+  return causes;
+}
+
+const maxSelectableFields = 8;
+
+/** Validates the selectable fields of a CRD version at `path`. */
+export function selectableCauses(version: unknown, path: string): StatusCause[] {
+  const fields = listAt(version, "selectableFields");
+  const causes: StatusCause[] = [];
+  const seen = new Set<string>();
+  if (fields.length > maxSelectableFields) {
+    causes.push({
+      reason: "FieldValueTooMany",
+      field: path,
+      message: `Too many: ${fields.length}: must have at most ${maxSelectableFields} items`,
+    });
+  }
+  for (const [index, field] of fields.entries()) {
+    const jsonPath = textAt(field, "jsonPath");
+    const at = `${path}[${index}].jsonPath`;
+    if (jsonPath === "") causes.push(requiredCause(at));
+    else if (!simplePath.test(jsonPath)) causes.push(invalidCause(at, jsonPath, "must be a simple json path starting with ."));
+    else if (jsonPath.startsWith(".metadata.")) causes.push(invalidCause(at, jsonPath, "must not point to fields in metadata"));
+    else if (!isSelectable(valueAt(version, "schema", "openAPIV3Schema"), jsonPath)) {
+      causes.push(
+        invalidCause(at, jsonPath, "must point to a field of type string, boolean or integer. Enum string fields are allowed"),
+      );
+    }
+    if (seen.has(jsonPath))
+      causes.push({ reason: "FieldValueDuplicate", field: at, message: `Duplicate value: ${JSON.stringify(jsonPath)}` });
+    seen.add(jsonPath);
+  }
+  return causes;
+}
+
+function isSelectable(schema: unknown, jsonPath: string): boolean {
+  const steps = jsonPath.slice(1).split(".");
+  const found = valueAt(schema, ...steps.flatMap((step) => ["properties", step]));
+  return ["string", "boolean", "integer"].includes(textAt(found, "type"));
+}
