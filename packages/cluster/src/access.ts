@@ -2,21 +2,22 @@ import type { PolicyRule } from "@keelson/api-machinery/kinds";
 
 const read = ["get", "list", "watch"];
 const change = [...read, "create", "update", "patch", "delete"];
-const announce: PolicyRule = { verbs: ["create", "patch"], apiGroups: ["events.k8s.io"], resources: ["events"] };
+const recordEvents: PolicyRule = { verbs: ["create", "patch"], apiGroups: ["events.k8s.io"], resources: ["events"] };
 
-/** Somebody of the cluster itself, and all that it may do. */
+/** A component of the cluster and its permissions. */
 export interface ClusterUser {
   readonly username: string;
-  /** Besides `system:authenticated`. */
+  /** In addition to `system:authenticated`. */
   readonly groups: readonly string[];
   readonly rules: readonly PolicyRule[];
-  /** What it may do in one namespace only. */
+  /** Permissions in a single namespace. */
   readonly namespaced?: { readonly namespace: string; readonly rules: readonly PolicyRule[] };
 }
 
 /**
- * The kubelet of a node. Besides these rights it has, by the API server's node authorizer, those that follow from its Pods: it reads what
- * they name, gets tokens of their service accounts, writes their status and lets them go. Other Nodes and their Leases are not its.
+ * The kubelet of a node. The API server's node authorizer adds the permissions that follow from the node's Pods: reading the objects
+ * they reference, requesting tokens for their service accounts, updating their status and deleting them. It grants nothing on other
+ * Nodes or their Leases.
  */
 export function nodeUser(nodeName: string): ClusterUser {
   const own = { resourceNames: [nodeName] };
@@ -30,7 +31,7 @@ export function nodeUser(nodeName: string): ClusterUser {
       { verbs: read, apiGroups: [""], resources: ["pods", "services"] },
       { verbs: read, apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"] },
       { verbs: ["get"], apiGroups: ["node.k8s.io"], resources: ["runtimeclasses"] },
-      announce,
+      recordEvents,
     ],
     namespaced: {
       namespace: "kube-node-lease",
@@ -42,7 +43,7 @@ export function nodeUser(nodeName: string): ClusterUser {
   };
 }
 
-/** The balancer of Services' addresses. */
+/** Balances connections to Services. */
 export const proxyUser: ClusterUser = {
   username: "system:kube-proxy",
   groups: [],
@@ -52,7 +53,7 @@ export const proxyUser: ClusterUser = {
   ],
 };
 
-/** The controllers of workloads, endpoints and volumes, and the scheduler. They see no Secrets and change no rights. */
+/** The controllers of workloads, endpoints and volumes, and the scheduler. They cannot read Secrets or change RBAC. */
 export const controllersUser: ClusterUser = {
   username: "system:kube-controller-manager",
   groups: [],
@@ -81,13 +82,16 @@ export const controllersUser: ClusterUser = {
     { verbs: ["patch", "update"], apiGroups: ["policy"], resources: ["poddisruptionbudgets/status"] },
     { verbs: change, apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"] },
     { verbs: [...read, "create"], apiGroups: ["storage.k8s.io"], resources: ["storageclasses"] },
-    announce,
+    recordEvents,
   ],
 };
 
-/** Whoever empties namespaces and collects garbage: all kinds, but nothing is ever made. */
+/** The namespace controller and the garbage collector. They can delete objects of every kind and create none. */
 export const collectorUser: ClusterUser = {
   username: "system:serviceaccount:kube-system:generic-garbage-collector",
   groups: ["system:serviceaccounts", "system:serviceaccounts:kube-system"],
-  rules: [{ verbs: [...read, "patch", "update", "delete", "deletecollection"], apiGroups: ["*"], resources: ["*"] }, announce],
+  rules: [
+    { verbs: [...read, "patch", "update", "delete", "deletecollection"], apiGroups: ["*"], resources: ["*"] },
+    recordEvents,
+  ],
 };

@@ -10,8 +10,8 @@ import { createWorkloadControllers } from "./workload-controllers.ts";
 
 const namespace = "default";
 
-/** Follows all Pods there ever were, and resolves once `holds` does. */
-async function pods(client: Client, holds: (present: ReadonlyMap<string, DeepReadonly<PodObject>>) => boolean) {
+/** Watches Pods until `holds` returns true, and returns the uid of every Pod seen so far. */
+async function podsUntil(client: Client, holds: (present: ReadonlyMap<string, DeepReadonly<PodObject>>) => boolean) {
   const ever = new Set<string>();
   const present = new Map<string, DeepReadonly<PodObject>>();
   const watch = await client.watch(Pod, { namespace, resourceVersion: "0" });
@@ -46,9 +46,9 @@ const template = (restartPolicy?: string) => ({
   spec: { containers: [{ name: "main", image: "app" }], ...(restartPolicy ? { restartPolicy } : {}) },
 });
 
-describe("controllers that are stopped or refused at any write", () => {
+describe("controllers that stop or fail at any write", () => {
   test.each([1, 2, 3, 5, 8, 13])(
-    "its %d. write refused: a Job has each of its Pods once, and each is counted once",
+    "create and count each Pod of a Job exactly once when write %d is refused",
     async (nth) => {
       const environment = await startTestEnvironment({ clock: systemClock });
       await using _stop = environment;
@@ -57,7 +57,7 @@ describe("controllers that are stopped or refused at any write", () => {
         metadata: { name: "j", namespace },
         spec: { completions: 4, parallelism: 4, completionMode: "Indexed", template: template("Never") as never },
       });
-      // Of the controllers' writes the nth is refused once, then they go on: what was half done has to be finished.
+      // The nth write of the controllers fails once; they must finish what was half done.
       let writes = 0;
       const undo = environment.faults.failNext({
         reason: "InternalError",
@@ -79,7 +79,7 @@ describe("controllers that are stopped or refused at any write", () => {
     },
   );
 
-  test("stopped in the middle of a rollout, others finish it with no Pod too many", async () => {
+  test("continue a rollout that was interrupted, without surplus Pods", async () => {
     const environment = await startTestEnvironment({ clock: systemClock });
     await using _stop = environment;
     const client = createClient({ transport: environment.transport(), fieldManager: "test" });
@@ -95,7 +95,7 @@ describe("controllers that are stopped or refused at any write", () => {
       );
       await manager.start();
       const wanted = life < 3 ? life + 1 : 6;
-      for (const uid of await pods(client, (present) => present.size >= wanted)) ever.add(uid);
+      for (const uid of await podsUntil(client, (present) => present.size >= wanted)) ever.add(uid);
       await manager.stop();
     }
     expect((await client.list(Pod, { namespace })).items).toHaveLength(6);
@@ -104,7 +104,7 @@ describe("controllers that are stopped or refused at any write", () => {
     expect((await client.list(Node)).items).toHaveLength(1);
   });
 
-  test("refused Pods are told of in the ReplicaSet and the Deployment, until they are allowed", async () => {
+  test("report refused Pods in the ReplicaSet and the Deployment until they are allowed", async () => {
     const environment = await startTestEnvironment({ clock: systemClock });
     await using _stop = environment;
     const client = createClient({ transport: environment.transport(), fieldManager: "test" });

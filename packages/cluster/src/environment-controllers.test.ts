@@ -8,16 +8,16 @@ import { clusterControllers, garbageCollection } from "./environment-controllers
 
 const namespace = "default";
 
-test("a test environment with garbage collection deletes what belonged to a deleted object, and empties namespaces", async () => {
+test("garbage collection deletes dependents of a deleted object and empties deleted namespaces", async () => {
   await using environment = await startTestEnvironment({ controllers: [garbageCollection] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const owner = await client.create(ConfigMap, { metadata: { name: "owner", namespace } });
   const { name, uid } = owner.metadata;
   const ownerReferences = [{ apiVersion: "v1", kind: "ConfigMap", name, uid }];
   await client.create(ConfigMap, { metadata: { name: "owned", namespace, ownerReferences } });
-  await using gone = await deletionOf("owned", namespace);
+  await using dependent = await deletionOf("owned", namespace);
   await client.delete(ConfigMap, { namespace, name });
-  await gone.seen;
+  await dependent.seen;
 
   await client.create(Namespace, { metadata: { name: "brief" } });
   await client.create(ConfigMap, { metadata: { name: "inside", namespace: "brief" } });
@@ -35,7 +35,7 @@ test("a test environment with garbage collection deletes what belonged to a dele
   }
 });
 
-test("a test environment with the controllers of a cluster makes Deployments into ReplicaSets; without, nothing happens", async () => {
+test("cluster controllers create ReplicaSets for Deployments; an environment without them does nothing", async () => {
   const spec = {
     replicas: 1,
     selector: { matchLabels: { app: "a" } },

@@ -8,19 +8,19 @@ import { startCluster } from "./start-cluster.ts";
 import { type ServedKinds, storedKinds } from "./stored-kinds.ts";
 
 /*
- * What tests run beside a test environment. Imported as `@keelson/cluster/testing`, so that no test loads the node and its runtimes.
+ * Controllers for test environments. `@keelson/cluster/testing` does not load the node and its runtimes.
  */
 
-/** An API server in this process that controllers run beside: a `TestEnvironment` of `@keelson/apiserver/testing` is one. */
+/** An in-process API server: a `TestEnvironment` of `@keelson/apiserver/testing` is one. */
 export interface ControllerHost {
   readonly resources: ServedKinds;
   readonly clock: Clock;
-  /** A way in for one who may do everything. */
+  /** A transport with full permissions. */
   transport(): Transport;
 }
 
 /**
- * Collects garbage and empties namespaces that are deleted, as kube-controller-manager does.
+ * Deletes dependents of deleted objects and empties deleted namespaces, as kube-controller-manager does.
  *
  * **Example**
  *
@@ -39,8 +39,8 @@ export async function garbageCollection(host: ControllerHost): Promise<{ stop():
 }
 
 /**
- * Runs all that {@link startCluster} starts, {@link garbageCollection} included: Deployments become Pods, which stay `Pending` as long as
- * there is no node.
+ * Runs everything that {@link startCluster} starts, including {@link garbageCollection}. Deployments become Pods, which stay `Pending`
+ * until a node exists.
  */
 export function clusterControllers(host: ControllerHost): Promise<{ stop(): Promise<void> }> {
   return startCluster(optionsFor(host));

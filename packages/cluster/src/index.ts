@@ -12,7 +12,7 @@ export type { KindSource } from "./garbage-collector/object-monitor.ts";
 export { type NamespaceControllerOptions, startNamespaceController } from "./namespace/namespace-controller.ts";
 export { decideNamespace, type NamespaceAction } from "./namespace/namespace-decision.ts";
 export { type Cluster, type ClusterOptions, startCluster } from "./start-cluster.ts";
-export type { FoundContainer } from "./kubelet/container/found-container.ts";
+export type { ContainerHandle } from "./kubelet/container/container-handle.ts";
 export { type Kubelet, type KubeletOptions, startKubelet } from "./kubelet/kubelet.ts";
 export { openPodRuntimes, type PodRuntime, PodRuntimes, type PodRuntimesOptions } from "./kubelet/runtimes/pod-runtimes.ts";
 export type { PodImages } from "./kubelet/runtimes/pod-images.ts";

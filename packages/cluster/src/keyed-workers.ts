@@ -7,11 +7,11 @@ export interface KeyedWorkersOptions {
   readonly random: () => number;
   readonly log: Logger;
   readonly concurrency: number;
-  /** Works on a key. What it throws is logged, and the key comes again after a backoff. */
+  /** Processes a key. An error is logged and the key is retried with backoff. */
   readonly work: (key: string, signal: AbortSignal) => Promise<void>;
 }
 
-/** Works on keys from a {@link WorkQueue}: one worker a key, several keys at once. Runs from its making until `stop`. */
+/** Processes keys from a {@link WorkQueue}, each key in one worker at a time. Starts in the constructor and runs until `stop`. */
 export class KeyedWorkers {
   readonly #options: KeyedWorkersOptions;
   readonly #queue: WorkQueue<string>;
@@ -28,7 +28,7 @@ export class KeyedWorkers {
     this.#queue.add(key);
   }
 
-  /** Drops what waits and ends what runs. */
+  /** Drops pending keys and aborts running work. */
   async stop(): Promise<void> {
     this.#queue.shutDown();
     this.#stop.abort();
@@ -43,7 +43,7 @@ export class KeyedWorkers {
         this.#queue.forget(key);
       } catch (error) {
         if (this.#stop.signal.aborted) return;
-        this.#options.log.warn({ err: error, key }, "failed; it is tried again");
+        this.#options.log.warn({ err: error, key }, "work item failed; retrying");
         this.#queue.add(key, { rateLimited: true });
       } finally {
         this.#queue.done(key);

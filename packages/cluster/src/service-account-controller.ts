@@ -21,7 +21,7 @@ export const serviceAccountController: ControllerDefinition = defineController({
     try {
       await client.create(ServiceAccount, { metadata: { name: "default", namespace: name } }, { signal });
     } catch (error) {
-      // Made by somebody else, or the namespace went meanwhile: either way there is nothing left to do.
+      // Another writer created it, or the namespace was deleted: nothing is left to do.
       if (!isAlreadyExists(error) && !isNotFound(error) && !isStatusError(error, "Forbidden")) throw error;
     }
   },

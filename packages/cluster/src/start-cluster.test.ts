@@ -7,7 +7,7 @@ import { silentLogger } from "@keelson/controller";
 import { expect, test } from "vitest";
 import { startCluster } from "./start-cluster.ts";
 
-/** A cluster on a server of its own. */
+/** Starts a cluster on its own API server. */
 async function start(): Promise<{ readonly client: Client } & AsyncDisposable> {
   const environment = await startTestEnvironment({ clock: systemClock });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
@@ -31,7 +31,7 @@ async function start(): Promise<{ readonly client: Client } & AsyncDisposable> {
   };
 }
 
-async function make(
+async function createOwned(
   client: Client,
   name: string,
   owner?: { readonly name: string; readonly uid: string },
@@ -42,8 +42,8 @@ async function make(
   return { name, uid: metadata.uid ?? "" };
 }
 
-/** Resolves when the object is gone. */
-async function gone(client: Client, type: ResourceType, name: string, namespace?: string): Promise<void> {
+/** Resolves when the object is deleted. */
+async function deleted(client: Client, type: ResourceType, name: string, namespace?: string): Promise<void> {
   const watch = await client.watch(type, { namespace, fieldSelector: `metadata.name=${name}` });
   try {
     await client.get(type, { name, namespace });
@@ -55,23 +55,23 @@ async function gone(client: Client, type: ResourceType, name: string, namespace?
   }
 }
 
-test("deleting an owner in the background deletes what it owns, down to the leaves", async () => {
+test("background deletion deletes all transitive dependents", async () => {
   await using cluster = await start();
   const { client } = cluster;
-  const top = await make(client, "top");
-  const middle = await make(client, "middle", top);
-  await make(client, "leaf", middle);
-  await make(client, "free");
+  const top = await createOwned(client, "top");
+  const middle = await createOwned(client, "middle", top);
+  await createOwned(client, "leaf", middle);
+  await createOwned(client, "free");
   await client.delete(ConfigMap, { name: "top", namespace: "default" }, { propagationPolicy: "Background" });
-  await gone(client, ConfigMap, "leaf", "default");
+  await deleted(client, ConfigMap, "leaf", "default");
   expect((await client.list(ConfigMap, { namespace: "default" })).items.map((item) => item.metadata.name)).toEqual(["free"]);
 });
 
-test("deleting it in the foreground keeps it until what blocks it is gone", async () => {
+test("foreground deletion keeps the owner until its blocking dependents are deleted", async () => {
   await using cluster = await start();
   const { client } = cluster;
-  const top = await make(client, "top");
-  await make(client, "leaf", top);
+  const top = await createOwned(client, "top");
+  await createOwned(client, "leaf", top);
   await client.patch(
     ConfigMap,
     { name: "leaf", namespace: "default" },
@@ -92,35 +92,35 @@ test("deleting it in the foreground keeps it until what blocks it is gone", asyn
     { name: "leaf", namespace: "default" },
     { type: "merge", body: { metadata: { finalizers: null } } },
   );
-  await gone(client, ConfigMap, "top", "default");
+  await deleted(client, ConfigMap, "top", "default");
 });
 
-test("orphaning lets the owner go and keeps what it owned, without the reference", async () => {
+test("orphaning deletes the owner and keeps dependents without the reference", async () => {
   await using cluster = await start();
   const { client } = cluster;
-  const top = await make(client, "top");
-  await make(client, "leaf", top);
+  const top = await createOwned(client, "top");
+  await createOwned(client, "leaf", top);
   await client.delete(ConfigMap, { name: "top", namespace: "default" }, { propagationPolicy: "Orphan" });
-  await gone(client, ConfigMap, "top", "default");
+  await deleted(client, ConfigMap, "top", "default");
   expect((await client.get(ConfigMap, { name: "leaf", namespace: "default" })).metadata.ownerReferences ?? []).toEqual([]);
 });
 
-test("an object that names an owner of the same name and another uid is garbage", async () => {
+test("an object whose owner has the same name and another uid is garbage", async () => {
   await using cluster = await start();
   const { client } = cluster;
-  await make(client, "top");
-  await make(client, "leaf", { name: "top", uid: "00000000-0000-4000-8000-000000000000" });
-  await gone(client, ConfigMap, "leaf", "default");
+  await createOwned(client, "top");
+  await createOwned(client, "leaf", { name: "top", uid: "00000000-0000-4000-8000-000000000000" });
+  await deleted(client, ConfigMap, "leaf", "default");
 });
 
-test("a namespace has a service account, and goes with everything in it", async () => {
+test("a namespace gets a default service account, and is deleted with everything in it", async () => {
   await using cluster = await start();
   const { client } = cluster;
   await client.create(Namespace, { metadata: { name: "short" } });
-  await make(client, "kept", undefined, "short");
+  await createOwned(client, "kept", undefined, "short");
   const accounts = await client.watch(ServiceAccount, { namespace: "short", resourceVersion: "0" });
   for await (const { object } of accounts) if (object.metadata.name === "default") break;
   await client.delete(Namespace, { name: "short" });
-  await gone(client, Namespace, "short");
+  await deleted(client, Namespace, "short");
   expect((await client.list(ConfigMap, { namespace: "short" })).items).toEqual([]);
 });

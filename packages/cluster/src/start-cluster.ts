@@ -22,22 +22,22 @@ export interface ClusterOptions {
   readonly random?: () => number;
   readonly log: Logger;
   /**
-   * Directory below which claims get volumes, by the StorageClass `standard`. Default: none, and claims are bound to no volumes
-   * but those that somebody makes.
+   * Directory for the volumes that StorageClass `standard` provisions. Default: none; claims bind only to PersistentVolumes that
+   * exist.
    */
   readonly volumesDirectory?: string;
 }
 
 /** The running controllers of a cluster. */
 export interface Cluster {
-  /** What runs, for people. */
+  /** A summary for users. */
   readonly description: string;
   stop(): Promise<void>;
 }
 
 /**
- * Starts what kube-controller-manager and the scheduler do, as far as one machine needs it: garbage collection, namespaces,
- * service accounts, workloads, endpoints, volumes, and nodes for Pods.
+ * Starts kube-controller-manager's controllers and the scheduler: garbage collection, namespaces, service accounts, workloads,
+ * endpoints, volumes and Pod placement.
  */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { client, collector: collecting = client, clock, log } = options;

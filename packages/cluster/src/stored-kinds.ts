@@ -1,14 +1,14 @@
 import type { ResourceType } from "@keelson/api-machinery";
 import type { KindSource } from "./garbage-collector/object-monitor.ts";
 
-/** The kinds that an API server serves, each version by itself: `ResourceTable` of `@keelson/apiserver` is one. */
+/** The resources that an API server serves, one entry per version: `ResourceTable` of `@keelson/apiserver` is one. */
 export interface ServedKinds {
   list(): readonly (ResourceType & { readonly verbs: readonly string[]; readonly storageApiVersion: string })[];
-  /** Calls `listener` when the kinds have changed. Returns the way to stop. */
+  /** Calls `listener` when the resources change. Returns a function that unsubscribes. */
   onChange(listener: () => void): () => void;
 }
 
-/** The kinds whose objects come and go, each once, in the version that is stored: so each object is followed once. */
+/** Lists every deletable kind once, in its storage version, so that each object is watched once. */
 export function storedKinds(served: ServedKinds): KindSource {
   return {
     list: () =>

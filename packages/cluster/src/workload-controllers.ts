@@ -4,18 +4,18 @@ import { disruptionController } from "./disruption/disruption-controller.ts";
 import { jobController } from "./job/job-controller.ts";
 import { podGarbageController } from "./pod-gc/pod-gc.ts";
 import { replicaSetController } from "./replicaset/replicaset-controller.ts";
-import { createScheduler } from "./scheduler/scheduler.ts";
+import { scheduler } from "./scheduler/scheduler.ts";
 import { serviceController } from "./service/service-controller.ts";
 import { statefulSetController } from "./statefulset/statefulset-controller.ts";
 
-/** What turns workloads into Pods on nodes: all that needs nothing but the API server. */
-export const createWorkloadControllers = (): readonly ControllerDefinition[] => [
+/** The controllers that turn workloads into Pods on nodes. They need nothing but the API server. */
+export const workloadControllers: readonly ControllerDefinition[] = [
   deploymentController,
   replicaSetController,
   statefulSetController,
   jobController,
   serviceController,
-  createScheduler(),
+  scheduler,
   podGarbageController,
   disruptionController,
 ];

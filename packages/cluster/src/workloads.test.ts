@@ -46,7 +46,7 @@ async function start(options: { readonly fate?: PodFate; readonly noNode?: boole
   };
 }
 
-/** Resolves with all objects of a kind as soon as they are as they should be. */
+/** Watches until all objects of a kind satisfy `holds`, and returns them. */
 async function until<T extends KubernetesObject>(
   client: Client,
   type: ResourceType<T>,
@@ -74,7 +74,7 @@ const template = (labels: Record<string, string>, image = "app:1", more: object 
 });
 
 describe("on an API server", () => {
-  test("a Deployment comes up behind its Service, rolls out, scales to none, and goes with everything", async () => {
+  test("a Deployment comes up behind its Service, rolls out, scales to zero, and is deleted with its dependents", async () => {
     await using cluster = await start();
     const { client } = cluster;
     const labels = { app: "web" };
@@ -125,7 +125,7 @@ describe("on an API server", () => {
     await until(client, EndpointSlice, (all) => all.every(({ metadata }) => !metadata.name?.startsWith("web")));
   });
 
-  test("a Job of five numbers is complete once each has succeeded", async () => {
+  test("an Indexed Job completes once each of its five indexes has succeeded", async () => {
     await using cluster = await start({ fate: () => "succeed" });
     const { client } = cluster;
     await client.create(Job, {
@@ -144,7 +144,7 @@ describe("on an API server", () => {
     expect(pods.flatMap(({ metadata }) => metadata.finalizers ?? [])).toEqual([]);
   });
 
-  test("a StatefulSet comes up in order, and makes a deleted Pod anew", async () => {
+  test("a StatefulSet starts in order and recreates a deleted Pod", async () => {
     await using cluster = await start();
     const { client } = cluster;
     const labels = { app: "db" };
@@ -172,7 +172,7 @@ describe("on an API server", () => {
     await until(client, Pod, (pods) => pods.length === 0);
   });
 
-  test("a Pod that fits nowhere says why, and is placed when it does", async () => {
+  test("an unschedulable Pod reports the reason and is bound once a node fits", async () => {
     await using cluster = await start({ noNode: true });
     const { client } = cluster;
     await client.create(Pod, {
@@ -197,7 +197,7 @@ describe("on an API server", () => {
     expect(pod?.spec.nodeName).toBe("node");
   });
 
-  test("a budget lets Pods be evicted one at a time, as their successors become ready", async () => {
+  test("a budget lets Pods be evicted one at a time as replacements become ready", async () => {
     await using cluster = await start();
     const { client } = cluster;
     const labels = { app: "web" };
@@ -217,7 +217,7 @@ describe("on an API server", () => {
     await evict(client, second ?? "");
     const pods = await until(client, Pod, (all) => all.filter(isRunning).length === 2);
     expect(pods.some(({ metadata }) => metadata.name === first)).toBe(false);
-    // The scale is another: so is what may be away of it.
+    // A changed scale changes the number of allowed disruptions.
     await client.patch(Deployment, { namespace, name: "web" }, { type: "merge", body: { spec: { replicas: 1 } } });
     await until(client, PodDisruptionBudget, ([one]) => one?.status?.expectedPods === 1 && one.status.desiredHealthy === 0);
   });

@@ -2,7 +2,7 @@ import { getController, isAlreadyExists } from "@keelson/api-machinery";
 import { Deployment, Pod, ReplicaSet } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { byController, controllerIndex, orphansOf, workloadSelector } from "../workload/ownership.ts";
-import { carryOut, performWrites, resultOf } from "../workload/perform-writes.ts";
+import { applyDecision, performWrites, resultOf } from "../workload/perform-writes.ts";
 import { decideCollision, decideDeployment } from "./deployment-decision.ts";
 
 /** Rolls a Deployment's template out over its ReplicaSets. */
@@ -20,7 +20,7 @@ export const deploymentController: ControllerDefinition = defineController({
         .filter(({ spec }) => workloadSelector(spec.selector).matches(labels))
         .map(({ metadata: { name } }) => ({ namespace, name }));
     }),
-    // With Recreate the last old Pod has to be gone before the first new one is made.
+    // With Recreate the last old Pod must be deleted before the first new one is created.
     watchOf(
       Pod,
       (pod, { cache }) => {
@@ -53,7 +53,7 @@ export const deploymentController: ControllerDefinition = defineController({
       if (!isAlreadyExists(error) || made?.kind !== "create") throw error;
       const name = made.object.metadata.name ?? "";
       const existing = await client.get(ReplicaSet, { namespace: request.namespace, name }, { signal });
-      return await carryOut(decideCollision(deployment, existing), context);
+      return await applyDecision(decideCollision(deployment, existing), context);
     }
     return resultOf(decision);
   },

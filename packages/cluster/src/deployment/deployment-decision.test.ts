@@ -28,7 +28,7 @@ function template(version: string): DeploymentObject["spec"]["template"] {
   return { metadata: { labels: { app: "web" } }, spec: { containers: [{ name: "main", image: `app:${version}` }] } };
 }
 
-/** One round of both controllers. */
+/** Runs both controllers once. */
 function round(world: World): boolean {
   let isMoving = false;
   const perform = (writes: Parameters<World["perform"]>[0], graceful = true): void => {
@@ -49,10 +49,10 @@ function round(world: World): boolean {
 
 function settle(world: World): void {
   for (let step = 0; step < 200; step++) if (!round(world)) return;
-  throw new Error("it never settles");
+  throw new Error("the world does not settle");
 }
 
-/** What the node does: starts what is to run, ends what is deleted. */
+/** Acts as the node: runs new Pods and ends deleted ones. */
 function node(world: World): void {
   for (const pod of world.list(Pod)) {
     const name = pod.metadata.name ?? "";
@@ -79,7 +79,7 @@ const conditionOf = (world: World, type: string) =>
   world.get(Deployment, "web").status?.conditions?.find((condition) => condition.type === type);
 
 describe("a Deployment", () => {
-  test("gets a ReplicaSet of its template with revision, sizes and its own annotations", () => {
+  test("creates a ReplicaSet with revision, size and inherited annotations", () => {
     const world = start();
     settle(world);
     const [replicaSet] = world.list(ReplicaSet);
@@ -109,7 +109,7 @@ describe("a Deployment", () => {
     expect(world.events).toEqual([`ScalingReplicaSet: Scaled up replica set web-${hash} from 0 to 3`]);
   });
 
-  test("is available and complete when its Pods are", () => {
+  test("is available and complete when its Pods are available", () => {
     const world = start();
     rollOut(world);
     const { status } = world.get(Deployment, "web");
@@ -119,7 +119,7 @@ describe("a Deployment", () => {
     expect(conditionOf(world, "Progressing")).toMatchObject({ status: "True", reason: "NewReplicaSetAvailable" });
   });
 
-  test("rolls a changed template out, and back again as the newest revision", () => {
+  test("rolls out a changed template, and rolls back as the newest revision", () => {
     const world = start();
     rollOut(world);
     world.change(Deployment, "web", { spec: { template: template("2") } });
@@ -137,7 +137,7 @@ describe("a Deployment", () => {
     });
   });
 
-  test("never has more Pods than the surge allows, nor fewer available ones than it must", () => {
+  test("respects maxSurge and maxUnavailable throughout a rollout", () => {
     const bound = fc.oneof(
       fc.integer({ min: 0, max: 4 }),
       fc.integer({ min: 0, max: 100 }).map((share) => `${share}%`),
@@ -174,7 +174,7 @@ describe("a Deployment", () => {
     );
   });
 
-  test("with Recreate has no new Pod before the last old one is gone", () => {
+  test("with Recreate creates no new Pod before the last old one is deleted", () => {
     const world = start({ strategy: { type: "Recreate" } });
     rollOut(world);
     world.change(Deployment, "web", { spec: { template: template("2") } });
@@ -190,7 +190,7 @@ describe("a Deployment", () => {
     expect(sizes(world)).toEqual({ "app:1": 0, "app:2": 3 });
   });
 
-  test("paused, it does not roll out but still scales, in proportion", () => {
+  test("scales in proportion while paused, without rolling out", () => {
     const world = start({
       replicas: 10,
       strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: 3, maxUnavailable: 2 } },
@@ -209,7 +209,7 @@ describe("a Deployment", () => {
     expect(sizes(world)).toEqual({ "app:1": 0, "app:2": 15 });
   });
 
-  test("says when it makes no progress, at its deadline and not before", () => {
+  test("reports ProgressDeadlineExceeded at the deadline and not before", () => {
     const world = start({ progressDeadlineSeconds: 60 });
     settle(world);
     const observe = () =>
@@ -221,12 +221,12 @@ describe("a Deployment", () => {
     settle(world);
     expect(conditionOf(world, "Progressing")).toMatchObject({ status: "False", reason: "ProgressDeadlineExceeded" });
     expect(observe().requeueAfterMs).toBeUndefined();
-    // It goes on all the same, and says so.
+    // The rollout continues and clears the condition.
     rollOut(world);
     expect(conditionOf(world, "Progressing")).toMatchObject({ status: "True", reason: "NewReplicaSetAvailable" });
   });
 
-  test("keeps as many old ReplicaSets as its history is long", () => {
+  test("keeps revisionHistoryLimit old ReplicaSets", () => {
     const world = start({ revisionHistoryLimit: 1, replicas: 1 });
     for (const version of ["2", "3", "4"]) {
       rollOut(world);
@@ -236,7 +236,7 @@ describe("a Deployment", () => {
     expect(sizes(world)).toEqual({ "app:3": 0, "app:4": 1 });
   });
 
-  test("takes a ReplicaSet that nobody controls, and lets one go that it no longer selects", () => {
+  test("adopts a matching orphan ReplicaSet and releases one that no longer matches", () => {
     const world = start();
     const orphan = world.create(ReplicaSet, {
       metadata: { name: "old", labels: { app: "web" } },
@@ -250,7 +250,7 @@ describe("a Deployment", () => {
     expect(orphan.metadata.name).toBe("old");
   });
 
-  test("being deleted, makes nothing more", () => {
+  test("creates nothing while it is being deleted", () => {
     const world = start();
     world.change(Deployment, "web", { metadata: { finalizers: ["foregroundDeletion"] } });
     world.delete(Deployment, "web");
@@ -258,7 +258,7 @@ describe("a Deployment", () => {
     expect(world.list(ReplicaSet)).toEqual([]);
   });
 
-  test("counts a collision of names, and none where the ReplicaSet is its own", () => {
+  test("counts a hash collision only for a ReplicaSet of another owner", () => {
     const world = start();
     settle(world);
     const [own] = world.list(ReplicaSet);

@@ -1,9 +1,9 @@
 import { controllerReference, draft, getController } from "@keelson/api-machinery";
 import { Deployment, ReplicaSet } from "@keelson/api-machinery/kinds";
 import { claim, workloadSelector } from "../workload/ownership.ts";
-import { isPodTerminal, type SeenPod } from "../workload/pod-state.ts";
+import { isPodTerminal, type CachedPod } from "../workload/pod-state.ts";
 import { templateHashLabel } from "../workload/template-hash.ts";
-import { announce, type Decision, type Write } from "../workload/write.ts";
+import { eventWrite, type Decision, type Write } from "../workload/write.ts";
 import { statusOf } from "./deployment-status.ts";
 import {
   desiredReplicas,
@@ -15,25 +15,25 @@ import {
   revisionHistoryAnnotation,
   revisionOf,
   rollingBounds,
-  type SeenDeployment,
-  type SeenReplicaSet,
+  type CachedDeployment,
+  type CachedReplicaSet,
   sizeOf,
   totalSize,
 } from "./replica-sets.ts";
 import { isScaled, rollingStep, scaleInProportion, sizeAnnotations, type Sizes } from "./scaling.ts";
 
-/** What a Deployment is decided upon. */
+/** The input of {@link decideDeployment}. */
 export interface ObservedDeployment {
-  readonly deployment: SeenDeployment;
-  /** ReplicaSets of its namespace that it controls, or that nobody does. */
-  readonly replicaSets: readonly SeenReplicaSet[];
-  /** Pods of those. */
-  readonly pods: readonly SeenPod[];
+  readonly deployment: CachedDeployment;
+  /** ReplicaSets of the namespace that this Deployment or no controller owns. */
+  readonly replicaSets: readonly CachedReplicaSet[];
+  /** Pods of these ReplicaSets. */
+  readonly pods: readonly CachedPod[];
 }
 
 /**
- * The next step of a Deployment: one kind of write to its ReplicaSets at a time, since each is seen by the watch before the
- * next is decided, and its status.
+ * Decides the next step of a Deployment and its status. A step contains one kind of write to the ReplicaSets, because the watch must
+ * show its effect before the next one is decided.
  */
 export function decideDeployment(observed: ObservedDeployment, now: number): Decision {
   const { deployment, replicaSets } = observed;
@@ -43,7 +43,7 @@ export function decideDeployment(observed: ObservedDeployment, now: number): Dec
   const generations = generationsOf(deployment, owned);
   const steps = deployment.metadata.deletionTimestamp === undefined ? nextStep(observed, generations) : [];
   const { status, isChanged, requeueAfterMs } = statusOf(deployment, generations, now);
-  // A write to the Deployment itself makes this sight of it old: its status waits for the next.
+  // A write to the Deployment itself outdates this copy: the status follows in the next reconcile.
   const isTouched = steps.some((write) => write.kind === "patch" && write.type === Deployment);
   if (isChanged && !isTouched) {
     return {
@@ -81,12 +81,12 @@ function nextStep({ deployment, pods }: ObservedDeployment, generations: Generat
   return cleanUp(deployment, generations);
 }
 
-/** Revision, annotations and minReadySeconds of the ReplicaSet of the present template, and the Deployment's own revision. */
-function revise(deployment: SeenDeployment, { current, old }: Generations): readonly Write[] {
+/** Updates revision, annotations and minReadySeconds of the current ReplicaSet, and the Deployment's own revision. */
+function revise(deployment: CachedDeployment, { current, old }: Generations): readonly Write[] {
   if (current === undefined) return [];
   const highestOld = Math.max(0, ...old.map(revisionOf));
   const before = revisionOf(current);
-  // Rolled back to: an old template is the newest again.
+  // After a rollback an old template becomes the newest revision.
   const revision = before > highestOld ? before : highestOld + 1;
   const annotations: Record<string, string> = { ...inheritedAnnotations(deployment), [revisionAnnotation]: String(revision) };
   if (revision !== before && before > 0) {
@@ -111,7 +111,7 @@ function revise(deployment: SeenDeployment, { current, old }: Generations): read
   return writes;
 }
 
-function createReplicaSet(deployment: SeenDeployment, { old, hash }: Generations, replicas: number): readonly Write[] {
+function createReplicaSet(deployment: CachedDeployment, { old, hash }: Generations, replicas: number): readonly Write[] {
   const { namespace } = deployment.metadata;
   const { template, selector, minReadySeconds } = deployment.spec;
   const labels = { ...template.metadata?.labels, [templateHashLabel]: hash };
@@ -135,38 +135,38 @@ function createReplicaSet(deployment: SeenDeployment, { old, hash }: Generations
   return [
     { kind: "create", type: ReplicaSet, object },
     ...(replicas > 0
-      ? [announce(deployment, "Normal", "ScalingReplicaSet", `Scaled up replica set ${name} from 0 to ${replicas}`)]
+      ? [eventWrite(deployment, "Normal", "ScalingReplicaSet", `Scaled up replica set ${name} from 0 to ${replicas}`)]
       : []),
   ];
 }
 
 /**
- * What a ReplicaSet that is there under the name that a new one was to get means: it is the one (made by a life before this
- * one), or another template has the same hash, and the next try has another.
+ * Decides what an existing ReplicaSet with the name of the new one means: either an earlier reconcile created it, or another template
+ * has the same hash and `collisionCount` must change the next name.
  */
-export function decideCollision(deployment: SeenDeployment, existing: SeenReplicaSet): Decision {
+export function decideCollision(deployment: CachedDeployment, existing: CachedReplicaSet): Decision {
   if (getController(existing)?.uid === deployment.metadata.uid && generationsOf(deployment, [existing]).current)
     return { writes: [] };
   const status = { ...deployment.status, collisionCount: (deployment.status?.collisionCount ?? 0) + 1 };
   return { writes: [{ kind: "status", type: Deployment, object: { ...deployment, status } as never }] };
 }
 
-function resize(deployment: SeenDeployment, sizes: Sizes): readonly Write[] {
+function resize(deployment: CachedDeployment, sizes: Sizes): readonly Write[] {
   const annotations = sizeAnnotations(deployment);
   return [...sizes].flatMap(([object, replicas]): Write[] => {
-    const isTold = Object.entries(annotations).every(([key, value]) => object.metadata.annotations?.[key] === value);
+    const isAnnotated = Object.entries(annotations).every(([key, value]) => object.metadata.annotations?.[key] === value);
     const before = sizeOf(object);
-    if (before === replicas && isTold) return [];
+    if (before === replicas && isAnnotated) return [];
     const body = { metadata: { annotations }, spec: { replicas } };
     const patch: Write = { kind: "patch", type: ReplicaSet, object, body };
     if (before === replicas) return [patch];
     const note = `Scaled ${replicas > before ? "up" : "down"} replica set ${object.metadata.name} from ${before} to ${replicas}`;
-    return [patch, announce(deployment, "Normal", "ScalingReplicaSet", note)];
+    return [patch, eventWrite(deployment, "Normal", "ScalingReplicaSet", note)];
   });
 }
 
-/** With Recreate, old and new Pods never run together: those being deleted count too. */
-function isOldRunning({ old }: Generations, pods: readonly SeenPod[]): boolean {
+/** With Recreate, old and new Pods never run together, so terminating Pods count as running. */
+function isOldRunning({ old }: Generations, pods: readonly CachedPod[]): boolean {
   const uids = new Set(old.map((one) => one.metadata.uid));
   return (
     old.some((one) => (one.status?.replicas ?? 0) > 0) ||
@@ -174,8 +174,8 @@ function isOldRunning({ old }: Generations, pods: readonly SeenPod[]): boolean {
   );
 }
 
-/** Old ReplicaSets beyond the history limit that are scaled down and settled, oldest revision first. */
-function cleanUp(deployment: SeenDeployment, { old, current }: Generations): readonly Write[] {
+/** Deletes old ReplicaSets beyond the history limit that are scaled down and observed, oldest revision first. */
+function cleanUp(deployment: CachedDeployment, { old, current }: Generations): readonly Write[] {
   const isDone =
     deployment.spec.paused ||
     (current !== undefined &&
@@ -192,6 +192,6 @@ function cleanUp(deployment: SeenDeployment, { old, current }: Generations): rea
     .map((object) => ({ kind: "delete", type: ReplicaSet, object }));
 }
 
-function isObserved({ metadata, status }: SeenReplicaSet): boolean {
+function isObserved({ metadata, status }: CachedReplicaSet): boolean {
   return (metadata.generation ?? 0) <= (status?.observedGeneration ?? 0);
 }

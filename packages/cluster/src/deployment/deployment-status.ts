@@ -1,11 +1,11 @@
 import { jsonEquals } from "@keelson/api-machinery";
 import { parseTime } from "@keelson/api-machinery/time";
 import { type WorkloadCondition, withCondition, withoutCondition } from "../workload/workload-conditions.ts";
-import { desiredReplicas, type Generations, rollingBounds, type SeenDeployment } from "./replica-sets.ts";
+import { desiredReplicas, type Generations, rollingBounds, type CachedDeployment } from "./replica-sets.ts";
 
-/** The status of a Deployment, and when its progress is to be looked at again. */
+/** The status of a Deployment, and when its progress deadline must be checked again. */
 export interface DeploymentStatus {
-  readonly status: SeenDeployment["status"];
+  readonly status: CachedDeployment["status"];
   readonly isChanged: boolean;
   readonly requeueAfterMs: number | undefined;
 }
@@ -17,11 +17,11 @@ interface Counts {
   readonly availableReplicas: number;
 }
 
-/** `kubectl` sets it to 2^31 - 1 to say: none. */
+/** `kubectl` sets 2^31 - 1 for "no deadline". */
 const noDeadline = 2 ** 31 - 1;
 
-/** The status that a Deployment has with these ReplicaSets at this time, by the rules of kube-controller-manager. */
-export function statusOf(deployment: SeenDeployment, generations: Generations, now: number): DeploymentStatus {
+/** Computes the status of a Deployment by the rules of kube-controller-manager. */
+export function statusOf(deployment: CachedDeployment, generations: Generations, now: number): DeploymentStatus {
   const all = generations.current === undefined ? generations.old : [...generations.old, generations.current];
   const sum = (count: (status: NonNullable<(typeof all)[number]["status"]>) => number | undefined): number =>
     all.reduce((total, one) => total + (count(one.status ?? {}) ?? 0), 0);
@@ -44,20 +44,20 @@ export function statusOf(deployment: SeenDeployment, generations: Generations, n
     ...(terminating > 0 ? { terminatingReplicas: terminating } : {}),
     ...(conditions.length > 0 ? { conditions } : {}),
     ...(collisionCount === undefined ? {} : { collisionCount }),
-  } as SeenDeployment["status"];
+  } as CachedDeployment["status"];
   const progressing = conditions.find(({ type }) => type === "Progressing");
   const waits =
     progressing !== undefined && hasDeadline(deployment) && !deployment.spec.paused && desired > 0 && mayTimeOut(progressing);
   return {
     status,
     isChanged: !jsonEquals(status, deployment.status),
-    // A time in an object has whole seconds, so the deadline is past only in the second after it.
+    // API times have whole seconds, so the deadline has passed only in the following second.
     requeueAfterMs: waits ? Math.max(deadlineAt(deployment, progressing) - now, 0) + 1_000 : undefined,
   };
 }
 
 function conditionsOf(
-  deployment: SeenDeployment,
+  deployment: CachedDeployment,
   generations: Generations,
   counts: Counts,
   now: number,
@@ -79,7 +79,7 @@ function conditionsOf(
 
 function progress(
   conditions: readonly WorkloadCondition[],
-  deployment: SeenDeployment,
+  deployment: CachedDeployment,
   { current }: Generations,
   counts: Counts,
   now: number,
@@ -99,13 +99,13 @@ function progress(
   if (before === undefined && name !== undefined) {
     conditions = set("True", "NewReplicaSetCreated", `Created new replica set "${current?.metadata.name}"`);
   }
-  // What was complete once stays so until something moves: a Pod that is replaced is no rollout.
+  // A complete rollout stays complete until the template changes: replacing a Pod is not a rollout.
   if (counts.replicas === counts.updatedReplicas && before?.reason === "NewReplicaSetAvailable") return conditions;
   if (isComplete(deployment, counts)) {
     return set("True", "NewReplicaSetAvailable", `${subject} has successfully progressed.`);
   }
   if (hasProgressed(deployment, counts)) {
-    // Every step starts the deadline anew.
+    // Every step restarts the deadline.
     const step = condition("Progressing", "True", "ReplicaSetUpdated", `${subject} is progressing.`);
     return withCondition(conditions, step, now, { updateTime: true, always: true });
   }
@@ -124,13 +124,13 @@ function failure(conditions: readonly WorkloadCondition[], { current, old }: Gen
   return withCondition(conditions, condition("ReplicaFailure", "True", reason, message), now, { updateTime: true });
 }
 
-/** Whether every Pod is of the present template and available, and no other is left. */
-export function isComplete(deployment: SeenDeployment, counts: Counts): boolean {
+/** Whether every Pod is of the current template and available, and no other Pod is left. */
+export function isComplete(deployment: CachedDeployment, counts: Counts): boolean {
   const desired = desiredReplicas(deployment);
   return counts.updatedReplicas === desired && counts.replicas === desired && counts.availableReplicas === desired;
 }
 
-function hasProgressed(deployment: SeenDeployment, counts: Counts): boolean {
+function hasProgressed(deployment: CachedDeployment, counts: Counts): boolean {
   const { replicas = 0, updatedReplicas = 0, readyReplicas = 0, availableReplicas = 0 } = deployment.status ?? {};
   return (
     counts.updatedReplicas > updatedReplicas ||
@@ -140,7 +140,7 @@ function hasProgressed(deployment: SeenDeployment, counts: Counts): boolean {
   );
 }
 
-function hasDeadline({ spec }: SeenDeployment): boolean {
+function hasDeadline({ spec }: CachedDeployment): boolean {
   return spec.progressDeadlineSeconds !== undefined && spec.progressDeadlineSeconds !== noDeadline;
 }
 
@@ -148,7 +148,7 @@ function mayTimeOut({ reason }: WorkloadCondition): boolean {
   return reason !== "NewReplicaSetAvailable" && reason !== "ProgressDeadlineExceeded";
 }
 
-function deadlineAt({ spec }: SeenDeployment, { lastUpdateTime }: WorkloadCondition): number {
+function deadlineAt({ spec }: CachedDeployment, { lastUpdateTime }: WorkloadCondition): number {
   return (parseTime(lastUpdateTime ?? "") ?? 0) + (spec.progressDeadlineSeconds ?? 0) * 1_000;
 }
 

@@ -5,17 +5,17 @@ import {
   type Generations,
   maxReplicasAnnotation,
   rollingBounds,
-  type SeenDeployment,
-  type SeenReplicaSet,
+  type CachedDeployment,
+  type CachedReplicaSet,
   sizeOf,
   totalSize,
 } from "./replica-sets.ts";
 
-/** The sizes that ReplicaSets are to have. */
-export type Sizes = ReadonlyMap<SeenReplicaSet, number>;
+/** Desired sizes of ReplicaSets. */
+export type Sizes = ReadonlyMap<CachedReplicaSet, number>;
 
-/** What a ReplicaSet is told of its Deployment's size, so that a change of that is seen. */
-export function sizeAnnotations(deployment: SeenDeployment): Record<string, string> {
+/** Records the Deployment's size on its ReplicaSets, so that a later change is detected. */
+export function sizeAnnotations(deployment: CachedDeployment): Record<string, string> {
   const desired = desiredReplicas(deployment);
   return {
     [desiredReplicasAnnotation]: String(desired),
@@ -23,16 +23,16 @@ export function sizeAnnotations(deployment: SeenDeployment): Record<string, stri
   };
 }
 
-/** Whether the Deployment has been scaled since its ReplicaSets were: they go first in proportion, and then the rollout on. */
-export function isScaled(deployment: SeenDeployment, { current, old }: Generations): boolean {
+/** Whether the Deployment was scaled since its ReplicaSets were. Scaling in proportion comes before the rollout. */
+export function isScaled(deployment: CachedDeployment, { current, old }: Generations): boolean {
   return active(all(current, old)).some((one) => {
-    const told = one.metadata.annotations?.[desiredReplicasAnnotation];
-    return told !== undefined && told !== String(desiredReplicas(deployment));
+    const recorded = one.metadata.annotations?.[desiredReplicasAnnotation];
+    return recorded !== undefined && recorded !== String(desiredReplicas(deployment));
   });
 }
 
-/** The sizes after the Deployment was scaled: shared out in proportion where a rollout is under way. */
-export function scaleInProportion(deployment: SeenDeployment, generations: Generations): Sizes {
+/** Sizes after the Deployment was scaled, distributed in proportion during a rollout. */
+export function scaleInProportion(deployment: CachedDeployment, generations: Generations): Sizes {
   const { current, old } = generations;
   const desired = desiredReplicas(deployment);
   const running = active(all(current, old));
@@ -48,10 +48,10 @@ export function scaleInProportion(deployment: SeenDeployment, generations: Gener
   const { maxSurge } = rollingBounds(deployment);
   const allowed = desired > 0 ? desired + maxSurge : 0;
   const toAdd = allowed - totalSize(running);
-  // The largest first; of equals, growth goes to the newer and loss to the older.
+  // The largest first. Among equals, growth goes to the newer and loss to the older.
   const ordered = toAdd >= 0 ? byAge(running).toReversed() : byAge(running);
   const sorted = ordered.toSorted((a, b) => sizeOf(b) - sizeOf(a));
-  const sizes = new Map<SeenReplicaSet, number>();
+  const sizes = new Map<CachedReplicaSet, number>();
   let added = 0;
   for (const one of sorted) {
     const share = toAdd === 0 ? 0 : bounded(fraction(deployment, one, maxSurge), toAdd - added);
@@ -63,8 +63,8 @@ export function scaleInProportion(deployment: SeenDeployment, generations: Gener
   return sizes;
 }
 
-/** One step of a rolling update: the new one grows as far as the surge allows, the old ones shrink as far as availability does. */
-export function rollingStep(deployment: SeenDeployment, { current, old }: Generations): Sizes {
+/** One step of a rolling update: scale up the new ReplicaSet within the surge, else scale down old ones within availability. */
+export function rollingStep(deployment: CachedDeployment, { current, old }: Generations): Sizes {
   if (current === undefined) return new Map();
   const desired = desiredReplicas(deployment);
   const { maxSurge, maxUnavailable } = rollingBounds(deployment);
@@ -75,29 +75,29 @@ export function rollingStep(deployment: SeenDeployment, { current, old }: Genera
   return shrinkOld(current, old, desired - maxUnavailable);
 }
 
-function shrinkOld(current: SeenReplicaSet, old: readonly SeenReplicaSet[], minAvailable: number): Sizes {
-  const sizes = new Map<SeenReplicaSet, number>();
+function shrinkOld(current: CachedReplicaSet, old: readonly CachedReplicaSet[], minAvailable: number): Sizes {
+  const sizes = new Map<CachedReplicaSet, number>();
   const newUnavailable = sizeOf(current) - (current.status?.availableReplicas ?? 0);
-  let mayGo = totalSize([...old, current]) - minAvailable - newUnavailable;
-  if (mayGo <= 0) return sizes;
-  // Pods that are not available cost nothing: they go first.
+  let removable = totalSize([...old, current]) - minAvailable - newUnavailable;
+  if (removable <= 0) return sizes;
+  // Unavailable Pods cost nothing, so they are removed first.
   for (const one of old) {
     const unhealthy = Math.max(sizeOf(one) - (one.status?.availableReplicas ?? 0), 0);
-    const gone = Math.min(unhealthy, mayGo);
-    if (gone > 0) sizes.set(one, sizeOf(one) - gone);
-    mayGo -= gone;
+    const removed = Math.min(unhealthy, removable);
+    if (removed > 0) sizes.set(one, sizeOf(one) - removed);
+    removable -= removed;
   }
   let surplus = [...old, current].reduce((sum, one) => sum + (one.status?.availableReplicas ?? 0), 0) - minAvailable;
   for (const one of old) {
     const size = sizes.get(one) ?? sizeOf(one);
-    const gone = Math.min(size, Math.max(surplus, 0));
-    if (gone > 0) sizes.set(one, size - gone);
-    surplus -= gone;
+    const removed = Math.min(size, Math.max(surplus, 0));
+    if (removed > 0) sizes.set(one, size - removed);
+    surplus -= removed;
   }
   return sizes;
 }
 
-function isSaturated(deployment: SeenDeployment, current: SeenReplicaSet): boolean {
+function isSaturated(deployment: CachedDeployment, current: CachedReplicaSet): boolean {
   const desired = desiredReplicas(deployment);
   return (
     current.metadata.annotations?.[desiredReplicasAnnotation] === String(desired) &&
@@ -106,11 +106,11 @@ function isSaturated(deployment: SeenDeployment, current: SeenReplicaSet): boole
   );
 }
 
-function fraction(deployment: SeenDeployment, one: SeenReplicaSet, maxSurge: number): number {
+function fraction(deployment: CachedDeployment, one: CachedReplicaSet, maxSurge: number): number {
   const desired = desiredReplicas(deployment);
   if (desired === 0) return -sizeOf(one);
-  const told = Number(one.metadata.annotations?.[maxReplicasAnnotation]);
-  const before = Number.isInteger(told) && told > 0 ? told : (deployment.status?.replicas ?? 0);
+  const recorded = Number(one.metadata.annotations?.[maxReplicasAnnotation]);
+  const before = Number.isInteger(recorded) && recorded > 0 ? recorded : (deployment.status?.replicas ?? 0);
   return before > 0 ? Math.round((sizeOf(one) * (desired + maxSurge)) / before) - sizeOf(one) : 0;
 }
 
@@ -118,10 +118,10 @@ function bounded(share: number, left: number): number {
   return left > 0 ? Math.min(Math.max(share, 0), left) : Math.max(Math.min(share, 0), left);
 }
 
-function all(current: SeenReplicaSet | undefined, old: readonly SeenReplicaSet[]): readonly SeenReplicaSet[] {
+function all(current: CachedReplicaSet | undefined, old: readonly CachedReplicaSet[]): readonly CachedReplicaSet[] {
   return current === undefined ? old : [...old, current];
 }
 
-function active(replicaSets: readonly SeenReplicaSet[]): readonly SeenReplicaSet[] {
+function active(replicaSets: readonly CachedReplicaSet[]): readonly CachedReplicaSet[] {
   return replicaSets.filter((one) => sizeOf(one) > 0);
 }

@@ -9,12 +9,12 @@ import {
 } from "@keelson/api-machinery/kinds";
 import { type LabelSelector, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import { type Cache, type ControllerDefinition, defineController, type Request, watchOf } from "@keelson/controller";
-import { carryOut } from "../workload/perform-writes.ts";
+import { applyDecision } from "../workload/perform-writes.ts";
 import { decideDisruption, type ObservedBudget, type ScaledObject } from "./disruption-decision.ts";
 
 const scaledTypes: readonly ResourceType<ScaledObject>[] = [Deployment, ReplicaSet, StatefulSet];
 
-/** Keeps the status of PodDisruptionBudgets, by which Pods are evicted (`kubectl drain`). */
+/** Maintains the status of PodDisruptionBudgets, which decides whether Pods may be evicted (`kubectl drain`). */
 export const disruptionController: ControllerDefinition = defineController({
   name: "disruption",
   for: PodDisruptionBudget,
@@ -24,7 +24,7 @@ export const disruptionController: ControllerDefinition = defineController({
       watchOf(
         type,
         ({ metadata: { namespace }, spec }, { cache }) => budgetsOf(cache, namespace, spec.template?.metadata?.labels),
-        // A status that changes is no matter of budgets.
+        // Status changes do not affect budgets.
         [({ type: change, object, old }) => change !== "update" || object.metadata.generation !== old?.metadata.generation],
       ),
     ),
@@ -44,11 +44,11 @@ export const disruptionController: ControllerDefinition = defineController({
       }
       return undefined;
     };
-    return carryOut(decideDisruption({ budget, pods, scaledBy }, clock.now()), context);
+    return applyDecision(decideDisruption({ budget, pods, scaledBy }, clock.now()), context);
   },
 });
 
-/** The budgets that select what has these labels. */
+/** The budgets that select these labels. */
 function budgetsOf(
   cache: Cache,
   namespace: string | undefined,

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";
 import { decideDisruption, type ScaledObject } from "./disruption-decision.ts";
 
-/** A Deployment of four, its ReplicaSet, and the Pods `names`, ready, of which the budget selects all. */
+/** A Deployment with 4 replicas, its ReplicaSet, and ready Pods with these names, all selected by the budget. */
 function start(spec: object, names: readonly string[] = ["a", "b", "c"]): World {
   const world = new World();
   const deployment = world.create(Deployment, { metadata: { name: "d" }, spec: { replicas: 4, selector: {}, template: {} } });
@@ -40,7 +40,7 @@ const settle = (world: World) => {
 
 describe("a PodDisruptionBudget", () => {
   test.each([
-    // Percentages and what may be away are of the four that the Deployment asks for, not of the three that are there.
+    // Percentages and maxUnavailable refer to the Deployment's 4 replicas, not to the 3 existing Pods.
     [{ minAvailable: 2 }, { expectedPods: 3, desiredHealthy: 2, disruptionsAllowed: 1 }],
     [{ minAvailable: "50%" }, { expectedPods: 4, desiredHealthy: 2, disruptionsAllowed: 1 }],
     [{ minAvailable: "51%" }, { expectedPods: 4, desiredHealthy: 3, disruptionsAllowed: 0 }],
@@ -48,7 +48,7 @@ describe("a PodDisruptionBudget", () => {
     [{ maxUnavailable: "30%" }, { expectedPods: 4, desiredHealthy: 2, disruptionsAllowed: 1 }],
     [{ maxUnavailable: 9 }, { expectedPods: 4, desiredHealthy: 0, disruptionsAllowed: 3 }],
     [{}, { expectedPods: 0, desiredHealthy: 0, disruptionsAllowed: 0 }],
-  ])("of %j counts what there should be and what may go", (spec, expected) => {
+  ])("with %j computes expected Pods and allowed disruptions", (spec, expected) => {
     const { status } = settle(start(spec));
     expect(status).toMatchObject({ ...expected, currentHealthy: 3, observedGeneration: 1 });
     const isAllowed = expected.disruptionsAllowed > 0;
@@ -61,21 +61,21 @@ describe("a PodDisruptionBudget", () => {
     ]);
   });
 
-  test("counts neither Pods that are not ready nor those that are going", () => {
+  test("counts neither unready nor terminating Pods as healthy", () => {
     const world = start({ minAvailable: 1 });
     world.setPod("a", "Running", false);
     world.delete(Pod, "b", true);
     expect(settle(world).status).toMatchObject({ currentHealthy: 1, expectedPods: 3, disruptionsAllowed: 0 });
   });
 
-  test("expects no Pods that nobody would replace", () => {
+  test("does not expect Pods without a controller", () => {
     const world = start({ maxUnavailable: 1 }, []);
     world.create(Pod, { metadata: { name: "alone" }, spec: { containers: [] } });
     world.setPod("alone", "Running", true);
     expect(settle(world).status).toMatchObject({ currentHealthy: 1, expectedPods: 0, disruptionsAllowed: 0 });
   });
 
-  test("allows nothing where it is not known how many Pods there should be, and says why", () => {
+  test("allows no disruptions and reports SyncFailed if the expected scale is unknown", () => {
     const world = start({ maxUnavailable: 1 });
     settle(world);
     const ownerReferences = [{ apiVersion: "batch/v1", kind: "Job", name: "j", uid: "other", controller: true }];
@@ -85,12 +85,12 @@ describe("a PodDisruptionBudget", () => {
     expect(status?.conditions).toMatchObject([
       { status: "False", reason: "SyncFailed", message: 'found no controllers for pod "of-a-job"' },
     ]);
-    // A number that has to stay does not depend on it.
+    // An absolute minAvailable does not depend on the scale.
     world.change(PodDisruptionBudget, "budget", { spec: { maxUnavailable: null, minAvailable: 1 } });
     expect(settle(world).status).toMatchObject({ disruptionsAllowed: 2, expectedPods: 4, observedGeneration: 2 });
   });
 
-  test("takes a Pod whose eviction was granted for gone until it goes, two minutes at most", () => {
+  test("counts a Pod with a granted eviction as disrupted until it is deleted, for at most two minutes", () => {
     const world = start({ minAvailable: 1 });
     settle(world);
     const since = new Date(world.now).toISOString();
@@ -106,7 +106,7 @@ describe("a PodDisruptionBudget", () => {
     expect(world.events[0]).toBe("NotDeleted: Pod was expected by PDB default/budget to be deleted but it wasn't");
   });
 
-  test("is not written again where nothing changed, and keeps the time of a condition that stays", () => {
+  test("writes only changes, and keeps the transition time of an unchanged condition", () => {
     const world = start({ minAvailable: 1 });
     const before = settle(world).status?.conditions?.[0]?.lastTransitionTime;
     world.now += 60_000;

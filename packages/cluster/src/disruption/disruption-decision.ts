@@ -9,47 +9,46 @@ import {
 import { PodDisruptionBudget, type PodDisruptionBudgetObject } from "@keelson/api-machinery/kinds";
 import { formatTime, parseTime } from "@keelson/api-machinery/time";
 import { resolveIntOrPercent } from "../workload/int-or-percent.ts";
-import { isPodReady, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
-import { announce, type Decision, type Seen, sooner, type Write } from "../workload/write.ts";
+import { isPodReady, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
+import { eventWrite, type Decision, type Cached, earlier, type Write } from "../workload/write.ts";
 
-/** How long a Pod whose eviction was granted counts as gone although nobody deletes it. As in kube-controller-manager. */
+/** How long a Pod with a granted eviction counts as disrupted if it is not deleted. As in kube-controller-manager. */
 const deletionTimeoutMs = 120_000;
 
-/** What controls Pods and has a number of replicas: a Deployment, a ReplicaSet, a StatefulSet. */
+/** A controller of Pods with a scale: Deployment, ReplicaSet or StatefulSet. */
 export interface ScaledObject extends KubernetesObject {
   spec: { replicas?: number; template?: { metadata?: { labels?: Record<string, string> } } };
 }
 
-/** What the status of a PodDisruptionBudget is decided upon. */
+/** The input of {@link decideDisruption}. */
 export interface ObservedBudget {
-  readonly budget: Seen<PodDisruptionBudgetObject>;
-  /** The Pods that it selects. */
-  readonly pods: readonly SeenPod[];
-  /** The object of its namespace that a reference names, where it is of a kind that is scaled and has the uid. */
-  readonly scaledBy: (reference: DeepReadonly<OwnerReference>) => Seen<ScaledObject> | undefined;
+  readonly budget: Cached<PodDisruptionBudgetObject>;
+  /** The Pods that the budget selects. */
+  readonly pods: readonly CachedPod[];
+  /** Resolves an owner reference to a scaled object of the budget's namespace, if kind and uid match. */
+  readonly scaledBy: (reference: DeepReadonly<OwnerReference>) => Cached<ScaledObject> | undefined;
 }
 
 /**
- * The status of a PodDisruptionBudget (KEP-85): how many of its Pods there should be, are healthy and have to be, and so how many may
- * be disrupted; written where it is another. Pods whose eviction was granted are not healthy, until two minutes later they are still
- * there.
+ * Computes the status of a PodDisruptionBudget (KEP-85) and writes it if it differs: how many Pods are expected, healthy and required,
+ * and how many may be disrupted. A Pod with a granted eviction is not healthy, unless it still exists two minutes later.
  */
 export function decideDisruption(observed: ObservedBudget, now: number): Decision {
   const { budget, pods } = observed;
   const { disruptedPods, late, requeueAfterMs } = disruptedOf(observed, now);
   const events = late.map((pod) =>
-    announce(pod, "Warning", "NotDeleted", `Pod was expected by PDB ${namespaced(budget)} to be deleted but it wasn't`),
+    eventWrite(pod, "Warning", "NotDeleted", `Pod was expected by PDB ${namespaced(budget)} to be deleted but it wasn't`),
   );
-  const wanted = wantedPods(observed);
-  if ("failure" in wanted) {
+  const scale = scaleOf(observed);
+  if ("failure" in scale) {
     const before = budget.status ?? {};
     const failed = { ...before, disruptionsAllowed: 0, observedGeneration: budget.metadata.generation ?? 0 };
-    return { writes: [...events, ...statusWrites(budget, failed, { reason: "SyncFailed", message: wanted.failure }, now)] };
+    return { writes: [...events, ...statusWrites(budget, failed, { reason: "SyncFailed", message: scale.failure }, now)] };
   }
   const currentHealthy = pods.filter(
     (pod) => isPodReady(pod) && !isPodTerminating(pod) && disruptedPods[pod.metadata.name ?? ""] === undefined,
   ).length;
-  const { expectedPods, desiredHealthy } = wanted;
+  const { expectedPods, desiredHealthy } = scale;
   const disruptionsAllowed = expectedPods === 0 ? 0 : Math.max(0, currentHealthy - desiredHealthy);
   const status = {
     currentHealthy,
@@ -63,10 +62,10 @@ export function decideDisruption(observed: ObservedBudget, now: number): Decisio
   return { writes: [...events, ...statusWrites(budget, status, { reason, message: "" }, now)], requeueAfterMs };
 }
 
-/** How many Pods there should be and how many of them healthy, or why that is not known. */
-function wantedPods(observed: ObservedBudget): { expectedPods: number; desiredHealthy: number } | { failure: string } {
+/** How many Pods are expected and must be healthy, or why that is unknown. */
+function scaleOf(observed: ObservedBudget): { expectedPods: number; desiredHealthy: number } | { failure: string } {
   const { minAvailable, maxUnavailable } = observed.budget.spec ?? {};
-  // A number of Pods that has to stay needs no knowledge of who makes them.
+  // An absolute minAvailable needs no owner lookup.
   if (maxUnavailable === undefined && typeof minAvailable !== "string") {
     const expectedPods = minAvailable === undefined ? 0 : observed.pods.length;
     return { expectedPods, desiredHealthy: minAvailable ?? 0 };
@@ -74,7 +73,7 @@ function wantedPods(observed: ObservedBudget): { expectedPods: number; desiredHe
   const scales = new Map<string, number>();
   for (const pod of observed.pods) {
     const controller = getController(pod);
-    // A Pod that nobody controls is not replaced, and so is not expected.
+    // A Pod without a controller is not replaced, so it is not expected.
     if (controller === undefined) continue;
     const scaled = topmost(controller, observed);
     if (scaled === undefined) return { failure: `found no controllers for pod "${pod.metadata.name}"` };
@@ -88,17 +87,17 @@ function wantedPods(observed: ObservedBudget): { expectedPods: number; desiredHe
   return { expectedPods, desiredHealthy };
 }
 
-/** Who says how many Pods there are: of a ReplicaSet that belongs to a Deployment, the Deployment. */
-function topmost(reference: DeepReadonly<OwnerReference>, { scaledBy }: ObservedBudget): Seen<ScaledObject> | undefined {
+/** The object that sets the scale: a ReplicaSet's Deployment, if it has one. */
+function topmost(reference: DeepReadonly<OwnerReference>, { scaledBy }: ObservedBudget): Cached<ScaledObject> | undefined {
   const owner = scaledBy(reference);
   const above = owner === undefined ? undefined : getController(owner);
   return above === undefined ? owner : (scaledBy(above) ?? owner);
 }
 
-/** Pods that were given leave to go and are still there, those that should be gone by now, and when the next should be. */
+/** Pods with a granted eviction that still exist, those past the timeout, and the delay until the next timeout. */
 function disruptedOf({ budget, pods }: ObservedBudget, now: number) {
   const disruptedPods: Record<string, string> = {};
-  const late: SeenPod[] = [];
+  const late: CachedPod[] = [];
   let requeueAfterMs: number | undefined;
   for (const pod of pods) {
     const { name = "" } = pod.metadata;
@@ -109,15 +108,15 @@ function disruptedOf({ budget, pods }: ObservedBudget, now: number) {
     if (left <= 0) late.push(pod);
     else {
       disruptedPods[name] = time;
-      requeueAfterMs = sooner(requeueAfterMs, left);
+      requeueAfterMs = earlier(requeueAfterMs, left);
     }
   }
   return { disruptedPods, late, requeueAfterMs };
 }
 
 function statusWrites(
-  budget: Seen<PodDisruptionBudgetObject>,
-  status: NonNullable<Seen<PodDisruptionBudgetObject>["status"]>,
+  budget: Cached<PodDisruptionBudgetObject>,
+  status: NonNullable<Cached<PodDisruptionBudgetObject>["status"]>,
   { reason, message }: { readonly reason: string; readonly message: string },
   now: number,
 ): readonly Write[] {
@@ -134,9 +133,9 @@ function statusWrites(
   };
   const next = { ...status, conditions: [...others, condition] };
   if (jsonEquals(budget.status, next)) return [];
-  return [{ kind: "status", type: PodDisruptionBudget, object: { ...budget, status: next } as Seen }];
+  return [{ kind: "status", type: PodDisruptionBudget, object: { ...budget, status: next } as Cached }];
 }
 
-function namespaced({ metadata: { namespace = "", name = "" } }: Seen): string {
+function namespaced({ metadata: { namespace = "", name = "" } }: Cached): string {
   return `${namespace}/${name}`;
 }

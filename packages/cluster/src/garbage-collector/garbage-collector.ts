@@ -19,16 +19,16 @@ export interface GarbageCollectorOptions {
 /** A running garbage collector. */
 export interface GarbageCollector {
   readonly monitor: ObjectMonitor;
-  /** Calls `listener` on every change of an object that {@link monitor} follows. Returns the way to stop. */
+  /** Calls `listener` on every change of an object that {@link monitor} follows. Returns a function that unsubscribes. */
   onNode(listener: NodeListener): () => void;
-  /** Calls `listener` whenever every kind that is served has been listed. Returns the way to stop. */
+  /** Calls `listener` whenever every served kind has been listed. Returns a function that unsubscribes. */
   onSynced(listener: () => void): () => void;
   stop(): Promise<void>;
 }
 
 /**
- * Deletes objects whose owners are gone, and carries out foreground and orphaning deletion, as kube-controller-manager's garbage
- * collector does. It acts on watches alone; an owner that the graph does not know is looked up before anything is deleted.
+ * Deletes objects whose owners no longer exist and completes foreground and orphaning deletion, as kube-controller-manager's garbage
+ * collector does. It is driven by watches; an owner missing from the graph is confirmed by a GET before anything is deleted.
  */
 export function startGarbageCollector(options: GarbageCollectorOptions): GarbageCollector {
   const { client, clock, random, log } = options;
@@ -44,7 +44,7 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
       for (const dependent of monitor.graph.dependentsOf(node.uid)) workers.add(dependent.uid);
     } else {
       if (concerns(node)) workers.add(node.uid);
-      // A dependent that lets go of an owner may be the last that the owner waited for.
+      // A dependent that drops an owner reference may be the last one that blocks the owner.
       if (isDeletingDependents(node)) for (const dependent of monitor.graph.dependentsOf(node.uid)) workers.add(dependent.uid);
     }
     for (const owner of [...node.owners, ...(previous?.owners ?? [])]) {
@@ -54,7 +54,7 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
     for (const listener of listeners) listener(change);
   };
   const onKind = (): void => {
-    // What looked like a missing owner may just not have been listed yet.
+    // An owner that looked absent may not have been listed yet.
     if (!monitor.isSynced) return;
     for (const node of monitor.graph.all()) if (concerns(node)) workers.add(node.uid);
     for (const listener of syncListeners) listener();
@@ -73,13 +73,13 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
   const ownerState = async (node: GraphNode, owner: GraphNode["owners"][number], signal: AbortSignal): Promise<OwnerState> => {
     const known = monitor.graph.get(owner.uid);
     if (known !== undefined) {
-      // Kubernetes calls an owner in another namespace absent: such references are not allowed.
+      // Owners in another namespace count as absent: such references are not allowed.
       if (known.namespace !== "" && known.namespace !== node.namespace) return "dangling";
       return isDeletingDependents(known) && owner.blockOwnerDeletion === true ? "waiting" : "solid";
     }
     const { group, version } = parseApiVersion(owner.apiVersion);
     const type = monitor.typeOfOwner(group, owner.kind);
-    // A kind that is not served may come back with its objects: nothing is deleted on a guess.
+    // A kind that is not served may return with its objects, so its absence proves nothing.
     if (type === undefined) return "solid";
     try {
       const key = { name: owner.name, ...(type.scope === "Namespaced" ? { namespace: node.namespace } : {}) };
@@ -98,7 +98,7 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
       case "delete":
         log.info(
           { kind: node.type.kind, namespace: node.namespace, name: node.name, policy: action.policy },
-          "deleting an object whose owners are gone",
+          "deleting object whose owners no longer exist",
         );
         await ignoreGone(
           client.delete(node.type, keyOf(node), { propagationPolicy: action.policy, preconditions: { uid: node.uid }, signal }),
@@ -125,7 +125,7 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
       ownerReferences: (object.metadata.ownerReferences ?? []).filter((owner) => !uids.has(owner.uid)),
     }));
 
-  /** Changes a list in the metadata, refused by the server where somebody else changed the object meanwhile. */
+  /** Edits a list in the metadata; the server rejects the patch if the object has changed meanwhile. */
   const change = async (
     node: GraphNode,
     signal: AbortSignal,
@@ -159,7 +159,7 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
   };
 }
 
-/** Names an object for a request. */
+/** The request key of a node. */
 export function keyOf(node: Pick<GraphNode, "name" | "namespace" | "type">): {
   readonly name: string;
   readonly namespace?: string;
@@ -167,7 +167,7 @@ export function keyOf(node: Pick<GraphNode, "name" | "namespace" | "type">): {
   return node.type.scope === "Namespaced" ? { namespace: node.namespace, name: node.name } : { name: node.name };
 }
 
-/** What is gone already needs no deleting, and what somebody replaced or deletes has another uid (a conflict). */
+/** Ignores NotFound, and conflicts that mean the object was replaced or is already being deleted. */
 async function ignoreGone(request: Promise<unknown>): Promise<void> {
   try {
     await request;

@@ -25,22 +25,22 @@ const states =
   (uid: string): OwnerState =>
     known[uid] ?? "dangling";
 
-test("an object without owners stays", () => {
+test("an object without owners is kept", () => {
   expect(decideGarbage(node({}), [], states({}))).toEqual({ kind: "nothing" });
 });
 
-test("an object whose only owner is gone is deleted in the background", () => {
+test("an object whose only owner is absent is deleted in the background", () => {
   expect(decideGarbage(node({ owners: [owner("a")] }), [], states({}))).toEqual({ kind: "delete", policy: "Background" });
 });
 
-test("while one owner is there, references to the others are dropped", () => {
+test("an object with one remaining owner drops its references to absent ones", () => {
   expect(decideGarbage(node({ owners: [owner("a"), owner("b")] }), [], states({ a: "solid" }))).toEqual({
     kind: "dropOwners",
     uids: ["b"],
   });
 });
 
-test("an owner deleted in the foreground waits for dependents that block it, and for no others", () => {
+test("an owner in foreground deletion waits only for dependents that block it", () => {
   const deleting = node({ uid: "o", isDeleting: true, finalizers: ["foregroundDeletion"] });
   const blocking = node({ uid: "d", owners: [owner("o", true)] });
   const free = node({ uid: "f", owners: [owner("o")] });
@@ -48,7 +48,7 @@ test("an owner deleted in the foreground waits for dependents that block it, and
   expect(decideGarbage(deleting, [free], states({}))).toEqual({ kind: "removeFinalizer", finalizer: "foregroundDeletion" });
 });
 
-test("a dependent of such an owner that has dependents itself is deleted in the foreground too", () => {
+test("a dependent with dependents of its own is deleted in the foreground as well", () => {
   const middle = node({ owners: [owner("o", true)] });
   expect(decideGarbage(middle, [node({ uid: "leaf", owners: [owner("n", true)] })], states({ o: "waiting" }))).toEqual({
     kind: "delete",
@@ -57,20 +57,20 @@ test("a dependent of such an owner that has dependents itself is deleted in the 
   expect(decideGarbage(middle, [], states({ o: "waiting" }))).toEqual({ kind: "delete", policy: "Background" });
 });
 
-test("orphaning lets go of the dependents first, of the owner then", () => {
+test("orphaning releases the dependents before the owner", () => {
   const deleting = node({ isDeleting: true, finalizers: ["orphan"] });
   const dependent = node({ uid: "d", owners: [owner("n")] });
   expect(decideGarbage(deleting, [dependent], states({}))).toEqual({ kind: "orphanDependents", dependents: [dependent] });
   expect(decideGarbage(deleting, [], states({}))).toEqual({ kind: "removeFinalizer", finalizer: "orphan" });
 });
 
-test("an object that is being deleted already is left to its finalizers", () => {
+test("an object that is already being deleted is left to its finalizers", () => {
   expect(decideGarbage(node({ isDeleting: true, owners: [owner("a")], finalizers: ["x/y"] }), [], states({}))).toEqual({
     kind: "nothing",
   });
 });
 
-test("the graph follows objects that change owners and namespaces that empty", () => {
+test("the graph follows changes of owners and removals", () => {
   const graph = new ObjectGraph();
   graph.put(node({ uid: "d", owners: [owner("a")] }));
   graph.put(node({ uid: "d", owners: [owner("b")] }));

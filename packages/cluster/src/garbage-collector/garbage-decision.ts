@@ -1,15 +1,15 @@
 import { type GraphNode, isDeletingDependents, isOrphaningDependents } from "./object-graph.ts";
 
-/** What is known of one owner that a node names. */
+/** The state of one owner that a node references. */
 export type OwnerState =
-  /** There, and not waiting for its dependents to go. */
+  /** Exists and is not waiting for its dependents. */
   | "solid"
-  /** Gone, or another object has its name now. */
+  /** Does not exist, or another object has its name. */
   | "dangling"
-  /** There, and waiting for this dependent among others. */
+  /** Exists and waits for this dependent to be deleted. */
   | "waiting";
 
-/** What is to be done about a node now. Several may be needed in turn: each change leads to the next look. */
+/** The next action on a node. Several may follow one another: each change triggers another decision. */
 export type GarbageAction =
   | { readonly kind: "nothing" }
   /** Deletes the node. */
@@ -17,15 +17,15 @@ export type GarbageAction =
   /** Removes the references to these owners. */
   | { readonly kind: "dropOwners"; readonly uids: readonly string[] }
   /** Removes this finalizer of the node's own. */
-  | { readonly kind: "removeFinalizer"; readonly finalizer: "foregroundDeletion" | "orphan" }
+  /** Removes one of the node's own finalizers. */
   /** Removes the references to this node from its dependents, then the finalizer. */
   | { readonly kind: "orphanDependents"; readonly dependents: readonly GraphNode[] }
-  /** Looks at these dependents, which have to go first. */
+  /** Processes these dependents, which must be deleted first. */
   | { readonly kind: "visit"; readonly dependents: readonly GraphNode[] };
 
 /**
- * Decides about one node, as kube-controller-manager's garbage collector does (attemptToDeleteItem, KEP-1040 of the foreground):
- * an object goes when every owner it names is gone or waits for it.
+ * Decides what to do with one node, as kube-controller-manager's garbage collector does (`attemptToDeleteItem`): an object is deleted
+ * when every owner it references is absent or waits for it.
  */
 export function decideGarbage(
   node: GraphNode,
@@ -45,11 +45,11 @@ export function decideGarbage(
   }
   if (node.isDeleting || node.owners.length === 0) return { kind: "nothing" };
   const states = node.owners.map((owner) => ({ uid: owner.uid, state: ownerState(owner.uid) }));
-  const gone = states.filter(({ state }) => state !== "solid").map(({ uid }) => uid);
-  if (gone.length === 0) return { kind: "nothing" };
-  if (gone.length < states.length) return { kind: "dropOwners", uids: gone };
-  const isWaitedFor = states.some(({ state }) => state === "waiting");
-  if (isWaitedFor && dependents.length > 0) return { kind: "delete", policy: "Foreground" };
+  const unsolid = states.filter(({ state }) => state !== "solid").map(({ uid }) => uid);
+  if (unsolid.length === 0) return { kind: "nothing" };
+  if (unsolid.length < states.length) return { kind: "dropOwners", uids: unsolid };
+  const isBlocking = states.some(({ state }) => state === "waiting");
+  if (isBlocking && dependents.length > 0) return { kind: "delete", policy: "Foreground" };
   if (node.finalizers.includes("orphan")) return { kind: "delete", policy: "Orphan" };
   if (node.finalizers.includes("foregroundDeletion")) return { kind: "delete", policy: "Foreground" };
   return { kind: "delete", policy: "Background" };

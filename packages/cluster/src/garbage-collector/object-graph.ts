@@ -1,6 +1,6 @@
 import type { DeepReadonly, KubernetesObject, OwnerReference, ResourceType } from "@keelson/api-machinery";
 
-/** An object as the garbage collector knows it: its metadata and its kind. */
+/** What the garbage collector keeps of an object: its kind and the relevant metadata. */
 export interface GraphNode {
   readonly type: ResourceType;
   readonly uid: string;
@@ -12,17 +12,17 @@ export interface GraphNode {
   readonly finalizers: readonly string[];
 }
 
-/** Whether a node waits for its dependents: it is being deleted in the foreground. */
+/** Whether a node is in foreground deletion and waits for its dependents. */
 export function isDeletingDependents(node: GraphNode): boolean {
   return node.isDeleting && node.finalizers.includes("foregroundDeletion");
 }
 
-/** Whether a node waits for its dependents to be orphaned. */
+/** Whether a node is being deleted and orphans its dependents first. */
 export function isOrphaningDependents(node: GraphNode): boolean {
   return node.isDeleting && node.finalizers.includes("orphan");
 }
 
-/** The node of an object. */
+/** The graph node of an object. */
 export function nodeOf(type: ResourceType, object: DeepReadonly<KubernetesObject>): GraphNode {
   const { metadata } = object;
   return {
@@ -37,9 +37,9 @@ export function nodeOf(type: ResourceType, object: DeepReadonly<KubernetesObject
 }
 
 /**
- * Every object of the cluster by uid, who depends on whom, and what each namespace holds.
+ * Every object of the cluster by uid, with its dependents, and the content of each namespace.
  *
- *     owner uid --> { uids of dependents }      kept for owners that are not there, too
+ *     owner uid --> { uids of dependents }      also for owners that do not exist
  *     namespace --> { uids of its objects }
  */
 export class ObjectGraph {
@@ -51,7 +51,7 @@ export class ObjectGraph {
     return this.#nodes.get(uid);
   }
 
-  /** Adds a node or replaces the one of its uid. Answers the one before. */
+  /** Adds or replaces a node. Returns the previous one. */
   put(node: GraphNode): GraphNode | undefined {
     const old = this.remove(node.uid);
     this.#nodes.set(node.uid, node);
@@ -60,7 +60,7 @@ export class ObjectGraph {
     return old;
   }
 
-  /** Removes a node. Answers it. */
+  /** Removes a node and returns it. */
   remove(uid: string): GraphNode | undefined {
     const node = this.#nodes.get(uid);
     if (node === undefined) return undefined;

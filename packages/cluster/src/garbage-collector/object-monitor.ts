@@ -4,14 +4,14 @@ import type { Client } from "@keelson/client";
 import { Informer, type Logger, type StoreEffect } from "@keelson/controller";
 import { type GraphNode, nodeOf, ObjectGraph } from "./object-graph.ts";
 
-/** The kinds whose objects can be deleted: they come and go with CustomResourceDefinitions. */
+/** The deletable kinds. They change with CustomResourceDefinitions. */
 export interface KindSource {
   list(): readonly ResourceType[];
-  /** Calls `listener` when the kinds have changed. Returns the way to stop. */
+  /** Calls `listener` when the kinds change. Returns a function that unsubscribes. */
   onChange(listener: () => void): () => void;
 }
 
-/** Called after the graph has a change: `node` is the object as it is now or was last, `previous` as it was before. */
+/** Called after the graph has changed. `node` is the current or last state of the object, `previous` the one before. */
 export type NodeListener = (change: {
   readonly type: "put" | "remove";
   readonly node: GraphNode;
@@ -26,7 +26,7 @@ export interface ObjectMonitorOptions {
   readonly random: () => number;
   readonly log: Logger;
   readonly onNode: NodeListener;
-  /** Called when a kind has been listed for the first time, or is watched no more. */
+  /** Called when a kind has been listed for the first time or is no longer served. */
   readonly onKind: () => void;
 }
 
@@ -34,12 +34,12 @@ interface MonitoredKind {
   readonly type: ResourceType;
   readonly stop: AbortController;
   readonly running: Promise<void>;
-  /** Uids of its objects: what a relist has to be compared with. */
+  /** Uids of its objects, to detect removals on a relist. */
   readonly uids: Set<string>;
   isListed: boolean;
 }
 
-/** Follows every object of every deletable kind, and keeps of each what an {@link ObjectGraph} needs and no more. */
+/** Watches every object of every deletable kind and keeps only what an {@link ObjectGraph} needs. */
 export class ObjectMonitor {
   readonly graph = new ObjectGraph();
   readonly #options: ObjectMonitorOptions;
@@ -52,13 +52,13 @@ export class ObjectMonitor {
     this.#follow();
   }
 
-  /** Whether every kind that is served now has been listed: only then is what the graph lacks really not there. */
+  /** Whether every served kind has been listed. Until then a missing node proves nothing. */
   get isSynced(): boolean {
     for (const kind of this.#kinds.values()) if (!kind.isListed) return false;
     return true;
   }
 
-  /** Whether objects of this group and kind are followed, whatever the version. */
+  /** The served type of this group and kind, in any version. */
   typeOfOwner(group: string, kind: string): ResourceType | undefined {
     for (const monitored of this.#kinds.values())
       if (monitored.type.group === group && monitored.type.kind === kind) return monitored.type;
@@ -90,13 +90,13 @@ export class ObjectMonitor {
   #start(type: ResourceType): MonitoredKind {
     const { client, clock, random, log } = this.#options;
     const stop = new AbortController();
-    const onEffect = (effect: StoreEffect): void => this.#carryOut(kind, effect);
+    const onEffect = (effect: StoreEffect): void => this.#applyEffect(kind, effect);
     const informer = new Informer({ client, type, clock, random, log, onEffect });
     const kind: MonitoredKind = { type, stop, uids: new Set(), isListed: false, running: informer.run(stop.signal) };
     return kind;
   }
 
-  #carryOut(kind: MonitoredKind, effect: StoreEffect): void {
+  #applyEffect(kind: MonitoredKind, effect: StoreEffect): void {
     if (effect.kind === "put") this.#put(kind, effect.object);
     else if (effect.kind === "remove") this.#remove(kind, effect.object.metadata.uid ?? "");
     else {

@@ -2,12 +2,12 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { formatIndexes, parseIndexes } from "./index-set.ts";
 
-test("indexes are written as ranges of three and more", () => {
+test("formats runs of three and more indexes as ranges", () => {
   expect(formatIndexes(new Set([7, 3, 4, 5, 1, 9, 10]))).toBe("1,3-5,7,9,10");
   expect(formatIndexes(new Set())).toBe("");
 });
 
-test("indexes are read as they are written", () => {
+test("parses what it formats", () => {
   fc.assert(
     fc.property(fc.uniqueArray(fc.nat(99)), (indexes) => {
       expect([...parseIndexes(formatIndexes(new Set(indexes)), 100)]).toEqual(indexes.toSorted((a, b) => a - b));
@@ -15,7 +15,7 @@ test("indexes are read as they are written", () => {
   );
 });
 
-test("what is malformed or beyond the completions is left out, however large", () => {
+test("ignores malformed parts and indexes beyond the completions, however large", () => {
   expect([...parseIndexes("1,x,3-999999999,-2,", 5)]).toEqual([1, 3, 4]);
   expect([...parseIndexes(undefined, 5)]).toEqual([]);
 });

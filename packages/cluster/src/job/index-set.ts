@@ -1,8 +1,8 @@
 /*
- * Completed indexes as a Job's status has them: `1,3-5,7`.
+ * Completed indexes in a Job's status: `1,3-5,7`.
  */
 
-/** Reads completed indexes. What is malformed, or not below `completions`, is left out. */
+/** Parses completed indexes. Ignores malformed parts and indexes not below `completions`. */
 export function parseIndexes(text: string | undefined, completions: number): ReadonlySet<number> {
   const indexes = new Set<number>();
   for (const part of (text ?? "").split(",")) {
@@ -14,7 +14,7 @@ export function parseIndexes(text: string | undefined, completions: number): Rea
   return indexes;
 }
 
-/** Writes indexes: in order, three and more in a row as a range. */
+/** Formats indexes in ascending order; a run of three or more becomes a range. */
 export function formatIndexes(indexes: ReadonlySet<number>): string {
   const sorted = [...indexes].toSorted((a, b) => a - b);
   const parts: string[] = [];

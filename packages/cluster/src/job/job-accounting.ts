@@ -1,39 +1,39 @@
 import { type FailureVerdict, judgeFailure } from "./pod-failure-policy.ts";
-import type { SeenPod } from "../workload/pod-state.ts";
+import type { CachedPod } from "../workload/pod-state.ts";
 import { formatIndexes, parseIndexes } from "./index-set.ts";
-import { hasFailed, indexOf, isIndexed, isTracked, type SeenJob } from "./job-pod.ts";
+import { hasFailed, indexOf, isIndexed, isTracked, type CachedJob } from "./job-pod.ts";
 
 /**
- * How many Pods of a Job have ended, counted so that none is counted twice or lost wherever the controller dies (KEP-2307):
+ * Counts the terminated Pods of a Job so that none is counted twice or lost if the controller crashes (KEP-2307):
  *
- * 1. A Pod that has ended and carries the finalizer gets its uid written to `uncountedTerminatedPods`.
- * 2. When that is stored, its finalizer is removed.
- * 3. When that is seen (or the Pod is gone), the uid goes from the list into the count, in one write.
+ * 1. The uid of a terminated Pod with the finalizer is written to `uncountedTerminatedPods`.
+ * 2. Once that is stored, the finalizer is removed.
+ * 3. Once that is observed (or the Pod is deleted), one write moves the uid from the list into the count.
  */
 export interface Accounts {
   readonly succeeded: number;
   readonly failed: number;
   readonly completed: ReadonlySet<number>;
   readonly uncounted: { readonly succeeded: readonly string[]; readonly failed: readonly string[] };
-  /** Pods whose finalizer may go: that they have ended is stored. */
-  readonly releasable: readonly SeenPod[];
-  /** Whether everything that has ended is in the counts. */
+  /** Pods whose finalizer may be removed, because their uid is stored. */
+  readonly releasable: readonly CachedPod[];
+  /** Whether every terminated Pod is in the counts. */
   readonly isSettled: boolean;
-  /** A Pod whose failure fails the Job. */
+  /** The verdict of a Pod that fails the whole Job. */
   readonly verdict: Extract<FailureVerdict, { readonly kind: "fail-job" }> | undefined;
 }
 
-/** Brings the counts of a Job's status up to date with its Pods. */
-export function account(job: SeenJob, pods: readonly SeenPod[]): Accounts {
+/** Updates the counts of a Job's status from its Pods. */
+export function account(job: CachedJob, pods: readonly CachedPod[]): Accounts {
   const before = job.status?.uncountedTerminatedPods ?? {};
   const byUid = new Map(pods.map((pod) => [pod.metadata.uid ?? "", pod]));
-  const waits = (uid: string): boolean => {
+  const isWaiting = (uid: string): boolean => {
     const pod = byUid.get(uid);
     return pod !== undefined && isTracked(pod);
   };
   const uncounted = {
-    succeeded: (before.succeeded ?? []).filter(waits),
-    failed: (before.failed ?? []).filter(waits),
+    succeeded: (before.succeeded ?? []).filter(isWaiting),
+    failed: (before.failed ?? []).filter(isWaiting),
   };
   let succeeded = (job.status?.succeeded ?? 0) + (before.succeeded ?? []).length - uncounted.succeeded.length;
   const failed = (job.status?.failed ?? 0) + (before.failed ?? []).length - uncounted.failed.length;
@@ -41,7 +41,7 @@ export function account(job: SeenJob, pods: readonly SeenPod[]): Accounts {
   const stored = parseIndexes(job.status?.completedIndexes, completions);
   const completed = new Set(stored);
   const listed = new Set([...uncounted.succeeded, ...uncounted.failed]);
-  const releasable: SeenPod[] = [];
+  const releasable: CachedPod[] = [];
   let verdict: Accounts["verdict"];
   let ended = 0;
   for (const pod of pods) {
@@ -52,7 +52,7 @@ export function account(job: SeenJob, pods: readonly SeenPod[]): Accounts {
     } else if (pod.status?.phase === "Succeeded") {
       const index = indexOf(job, pod);
       if (!isIndexed(job)) uncounted.succeeded.push(uid);
-      // An index is counted once, whichever of its Pods was first; then the list of indexes is the count.
+      // An index counts once, whichever of its Pods succeeded first; the list of indexes is the count.
       else if (index === undefined || stored.has(index)) releasable.push(pod);
       else completed.add(index);
       ended++;
@@ -76,8 +76,8 @@ export function account(job: SeenJob, pods: readonly SeenPod[]): Accounts {
   };
 }
 
-/** The part of a status that tells the counts. */
-export function accountsStatus(job: SeenJob, { succeeded, failed, completed, uncounted }: Accounts): Record<string, unknown> {
+/** The counts as fields of the Job's status. */
+export function accountsStatus(job: CachedJob, { succeeded, failed, completed, uncounted }: Accounts): Record<string, unknown> {
   return {
     ...(succeeded > 0 ? { succeeded } : {}),
     ...(failed > 0 ? { failed } : {}),

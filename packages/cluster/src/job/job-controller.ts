@@ -1,18 +1,18 @@
 import { type DeepReadonly, getController, type KubernetesObject, refersTo } from "@keelson/api-machinery";
 import { Job, Pod } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf } from "@keelson/controller";
-import { carryOut, performWrites } from "../workload/perform-writes.ts";
+import { applyDecision, performWrites } from "../workload/perform-writes.ts";
 import { decideJob, decideOrphanedPods } from "./job-decision.ts";
 
 const jobIndex = "job";
 
-/** Index of Pods by their Job's namespace and name: its uid is not known any more when it is gone. */
+/** Indexes Pods by namespace and name of their Job, because a deleted Job's uid is unknown. */
 function byJob(pod: DeepReadonly<KubernetesObject>): readonly string[] {
   const controller = getController(pod);
   return controller !== undefined && refersTo(controller, Job) ? [`${pod.metadata.namespace}/${controller.name}`] : [];
 }
 
-/** Runs the Pods of a Job to its end. */
+/** Runs the Pods of a Job to completion. */
 export const jobController: ControllerDefinition = defineController({
   name: "job",
   for: Job,
@@ -26,9 +26,9 @@ export const jobController: ControllerDefinition = defineController({
     if (managedBy !== undefined && managedBy !== "kubernetes.io/job-controller") return undefined;
     const named = cache.list(Pod, { index: [jobIndex, `${request.namespace}/${request.name}`] });
     const pods = named.filter((pod) => getController(pod)?.uid === job?.metadata.uid);
-    // Pods of a Job of this name that is gone.
+    // Pods of a deleted Job of this name.
     const orphans = named.filter((pod) => getController(pod)?.uid !== job?.metadata.uid);
     await performWrites(decideOrphanedPods(orphans), context);
-    return job === undefined ? undefined : await carryOut(decideJob({ job, pods }, clock.now()), context);
+    return job === undefined ? undefined : await applyDecision(decideJob({ job, pods }, clock.now()), context);
   },
 });

@@ -27,7 +27,7 @@ const conditions = (world: World): string[] =>
   (statusOf(world).conditions ?? []).map(({ type, status, reason }) => `${type}=${status} ${reason}`);
 
 describe("a Job", () => {
-  test("makes a Pod that says whose it is, and is complete when that has succeeded", () => {
+  test("creates a labelled Pod and completes when it has succeeded", () => {
     const world = start();
     settle(world);
     expect(world.list(Pod)).toMatchObject([
@@ -53,7 +53,7 @@ describe("a Job", () => {
     expect(world.events.at(-1)).toBe("Completed: Job completed");
   });
 
-  test("runs as many at once as it may, and no more than it needs", () => {
+  test("runs at most `parallelism` Pods and no more than it needs", () => {
     const world = start({ parallelism: 3, completions: 5 });
     settle(world);
     expect(active(world)).toHaveLength(3);
@@ -63,13 +63,13 @@ describe("a Job", () => {
     world.change(Job, "j", { spec: { parallelism: 1 } });
     settle(world);
     expect(active(world)).toHaveLength(1);
-    // What was one too many is no failure.
+    // A surplus Pod is not a failure.
     for (const { metadata } of world.list(Pod)) if (metadata.deletionTimestamp !== undefined) world.end(metadata.name ?? "");
     settle(world);
     expect(statusOf(world).failed).toBeUndefined();
   });
 
-  test("without completions is complete when one has succeeded and none runs", () => {
+  test("without completions, completes when one Pod has succeeded and none runs", () => {
     const world = start({ parallelism: 2, completions: undefined });
     settle(world);
     const [first, second] = active(world);
@@ -83,7 +83,7 @@ describe("a Job", () => {
     expect(conditions(world)).toContain("Complete=True CompletionsReached");
   });
 
-  test("tries again after 10 s, 20 s, 40 s, and fails beyond its limit", () => {
+  test("retries after 10 s, 20 s, 40 s and fails beyond backoffLimit", () => {
     const world = start({ backoffLimit: 3 });
     for (const seconds of [10, 20, 40]) {
       settle(world);
@@ -100,7 +100,7 @@ describe("a Job", () => {
     expect(world.events.at(-1)).toBe("BackoffLimitExceeded: Job has reached the specified backoff limit");
   });
 
-  test("with Pods that restart by themselves counts their restarts against the limit", () => {
+  test("counts container restarts against backoffLimit with restartPolicy OnFailure", () => {
     const template = { spec: { restartPolicy: "OnFailure", containers: [{ name: "main" }] } };
     const world = start({ template, backoffLimit: 2 });
     settle(world);
@@ -118,7 +118,7 @@ describe("a Job", () => {
     expect(conditions(world)).toContain("Failed=True BackoffLimitExceeded");
   });
 
-  test("ends at its deadline, when the last Pod has stopped", () => {
+  test("fails at activeDeadlineSeconds once the last Pod has terminated", () => {
     const world = start({ activeDeadlineSeconds: 30 });
     expect(settle(world).requeueAfterMs).toBe(30_000);
     world.now += 30_000;
@@ -132,7 +132,7 @@ describe("a Job", () => {
     expect(statusOf(world)).toMatchObject({ failed: 1, terminating: 0 });
   });
 
-  test("suspended has no Pods and no start; they are no failures, and the deadline begins anew", () => {
+  test("has neither Pods nor startTime while suspended, counts no failures, and restarts its deadline", () => {
     const world = start({ parallelism: 4, completions: 4, backoffLimit: 1, activeDeadlineSeconds: 60 });
     settle(world);
     world.change(Job, "j", { spec: { suspend: true } });
@@ -152,7 +152,7 @@ describe("a Job", () => {
     expect(world.events).toEqual(["Suspended: Job suspended", "Resumed: Job resumed"]);
   });
 
-  test("Indexed gives every Pod its number, and is complete when each number has succeeded once", () => {
+  test("with Indexed completion completes when each index has succeeded once", () => {
     const world = start({ completionMode: "Indexed", parallelism: 3, completions: 4 });
     settle(world);
     const pods = world.list(Pod);
@@ -193,7 +193,7 @@ describe("a Job", () => {
     expect(conditions(world)).toContain("Complete=True CompletionsReached");
   });
 
-  test("by its failure policy fails at once, ignores or counts", () => {
+  test("fails, ignores or counts a Pod by its podFailurePolicy", () => {
     const rules = [
       { action: "FailJob", onExitCodes: { operator: "In", values: [42] } },
       { action: "Ignore", onPodConditions: [{ type: "DisruptionTarget", status: "True" }] },
@@ -216,7 +216,7 @@ describe("a Job", () => {
     );
   });
 
-  test("goes some time after its end, if it is to", () => {
+  test("is deleted ttlSecondsAfterFinished after it has finished", () => {
     const world = start({ ttlSecondsAfterFinished: 20 });
     settle(world);
     world.setPod(names(world)[0] ?? "", "Succeeded");
@@ -226,7 +226,7 @@ describe("a Job", () => {
     expect(world.list(Job)).toEqual([]);
   });
 
-  test("being deleted holds no Pod back", () => {
+  test("releases its Pods while it is being deleted", () => {
     const world = start();
     settle(world);
     world.change(Job, "j", { metadata: { finalizers: ["foregroundDeletion"] } });
@@ -236,14 +236,14 @@ describe("a Job", () => {
     expect(world.list(Pod)).toHaveLength(1);
   });
 
-  test("that is gone holds no Pod back", () => {
+  test("releases its Pods after it was deleted", () => {
     const world = start();
     settle(world);
     world.perform(decideOrphanedPods(world.list(Pod)));
     expect(world.list(Pod)[0]?.metadata.finalizers).toEqual([]);
   });
 
-  test("counts every Pod once, wherever the controller dies and whoever deletes Pods", () => {
+  test("counts every Pod once, whenever the controller crashes and Pods are deleted", () => {
     const action = fc.record({ kind: fc.constantFrom("succeed", "fail", "delete", "end"), which: fc.nat(9), dies: fc.nat(6) });
     fc.assert(
       fc.property(fc.array(action, { maxLength: 40 }), fc.boolean(), (actions, isIndexed) => {
@@ -275,7 +275,7 @@ describe("a Job", () => {
           if (kind === "end" && pod?.metadata.deletionTimestamp !== undefined) world.end(name);
           follow();
           world.now += 700_000;
-          // It dies after some of the writes, and starts again with what is stored.
+          // The controller crashes after some of the writes and resumes from what is stored.
           world.perform(decide(world)().writes.slice(0, dies), true);
         }
         settle(world);

@@ -2,55 +2,55 @@ import { jsonEquals } from "@keelson/api-machinery";
 import { Job, Pod } from "@keelson/api-machinery/kinds";
 import { formatTime, parseTime } from "@keelson/api-machinery/time";
 import { byDeletionRank } from "../replicaset/deletion-rank.ts";
-import { isPodActive, isPodReady, isPodTerminal, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
+import { isPodActive, isPodReady, isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 import type { WorkloadCondition } from "../workload/workload-conditions.ts";
-import { announce, type Decision, type Seen, sooner, type Write } from "../workload/write.ts";
+import { eventWrite, type Decision, type Cached, earlier, type Write } from "../workload/write.ts";
 import { account, type Accounts, accountsStatus } from "./job-accounting.ts";
 import { nextPodAt, restartsOf } from "./job-backoff.ts";
-import { indexOf, isIndexed, isTracked, onlyReplacesEnded, podOf, type SeenJob, trackingFinalizer } from "./job-pod.ts";
+import { indexOf, isIndexed, isTracked, onlyReplacesEnded, podOf, type CachedJob, trackingFinalizer } from "./job-pod.ts";
 
-/** What a Job is decided upon. */
+/** The input of {@link decideJob}. */
 export interface ObservedJob {
-  readonly job: SeenJob;
-  /** The Pods that it controls. */
-  readonly pods: readonly SeenPod[];
+  readonly job: CachedJob;
+  /** The Pods that the Job controls. */
+  readonly pods: readonly CachedPod[];
 }
 
-/** At most this many Pods are made or deleted at once. */
-const burst = 500;
+/** Limits Pods created or deleted in one reconcile. */
+const maxBurst = 500;
 
-/** How a Job ends. */
+/** The terminal state that a Job heads for. */
 interface Ending {
   readonly type: "Complete" | "Failed";
   readonly reason: string;
   readonly message: string;
 }
 
-/** The next step of a Job: counting what has ended, making and deleting Pods, and its status. */
+/** Decides the next step of a Job: accounting, Pods to create and delete, and its status. */
 export function decideJob({ job, pods }: ObservedJob, now: number): Decision {
-  // Whoever waits for these Pods to go must not wait for a count that nobody keeps any more.
+  // Nothing keeps counting for a Job that is being deleted, so its Pods must not wait for it.
   if (job.metadata.deletionTimestamp !== undefined) return { writes: pods.filter(isTracked).map(release) };
   const finished = conditionsOf(job).find(({ type, status }) => isEnd(type) && status === "True");
   if (finished !== undefined) return decideFinished(job, pods, finished, now);
   return decideRunning(job, pods, now);
 }
 
-/** The Pods of a Job that is gone: they need not wait to be counted. */
-export function decideOrphanedPods(pods: readonly SeenPod[]): readonly Write[] {
+/** Releases the Pods of a deleted Job, which will not be counted. */
+export function decideOrphanedPods(pods: readonly CachedPod[]): readonly Write[] {
   return pods.filter(isTracked).map(release);
 }
 
-function decideFinished(job: SeenJob, pods: readonly SeenPod[], end: WorkloadCondition, now: number): Decision {
+function decideFinished(job: CachedJob, pods: readonly CachedPod[], end: WorkloadCondition, now: number): Decision {
   const writes = pods.filter(isTracked).map(release);
   const ttl = job.spec.ttlSecondsAfterFinished;
   const since = parseTime(end.lastTransitionTime ?? "");
   if (ttl === undefined || since === undefined) return { writes };
   const left = since + ttl * 1_000 - now;
-  // The Job and its Pods go together; where the clock was set back, it waits again.
+  // Background deletion removes the Pods with the Job. If the clock was set back, the TTL starts again.
   return left > 0 ? { writes, requeueAfterMs: left } : { writes: [...writes, { kind: "delete", type: Job, object: job }] };
 }
 
-function decideRunning(job: SeenJob, pods: readonly SeenPod[], now: number): Decision {
+function decideRunning(job: CachedJob, pods: readonly CachedPod[], now: number): Decision {
   const accounts = account(job, pods);
   const active = pods.filter((pod) => isPodActive(pod));
   const terminating = pods.filter((pod) => isPodTerminating(pod) && !isPodTerminal(pod));
@@ -71,11 +71,11 @@ function decideRunning(job: SeenJob, pods: readonly SeenPod[], now: number): Dec
   if (isOver && ending !== undefined) {
     events.push(
       ending.type === "Complete"
-        ? announce(job, "Normal", "Completed", "Job completed")
-        : announce(job, "Warning", ending.reason, ending.message),
+        ? eventWrite(job, "Normal", "Completed", "Job completed")
+        : eventWrite(job, "Warning", ending.reason, ending.message),
     );
   }
-  // What is being made or deleted now is counted as it will be, so that the status is not behind by a step.
+  // Count the Pods as they will be after these writes, so that the status does not lag one step behind.
   const remaining = active.length + plan.created - plan.deleted;
   const ready = active.filter((pod) => isPodReady(pod)).length;
   const status = {
@@ -91,30 +91,30 @@ function decideRunning(job: SeenJob, pods: readonly SeenPod[], now: number): Dec
   const dismissed = new Set(plan.writes.flatMap((write) => (write.kind === "patch" ? [write.object.metadata.uid] : [])));
   const releases = accounts.releasable.filter(({ metadata }) => !dismissed.has(metadata.uid)).map(release);
   const isChanged = !jsonEquals(job.status, status);
-  const statusWrite: readonly Write[] = isChanged ? [{ kind: "status", type: Job, object: { ...job, status } as Seen }] : [];
+  const statusWrite: readonly Write[] = isChanged ? [{ kind: "status", type: Job, object: { ...job, status } as Cached }] : [];
   const deadline = job.spec.activeDeadlineSeconds;
   const started = parseTime(startTime ?? "");
   const deadlineMs = deadline === undefined || started === undefined || ending ? undefined : started + deadline * 1_000 - now;
   return {
     writes: [...plan.writes, ...releases, ...statusWrite, ...(isChanged ? events : [])],
-    requeueAfterMs: sooner(plan.requeueAfterMs, deadlineMs),
+    requeueAfterMs: earlier(plan.requeueAfterMs, deadlineMs),
   };
 }
 
-/** A Job that runs again after being suspended has its deadline anew. */
-function startOf(job: SeenJob, now: number): string {
+/** A resumed Job gets a new start time, and with it a new deadline. */
+function startOf(job: CachedJob, now: number): string {
   return job.status?.startTime ?? formatTime(now);
 }
 
 function endingOf(
-  job: SeenJob,
+  job: CachedJob,
   accounts: Accounts,
-  pods: readonly SeenPod[],
+  pods: readonly CachedPod[],
   active: number,
   startTime: string | undefined,
   now: number,
 ): Ending | undefined {
-  // Decided before: it stays so while the last Pods end.
+  // An earlier decision holds while the last Pods terminate.
   const conditions = conditionsOf(job);
   const target = conditions.find(({ type, status }) => type === "FailureTarget" && status === "True");
   if (target !== undefined) return { type: "Failed", reason: target.reason ?? "", message: target.message ?? "" };
@@ -148,14 +148,14 @@ interface PodPlan {
 }
 
 function planPods(
-  job: SeenJob,
-  pods: readonly SeenPod[],
-  active: readonly SeenPod[],
+  job: CachedJob,
+  pods: readonly CachedPod[],
+  active: readonly CachedPod[],
   accounts: Accounts,
   ending: Ending | undefined,
   now: number,
 ): PodPlan {
-  // What the end of the Job cuts off counts as failed; what is one too many, or suspended, does not count at all.
+  // Pods stopped by the Job's end count as failed; surplus and suspended Pods do not count.
   if (ending !== undefined) return remove(job, active);
   if (job.spec.suspend) return dismiss(job, active);
   const { completions, parallelism = 1 } = job.spec;
@@ -165,10 +165,10 @@ function planPods(
   const surplus = isIndexed(job)
     ? surplusOf(job, active, accounts, wanted)
     : byDeletionRank(active).slice(0, Math.max(active.length - wanted, 0));
-  if (surplus.length > 0) return dismiss(job, surplus.slice(0, burst));
-  // With `podReplacementPolicy: Failed`, what still ends holds its place.
+  if (surplus.length > 0) return dismiss(job, surplus.slice(0, maxBurst));
+  // With `podReplacementPolicy: Failed`, a terminating Pod is not replaced yet.
   const leaving = onlyReplacesEnded(job) ? pods.filter((pod) => isPodTerminating(pod) && !isPodTerminal(pod)) : [];
-  const missing = Math.min(wanted - active.length - leaving.length, burst);
+  const missing = Math.min(wanted - active.length - leaving.length, maxBurst);
   if (missing <= 0) return { writes: [], created: 0, deleted: 0 };
   const at = nextPodAt(job, pods);
   if (at > now) return { writes: [], created: 0, deleted: 0, requeueAfterMs: at - now };
@@ -179,21 +179,21 @@ function planPods(
   return { writes, created: writes.length, deleted: 0 };
 }
 
-function remove(job: SeenJob, pods: readonly SeenPod[]): PodPlan {
+function remove(job: CachedJob, pods: readonly CachedPod[]): PodPlan {
   const writes = pods.map((object): Write => ({ kind: "delete", type: Pod, object, owner: job }));
   return { writes, created: 0, deleted: pods.length };
 }
 
-function dismiss(job: SeenJob, pods: readonly SeenPod[]): PodPlan {
+function dismiss(job: CachedJob, pods: readonly CachedPod[]): PodPlan {
   const { writes, created, deleted } = remove(job, pods);
   return { writes: [...pods.filter(isTracked).map(release), ...writes], created, deleted };
 }
 
-/** Of the Pods of an Indexed Job: those of indexes that are done, doubles, and the highest where there are too many. */
-function surplusOf(job: SeenJob, active: readonly SeenPod[], { completed }: Accounts, wanted: number): readonly SeenPod[] {
+/** Surplus Pods of an Indexed Job: those of completed indexes, duplicates, then the highest indexes. */
+function surplusOf(job: CachedJob, active: readonly CachedPod[], { completed }: Accounts, wanted: number): readonly CachedPod[] {
   const seen = new Set<number>();
-  const kept: SeenPod[] = [];
-  const surplus: SeenPod[] = [];
+  const kept: CachedPod[] = [];
+  const surplus: CachedPod[] = [];
   for (const pod of byDeletionRank(active).toReversed()) {
     const index = indexOf(job, pod);
     if (index === undefined || completed.has(index) || seen.has(index)) {
@@ -207,7 +207,7 @@ function surplusOf(job: SeenJob, active: readonly SeenPod[], { completed }: Acco
   return [...surplus, ...byIndex.slice(0, Math.max(kept.length - wanted, 0))];
 }
 
-function freeIndexes(job: SeenJob, taken: readonly SeenPod[], { completed }: Accounts, count: number): readonly number[] {
+function freeIndexes(job: CachedJob, taken: readonly CachedPod[], { completed }: Accounts, count: number): readonly number[] {
   const used = new Set(taken.map((pod) => indexOf(job, pod)));
   const free: number[] = [];
   for (let index = 0; index < (job.spec.completions ?? 0) && free.length < count; index++) {
@@ -216,7 +216,7 @@ function freeIndexes(job: SeenJob, taken: readonly SeenPod[], { completed }: Acc
   return free;
 }
 
-/** First that the end is decided, and when the last Pod is over, the end itself (KEP-3939). */
+/** Records the intermediate condition first, and the terminal one when the last Pod has terminated (KEP-3998). */
 function withEnding(
   conditions: readonly WorkloadCondition[],
   { type, reason, message }: Ending,
@@ -231,7 +231,7 @@ function withEnding(
 }
 
 function suspend(
-  job: SeenJob,
+  job: CachedJob,
   conditions: readonly WorkloadCondition[],
   now: number,
 ): { readonly conditions: readonly WorkloadCondition[]; readonly events: readonly Write[] } {
@@ -241,13 +241,13 @@ function suspend(
     if (before?.status === "True") return { conditions, events: [] };
     return {
       conditions: [...others, conditionOf("Suspended", "True", "JobSuspended", "Job suspended", now)],
-      events: [announce(job, "Normal", "Suspended", "Job suspended")],
+      events: [eventWrite(job, "Normal", "Suspended", "Job suspended")],
     };
   }
   if (before?.status !== "True") return { conditions, events: [] };
   return {
     conditions: [...others, conditionOf("Suspended", "False", "JobResumed", "Job resumed", now)],
-    events: [announce(job, "Normal", "Resumed", "Job resumed")],
+    events: [eventWrite(job, "Normal", "Resumed", "Job resumed")],
   };
 }
 
@@ -256,7 +256,7 @@ function conditionOf(type: string, status: string, reason: string, message: stri
   return { type, status, lastProbeTime: time, lastTransitionTime: time, reason, message };
 }
 
-function conditionsOf({ status }: SeenJob): readonly WorkloadCondition[] {
+function conditionsOf({ status }: CachedJob): readonly WorkloadCondition[] {
   return (status?.conditions ?? []) as readonly WorkloadCondition[];
 }
 
@@ -264,7 +264,7 @@ function isEnd(type: string): boolean {
   return type === "Complete" || type === "Failed";
 }
 
-function release(object: SeenPod): Write {
+function release(object: CachedPod): Write {
   const finalizers = (object.metadata.finalizers ?? []).filter((finalizer) => finalizer !== trackingFinalizer);
   return { kind: "patch", type: Pod, object, body: { metadata: { finalizers } } };
 }

@@ -2,50 +2,50 @@ import { draft } from "@keelson/api-machinery";
 import type { EnvVar, JobObject } from "@keelson/api-machinery/kinds";
 import { parseTime } from "@keelson/api-machinery/time";
 import { generatedPrefix, type NewPod, podFromTemplate } from "../workload/pod-from-template.ts";
-import { isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
-import type { Seen } from "../workload/write.ts";
+import { isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
+import type { Cached } from "../workload/write.ts";
 
-/** A Job as it is read. */
-export type SeenJob = Seen<JobObject>;
+/** A Job from the cache. */
+export type CachedJob = Cached<JobObject>;
 
-/** Finalizer of a Job's Pods: a Pod stays until it has been counted (KEP-2307). */
+/** Finalizer of a Job's Pods: a Pod is kept until it has been counted (KEP-2307). */
 export const trackingFinalizer = "batch.kubernetes.io/job-tracking";
 /** Label and annotation of a Pod of an Indexed Job. */
 export const completionIndexKey = "batch.kubernetes.io/job-completion-index";
 
-/** Whether the Job numbers its Pods. */
-export function isIndexed({ spec }: SeenJob): boolean {
+/** Whether the Job assigns completion indexes. */
+export function isIndexed({ spec }: CachedJob): boolean {
   return spec.completionMode === "Indexed";
 }
 
-/** The index of a Pod; undefined where it has none below the Job's completions. */
-export function indexOf(job: SeenJob, { metadata }: SeenPod): number | undefined {
+/** The completion index of a Pod; undefined if it has none below the Job's completions. */
+export function indexOf(job: CachedJob, { metadata }: CachedPod): number | undefined {
   const text = metadata.annotations?.[completionIndexKey] ?? "";
   const index = /^\d{1,9}$/.test(text) ? Number(text) : undefined;
   return index !== undefined && index < (job.spec.completions ?? 0) ? index : undefined;
 }
 
 /** Whether the Pod waits to be counted. */
-export function isTracked({ metadata }: SeenPod): boolean {
+export function isTracked({ metadata }: CachedPod): boolean {
   return metadata.finalizers?.includes(trackingFinalizer) ?? false;
 }
 
-/** Whether the Pod is over and a failure: one that is deleted before its end counts as such, unless only ended ones do. */
-export function hasFailed(job: SeenJob, pod: SeenPod): boolean {
+/** Whether the Pod counts as a failure. A Pod deleted before it terminated does, unless only terminated Pods are replaced. */
+export function hasFailed(job: CachedJob, pod: CachedPod): boolean {
   if (pod.status?.phase === "Failed") return true;
   if (onlyReplacesEnded(job))
     return isPodTerminating(pod) && (pod.status?.phase ?? "Pending") === "Pending" && !pod.spec.nodeName;
   return isPodTerminating(pod) && pod.status?.phase !== "Succeeded";
 }
 
-/** Whether a Pod that is being deleted is replaced only when it has ended (`podReplacementPolicy: Failed`). */
-export function onlyReplacesEnded({ spec }: SeenJob): boolean {
+/** Whether a terminating Pod is replaced only after it has terminated (`podReplacementPolicy: Failed`). */
+export function onlyReplacesEnded({ spec }: CachedJob): boolean {
   const { podReplacementPolicy, podFailurePolicy } = spec as { podReplacementPolicy?: string; podFailurePolicy?: unknown };
   return podReplacementPolicy === "Failed" || (podReplacementPolicy === undefined && podFailurePolicy !== undefined);
 }
 
-/** When the Pod ended, as well as its status tells, in milliseconds from the epoch. */
-export function finishedAt({ metadata, status }: SeenPod): number {
+/** When the Pod terminated, as far as its status shows, in milliseconds since the epoch. */
+export function finishedAt({ metadata, status }: CachedPod): number {
   const ends = [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])]
     .map(({ state }) => parseTime(state?.terminated?.finishedAt ?? ""))
     .filter((at) => at !== undefined);
@@ -54,8 +54,8 @@ export function finishedAt({ metadata, status }: SeenPod): number {
   return parseTime(ready ?? metadata.deletionTimestamp ?? metadata.creationTimestamp ?? "") ?? 0;
 }
 
-/** A Pod of the Job, of this index where it is an Indexed one. */
-export function podOf(job: SeenJob, index: number | undefined): NewPod {
+/** Builds a Pod of the Job, with this index for an Indexed Job. */
+export function podOf(job: CachedJob, index: number | undefined): NewPod {
   const pod = podFromTemplate(job, job.spec.template);
   const { name = "", uid = "" } = job.metadata;
   const labels: Record<string, string> = {

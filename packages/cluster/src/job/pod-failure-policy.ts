@@ -1,5 +1,5 @@
-import type { SeenPod } from "../workload/pod-state.ts";
-import type { SeenJob } from "./job-pod.ts";
+import type { CachedPod } from "../workload/pod-state.ts";
+import type { CachedJob } from "./job-pod.ts";
 
 /** One rule of a Job's `podFailurePolicy` (KEP-3329). */
 interface Rule {
@@ -12,14 +12,14 @@ interface Rule {
   readonly onPodConditions?: readonly { readonly type: string; readonly status?: string }[];
 }
 
-/** What a failed Pod means for its Job. */
+/** The consequence of a failed Pod for its Job. */
 export type FailureVerdict =
   | { readonly kind: "count" }
   | { readonly kind: "ignore" }
   | { readonly kind: "fail-job"; readonly message: string };
 
-/** Judges a failed Pod by the first rule that holds. Without one it counts. */
-export function judgeFailure(job: SeenJob, pod: SeenPod): FailureVerdict {
+/** Evaluates a failed Pod against the rules; the first match wins. Without a match it counts. */
+export function judgeFailure(job: CachedJob, pod: CachedPod): FailureVerdict {
   const { podFailurePolicy } = job.spec as { readonly podFailurePolicy?: { readonly rules?: readonly Rule[] } };
   for (const [at, rule] of (podFailurePolicy?.rules ?? []).entries()) {
     const cause = rule.onExitCodes === undefined ? conditionCause(rule, pod) : exitCause(rule.onExitCodes, pod);
@@ -35,11 +35,11 @@ export function judgeFailure(job: SeenJob, pod: SeenPod): FailureVerdict {
 
 function exitCause(
   { containerName, operator, values }: NonNullable<Rule["onExitCodes"]>,
-  { metadata, status }: SeenPod,
+  { metadata, status }: CachedPod,
 ): string | undefined {
   for (const container of [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])]) {
     const exitCode = container.state?.terminated?.exitCode;
-    // 0 is no failure, whatever the values.
+    // Exit code 0 is never a failure, whatever the values.
     if (exitCode === undefined || exitCode === 0 || (containerName && containerName !== container.name)) continue;
     if (values.includes(exitCode) === (operator === "In")) {
       return `Container ${container.name} for pod ${metadata.namespace}/${metadata.name} failed with exit code ${exitCode}`;
@@ -48,7 +48,7 @@ function exitCause(
   return undefined;
 }
 
-function conditionCause({ onPodConditions = [] }: Rule, { metadata, status }: SeenPod): string | undefined {
+function conditionCause({ onPodConditions = [] }: Rule, { metadata, status }: CachedPod): string | undefined {
   const found = onPodConditions.find((pattern) =>
     status?.conditions?.some((one) => one.type === pattern.type && one.status === (pattern.status ?? "True")),
   );

@@ -24,17 +24,17 @@ beforeAll(async () => {
 });
 afterAll(() => environment.stop());
 
-/** What a Pod's life needs of the API: the crash points besides those of its programs. */
+/** Requests that are crash points in addition to program starts and stops: writes to Pods and reads of the ConfigMap. */
 function isCounted({ path, method }: ApiRequest): boolean {
   return (/\/pods\//.test(path) && method !== "GET") || path.endsWith("/configmaps/conf");
 }
 
-/** A Pod's life as its user sees it. `exit` ends the program `main` by itself, else the Pod is deleted while it runs. */
+/** Runs a Pod through its life. With `Never`, `main` exits by itself; with `Always`, the Pod is deleted while it runs. */
 async function live(name: string, restartPolicy: "Always" | "Never", lastPoint?: number) {
   const dataDir = mkdtempSync(join(tmpdir(), "keelson-crash-"));
   const machine = new CrashingMachine(join(dataDir, "logs"));
   const nodeName = `node-${name}`;
-  // Init containers end as soon as they run; whoever supervises then, if anybody.
+  // Init containers exit as soon as they run, whether or not a supervisor is alive.
   machine.onStart = (id) => void (id.includes(".first.") && machine.end("first", 0));
   const start = (life: Life): void => {
     const transport = transportOf(life, environment.transport(), isCounted);
@@ -49,7 +49,7 @@ async function live(name: string, restartPolicy: "Always" | "Never", lastPoint?:
       log: silentLogger,
     });
     kubelet.then(
-      (each) => void stops.push(() => each.stop()),
+      (started) => void stops.push(() => started.stop()),
       () => {},
     );
   };
@@ -86,7 +86,7 @@ async function live(name: string, restartPolicy: "Always" | "Never", lastPoint?:
       else if (phase === "Succeeded") await remove();
     }
     const alive = lives[0].isDead ? lives[1] : lives[0];
-    // The object goes before what it left on the machine.
+    // The object is deleted before the Pod's files.
     await expect.poll(() => [machine.ids, readdirSync(join(dataDir, "pods"))], { timeout: 20_000 }).toEqual([[], []]);
     return { machine, seen, points: alive.points, first: lives[0].points };
   } finally {
@@ -99,7 +99,7 @@ async function live(name: string, restartPolicy: "Always" | "Never", lastPoint?:
 const attempts = (machine: CrashingMachine): readonly string[] => machine.starts.map((id) => id.replace(/^[^.]*\./, ""));
 
 test.each(["Never", "Always"] as const)(
-  "whenever its supervisor dies, a Pod (restartPolicy %s) has each program once, ends, and leaves nothing",
+  "a Pod (restartPolicy %s) starts each program once, terminates and leaves nothing behind, whenever its supervisor crashes",
   { timeout: 120_000 },
   async (restartPolicy) => {
     const whole = await live(`whole-${restartPolicy.toLowerCase()}`, restartPolicy);

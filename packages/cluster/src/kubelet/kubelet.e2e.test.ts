@@ -55,14 +55,14 @@ afterEach(async () => {
 
 const sh = (script: string): string[] => ["/bin/sh", "-c", script];
 
-async function make(name: string, spec: Partial<PodSpec> & Pick<PodSpec, "containers">): Promise<void> {
+async function createPod(name: string, spec: Partial<PodSpec> & Pick<PodSpec, "containers">): Promise<void> {
   await client.create(Pod, {
     metadata: { name, namespace: "default" },
     spec: { nodeName: "here", terminationGracePeriodSeconds: 2, automountServiceAccountToken: false, ...spec },
   });
 }
 
-/** Waits by a watch until a Pod is as wanted. */
+/** Watches a Pod until it satisfies `isWanted`. */
 async function podThat(name: string, isWanted: (pod: PodView) => boolean): Promise<PodView> {
   const watch = await client.watch(Pod, { namespace: "default", fieldSelector: `metadata.name=${name}` });
   let last: unknown;
@@ -77,7 +77,7 @@ async function podThat(name: string, isWanted: (pod: PodView) => boolean): Promi
     clearTimeout(timer);
     watch.close();
   }
-  throw new Error(`pod ${name} never was as wanted: ${JSON.stringify(last, undefined, 1)}`);
+  throw new Error(`pod ${name} did not reach the expected state: ${JSON.stringify(last, undefined, 1)}`);
 }
 
 async function until(isTrue: () => Promise<boolean>): Promise<void> {
@@ -85,7 +85,7 @@ async function until(isTrue: () => Promise<boolean>): Promise<void> {
     if (await isTrue()) return;
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  throw new Error("it never became so");
+  throw new Error("condition not met in time");
 }
 
 const isReady = (pod: PodView): boolean =>
@@ -95,13 +95,13 @@ const log = async (name: string, container = "main"): Promise<string> => {
   return program === undefined ? "" : readFile(program.logs.stdout, "utf8");
 };
 
-test("registers a node that is ready and has this machine's resources", async () => {
+test("registers a ready node with the machine's resources", async () => {
   const node = await client.get(Node, { name: "here" });
   expect(node.status?.conditions?.find(({ type }) => type === "Ready")?.status).toBe("True");
   expect(Number(node.status?.capacity?.["cpu"])).toBeGreaterThan(0);
 });
 
-test("runs a Pod to its end and says how it ended", async () => {
+test("runs a Pod to completion and reports its exit code", async () => {
   await make("good", {
     restartPolicy: "Never",
     containers: [{ name: "main", image: "x", command: sh("echo out; echo err >&2; exit 0") }],
@@ -114,7 +114,7 @@ test("runs a Pod to its end and says how it ended", async () => {
   expect(bad.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 3, reason: "Error" });
 });
 
-test("a Pod has an address of its own, and init containers run first, one by one", async () => {
+test("gives each Pod its own address and runs init containers one by one", async () => {
   await make("served", {
     initContainers: [
       { name: "one", image: "x", command: sh("echo one > /data/log"), volumeMounts: [{ name: "data", mountPath: "/data" }] },
@@ -137,7 +137,7 @@ test("a Pod has an address of its own, and init containers run first, one by one
   expect(await log("served")).toBe(`one\ntwo\n${pod.status?.podIP} served\n`);
 });
 
-test("a deleted Pod gets its signal, and the object goes when the program has ended", async () => {
+test("signals a deleted Pod and deletes the object once its program has exited", async () => {
   await make("polite", {
     terminationGracePeriodSeconds: 30,
     containers: [
@@ -156,7 +156,7 @@ test("a deleted Pod gets its signal, and the object goes when the program has en
   expect(await readFile(join(dataDir, "bye"), "utf8")).toBe("bye\n");
 });
 
-test("an image alone runs nothing, and the waiting reason says what to do", async () => {
+test("reports that a container without a command cannot run from an image alone", async () => {
   await make("image", { containers: [{ name: "main", image: "nginx" }] });
   const pod = await podThat(
     "image",
@@ -165,7 +165,7 @@ test("an image alone runs nothing, and the waiting reason says what to do", asyn
   expect(pod.status?.containerStatuses?.[0]?.state?.waiting?.message).toContain("command");
 });
 
-test("programs go on while no kubelet runs, and the next one adopts them without a restart", async () => {
+test("programs continue without a kubelet, and the next kubelet re-adopts them without a restart", async () => {
   await make("lasting", { containers: [{ name: "main", image: "x", command: sh("echo $$; sleep 1000") }] });
   await make("ending", {
     restartPolicy: "Never",
@@ -193,7 +193,7 @@ test("programs go on while no kubelet runs, and the next one adopts them without
   });
 });
 
-test("a ConfigMap that changes is seen by the program that runs, whole", async () => {
+test("a running program sees an updated ConfigMap atomically", async () => {
   await client.create(ConfigMap, { metadata: { name: "conf", namespace: "default" }, data: { a: "1", b: "1" } });
   const script = 'while :; do echo "$(cat /conf/a /conf/b)"; sleep 0.05; done';
   await make("reader", {
@@ -206,7 +206,7 @@ test("a ConfigMap that changes is seen by the program that runs, whole", async (
   await until(async () => (await log("reader")).includes("2\n2"));
 });
 
-test("a Pod waits for a ConfigMap that is not there, says so, and starts when it is", async () => {
+test("a Pod reports a missing ConfigMap and starts when it appears", async () => {
   const env = [{ name: "A", valueFrom: { configMapKeyRef: { name: "late", key: "a" } } }];
   await make("waiting", { containers: [{ name: "main", image: "x", command: sh("echo $A; sleep 100"), env }] });
   const waiting = await podThat(
@@ -222,7 +222,7 @@ test("a Pod waits for a ConfigMap that is not there, says so, and starts when it
   await until(async () => (await log("waiting")) === "here\n");
 });
 
-test("what a program mounts is nowhere on the machine", async () => {
+test("a container's mounts are invisible to the machine", async () => {
   const path = "/keelson-test-nowhere/deep";
   await make("private", {
     containers: [
@@ -246,7 +246,7 @@ test("what a program mounts is nowhere on the machine", async () => {
   await expect(readFile(`${path}/file`)).rejects.toThrow("ENOENT");
 });
 
-test("a liveness probe that fails has the program started again, and its last log is kept", async () => {
+test("a failed liveness probe restarts the container and keeps its previous log", async () => {
   await make("ill", {
     containers: [
       {
@@ -263,14 +263,14 @@ test("a liveness probe that fails has the program started again, and its last lo
   expect(answer).toEqual({ status: 200, body: "run\n" });
 });
 
-/** Asks for a log. */
+/** Requests a log. */
 async function ask(name: string, query: Record<string, string>): Promise<{ readonly status: number; readonly body: unknown }> {
   const path = `/api/v1/namespaces/default/pods/${name}/log`;
   const { status, body } = await environment.transport().request({ method: "GET", path, query });
   return { status, body };
 }
 
-test("logs: follow to the end, the last lines, a limit, and what is wrong", async () => {
+test("serves logs with follow, tail and limit, and rejects invalid requests", async () => {
   await make("talks", {
     restartPolicy: "Never",
     containers: [{ name: "main", image: "x", command: sh("echo one; echo two; sleep 0.3; echo three") }],
@@ -285,7 +285,7 @@ test("logs: follow to the end, the last lines, a limit, and what is wrong", asyn
   expect((await ask("none", {})).status).toBe(404);
 });
 
-test("programs of a Pod that went while no kubelet ran are stopped", async () => {
+test("stops programs whose Pod was deleted while no kubelet ran", async () => {
   await make("orphan", { containers: [{ name: "main", image: "x", command: sh("sleep 1000") }] });
   const pod = await podThat("orphan", isReady);
   await kubelet.stop();
@@ -300,7 +300,7 @@ test("programs of a Pod that went while no kubelet ran are stopped", async () =>
   );
 });
 
-test("a Service's address leads to the Pod that is ready, and its name resolves inside Pods", async () => {
+test("a Service address reaches the ready Pod, and its name resolves inside Pods", async () => {
   const proxy = await startServiceProxy({ client, clock: systemClock, random: Math.random, log: silentLogger });
   try {
     const code = "const h=require('http');h.createServer((q,s)=>s.end('it works')).listen(8080, process.env.KEELSON_POD_IP)";
@@ -349,7 +349,7 @@ function fetchText(url: string): Promise<string | undefined> {
 }
 
 test.runIf(process.getuid?.() === 0)(
-  "on a full disk a Pod waits, an event says why, and it starts when there is space",
+  "a Pod waits on a full disk with an event, and starts when space is available",
   async () => {
     const small = await mkdtemp(join(tmpdir(), "keelson-small-"));
     execFileSync("mount", ["-t", "tmpfs", "-o", "size=4m", "tmpfs", small]);

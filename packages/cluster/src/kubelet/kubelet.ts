@@ -8,7 +8,7 @@ import type { Client } from "@keelson/client";
 import { createEventRecorder, Informer, type Logger, type StoreEffect } from "@keelson/controller";
 import { AddressPool } from "./node/address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
-import type { FoundContainer } from "./container/found-container.ts";
+import type { ContainerHandle } from "./container/container-handle.ts";
 import { HostsFiles } from "./node/hosts-files.ts";
 import { createNodeObjects, type IssueToken } from "./node/node-objects.ts";
 import { machineName, readMachine, registerNode } from "./node/node-registration.ts";
@@ -19,9 +19,9 @@ import { podKey } from "./pod/pod-view.ts";
 
 /** Options of {@link startKubelet}. */
 export interface KubeletOptions {
-  /** With the rights of a node. */
+  /** A client with a node's permissions. */
   readonly client: Client;
-  /** Pods' folders and programs are kept here. */
+  /** Directory for Pods and programs. */
   readonly dataDir: string;
   /** Default: this machine's host name. */
   readonly nodeName?: string;
@@ -29,35 +29,35 @@ export interface KubeletOptions {
   /** 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
   readonly log: Logger;
-  /** What runs Pods. Default: what the machine has besides containerd; closed with the kubelet, as those that are given are not. */
+  /** Default: the runtimes of this machine except containerd, closed with the kubelet. A runtime passed in is not closed. */
   readonly runtimes?: PodRuntimes;
-  /** Where Pods reach the API, for `KUBERNETES_SERVICE_HOST` and `_PORT`. */
-  readonly apiServer?: { readonly host: string; readonly port: number /** PEM, for `ca.crt`. */; readonly authority?: string };
-  /** Gets service accounts' tokens for Pods. Default: Pods get none, and volumes that need one are not there. */
+  /** The address of the API for Pods (`KUBERNETES_SERVICE_HOST` and `_PORT`), and its CA in PEM for `ca.crt`. */
+  readonly apiServer?: { readonly host: string; readonly port: number; readonly authority?: string };
+  /** Requests service account tokens for Pods. Default: Pods get no tokens, and volumes that need one fail to mount. */
   readonly issueToken?: IssueToken;
-  /** The first two parts of Pods' addresses: `127.64`, the default, to `127.127`. */
+  /** The first two octets of Pod addresses, `127.64` to `127.127`. Default: `127.64`. */
   readonly podNetwork?: string;
-  /** Where the node itself is reached. Default `127.0.0.1`. */
+  /** The address of the node. Default: `127.0.0.1`. */
   readonly hostIP?: string;
 }
 
-/** A node that runs Pods. */
+/** A running node. */
 export interface Kubelet {
-  /** What runs, for people. */
+  /** A summary for users. */
   readonly description: string;
   readonly nodeName: string;
-  /** A container of a Pod on this node. `undefined`: the Pod is not here, or has no such container. */
-  container(namespace: string, pod: string, container: string): FoundContainer | undefined;
-  /** Where the programs of a Pod on this node listen. `undefined`: the Pod is not here. */
+  /** A container of a Pod on this node; `undefined` if there is no such Pod or container. */
+  container(namespace: string, pod: string, container: string): ContainerHandle | undefined;
+  /** The address of a Pod on this node; `undefined` if there is no such Pod. */
   address(namespace: string, pod: string): string | undefined;
-  /** Stops supervising. Programs go on and are found again by the next start. */
+  /** Stops supervising. Programs keep running and are re-adopted by the next start. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts a node: registers it, and runs the Pods that are bound to it as programs of this machine, each with a loopback address
- * of its own. Pods and their programs outlive it: the next start on the same `dataDir` finds them running, restarts none, and
- * knows how the others ended.
+ * Starts a node: registers it and runs the Pods bound to it as programs of this machine, each with its own loopback address. Programs
+ * outlive the kubelet: the next start with the same `dataDir` re-adopts running ones without a restart and reports how the others
+ * exited.
  */
 export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const { client, dataDir, clock, random, log } = options;
@@ -71,7 +71,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const services = new Map<string, DeepReadonly<ServiceObject>>();
   const slices = new Map<string, DeepReadonly<EndpointSliceObject>>();
   const hosts = new HostsFiles(join(dataDir, "hosts"));
-  const namesChanged = (): void => hosts.update([...services.values()], [...slices.values()]);
+  const updateHosts = (): void => hosts.update([...services.values()], [...slices.values()]);
   const node: NodeContext = {
     client,
     clock,
@@ -88,7 +88,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     addresses: new AddressPool(options.podNetwork),
     hostsFile({ metadata, spec }) {
       const file = hosts.file(metadata.namespace ?? "", metadata.uid, spec.hostAliases);
-      namesChanged();
+      updateHosts();
       return file;
     },
     forgetHostsFile: ({ metadata }) => hosts.forget(metadata.namespace ?? "", metadata.uid ?? ""),
@@ -108,17 +108,17 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     canMount: await canMount(),
   };
   const pods = new PodSet(node, { client, clock, random, log });
-  runtimes.onChange(({ isThere, handler, message }) => {
-    const type = isThere ? "Normal" : "Warning";
-    const reason = isThere ? "ContainerRuntimeReady" : "ContainerRuntimeNotReady";
+  runtimes.onChange(({ isAvailable, handler, message }) => {
+    const type = isAvailable ? "Normal" : "Warning";
+    const reason = isAvailable ? "ContainerRuntimeReady" : "ContainerRuntimeNotReady";
     events.event(
       { apiVersion: "v1", kind: "Node", metadata: { name: nodeName } },
       { type, reason, note: `${handler}: ${message}` },
     );
-    if (isThere) pods.retry();
+    if (isAvailable) pods.retry();
   });
-  await pods.recall();
-  pods.keepFresh();
+  await pods.loadRecords();
+  pods.scheduleRefresh();
   const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine }).catch(async (error: unknown) => {
     await pods.close();
     if (options.runtimes === undefined) await runtimes.close();
@@ -145,27 +145,27 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const followed = [
     follow(Service, (effect) => {
       keep(services, effect);
-      namesChanged();
+      updateHosts();
     }),
     follow(EndpointSlice, (effect) => {
       keep(slices, effect);
-      namesChanged();
+      updateHosts();
     }),
   ];
-  await Promise.race([Promise.all(followed.map(({ listed }) => listed)), registrationTimeout(clock)]);
-  followed.push(follow(Pod, (effect) => pods.take(effect), `spec.nodeName=${nodeName}`));
+  await Promise.race([Promise.all(followed.map(({ listed }) => listed)), listTimeout(clock)]);
+  followed.push(follow(Pod, (effect) => pods.applyEffect(effect), `spec.nodeName=${nodeName}`));
   const limits = node.canMount
     ? ""
-    : "; without root: no volumes in Pods, no other users (runAsUser), no Services on ports below 1024, names by KEELSON_HOSTS only";
+    : "; not running as root: no volumes in Pods, no runAsUser, no Services on ports below 1024, service names only in KEELSON_HOSTS";
   const others = runtimes.names.filter((name) => name !== "process");
   const classes = others.length === 0 ? "" : ` (runtimeClassName: ${others.join(", ")})`;
   return {
-    description: `${nodeName}: pods are programs of this machine${classes}${limits}`,
+    description: `${nodeName}: Pods run as programs of this machine${classes}${limits}`,
     nodeName,
     container: (namespace, pod, container) => pods.container(namespace, pod, container),
     address: (namespace, pod) => pods.worker(namespace, pod)?.podIP,
     async stop() {
-      stopping.abort(new Error("the node stops"));
+      stopping.abort();
       await Promise.allSettled(followed.map(({ run }) => run));
       await pods.close();
       await registration.stop();
@@ -175,12 +175,12 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   };
 }
 
-/** A kind that is not served must not keep Pods waiting for ever. */
-function registrationTimeout(clock: Clock): Promise<void> {
+/** A kind that is not served must not block Pods forever. */
+function listTimeout(clock: Clock): Promise<void> {
   return new Promise((resolve) => void clock.setTimer(5_000, resolve, { background: true }));
 }
 
-/** Whether this process may make a mount namespace and mount in it. */
+/** Whether this process may create a mount namespace and mount in it. */
 function canMount(): Promise<boolean> {
   if (process.platform !== "linux" || process.getuid?.() !== 0) return Promise.resolve(false);
   return new Promise((resolve) => {

@@ -6,11 +6,11 @@ import type { NodeObjects } from "./node/node-objects.ts";
 import type { PodView } from "./pod/pod-view.ts";
 import type { PodRuntimes } from "./runtimes/pod-runtimes.ts";
 
-/** What the Pods of a node share. */
+/** The services that the Pods of a node share. */
 export interface NodeContext {
   readonly client: Client;
   readonly clock: Clock;
-  /** The time of Pods' deadlines. */
+  /** The current time for deadlines, see `steadyTime`. */
   readonly steadyNow: () => number;
   readonly log: Logger;
   readonly runtimes: PodRuntimes;
@@ -19,17 +19,17 @@ export interface NodeContext {
   readonly addresses: AddressPool;
   readonly nodeName: string;
   readonly hostIP: string;
-  /** Folders of Pods, one each by uid. */
+  /** Directory of Pods, one subdirectory per uid. */
   readonly podsDir: string;
-  /** The hosts file of a Pod: its namespace's, or one of its own. */
+  /** The hosts file of a Pod: shared by its namespace, or its own if it has hostAliases. */
   hostsFile(pod: PodView): string;
-  /** Removes it, where it is the Pod's own. */
+  /** Removes a Pod's own hosts file. */
   forgetHostsFile(pod: PodView): void;
-  /** Variables of every container. */
+  /** Environment variables of every container. */
   readonly environment: Readonly<Record<string, string>>;
-  /** PEM of the authority that signed the API server's certificate. */
+  /** The CA of the API server's certificate in PEM. */
   readonly authority: string | undefined;
   readonly capacity: { readonly cpu: string; readonly memory: string };
-  /** Whether this process may make mount namespaces. */
+  /** Whether this process may create mount namespaces. */
   readonly canMount: boolean;
 }

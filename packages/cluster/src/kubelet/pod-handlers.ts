@@ -8,19 +8,19 @@ import { answerExec } from "./streaming/pod-exec.ts";
 import { answerPortForward } from "./streaming/port-forward.ts";
 import type { UpgradeAnswer } from "./streaming/upgrade.ts";
 
-/** Answers one of a Pod's subresources; fits the API server's `SubresourceHandler`. */
+/** Handles a subresource of Pods. Compatible with the API server's `SubresourceHandler`. */
 export type PodHandler = (
   call: PodCall,
 ) => Promise<RawAnswer | UpgradeAnswer | { readonly kind: "status"; readonly status: Status }>;
 
-/** What {@link podHandlers} needs: both come later than the API server that asks. */
+/** Dependencies of {@link podHandlers}. Client and kubelet become available after the API server has started. */
 export interface PodHandlersOptions {
   readonly client: () => Client | undefined;
   readonly kubelet: () => Kubelet | undefined;
   readonly now: () => number;
 }
 
-/** Subresources of Pods that their node answers, by the keys of `ApiServerOptions.subresources`. */
+/** Handlers for the Pod subresources that the node serves, keyed as in `ApiServerOptions.subresources`. */
 export function podHandlers(options: PodHandlersOptions): Readonly<Record<string, PodHandler>> {
   const findPod = async (call: PodCall): Promise<PodView> => {
     const client = options.client();
@@ -42,7 +42,7 @@ export function podHandlers(options: PodHandlersOptions): Readonly<Record<string
     "/pods/attach": contained((call) => answerExec(call, "attach", () => findPod(call), options.kubelet())),
     "/pods/portforward": contained((call) => answerPortForward(call, () => findPod(call), options.kubelet())),
     "/pods/log": contained(async (call) => {
-      if (call.request.method !== "GET") throw statusError("MethodNotAllowed", "pods/log takes GET");
+      if (call.request.method !== "GET") throw statusError("MethodNotAllowed", "pods/log supports GET only");
       return answerLog(call, () => findPod(call), options.kubelet(), options.now());
     }),
   };

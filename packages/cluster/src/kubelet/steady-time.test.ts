@@ -2,7 +2,7 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, test } from "vitest";
 import { steadyTime } from "./steady-time.ts";
 
-test("moves on with time, and not with a wall clock that is set anew", async () => {
+test("advances with time but not when the wall clock is set", async () => {
   const clock = createVirtualClock();
   const now = steadyTime(clock);
   const start = now();

@@ -10,21 +10,21 @@ import { decideNamespace } from "./namespace-decision.ts";
 /** Options of {@link startNamespaceController}. */
 export interface NamespaceControllerOptions {
   readonly client: Client;
-  /** Knows what each namespace holds. */
+  /** Knows the content of each namespace. */
   readonly collector: GarbageCollector;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
 }
 
-/** Empties namespaces that are being deleted and lets them go, as kube-controller-manager's namespace controller does. */
+/** Deletes the content of terminating namespaces and finalizes them, as kube-controller-manager's namespace controller does. */
 export function startNamespaceController(options: NamespaceControllerOptions): { stop(): Promise<void> } {
   const { client, collector, clock, random, log } = options;
   const stop = new AbortController();
   const known = new Map<string, DeepReadonly<NamespaceObject>>();
   let isListed = false;
 
-  const isGone = async (name: string, signal: AbortSignal): Promise<boolean> => {
+  const isAbsent = async (name: string, signal: AbortSignal): Promise<boolean> => {
     if (collector.monitor.graph.inNamespace(name).length === 0) return false;
     return client.get(Namespace, { name }, { signal }).then(
       () => false,
@@ -37,8 +37,8 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
 
   const reconcile = async (name: string, signal: AbortSignal): Promise<void> => {
     if (!collector.monitor.isSynced) return;
-    // An object that was made while its namespace went is left behind in one that is no more: it goes, too.
-    const namespace = known.get(name) ?? (isListed && (await isGone(name, signal)) ? gone(name) : undefined);
+    // An object created while its namespace was being deleted can outlive it. It is deleted as well.
+    const namespace = known.get(name) ?? (isListed && (await isAbsent(name, signal)) ? absentNamespace(name) : undefined);
     if (namespace === undefined) return;
     const action = decideNamespace(namespace, collector.monitor.graph.inNamespace(name));
     if (action.kind === "empty") {
@@ -47,7 +47,7 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
         await ignoreNotFound(client.delete(node.type, keyOf(node), options));
       }
     } else if (action.kind === "finalize") {
-      log.info({ namespace: name }, "the namespace is empty and goes");
+      log.info({ namespace: name }, "namespace is empty; removing its finalizer");
       const empty = { ...namespace, spec: { ...namespace.spec, finalizers: action.finalizers } };
       await ignoreNotFound(client.update(Namespace, empty, { subresource: "finalize", signal }));
     }
@@ -73,15 +73,15 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
       }
     },
   });
-  const isGoing = (name: string): boolean => {
+  const isTerminating = (name: string): boolean => {
     const namespace = known.get(name);
     return namespace === undefined ? isListed : namespace.metadata.deletionTimestamp !== undefined;
   };
   const unsubscribe = collector.onNode(({ node }) => {
-    if (node.namespace !== "" && isGoing(node.namespace)) workers.add(node.namespace);
+    if (node.namespace !== "" && isTerminating(node.namespace)) workers.add(node.namespace);
   });
   const unsubscribeKinds = collector.onSynced(() => {
-    for (const name of known.keys()) if (isGoing(name)) workers.add(name);
+    for (const name of known.keys()) if (isTerminating(name)) workers.add(name);
   });
   const running = informer.run(stop.signal);
   return {
@@ -95,8 +95,8 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
   };
 }
 
-/** Stands for a namespace that is no more, whose finalizer nobody has to remove. */
-function gone(name: string): NamespaceObject {
+/** A placeholder for a namespace that no longer exists and needs no finalizing. */
+function absentNamespace(name: string): NamespaceObject {
   return {
     apiVersion: "v1",
     kind: "Namespace",
@@ -105,7 +105,7 @@ function gone(name: string): NamespaceObject {
   };
 }
 
-/** What is gone already needs no deleting; a conflict means that another object has its name now. */
+/** Ignores NotFound, and conflicts that mean another object has this name. */
 async function ignoreNotFound(request: Promise<unknown>): Promise<void> {
   try {
     await request;

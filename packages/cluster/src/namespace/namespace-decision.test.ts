@@ -14,13 +14,13 @@ test("a namespace that is not being deleted is left alone", () => {
   expect(decideNamespace(namespace(), [{ isDeleting: false }])).toEqual({ kind: "nothing" });
 });
 
-test("its objects go first; those that are going are waited for", () => {
+test("objects are deleted first, and terminating ones are waited for", () => {
   const object = { isDeleting: false };
   expect(decideNamespace(namespace(deleting), [object, { isDeleting: true }])).toEqual({ kind: "empty", objects: [object] });
   expect(decideNamespace(namespace(deleting), [{ isDeleting: true }])).toEqual({ kind: "nothing" });
 });
 
-test("an empty one is let go, and finalizers of others stay", () => {
+test("an empty namespace is finalized, keeping other finalizers", () => {
   expect(decideNamespace(namespace(deleting, ["kubernetes", "x/y"]), [])).toEqual({ kind: "finalize", finalizers: ["x/y"] });
   expect(decideNamespace(namespace(deleting, ["x/y"]), [])).toEqual({ kind: "nothing" });
 });

@@ -1,17 +1,17 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { NamespaceObject } from "@keelson/api-machinery/kinds";
 
-/** What is to be done about a Namespace now. */
+/** The next action on a Namespace. */
 export type NamespaceAction<Node> =
   | { readonly kind: "nothing" }
-  /** Deletes these objects that stand in it. */
+  /** Deletes these objects. */
   | { readonly kind: "empty"; readonly objects: readonly Node[] }
-  /** It is empty: lets it go, by removing `kubernetes` from `spec.finalizers`. */
+  /** The namespace is empty: removes `kubernetes` from `spec.finalizers`. */
   | { readonly kind: "finalize"; readonly finalizers: readonly string[] };
 
 /**
- * Decides about a Namespace, as kube-controller-manager's namespace controller does: once it is being deleted, its objects go,
- * and when none is left it may go itself. Objects that are being deleted already are waited for.
+ * Decides what to do with a Namespace, as kube-controller-manager's namespace controller does: once it is being deleted, its objects
+ * are deleted, and when none is left it is finalized. Terminating objects are waited for.
  */
 export function decideNamespace<Node extends { readonly isDeleting: boolean }>(
   namespace: DeepReadonly<NamespaceObject>,

@@ -7,33 +7,33 @@ import {
 } from "@keelson/api-machinery/kinds";
 import { compareQuantities, formatQuantity } from "@keelson/api-machinery/quantity";
 import { selectedNodeAnnotation } from "../scheduler/scheduler-decision.ts";
-import type { Claim } from "../workload/resources.ts";
-import { announce, type Decision, type Seen, type Write } from "../workload/write.ts";
-import { capacityOf, isFor, matchVolume, requestOf, type SeenVolume } from "./volume-matching.ts";
+import type { Claim } from "../workload/cached-objects.ts";
+import { eventWrite, type Decision, type Cached, type Write } from "../workload/write.ts";
+import { capacityOf, isFor, matchVolume, requestOf, type CachedVolume } from "./volume-matching.ts";
 
-/** Finalizer of a claim: it stays while a Pod uses it. */
+/** Finalizer of a claim: keeps it while a Pod uses it. */
 export const claimFinalizer = "kubernetes.io/pvc-protection";
-/** Finalizer of a volume: it stays while a claim is bound to it. */
+/** Finalizer of a volume: keeps it while a claim is bound to it. */
 export const volumeFinalizer = "kubernetes.io/pv-protection";
-/** Annotation of a volume: who made it, and so deletes it. */
+/** Annotation of a volume: the provisioner that created it and must delete it. */
 export const provisionedByAnnotation = "pv.kubernetes.io/provisioned-by";
 /** The provisioner of directories below the data directory. */
 export const directoryProvisioner = "keelson.dev/directory";
-/** Annotation of the StorageClass of claims that name none. */
+/** Annotation of the StorageClass for claims without a class. */
 export const defaultClassAnnotation = "storageclass.kubernetes.io/is-default-class";
 
-/** What a claim is decided upon. */
+/** The input of {@link decideClaim}. */
 export interface ObservedClaim {
   readonly claim: Claim;
-  readonly volumes: readonly SeenVolume[];
-  readonly classes: readonly Seen<StorageClassObject>[];
-  /** Whether a Pod that has not ended names the claim. */
+  readonly volumes: readonly CachedVolume[];
+  readonly classes: readonly Cached<StorageClassObject>[];
+  /** Whether a Pod that has not terminated uses the claim. */
   readonly isUsed: boolean;
-  /** The directory of a volume of this uid. */
+  /** The directory of the volume for a claim uid. */
   readonly pathOf: (uid: string) => string;
 }
 
-/** The next step of a claim: protection, class, volume, binding, growth. */
+/** Decides the next step of a claim: protection, class, volume, binding, expansion. */
 export function decideClaim(observed: ObservedClaim): Decision {
   const { claim, classes, isUsed } = observed;
   const finalizers = claim.metadata.finalizers ?? [];
@@ -78,13 +78,18 @@ function decideUnbound(observed: ObservedClaim): readonly Write[] {
     return pend(claim, "ExternalProvisioning", note);
   }
   if (claim.spec.volumeMode === "Block") {
-    return pend(claim, "ProvisioningFailed", "directories are file systems: volumeMode Block cannot be provisioned", "Warning");
+    return pend(
+      claim,
+      "ProvisioningFailed",
+      `volumeMode Block cannot be provisioned: ${directoryProvisioner} provides file systems only`,
+      "Warning",
+    );
   }
   return provision(observed, storageClass);
 }
 
-/** The volume that a claim is made, kept for it from the start. Its name tells whose it is, so that there is never a second. */
-function provision({ claim, pathOf }: ObservedClaim, storageClass: Seen<StorageClassObject>): readonly Write[] {
+/** Provisions a volume, reserved for the claim from the start. Its name contains the claim's uid, so there is never a second one. */
+function provision({ claim, pathOf }: ObservedClaim, storageClass: Cached<StorageClassObject>): readonly Write[] {
   const { uid = "" } = claim.metadata;
   const name = `pvc-${uid}`;
   const object = {
@@ -105,18 +110,18 @@ function provision({ claim, pathOf }: ObservedClaim, storageClass: Seen<StorageC
   };
   return [
     { kind: "create", type: PersistentVolume, object, mayExist: true },
-    announce(claim as Seen, "Normal", "ProvisioningSucceeded", `Successfully provisioned volume ${name}`),
+    eventWrite(claim as Cached, "Normal", "ProvisioningSucceeded", `Successfully provisioned volume ${name}`),
   ];
 }
 
-function bind(claim: Claim, volume: SeenVolume): readonly Write[] {
+function bind(claim: Claim, volume: CachedVolume): readonly Write[] {
   const writes: Write[] = [];
   if (volume.spec?.claimRef?.uid !== claim.metadata.uid) {
     const body = {
       spec: { claimRef: referenceTo(claim) },
       metadata: { annotations: { "pv.kubernetes.io/bound-by-controller": "yes" } },
     };
-    writes.push({ kind: "patch", type: PersistentVolume, object: volume as Seen, body });
+    writes.push({ kind: "patch", type: PersistentVolume, object: volume as Cached, body });
   }
   const annotations = { "pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes" };
   writes.push(patch(claim, { metadata: { annotations }, spec: { volumeName: volume.metadata.name } }));
@@ -126,11 +131,11 @@ function bind(claim: Claim, volume: SeenVolume): readonly Write[] {
 function decideBound({ claim, volumes, classes }: ObservedClaim, volumeName: string): readonly Write[] {
   const volume = volumes.find(({ metadata }) => metadata.name === volumeName);
   if (volume === undefined) {
-    // It may yet come where somebody named it ahead; what was bound and is gone is lost.
+    // A volume named in advance may still appear; a bound volume that disappeared is lost.
     if (claim.status?.phase !== "Bound") return pend(claim, "FailedBinding", `volume ${JSON.stringify(volumeName)} not found`);
     return [
       status(claim, { phase: "Lost" }),
-      announce(claim as Seen, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"),
+      eventWrite(claim as Cached, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"),
     ];
   }
   if (volume.spec?.claimRef !== undefined && !isFor(volume, claim)) {
@@ -138,29 +143,29 @@ function decideBound({ claim, volumes, classes }: ObservedClaim, volumeName: str
   }
   if (volume.spec?.claimRef?.uid !== claim.metadata.uid) {
     return [
-      { kind: "patch", type: PersistentVolume, object: volume as Seen, body: { spec: { claimRef: referenceTo(claim) } } },
+      { kind: "patch", type: PersistentVolume, object: volume as Cached, body: { spec: { claimRef: referenceTo(claim) } } },
     ];
   }
   return [...grow(claim, volume, classes), ...statusOf(claim, volume)];
 }
 
-/** A directory grows by saying so. It never shrinks: what is asked for less than there is stays as it is. */
-function grow(claim: Claim, volume: SeenVolume, classes: readonly Seen<StorageClassObject>[]): readonly Write[] {
+/** Expanding a directory only changes its recorded capacity. It never shrinks. */
+function grow(claim: Claim, volume: CachedVolume, classes: readonly Cached<StorageClassObject>[]): readonly Write[] {
   const storage = requestOf(claim);
   const storageClass = classes.find(({ metadata }) => metadata.name === volume.spec?.storageClassName);
   const isOurs = volume.metadata.annotations?.[provisionedByAnnotation] === directoryProvisioner;
   if (!isOurs || compareQuantities(storage, capacityOf(volume)) <= 0) return [];
   if (storageClass?.allowVolumeExpansion !== true) {
-    const note = `storage class ${JSON.stringify(volume.spec?.storageClassName ?? "")} does not allow volumes to grow (allowVolumeExpansion)`;
-    return [announce(claim as Seen, "Warning", "VolumeResizeFailed", note)];
+    const note = `storage class ${JSON.stringify(volume.spec?.storageClassName ?? "")} does not allow volume expansion (allowVolumeExpansion)`;
+    return [eventWrite(claim as Cached, "Warning", "VolumeResizeFailed", note)];
   }
   return [
-    { kind: "patch", type: PersistentVolume, object: volume as Seen, body: { spec: { capacity: { storage } } } },
-    announce(claim as Seen, "Normal", "VolumeResizeSuccessful", `Resize volume succeeded: ${capacityOf(volume)} to ${storage}`),
+    { kind: "patch", type: PersistentVolume, object: volume as Cached, body: { spec: { capacity: { storage } } } },
+    eventWrite(claim as Cached, "Normal", "VolumeResizeSuccessful", `Resize volume succeeded: ${capacityOf(volume)} to ${storage}`),
   ];
 }
 
-function statusOf(claim: Claim, volume: SeenVolume): readonly Write[] {
+function statusOf(claim: Claim, volume: CachedVolume): readonly Write[] {
   const wanted = { phase: "Bound", accessModes: volume.spec?.accessModes ?? [], capacity: { storage: capacityOf(volume) } };
   const { phase, accessModes = [], capacity } = claim.status ?? {};
   if (jsonEquals({ phase, accessModes, capacity }, wanted)) return [];
@@ -169,10 +174,10 @@ function statusOf(claim: Claim, volume: SeenVolume): readonly Write[] {
 
 function pend(claim: Claim, reason: string, note: string, type: "Normal" | "Warning" = "Normal"): readonly Write[] {
   const writes: Write[] = claim.status?.phase === undefined ? [status(claim, { phase: "Pending" })] : [];
-  return [...writes, announce(claim as Seen, type, reason, note)];
+  return [...writes, eventWrite(claim as Cached, type, reason, note)];
 }
 
-function defaultClassOf(classes: readonly Seen<StorageClassObject>[]): string | undefined {
+function defaultClassOf(classes: readonly Cached<StorageClassObject>[]): string | undefined {
   return classes.find(({ metadata }) => metadata.annotations?.[defaultClassAnnotation] === "true")?.metadata.name;
 }
 
@@ -182,9 +187,9 @@ function referenceTo({ metadata }: Claim): ObjectReference {
 }
 
 function patch(claim: Claim, body: Readonly<Record<string, unknown>>): Write {
-  return { kind: "patch", type: PersistentVolumeClaim, object: claim as Seen, body };
+  return { kind: "patch", type: PersistentVolumeClaim, object: claim as Cached, body };
 }
 
 function status(claim: Claim, body: Readonly<Record<string, unknown>>): Write {
-  return { kind: "patch", type: PersistentVolumeClaim, object: claim as Seen, body: { status: body }, subresource: "status" };
+  return { kind: "patch", type: PersistentVolumeClaim, object: claim as Cached, body: { status: body }, subresource: "status" };
 }

@@ -3,7 +3,7 @@ import { StorageClass } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { defaultClassAnnotation, directoryProvisioner } from "./claim-decision.ts";
 
-/** Makes the StorageClass `standard`, the default one, where there is none of that name. What somebody changed stays. */
+/** Creates the default StorageClass `standard` if it does not exist. An existing one is not changed. */
 export async function ensureStandardClass(client: Client): Promise<void> {
   try {
     await client.create(StorageClass, {

@@ -4,27 +4,27 @@ import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { PersistentVolume, PersistentVolumeClaim, Pod, StorageClass } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { claimNames } from "../scheduler/scheduler-decision.ts";
-import { carryOut, performWrites } from "../workload/perform-writes.ts";
-import { isPodTerminal, type SeenPod } from "../workload/pod-state.ts";
+import { applyDecision, performWrites } from "../workload/perform-writes.ts";
+import { isPodTerminal, type CachedPod } from "../workload/pod-state.ts";
 import { decideClaim } from "./claim-decision.ts";
 import { decideVolume, volumeFailed } from "./volume-decision.ts";
 
 const claimIndex = "claim";
 
-/** Index of Pods by the claims that they use, as `namespace/name`. */
+/** Indexes Pods by the claims that they use, as `namespace/name`. */
 function byClaim(pod: DeepReadonly<KubernetesObject>): readonly string[] {
-  return claimNames(pod as SeenPod).map((name) => `${pod.metadata.namespace}/${name}`);
+  return claimNames(pod as CachedPod).map((name) => `${pod.metadata.namespace}/${name}`);
 }
 
-/** What {@link createVolumeControllers} takes. */
+/** Options of {@link createVolumeControllers}. */
 export interface VolumeControllerOptions {
-  /** Directory below which each claim gets one of its own, named by its uid. Nothing outside of it is ever removed. */
+  /** Directory for volumes, one subdirectory per claim uid. Nothing outside of it is ever removed. */
   readonly directory: string;
-  /** Removes a directory and everything in it; one that is not there is no error. Default: of this machine. */
+  /** Removes a directory recursively; a missing one is not an error. Default: on this machine's file system. */
   readonly removeDirectory?: (path: string) => Promise<void>;
 }
 
-/** The controllers of claims and volumes, with directories of this machine as volumes. */
+/** The controllers of claims and volumes. Volumes are directories of this machine. */
 export function createVolumeControllers(options: VolumeControllerOptions): readonly ControllerDefinition[] {
   const root = resolve(options.directory);
   const { removeDirectory = (path) => rm(path, { recursive: true, force: true }) } = options;
@@ -39,7 +39,7 @@ export function createVolumeControllers(options: VolumeControllerOptions): reado
         return unboundClaims(cache.list(PersistentVolumeClaim));
       }),
       watchOf(StorageClass, (_class, { cache }) => unboundClaims(cache.list(PersistentVolumeClaim))),
-      // What a Pod used and is deleted may go with the Pod.
+      // A deleted claim can be released once its Pods have terminated.
       watchOf(Pod, (pod) => claimNames(pod).map((name) => ({ namespace: pod.metadata.namespace, name })), [
         ({ type, object }) => type === "delete" || isPodTerminal(object),
       ]),
@@ -56,7 +56,7 @@ export function createVolumeControllers(options: VolumeControllerOptions): reado
         isUsed: users.some((pod) => !isPodTerminal(pod)),
         pathOf: (uid) => join(root, uid),
       });
-      return await carryOut(decision, context);
+      return await applyDecision(decision, context);
     },
   });
   const volumes = defineController({
@@ -81,9 +81,10 @@ export function createVolumeControllers(options: VolumeControllerOptions): reado
       const { writes, removes } = decideVolume(volume, claim);
       if (removes !== undefined) {
         try {
-          // A volume is written by people too; what lies elsewhere is not ours to remove.
-          if (!resolve(removes).startsWith(root + sep))
-            throw new Error(`${removes} is not below ${root}, and is left as it is`);
+          // Users can write PersistentVolumes too: a path outside the directory must not be removed.
+          if (!resolve(removes).startsWith(root + sep)) {
+            throw new ClusterError("OutsideDirectory", `refusing to remove ${removes}: it is not below ${root}`);
+          }
           await removeDirectory(removes);
         } catch (error) {
           await performWrites(volumeFailed(volume, error instanceof Error ? error.message : String(error)), context);

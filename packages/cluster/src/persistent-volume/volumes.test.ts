@@ -33,7 +33,7 @@ const decide = (world: World, isUsed = false): Decision =>
   });
 const ofVolume = (world: World) => {
   const [volume] = world.list(PersistentVolume);
-  if (volume === undefined) throw new Error("there is no volume");
+  if (volume === undefined) throw new Error("no volume");
   return decideVolume(volume, world.list(PersistentVolumeClaim)[0]);
 };
 function settle(world: World, isUsed = false): void {
@@ -45,7 +45,7 @@ function settle(world: World, isUsed = false): void {
 const bound = (world: World) => world.get(PersistentVolumeClaim, "c");
 
 describe("a claim", () => {
-  test("gets a directory of its own by the default class, and is bound to it", () => {
+  test("is bound to a new directory through the default class", () => {
     const world = start();
     claim(world);
     settle(world);
@@ -64,7 +64,7 @@ describe("a claim", () => {
     ]);
   });
 
-  test("waits for its first consumer where the class says so", () => {
+  test("waits for its first consumer if the class says so", () => {
     const world = start({ volumeBindingMode: "WaitForFirstConsumer" });
     claim(world);
     settle(world);
@@ -75,7 +75,7 @@ describe("a claim", () => {
     expect(bound(world).status?.phase).toBe("Bound");
   });
 
-  test("takes the smallest volume that suffices of those that are there", () => {
+  test("binds to the smallest existing volume that fits", () => {
     const world = start();
     for (const [name, storage] of [
       ["small", "500Mi"],
@@ -92,7 +92,7 @@ describe("a claim", () => {
     expect(world.get(PersistentVolume, "right").spec?.claimRef?.uid).toBe(bound(world).metadata.uid);
   });
 
-  test("grows when it asks for more, and stays as it is when it asks for less", () => {
+  test("expands on a larger request and never shrinks", () => {
     const world = start();
     claim(world);
     settle(world);
@@ -103,7 +103,7 @@ describe("a claim", () => {
     expect(decide(world).writes).toEqual([]);
   });
 
-  test("does not grow where its class does not let it, and says so", () => {
+  test("reports that its class does not allow expansion", () => {
     const world = start({ allowVolumeExpansion: false });
     claim(world);
     settle(world);
@@ -113,10 +113,10 @@ describe("a claim", () => {
 
   test.each([
     ["no class is set and there is no default", { metadata: { annotations: null } }, {}, "no storage class is set"],
-    ["its class is not there", {}, { storageClassName: "gone" }, 'storageclass.storage.k8s.io "gone" not found'],
-    ["another provisioner is to make it", { provisioner: "other" }, {}, "external provisioner 'other'"],
-    ["it is to be a block device", {}, { volumeMode: "Block" }, "volumeMode Block cannot be provisioned"],
-  ])("says what it waits for when %s", (_when, storageClass, spec, note) => {
+    ["its class does not exist", {}, { storageClassName: "gone" }, 'storageclass.storage.k8s.io "gone" not found'],
+    ["its class has another provisioner", { provisioner: "other" }, {}, "external provisioner 'other'"],
+    ["it requests a block device", {}, { volumeMode: "Block" }, "volumeMode Block cannot be provisioned"],
+  ])("is pending with a reason if %s", (_when, storageClass, spec, note) => {
     const world = start();
     world.change(StorageClass, "standard", storageClass);
     claim(world, spec);
@@ -125,7 +125,7 @@ describe("a claim", () => {
     expect(decide(world).writes).toMatchObject([{ kind: "event", note: expect.stringContaining(note) }]);
   });
 
-  test("stays while a Pod uses it, then goes, and the directory with it", () => {
+  test("is kept while a Pod uses it, then deleted with its directory", () => {
     const world = start();
     claim(world);
     settle(world);
@@ -140,7 +140,7 @@ describe("a claim", () => {
     expect(world.list(PersistentVolume)).toEqual([]);
   });
 
-  test("is lost when its volume is", () => {
+  test("is lost when its volume is deleted", () => {
     const world = start();
     claim(world);
     settle(world);
@@ -153,7 +153,7 @@ describe("a claim", () => {
 });
 
 describe("a volume", () => {
-  test("that is to be retained is released, and nobody else gets it", () => {
+  test("with policy Retain is released and never bound again", () => {
     const world = start({ reclaimPolicy: "Retain" });
     claim(world);
     settle(world);
@@ -167,7 +167,7 @@ describe("a volume", () => {
     expect(world.list(PersistentVolume)).toHaveLength(2);
   });
 
-  test("that was not made here keeps its files", () => {
+  test("of another provisioner keeps its files", () => {
     const world = start();
     const spec = {
       persistentVolumeReclaimPolicy: "Delete",
@@ -178,7 +178,7 @@ describe("a volume", () => {
     expect(decideVolume(volume, undefined).removes).toBeUndefined();
   });
 
-  test("that is bound is not deleted before its claim", () => {
+  test("is not deleted while it is bound", () => {
     const world = start();
     claim(world);
     settle(world);
@@ -186,12 +186,12 @@ describe("a volume", () => {
     expect(ofVolume(world).writes).toEqual([]);
   });
 
-  test("whose files could not be removed says so", () => {
+  test("reports that its files could not be removed", () => {
     const world = start();
     claim(world);
     settle(world);
     const [volume] = world.list(PersistentVolume);
-    if (volume === undefined) throw new Error("there is no volume");
+    if (volume === undefined) throw new Error("no volume");
     world.perform(volumeFailed(volume, "EACCES"));
     expect(world.list(PersistentVolume)[0]?.status).toEqual({ phase: "Failed", message: "EACCES" });
   });

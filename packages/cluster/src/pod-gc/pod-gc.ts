@@ -1,20 +1,20 @@
 import { isNotFound } from "@keelson/api-machinery";
 import { Node, Pod } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
-import { isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
+import { isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 
 const nodeIndex = "node";
 
-/** Index of Pods by their node. */
-const byNode = (pod: SeenPod): readonly string[] => (pod.spec.nodeName ? [pod.spec.nodeName] : []);
+/** Indexes Pods by node. */
+const byNode = (pod: CachedPod): readonly string[] => (pod.spec.nodeName ? [pod.spec.nodeName] : []);
 
-/** Why a Pod is to be deleted without waiting for a node, if it is: nobody is there who would end it. */
-export function decideLostPod(pod: SeenPod, hasNode: boolean): "node-gone" | "never-placed" | undefined {
-  if (pod.spec.nodeName) return hasNode ? undefined : "node-gone";
-  return isPodTerminating(pod) ? "never-placed" : undefined;
+/** Why a Pod must be deleted without a kubelet: no node exists that would terminate it. */
+export function decideLostPod(pod: CachedPod, hasNode: boolean): "node-deleted" | "never-bound" | undefined {
+  if (pod.spec.nodeName) return hasNode ? undefined : "node-deleted";
+  return isPodTerminating(pod) ? "never-bound" : undefined;
 }
 
-/** Deletes Pods whose node is gone, and Pods that are deleted before they got one. */
+/** Deletes Pods whose node no longer exists, and terminating Pods that were never bound. */
 export const podGarbageController: ControllerDefinition = defineController({
   name: "podgc",
   for: Pod,
@@ -36,8 +36,8 @@ export const podGarbageController: ControllerDefinition = defineController({
     const { nodeName = "" } = pod.spec;
     const why = decideLostPod(pod, nodeName !== "" && cache.get(Node, { name: nodeName }) !== undefined);
     if (why === undefined) return;
-    // The cache of nodes may be behind that of Pods: a node that is there after all keeps its Pods.
-    if (why === "node-gone" && (await isThere())) return;
+    // The node cache may lag behind the Pod cache, so the node is confirmed to be absent.
+    if (why === "node-deleted" && (await nodeExists())) return;
     const uid = pod.metadata.uid;
     try {
       await client.delete(Pod, request, {
@@ -49,11 +49,11 @@ export const podGarbageController: ControllerDefinition = defineController({
       if (isNotFound(error)) return;
       throw error;
     }
-    if (why === "node-gone") {
-      events.event(pod, { type: "Normal", reason: "PodGC", note: `the node ${nodeName} does not exist any more` });
+    if (why === "node-deleted") {
+      events.event(pod, { type: "Normal", reason: "PodGC", note: `node ${nodeName} no longer exists` });
     }
 
-    async function isThere(): Promise<boolean> {
+    async function nodeExists(): Promise<boolean> {
       try {
         await client.get(Node, { name: nodeName }, { signal });
         return true;

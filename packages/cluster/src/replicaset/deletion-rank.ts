@@ -1,14 +1,14 @@
 import { parseTime } from "@keelson/api-machinery/time";
-import { isPodReady, type SeenPod } from "../workload/pod-state.ts";
+import { isPodReady, type CachedPod } from "../workload/pod-state.ts";
 
 const phases: Readonly<Record<string, number>> = { Pending: 0, Unknown: 1, Running: 2 };
 
 /**
- * The Pods in the order in which a ReplicaSet that is too large deletes them: first those whose loss costs least. Not yet on a
- * node, then pending, then not ready; then by the annotation controller.kubernetes.io/pod-deletion-cost; then those on nodes
- * with more Pods of the same; then those ready for a shorter time, restarted more often, or younger.
+ * Sorts Pods in the order in which an oversized ReplicaSet deletes them (controller_utils.go `ActivePodsWithRanks`): unassigned,
+ * pending and unready Pods first; then by the annotation controller.kubernetes.io/pod-deletion-cost; then Pods on nodes with more
+ * replicas; then Pods that became ready later, restarted more often, or are younger.
  */
-export function byDeletionRank(pods: readonly SeenPod[]): readonly SeenPod[] {
+export function byDeletionRank(pods: readonly CachedPod[]): readonly CachedPod[] {
   const onNode = new Map<string, number>();
   for (const { spec } of pods) {
     if (spec.nodeName) onNode.set(spec.nodeName, (onNode.get(spec.nodeName) ?? 0) + 1);
@@ -36,16 +36,16 @@ export function byDeletionRank(pods: readonly SeenPod[]): readonly SeenPod[] {
   return ranked.map(({ pod }) => pod);
 }
 
-function deletionCost(pod: SeenPod): number {
+function deletionCost(pod: CachedPod): number {
   const text = pod.metadata.annotations?.["controller.kubernetes.io/pod-deletion-cost"] ?? "";
   return /^-?\d{1,10}$/.test(text) ? Number(text) : 0;
 }
 
-function readySince(pod: SeenPod): number | undefined {
+function readySince(pod: CachedPod): number | undefined {
   const ready = pod.status?.conditions?.find((condition) => condition.type === "Ready" && condition.status === "True");
   return ready === undefined ? undefined : parseTime(ready.lastTransitionTime ?? "");
 }
 
-function restarts(pod: SeenPod): number {
+function restarts(pod: CachedPod): number {
   return Math.max(0, ...(pod.status?.containerStatuses ?? []).map(({ restartCount }) => restartCount));
 }

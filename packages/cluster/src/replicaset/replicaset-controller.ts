@@ -5,14 +5,14 @@ import { byController, controllerIndex, orphansOf, workloadSelector } from "../w
 import { performWrites, resultOf } from "../workload/perform-writes.ts";
 import { decideReplicaSetPods, decideReplicaSetStatus } from "./replicaset-decision.ts";
 
-/** Keeps as many Pods as a ReplicaSet asks for. */
+/** Keeps the number of Pods that a ReplicaSet requests. */
 export const replicaSetController: ControllerDefinition = defineController({
   name: "replicaset",
   for: ReplicaSet,
   owns: [Pod],
   reads: [readOf(Pod, { [controllerIndex]: byController })],
   watches: [
-    // A Pod that nobody controls: whoever selects it may take it.
+    // An orphan may be adopted by any ReplicaSet that selects it.
     watchOf(Pod, (pod, { cache }) => {
       const { namespace, labels, ownerReferences } = pod.metadata;
       if (ownerReferences?.some(({ controller }) => controller)) return [];
@@ -36,7 +36,7 @@ export const replicaSetController: ControllerDefinition = defineController({
       await performWrites(writes, context);
     } catch (error) {
       if (!isStatusError(error) || error.status.reason === "Conflict" || signal.aborted) throw error;
-      // The status tells why there are too few (or too many), and the error brings the next try.
+      // The status says why there are too few or too many Pods; the error triggers the retry.
       const reason = writes[0]?.kind === "delete" ? "FailedDelete" : "FailedCreate";
       await performWrites(decideReplicaSetStatus(observed, clock.now(), { reason, message: error.message }).writes, context);
       throw error;

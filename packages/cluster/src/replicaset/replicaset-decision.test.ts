@@ -24,7 +24,7 @@ const settle = (world: World): unknown => {
 };
 
 describe("a ReplicaSet", () => {
-  test("makes the Pods that are missing and deletes those that are too many", () => {
+  test("creates missing Pods and deletes surplus ones", () => {
     const world = start();
     settle(world);
     expect(world.list(Pod).map(({ metadata }) => metadata.generateName ?? metadata.name)).toHaveLength(2);
@@ -34,7 +34,7 @@ describe("a ReplicaSet", () => {
     expect(world.get(ReplicaSet, "rs").status).toEqual({ replicas: 0, observedGeneration: 2 });
   });
 
-  test("replaces what has ended and what is being deleted, and counts neither", () => {
+  test("replaces terminated and terminating Pods and counts neither", () => {
     const world = start();
     settle(world);
     const [first, second] = world.list(Pod).map(({ metadata }) => metadata.name ?? "");
@@ -45,7 +45,7 @@ describe("a ReplicaSet", () => {
     expect(world.get(ReplicaSet, "rs").status).toMatchObject({ replicas: 2, terminatingReplicas: 1 });
   });
 
-  test("takes a Pod that nobody controls instead of making one, and lets go one that it no longer selects", () => {
+  test("adopts a matching orphan instead of creating a Pod, and releases a Pod that no longer matches", () => {
     const world = start({ replicas: 1 });
     world.create(Pod, { metadata: { name: "orphan", labels: { app: "a" } }, spec: { containers: [] } });
     settle(world);
@@ -58,14 +58,14 @@ describe("a ReplicaSet", () => {
     expect(world.list(Pod)).toHaveLength(2);
   });
 
-  test("with an empty selector takes nothing", () => {
+  test("adopts nothing with an empty selector", () => {
     const world = start({ replicas: 0, selector: {} });
     world.create(Pod, { metadata: { name: "stranger" }, spec: { containers: [] } });
     settle(world);
     expect(world.get(Pod, "stranger").metadata.ownerReferences).toBeUndefined();
   });
 
-  test("being deleted, makes, takes and deletes nothing", () => {
+  test("creates, adopts and deletes nothing while it is being deleted", () => {
     const world = start();
     world.change(ReplicaSet, "rs", { metadata: { finalizers: ["x/y"] } });
     world.delete(ReplicaSet, "rs");
@@ -73,7 +73,7 @@ describe("a ReplicaSet", () => {
     expect(decideReplicaSetPods(observe(world))).toEqual([]);
   });
 
-  test("counts a Pod as available when it has been ready for long enough, and looks again then", () => {
+  test("counts a Pod as available after minReadySeconds and requeues for that time", () => {
     const world = start({ replicas: 1, minReadySeconds: 10 });
     settle(world);
     world.setPod(world.list(Pod)[0]?.metadata.name ?? "", "Running", true);
@@ -85,7 +85,7 @@ describe("a ReplicaSet", () => {
     expect(world.get(ReplicaSet, "rs").status?.availableReplicas).toBe(1);
   });
 
-  test("tells in a condition why it cannot make Pods, until it can", () => {
+  test("reports in ReplicaFailure why it cannot create Pods, until it can", () => {
     const world = start();
     const failure = { reason: "FailedCreate", message: "quota" } as const;
     world.perform(decideReplicaSetStatus(observe(world), world.now, failure).writes);
@@ -96,12 +96,12 @@ describe("a ReplicaSet", () => {
     expect(world.get(ReplicaSet, "rs").status?.conditions).toBeUndefined();
   });
 
-  test("makes no more than 500 Pods at once", () => {
+  test("creates at most 500 Pods in one reconcile", () => {
     expect(decideReplicaSetPods(observe(start({ replicas: 10_000 })))).toHaveLength(500);
   });
 });
 
-test("the Pods whose loss costs least go first", () => {
+test("Pods whose loss costs least are deleted first", () => {
   const world = new World();
   const make = (name: string, spec: object, phase: "Pending" | "Running", ready: boolean, annotations = {}): void => {
     world.create(Pod, { metadata: { name, annotations }, spec: { containers: [], ...spec } });

@@ -2,22 +2,22 @@ import { jsonEquals } from "@keelson/api-machinery";
 import { Pod, ReplicaSet, type ReplicaSetObject } from "@keelson/api-machinery/kinds";
 import { claim, workloadSelector } from "../workload/ownership.ts";
 import { podFromTemplate } from "../workload/pod-from-template.ts";
-import { countPods, isPodActive, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
+import { countPods, isPodActive, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 import { type WorkloadCondition, withCondition, withoutCondition } from "../workload/workload-conditions.ts";
-import type { Decision, Seen, Write } from "../workload/write.ts";
+import type { Decision, Cached, Write } from "../workload/write.ts";
 import { byDeletionRank } from "./deletion-rank.ts";
 
-/** At most this many Pods are made or deleted at once: the watch then shows how it went before there are more. */
-const burst = 500;
+/** Limits Pods created or deleted in one reconcile, so that errors show before more follow. */
+const maxBurst = 500;
 
-/** What a ReplicaSet is decided upon. */
+/** The input of {@link decideReplicaSetPods}. */
 export interface ObservedReplicaSet {
-  readonly replicaSet: Seen<ReplicaSetObject>;
-  /** Pods of its namespace that it controls, or that nobody does. */
-  readonly pods: readonly SeenPod[];
+  readonly replicaSet: Cached<ReplicaSetObject>;
+  /** Pods of the namespace that this ReplicaSet or no controller owns. */
+  readonly pods: readonly CachedPod[];
 }
 
-/** The writes to Pods that bring a ReplicaSet to its size. Those that only change owners come alone. */
+/** Decides which Pods to create, delete, adopt or release. Ownership changes are returned alone. */
 export function decideReplicaSetPods({ replicaSet, pods }: ObservedReplicaSet): readonly Write[] {
   const claims = claim(replicaSet, workloadSelector(replicaSet.spec.selector), Pod, pods);
   if (claims.writes.length > 0) return claims.writes;
@@ -26,16 +26,21 @@ export function decideReplicaSetPods({ replicaSet, pods }: ObservedReplicaSet): 
   const missing = (replicaSet.spec.replicas ?? 1) - active.length;
   if (missing > 0) {
     const object = podFromTemplate(replicaSet, replicaSet.spec.template);
-    return Array.from({ length: Math.min(missing, burst) }, () => ({ kind: "create", type: Pod, object, owner: replicaSet }));
+    return Array.from({ length: Math.min(missing, maxBurst) }, () => ({
+      kind: "create",
+      type: Pod,
+      object,
+      owner: replicaSet,
+    }));
   }
   return byDeletionRank(active)
-    .slice(0, Math.min(-missing, burst))
+    .slice(0, Math.min(-missing, maxBurst))
     .map((object) => ({ kind: "delete", type: Pod, object, owner: replicaSet }));
 }
 
 /**
- * The status of a ReplicaSet, written where it is another, and when its counts change by time alone. `failure` is what kept
- * its Pods from being made or deleted just now.
+ * Computes the status of a ReplicaSet, writes it if it differs, and returns when counts change by time alone. `failure` is the error
+ * that kept the last reconcile from creating or deleting Pods.
  */
 export function decideReplicaSetStatus(
   { replicaSet, pods }: ObservedReplicaSet,
@@ -63,8 +68,8 @@ export function decideReplicaSetStatus(
     observedGeneration: replicaSet.metadata.generation ?? 0,
   };
   const requeueAfterMs = counts.nextAvailableAt === undefined ? undefined : counts.nextAvailableAt - now;
-  // A Pod that is made now is counted when the watch shows it.
+  // A Pod created now is counted when the watch shows it.
   if (jsonEquals(replicaSet.status, status)) return { writes: [], requeueAfterMs };
-  const object = { ...replicaSet, status } as unknown as Seen<ReplicaSetObject>;
-  return { writes: [{ kind: "status", type: ReplicaSet, object: object as Seen }], requeueAfterMs };
+  const object = { ...replicaSet, status } as unknown as Cached<ReplicaSetObject>;
+  return { writes: [{ kind: "status", type: ReplicaSet, object: object as Cached }], requeueAfterMs };
 }

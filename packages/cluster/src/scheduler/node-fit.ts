@@ -1,20 +1,20 @@
 import { isConditionTrue } from "@keelson/api-machinery";
 import type { NodeObject } from "@keelson/api-machinery/kinds";
 import { createSelector, type SelectorOperator } from "@keelson/api-machinery/selectors";
-import type { SeenPod } from "../workload/pod-state.ts";
-import type { Seen } from "../workload/write.ts";
+import type { CachedPod } from "../workload/pod-state.ts";
+import type { Cached } from "../workload/write.ts";
 import { add, type Amounts, amountsOf, podRequests } from "./pod-requests.ts";
 
-/** A node with what is on it. */
+/** A node with the resources that its Pods use. */
 export interface NodeLoad {
-  readonly node: Seen<NodeObject>;
+  readonly node: Cached<NodeObject>;
   readonly allocatable: Amounts;
   readonly requested: Map<string, bigint>;
   pods: number;
   readonly hostPorts: Set<string>;
 }
 
-/** Why a Pod cannot be on a node; `isPermanent` where the going of other Pods would not help. */
+/** Why a Pod does not fit a node; `isPermanent` if removing other Pods would not help. */
 export interface Misfit {
   readonly reason: string;
   readonly isPermanent: boolean;
@@ -40,8 +40,8 @@ const operators: Readonly<Record<string, SelectorOperator>> = {
   Lt: "lt",
 };
 
-/** A node and the Pods on it. */
-export function loadOf(node: Seen<NodeObject>, pods: readonly SeenPod[]): NodeLoad {
+/** Sums up the Pods on a node. */
+export function loadOf(node: Cached<NodeObject>, pods: readonly CachedPod[]): NodeLoad {
   const load: NodeLoad = {
     node,
     allocatable: amountsOf(node.status?.allocatable ?? node.status?.capacity ?? {}),
@@ -49,23 +49,23 @@ export function loadOf(node: Seen<NodeObject>, pods: readonly SeenPod[]): NodeLo
     pods: 0,
     hostPorts: new Set(),
   };
-  for (const pod of pods) place(load, pod);
+  for (const pod of pods) addPod(load, pod);
   return load;
 }
 
-/** Counts a Pod in. */
-export function place(load: NodeLoad, pod: SeenPod): void {
+/** Adds a Pod to the load of a node. */
+export function addPod(load: NodeLoad, pod: CachedPod): void {
   add(load.requested, podRequests(pod));
   load.pods += 1;
   for (const port of hostPortsOf(pod)) load.hostPorts.add(port);
 }
 
-/** Why the Pod does not fit the node: every reason, or none where it fits. */
-export function misfitsOf(pod: SeenPod, load: NodeLoad): readonly Misfit[] {
+/** All reasons why the Pod does not fit the node; empty if it fits. */
+export function misfitsOf(pod: CachedPod, load: NodeLoad): readonly Misfit[] {
   const permanent = (reason: string): readonly Misfit[] => [{ reason, isPermanent: true }];
   const taints: readonly Taint[] = [
     ...(load.node.spec?.taints ?? []),
-    // The node controller's taints, as far as nobody has put them there.
+    // Stands for the node lifecycle controller's taint.
     ...(isReady(load.node) ? [] : [{ key: "node.kubernetes.io/not-ready", effect: "NoSchedule" }]),
   ];
   const unschedulable = { key: "node.kubernetes.io/unschedulable", effect: "NoSchedule" };
@@ -79,7 +79,7 @@ export function misfitsOf(pod: SeenPod, load: NodeLoad): readonly Misfit[] {
   return shortagesOf(pod, load);
 }
 
-function shortagesOf(pod: SeenPod, { allocatable, requested, pods }: NodeLoad): readonly Misfit[] {
+function shortagesOf(pod: CachedPod, { allocatable, requested, pods }: NodeLoad): readonly Misfit[] {
   const misfits: Misfit[] = [];
   const slots = allocatable.get("pods");
   if (slots !== undefined && BigInt(pods + 1) * 1_000_000_000n > slots) {
@@ -93,8 +93,8 @@ function shortagesOf(pod: SeenPod, { allocatable, requested, pods }: NodeLoad): 
   return misfits;
 }
 
-/** The free share of cpu and memory after the Pod is there, 0 to 1: the node with the most gets it. */
-export function freeShare(pod: SeenPod, { allocatable, requested }: NodeLoad): number {
+/** The average free share of cpu and memory, 0 to 1, once the Pod runs there. The node with the highest share wins. */
+export function freeShare(pod: CachedPod, { allocatable, requested }: NodeLoad): number {
   const requests = podRequests(pod);
   const shares = ["cpu", "memory"].map((resource) => {
     const all = allocatable.get(resource) ?? 0n;
@@ -104,11 +104,11 @@ export function freeShare(pod: SeenPod, { allocatable, requested }: NodeLoad): n
   return shares.reduce((sum, share) => sum + share, 0) / shares.length;
 }
 
-function isReady(node: Seen<NodeObject>): boolean {
+function isReady(node: Cached<NodeObject>): boolean {
   return isConditionTrue((node.status?.conditions ?? []) as readonly { type: string; status: string }[], "Ready");
 }
 
-function isTolerated({ spec }: SeenPod, taint: Taint): boolean {
+function isTolerated({ spec }: CachedPod, taint: Taint): boolean {
   return (spec.tolerations ?? []).some(({ key = "", operator = "Equal", value = "", effect = "" }) => {
     if (effect !== "" && effect !== taint.effect) return false;
     if (key === "") return operator === "Exists";
@@ -116,14 +116,14 @@ function isTolerated({ spec }: SeenPod, taint: Taint): boolean {
   });
 }
 
-function isSelected({ spec }: SeenPod, node: Seen<NodeObject>): boolean {
+function isSelected({ spec }: CachedPod, node: Cached<NodeObject>): boolean {
   const labels = node.metadata.labels ?? {};
   if (!Object.entries(spec.nodeSelector ?? {}).every(([key, value]) => labels[key] === value)) return false;
   const affinity = spec.affinity as
     | { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: { nodeSelectorTerms?: readonly NodeTerm[] } } }
     | undefined;
   const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
-  // One of the terms has to hold; an empty term holds for no node.
+  // One of the terms must match; an empty term matches no node.
   return terms === undefined || terms.some((term) => holds(term, labels, { "metadata.name": node.metadata.name ?? "" }));
 }
 
@@ -141,7 +141,7 @@ function matches(requirements: readonly NodeRequirement[], values: Readonly<Reco
   return known.length === requirements.length && createSelector(known).matches(values);
 }
 
-function hostPortsOf({ spec }: SeenPod): readonly string[] {
+function hostPortsOf({ spec }: CachedPod): readonly string[] {
   const ports = spec.containers.flatMap((container) => container.ports ?? []);
   return ports.flatMap(({ hostPort, containerPort, protocol = "TCP", hostIP = "" }) => {
     const port = spec.hostNetwork ? containerPort : hostPort;

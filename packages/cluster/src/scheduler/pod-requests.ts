@@ -1,16 +1,16 @@
 import { parseQuantity } from "@keelson/api-machinery/quantity";
-import type { SeenPod } from "../workload/pod-state.ts";
+import type { CachedPod } from "../workload/pod-state.ts";
 
-/** Amounts by resource, in billionths. */
+/** Amounts by resource, in nano units. */
 export type Amounts = ReadonlyMap<string, bigint>;
 
-type SeenContainer = SeenPod["spec"]["containers"][number];
+type CachedContainer = CachedPod["spec"]["containers"][number];
 
 /**
- * What a Pod asks for: the sum of its containers and sidecars, or the most that an init container needs beside the sidecars
- * started before it, whichever is more, and its overhead. A container that only states a limit asks for that.
+ * The effective requests of a Pod (KEP-753): the sum of its containers and sidecars, or the peak of an init container plus the
+ * sidecars started before it, whichever is larger, plus the overhead. A missing request defaults to the limit.
  */
-export function podRequests({ spec }: SeenPod): Amounts {
+export function podRequests({ spec }: CachedPod): Amounts {
   const total = new Map<string, bigint>();
   for (const container of spec.containers) add(total, requestsOf(container));
   const sidecars = new Map<string, bigint>();
@@ -33,14 +33,14 @@ export function podRequests({ spec }: SeenPod): Amounts {
   return total;
 }
 
-/** Quantities as amounts. What is no quantity counts as none. */
+/** Converts quantities to amounts. Invalid quantities are skipped. */
 export function amountsOf(quantities: Readonly<Record<string, string | number>>): Amounts {
   const amounts = new Map<string, bigint>();
   for (const [resource, quantity] of Object.entries(quantities)) {
     try {
       amounts.set(resource, parseQuantity(quantity).nanos);
     } catch {
-      // The API server refuses such objects; one that got here all the same must not stop the scheduling of others.
+      // The API server rejects invalid quantities; one that got through must not block the scheduling of other Pods.
     }
   }
   return amounts;
@@ -55,6 +55,6 @@ function raise(sum: Map<string, bigint>, amounts: Amounts): void {
   for (const [resource, amount] of amounts) if (amount > (sum.get(resource) ?? 0n)) sum.set(resource, amount);
 }
 
-function requestsOf({ resources }: SeenContainer): Amounts {
+function requestsOf({ resources }: CachedContainer): Amounts {
   return amountsOf({ ...resources?.limits, ...resources?.requests });
 }

@@ -32,7 +32,7 @@ const helpless = "preemption: 0/1 nodes are available: 1 Preemption is not helpf
 const victims = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
 
 describe("the scheduler", () => {
-  test("binds Pods to the node with the most room, each of them counted for the next", () => {
+  test("binds Pods to the node with the most free resources, counting each for the next", () => {
     const world = start();
     node(world, "n2");
     pod(world, "a", {}, "1500m");
@@ -45,7 +45,7 @@ describe("the scheduler", () => {
     ]);
   });
 
-  test("takes the more urgent first, then the older", () => {
+  test("schedules by priority, then by age", () => {
     const world = start();
     pod(world, "old", {}, "1");
     pod(world, "young", {}, "1");
@@ -57,7 +57,7 @@ describe("the scheduler", () => {
     ]);
   });
 
-  test("counts what runs, what is assumed and what is being deleted, but not what has ended", () => {
+  test("counts running, assumed and terminating Pods, but not terminated ones", () => {
     const world = start();
     pod(world, "ended", { nodeName: "n1" }, "2");
     world.setPod("ended", "Succeeded");
@@ -72,15 +72,15 @@ describe("the scheduler", () => {
   });
 
   test.each([
-    ["no place for so large a Pod", {}, "3", `1 Insufficient cpu. ${helpless}`],
+    ["a request larger than any node", {}, "3", `1 Insufficient cpu. ${helpless}`],
     [
-      "another label",
+      "a node selector that matches nothing",
       { nodeSelector: { disk: "fast" } },
       "1",
       `1 node(s) didn't match Pod's node affinity/selector. ${helpless}`,
     ],
     [
-      "another zone",
+      "a node affinity that matches nothing",
       {
         affinity: {
           nodeAffinity: {
@@ -94,18 +94,18 @@ describe("the scheduler", () => {
       `1 node(s) didn't match Pod's node affinity/selector. ${helpless}`,
     ],
     [
-      "a claim that is not there",
+      "a missing claim",
       { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "gone" } }] },
       "1",
       `persistentvolumeclaim "gone" not found. ${helpless}`,
     ],
-  ])("says that there is %s", (_what, spec, cpu, message) => {
+  ])("reports %s", (_what, spec, cpu, message) => {
     const world = start();
     pod(world, "p", spec, cpu);
     expect(placements(world)).toEqual([`p: 0/1 nodes are available: ${message}`]);
   });
 
-  test("says that there are no nodes, too many Pods on them, taints, or a port that is taken", () => {
+  test("reports missing nodes, too many Pods, taints and occupied host ports", () => {
     const empty = new World();
     pod(empty, "p");
     expect(placements(empty)).toEqual(["p: no nodes available to schedule pods"]);
@@ -141,7 +141,7 @@ describe("the scheduler", () => {
     expect(placements(ports)[0]).toContain("1 node(s) didn't have free ports for the requested pod ports");
   });
 
-  test("leaves Pods of other schedulers, gated ones and those that have a node", () => {
+  test("ignores Pods of other schedulers, gated Pods and bound Pods", () => {
     const world = start();
     pod(world, "other", { schedulerName: "mine" });
     pod(world, "gated", { schedulingGates: [{ name: "g" }] });
@@ -149,7 +149,7 @@ describe("the scheduler", () => {
     expect(placements(world)).toEqual([]);
   });
 
-  test("waits for a claim that is bound at once, and chooses the node for one that waits for its first consumer", () => {
+  test("waits for immediate claims, and selects the node for claims that wait for their first consumer", () => {
     const world = start();
     world.create(StorageClass, { metadata: { name: "late" }, provisioner: "p", volumeBindingMode: "WaitForFirstConsumer" });
     world.create(PersistentVolumeClaim, { metadata: { name: "c" }, spec: { storageClassName: "standard" } });
@@ -163,7 +163,7 @@ describe("the scheduler", () => {
     expect(placements(world)).toEqual(["p: bind n1"]);
   });
 
-  test("counts init containers by the largest, and sidecars beside all", () => {
+  test("counts init containers by their peak and sidecars in the sum", () => {
     const world = start();
     const requests = (cpu: string): object => ({ resources: { requests: { cpu } } });
     const initContainers = [

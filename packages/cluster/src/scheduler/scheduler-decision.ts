@@ -1,50 +1,50 @@
 import { findCondition } from "@keelson/api-machinery";
 import type { NodeObject, PersistentVolumeObject, StorageClassObject } from "@keelson/api-machinery/kinds";
 import { parseTime } from "@keelson/api-machinery/time";
-import { isPodTerminal, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
-import type { Claim } from "../workload/resources.ts";
-import type { Seen } from "../workload/write.ts";
+import { isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
+import type { Claim } from "../workload/cached-objects.ts";
+import type { Cached } from "../workload/write.ts";
 import { freeShare, loadOf, type Misfit, misfitsOf, type NodeLoad, place } from "./node-fit.ts";
 
-/** What scheduling is decided upon. */
+/** The input of {@link schedule}. */
 export interface ObservedPods {
-  readonly nodes: readonly Seen<NodeObject>[];
-  /** All Pods, those that wait and those that have a node. */
-  readonly pods: readonly SeenPod[];
+  readonly nodes: readonly Cached<NodeObject>[];
+  /** All Pods, pending and bound. */
+  readonly pods: readonly CachedPod[];
   readonly claims: readonly Claim[];
-  readonly classes: readonly Seen<StorageClassObject>[];
-  readonly volumes: readonly Seen<PersistentVolumeObject>[];
-  /** Nodes by uid of Pods that were bound and are not shown so yet. */
+  readonly classes: readonly Cached<StorageClassObject>[];
+  readonly volumes: readonly Cached<PersistentVolumeObject>[];
+  /** Node names by uid of Pods that were bound, until the cache shows it. */
   readonly assumed: ReadonlyMap<string, string>;
 }
 
-/** What becomes of a Pod that waits for a node. */
+/** The outcome for a pending Pod. */
 export type Placement =
-  | { readonly kind: "bind"; readonly pod: SeenPod; readonly node: string }
-  /** A claim waits for its first consumer: the node is chosen, the volume comes, then the Pod is bound. */
-  | { readonly kind: "select-node"; readonly pod: SeenPod; readonly node: string; readonly claims: readonly Claim[] }
-  | { readonly kind: "fail"; readonly pod: SeenPod; readonly message: string };
+  | { readonly kind: "bind"; readonly pod: CachedPod; readonly node: string }
+  /** A claim waits for its first consumer: the node is selected, the volume is provisioned, then the Pod is bound. */
+  | { readonly kind: "select-node"; readonly pod: CachedPod; readonly node: string; readonly claims: readonly Claim[] }
+  | { readonly kind: "fail"; readonly pod: CachedPod; readonly message: string };
 
-/** The annotation of a claim that tells on which node its first consumer will be. */
+/** Annotation of a claim: the node of its first consumer. */
 export const selectedNodeAnnotation = "volume.kubernetes.io/selected-node";
 
-/** Whether the Pod waits for this scheduler. */
-export function isWaiting(pod: SeenPod): boolean {
+/** Whether the Pod is pending for this scheduler. */
+export function isPending(pod: CachedPod): boolean {
   const { nodeName, schedulerName = "default-scheduler", schedulingGates = [] } = pod.spec;
   if (nodeName || schedulerName !== "default-scheduler" || schedulingGates.length > 0) return false;
   return !isPodTerminal(pod) && !isPodTerminating(pod);
 }
 
-/** Places every Pod that waits: by priority, then by age. Each one placed takes its share before the next is looked at. */
+/** Schedules every pending Pod, by priority and then by age. Each placement counts for the next one. */
 export function schedule(observed: ObservedPods): readonly Placement[] {
   const { nodes, pods, assumed } = observed;
-  const nodeOf = (pod: SeenPod): string | undefined => pod.spec.nodeName || assumed.get(pod.metadata.uid ?? "");
-  const waiting = pods.filter((pod) => isWaiting(pod) && nodeOf(pod) === undefined).toSorted(byUrgency);
-  if (waiting.length === 0) return [];
-  const onNode = new Map<string, SeenPod[]>();
+  const nodeOf = (pod: CachedPod): string | undefined => pod.spec.nodeName || assumed.get(pod.metadata.uid ?? "");
+  const pending = pods.filter((pod) => isPending(pod) && nodeOf(pod) === undefined).toSorted(byUrgency);
+  if (pending.length === 0) return [];
+  const onNode = new Map<string, CachedPod[]>();
   for (const pod of pods) {
     const name = nodeOf(pod);
-    // A Pod that is being deleted holds what it has until it is gone.
+    // A terminating Pod holds its resources until it is deleted.
     if (name === undefined || isPodTerminal(pod)) continue;
     const others = onNode.get(name);
     if (others === undefined) onNode.set(name, [pod]);
@@ -53,10 +53,10 @@ export function schedule(observed: ObservedPods): readonly Placement[] {
   const loads = nodes
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((node) => loadOf(node, onNode.get(node.metadata.name ?? "") ?? []));
-  return waiting.flatMap((pod) => placePod(pod, loads, observed));
+  return pending.flatMap((pod) => placePod(pod, loads, observed));
 }
 
-function placePod(pod: SeenPod, loads: readonly NodeLoad[], observed: ObservedPods): readonly Placement[] {
+function placePod(pod: CachedPod, loads: readonly NodeLoad[], observed: ObservedPods): readonly Placement[] {
   const fail = (message: string): readonly Placement[] => [{ kind: "fail", pod, message }];
   if (loads.length === 0) return fail("no nodes available to schedule pods");
   const { problem, unbound } = claimsOf(pod, observed);
@@ -69,16 +69,16 @@ function placePod(pod: SeenPod, loads: readonly NodeLoad[], observed: ObservedPo
   const chosen = ranked.find(({ node }) => node.metadata.name === selected) ?? ranked[0];
   if (chosen === undefined) return [];
   const node = chosen.node.metadata.name ?? "";
-  // What waits for its volume has its place already.
-  place(chosen, pod);
+  // A Pod that waits for its volume already holds its resources.
+  addPod(chosen, pod);
   if (unbound.length === 0) return [{ kind: "bind", pod, node }];
   const claims = unbound.filter((claim) => claim.metadata.annotations?.[selectedNodeAnnotation] !== node);
   return claims.length === 0 ? [] : [{ kind: "select-node", pod, node, claims }];
 }
 
-/** The claims of a Pod that wait for it, or what is wrong with one of them. */
+/** The unbound claims that wait for the Pod as first consumer, or the problem with a claim. */
 function claimsOf(
-  pod: SeenPod,
+  pod: CachedPod,
   { claims, classes }: ObservedPods,
 ): { readonly problem?: string; readonly unbound: readonly Claim[] } {
   const unbound: Claim[] = [];
@@ -101,8 +101,8 @@ function claimsOf(
   return { unbound };
 }
 
-/** The names of the claims that a Pod's volumes are of. */
-export function claimNames(pod: SeenPod): readonly string[] {
+/** The names of the claims that a Pod uses. */
+export function claimNames(pod: CachedPod): readonly string[] {
   return (pod.spec.volumes ?? []).flatMap((volume) => {
     if (volume.persistentVolumeClaim !== undefined) return [volume.persistentVolumeClaim.claimName];
     return "ephemeral" in volume ? [`${pod.metadata.name}-${volume.name}`] : [];
@@ -126,13 +126,13 @@ function notHelpful(total: number): string {
   return `preemption: 0/${total} nodes are available: ${total} Preemption is not helpful for scheduling.`;
 }
 
-function byUrgency(a: SeenPod, b: SeenPod): number {
-  const at = (pod: SeenPod): number => parseTime(pod.metadata.creationTimestamp ?? "") ?? 0;
+function byUrgency(a: CachedPod, b: CachedPod): number {
+  const at = (pod: CachedPod): number => parseTime(pod.metadata.creationTimestamp ?? "") ?? 0;
   return (b.spec.priority ?? 0) - (a.spec.priority ?? 0) || at(a) - at(b);
 }
 
-/** Whether the Pod's status says so already. */
-export function isToldOf(pod: SeenPod, message: string): boolean {
+/** Whether the Pod's status already shows this message. */
+export function isReported(pod: CachedPod, message: string): boolean {
   const conditions = (pod.status?.conditions ?? []) as readonly { type: string; status: string; message?: string }[];
   const scheduled = findCondition(conditions, "PodScheduled");
   return scheduled?.status === "False" && scheduled.message === message;

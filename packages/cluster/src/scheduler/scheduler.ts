@@ -9,50 +9,57 @@ import {
   StorageClass,
 } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
-import { type Change, type ControllerDefinition, defineController, type ReconcileContext, watchOf } from "@keelson/controller";
-import { controllerOf } from "../workload/event-words.ts";
+import {
+  type Change,
+  type ControllerDefinition,
+  defineController,
+  type ReconcileContext,
+  watchOf,
+} from "@keelson/controller";
+import { controllerOf } from "../workload/part-event.ts";
 import { performWrites } from "../workload/perform-writes.ts";
-import { isPodTerminal, type SeenPod } from "../workload/pod-state.ts";
-import { announce, type Write } from "../workload/write.ts";
-import { isToldOf, isWaiting, type Placement, schedule, selectedNodeAnnotation } from "./scheduler-decision.ts";
+import { isPodTerminal, type CachedPod } from "../workload/pod-state.ts";
+import { eventWrite, type Write } from "../workload/write.ts";
+import { isPending, isReported, type Placement, schedule, selectedNodeAnnotation } from "./scheduler-decision.ts";
 
-/** All waiting Pods are one piece of work: which goes first is decided over all of them. */
-const everything = [{ name: "pending-pods" }];
+/** All pending Pods are one work item, because their order is decided across all of them. */
+const allPendingPods = [{ name: "pending-pods" }];
 
-/** Chooses nodes for Pods. */
+/** Creates the scheduler, which binds pending Pods to nodes. Its memory of assumed Pods belongs to the returned controller. */
 export function createScheduler(): ControllerDefinition {
+  /** Node names by uid of Pods that were bound, until the cache shows it. */
   const assumed = new Map<string, string>();
   return defineController({
     name: "scheduler",
     for: Pod,
-    // No Pod is a piece of work by itself.
+    // Pods are scheduled together, never as work items of their own.
     predicates: [() => false],
     watches: [
-      watchOf(Pod, () => everything, [mattersForScheduling]),
-      watchOf(Node, () => everything, [mattersForFitting]),
-      watchOf(PersistentVolumeClaim, () => everything),
-      watchOf(PersistentVolume, () => everything),
-      watchOf(StorageClass, () => everything),
+      watchOf(Pod, () => allPendingPods, [affectsScheduling]),
+      watchOf(Node, () => allPendingPods, [affectsNodeFit]),
+      watchOf(PersistentVolumeClaim, () => allPendingPods),
+      watchOf(PersistentVolume, () => allPendingPods),
+      watchOf(StorageClass, () => allPendingPods),
     ],
     async reconcile(_request, context) {
       const { cache } = context;
       const pods = cache.list(Pod);
-      if (!pods.some(isWaiting)) return;
-      forgetShown(assumed, pods);
-      const placements = schedule({
-        nodes: cache.list(Node),
-        pods,
-        claims: cache.list(PersistentVolumeClaim),
-        classes: cache.list(StorageClass),
-        volumes: cache.list(PersistentVolume),
-        assumed,
-      });
-      for (const placement of placements) await carryOutPlacement(placement, assumed, context);
+      if (!pods.some(isPending)) return;
+      forgetObserved(assumed, pods);
+    const placements = schedule({
+      nodes: cache.list(Node),
+      pods,
+      claims: cache.list(PersistentVolumeClaim),
+      classes: cache.list(StorageClass),
+      volumes: cache.list(PersistentVolume),
+      assumed,
+    });
+      for (const placement of placements) await applyPlacement(placement, assumed, context);
     },
   });
 }
 
-async function carryOutPlacement(placement: Placement, assumed: Map<string, string>, context: ReconcileContext): Promise<void> {
+async function applyPlacement(placement: Placement, assumed: Map<string, string>, context: ReconcileContext): Promise<void> {
   const { pod } = placement;
   switch (placement.kind) {
     case "bind":
@@ -68,7 +75,7 @@ async function carryOutPlacement(placement: Placement, assumed: Map<string, stri
       return;
     }
     case "fail": {
-      if (isToldOf(pod, placement.message)) return;
+      if (isReported(pod, placement.message)) return;
       const others = (pod.status?.conditions ?? []).filter(({ type }) => type !== "PodScheduled");
       const before = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
       const lastTransitionTime = before?.status === "False" ? before.lastTransitionTime : formatTime(context.clock.now());
@@ -84,7 +91,7 @@ async function carryOutPlacement(placement: Placement, assumed: Map<string, stri
       await performWrites(
         [
           { kind: "patch", type: Pod, object: pod, body, subresource: "status" },
-          announce(pod, "Warning", "FailedScheduling", placement.message),
+          eventWrite(pod, "Warning", "FailedScheduling", placement.message),
         ],
         context,
       );
@@ -93,20 +100,20 @@ async function carryOutPlacement(placement: Placement, assumed: Map<string, stri
 }
 
 async function bind(
-  pod: SeenPod,
+  pod: CachedPod,
   node: string,
   assumed: Map<string, string>,
   { client, events, signal }: ReconcileContext,
 ): Promise<void> {
   const { namespace = "", name = "", uid = "" } = pod.metadata;
   const binding = { metadata: { name, namespace, uid }, target: { apiVersion: "v1", kind: "Node", name: node } };
-  // The answer is a Status, so the cache cannot be asked whether it shows this: what is bound is remembered here.
+  // The response is a Status without a resourceVersion, so the cache cannot be awaited: the binding is remembered here.
   assumed.set(uid, node);
   try {
     await client.create(bindingType, binding, { signal, subresource: { of: Pod, name: "binding" } });
   } catch (error) {
     assumed.delete(uid);
-    // Gone, or bound by somebody else.
+    // Deleted, or bound by another writer.
     if (isNotFound(error) || isConflict(error)) return;
     throw error;
   }
@@ -122,20 +129,20 @@ const bindingType: ResourceType<KubernetesObject & { target: object }> = {
   scope: "Namespaced",
 };
 
-function forgetShown(assumed: Map<string, string>, pods: readonly SeenPod[]): void {
+function forgetObserved(assumed: Map<string, string>, pods: readonly CachedPod[]): void {
   if (assumed.size === 0) return;
-  const waiting = new Set(pods.filter(isWaiting).map(({ metadata }) => metadata.uid));
-  for (const uid of assumed.keys()) if (!waiting.has(uid)) assumed.delete(uid);
+  const pending = new Set(pods.filter(isPending).map(({ metadata }) => metadata.uid));
+  for (const uid of assumed.keys()) if (!pending.has(uid)) assumed.delete(uid);
 }
 
-/** A Pod that waits, and one that gives back what it had. */
-function mattersForScheduling({ type, object, old }: Change<PodObject>): boolean {
-  if (isWaiting(object)) return old === undefined || !isWaiting(old) || !jsonEquals(old.spec, object.spec) || type === "delete";
+/** Changes of pending Pods, and of Pods that free resources. */
+function affectsScheduling({ type, object, old }: Change<PodObject>): boolean {
+  if (isPending(object)) return old === undefined || !isPending(old) || !jsonEquals(old.spec, object.spec) || type === "delete";
   return type === "delete" || (isPodTerminal(object) && old !== undefined && !isPodTerminal(old));
 }
 
-/** Heartbeats alone change nothing. */
-function mattersForFitting({ type, object, old }: Change<NodeObject>): boolean {
+/** Heartbeats change nothing that matters for fitting. */
+function affectsNodeFit({ type, object, old }: Change<NodeObject>): boolean {
   if (type !== "update" || old === undefined) return true;
   const conditionsOf = ({ status }: Change<NodeObject>["object"]) =>
     (status?.conditions ?? []).map((condition) => `${condition.type}=${condition.status}`);

@@ -3,9 +3,9 @@ import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery/
 import { slicesByService } from "./service-routes.ts";
 
 /**
- * The hosts file of a namespace's Pods: the machine's own lines, then every Service by `name.namespace.svc.cluster.local` and its
- * shorter forms (`name` alone only inside the namespace). A headless Service is the addresses of its ready endpoints, and each
- * endpoint with a host name (StatefulSets) is `host.service.namespace.svc.cluster.local` and its shorter forms.
+ * The hosts file of a namespace's Pods: the machine's own lines, then every Service as `name.namespace.svc.cluster.local` with its
+ * shorter forms (`name` alone only within the namespace). A headless Service resolves to its ready endpoints, and each endpoint with
+ * a host name (StatefulSets) is also `host.service.namespace.svc.cluster.local` with its shorter forms.
  */
 export function hostsText(
   namespace: string,

@@ -14,7 +14,7 @@ export interface ServiceProxyOptions {
   readonly log: Logger;
 }
 
-/** Services that listen. */
+/** A running service proxy. */
 export interface ServiceProxy {
   stop(): Promise<void>;
 }
@@ -27,15 +27,15 @@ interface Listener {
   isListening: boolean;
 }
 
-/** A backend that does not answer in this time is passed over. */
+/** A backend that does not accept a connection within this time is skipped. */
 const connectMs = 3_000;
-/** A port that is in use is tried again this much later. */
+/** The delay before listening on an occupied port is retried. */
 const retryMs = 5_000;
 
 /**
- * Listens on the address of every Service and spreads TCP connections over its ready endpoints, in turn. A backend that refuses
- * is passed over for the next; with none left the connection is closed. Connections that are open stay where they are when
- * endpoints change. UDP, node ports and session affinity are not served.
+ * Listens on the address of every Service and balances TCP connections round-robin over its ready endpoints. A backend that refuses
+ * is skipped; with none left the connection is reset. Established connections survive endpoint changes. UDP, node ports and session
+ * affinity are not supported.
  */
 export async function startServiceProxy(options: ServiceProxyOptions): Promise<ServiceProxy> {
   const { client, clock, random, log } = options;
@@ -86,7 +86,7 @@ export async function startServiceProxy(options: ServiceProxyOptions): Promise<S
     listeners.set(key, listener);
     server.on("error", (error) => {
       listeners.delete(key);
-      log.warn({ err: error, service: route.name, address: key }, "a service cannot listen; it is tried again");
+      log.warn({ err: error, service: route.name, address: key }, "could not listen on a service address; retrying");
       retry ??= clock.setTimer(
         retryMs,
         () => {
@@ -124,7 +124,7 @@ export async function startServiceProxy(options: ServiceProxyOptions): Promise<S
   const runs = informers.map((informer) => informer.run(stopping.signal));
   return {
     async stop() {
-      stopping.abort(new Error("the service proxy stops"));
+      stopping.abort();
       retry?.cancel();
       for (const listener of listeners.values()) close(listener);
       listeners.clear();
@@ -133,7 +133,7 @@ export async function startServiceProxy(options: ServiceProxyOptions): Promise<S
   };
 }
 
-/** Connects `socket` to the first backend that takes it. */
+/** Connects `socket` to the first backend that accepts. */
 function forward(
   socket: Socket,
   backends: readonly { readonly host: string; readonly port: number }[],
@@ -148,7 +148,7 @@ function forward(
   const upstream = connect({ host: backend.host, port: backend.port, noDelay: true, allowHalfOpen: true });
   sockets.add(upstream);
   let isConnected = false;
-  const timer = clock.setTimer(connectMs, () => upstream.destroy(new Error("timed out")));
+  const timer = clock.setTimer(connectMs, () => upstream.destroy(new ClusterError("Timeout", "connection timed out")));
   upstream.on("connect", () => {
     isConnected = true;
     timer.cancel();

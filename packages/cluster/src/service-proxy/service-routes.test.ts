@@ -19,7 +19,7 @@ const slice = (endpoints: EndpointSliceObject["endpoints"], port = 8080, name = 
 });
 const ports = [{ name: "http", port: 80, targetPort: 8080 }];
 
-test("a service leads to its ready endpoints, on their own port", () => {
+test("a service routes to its ready endpoints on their own port", () => {
   const routes = serviceRoutes(
     [service({ clusterIP: "127.200.0.7", ports })],
     [
@@ -32,7 +32,7 @@ test("a service leads to its ready endpoints, on their own port", () => {
   expect(routes.get("127.200.0.7:80")?.backends).toEqual([{ host: "127.64.0.1", port: 8080 }]);
 });
 
-test("with no endpoint ready, those that serve while they terminate are used", () => {
+test("without ready endpoints, terminating endpoints that still serve are used", () => {
   const routes = serviceRoutes(
     [service({ clusterIP: "127.200.0.7", ports })],
     [slice([{ addresses: ["127.64.0.2"], conditions: { ready: false, serving: true, terminating: true } }])],
@@ -41,16 +41,16 @@ test("with no endpoint ready, those that serve while they terminate are used", (
 });
 
 test.each<[string, ServiceObject["spec"]]>([
-  ["is headless", { clusterIP: "None", ports }],
-  ["has an address that is not this machine's alone", { clusterIP: "10.0.0.1", ports }],
-  ["has the machine's own address", { clusterIP: "127.0.0.1", ports }],
-  ["is UDP", { clusterIP: "127.200.0.7", ports: [{ name: "http", port: 53, protocol: "UDP" }] }],
-  ["has no spec", undefined],
-])("a service that %s is not listened for", (_, spec) => {
+  ["a headless service", { clusterIP: "None", ports }],
+  ["an address outside the loopback network", { clusterIP: "10.0.0.1", ports }],
+  ["the machine's own address", { clusterIP: "127.0.0.1", ports }],
+  ["UDP", { clusterIP: "127.200.0.7", ports: [{ name: "http", port: 53, protocol: "UDP" }] }],
+  ["a service without a spec", undefined],
+])("does not listen for %s", (_, spec) => {
   expect(serviceRoutes([service(spec)], []).size).toBe(0);
 });
 
-test("names of services resolve by their forms, the short one only at home", () => {
+test("services resolve by all forms of their name, the short one only in their own namespace", () => {
   const services = [service({ clusterIP: "127.200.0.7", ports })];
   expect(hostsText("default", "127.0.0.1 localhost", services, [])).toBe(
     "127.0.0.1 localhost\n127.200.0.7 web.default.svc.cluster.local web.default.svc web.default web\n",
@@ -58,7 +58,7 @@ test("names of services resolve by their forms, the short one only at home", () 
   expect(hostsText("other", "", services, [])).toBe("127.200.0.7 web.default.svc.cluster.local web.default.svc web.default\n");
 });
 
-test("a headless service is its ready endpoints, each by its host name too", () => {
+test("a headless service resolves to its ready endpoints, each also by host name", () => {
   const text = hostsText(
     "default",
     "",

@@ -1,24 +1,24 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery/kinds";
 
-/** Where connections to one address and port go. */
+/** The backends of one address and port. */
 export interface ServiceRoute {
   readonly host: string;
   readonly port: number;
-  /** `namespace/name:port`, for people. */
+  /** `namespace/name:port`, for logs. */
   readonly name: string;
-  /** Ready endpoints; empty: nobody answers. */
+  /** Ready endpoints. Connections are reset if there are none. */
   readonly backends: readonly { readonly host: string; readonly port: number }[];
 }
 
 const serviceNameLabel = "kubernetes.io/service-name";
 
-/** The Service that a slice belongs to, as `namespace/name`. */
+/** The Service of a slice, as `namespace/name`. */
 function serviceOf(slice: DeepReadonly<EndpointSliceObject>): string {
   return `${slice.metadata.namespace}/${slice.metadata.labels?.[serviceNameLabel] ?? ""}`;
 }
 
-/** Slices by the Service that they belong to. */
+/** Groups slices by their Service. */
 export function slicesByService(
   slices: Iterable<DeepReadonly<EndpointSliceObject>>,
 ): ReadonlyMap<string, readonly DeepReadonly<EndpointSliceObject>[]> {
@@ -32,14 +32,14 @@ export function slicesByService(
   return byService;
 }
 
-/** Whether an address belongs to this machine alone, so that a Service may listen on it. */
+/** Whether an address is in this machine's loopback network, so that a Service may listen on it. */
 export function isLoopback(address: string | undefined): address is string {
   return address !== undefined && /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(address) && address !== "127.0.0.1";
 }
 
 /**
- * What is to be listened on: each TCP port of each Service that has a loopback address. Where no endpoint is ready, those that
- * still serve while they terminate are used, as kube-proxy does.
+ * The addresses to listen on: each TCP port of each Service with a loopback address. Without ready endpoints, terminating ones that
+ * still serve are used, as in kube-proxy (KEP-1669).
  */
 export function serviceRoutes(
   services: Iterable<DeepReadonly<ServiceObject>>,

@@ -1,8 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ServiceObject } from "@keelson/api-machinery/kinds";
-import type { SeenPod } from "../workload/pod-state.ts";
+import type { CachedPod } from "../workload/pod-state.ts";
 
-/** A port of an endpoint: where a Service's port leads to at one Pod. */
+/** A port of an endpoint: the target of a Service port on one Pod. */
 export interface EndpointPort {
   readonly name: string;
   readonly port: number;
@@ -12,8 +12,8 @@ export interface EndpointPort {
 
 type ServicePort = NonNullable<NonNullable<DeepReadonly<ServiceObject>["spec"]>["ports"]>[number];
 
-/** The ports of a Service at one Pod. A named port that the Pod does not have is left out. */
-export function endpointPorts(service: DeepReadonly<ServiceObject>, pod: SeenPod): readonly EndpointPort[] {
+/** Resolves the ports of a Service on one Pod. A named port that the Pod lacks is omitted. */
+export function endpointPorts(service: DeepReadonly<ServiceObject>, pod: CachedPod): readonly EndpointPort[] {
   return (service.spec?.ports ?? []).flatMap((port) => {
     const number = portAt(port, pod);
     if (number === undefined) return [];
@@ -22,11 +22,11 @@ export function endpointPorts(service: DeepReadonly<ServiceObject>, pod: SeenPod
   });
 }
 
-function portAt({ targetPort, port, protocol = "TCP" }: ServicePort, pod: SeenPod): number | undefined {
-  // 0 and "" say: the same as the Service's.
+function portAt({ targetPort, port, protocol = "TCP" }: ServicePort, pod: CachedPod): number | undefined {
+  // 0 and "" mean the Service's own port.
   if (!targetPort) return port;
   if (typeof targetPort === "number") return targetPort;
-  // Sidecars are init containers, and serve too.
+  // Sidecars are init containers and may serve as well.
   const sidecars = (pod.spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === "Always");
   return [...pod.spec.containers, ...sidecars]
     .flatMap(({ ports = [] }) => ports)

@@ -29,7 +29,7 @@ const conditions = (world: World) =>
   );
 
 describe("the endpoints of a Service", () => {
-  test("are its Pods with an address, with what they can do", () => {
+  test("contain every Pod with an address, with its conditions", () => {
     const world = start();
     pod(world, "ready");
     pod(world, "unready", false);
@@ -67,7 +67,7 @@ describe("the endpoints of a Service", () => {
     ]);
   });
 
-  test("are ready whatever the Pods say, where it publishes all", () => {
+  test("are all ready with publishNotReadyAddresses", () => {
     const world = start({ publishNotReadyAddresses: true });
     pod(world, "unready", false);
     settle(world);
@@ -75,7 +75,7 @@ describe("the endpoints of a Service", () => {
     expect(world.get(Endpoints, "s").subsets?.[0]?.addresses).toHaveLength(1);
   });
 
-  test("without Pods are one empty slice, and none is left too many when there are some", () => {
+  test("of a Service without Pods are one empty slice, which is reused when Pods appear", () => {
     const world = start();
     settle(world);
     expect(world.list(EndpointSlice)).toMatchObject([{ endpoints: [], ports: [] }]);
@@ -88,7 +88,7 @@ describe("the endpoints of a Service", () => {
     expect(world.get(Endpoints, "s").subsets).toEqual([]);
   });
 
-  test("name hosts, and say that there is no address of the Service, where it is headless", () => {
+  test("of a headless Service carry host names and the headless label", () => {
     const world = start({ clusterIP: "None" });
     pod(world, "a", true, 8080, { hostname: "db-0", subdomain: "s" });
     settle(world);
@@ -97,7 +97,7 @@ describe("the endpoints of a Service", () => {
     expect(slice?.metadata.labels?.["service.kubernetes.io/headless"]).toBe("");
   });
 
-  test("are apart where a named port is another number", () => {
+  test("are split by the number of a named port", () => {
     const world = start();
     pod(world, "old", true, 8080);
     pod(world, "new", true, 9090);
@@ -105,7 +105,7 @@ describe("the endpoints of a Service", () => {
     expect(world.list(EndpointSlice).map(({ ports }) => ports?.[0]?.port)).toEqual([8080, 9090]);
   });
 
-  test("are 100 a slice, and a change of one Pod is a write of one slice", () => {
+  test("are at most 100 per slice, and a change of one Pod writes one slice", () => {
     const world = start();
     for (let index = 0; index < 250; index++) pod(world, `p${index}`);
     settle(world);
@@ -115,7 +115,7 @@ describe("the endpoints of a Service", () => {
     expect(decideEndpointSlices(observed)).toHaveLength(1);
   });
 
-  test("go with the Service, but not those that somebody else made", () => {
+  test("are deleted with the Service unless a user created them", () => {
     const world = start();
     settle(world);
     expect(decideOrphanedEndpoints(world.get(Endpoints, "s"))).toHaveLength(1);

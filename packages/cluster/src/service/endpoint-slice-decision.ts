@@ -1,29 +1,29 @@
 import { controllerReference, jsonEquals } from "@keelson/api-machinery";
 import { EndpointSlice, type EndpointSliceObject, type ServiceObject } from "@keelson/api-machinery/kinds";
-import { isPodReady, isPodTerminal, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
+import { isPodReady, isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 import { stableJson } from "../workload/template-hash.ts";
-import type { Seen, Write } from "../workload/write.ts";
+import type { Cached, Write } from "../workload/write.ts";
 import { type EndpointPort, endpointPorts } from "./endpoint-ports.ts";
 
 /** Label of a slice: the name of its Service. */
 export const serviceNameLabel = "kubernetes.io/service-name";
-/** Label of a slice: who writes it. */
+/** Label of a slice: its writer. */
 export const managedByLabel = "endpointslice.kubernetes.io/managed-by";
-/** The value of {@link managedByLabel} of the slices that are written here. */
+/** The value of {@link managedByLabel} on slices of this controller. */
 export const sliceManager = "endpointslice-controller.k8s.io";
-/** Label of the slices of a Service without an address of its own. */
+/** Label of the slices of a headless Service. */
 export const headlessLabel = "service.kubernetes.io/headless";
 
 const maxEndpoints = 100;
 
-/** A Service, the Pods that its selector selects, and the slices that are its. */
+/** A Service, the Pods that it selects, and its slices. */
 export interface ObservedService {
-  readonly service: Seen<ServiceObject>;
-  readonly pods: readonly SeenPod[];
-  readonly slices: readonly Seen<EndpointSliceObject>[];
+  readonly service: Cached<ServiceObject>;
+  readonly pods: readonly CachedPod[];
+  readonly slices: readonly Cached<EndpointSliceObject>[];
 }
 
-type Endpoint = Seen<EndpointSliceObject>["endpoints"][number];
+type Endpoint = Cached<EndpointSliceObject>["endpoints"][number];
 type AddressType = EndpointSliceObject["addressType"];
 
 interface Group {
@@ -32,14 +32,14 @@ interface Group {
   readonly endpoints: Map<string, Endpoint>;
 }
 
-/** Whether a Pod belongs to the endpoints of a Service that selects it: it has an address and has not ended. */
-export function hasEndpoint(pod: SeenPod): boolean {
+/** Whether a selected Pod is an endpoint: it has an address and has not terminated. */
+export function hasEndpoint(pod: CachedPod): boolean {
   return (pod.status?.podIP ?? "") !== "" && !isPodTerminal(pod);
 }
 
 /**
- * The writes that bring a Service's slices to its Pods. Endpoints stay in the slice where they are, so that a change of one
- * Pod is a change of one slice; a Service without Pods has one empty slice.
+ * Reconciles a Service's slices with its Pods. Endpoints stay in their slice, so that a change of one Pod changes one slice. A
+ * Service without Pods has one empty slice.
  */
 export function decideEndpointSlices({ service, pods, slices }: ObservedService): readonly Write[] {
   const groups = groupsOf(service, pods);
@@ -55,7 +55,7 @@ export function decideEndpointSlices({ service, pods, slices }: ObservedService)
   return writes;
 }
 
-function groupsOf(service: Seen<ServiceObject>, pods: readonly SeenPod[]): ReadonlyMap<string, Group> {
+function groupsOf(service: Cached<ServiceObject>, pods: readonly CachedPod[]): ReadonlyMap<string, Group> {
   const groups = new Map<string, Group>();
   for (const pod of pods.filter(hasEndpoint)) {
     const ports = endpointPorts(service, pod);
@@ -69,7 +69,7 @@ function groupsOf(service: Seen<ServiceObject>, pods: readonly SeenPod[]): Reado
   return groups;
 }
 
-function endpointOf(service: Seen<ServiceObject>, pod: SeenPod): Endpoint {
+function endpointOf(service: Cached<ServiceObject>, pod: CachedPod): Endpoint {
   const serving = isPodReady(pod);
   const terminating = isPodTerminating(pod);
   const ready = service.spec?.publishNotReadyAddresses === true || (serving && !terminating);
@@ -84,7 +84,7 @@ function endpointOf(service: Seen<ServiceObject>, pod: SeenPod): Endpoint {
   };
 }
 
-function labelsOf(service: Seen<ServiceObject>): Record<string, string> {
+function labelsOf(service: Cached<ServiceObject>): Record<string, string> {
   return {
     ...service.metadata.labels,
     [serviceNameLabel]: service.metadata.name ?? "",
@@ -94,10 +94,10 @@ function labelsOf(service: Seen<ServiceObject>): Record<string, string> {
 }
 
 function fill(
-  service: Seen<ServiceObject>,
+  service: Cached<ServiceObject>,
   labels: Record<string, string>,
   group: Group,
-  slices: readonly Seen<EndpointSliceObject>[],
+  slices: readonly Cached<EndpointSliceObject>[],
 ): readonly Write[] {
   const waiting = new Map(group.endpoints);
   const kept = slices.map((slice) => ({
@@ -108,7 +108,7 @@ function fill(
       return endpoint !== undefined && waiting.delete(uid) ? [endpoint] : [];
     }),
   }));
-  // The fullest first, so that few slices change and none stays nearly empty.
+  // Fill the fullest slice first, so that few slices change and none stays nearly empty.
   for (const { endpoints } of kept.toSorted((a, b) => b.endpoints.length - a.endpoints.length)) {
     for (const [uid, endpoint] of waiting) {
       if (endpoints.length >= maxEndpoints) break;
@@ -120,7 +120,7 @@ function fill(
   const rest = [...waiting.values()];
   const isEmpty = group.endpoints.size === 0;
   for (const [index, { slice, endpoints }] of kept.entries()) {
-    // Of a Service without Pods one slice stays.
+    // A Service without Pods keeps one slice.
     if (endpoints.length === 0 && !(isEmpty && index === 0)) {
       writes.push({ kind: "delete", type: EndpointSlice, object: slice });
     } else if (!jsonEquals(slice.endpoints ?? [], endpoints) || !jsonEquals(slice.metadata.labels, labels)) {
@@ -142,7 +142,7 @@ function fill(
   return writes;
 }
 
-function hasPorts(slice: Seen<EndpointSliceObject>, ports: readonly EndpointPort[]): boolean {
+function hasPorts(slice: Cached<EndpointSliceObject>, ports: readonly EndpointPort[]): boolean {
   const own = (slice.ports ?? []).map(({ name = "", protocol = "TCP", ...rest }) => ({ ...rest, name, protocol }));
   return stableJson(own) === stableJson(ports);
 }

@@ -1,9 +1,9 @@
 import { jsonEquals } from "@keelson/api-machinery";
 import { Endpoints, type EndpointsObject, type ServiceObject } from "@keelson/api-machinery/kinds";
-import { isPodReady, isPodTerminating, type SeenPod } from "../workload/pod-state.ts";
-import type { EndpointAddress } from "../workload/resources.ts";
+import { isPodReady, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
+import type { EndpointAddress } from "../workload/cached-objects.ts";
 import { stableJson } from "../workload/template-hash.ts";
-import type { Seen, Write } from "../workload/write.ts";
+import type { Cached, Write } from "../workload/write.ts";
 import { endpointPorts } from "./endpoint-ports.ts";
 import { hasEndpoint, headlessLabel } from "./endpoint-slice-decision.ts";
 
@@ -11,16 +11,16 @@ import { hasEndpoint, headlessLabel } from "./endpoint-slice-decision.ts";
 export const endpointsManagedByLabel = "endpoints.kubernetes.io/managed-by";
 const manager = "endpoint-controller";
 
-/** At most this many addresses are in an Endpoints object, as with kube-controller-manager. */
+/** The maximum number of addresses in an Endpoints object, as in kube-controller-manager. */
 const maxAddresses = 1_000;
 
 type Subset = NonNullable<EndpointsObject["subsets"]>[number];
 
-/** The writes that bring the Endpoints of a Service, as older programs read them, to its Pods. */
+/** Reconciles the Endpoints of a Service, which older clients read, with its Pods. */
 export function decideEndpoints(
-  service: Seen<ServiceObject>,
-  pods: readonly SeenPod[],
-  present: Seen<EndpointsObject> | undefined,
+  service: Cached<ServiceObject>,
+  pods: readonly CachedPod[],
+  present: Cached<EndpointsObject> | undefined,
 ): readonly Write[] {
   const subsets = subsetsOf(service, pods);
   const { name = "", namespace = "" } = service.metadata;
@@ -35,17 +35,17 @@ export function decideEndpoints(
   }
   if (jsonEquals(present.subsets ?? [], subsets) && jsonEquals(present.metadata.labels, labels)) return [];
   const object = { ...present, metadata: { ...present.metadata, labels }, subsets };
-  return [{ kind: "update", type: Endpoints, object: object as Seen }];
+  return [{ kind: "update", type: Endpoints, object: object as Cached }];
 }
 
-/** The writes when there is no Service (any more) with the name of these Endpoints. */
-export function decideOrphanedEndpoints(present: Seen<EndpointsObject> | undefined): readonly Write[] {
+/** Deletes managed Endpoints without a Service. */
+export function decideOrphanedEndpoints(present: Cached<EndpointsObject> | undefined): readonly Write[] {
   return present?.metadata.labels?.[endpointsManagedByLabel] === manager
-    ? [{ kind: "delete", type: Endpoints, object: present as Seen }]
+    ? [{ kind: "delete", type: Endpoints, object: present as Cached }]
     : [];
 }
 
-function subsetsOf(service: Seen<ServiceObject>, pods: readonly SeenPod[]): readonly Subset[] {
+function subsetsOf(service: Cached<ServiceObject>, pods: readonly CachedPod[]): readonly Subset[] {
   const publishesAll = service.spec?.publishNotReadyAddresses === true;
   const groups = new Map<string, { ready: EndpointAddress[]; notReady: EndpointAddress[]; ports: Subset["ports"] }>();
   const serving = pods.filter((pod) => hasEndpoint(pod) && (publishesAll || !isPodTerminating(pod)));
@@ -65,7 +65,7 @@ function subsetsOf(service: Seen<ServiceObject>, pods: readonly SeenPod[]): read
   }));
 }
 
-function addressOf(service: Seen<ServiceObject>, pod: SeenPod): EndpointAddress {
+function addressOf(service: Cached<ServiceObject>, pod: CachedPod): EndpointAddress {
   const { name = "", namespace = "", uid = "" } = pod.metadata;
   const { hostname, subdomain, nodeName } = pod.spec;
   return {

@@ -7,7 +7,7 @@ import { isPodReady } from "../workload/pod-state.ts";
 import { decideEndpointSlices, managedByLabel, serviceNameLabel, sliceManager } from "./endpoint-slice-decision.ts";
 import { decideEndpoints, decideOrphanedEndpoints } from "./endpoints-decision.ts";
 
-/** Tells in EndpointSlices (and Endpoints) which Pods serve a Service. */
+/** Maintains the EndpointSlices and Endpoints of Services. */
 export const serviceController: ControllerDefinition = defineController({
   name: "endpointslice",
   for: Service,
@@ -23,7 +23,7 @@ export const serviceController: ControllerDefinition = defineController({
           .filter(({ spec }) => hasSelector(spec) && selectorFromLabels(spec?.selector ?? {}).matches(labels))
           .map(({ metadata: { name } }) => ({ namespace, name }));
       },
-      [mattersForEndpoints],
+      [affectsEndpoints],
     ),
     watchOf(Endpoints, ({ metadata: { namespace, name } }) => [{ namespace, name }]),
   ],
@@ -37,7 +37,7 @@ export const serviceController: ControllerDefinition = defineController({
       await performWrites(decideOrphanedEndpoints(endpoints), context);
       return;
     }
-    // Without a selector the endpoints are somebody else's.
+    // Endpoints of a Service without a selector are managed by users.
     if (!hasSelector(service.spec) || service.metadata.deletionTimestamp !== undefined) return;
     const selector = selectorFromLabels(service.spec?.selector ?? {});
     const pods = cache.list(Pod, { namespace }).filter((pod) => selector.matches(pod.metadata.labels));
@@ -53,7 +53,7 @@ function hasSelector(spec: { readonly selector?: object; readonly type?: string 
   return spec?.type !== "ExternalName" && Object.keys(spec?.selector ?? {}).length > 0;
 }
 
-function mattersForEndpoints({ type, object, old }: Change<PodObject>): boolean {
+function affectsEndpoints({ type, object, old }: Change<PodObject>): boolean {
   if (type !== "update" || old === undefined) return true;
   return (
     old.status?.podIP !== object.status?.podIP ||

@@ -1,12 +1,12 @@
 import { controllerReference, type DeepReadonly, getController, type OwnerReference } from "@keelson/api-machinery";
 import { PersistentVolumeClaim } from "@keelson/api-machinery/kinds";
-import type { SeenPod } from "../workload/pod-state.ts";
-import type { Claim } from "../workload/resources.ts";
+import type { CachedPod } from "../workload/pod-state.ts";
+import type { Claim } from "../workload/cached-objects.ts";
 import type { Write } from "../workload/write.ts";
-import { claimName, claimsOf, deletesClaimsWithPod, deletesClaimsWithSet, type SeenStatefulSet } from "./statefulset-pod.ts";
+import { claimName, claimsOf, deletesClaimsWithPod, deletesClaimsWithSet, type CachedStatefulSet } from "./statefulset-pod.ts";
 
-/** The claims that a Pod of this ordinal needs and that are not there. One that is being deleted has to be gone first. */
-export function missingClaims(set: SeenStatefulSet, ordinal: number, claims: readonly Claim[]): readonly Write[] {
+/** Creates the missing claims of an ordinal's Pod. A terminating claim must be deleted before it is recreated. */
+export function missingClaims(set: CachedStatefulSet, ordinal: number, claims: readonly Claim[]): readonly Write[] {
   const present = new Set(claims.map(({ metadata }) => metadata.name));
   return claimsOf(set, ordinal)
     .filter(({ metadata }) => !present.has(metadata.name))
@@ -14,14 +14,14 @@ export function missingClaims(set: SeenStatefulSet, ordinal: number, claims: rea
 }
 
 /**
- * Owner references of the claims of one ordinal by the retention policy (KEP-1847): the set's where they go with it, the
- * Pod's where the Pod is one too many and they go with that, and neither else.
+ * Sets the owner references of an ordinal's claims by the retention policy (KEP-1847): the StatefulSet if claims are deleted with it,
+ * the Pod if it is being scaled away and its claims with it, otherwise neither.
  */
 export function claimOwners(
-  set: SeenStatefulSet,
+  set: CachedStatefulSet,
   ordinal: number,
   claims: readonly Claim[],
-  condemned: SeenPod | undefined,
+  condemned: CachedPod | undefined,
 ): readonly Write[] {
   const names = new Set(
     (set.spec.volumeClaimTemplates ?? []).map(({ metadata }) => claimName(set, metadata?.name ?? "", ordinal)),
@@ -31,7 +31,7 @@ export function claimOwners(
     .flatMap((object): readonly Write[] => {
       const references = object.metadata.ownerReferences ?? [];
       const controller = getController(object);
-      // Claims that somebody else manages are not touched.
+      // Claims of another controller are left alone.
       if (controller !== undefined && controller.uid !== set.metadata.uid) return [];
       const podName = `${set.metadata.name}-${ordinal}`;
       const others = references.filter(

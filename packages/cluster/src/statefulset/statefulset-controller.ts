@@ -6,7 +6,7 @@ import { performWrites, resultOf } from "../workload/perform-writes.ts";
 import { decideStatefulSet } from "./statefulset-decision.ts";
 import { ordinalOf } from "./statefulset-pod.ts";
 
-/** Keeps the numbered Pods of a StatefulSet, each with volumes of its own. */
+/** Maintains the ordered Pods of a StatefulSet, each with its own volumes. */
 export const statefulSetController: ControllerDefinition = defineController({
   name: "statefulset",
   for: StatefulSet,
@@ -21,7 +21,7 @@ export const statefulSetController: ControllerDefinition = defineController({
         .filter((set) => ordinalOf(set, pod) !== undefined && workloadSelector(set.spec.selector).matches(labels))
         .map(({ metadata: { name } }) => ({ namespace, name }));
     }),
-    // A claim that went has to be made again before the next Pod.
+    // A deleted claim must be recreated before the next Pod.
     watchOf(
       PersistentVolumeClaim,
       (claim, { cache }) => {
@@ -54,7 +54,7 @@ export const statefulSetController: ControllerDefinition = defineController({
     } catch (error) {
       const made = decision.writes[0];
       if (!isAlreadyExists(error) || made?.kind !== "create" || made.type.kind !== "ControllerRevision") throw error;
-      // Another template has the same hash: the next try has another.
+      // Another template has the same hash: a new collision count changes the name.
       const status = { ...set.status, collisionCount: (set.status?.collisionCount ?? 0) + 1 };
       await client.updateStatus(StatefulSet, { ...set, status }, { signal });
     }

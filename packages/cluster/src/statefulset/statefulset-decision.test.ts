@@ -54,7 +54,7 @@ const status = (world: World) => world.get(StatefulSet, "db").status;
 const claimTemplates = [{ metadata: { name: "data" }, spec: { accessModes: ["ReadWriteOnce"] } }];
 
 describe("a StatefulSet", () => {
-  test("makes one Pod after the other, each when the one before is ready", () => {
+  test("creates Pods in order, each when the previous one is ready", () => {
     const world = start();
     settle(world);
     expect(names(world)).toEqual(["db-0"]);
@@ -72,7 +72,7 @@ describe("a StatefulSet", () => {
     expect(status(world)?.currentRevision).toBe(status(world)?.updateRevision);
   });
 
-  test("gives its Pods names, hosts and labels that stay", () => {
+  test("gives its Pods stable names, host names and labels", () => {
     const world = start();
     settle(world);
     const revision = world.list(ControllerRevision)[0]?.metadata.name ?? "";
@@ -93,7 +93,7 @@ describe("a StatefulSet", () => {
     expect(world.get(Pod, "db-0").metadata.labels?.["apps.kubernetes.io/pod-index"]).toBe("0");
   });
 
-  test("shrinks from the highest, one after the other, while the others are well", () => {
+  test("scales down from the highest ordinal, one at a time, while the others are healthy", () => {
     const world = start();
     for (const name of ["db-0", "db-1", "db-2"]) {
       settle(world);
@@ -110,7 +110,7 @@ describe("a StatefulSet", () => {
     expect(names(world)).toEqual(["db-0"]);
   });
 
-  test("with Parallel makes and deletes all at once", () => {
+  test("with Parallel creates and deletes all Pods at the same time", () => {
     const world = start({ podManagementPolicy: "Parallel" });
     settle(world);
     expect(names(world)).toEqual(["db-0", "db-1", "db-2"]);
@@ -119,7 +119,7 @@ describe("a StatefulSet", () => {
     expect(names(world)).toEqual(["db-0 ends", "db-1 ends", "db-2 ends"]);
   });
 
-  test("replaces from the highest down, and each only when the one above is ready again", () => {
+  test("updates from the highest ordinal down, each when the one above is ready", () => {
     const world = start({ podManagementPolicy: "Parallel" });
     settle(world);
     run(world, "db-0", "db-1", "db-2");
@@ -140,7 +140,7 @@ describe("a StatefulSet", () => {
     expect(status(world)?.currentRevision).not.toBe(before);
   });
 
-  test("below the partition keeps the old revision, also for a Pod that is made anew", () => {
+  test("keeps the old revision below the partition, including recreated Pods", () => {
     const world = start({
       podManagementPolicy: "Parallel",
       updateStrategy: { type: "RollingUpdate", rollingUpdate: { partition: 2 } },
@@ -156,7 +156,7 @@ describe("a StatefulSet", () => {
     expect(images(world)).toEqual(["db-0 db:1", "db-1 db:1", "db-2 db:2"]);
   });
 
-  test("with OnDelete replaces only what somebody deletes", () => {
+  test("with OnDelete updates only deleted Pods", () => {
     const world = start({ podManagementPolicy: "Parallel", updateStrategy: { type: "OnDelete" } });
     settle(world);
     run(world, "db-0", "db-1", "db-2");
@@ -167,7 +167,7 @@ describe("a StatefulSet", () => {
     expect(images(world)).toEqual(["db-0 db:1", "db-1 db:2", "db-2 db:1"]);
   });
 
-  test("goes back to an old revision by making it the newest again", () => {
+  test("rolls back by making the old revision the newest", () => {
     const world = start({ replicas: 0 });
     settle(world);
     const [first] = world.list(ControllerRevision);
@@ -180,7 +180,7 @@ describe("a StatefulSet", () => {
     expect(status(world)?.updateRevision).toBe(first?.metadata.name);
   });
 
-  test("keeps as many old revisions as its history is long", () => {
+  test("keeps revisionHistoryLimit old revisions", () => {
     const world = start({ replicas: 0, revisionHistoryLimit: 1 });
     for (const version of ["2", "3", "4"]) {
       settle(world);
@@ -190,7 +190,7 @@ describe("a StatefulSet", () => {
     expect(world.list(ControllerRevision).map(({ revision }) => revision)).toEqual([3, 4]);
   });
 
-  test("makes a failed Pod anew, under its name", () => {
+  test("recreates a failed Pod under its name", () => {
     const world = start({ replicas: 1 });
     settle(world);
     const { uid } = world.get(Pod, "db-0").metadata;
@@ -201,7 +201,7 @@ describe("a StatefulSet", () => {
     expect(world.events).toContain("RecreatingFailedPod: StatefulSet default/db is recreating failed Pod db-0");
   });
 
-  test("waits until a Pod has been ready for long enough, and looks again then", () => {
+  test("waits for minReadySeconds and requeues for that time", () => {
     const world = start({ replicas: 2, minReadySeconds: 10 });
     settle(world);
     expect(run(world, "db-0").requeueAfterMs).toBe(10_000);
@@ -211,7 +211,7 @@ describe("a StatefulSet", () => {
     expect(names(world)).toEqual(["db-0", "db-1"]);
   });
 
-  test("makes each Pod's claims before it, and keeps them", () => {
+  test("creates each Pod's claims before the Pod, and keeps them", () => {
     const world = start({ replicas: 1, volumeClaimTemplates: claimTemplates });
     settle(world);
     expect(world.get(PersistentVolumeClaim, "data-db-0").metadata.labels).toEqual({ app: "db" });
@@ -225,7 +225,7 @@ describe("a StatefulSet", () => {
     expect(world.get(PersistentVolumeClaim, "data-db-0").metadata.ownerReferences).toBeUndefined();
   });
 
-  test("by its retention policy lets claims go with it, or with their Pod, and keeps what is wanted again", () => {
+  test("sets owners of claims by the retention policy, and takes them back on scale-up", () => {
     const persistentVolumeClaimRetentionPolicy = { whenDeleted: "Delete", whenScaled: "Delete" };
     const world = start({ replicas: 1, volumeClaimTemplates: claimTemplates, persistentVolumeClaimRetentionPolicy });
     settle(world);
@@ -240,7 +240,7 @@ describe("a StatefulSet", () => {
     expect(owners()).toEqual(["StatefulSet"]);
   });
 
-  test("takes a Pod of its naming that nobody controls, and no other", () => {
+  test("adopts only matching orphan Pods with a name of its own", () => {
     const world = start({ replicas: 1 });
     for (const name of ["db-0", "db-x", "db-01"]) {
       world.create(Pod, { metadata: { name, labels: { app: "db" } }, spec: { containers: [] } });

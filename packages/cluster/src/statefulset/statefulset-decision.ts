@@ -2,10 +2,10 @@ import { jsonEquals } from "@keelson/api-machinery";
 import { ControllerRevision, Pod, StatefulSet } from "@keelson/api-machinery/kinds";
 import { resolveIntOrPercent } from "../workload/int-or-percent.ts";
 import { claim, workloadSelector } from "../workload/ownership.ts";
-import { isPodReady, isPodTerminal, isPodTerminating, podAvailableAt, type SeenPod } from "../workload/pod-state.ts";
-import type { Claim } from "../workload/resources.ts";
-import { announce, type Decision, type Write } from "../workload/write.ts";
-import { decideHistory, type Revisions, revisionsOf, type SeenRevision, templateOf } from "./revisions.ts";
+import { isPodReady, isPodTerminal, isPodTerminating, podAvailableAt, type CachedPod } from "../workload/pod-state.ts";
+import type { Claim } from "../workload/cached-objects.ts";
+import { eventWrite, type Decision, type Write } from "../workload/write.ts";
+import { decideHistory, type Revisions, revisionsOf, type CachedRevision, templateOf } from "./revisions.ts";
 import { claimOwners, missingClaims } from "./statefulset-claims.ts";
 import {
   firstOrdinal,
@@ -14,31 +14,31 @@ import {
   podNameLabel,
   podOf,
   revisionLabel,
-  type SeenStatefulSet,
+  type CachedStatefulSet,
 } from "./statefulset-pod.ts";
 
-/** What a StatefulSet is decided upon. */
+/** The input of {@link decideStatefulSet}. */
 export interface ObservedStatefulSet {
-  readonly set: SeenStatefulSet;
-  /** Pods of its namespace that it controls, or that nobody does. */
-  readonly pods: readonly SeenPod[];
-  /** Revisions of its namespace that it controls, or that nobody does. */
-  readonly revisions: readonly SeenRevision[];
-  /** Claims of its namespace. */
+  readonly set: CachedStatefulSet;
+  /** Pods of the namespace that this StatefulSet or no controller owns. */
+  readonly pods: readonly CachedPod[];
+  /** Revisions of the namespace that this StatefulSet or no controller owns. */
+  readonly revisions: readonly CachedRevision[];
+  /** Claims of the namespace. */
   readonly claims: readonly Claim[];
 }
 
-/** A StatefulSet's Pods by ordinal: what is to be there, and what is one too many (highest first). */
+/** A StatefulSet's Pods by ordinal: the desired ones, and the surplus ones (highest ordinal first). */
 interface Roster {
-  readonly wanted: readonly { readonly ordinal: number; readonly pod: SeenPod | undefined }[];
-  readonly condemned: readonly { readonly ordinal: number; readonly pod: SeenPod }[];
+  readonly wanted: readonly { readonly ordinal: number; readonly pod: CachedPod | undefined }[];
+  readonly condemned: readonly { readonly ordinal: number; readonly pod: CachedPod }[];
 }
 
-/** The next step of a StatefulSet and its status. */
+/** Decides the next step of a StatefulSet and its status. */
 export function decideStatefulSet(observed: ObservedStatefulSet, now: number): Decision {
   const { set } = observed;
   const selector = workloadSelector(set.spec.selector);
-  // Only a Pod with a name of this set's can be one of its Pods.
+  // Only Pods with a name of this StatefulSet can belong to it.
   const named = observed.pods.filter((pod) => ordinalOf(set, pod) !== undefined);
   const pods = claim(set, selector, Pod, named);
   const revisionClaims = claim(set, selector, ControllerRevision, observed.revisions);
@@ -61,7 +61,7 @@ export function decideStatefulSet(observed: ObservedStatefulSet, now: number): D
   };
 }
 
-function rosterOf(set: SeenStatefulSet, pods: readonly SeenPod[]): Roster {
+function rosterOf(set: CachedStatefulSet, pods: readonly CachedPod[]): Roster {
   const start = firstOrdinal(set);
   const replicas = set.spec.replicas ?? 1;
   const byOrdinal = new Map(pods.map((pod) => [ordinalOf(set, pod) ?? -1, pod]));
@@ -83,13 +83,13 @@ function nextStep(
   now: number,
 ): readonly Write[] {
   const isOrdered = set.spec.podManagementPolicy !== "Parallel";
-  const isAvailable = (pod: SeenPod): boolean =>
+  const isAvailable = (pod: CachedPod): boolean =>
     isHealthy(pod) && (podAvailableAt(pod, set.spec.minReadySeconds ?? 0) ?? now + 1) <= now;
   const writes: Write[] = [];
   for (const { ordinal, pod } of wanted) {
     const writesOfOne = stepOf(set, ordinal, pod, claims, revisions);
     writes.push(...writesOfOne);
-    // One after the other: each is up before the next is begun.
+    // Ordered: each Pod must be available before the next is touched.
     if (isOrdered && (writesOfOne.some(({ kind }) => kind !== "patch") || pod === undefined || !isAvailable(pod)))
       return writes;
   }
@@ -98,7 +98,7 @@ function nextStep(
   );
   for (const { ordinal, pod } of condemned) {
     if (!isPodTerminating(pod)) {
-      // Ordered sets shrink while all others are well, except that the unwell one itself may go.
+      // An ordered StatefulSet scales down only while all others are healthy; the first unhealthy Pod itself may be deleted.
       if (isOrdered && !isAvailable(pod) && pod !== firstUnhealthy) return writes;
       writes.push(...claimOwners(set, ordinal, claims, pod));
       writes.push({ kind: "delete", type: Pod, object: pod, owner: set });
@@ -110,9 +110,9 @@ function nextStep(
 }
 
 function stepOf(
-  set: SeenStatefulSet,
+  set: CachedStatefulSet,
   ordinal: number,
-  pod: SeenPod | undefined,
+  pod: CachedPod | undefined,
   claims: readonly Claim[],
   revisions: Revisions,
 ): readonly Write[] {
@@ -121,7 +121,7 @@ function stepOf(
     const own = revisionFor(set, ordinal, revisions);
     if (own === undefined) return owners;
     const object = podOf(set, templateOf(own), own.metadata.name ?? "", ordinal);
-    // Claims before the Pod: it could not be placed without.
+    // Claims come before the Pod, which could not be scheduled without them.
     return [...owners, ...missingClaims(set, ordinal, claims), { kind: "create", type: Pod, object, owner: set }];
   }
   if (isPodTerminating(pod)) return owners;
@@ -130,7 +130,7 @@ function stepOf(
     const note = `StatefulSet ${namespace}/${set.metadata.name} is recreating failed Pod ${name}`;
     return [
       ...owners,
-      announce(set, "Warning", "RecreatingFailedPod", note),
+      eventWrite(set, "Warning", "RecreatingFailedPod", note),
       { kind: "delete", type: Pod, object: pod, owner: set },
     ];
   }
@@ -138,26 +138,26 @@ function stepOf(
   return [...owners, ...missing, ...identity(ordinal, pod)];
 }
 
-/** The labels that tell who a Pod is; they are put back where somebody took them away. */
-function identity(ordinal: number, pod: SeenPod): readonly Write[] {
+/** Restores the labels that identify a Pod. */
+function identity(ordinal: number, pod: CachedPod): readonly Write[] {
   const labels = { [podNameLabel]: pod.metadata.name ?? "", [podIndexLabel]: String(ordinal) };
   const isSame = Object.entries(labels).every(([key, value]) => pod.metadata.labels?.[key] === value);
   return isSame ? [] : [{ kind: "patch", type: Pod, object: pod, body: { metadata: { labels } } }];
 }
 
-/** Ordinals below the partition keep the revision that they had. */
-function revisionFor(set: SeenStatefulSet, ordinal: number, { current, update }: Revisions): SeenRevision | undefined {
+/** Ordinals below the partition keep the current revision. */
+function revisionFor(set: CachedStatefulSet, ordinal: number, { current, update }: Revisions): CachedRevision | undefined {
   const { type, rollingUpdate } = set.spec.updateStrategy ?? {};
   const isKept = type !== "OnDelete" && ordinal < firstOrdinal(set) + (rollingUpdate?.partition ?? 0);
   return isKept ? current : update;
 }
 
-/** A rolling update replaces from the highest ordinal down, as many at once as may be unavailable. */
+/** A rolling update deletes from the highest ordinal down, at most maxUnavailable Pods at the same time. */
 function updateStep(
-  set: SeenStatefulSet,
+  set: CachedStatefulSet,
   wanted: Roster["wanted"],
   { update }: Revisions,
-  isAvailable: (pod: SeenPod) => boolean,
+  isAvailable: (pod: CachedPod) => boolean,
 ): readonly Write[] {
   const { type, rollingUpdate } = set.spec.updateStrategy ?? {};
   if (type === "OnDelete") return [];
@@ -172,7 +172,7 @@ function updateStep(
       continue;
     }
     if (pod.metadata.labels?.[revisionLabel] !== update?.metadata.name) {
-      // One that is not available costs nothing to replace, but those above it come first.
+      // Replacing an unavailable Pod costs nothing, but higher ordinals come first.
       if (isAvailable(pod) && room <= 0) return writes;
       if (isAvailable(pod)) room--;
       writes.push({ kind: "delete", type: Pod, object: pod, owner: set });
@@ -183,26 +183,26 @@ function updateStep(
   return writes;
 }
 
-function isHealthy(pod: SeenPod): boolean {
+function isHealthy(pod: CachedPod): boolean {
   return pod.status?.phase === "Running" && isPodReady(pod) && !isPodTerminating(pod);
 }
 
 function statusOf(
-  set: SeenStatefulSet,
-  pods: readonly SeenPod[],
+  set: CachedStatefulSet,
+  pods: readonly CachedPod[],
   { current, update }: Revisions,
   now: number,
-): SeenStatefulSet["status"] {
+): CachedStatefulSet["status"] {
   const existing = pods.filter((pod) => !isPodTerminal(pod));
-  const count = (holds: (pod: SeenPod) => boolean): number => existing.filter(holds).length;
+  const count = (holds: (pod: CachedPod) => boolean): number => existing.filter(holds).length;
   const minReadySeconds = set.spec.minReadySeconds ?? 0;
   const ready = count((pod) => pod.status?.phase === "Running" && isPodReady(pod));
   const available = count((pod) => pod.status?.phase === "Running" && (podAvailableAt(pod, minReadySeconds) ?? now + 1) <= now);
-  const isOf = (revision: SeenRevision | undefined) => (pod: SeenPod) =>
+  const isOf = (revision: CachedRevision | undefined) => (pod: CachedPod) =>
     !isPodTerminating(pod) && pod.metadata.labels?.[revisionLabel] === revision?.metadata.name;
   const updated = count(isOf(update));
   const replicas = existing.length;
-  // A rollout ends when every Pod is of the new revision and ready: that is then the current one.
+  // A rollout ends when every Pod has the new revision and is ready. That revision becomes the current one.
   const isDone =
     set.spec.updateStrategy?.type !== "OnDelete" &&
     updated === replicas &&
@@ -223,7 +223,7 @@ function statusOf(
   };
 }
 
-function nextAvailable(set: SeenStatefulSet, pods: readonly SeenPod[], now: number): number | undefined {
+function nextAvailable(set: CachedStatefulSet, pods: readonly CachedPod[], now: number): number | undefined {
   const waits = pods
     .map((pod) => podAvailableAt(pod, set.spec.minReadySeconds ?? 0))
     .filter((at) => at !== undefined && at > now)

@@ -1,44 +1,44 @@
 import { controllerReference, type DeepReadonly, draft, type ObjectMeta } from "@keelson/api-machinery";
 import type { PersistentVolumeClaimObject, PodTemplate, StatefulSetObject, Volume } from "@keelson/api-machinery/kinds";
 import { type NewPod, podFromTemplate } from "../workload/pod-from-template.ts";
-import type { SeenPod } from "../workload/pod-state.ts";
-import type { Seen } from "../workload/write.ts";
+import type { CachedPod } from "../workload/pod-state.ts";
+import type { Cached } from "../workload/write.ts";
 
-/** A StatefulSet as it is read. */
-export type SeenStatefulSet = Seen<StatefulSetObject>;
+/** A StatefulSet from the cache. */
+export type CachedStatefulSet = Cached<StatefulSetObject>;
 
-/** Label of a Pod: its own name, so that a Service can select one. */
+/** Label of a Pod: its own name, so that a Service can select a single Pod. */
 export const podNameLabel = "statefulset.kubernetes.io/pod-name";
 /** Label of a Pod: its ordinal. */
 export const podIndexLabel = "apps.kubernetes.io/pod-index";
-/** Label of a Pod: the name of the ControllerRevision that it was made of. */
+/** Label of a Pod: the name of its ControllerRevision. */
 export const revisionLabel = "controller-revision-hash";
 
-/** A claim that is to be made. */
+/** A claim to create. */
 export interface NewClaim {
   readonly metadata: ObjectMeta;
   readonly spec?: PersistentVolumeClaimObject["spec"];
 }
 
 /** The first ordinal of a StatefulSet. */
-export function firstOrdinal({ spec }: SeenStatefulSet): number {
+export function firstOrdinal({ spec }: CachedStatefulSet): number {
   return (spec as { readonly ordinals?: { readonly start?: number } }).ordinals?.start ?? 0;
 }
 
-/** The ordinal of a Pod of this StatefulSet; undefined where the name is not of the kind that it gives. */
-export function ordinalOf(set: SeenStatefulSet, { metadata: { name = "" } }: SeenPod): number | undefined {
+/** The ordinal of a Pod; undefined if its name does not belong to this StatefulSet. */
+export function ordinalOf(set: CachedStatefulSet, { metadata: { name = "" } }: CachedPod): number | undefined {
   const prefix = `${set.metadata.name}-`;
   const text = name.startsWith(prefix) ? name.slice(prefix.length) : "";
   return /^(0|[1-9]\d{0,8})$/.test(text) ? Number(text) : undefined;
 }
 
-/** The name of the claim of one Pod for one of the claim templates. */
-export function claimName(set: SeenStatefulSet, template: string, ordinal: number): string {
+/** The name of a Pod's claim for one of the claim templates. */
+export function claimName(set: CachedStatefulSet, template: string, ordinal: number): string {
   return `${template}-${set.metadata.name}-${ordinal}`;
 }
 
-/** The Pod of this ordinal, made of this revision of the template. */
-export function podOf(set: SeenStatefulSet, template: DeepReadonly<PodTemplate>, revision: string, ordinal: number): NewPod {
+/** Builds the Pod of this ordinal from a revision's template. */
+export function podOf(set: CachedStatefulSet, template: DeepReadonly<PodTemplate>, revision: string, ordinal: number): NewPod {
   const pod = podFromTemplate(set, template);
   const name = `${set.metadata.name}-${ordinal}`;
   const { generateName: _chosen, ...metadata } = pod.metadata;
@@ -70,7 +70,7 @@ export function podOf(set: SeenStatefulSet, template: DeepReadonly<PodTemplate>,
 }
 
 /** The claims of the Pod of this ordinal. */
-export function claimsOf(set: SeenStatefulSet, ordinal: number): readonly NewClaim[] {
+export function claimsOf(set: CachedStatefulSet, ordinal: number): readonly NewClaim[] {
   const { namespace } = set.metadata;
   return (set.spec.volumeClaimTemplates ?? []).map(({ metadata, spec }) => ({
     metadata: {
@@ -84,12 +84,12 @@ export function claimsOf(set: SeenStatefulSet, ordinal: number): readonly NewCla
   }));
 }
 
-/** Whether the claims go with the StatefulSet. */
-export function deletesClaimsWithSet({ spec }: SeenStatefulSet): boolean {
+/** Whether claims are deleted with the StatefulSet. */
+export function deletesClaimsWithSet({ spec }: CachedStatefulSet): boolean {
   return spec.persistentVolumeClaimRetentionPolicy?.whenDeleted === "Delete";
 }
 
-/** Whether a claim goes with its Pod when the StatefulSet shrinks. */
-export function deletesClaimsWithPod({ spec }: SeenStatefulSet): boolean {
+/** Whether a claim is deleted when its Pod is scaled away. */
+export function deletesClaimsWithPod({ spec }: CachedStatefulSet): boolean {
   return spec.persistentVolumeClaimRetentionPolicy?.whenScaled === "Delete";
 }

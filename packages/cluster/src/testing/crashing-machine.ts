@@ -10,18 +10,18 @@ import {
   type ProgramState,
 } from "@keelson/execution";
 
-/** One life of a supervisor: it dies at one of the points that it passes, and then nothing that it asks for is done or answered. */
+/** One life of a supervisor. It dies at a crash point; after that none of its requests is executed or answered. */
 export interface Life {
-  /** Resolves when it has died. */
+  /** Resolves when the supervisor has died. */
   readonly died: Promise<void>;
-  /** Points passed so far. */
+  /** Crash points passed so far. */
   readonly points: number;
-  /** Does something, with a point before and one after. */
+  /** Runs an action with one crash point before it and one after. */
   pass<T>(action: () => Promise<T>): Promise<T>;
   readonly isDead: boolean;
 }
 
-/** A life that ends at the `last`th point, or never. */
+/** Creates a life that ends at crash point `last`. Default: never. */
 export function createLife(last = Number.POSITIVE_INFINITY): Life {
   let points = 0;
   let isDead = false;
@@ -32,7 +32,7 @@ export function createLife(last = Number.POSITIVE_INFINITY): Life {
       isDead = true;
       die();
     }
-    // The dead hear nothing any more.
+    // A dead supervisor never receives an answer.
     if (isDead) await new Promise(() => {});
   };
   return {
@@ -52,7 +52,7 @@ export function createLife(last = Number.POSITIVE_INFINITY): Life {
   };
 }
 
-/** A transport for one life: what `isCounted` is a point, and nothing reaches the dead. */
+/** A transport for one life. Requests matched by `isCounted` are crash points; a dead supervisor gets no answers. */
 export function transportOf(life: Life, transport: Transport, isCounted: (request: ApiRequest) => boolean): Transport {
   const alone = async <T>(action: () => Promise<T>): Promise<T> => {
     if (life.isDead) return new Promise(() => {});
@@ -85,13 +85,13 @@ interface Running {
   end(exitCode: number, reason: Exited["reason"]): void;
 }
 
-/** Programs that outlive their supervisors, as those of a real driver do. */
+/** A machine whose programs outlive their supervisors, like those of a real driver. */
 export class CrashingMachine {
   readonly #dir: string;
   readonly #programs = new Map<string, Running>();
-  /** Every start there was, by id, in order. */
+  /** Program ids in order of their start. */
   readonly starts: string[] = [];
-  /** What must never be: two programs of one container at once. */
+  /** Violations: two programs of one container running at the same time. */
   readonly faults: string[] = [];
   /** Called after a program has started. */
   onStart: (id: string) => void = () => {};
@@ -100,12 +100,12 @@ export class CrashingMachine {
     this.#dir = dir;
   }
 
-  /** Ids of programs that are known, ended ones too. */
+  /** Ids of known programs, including exited ones. */
   get ids(): readonly string[] {
     return [...this.#programs.keys()];
   }
 
-  /** Ends the program that runs in a container. */
+  /** Ends the running program of a container. */
   end(container: string, exitCode: number): void {
     for (const { spec, state, end } of this.#programs.values()) {
       if (spec.metadata?.["container"] === container && state.kind === "running")
@@ -139,8 +139,8 @@ export class CrashingMachine {
     this.starts.push(spec.id);
     mkdirSync(dirname(this.#log(spec.id)), { recursive: true });
     writeFileSync(this.#log(spec.id), "");
-    let tell: (exit: Exited) => void = () => {};
-    const exited = new Promise<Exited>((resolve) => (tell = resolve));
+    let resolveExit: (exit: Exited) => void = () => {};
+    const exited = new Promise<Exited>((resolve) => (resolveExit = resolve));
     const startedAt = Date.now();
     const running: Running = {
       spec,
@@ -149,7 +149,7 @@ export class CrashingMachine {
       end(exitCode, reason) {
         if (running.state.kind === "exited") return;
         running.state = { kind: "exited", reason, message: "", exitCode, startedAt, finishedAt: Date.now() };
-        tell(running.state);
+        resolveExit(running.state);
       },
     };
     this.#programs.set(spec.id, running);
@@ -168,7 +168,7 @@ export class CrashingMachine {
       return life.isDead ? new Promise(() => {}) : exit;
     };
     const none = (): never => {
-      throw new ExecutionError("Unsupported", "not in this test");
+      throw new ExecutionError("Unsupported", "not supported by this test driver");
     };
     return {
       id,

@@ -3,16 +3,16 @@ import { Node, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 
-/** What a Pod of a {@link startFakeNode} does when it is started: by default it runs and is ready. */
+/** Decides what a Pod does when it starts. Default: it runs and is ready. */
 export type PodFate = (pod: { readonly metadata: { readonly name?: string } }) => "run" | "succeed" | "fail" | "wait";
 
-/** A node that starts nothing: it sets the status of the Pods that are bound to it, and lets go those that are deleted. */
+/** A node that starts no programs: it sets the status of Pods bound to it and deletes terminating ones. */
 export interface FakeNode extends AsyncDisposable {
   readonly name: string;
   stop(): Promise<void>;
 }
 
-/** Starts a node with 4 cores and 8 Gi. */
+/** Starts a node with 4 cores and 8 Gi of memory. */
 export async function startFakeNode(
   client: Client,
   { name = "node", fate = () => "run" }: { readonly name?: string; readonly fate?: PodFate } = {},

@@ -1,6 +1,6 @@
 /**
- * A number of Pods that is given as a number or as a share of all (`25%`), rounded as told. What is neither counts as 0: the
- * API server refuses it.
+ * Resolves a number of Pods given as a number or as a percentage of `total` (`25%`), rounded in direction `round`. Anything else
+ * counts as 0; API validation rejects it.
  */
 export function resolveIntOrPercent(value: number | string | undefined, total: number, round: "up" | "down"): number {
   if (value === undefined) return 0;
@@ -9,6 +9,6 @@ export function resolveIntOrPercent(value: number | string | undefined, total: n
   if (!match) return 0;
   const amount = Number(match[1]);
   if (match[2] === "") return amount;
-  // Whole numbers throughout: 0.29 * 100 is not 29.
+  // Multiply first: 0.29 * 100 is not 29.
   return round === "up" ? Math.ceil((amount * total) / 100) : Math.floor((amount * total) / 100);
 }

@@ -7,49 +7,49 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import { type LabelSelector, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
-import type { Seen, Write } from "./write.ts";
+import type { Cached, Write } from "./write.ts";
 
-/** The value of the index {@link byController} for objects of a namespace that no controller owns. */
+/** The value of the index {@link byController} for objects of a namespace without a controller. */
 export function orphansOf(namespace: string | undefined): string {
   return `orphans/${namespace ?? ""}`;
 }
 
-/** Index of objects by the uid of their controller; those without are under {@link orphansOf} their namespace. */
+/** Indexes objects by the uid of their controller; orphans by {@link orphansOf} their namespace. */
 export function byController(object: DeepReadonly<KubernetesObject>): readonly string[] {
   return [getController(object)?.uid ?? orphansOf(object.metadata.namespace)];
 }
 
-/** Name of the index that {@link byController} computes. */
+/** The name of the index that {@link byController} computes. */
 export const controllerIndex = "controller";
 
-/** The selector of a workload. A malformed or empty one selects nothing: it would take every object of the namespace. */
+/** Compiles the selector of a workload. A malformed or empty selector selects nothing; otherwise it would adopt the whole namespace. */
 export function workloadSelector(selector: DeepReadonly<LabelSelector> | undefined): Selector {
   const compiled = selectorFromObject(selector as LabelSelector | undefined);
   return compiled.isEmpty ? selectorFromObject(undefined) : compiled;
 }
 
-/** What an owner has, and what it takes and lets go so that it has what its selector selects. */
+/** The objects that an owner controls, and the writes that adopt or release others. */
 export interface Claims<T extends KubernetesObject> {
-  readonly owned: readonly Seen<T>[];
+  readonly owned: readonly Cached<T>[];
   readonly writes: readonly Write[];
 }
 
 /**
- * Adoption and release (KEP of controllerRef): of what it controls, an owner keeps what its selector matches and lets go the
- * rest; of what nobody controls, it takes what matches. While it is being deleted it does neither.
+ * Adoption and release, as in kube-controller-manager's ControllerRefManager: an owner keeps controlled objects that match its
+ * selector, releases the others, and adopts matching orphans. An owner that is being deleted does neither.
  */
 export function claim<T extends KubernetesObject>(
-  owner: Seen,
+  owner: Cached,
   selector: Selector,
   type: ResourceType<T>,
-  candidates: readonly Seen<T>[],
+  candidates: readonly Cached<T>[],
 ): Claims<T> {
   const { uid, deletionTimestamp } = owner.metadata;
-  const owned: Seen<T>[] = [];
+  const owned: Cached<T>[] = [];
   const writes: Write[] = [];
   for (const candidate of candidates) {
-    const object: Seen = candidate as Seen;
-    const { ownerReferences = [], labels, deletionTimestamp: going } = object.metadata;
+    const object: Cached = candidate as Cached;
+    const { ownerReferences = [], labels, deletionTimestamp: candidateDeletion } = object.metadata;
     const controller = getController(object);
     const isMatching = selector.matches(labels);
     if (controller?.uid === uid) {
@@ -63,7 +63,12 @@ export function claim<T extends KubernetesObject>(
           ),
         );
       }
-    } else if (controller === undefined && isMatching && deletionTimestamp === undefined && going === undefined) {
+    } else if (
+      controller === undefined &&
+      isMatching &&
+      deletionTimestamp === undefined &&
+      candidateDeletion === undefined
+    ) {
       const others = ownerReferences.filter((reference) => reference.uid !== uid);
       writes.push(reown(type, object, [...others, controllerReference(owner)]));
     }
@@ -71,6 +76,6 @@ export function claim<T extends KubernetesObject>(
   return { owned, writes };
 }
 
-function reown(type: ResourceType, object: Seen, ownerReferences: readonly DeepReadonly<OwnerReference>[]): Write {
+function reown(type: ResourceType, object: Cached, ownerReferences: readonly DeepReadonly<OwnerReference>[]): Write {
   return { kind: "patch", type, object, body: { metadata: { ownerReferences } } };
 }

@@ -8,36 +8,36 @@ import {
   type ObjectKey,
 } from "@keelson/api-machinery";
 import type { ReconcileContext, Result } from "@keelson/controller";
-import { controllerOf, partEvent, type PartWrite } from "./event-words.ts";
-import type { Decision, Seen, Write } from "./write.ts";
+import { controllerOf, partEvent, type PartWrite } from "./part-event.ts";
+import type { Decision, Cached, Write } from "./write.ts";
 
-/** What came of writes: all done, or something was no longer as it had been read and the watch brings what it is now. */
-export type Outcome = "done" | "moved-on";
+/** `stale`: an object has changed since it was read; the watch event triggers the next reconcile. */
+export type Outcome = "done" | "stale";
 
 /**
- * Does the writes one after the other. Ends early with `moved-on` at the first that was refused because its object has moved
- * on, since those after it were decided upon the same sight.
+ * Performs writes in order. Stops at the first one that conflicts with a newer version of its object, because the rest were decided
+ * on the same outdated input.
  *
- * **Errors**: throws what the server refuses otherwise, having told of it by an event where the write has an owner.
+ * **Errors**: throws any other API error, after recording it as an event if the write has an owner.
  */
 export async function performWrites(writes: readonly Write[], context: ReconcileContext): Promise<Outcome> {
-  for (const write of writes) if (!(await perform(write, context))) return "moved-on";
+  for (const write of writes) if (!(await perform(write, context))) return "stale";
   return "done";
 }
 
-/** Does what was decided and returns when to look again. */
-export async function carryOut(decision: Decision, context: ReconcileContext): Promise<Result | undefined> {
+/** Performs a decision and returns when to reconcile again. */
+export async function applyDecision(decision: Decision, context: ReconcileContext): Promise<Result | undefined> {
   await performWrites(decision.writes, context);
   return resultOf(decision);
 }
 
-/** When to look again, as a reconcile returns it. */
+/** When to reconcile again, as the result of a reconcile. */
 export function resultOf({ requeueAfterMs }: Decision): Result | undefined {
-  // Never 0, which would mean not at all: a deadline that is due is due at once.
+  // 0 would mean "never", so an overdue deadline becomes 1 ms.
   return requeueAfterMs === undefined ? undefined : { requeueAfterMs: Math.max(requeueAfterMs, 1) };
 }
 
-/** Whether the write was done, or its object is gone and nothing is left to do. */
+/** Returns false if the object has changed since it was read. */
 async function perform(write: Write, context: ReconcileContext): Promise<boolean> {
   switch (write.kind) {
     case "event":
@@ -57,13 +57,13 @@ async function create(write: Extract<Write, { kind: "create" }>, context: Reconc
   const { client, signal } = context;
   try {
     const { metadata } = await client.create(type, object as DeepReadonly<KubernetesObject>, { signal });
-    tell(context, "create", { kind: type.kind, name: metadata.name ?? "" }, owner);
+    recordPartEvent(context, "create", { kind: type.kind, name: metadata.name ?? "" }, owner);
     return true;
   } catch (error) {
     if (write.mayExist && isAlreadyExists(error)) return true;
-    // What is to be made would go with its namespace at once.
+    // A namespace that is being deleted would delete the new object as well.
     if (isNamespaceTerminating(error) || signal.aborted) return false;
-    tell(context, "create", { kind: type.kind, name: object.metadata.name ?? "" }, owner, error);
+    recordPartEvent(context, "create", { kind: type.kind, name: object.metadata.name ?? "" }, owner, error);
     throw error;
   }
 }
@@ -76,12 +76,12 @@ async function remove(write: Extract<Write, { kind: "delete" }>, context: Reconc
     const preconditions = uid === undefined ? {} : { preconditions: { uid } };
     await client.delete(type, keyOf(object), { ...preconditions, propagationPolicy: "Background", signal });
   } catch (error) {
-    // Gone, or another one under its name: this one need not be deleted any more.
+    // Deleted, or replaced by another object of this name.
     if (isNotFound(error) || isConflict(error)) return true;
-    if (!signal.aborted) tell(context, "delete", { kind: type.kind, name }, owner, error);
+    if (!signal.aborted) recordPartEvent(context, "delete", { kind: type.kind, name }, owner, error);
     throw error;
   }
-  tell(context, "delete", { kind: type.kind, name }, owner);
+  recordPartEvent(context, "delete", { kind: type.kind, name }, owner);
   return true;
 }
 
@@ -107,18 +107,18 @@ async function change(
   }
 }
 
-/** Tells the owner of a part what was done to it, or why not. */
-function tell(
+/** Records an event about a created or deleted part on its owner. */
+function recordPartEvent(
   { events }: ReconcileContext,
   verb: PartWrite["verb"],
   part: PartWrite["part"],
-  owner: Seen | undefined,
+  owner: Cached | undefined,
   error?: unknown,
 ): void {
   if (owner === undefined) return;
   const problem = error === undefined ? {} : { problem: error instanceof Error ? error.message : String(error) };
-  const words = partEvent({ verb, part, owner: { kind: owner.kind ?? "", name: owner.metadata.name ?? "" }, ...problem });
-  events.event(owner, { type: error === undefined ? "Normal" : "Warning", ...words });
+  const event = partEvent({ verb, part, owner: { kind: owner.kind ?? "", name: owner.metadata.name ?? "" }, ...problem });
+  events.event(owner, { type: error === undefined ? "Normal" : "Warning", ...event });
 }
 
 function keyOf({ metadata: { namespace, name = "" } }: DeepReadonly<KubernetesObject>): ObjectKey {

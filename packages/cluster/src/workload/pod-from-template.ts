@@ -1,15 +1,15 @@
 import { controllerReference, type DeepReadonly, draft, type ObjectMeta } from "@keelson/api-machinery";
 import type { PodSpec, PodTemplate } from "@keelson/api-machinery/kinds";
-import type { Seen } from "./write.ts";
+import type { Cached } from "./write.ts";
 
-/** A Pod that is to be made. */
+/** A Pod to create. */
 export interface NewPod {
   metadata: ObjectMeta;
   spec: PodSpec;
 }
 
-/** The Pod that a workload makes of its template: controlled by the workload, with a name of the server's choice. */
-export function podFromTemplate(owner: Seen, template: DeepReadonly<PodTemplate> | undefined): NewPod {
+/** Builds a Pod from a workload's template, controlled by the workload, with a generated name. */
+export function podFromTemplate(owner: Cached, template: DeepReadonly<PodTemplate> | undefined): NewPod {
   const { labels, annotations, finalizers } = template?.metadata ?? {};
   return {
     metadata: {
@@ -24,7 +24,7 @@ export function podFromTemplate(owner: Seen, template: DeepReadonly<PodTemplate>
   };
 }
 
-/** The beginning of a Pod's name. A Pod's name is a label of a host too, so a long one is cut, dots and all. */
+/** The prefix of generated Pod names. A Pod's name is also its host name, so a long owner name is truncated. */
 export function generatedPrefix(owner: string): string {
   return `${owner.slice(0, 57)}-`;
 }

@@ -1,36 +1,33 @@
 import { findCondition, isConditionTrue } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import { parseTime } from "@keelson/api-machinery/time";
-import type { Seen } from "./write.ts";
+import type { Cached } from "./write.ts";
 
-/** A Pod as it is read. */
-export type SeenPod = Seen<PodObject>;
+/** A Pod from the cache. */
+export type CachedPod = Cached<PodObject>;
 
-/** Whether the Pod has ended, well or not. */
-export function isPodTerminal(pod: SeenPod): boolean {
+/** Whether the Pod has succeeded or failed. */
+export function isPodTerminal(pod: CachedPod): boolean {
   return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
 }
 
-/** Whether it is being deleted. */
-export function isPodTerminating(pod: SeenPod): boolean {
+/** Whether the Pod is being deleted. */
+export function isPodTerminating(pod: CachedPod): boolean {
   return pod.metadata.deletionTimestamp !== undefined;
 }
 
-/** Whether it runs or will run: neither ended nor being deleted. */
-export function isPodActive(pod: SeenPod): boolean {
+/** Whether the Pod runs or will run: neither terminal nor being deleted. */
+export function isPodActive(pod: CachedPod): boolean {
   return !isPodTerminal(pod) && !isPodTerminating(pod);
 }
 
-/** Whether its Ready condition is True. */
-export function isPodReady(pod: SeenPod): boolean {
+/** Whether the Pod's Ready condition is True. */
+export function isPodReady(pod: CachedPod): boolean {
   return isConditionTrue(conditionsOf(pod), "Ready");
 }
 
-/**
- * Milliseconds from the epoch since when the Pod counts as available: ready for `minReadySeconds`. Undefined while it is not
- * ready.
- */
-export function podAvailableAt(pod: SeenPod, minReadySeconds: number): number | undefined {
+/** When the Pod becomes available (ready for `minReadySeconds`), in milliseconds since the epoch. Undefined while it is not ready. */
+export function podAvailableAt(pod: CachedPod, minReadySeconds: number): number | undefined {
   const ready = findCondition(conditionsOf(pod), "Ready");
   if (ready?.status !== "True") return undefined;
   if (minReadySeconds <= 0) return 0;
@@ -38,7 +35,7 @@ export function podAvailableAt(pod: SeenPod, minReadySeconds: number): number | 
   return since === undefined ? undefined : since + minReadySeconds * 1_000;
 }
 
-/** Pods by how they stand: what statuses count. */
+/** Pod counts for a workload's status. */
 export interface PodCounts {
   readonly ready: number;
   readonly available: number;
@@ -47,7 +44,7 @@ export interface PodCounts {
 }
 
 /** Counts ready and available Pods. */
-export function countPods(pods: readonly SeenPod[], minReadySeconds: number, now: number): PodCounts {
+export function countPods(pods: readonly CachedPod[], minReadySeconds: number, now: number): PodCounts {
   let ready = 0;
   let available = 0;
   let nextAvailableAt: number | undefined;
@@ -61,6 +58,6 @@ export function countPods(pods: readonly SeenPod[], minReadySeconds: number, now
   return { ready, available, nextAvailableAt };
 }
 
-function conditionsOf(pod: SeenPod): readonly { type: string; status: string; lastTransitionTime?: string }[] {
+function conditionsOf(pod: CachedPod): readonly { type: string; status: string; lastTransitionTime?: string }[] {
   return (pod.status?.conditions ?? []) as readonly { type: string; status: string; lastTransitionTime?: string }[];
 }

@@ -1,6 +1,6 @@
 import { formatTime } from "@keelson/api-machinery/time";
 
-/** A condition of a workload: as a standard one, but some kinds have times of their own. */
+/** A condition of a workload: a standard condition plus the times that some kinds add. */
 export interface WorkloadCondition {
   type: string;
   status: string;
@@ -12,8 +12,8 @@ export interface WorkloadCondition {
 }
 
 /**
- * The conditions with one set, if its status or reason is another: `lastTransitionTime` changes with the status only. The
- * message alone changes nothing, unless `always`.
+ * Sets a condition if its status or reason changed. `lastTransitionTime` changes only with the status. A new message alone changes
+ * nothing unless `always` is set.
  */
 export function withCondition(
   conditions: readonly WorkloadCondition[],
@@ -36,7 +36,7 @@ export function withCondition(
   return [...conditions.filter((one) => one.type !== type), after];
 }
 
-/** The conditions without one. */
+/** Removes a condition. */
 export function withoutCondition(conditions: readonly WorkloadCondition[], type: string): readonly WorkloadCondition[] {
   return conditions.some((one) => one.type === type) ? conditions.filter((one) => one.type !== type) : conditions;
 }

@@ -4,8 +4,8 @@ import { resolveIntOrPercent } from "./int-or-percent.ts";
 import { generatedPrefix } from "./pod-from-template.ts";
 import { hashOf, isSameTemplate } from "./template-hash.ts";
 
-describe("shares", () => {
-  test("are numbers or percents, rounded as told", () => {
+describe("resolveIntOrPercent", () => {
+  test("resolves numbers and percentages in the given direction", () => {
     expect(resolveIntOrPercent(3, 10, "up")).toBe(3);
     expect(resolveIntOrPercent("25%", 10, "up")).toBe(3);
     expect(resolveIntOrPercent("25%", 10, "down")).toBe(2);
@@ -18,26 +18,26 @@ describe("shares", () => {
 describe("a template's hash", () => {
   const template = { metadata: { labels: { a: "1" } }, spec: { containers: [{ name: "c", image: "i" }] } };
 
-  test("does not depend on the order of keys, and does on a collision", () => {
+  test("depends on the collision count, not on the order of keys", () => {
     const other = { spec: { containers: [{ image: "i", name: "c" }] }, metadata: { labels: { a: "1" } } };
     expect(hashOf(other)).toBe(hashOf(template));
     expect(hashOf(template, 1)).not.toBe(hashOf(template));
-    // Names of ReplicaSets that exist hang on it: it may never change.
+    // Names of existing ReplicaSets depend on this value: it must never change.
     expect(hashOf(template)).toMatchInlineSnapshot(`"789db56478"`);
   });
 
-  test("is fit for a name and a label", () => {
+  test("is valid in a name and a label", () => {
     fc.assert(fc.property(fc.jsonValue(), (value) => /^[bcdfghjklmnpqrstvwxz2456789]{1,10}$/.test(hashOf(value))));
   });
 
-  test("label does not make another template, and neither does an empty map", () => {
+  test("ignores the hash label and empty maps", () => {
     const labelled = { ...template, metadata: { labels: { a: "1", "pod-template-hash": "x" }, annotations: {} } };
     expect(isSameTemplate(template, labelled)).toBe(true);
     expect(isSameTemplate(template, { ...template, metadata: { labels: { a: "2" } } })).toBe(false);
   });
 });
 
-test("the name of a Pod begins with its owner's, cut so that it can be a host's", () => {
+test("generated Pod names are truncated to fit a host name", () => {
   expect(generatedPrefix("web")).toBe("web-");
   expect(generatedPrefix("x".repeat(80))).toHaveLength(58);
 });

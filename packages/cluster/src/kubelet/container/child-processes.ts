@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 
-/** Processes that a process has started and that still run, with theirs. */
+/** All running descendants of a process. */
 export async function childrenOf(pid: number): Promise<number[]> {
   const text = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8").catch(() => "");
   const own = text

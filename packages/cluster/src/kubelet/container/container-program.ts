@@ -4,67 +4,58 @@ import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quanti
 import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
 import type { PodImage } from "../runtimes/pod-images.ts";
 import { ContainerConfigError, expand, resolveEnvironment } from "./environment.ts";
-import { usualSize } from "./exec-process.ts";
-import { imageWords, isolatedParts } from "./isolated-program.ts";
+import { defaultTerminalSize } from "./exec-process.ts";
+import { imageCommand, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, type Mount, mountedCommand } from "../volumes/mount-plan.ts";
 import type { NodeContext } from "../node-context.ts";
 import { type ContainerView, type PodView, programId } from "../pod/pod-view.ts";
-import { defaultTerminationPath, makeTerminationFile } from "./termination-message.ts";
+import { defaultTerminationPath, createTerminationFile } from "./termination-message.ts";
 import { hasOwnToken, tokenPath, tokenVolumeName } from "../volumes/token-volume.ts";
 import { isInside } from "../volumes/atomic-folder.ts";
 
-/** A container whose program cannot be found or executed: it ends at once with reason `StartError`. */
-export class ContainerStartError extends Error {
-  override readonly name = "ContainerStartError";
-  readonly exitCode: number;
 
-  constructor(message: string, exitCode: number) {
-    super(message);
-    this.exitCode = exitCode;
-  }
-}
-
-/** Values of a ConfigMap or Secret as variables have them. */
+/** Converts the data of a ConfigMap or Secret to environment values. */
 function texts(data: ReadonlyMap<string, Uint8Array> | undefined): Record<string, string> | undefined {
   if (data === undefined) return undefined;
   return Object.fromEntries([...data].map(([key, value]) => [key, Buffer.from(value).toString("utf8")]));
 }
 
-/** Where a container's program runs. */
-export interface ContainerPlace {
+/** The resources of a Pod that a container's program uses. */
+export interface ContainerSetup {
   readonly podIP: string;
-  /** Folders of the Pod's volumes, by name. */
+  /** Volume folders by name. */
   readonly volumes: ReadonlyMap<string, string>;
   readonly driver: Driver["name"];
-  /** Absent where nothing is known of images. */
+  /** Undefined if the runtime has no image of this name. */
   readonly image?: PodImage | undefined;
 }
 
 /**
- * The program of one attempt of a container.
+ * Builds the program of one attempt of a container.
  *
- * **How names and paths resolve.** The program runs on this machine's own file system and network. Volumes appear at their
- * absolute `mountPath` by a private mount namespace (see `mount-plan.ts`). The network is the machine's: a program that listens
- * must do so on its Pod's own address, `KEELSON_POD_IP`, or two Pods that want the same port are in each other's way. With
- * another driver than `process` the file system is an image's, or the machine's read-only; volumes are mounts there.
+ * **Paths and network.** A process runs on the machine's file system and network. Its volumes appear at their absolute `mountPath`
+ * through a private mount namespace (see `mount-plan.ts`). Programs must listen on the Pod's own address, `KEELSON_POD_IP`, or Pods
+ * that use the same port conflict. With other drivers, the file system is an image's or the machine's, read-only, with volumes
+ * mounted into it.
  *
- * @throws ContainerConfigError, ContainerStartError
+ * @throws ContainerError
  */
 export async function containerProgram(
   node: NodeContext,
   pod: PodView,
   container: ContainerView,
   attempt: number,
-  place: ContainerPlace,
+  setup: ContainerSetup,
 ): Promise<ProgramSpec> {
   const uid = pod.metadata.uid ?? "";
   const namespace = pod.metadata.namespace ?? "";
-  const { image } = place;
-  const isIsolated = place.driver !== "process";
+  const { image } = setup;
+  const isIsolated = setup.driver !== "process";
   if (image === undefined && (container.command === undefined || container.command.length === 0)) {
-    throw new ContainerConfigError(
-      `container ${JSON.stringify(container.name)} has no command: this node runs programs of this machine and no images, so ` +
-        `nothing of ${JSON.stringify(container.image ?? "")} is known here; set spec.containers[].command to the program to run`,
+    throw new ContainerError(
+      "CreateContainerConfigError",
+      `container ${JSON.stringify(container.name)} has no command, and image ${JSON.stringify(container.image ?? "")} is not ` +
+        "available to its runtime: set spec.containers[].command, or import the image and use runtimeClassName bubblewrap or containerd",
     );
   }
   const hostsFile = node.hostsFile(pod);
@@ -72,40 +63,43 @@ export async function containerProgram(
     configMap: async (name) => texts(await node.objects.configMap(namespace, name)),
     secret: async (name) => texts(await node.objects.secret(namespace, name)),
     services: node.objects.services(namespace),
-    podIP: place.podIP,
+    podIP: setup.podIP,
     hostIP: node.hostIP,
     nodeName: node.nodeName,
     nodeLimits: node.capacity,
     base: {
       PATH: defaultPath,
-      // The runtime takes it from the image's users.
+      // With an image, the runtime takes HOME from the image's /etc/passwd.
       ...(image === undefined ? { HOME: "/root" } : {}),
       ...(container.tty === true && { TERM: "xterm" }),
       ...image?.env,
       HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",
       ...node.environment,
       ...(isIsolated ? {} : { KEELSON_HOSTS: hostsFile }),
-      KEELSON_POD_IP: place.podIP,
+      KEELSON_POD_IP: setup.podIP,
     },
   });
-  const given = image === undefined ? [...(container.command ?? []), ...(container.args ?? [])] : imageWords(container, image);
-  const words = given.map((word) => expand(word, env));
+  const command =
+    image === undefined ? [...(container.command ?? []), ...(container.args ?? [])] : imageCommand(container, image);
+  const words = command.map((word) => expand(word, env));
   const [first = ""] = words;
-  if (first === "") throw new ContainerConfigError(`container ${JSON.stringify(container.name)}: command[0] is empty`);
+  if (first === "") {
+    throw new ContainerError("CreateContainerConfigError", `container ${JSON.stringify(container.name)}: command[0] is empty`);
+  }
   const id = programId(uid, container.name, attempt);
   const user = userOf(pod, container, image) ?? image?.user ?? (image !== undefined && "root" in image ? "0" : undefined);
   const podDir = join(node.podsDir, uid);
   const limits = limitsOf(container);
-  const mounts = await mountsOf(container, env, place.volumes, podDir);
-  const token = place.volumes.get(tokenVolumeName);
+  const mounts = await mountsOf(container, env, setup.volumes, podDir);
+  const token = setup.volumes.get(tokenVolumeName);
   if (token !== undefined && !hasOwnToken(container)) mounts.push({ source: token, path: tokenPath, readOnly: true });
-  // In the machine's own /dev is no place for it: there another file has to be named.
+  // The default path lies in the machine's own /dev, so processes must name another file.
   const { terminationMessagePath = defaultTerminationPath } = container;
   if (isIsolated || (node.canMount && terminationMessagePath !== defaultTerminationPath)) {
-    const source = await makeTerminationFile(podDir, container.name, attempt);
+    const source = await createTerminationFile(podDir, container.name, attempt);
     mounts.push({ source, path: join("/", terminationMessagePath), readOnly: false });
   }
-  // Names of Services resolve where we may mount; elsewhere programs find them in the file that KEELSON_HOSTS names.
+  // Without the right to mount, programs find the names of Services in the file named by KEELSON_HOSTS.
   if ((node.canMount || isIsolated) && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
     mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
   }
@@ -115,7 +109,7 @@ export async function containerProgram(
     env,
     mergeOutput: true,
     ...(container.stdin === true && { input: container.stdinOnce === true ? ("once" as const) : ("held" as const) }),
-    ...(container.tty === true && { terminal: usualSize }),
+    ...(container.tty === true && { terminal: defaultTerminalSize }),
     ...stopSignal(container),
     killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
     ...(limits === undefined ? {} : { limits }),
@@ -137,8 +131,9 @@ export async function containerProgram(
     return { ...shared, command: [program, ...rest], cwd: workingDir, ...identity };
   }
   if (!node.canMount) {
-    throw new ContainerConfigError(
-      `container ${JSON.stringify(container.name)} mounts volumes, and this node may not mount: run it as root (on Linux, with the right to make mount namespaces), or leave volumeMounts out`,
+    throw new ContainerError(
+      "CreateContainerConfigError",
+      `container ${JSON.stringify(container.name)} mounts volumes, but this node cannot mount: run it as root with the right to create mount namespaces, or remove volumeMounts`,
     );
   }
   const isInMount = mounts.some(({ path }) => first.startsWith(`${path}/`));
@@ -146,7 +141,9 @@ export async function containerProgram(
   if (!isInMount && isKnownUser) {
     const [ownUid = 0, ownGid = 0] = (user ?? "").split(":").map(Number);
     const found = resolveExecutable(first, workingDir, env["PATH"] ?? defaultPath, { uid: ownUid, gid: ownGid });
-    if ("problem" in found) throw new ContainerStartError(`The program could not be started: ${found.problem}`, found.exitCode);
+    if ("problem" in found) {
+      throw new ContainerError("StartError", `The program could not be started: ${found.problem}`, { exitCode: found.exitCode });
+    }
   }
   const scratch = join(podDir, "scratch", `${container.name}.${attempt}`);
   await rm(join(podDir, "scratch", `${container.name}.${attempt - 1}`), { recursive: true, force: true });
@@ -178,21 +175,23 @@ async function mountsOf(
   const mounts: Mount[] = [];
   for (const mount of container.volumeMounts ?? []) {
     const folder = volumes.get(mount.name);
-    if (folder === undefined) throw new ContainerConfigError(`volumeMounts: there is no volume ${JSON.stringify(mount.name)}`);
+    if (folder === undefined) throw configError(`volumeMounts: volume ${JSON.stringify(mount.name)} not found`);
     const subPath = expand((mount as { readonly subPathExpr?: string }).subPathExpr ?? mount.subPath ?? "", env);
-    if (subPath !== "" && !isInside(subPath))
-      throw new ContainerConfigError(`volumeMounts: subPath ${JSON.stringify(subPath)} leads out of the volume`);
+    if (subPath !== "" && !isInside(subPath)) {
+      throw configError(`volumeMounts: subPath ${JSON.stringify(subPath)} must stay within the volume`);
+    }
     const source = subPath === "" ? folder : join(folder, subPath);
     if (subPath !== "" && !hostPaths.isFile(source)) await mkdir(source, { recursive: true });
     const path = mount.mountPath.startsWith("/") ? mount.mountPath.replace(/\/+$/, "") : join("/", mount.mountPath);
-    if (path === "" || podDir === path)
-      throw new ContainerConfigError(`volumeMounts: nothing can be mounted at ${JSON.stringify(mount.mountPath)}`);
+    if (path === "" || podDir === path) {
+      throw configError(`volumeMounts: mountPath ${JSON.stringify(mount.mountPath)} must not be "/" or the pod's own folder`);
+    }
     mounts.push({ source, path, readOnly: mount.readOnly === true });
   }
   return mounts;
 }
 
-/** Whom a container runs as; `undefined`: whom its image says, else this process's own user. */
+/** The user that a container runs as; `undefined` means the image's user, or this process's own. */
 function userOf(pod: PodView, container: ContainerView, image: PodImage | undefined): string | undefined {
   const uid = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
   const gid = container.securityContext?.runAsGroup ?? pod.spec.securityContext?.runAsGroup;
@@ -200,26 +199,26 @@ function userOf(pod: PodView, container: ContainerView, image: PodImage | undefi
   if ((container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot) === true) {
     const effective = String(uid ?? image?.user ?? (image === undefined ? own : 0));
     if (!/^\d+(:\d+)?$/.test(effective)) {
-      throw new ContainerConfigError(
+      throw configError(
         `container has runAsNonRoot and image has non-numeric user (${effective}), cannot verify user is non-root`,
       );
     }
     if (/^0+(:|$)/.test(effective)) {
-      throw new ContainerConfigError("container has runAsNonRoot and would run as root: set securityContext.runAsUser");
+      throw configError("container has runAsNonRoot and would run as root: set securityContext.runAsUser");
     }
   }
-  // In a root of its own it looks like any user without being it.
+  // With a root file system of its own, the driver maps users without switching to them.
   const hasRoot = image !== undefined && "root" in image;
   if (uid === undefined || (uid === own && !hasRoot)) return undefined;
   if (own !== 0 && !hasRoot) {
-    throw new ContainerConfigError(
-      `securityContext.runAsUser is ${uid}, and this node runs as user ${own}, who cannot become another: run it as root, or leave runAsUser out`,
+    throw configError(
+      `securityContext.runAsUser is ${uid}, but this node runs as user ${own} and cannot switch users: run it as root, or remove runAsUser`,
     );
   }
   return `${uid}:${gid ?? 0}`;
 }
 
-/** What it is stopped with, where it says so and this machine knows it. */
+/** The container's stop signal, if this machine supports it. */
 function stopSignal(container: ContainerView): Pick<ProgramSpec, "killSignal"> {
   const signal = container.lifecycle?.stopSignal;
   return isSignal(signal) ? { killSignal: signal } : {};

@@ -3,7 +3,7 @@ import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import { quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 
-/** Where values of variables come from. Both answer `undefined` for an object that is not there. */
+/** Sources of environment values. Functions return `undefined` for a missing object. */
 export interface EnvironmentSources {
   configMap(name: string): Promise<Readonly<Record<string, string>> | undefined>;
   secret(name: string): Promise<Readonly<Record<string, string>> | undefined>;
@@ -11,22 +11,18 @@ export interface EnvironmentSources {
   readonly podIP: string;
   readonly hostIP: string;
   readonly nodeName: string;
-  /** What a container without limits may use. */
+  /** The capacity that a container without limits may use. */
   readonly nodeLimits: { readonly cpu: string; readonly memory: string };
-  /** Variables that every container gets, below its own. */
+  /** Variables of every container, overridden by its own. */
   readonly base: Readonly<Record<string, string>>;
 }
 
-/** A container that cannot be started as it is configured; the message is for its waiting state. */
-export class ContainerConfigError extends Error {
-  override readonly name = "ContainerConfigError";
-}
 
 /**
- * The environment of a container: what every container gets, then the namespace's Services, then `envFrom`, then `env`, later
- * ones winning. `$(NAME)` in a value names a variable before it; `$$` is a dollar sign; what is unknown stays as it is.
+ * Resolves the environment of a container: base variables, the namespace's Services, `envFrom`, then `env`; later ones win. `$(NAME)`
+ * in a value refers to an earlier variable; `$$` is a dollar sign; unknown references are kept.
  *
- * @throws ContainerConfigError that names the variable.
+ * @throws ContainerError that names the missing object or key.
  */
 export async function resolveEnvironment(
   pod: PodView,
@@ -45,7 +41,7 @@ export async function resolveEnvironment(
     const data = await (kind === "secret" ? sources.secret(name) : sources.configMap(name));
     if (data === undefined) {
       if (ref?.optional === true) continue;
-      throw new ContainerConfigError(`${kind} ${JSON.stringify(name)} not found`);
+      throw configError(`${kind} ${JSON.stringify(name)} not found`);
     }
     for (const [key, value] of Object.entries(data)) if (!key.includes("=")) put(`${prefix}${key}`, value);
   }
@@ -83,13 +79,13 @@ async function valueFrom(
   const data = await (kind === "secret" ? sources.secret(name) : sources.configMap(name));
   if (data !== undefined && Object.hasOwn(data, ref.key)) return data[ref.key];
   if (ref.optional === true) return undefined;
-  if (data === undefined) throw new ContainerConfigError(`${kind} ${JSON.stringify(name)} not found`);
+  if (data === undefined) throw configError(`${kind} ${JSON.stringify(name)} not found`);
   const where = `${pod.metadata.namespace}/${name}`;
   const what = kind === "secret" ? "Secret" : "ConfigMap";
-  throw new ContainerConfigError(`couldn't find key ${ref.key} in ${what} ${where}`);
+  throw configError(`couldn't find key ${ref.key} in ${what} ${where}`);
 }
 
-/** What a fieldRef names. */
+/** Resolves a fieldRef. */
 export function podField(pod: PodView, path: string, at: Pick<EnvironmentSources, "podIP" | "hostIP" | "nodeName">): string {
   const { metadata, spec } = pod;
   const subscript = /^metadata\.(labels|annotations)\['(.*)'\]$/.exec(path);
@@ -120,11 +116,11 @@ export function podField(pod: PodView, path: string, at: Pick<EnvironmentSources
     case "status.hostIPs":
       return at.hostIP;
     default:
-      throw new ContainerConfigError(`unsupported fieldPath ${JSON.stringify(path)}`);
+      throw configError(`unsupported fieldPath ${JSON.stringify(path)}`);
   }
 }
 
-/** A map as files of the downward API have it: `key="value"`, sorted, a line each. */
+/** Formats a map for the downward API: `key="value"` lines, sorted. */
 function mapLines(map: Readonly<Record<string, string>> | undefined): string {
   return Object.entries(map ?? {})
     .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
@@ -132,7 +128,7 @@ function mapLines(map: Readonly<Record<string, string>> | undefined): string {
     .join("\n");
 }
 
-/** What a resourceFieldRef names, divided and rounded up. Without a limit it is the node's. */
+/** Resolves a resourceFieldRef, divided and rounded up. A missing limit defaults to the node's capacity. */
 export function resourceField(
   container: ContainerView,
   resource: string,
@@ -147,7 +143,7 @@ export function resourceField(
   return String(Math.ceil(quantityToMillis(own ?? fallback) / quantityToMillis(unit)));
 }
 
-/** `$(NAME)` and `$$` in a value, a command or an argument. */
+/** Expands `$(NAME)` and `$$` in a value, a command or an argument. */
 export function expand(text: string, env: Readonly<Record<string, string>>): string {
   return text.replace(/\$(\$|\(([^)]*)\))/g, (all, _, name: string | undefined) => {
     if (name === undefined) return "$";
@@ -155,7 +151,7 @@ export function expand(text: string, env: Readonly<Record<string, string>>): str
   });
 }
 
-/** `NAME_SERVICE_HOST` and its like, as Kubernetes sets them for each Service of the Pod's namespace. */
+/** The variables of one Service (`NAME_SERVICE_HOST` and so on), as Kubernetes sets them. */
 function serviceVariables(service: DeepReadonly<ServiceObject>): [string, string][] {
   const ip = service.spec?.clusterIP;
   const [first] = service.spec?.ports ?? [];

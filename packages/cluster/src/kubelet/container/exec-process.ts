@@ -5,7 +5,7 @@ import type { ExecSession, Program } from "@keelson/execution";
 import { childrenOf } from "./child-processes.ts";
 import { mounted } from "../volumes/mount-marker.ts";
 
-/** The words that run `command` where a container's program runs: in its mount namespace, as its user, in its folder. */
+/** The command line that runs `command` in the container's mount namespace, root and working directory. */
 function execCommand(program: Program, pid: number, command: readonly string[]): readonly [string, ...string[]] {
   const isMounted = program.spec.command[0] === "unshare";
   if (!isMounted) {
@@ -15,39 +15,39 @@ function execCommand(program: Program, pid: number, command: readonly string[]):
   return ["nsenter", "--target", String(pid), "--mount", "--root", "--wd", "--", ...command];
 }
 
-/** A size of a terminal, in characters. */
+/** The size of a terminal in characters. */
 export interface TerminalSize {
   readonly rows: number;
   readonly columns: number;
 }
 
-/** A command that runs beside a container's program. */
+/** A command running beside a container's program. */
 export interface ContainerCommand extends Omit<ExecSession, "exited"> {
-  /** Never rejects; `problem` is there where it could not be started. */
+  /** Never rejects. `problem` is set if the command could not be started. */
   exited(): Promise<{ readonly exitCode: number; readonly problem?: string }>;
 }
 
-/** How {@link startInContainer} starts a command. */
+/** Options of {@link startInContainer}. */
 export interface CommandOptions {
-  /** In a terminal; of this size, where it is known. */
+  /** Runs the command in a terminal, with this size if known. */
   readonly terminal?: { readonly size?: TerminalSize | undefined };
 }
 
-/** Of a terminal whose client has not told its size. */
-export const usualSize: TerminalSize = { rows: 24, columns: 80 };
+/** The terminal size for clients that have not sent theirs. */
+export const defaultTerminalSize: TerminalSize = { rows: 24, columns: 80 };
 
-/** Starts a command where a container's program runs, with its environment. Rejects where nothing runs. */
+/** Starts a command beside a container's program, with its environment. Rejects if the container is not running. */
 export async function startInContainer(
   program: Program,
   command: readonly string[],
   { terminal }: CommandOptions = {},
 ): Promise<ContainerCommand> {
   const [first = "", ...rest] = command;
-  if (program.state.kind !== "running") throw new Error("the container is not running");
+  if (program.state.kind !== "running") throw new ContainerError("NotRunning", "container is not running");
   if (program.spec.isolation !== undefined) {
     return program.exec({
       command: [first, ...rest],
-      ...(terminal === undefined ? {} : { terminal: terminal.size ?? usualSize }),
+      ...(terminal === undefined ? {} : { terminal: terminal.size ?? defaultTerminalSize }),
     });
   }
   await mounted(program);
@@ -58,7 +58,7 @@ export async function startInContainer(
     words,
     terminal === undefined ? {} : { TERM: "xterm" },
   );
-  // Its processes are the container's: they may end before they have read their input.
+  // The command may exit before it has read its input.
   child.stdin.on("error", () => {});
   const exited = new Promise<{ readonly exitCode: number; readonly problem?: string }>((resolve) => {
     child.on("error", (error) => resolve({ exitCode: 127, problem: error.message }));
@@ -78,7 +78,7 @@ export async function startInContainer(
   };
 }
 
-/** The process of a container's program: with a terminal, a child of the one that holds that. */
+/** The process of a container's program. With a terminal, it is the child of the process that holds the terminal. */
 async function ownProcess({ spec }: Program, pid: number): Promise<number> {
   return spec.terminal === undefined ? pid : ((await childrenOf(pid))[0] ?? pid);
 }
@@ -94,7 +94,7 @@ function spawnBeside(
   const isMounted = program.spec.command[0] === "unshare";
   return spawn(first, rest, {
     cwd: program.spec.cwd ?? "/",
-    // Its processes belong to the program: when that ends, they end.
+    // The environment marks the process as part of the program, so that it ends with the program.
     env: { ...program.spec.env, ...env },
     detached: true,
     stdio: ["pipe", "pipe", "pipe"],
@@ -102,18 +102,18 @@ function spawnBeside(
   });
 }
 
-/** `script` makes the terminal: nothing else that a plain machine has does. Its size is set before the command begins. */
+/** Wraps a command in `script`, the one tool of a plain machine that allocates a terminal. The size is set before it starts. */
 function inTerminal(command: readonly string[], size: TerminalSize | undefined): readonly string[] {
   const words = command.map(quote).join(" ");
   const fitted = size === undefined ? words : `stty rows ${size.rows} cols ${size.columns}; exec ${words}`;
   return ["script", "--quiet", "--return", "--flush", "--command", fitted, "/dev/null"];
 }
 
-/** Tells the terminal below `script` its size. */
+/** Resizes the terminal held by `script`. */
 async function resizeBelow(pid: number, { columns, rows }: TerminalSize): Promise<void> {
   for (const child of await childrenOf(pid)) {
     const terminal = `/proc/${child}/fd/0`;
-    // Below a root of the container's own, its path is longer.
+    // In another root, the path has a prefix.
     if (!/\/pts\/\d+$/.test(await readlink(terminal).catch(() => ""))) continue;
     spawn("stty", ["-F", terminal, "cols", String(columns), "rows", String(rows)], { stdio: "ignore" }).on("error", () => {});
   }
@@ -128,20 +128,20 @@ function killCommand(child: ChildProcess): void {
   try {
     process.kill(-child.pid, "SIGKILL");
   } catch {
-    // It has ended already.
+    // It has exited already.
   }
 }
 
-/** How a short command ended; `output` is the start of what it wrote. */
+/** The result of a short command. `output` is truncated. */
 export interface ExecResult {
   readonly exitCode: number;
   readonly output: string;
   readonly isTimeout: boolean;
 }
 
-const keptOutput = 10 * 1024;
+const maxOutputBytes = 10 * 1024;
 
-/** Runs a short command to its end, as probes and hooks do. Never throws. */
+/** Runs a short command to completion, for probes and hooks. Never throws. */
 export async function execToEnd(
   program: Program,
   command: readonly string[],
@@ -162,14 +162,14 @@ export async function execToEnd(
   const outputs = [running.stdout, running.stderr].filter((stream) => stream !== undefined);
   for (const stream of outputs) {
     stream.on("data", (chunk: Buffer) => {
-      if (output.length < keptOutput) output += chunk.toString("utf8").slice(0, keptOutput - output.length);
+      if (output.length < maxOutputBytes) output += chunk.toString("utf8").slice(0, maxOutputBytes - output.length);
     });
     stream.on("error", () => {});
   }
   running.stdin.end();
   const { exitCode, problem = "" } = await running.exited();
   timer.cancel();
-  // A grandchild may hold the pipes open: the command itself has ended, and that is what counts.
+  // A grandchild may hold the pipes open, but only the command's own exit matters.
   await new Promise<void>((resolve) => setImmediate(resolve));
   for (const stream of outputs) stream.destroy();
   return { exitCode, output: output || problem, isTimeout };

@@ -5,22 +5,20 @@ import type { PodImage } from "../runtimes/pod-images.ts";
 import type { Mount } from "../volumes/mount-plan.ts";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 
-/** What a container runs, before its variables are filled in: its own words, else its image's, by Kubernetes' rules. */
-export function imageWords(container: ContainerView, image: PodImage): readonly string[] {
+/** The command of a container before variable expansion: its own, else its image's, by Kubernetes' rules. */
+export function imageCommand(container: ContainerView, image: PodImage): readonly string[] {
   const { command = [], args = [] } = container;
   if (command.length > 0) return [...command, ...args];
   const words = [...image.entrypoint, ...(args.length > 0 ? args : image.command)];
   if (words.length > 0) return words;
-  throw new ContainerConfigError(
-    `container ${JSON.stringify(container.name)} has no command, and its image ${JSON.stringify(container.image)} none either: set spec.containers[].command`,
+  throw configError(
+    `container ${JSON.stringify(container.name)} and its image ${JSON.stringify(container.image)} have no command: set spec.containers[].command`,
   );
 }
 
 /**
- * The parts of a program that runs apart from the machine: in its image, or with the machine's own programs, read-only. Its
- * network is the machine's, as with every Pod here.
- *
- * @throws ContainerConfigError
+ * The isolation of a program: in its image, or in the machine's own file system, read-only. Like every Pod here, it uses the
+ * machine's network.
  */
 export function isolatedParts(
   pod: PodView,

@@ -1,19 +1,19 @@
 import { type ProbeTarget, runProbe } from "../probes/probe-runner.ts";
 
-/** What is left of a grace that a preStop hook has used up. */
-const leastMs = 2000;
+/** The minimum grace period after a preStop hook, as in the kubelet. */
+const minGraceMs = 2000;
 
 /**
- * Stops a container's program: its preStop hook, its signal, and what is left of `graceMs` (0: at once, without the hook). Resolves when
- * nothing of it runs. `onProblem` is told what went wrong with the hook.
+ * Stops a container's program: runs its preStop hook, then stops it within the rest of `graceMs` (0: kills it without the hook).
+ * Resolves when nothing of it runs. `onProblem` receives the failure of the hook.
  */
-export async function stopContainer(place: ProbeTarget, graceMs: number, onProblem: (problem: string) => void): Promise<void> {
-  const { program, container, clock } = place;
-  const began = clock.monotonic();
+export async function stopContainer(target: ProbeTarget, graceMs: number, onProblem: (problem: string) => void): Promise<void> {
+  const { program, container, clock } = target;
+  const startedAt = clock.monotonic();
   const hook = graceMs > 0 ? container.lifecycle?.preStop : undefined;
-  const problem = hook !== undefined && program.state.kind === "running" ? await runProbe(hook, place, graceMs) : undefined;
+  const problem = hook !== undefined && program.state.kind === "running" ? await runProbe(hook, target, graceMs) : undefined;
   if (problem !== undefined) onProblem(problem);
-  const left = Math.max(graceMs - (clock.monotonic() - began), hook === undefined ? 0 : leastMs);
+  const left = Math.max(graceMs - (clock.monotonic() - startedAt), hook === undefined ? 0 : minGraceMs);
   if (left === 0) program.signal("SIGKILL");
   await program.stop({ graceMs: Math.round(left) });
 }

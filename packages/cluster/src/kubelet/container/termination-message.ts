@@ -4,29 +4,34 @@ import { type Program, readLogTail } from "@keelson/execution";
 import type { Finished } from "../pod/pod-state.ts";
 import type { ContainerView } from "../pod/pod-view.ts";
 
-/** Where a container says why it ended, unless it names another file. */
+/** The default of `terminationMessagePath`. */
 export const defaultTerminationPath = "/dev/termination-log";
 
-/** As much of it as is shown, as in Kubernetes. */
-const mostBytes = 4096;
+/** The maximum length of a termination message, as in Kubernetes. */
+const maxMessageBytes = 4096;
 
 const fileOf = (podDir: string, container: string, attempt: number): string =>
   join(podDir, "termination", `${container}.${attempt}`);
 
-/** Makes the empty file that an attempt of a container is to find at its `terminationMessagePath`. */
-export async function makeTerminationFile(podDir: string, container: string, attempt: number): Promise<string> {
+/** Creates the empty file that is mounted at an attempt's `terminationMessagePath`. */
+export async function createTerminationFile(podDir: string, container: string, attempt: number): Promise<string> {
   const file = fileOf(podDir, container, attempt);
   await mkdir(dirname(file), { recursive: true, mode: 0o755 });
   await writeFile(file, "");
-  // Whoever the program runs as.
+  // Writable for any user that the program runs as.
   await chmod(file, 0o666);
   return file;
 }
 
-/** What a container left in its `terminationMessagePath`, or by its policy the end of its log; empty where it said nothing. */
-export async function lastWords(podDir: string, container: ContainerView, program: Program, end: Finished): Promise<string> {
-  const said = await startOf(fileOf(podDir, container.name, end.attempt));
-  if (said !== "" || container.terminationMessagePolicy !== "FallbackToLogsOnError" || end.exitCode === 0) return said;
+/** The termination message of an attempt, or by its policy the end of its log; empty if there is neither. */
+export async function terminationMessage(
+  podDir: string,
+  container: ContainerView,
+  program: Program,
+  end: Finished,
+): Promise<string> {
+  const message = await startOf(fileOf(podDir, container.name, end.attempt));
+  if (message !== "" || container.terminationMessagePolicy !== "FallbackToLogsOnError" || end.exitCode === 0) return message;
   return (await readLogTail(program.logs.stdout, 2048)).split("\n").slice(-80).join("\n");
 }
 
@@ -34,7 +39,7 @@ async function startOf(path: string): Promise<string> {
   try {
     const file = await open(path, "r");
     try {
-      const { buffer, bytesRead } = await file.read(Buffer.alloc(mostBytes), 0, mostBytes, 0);
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(maxMessageBytes), 0, maxMessageBytes, 0);
       return buffer.toString("utf8", 0, bytesRead);
     } finally {
       await file.close();

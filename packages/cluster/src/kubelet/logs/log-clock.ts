@@ -3,19 +3,19 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { LogTimes } from "./log-reader.ts";
 
 interface Mark {
-  /** The file was this long ... */
+  /** The file had this size ... */
   readonly size: number;
   /** ... at this time. */
   readonly at: number;
 }
 
 const pauseMs = 100;
-const mostMarks = 2_000;
+const maxMarks = 2_000;
 
 /**
- * When the parts of a log were written. Programs write their logs themselves, without times, so this notes how long the file
- * was when: at most every 100 ms while it grows, and nothing while it does not. What was written while nobody watched counts as
- * written when that was noticed; the marks are kept in memory, the older ones more coarsely.
+ * Records when the parts of a log were written. Programs write their logs without times, so the size of a growing file is recorded
+ * every 100 ms at most. What was written while nothing watched counts as written when it was noticed. Marks are kept in memory, older
+ * ones at a lower resolution.
  */
 export class LogClock implements LogTimes {
   readonly #path: string;
@@ -36,7 +36,7 @@ export class LogClock implements LogTimes {
   }
 
   at(offset: number): number {
-    this.#look();
+    this.#update();
     let low = 0;
     let high = this.#marks.length;
     while (low < high) {
@@ -69,15 +69,15 @@ export class LogClock implements LogTimes {
     }
   }
 
-  /** True when the log has grown. */
-  #look(): boolean {
+  /** Records the current size. Returns whether it has changed. */
+  #update(): boolean {
     const size = this.#size();
     const last = this.#marks.at(-1)?.size ?? 0;
     if (size === last) return false;
-    // Rotated: offsets begin anew.
+    // Rotated: offsets start again.
     if (size < last) this.#marks = [];
     this.#marks.push({ size, at: this.#written() });
-    if (this.#marks.length > mostMarks) {
+    if (this.#marks.length > maxMarks) {
       const half = this.#marks.length >> 1;
       this.#marks = this.#marks.filter((_, index) => index >= half || index % 2 === 1);
     }
@@ -90,21 +90,21 @@ export class LogClock implements LogTimes {
       this.#watcher = watch(this.#path, { persistent: false }, () => this.#wake());
       this.#watcher.on("error", () => this.#watcher?.close());
     } catch {
-      // No inotify left: times become those of the last look.
+      // No inotify instance is available: times have the resolution of the reads.
     }
-    if (this.#look()) this.#wake();
+    if (this.#update()) this.#wake();
   }
 
   #wake(): void {
     this.#watcher?.close();
     this.#watcher = undefined;
     if (this.#isClosed || this.#timer !== undefined) return;
-    this.#look();
+    this.#update();
     this.#timer = this.#clock.setTimer(
       pauseMs,
       () => {
         this.#timer = undefined;
-        if (this.#look()) this.#wake();
+        if (this.#update()) this.#wake();
         else this.#listen();
       },
       { background: true },

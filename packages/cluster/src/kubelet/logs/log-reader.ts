@@ -2,21 +2,21 @@ import { watch } from "node:fs";
 import { type FileHandle, open, stat } from "node:fs/promises";
 import type { Program } from "@keelson/execution";
 
-/** Which part of a log is wanted. */
+/** Options of {@link readLog}. */
 export interface LogOptions {
   readonly follow: boolean;
   readonly tailLines?: number;
-  /** Begins at this byte of the current file, as {@link endOfLog} told it; instead of `tailLines`. */
+  /** Starts at this byte of the current file (see {@link endOfLog}) instead of `tailLines`. */
   readonly from?: number;
   readonly limitBytes?: number;
-  /** Milliseconds since the epoch: lines before that are left out. */
+  /** Milliseconds since the epoch: earlier lines are omitted. */
   readonly since?: number;
-  /** Puts the time of each line before it. */
+  /** Prefixes each line with its time. */
   readonly timestamps: boolean;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** When the bytes of a log were written, as far as it was seen. */
+/** The times at which the bytes of a log were written, as far as known. */
 export interface LogTimes {
   /** The time of the byte at `offset` of the current file. Milliseconds since the epoch. */
   at(offset: number): number;
@@ -32,19 +32,19 @@ async function sizeOf(path: string): Promise<number> {
   );
 }
 
-/** Where the log of a program ends now. */
+/** The current end of a program's log, in bytes. */
 export function endOfLog(program: Program): Promise<number> {
   return sizeOf(program.logs.stdout);
 }
 
-/** Files of a log that are there, the oldest first. */
+/** The existing files of a log, oldest first. */
 async function logFiles(path: string): Promise<string[]> {
   const files = [path];
   for (let index = 1; index < 10 && (await sizeOf(`${path}.${index}`)) > 0; index++) files.unshift(`${path}.${index}`);
   return files;
 }
 
-/** Where the last `lines` lines begin: a file and an offset in it. Reads from the end, as much as is needed. */
+/** Finds the start of the last `lines` lines: a file and an offset. Reads backwards and stops when it is found. */
 async function startOfTail(
   files: readonly string[],
   lines: number,
@@ -66,7 +66,7 @@ async function startOfTail(
             isEnd = false;
             continue;
           }
-          // The newline that ends the last line begins none.
+          // The trailing newline does not start a line.
           if (isEnd) {
             isEnd = false;
             continue;
@@ -82,7 +82,7 @@ async function startOfTail(
   return { file: 0, offset: 0 };
 }
 
-/** The bytes of a program's log: what is there, then what comes, until the program ends or the reader goes. */
+/** Reads a program's log and, with `follow`, continues until the program exits or `signal` fires. */
 export async function* readLog(program: Program, options: LogOptions, times: LogTimes): AsyncGenerator<Uint8Array> {
   const path = program.logs.stdout;
   const files = await logFiles(path);
@@ -90,7 +90,7 @@ export async function* readLog(program: Program, options: LogOptions, times: Log
   if (options.from !== undefined) start = { file: files.length - 1, offset: options.from };
   else if (options.tailLines !== undefined) start = await startOfTail(files, options.tailLines);
   let left = options.limitBytes ?? Number.POSITIVE_INFINITY;
-  const shape = options.timestamps || options.since !== undefined ? new LineFilter(options, times) : undefined;
+  const filter = options.timestamps || options.since !== undefined ? new LineFilter(options, times) : undefined;
   const cut = (bytes: Uint8Array): Uint8Array => {
     const part = bytes.length > left ? bytes.subarray(0, left) : bytes;
     left -= part.length;
@@ -98,20 +98,20 @@ export async function* readLog(program: Program, options: LogOptions, times: Log
   };
   for (let file = start.file; file < files.length - 1; file++) {
     for await (const { bytes } of readFrom(files[file] ?? "", file === start.file ? start.offset : 0)) {
-      const shaped = shape === undefined ? bytes : shape.take(bytes, 0);
+      const shaped = filter === undefined ? bytes : filter.push(bytes, 0);
       if (shaped.length > 0) yield cut(shaped);
       if (left <= 0) return;
     }
   }
   let offset = start.file === files.length - 1 ? start.offset : 0;
   for (;;) {
-    // Asked before reading: what is written until the end is read after it.
+    // Checked before reading, so that everything written before the exit is read.
     const hasEnded = program.state.kind === "exited";
     const waiter = options.follow && !hasEnded ? changeOf(path, program, options.signal) : undefined;
     try {
       if ((await sizeOf(path)) < offset) offset = 0;
       for await (const { bytes, at } of readFrom(path, offset)) {
-        const shaped = shape === undefined ? bytes : shape.take(bytes, at);
+        const shaped = filter === undefined ? bytes : filter.push(bytes, at);
         offset = at + bytes.length;
         if (shaped.length > 0) yield cut(shaped);
         if (left <= 0) return;
@@ -122,7 +122,7 @@ export async function* readLog(program: Program, options: LogOptions, times: Log
       waiter?.close();
     }
   }
-  const rest = shape?.end();
+  const rest = filter?.end();
   if (rest !== undefined && rest.length > 0) yield cut(rest);
 }
 
@@ -145,35 +145,35 @@ async function* readFrom(path: string, offset: number): AsyncGenerator<{ readonl
   }
 }
 
-/** Waits until a log may have grown, its program has ended, or the reader has gone. */
+/** Waits until a log may have grown, its program has exited, or the reader has gone. */
 function changeOf(
   path: string,
   program: Program,
   signal: AbortSignal | undefined,
 ): { readonly changed: Promise<void>; close(): void } {
-  let tell: () => void = () => {};
+  let notify: () => void = () => {};
   const changed = new Promise<void>((resolve) => {
-    tell = resolve;
+    notify = resolve;
   });
   let watcher: ReturnType<typeof watch> | undefined;
   try {
-    watcher = watch(path, { persistent: false }, () => tell());
-    watcher.on("error", () => tell());
+    watcher = watch(path, { persistent: false }, () => notify());
+    watcher.on("error", () => notify());
   } catch {
-    tell();
+    notify();
   }
-  program.exited().then(tell, tell);
-  signal?.addEventListener("abort", tell, { once: true });
+  program.exited().then(notify, notify);
+  signal?.addEventListener("abort", notify, { once: true });
   return {
     changed,
     close() {
       watcher?.close();
-      signal?.removeEventListener("abort", tell);
+      signal?.removeEventListener("abort", notify);
     },
   };
 }
 
-/** Whole lines with their times, or without those that are too old. */
+/** Adds times to whole lines and omits lines before `since`. */
 class LineFilter {
   readonly #options: LogOptions;
   readonly #times: LogTimes;
@@ -185,7 +185,7 @@ class LineFilter {
     this.#times = times;
   }
 
-  take(bytes: Uint8Array, at: number): Uint8Array {
+  push(bytes: Uint8Array, at: number): Uint8Array {
     const data = this.#rest.length === 0 ? Buffer.from(bytes) : Buffer.concat([this.#rest, bytes]);
     let lineAt = this.#rest.length === 0 ? at : this.#restAt;
     const out: Buffer[] = [];

@@ -4,7 +4,7 @@ import type { Kubelet } from "../kubelet.ts";
 import { type LogOptions, readLog } from "./log-reader.ts";
 import { type PodView, plannedContainers } from "../pod/pod-view.ts";
 
-/** What of a call to a subresource the handlers here need; the API server's `Call` is one. */
+/** The part of a subresource call that the Pod handlers use. The API server's `Call` is compatible. */
 export interface PodCall {
   readonly info: { readonly namespace: string; readonly name: string };
   readonly query: Readonly<Record<string, string | undefined>>;
@@ -15,7 +15,7 @@ export interface PodCall {
   };
 }
 
-/** An answer that is sent as it is. */
+/** A response that is sent unchanged. */
 export interface RawAnswer {
   readonly kind: "raw";
   readonly status: number;
@@ -23,15 +23,15 @@ export interface RawAnswer {
   readonly body: AsyncIterable<Uint8Array>;
 }
 
-/** The parameter as a whole number not below `least`. Throws a `BadRequest` that names it. */
-function numberOf(query: PodCall["query"], name: string, least: number): number | undefined {
+/** Parses a query parameter as an integer of at least `min`. Throws an `Invalid` StatusError that names it. */
+function numberOf(query: PodCall["query"], name: string, min: number): number | undefined {
   const text = query[name];
   if (text === undefined || text === "") return undefined;
   const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < least) {
+  if (!Number.isSafeInteger(value) || value < min) {
     throw statusError(
       "Invalid",
-      `PodLogOptions.${name}: Invalid value: ${JSON.stringify(text)}: must be a whole number of ${least} or more`,
+      `PodLogOptions.${name}: Invalid value: ${JSON.stringify(text)}: must be an integer greater than or equal to ${min}`,
     );
   }
   return value;
@@ -39,13 +39,13 @@ function numberOf(query: PodCall["query"], name: string, least: number): number 
 
 const isTrue = (text: string | undefined): boolean => text !== undefined && text !== "false" && text !== "0";
 
-/** The container that a request means: the one that it names, or the only one. Throws a StatusError. */
-export function chooseContainer(pod: PodView, asked: string | undefined): string {
+/** The container of a request: the requested one, or the only one. Throws a StatusError. */
+export function chooseContainer(pod: PodView, requested: string | undefined): string {
   const names = plannedContainers(pod).map(({ container }) => container.name);
   const mains = pod.spec.containers.map(({ name }) => name);
-  if (asked !== undefined && asked !== "") {
-    if (names.includes(asked)) return asked;
-    throw statusError("BadRequest", `container ${asked} is not valid for pod ${pod.metadata.name}`);
+  if (requested !== undefined && requested !== "") {
+    if (names.includes(requested)) return requested;
+    throw statusError("BadRequest", `container ${requested} is not valid for pod ${pod.metadata.name}`);
   }
   const [only] = mains;
   if (only !== undefined && mains.length === 1) return only;
@@ -55,7 +55,7 @@ export function chooseContainer(pod: PodView, asked: string | undefined): string
   );
 }
 
-/** Answers `pods/log`. `findPod` reads the Pod and throws NotFound; `kubelet` is `undefined` while no node runs. */
+/** Serves `pods/log`. `findPod` throws NotFound for a missing Pod; `kubelet` is `undefined` while no node runs. */
 export async function answerLog(
   call: PodCall,
   findPod: () => Promise<PodView>,
@@ -68,7 +68,7 @@ export async function answerLog(
   const sinceSeconds = numberOf(query, "sinceSeconds", 1);
   const sinceTime = query["sinceTime"] === undefined ? undefined : parseTime(query["sinceTime"]);
   if (query["sinceTime"] !== undefined && sinceTime === undefined) {
-    throw statusError("BadRequest", `sinceTime: ${JSON.stringify(query["sinceTime"])} is no time in RFC 3339`);
+    throw statusError("BadRequest", `sinceTime: Invalid value: ${JSON.stringify(query["sinceTime"])}: must be an RFC 3339 time`);
   }
   const since = sinceSeconds === undefined ? sinceTime : now - sinceSeconds * 1000;
   const tailLines = numberOf(query, "tailLines", 0);

@@ -1,19 +1,19 @@
-/** What any Pod's address can be: 127.64.0.1 to 127.127.255.253, away from 127.0.0.1 and from Services' addresses. */
-const least = ipNumber(64, 0, 1);
-const most = ipNumber(127, 255, 253);
+/** The range of Pod addresses: 127.64.0.1 to 127.127.255.253. It overlaps neither 127.0.0.1 nor Service addresses. */
+const minAddress = ipNumber(64, 0, 1);
+const maxAddress = ipNumber(127, 255, 253);
 
 function ipNumber(b: number, c: number, d: number): number {
   return (b << 16) | (c << 8) | d;
 }
 
-/** Addresses of Pods, one each, given again only after all others. */
+/** Allocates Pod addresses. A released address is reused only after all others. */
 export class AddressPool {
   readonly #taken = new Map<string, string>();
   readonly #first: number;
   readonly #last: number;
   #next: number;
 
-  /** `network`: the first two parts of new addresses, `127.64` to `127.127`. Default: `127.64`. */
+  /** `network`: the first two octets of new addresses, `127.64` to `127.127`. Default: `127.64`. */
   constructor(network = "127.64") {
     const second = Number(network.split(".")[1]);
     this.#first = ipNumber(second, 0, 1);
@@ -21,11 +21,8 @@ export class AddressPool {
     this.#next = this.#first;
   }
 
-  /**
-   * Marks an address, of this network or another, as one that `owner` has had since before. False: somebody else has it, or it is no Pod's
-   * address.
-   */
-  keep(owner: string, address: string): boolean {
+  /** Reserves a known address, of this network or another, for its owner. Returns false if it is taken or not a Pod address. */
+  reserve(owner: string, address: string): boolean {
     const number = podAddressNumber(address);
     if (number === undefined || (this.#taken.get(address) ?? owner) !== owner) return false;
     this.#taken.set(address, owner);
@@ -33,8 +30,8 @@ export class AddressPool {
     return true;
   }
 
-  /** An address for `owner`, which keeps it until it is freed. */
-  take(owner: string): string {
+  /** Allocates an address for `owner`, who keeps it until `free`. */
+  allocate(owner: string): string {
     for (let tries = 0; tries <= this.#last - this.#first; tries++) {
       const number = this.#next;
       this.#next = this.#after(number);
@@ -46,14 +43,14 @@ export class AddressPool {
         return address;
       }
     }
-    throw new Error("no address is left for a Pod");
+    throw new ClusterError("AddressesExhausted", "no Pod address is available");
   }
 
   #after(number: number): number {
     return number === this.#last ? this.#first : number + 1;
   }
 
-  free(address: string): void {
+  release(address: string): void {
     this.#taken.delete(address);
   }
 }
@@ -64,5 +61,5 @@ function podAddressNumber(address: string): number | undefined {
   if (parts.length !== 4 || a !== 127 || parts.some((part) => !Number.isInteger(part) || part < 0 || part > 255))
     return undefined;
   const number = ipNumber(b, c, d);
-  return number >= least && number <= most ? number : undefined;
+  return number >= minAddress && number <= maxAddress ? number : undefined;
 }

@@ -4,20 +4,20 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { hostsText } from "../../service-proxy/hosts-text.ts";
 
-/** An address that a Pod adds to its hosts file (core/v1 HostAlias). */
+/** An entry of a Pod's `hostAliases`. */
 export interface HostAlias {
   readonly ip: string;
   readonly hostnames?: readonly string[] | undefined;
 }
 
 /**
- * One hosts file a namespace, which its Pods see as `/etc/hosts`, and one for each Pod that adds lines of its own. Written in place, because
- * a file that is mounted is this file and not its name; so a reader may, for an instant, see a file that is being written.
+ * Hosts files: one per namespace, mounted as `/etc/hosts` of its Pods, and one per Pod with `hostAliases`. Files are written in place
+ * because a bind mount refers to the inode, so a reader may briefly see a partial file.
  */
 export class HostsFiles {
   readonly #dir: string;
   readonly #texts = new Map<string, string>();
-  /** Files that are a Pod's own: its namespace and lines. */
+  /** Files of single Pods: namespace and additional lines. */
   readonly #own = new Map<string, { readonly namespace: string; readonly lines: string }>();
 
   constructor(dir: string) {
@@ -25,7 +25,7 @@ export class HostsFiles {
     mkdirSync(dir, { recursive: true, mode: 0o755 });
   }
 
-  /** The file of a namespace, or of the Pod `uid` of it that has aliases; made when it is not there. */
+  /** The file of a namespace, or of Pod `uid` if it has aliases. Created if missing. */
   file(namespace: string, uid = "", aliases: readonly HostAlias[] = []): string {
     const name = aliases.length === 0 ? namespace : `${namespace}.${uid}`;
     if (aliases.length > 0) this.#own.set(name, { namespace, lines: aliasLines(aliases) });
@@ -37,7 +37,7 @@ export class HostsFiles {
     return path;
   }
 
-  /** Removes the file of a Pod that is gone, if it had one of its own. */
+  /** Removes the file of a deleted Pod, if it had its own. */
   forget(namespace: string, uid: string): void {
     const name = `${namespace}.${uid}`;
     this.#own.delete(name);
@@ -45,7 +45,7 @@ export class HostsFiles {
     rmSync(join(this.#dir, name), { force: true });
   }
 
-  /** Brings the files that are in use up to date. */
+  /** Updates all files in use. */
   update(services: readonly DeepReadonly<ServiceObject>[], slices: readonly DeepReadonly<EndpointSliceObject>[]): void {
     const own = ownHosts();
     for (const name of this.#texts.keys()) {

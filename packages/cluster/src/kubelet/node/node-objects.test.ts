@@ -11,7 +11,7 @@ const pod: PodObject = {
   spec: { containers: [], serviceAccountName: "robot" },
 };
 
-test("a Pod's token is kept until four fifths of its life have passed, then there is a new one", async () => {
+test("renews a Pod's token after four fifths of its lifetime", async () => {
   let now = 0;
   const asked: unknown[] = [];
   const objects = createNodeObjects(
@@ -40,7 +40,7 @@ test("a Pod's token is kept until four fifths of its life have passed, then ther
   });
 });
 
-test("asks the API server for a token that is bound to the Pod, and passes its refusal on", async () => {
+test("requests a token bound to the Pod, and passes on a rejection", async () => {
   await using environment = await startTestEnvironment();
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   await client.create(Namespace, { metadata: { name: "n" } });

@@ -13,7 +13,7 @@ import type { Client } from "@keelson/client";
 import type { PodView } from "../pod/pod-view.ts";
 import { VolumeError } from "../volumes/volumes.ts";
 
-/** core/v1 PersistentVolume, as far as a node needs it. */
+/** core/v1 PersistentVolume, reduced to the fields that a node reads. */
 export interface PersistentVolumeObject extends KubernetesObject {
   spec?: {
     hostPath?: { path: string; type?: string };
@@ -30,17 +30,17 @@ const persistentVolumes: ResourceType<PersistentVolumeObject> = {
   scope: "Cluster",
 };
 
-/** Gets a service account's token that lives and dies with a Pod (TokenRequest). */
+/** Requests a service account token bound to a Pod (TokenRequest). */
 export type IssueToken = (request: {
   readonly namespace: string;
   readonly account: string;
-  /** Empty: for the API server. */
+  /** Empty for the API server. */
   readonly audiences: readonly string[];
   readonly expirationSeconds: number;
   readonly pod: { readonly name: string; readonly uid: string };
 }) => Promise<string>;
 
-/** authentication.k8s.io/v1 TokenRequest, as far as a node needs it. */
+/** authentication.k8s.io/v1 TokenRequest, reduced to the fields that a node uses. */
 interface TokenRequestObject extends KubernetesObject {
   spec: {
     readonly audiences: readonly string[];
@@ -58,7 +58,7 @@ const tokenRequests: ResourceType<TokenRequestObject> = {
   scope: "Namespaced",
 };
 
-/** Issues tokens by the API's own `serviceaccounts/token`. */
+/** Requests tokens from the API's `serviceaccounts/token` subresource. */
 export function issueTokensBy(client: Client): IssueToken {
   return async ({ namespace, account, audiences, expirationSeconds, pod }) => {
     const boundObjectRef = { apiVersion: "v1", kind: "Pod", ...pod } as const;
@@ -67,26 +67,26 @@ export function issueTokensBy(client: Client): IssueToken {
       { metadata: { namespace, name: account }, spec: { audiences, expirationSeconds, boundObjectRef } },
       { subresource: { of: ServiceAccount, name: "token" } },
     );
-    if (status?.token === undefined) throw new Error("the API server answered a TokenRequest without a token");
+    if (status?.token === undefined) throw new ClusterError("InvalidResponse", "TokenRequest response has no status.token");
     return status.token;
   };
 }
 
-/** Objects that Pods name: ConfigMaps, Secrets, claims, tokens, Services. Read when they are needed, never from an old copy. */
+/** Objects that Pods reference: ConfigMaps, Secrets, claims, tokens, Services. Always read from the API server, never cached. */
 export interface NodeObjects {
   configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   claimFolder(namespace: string, claim: string): Promise<{ readonly path: string; readonly type?: string }>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
-  /** Whether a Pod gets the token of its service account without asking: unless it or the account says no. */
+  /** Whether a Pod automounts its service account token: by default, unless it or its account opts out. */
   mountsToken(pod: PodView): Promise<boolean>;
-  /** The handler of a RuntimeClass; `undefined` where there is none of this name. */
+  /** The handler of a RuntimeClass; `undefined` if it does not exist. */
   runtimeHandler(name: string): Promise<string | undefined>;
-  /** Services whose variables a Pod of this namespace gets. */
+  /** The Services whose environment variables a Pod of this namespace gets. */
   services(namespace: string): readonly DeepReadonly<ServiceObject>[];
 }
 
-/** Makes {@link NodeObjects} on a client. */
+/** Creates {@link NodeObjects} on a client. */
 export function createNodeObjects(
   client: Client,
   services: (namespace: string) => readonly DeepReadonly<ServiceObject>[],
@@ -132,15 +132,18 @@ export function createNodeObjects(
     },
     async claimFolder(namespace, name) {
       const claim = await get(PersistentVolumeClaim, { namespace, name });
-      if (claim === undefined) throw new VolumeError(`persistentvolumeclaim ${JSON.stringify(name)} not found`);
+      if (claim === undefined) throw new VolumeError("NotFound", `persistentvolumeclaim ${JSON.stringify(name)} not found`);
       const volumeName = claim.spec?.volumeName ?? "";
       if (claim.status?.phase !== "Bound" || volumeName === "") {
-        throw new VolumeError(`persistentvolumeclaim ${JSON.stringify(name)} is not bound`);
+        throw new VolumeError("NotBound", `persistentvolumeclaim ${JSON.stringify(name)} is not bound`);
       }
       const volume = await get(persistentVolumes, { name: volumeName });
       const folder = volume?.spec?.hostPath ?? volume?.spec?.local;
       if (folder === undefined) {
-        throw new VolumeError(`persistentvolume ${JSON.stringify(volumeName)} has no folder on this node (hostPath or local)`);
+        throw new VolumeError(
+          "Unsupported",
+          `persistentvolume ${JSON.stringify(volumeName)} has neither spec.hostPath nor spec.local`,
+        );
       }
       return folder;
     },
@@ -150,7 +153,7 @@ export function createNodeObjects(
       const key = JSON.stringify([uid, account, audience, expirationSeconds]);
       const known = tokens.get(key);
       if (known !== undefined && now() < known.renewAt) return known.token;
-      if (issueToken === undefined) throw new VolumeError("this node has no way to get tokens of service accounts");
+      if (issueToken === undefined) throw new VolumeError("Unsupported", "this node cannot request service account tokens");
       const token = await issueToken({
         namespace,
         account,
@@ -158,7 +161,7 @@ export function createNodeObjects(
         expirationSeconds,
         pod: { name, uid },
       });
-      // Renewed at four fifths of its life, as the kubelet does.
+      // Renewed after four fifths of its lifetime, as in the kubelet.
       tokens.set(key, { token, renewAt: now() + expirationSeconds * 800 });
       if (tokens.size > 10_000) tokens.clear();
       return token;

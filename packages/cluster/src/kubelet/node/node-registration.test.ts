@@ -37,7 +37,7 @@ const renewedAt = async (): Promise<number> => Date.parse((await client.get(Leas
 const ready = async (): Promise<unknown> =>
   (await client.get(Node, { name: "here" })).status?.conditions?.find(({ type }) => type === "Ready")?.status;
 
-test("the node's Lease is renewed every 10 s, and is made again when somebody deletes it", async () => {
+test("renews the node's Lease every 10 s and recreates a deleted one", async () => {
   await register();
   const first = await renewedAt();
   expect(first).toBe(clock.now());
@@ -50,7 +50,7 @@ test("the node's Lease is renewed every 10 s, and is made again when somebody de
   await expect.poll(() => renewedAt().catch(() => 0)).toBe(first + 20_000);
 });
 
-test("a node that stops says that it is not ready, and its Lease is renewed no more", async () => {
+test("reports not ready when it stops, and stops renewing the Lease", async () => {
   await register();
   expect(await ready()).toBe("True");
   await registration?.stop();

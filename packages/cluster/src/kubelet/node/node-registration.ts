@@ -6,25 +6,25 @@ import { type Clock, formatMicroTime, formatTime, type Timer } from "@keelson/ap
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 
-/** How often the Lease is renewed, and how long it holds. */
+/** The renew interval of the Lease, and its duration. */
 const renewMs = 10_000;
 const leaseSeconds = 40;
-/** How often the Node's status is written although nothing changed. */
+/** The interval of status updates without a change. */
 const heartbeatMs = 300_000;
 
-/** What this machine can carry. */
+/** The capacity of this machine. */
 export interface Machine {
   readonly cpu: string;
   readonly memory: string;
   readonly pods: string;
 }
 
-/** Reads {@link Machine}. */
+/** Reads the {@link Machine} from the operating system. */
 export function readMachine(): Machine {
   return { cpu: String(Math.max(cpus().length, 1)), memory: `${Math.floor(totalmem() / 1024)}Ki`, pods: "250" };
 }
 
-/** The status of the Node. */
+/** Builds the status of the Node. */
 export function nodeStatus(options: {
   readonly machine: Machine;
   readonly hostIP: string;
@@ -60,7 +60,7 @@ export function nodeStatus(options: {
       condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
       isReady
         ? condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
-        : condition("Ready", "False", "KubeletNotReady", "the node was shut down; its programs go on"),
+        : condition("Ready", "False", "KubeletNotReady", "kubelet was shut down; its programs keep running"),
     ],
     nodeInfo: {
       architecture: arch() === "x64" ? "amd64" : arch(),
@@ -89,12 +89,12 @@ function osImage(): string {
   return /^PRETTY_NAME="?([^"\n]*)"?$/m.exec(readText("/etc/os-release"))?.[1] ?? process.platform;
 }
 
-/** A Node that is registered. */
+/** A registered Node. */
 export interface NodeRegistration {
   stop(): Promise<void>;
 }
 
-/** Registers the Node, tells its status, and renews its Lease until it is stopped. Rejects when it cannot be registered. */
+/** Registers the Node, reports its status and renews its Lease until stopped. Rejects if the Node cannot be registered. */
 export async function registerNode(options: {
   readonly client: Client;
   readonly clock: Clock;
@@ -116,7 +116,7 @@ export async function registerNode(options: {
     await client.patch(Node, { name: nodeName }, { type: "merge", body: { metadata: { labels } } });
   }
 
-  const tell = async (isReady: boolean): Promise<void> => {
+  const reportStatus = async (isReady: boolean): Promise<void> => {
     const node = await client.get(Node, { name: nodeName });
     const status = nodeStatus({
       machine,
@@ -139,26 +139,26 @@ export async function registerNode(options: {
     }
   };
 
-  await tell(true);
+  await reportStatus(true);
   await renew();
   let isStopped = false;
   let timer: Timer | undefined;
-  let beat: Promise<void> | undefined;
-  let toldAt = clock.monotonic();
+  let heartbeat: Promise<void> | undefined;
+  let reportedAt = clock.monotonic();
   const arm = (): void => {
     if (isStopped) return;
     timer = clock.setTimer(
       renewMs,
       () => {
-        beat = (async () => {
+        heartbeat = (async () => {
           try {
             await renew();
-            if (clock.monotonic() - toldAt >= heartbeatMs) {
-              await tell(true);
-              toldAt = clock.monotonic();
+            if (clock.monotonic() - reportedAt >= heartbeatMs) {
+              await reportStatus(true);
+              reportedAt = clock.monotonic();
             }
           } catch (error) {
-            if (!isConflict(error)) log.warn({ err: error }, "the node's lease was not renewed; it is tried again");
+            if (!isConflict(error)) log.warn({ err: error }, "could not renew the node lease; retrying");
           }
           arm();
         })();
@@ -171,13 +171,13 @@ export async function registerNode(options: {
     async stop() {
       isStopped = true;
       timer?.cancel();
-      await beat;
-      await tell(false).catch((error: unknown) => log.warn({ err: error }, "the node could not say that it stops"));
+      await heartbeat;
+      await reportStatus(false).catch((error: unknown) => log.warn({ err: error }, "could not report the node as not ready"));
     },
   };
 }
 
-/** A name for this machine's Node. */
+/** A valid Node name derived from this machine's host name. */
 export function machineName(): string {
   const name = hostname()
     .toLowerCase()

@@ -2,32 +2,32 @@ import { backOffMs } from "./back-off.ts";
 import type { ContainerRecord, PodEffect } from "./pod-state.ts";
 import type { ContainerView, PodView } from "./pod-view.ts";
 
-/** Whether what comes after an init container or sidecar may start. Once passed, a sidecar's restart holds nobody up. */
+/** Whether the containers after an init container or sidecar may start. Once passed, a restarting sidecar blocks nothing. */
 export function isPassed(record: ContainerRecord): boolean {
   if (record.role === "sidecar") return record.isStarted || record.attempt > 0;
   return record.current.kind === "terminated" && record.current.finished.exitCode === 0;
 }
 
-/** Whether an init container has failed and is not tried again: so has its Pod. */
-export function hasFailedForGood(pod: PodView, record: ContainerRecord): boolean {
+/** Whether an init container has failed and is not restarted, which fails its Pod. */
+export function hasFailedPermanently(pod: PodView, record: ContainerRecord): boolean {
   const { current } = record;
   return current.kind === "terminated" && current.finished.exitCode !== 0 && !restarts(pod, record);
 }
 
-/** Whether a container that has ended is started again, by its Pod's restart policy. */
+/** Whether a terminated container is restarted, by its Pod's restart policy. */
 export function restarts(pod: PodView, record: ContainerRecord): boolean {
   if (record.current.kind !== "terminated") return false;
   if (record.role === "sidecar") return true;
   const policy = pod.spec.restartPolicy ?? "Always";
-  const isGood = record.current.finished.exitCode === 0;
-  if (record.role === "init") return !isGood && policy !== "Never";
-  return policy === "Always" || (policy === "OnFailure" && !isGood);
+  const hasSucceeded = record.current.finished.exitCode === 0;
+  if (record.role === "init") return !hasSucceeded && policy !== "Never";
+  return policy === "Always" || (policy === "OnFailure" && !hasSucceeded);
 }
 
-/** A run this long forgives earlier failures: twice the longest back-off. */
-const forgivenMs = 600_000;
+/** A run of this length resets the backoff: twice the maximum delay. */
+const backOffResetMs = 600_000;
 
-/** Starts a container that is due, now or after its back-off. */
+/** Starts a container that is due, immediately or after its backoff. */
 export function runOne(pod: PodView, record: ContainerRecord, now: number, effects: PodEffect[]): ContainerRecord {
   const start = (next: ContainerRecord): ContainerRecord => {
     effects.push({ kind: "start", name: next.name, attempt: next.attempt });
@@ -37,13 +37,13 @@ export function runOne(pod: PodView, record: ContainerRecord, now: number, effec
   if (record.current.kind === "waiting") return record.retryAt <= now ? start(record) : record;
   if (record.current.kind !== "terminated" || !restarts(pod, record)) return record;
   const { finished, endedAt, ranMs } = record.current;
-  const failures = ranMs >= forgivenMs ? 0 : record.failures;
+  const failures = ranMs >= backOffResetMs ? 0 : record.failures;
   const pause = backOffMs(failures);
   const next: ContainerRecord = { ...record, attempt: record.attempt + 1, failures: failures + 1, last: finished };
   const retryAt = endedAt + pause;
   if (retryAt <= now) return start(next);
-  const who = `${record.name} pod=${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})`;
-  const message = `back-off ${backOffText(pause)} restarting failed container=${who}`;
+  const container = `${record.name} pod=${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})`;
+  const message = `back-off ${backOffText(pause)} restarting failed container=${container}`;
   effects.push({
     kind: "event",
     type: "Warning",
@@ -53,7 +53,7 @@ export function runOne(pod: PodView, record: ContainerRecord, now: number, effec
   return { ...next, current: { kind: "waiting", reason: "CrashLoopBackOff", message }, retryAt };
 }
 
-/** An image that could not be pulled: asked for again after 10 s, 20 s, 40 s up to 5 min. */
+/** Backs off after a failed image pull: 10 s, doubled up to 5 min. */
 export function pullBackOff(
   container: ContainerView,
   record: ContainerRecord,
@@ -72,11 +72,11 @@ export function pullBackOff(
     };
   }
   effects.push({ kind: "event", type: "Normal", reason: "BackOff", note: `Back-off pulling image ${image}` });
-  const why = `Back-off pulling image ${image}: ErrImagePull: ${message}`;
+  const text = `Back-off pulling image ${image}: ErrImagePull: ${message}`;
   return {
     ...record,
     pullFailures,
-    current: { kind: "waiting", reason: "ImagePullBackOff", message: why },
+    current: { kind: "waiting", reason: "ImagePullBackOff", message: text },
     retryAt: now + backOffMs(pullFailures),
   };
 }

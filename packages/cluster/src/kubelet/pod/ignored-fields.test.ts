@@ -12,11 +12,11 @@ test.each([
   ["containerd", { readOnlyRootFilesystem: true, capabilities: { drop: ["ALL"] } }, []],
   ["containerd", { privileged: true }, ["securityContext.privileged of container main"]],
   ["bubblewrap", { capabilities: { add: ["NET_ADMIN"] } }, ["securityContext.capabilities.add of container main"]],
-] as const)("with %s, of %j it ignores %j", (runtime, securityContext, fields) => {
+] as const)("runtime %s with %j ignores %j", (runtime, securityContext, fields) => {
   expect(ignoredFields(pod(securityContext), runtime)).toEqual(fields);
 });
 
-test("programs apart from the machine share no processes; plain ones always do", () => {
+test("isolated programs ignore shareProcessNamespace; plain processes always share", () => {
   const sharing = pod({}, { shareProcessNamespace: true });
   expect(ignoredFields(sharing, "bubblewrap")).toEqual(["spec.shareProcessNamespace"]);
   expect(ignoredFields(sharing, "process")).toEqual([]);

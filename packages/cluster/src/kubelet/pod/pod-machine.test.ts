@@ -16,7 +16,7 @@ function podOf(spec: Partial<PodSpec> = {}, metadata: PodObject["metadata"] = {}
   };
 }
 
-/** A Pod that is played through: each event is followed by what it led to. */
+/** Plays events into a Pod's state and keeps the effects of the last one. */
 class Played {
   state: PodState;
   effects: readonly PodEffect[] = [];
@@ -95,13 +95,13 @@ describe("restarts", () => {
     ["OnFailure", 1, "Running"],
     ["Never", 0, "Succeeded"],
     ["Never", 1, "Failed"],
-  ] as const)("with policy %s a program that ends with %d leaves the Pod %s", (restartPolicy, exitCode, phase) => {
+  ] as const)("with policy %s and exit code %d the Pod is %s", (restartPolicy, exitCode, phase) => {
     const played = new Played(podOf({ restartPolicy })).started().exited(exitCode);
     expect(played.status.phase).toBe(phase);
     expect(played.does).toEqual(phase === "Running" ? ["start main"] : []);
   });
 
-  test("come at once the first time, then after 10 s, 20 s, 40 s up to 5 min", () => {
+  test("are immediate the first time, then delayed by 10 s, 20 s, 40 s up to 5 min", () => {
     const played = new Played(podOf());
     const pauses: number[] = [];
     for (let crash = 0; crash < 8; crash++) {
@@ -113,7 +113,7 @@ describe("restarts", () => {
     expect(pauses.map((ms) => ms / 1000)).toEqual([0, 10, 20, 40, 80, 160, 300, 300]);
   });
 
-  test("keep their pauses, and probes their periods, when the wall clock is set anew", () => {
+  test("keep their delays, and probes their periods, when the wall clock is set", () => {
     const hour = 3_600_000;
     const played = new Played(
       podOf({ containers: [{ ...main, readinessProbe: { tcpSocket: { port: 1 }, periodSeconds: 5 } }] }),
@@ -135,7 +135,7 @@ describe("restarts", () => {
     expect(played.record("main").failures).toBe(2);
   });
 
-  test("show CrashLoopBackOff with the last end, and count only what has started", () => {
+  test("show CrashLoopBackOff with the last exit, and count only started attempts", () => {
     const played = new Played(podOf()).started().exited(1).started().exited(1);
     const [status] = played.status.containerStatuses ?? [];
     expect(status?.state?.waiting?.reason).toBe("CrashLoopBackOff");
@@ -144,7 +144,7 @@ describe("restarts", () => {
     expect(status?.restartCount).toBe(1);
   });
 
-  test("forget earlier failures after ten good minutes", () => {
+  test("reset the backoff after running for ten minutes", () => {
     const played = new Played(podOf()).started().exited(1).started().wait(600_000).exited(1);
     expect(played.does).toEqual(["start main"]);
   });
@@ -165,13 +165,13 @@ describe("init containers", () => {
     expect(played.condition("Initialized")).toBe("True");
   });
 
-  test("fail the Pod for good where nothing is restarted", () => {
+  test("fail the Pod permanently with restartPolicy Never", () => {
     const played = new Played(podOf({ initContainers, restartPolicy: "Never" })).started("one").exited(1, "one");
     expect(played.status.phase).toBe("Failed");
     expect(played.does).toEqual([]);
   });
 
-  test("a sidecar runs beside the others and stops after them", () => {
+  test("a sidecar runs beside the main containers and stops after them", () => {
     const side = { ...main, name: "side", restartPolicy: "Always" };
     const played = new Played(podOf({ initContainers: [side], restartPolicy: "Never" }));
     expect(played.started("side").does).toEqual(["start main"]);
@@ -183,7 +183,7 @@ describe("init containers", () => {
 describe("probes", () => {
   const probe = { exec: { command: ["true"] }, periodSeconds: 5, failureThreshold: 2 };
 
-  test("a readiness probe makes ready and unready, and never restarts", () => {
+  test("a readiness probe sets readiness and never restarts", () => {
     const played = new Played(podOf({ containers: [{ ...main, readinessProbe: probe }] })).started();
     expect(played.does).toEqual(["probe main"]);
     expect(played.condition("Ready")).toBe("False");
@@ -194,14 +194,14 @@ describe("probes", () => {
     expect(played.record("main").stopGraceMs).toBeUndefined();
   });
 
-  test("a liveness probe that fails often enough stops the program, which is started again", () => {
+  test("a liveness probe beyond its failure threshold restarts the container", () => {
     const played = new Played(podOf({ containers: [{ ...main, livenessProbe: probe }] })).started();
     played.probed("liveness", "no").wait(5_000).probed("liveness", "no");
     expect(played.does).toEqual(["stop main"]);
     expect(played.exited(143).does).toEqual(["start main"]);
   });
 
-  test("until the startup probe has succeeded no other is asked", () => {
+  test("only the startup probe runs until it has succeeded", () => {
     const container = { ...main, startupProbe: probe, livenessProbe: probe };
     const played = new Played(podOf({ containers: [container] })).started();
     expect(played.effects.filter(({ kind }) => kind === "probe")).toEqual([
@@ -215,47 +215,47 @@ describe("probes", () => {
     ]);
   });
 
-  test("an answer about an attempt that is over changes nothing", () => {
+  test("a result for an earlier attempt changes nothing", () => {
     const played = new Played(podOf({ containers: [{ ...main, livenessProbe: { ...probe, failureThreshold: 1 } }] })).started();
     const late = { kind: "probed", name: "main", attempt: 0, probe: "liveness", problem: "no" } as const;
     expect(played.exited(1).started().play(late).does).toEqual([]);
   });
 });
 
-describe("the end", () => {
-  test("a delete stops with the grace that it asks for, and the object goes when all has ended", () => {
+describe("termination", () => {
+  test("stops with the grace period of the deletion, and releases the object once everything has exited", () => {
     const played = new Played(podOf()).started().deleted(7);
     expect(played.effects).toContainEqual({ kind: "stop", name: "main", attempt: 0, graceMs: 7_000 });
     expect(played.exited(143).does).toEqual(["release"]);
     expect(played.play({ kind: "tick" }).does).toEqual([]);
   });
 
-  test("a second delete with a shorter grace stops sooner, one with a longer changes nothing", () => {
+  test("is shortened by a second deletion with a shorter grace period, never extended", () => {
     const played = new Played(podOf()).started().deleted(30);
     expect(played.deleted(1).effects).toContainEqual({ kind: "stop", name: "main", attempt: 0, graceMs: 1_000 });
     expect(played.deleted(60).does).toEqual([]);
   });
 
-  test("a program that was being started when the delete came is stopped as soon as it runs", () => {
+  test("stops a program that was starting when the Pod was deleted", () => {
     const played = new Played(podOf()).deleted(5);
     expect(played.does).toEqual([]);
     expect(played.started().does).toEqual(["stop main"]);
   });
 
-  test("activeDeadlineSeconds ends the Pod as Failed", () => {
+  test("fails the Pod at activeDeadlineSeconds", () => {
     const played = new Played(podOf({ activeDeadlineSeconds: 10 })).started();
     expect(nextWake(played.state)).toBe(played.now + 10_000);
     expect(played.wait(10_000).does).toEqual(["stop main"]);
     expect(played.exited(143).status).toMatchObject({ phase: "Failed", reason: "DeadlineExceeded" });
   });
 
-  test("a container that is refused waits with its reason and is tried again when something changes", () => {
+  test("of a start shows the reason and retries on the next change", () => {
     const played = new Played(podOf());
     const reason = "CreateContainerConfigError";
     played.play({ kind: "refused", name: "main", attempt: 0, reason, message: "why" });
     expect(played.status.containerStatuses?.[0]?.state?.waiting).toEqual({ reason, message: "why" });
     expect(played.play({ kind: "changed", pod: played.state.pod }).does).toEqual(["start main"]);
-    // Until it is known whether it works now.
+    // Shown until the retry has succeeded or failed.
     expect(played.status.containerStatuses?.[0]?.state?.waiting).toEqual({ reason, message: "why" });
     expect(played.started().status.containerStatuses?.[0]?.state?.running).toBeDefined();
   });
@@ -265,7 +265,7 @@ describe("an image that cannot be pulled", () => {
   const refuse = (played: Played, reason = "ErrImagePull"): Played =>
     played.play({ kind: "refused", name: "main", attempt: 0, reason, message: "why" });
 
-  test("is asked for again after 10 s, 20 s, 40 s up to 5 min, whatever changes about the Pod meanwhile", () => {
+  test("is retried after 10 s, 20 s, 40 s up to 5 min, regardless of Pod changes", () => {
     const played = new Played(podOf());
     const pauses: number[] = [];
     for (let failure = 0; failure < 7; failure++) {
@@ -278,7 +278,7 @@ describe("an image that cannot be pulled", () => {
     expect(pauses).toEqual([10, 20, 40, 80, 160, 300, 300]);
   });
 
-  test("shows ErrImagePull, then ImagePullBackOff with the reason, and nothing of it once it runs", () => {
+  test("shows ErrImagePull, then ImagePullBackOff with the reason, and nothing once it runs", () => {
     const played = refuse(new Played(podOf()));
     const waiting = (): unknown => played.status.containerStatuses?.[0]?.state?.waiting;
     expect(waiting()).toEqual({ reason: "ErrImagePull", message: "why" });
@@ -289,8 +289,8 @@ describe("an image that cannot be pulled", () => {
   });
 });
 
-describe("after a restart of the node", () => {
-  test("a program that runs is neither started again nor counted", () => {
+describe("after a restart of the kubelet", () => {
+  test("a running program is neither restarted nor counted", () => {
     const state = restorePodState(
       podOf(),
       [{ container: "main", attempt: 2, state: { kind: "running", pid: 1, startedAt: 5 } }],
@@ -301,7 +301,7 @@ describe("after a restart of the node", () => {
     expect(podStatus(state, { hostIP: "", podIP: "" }, 10).containerStatuses?.[0]?.restartCount).toBe(2);
   });
 
-  test("an end that nobody saw is told with its exit code", () => {
+  test("an exit without a supervisor is reported with its exit code", () => {
     const exited = { kind: "exited", reason: "Error", message: "", exitCode: 7, startedAt: 5, finishedAt: 8 } as const;
     const state = restorePodState(podOf({ restartPolicy: "Never" }), [{ container: "main", attempt: 0, state: exited }], 10);
     const step = stepPod({ ...state, setup: "done" }, { kind: "tick" }, 10);
@@ -311,7 +311,7 @@ describe("after a restart of the node", () => {
     });
   });
 
-  test("a Pod that had ended starts nothing", () => {
+  test("a terminated Pod starts nothing", () => {
     const ended = { ...podOf(), status: { phase: "Succeeded" as const, startTime: "2026-01-01T00:00:00Z" } };
     expect(stepPod(restorePodState(ended, [], 10), { kind: "tick" }, 10).effects).toEqual([]);
   });

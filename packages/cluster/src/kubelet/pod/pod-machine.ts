@@ -1,4 +1,4 @@
-import { hasFailedForGood, isPassed, pullBackOff, restarts, runOne } from "./container-restart.ts";
+import { hasFailedPermanently, isPassed, pullBackOff, restarts, runOne } from "./container-restart.ts";
 import {
   change,
   type ContainerRecord,
@@ -14,20 +14,20 @@ import { firstProbes, type ProbeKind, type ProbeRecord, recordProbe } from "../p
 
 const setupRetryMs = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 122_000];
 
-/** A refused start (a missing ConfigMap) is tried again this much later, or when something that it names changes. */
+/** A rejected start (for example a missing ConfigMap) is retried after this time, or when a referenced object changes. */
 const refusedRetryMs = 10_000;
 
 /**
- * The life of a Pod on its node as a pure function: what is known, what happens, now (of `steadyTime`, which never jumps) -> what
- * is known then, and what is to be done. Events about an attempt that is over change nothing, so they may come late or twice.
+ * The life of a Pod on its node as a pure step function `(state, event, now) -> (state, effects)`. `now` comes from `steadyTime`, which
+ * never jumps. Events about an earlier attempt change nothing, so they may arrive late or twice.
  */
 export function stepPod(state: PodState, event: PodEvent, now: number): PodStep {
   const effects: PodEffect[] = [];
-  const next = advance(take(state, event, now, effects), now, effects);
+  const next = advance(applyEvent(state, event, now, effects), now, effects);
   return { state: next, effects };
 }
 
-/** When {@link stepPod} is to be called with a `tick` next; `undefined`: only when something happens. */
+/** When {@link stepPod} needs the next `tick`; `undefined` if only an event can change something. */
 export function nextWake(state: PodState): number | undefined {
   if (state.isReleased) return undefined;
   let wake = Number.POSITIVE_INFINITY;
@@ -49,12 +49,12 @@ export function nextWake(state: PodState): number | undefined {
   return wake === Number.POSITIVE_INFINITY ? undefined : wake;
 }
 
-function take(state: PodState, event: PodEvent, now: number, effects: PodEffect[]): PodState {
+function applyEvent(state: PodState, event: PodEvent, now: number, effects: PodEffect[]): PodState {
   switch (event.kind) {
     case "tick":
       return state;
     case "changed":
-      // What was refused for something that is not there may be there now.
+      // A referenced object that was missing may exist now.
       return {
         ...state,
         pod: event.pod,
@@ -171,7 +171,7 @@ function probed(
   return kill(after, grace === undefined ? graceMs(pod) : grace * 1000, effects, `failed ${kind} probe, will be restarted`);
 }
 
-/** A container whose program runs: `startedAt` by the wall clock, `since` in the time of {@link stepPod}. */
+/** A container with a running program: `startedAt` is wall-clock time, `since` the time of {@link stepPod}. */
 export function running(
   record: ContainerRecord,
   container: PlannedContainer["container"],
@@ -195,21 +195,20 @@ function started(record: ContainerRecord, container: PlannedContainer["container
   return { ...record, isStarted: true, isReady: container.readinessProbe === undefined };
 }
 
-function kill(record: ContainerRecord, grace: number, effects: PodEffect[], why: string): ContainerRecord {
+function kill(record: ContainerRecord, grace: number, effects: PodEffect[], reason: string): ContainerRecord {
   if (record.stopGraceMs !== undefined && record.stopGraceMs <= grace) return record;
   if (record.stopGraceMs === undefined) {
-    const because = why === "" ? "" : `: Container ${record.name} ${why}`;
-    const note = because === "" ? `Stopping container ${record.name}` : because.slice(2);
+    const note = reason === "" ? `Stopping container ${record.name}` : `Container ${record.name} ${reason}`;
     effects.push({ kind: "event", type: "Normal", reason: "Killing", note });
   }
   effects.push({ kind: "stop", name: record.name, attempt: record.attempt, graceMs: grace });
   return { ...record, stopGraceMs: grace, isReady: false };
 }
 
-/** What follows from the state by itself, and from the time. */
+/** Applies the transitions that follow from the state and the time. */
 function advance(before: PodState, now: number, effects: PodEffect[]): PodState {
   let state = decideStop(before, now, effects);
-  if (state.stop !== undefined || state.end !== undefined) state = wind(state, effects);
+  if (state.stop !== undefined || state.end !== undefined) state = shutDown(state, effects);
   else if (state.setup !== "done") state = prepare(state, now, effects);
   else state = run(state, now, effects);
   return runProbes(state, now, effects);
@@ -239,8 +238,8 @@ function decideStop(state: PodState, now: number, effects: PodEffect[]): PodStat
 
 const isActive = ({ current }: ContainerRecord): boolean => current.kind === "running" || current.kind === "starting";
 
-/** Stops what runs, the sidecars last and in reverse order, then ends. */
-function wind(before: PodState, effects: PodEffect[]): PodState {
+/** Stops the main containers, then the sidecars in reverse order, then ends the Pod. */
+function shutDown(before: PodState, effects: PodEffect[]): PodState {
   let state = before;
   const grace = state.stop?.graceMs ?? graceMs(state.pod);
   const others = state.containers.filter((record) => record.role !== "sidecar" && isActive(record));
@@ -253,7 +252,7 @@ function wind(before: PodState, effects: PodEffect[]): PodState {
   if (others.length + sidecars.length > 0) return state;
   if (state.end === undefined) state = { ...state, end: endOf(state) };
   if (state.pod.metadata.deletionTimestamp !== undefined && !state.isReleased) {
-    // Setting up writes into the folder that goes; its answer comes first.
+    // A running setup writes into the Pod's folder, so its result must arrive before the folder is removed.
     if (state.setup === "running") return state;
     effects.push({ kind: "release" });
     return { ...state, isReleased: true };
@@ -264,8 +263,8 @@ function wind(before: PodState, effects: PodEffect[]): PodState {
 function endOf(state: PodState): "Succeeded" | "Failed" {
   if (state.stop?.reason === "deadline") return "Failed";
   const mains = state.containers.filter(({ role }) => role === "main");
-  const isGood = mains.every(({ current }) => current.kind === "terminated" && current.finished.exitCode === 0);
-  return isGood ? "Succeeded" : "Failed";
+  const hasSucceeded = mains.every(({ current }) => current.kind === "terminated" && current.finished.exitCode === 0);
+  return hasSucceeded ? "Succeeded" : "Failed";
 }
 
 function prepare(state: PodState, now: number, effects: PodEffect[]): PodState {
@@ -274,7 +273,7 @@ function prepare(state: PodState, now: number, effects: PodEffect[]): PodState {
   return { ...state, setup: "running" };
 }
 
-/** Starts what is due, in order. */
+/** Starts the containers that are due, in order. */
 function run(before: PodState, now: number, effects: PodEffect[]): PodState {
   let state = before;
   for (const { name, role } of before.containers) {
@@ -282,7 +281,7 @@ function run(before: PodState, now: number, effects: PodEffect[]): PodState {
     state = change(state, name, (record) => runOne(state.pod, record, now, effects));
     const record = state.containers.find((each) => each.name === name);
     if (record === undefined) continue;
-    if (record.role === "init" && hasFailedForGood(state.pod, record)) return wind({ ...state, end: "Failed" }, effects);
+    if (record.role === "init" && hasFailedPermanently(state.pod, record)) return shutDown({ ...state, end: "Failed" }, effects);
     if (!isPassed(record)) return state;
   }
   for (const { name, role } of before.containers) {
@@ -290,10 +289,10 @@ function run(before: PodState, now: number, effects: PodEffect[]): PodState {
   }
   const mains = state.containers.filter(({ role }) => role === "main");
   const isOver = mains.every((record) => record.current.kind === "terminated" && !restarts(state.pod, record));
-  return isOver ? wind({ ...state, end: endOf(state) }, effects) : state;
+  return isOver ? shutDown({ ...state, end: endOf(state) }, effects) : state;
 }
 
-/** Which probes count now: until the startup probe has succeeded, no other. */
+/** The probes that run now: only the startup probe until it has succeeded. */
 function dueProbes(record: ContainerRecord): readonly ProbeKind[] {
   if (record.isHooked) return [];
   return record.probes.startup !== undefined && !record.isStarted ? ["startup"] : ["liveness", "readiness"];

@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promise
 import { join } from "node:path";
 import type { Timer } from "@keelson/api-machinery/time";
 import type { StoreEffect } from "@keelson/controller";
-import type { FoundContainer } from "../container/found-container.ts";
+import type { ContainerHandle } from "../container/container-handle.ts";
 import type { NodeContext } from "../node-context.ts";
 import { newPodState } from "./pod-state.ts";
 import { type PodView, podKey } from "./pod-view.ts";
@@ -10,17 +10,17 @@ import { PodWorker } from "./pod-worker.ts";
 import { PodSources, type SourceReader } from "./pod-sources.ts";
 import { type FoundProgram, restorePodState } from "./restore.ts";
 
-/** Well within the fifth of a token's life that is left when it is renewed. */
+/** Well below the remaining fifth of a token's lifetime when it is renewed. */
 const refreshMs = 60_000;
 
-/** What is written down about a Pod besides its programs. */
+/** What is stored about a Pod in addition to its programs. */
 interface PodRecord {
   readonly namespace: string;
   readonly name: string;
   readonly podIP: string;
 }
 
-/** The Pods of this node, their addresses, and one timer for all of them. */
+/** The Pods of this node, their addresses, and a single timer for all of them. */
 export class PodSet {
   readonly #node: NodeContext;
   readonly #workers = new Map<string, PodWorker>();
@@ -33,61 +33,61 @@ export class PodSet {
   #isArming = false;
   #isClosed = false;
 
-  /** `reader`: what follows the ConfigMaps and Secrets that Pods name. */
+  /** `reader` follows the ConfigMaps and Secrets that Pods reference. */
   constructor(node: NodeContext, reader: SourceReader) {
     this.#node = node;
     this.#sources = new PodSources(reader, (uids, isFirst) => {
-      // Files follow, and what waited for it is tried again. What is found first, a Pod has read by itself, unless it was missing then.
+      // Update files and retry what waited. A Pod has read the first version itself, unless the object was missing then.
       for (const uid of uids) {
         const worker = this.#workers.get(uid);
-        if (worker !== undefined && !(isFirst && worker.isGoing)) worker.update(worker.pod);
+        if (worker !== undefined && !(isFirst && worker.isProgressing)) worker.update(worker.pod);
       }
     });
   }
 
-  /** Now and then files of volumes are made anew though nothing changed: tokens are renewed by that. */
-  keepFresh(): void {
+  /** Rewrites volume files periodically, which renews tokens. */
+  scheduleRefresh(): void {
     this.#refreshTimer = this.#node.clock.setTimer(
       refreshMs,
       () => {
         for (const worker of this.#workers.values()) if (worker.state.setup === "done") worker.refresh();
-        this.keepFresh();
+        this.scheduleRefresh();
       },
       { background: true },
     );
   }
 
-  /** Reads what an earlier kubelet wrote down. */
-  async recall(): Promise<void> {
+  /** Loads the records of an earlier kubelet. */
+  async loadRecords(): Promise<void> {
     for (const uid of await readdir(this.#node.podsDir)) {
       try {
         const record = JSON.parse(await readFile(join(this.#node.podsDir, uid, "pod.json"), "utf8")) as PodRecord;
-        if (this.#node.addresses.keep(uid, record.podIP)) this.#records.set(uid, record);
+        if (this.#node.addresses.reserve(uid, record.podIP)) this.#records.set(uid, record);
       } catch {
-        // A folder that was being made or removed: it is made anew if the Pod is still there.
+        // The folder was being created or removed. It is recreated if the Pod still exists.
       }
     }
   }
 
-  /** A runtime has come: Pods whose programs it has are taken up again, and those that waited for it are tried again. */
+  /** Called when a runtime becomes available: re-adopts Pods with programs there, and retries Pods that waited for it. */
   retry(): void {
     for (const [uid, worker] of this.#workers) {
-      if (worker.isGoing) continue;
+      if (worker.isProgressing) continue;
       const programs = this.#programs(uid);
-      const isKnown = programs.every(({ container, attempt }) => worker.knows(container, attempt));
+      const isKnown = programs.every(({ container, attempt }) => worker.hasReached(container, attempt));
       if (isKnown) worker.update(worker.pod);
-      else void this.#beginAgain(uid, worker, programs);
+      else void this.#restart(uid, worker, programs);
     }
   }
 
-  async #beginAgain(uid: string, worker: PodWorker, programs: readonly FoundProgram[]): Promise<void> {
+  async #restart(uid: string, worker: PodWorker, programs: readonly FoundProgram[]): Promise<void> {
     await worker.close();
     if (this.#workers.get(uid) !== worker) return;
     this.#workers.delete(uid);
     this.#begin(uid, worker.pod, programs);
   }
 
-  take(effect: StoreEffect): void {
+  applyEffect(effect: StoreEffect): void {
     if (effect.kind === "replace") {
       const here = effect.objects.filter((object) => this.#isMine(object as PodView)) as PodView[];
       const uids = new Set(here.map(({ metadata }) => metadata.uid ?? ""));
@@ -99,13 +99,13 @@ export class PodSet {
     } else this.#workers.get(effect.object.metadata.uid ?? "")?.remove();
   }
 
-  container(namespace: string, pod: string, name: string): FoundContainer | undefined {
+  container(namespace: string, pod: string, name: string): ContainerHandle | undefined {
     const worker = this.worker(namespace, pod);
     const attempt = worker?.attempt(name);
     if (worker === undefined || attempt === undefined) return undefined;
     const current = worker.program(name, attempt);
     const before = worker.program(name, attempt - 1);
-    // During the back-off the attempt that is to come has no program yet: its log is the last one's.
+    // During the backoff the next attempt has no program yet, so logs show the previous one.
     return {
       pod: worker.pod,
       name,
@@ -151,7 +151,7 @@ export class PodSet {
     const isOnHost = pod.spec.hostNetwork === true;
     const podIP = isOnHost
       ? this.#node.hostIP
-      : (known ?? (shown !== undefined && addresses.keep(uid, shown) ? shown : addresses.take(uid)));
+      : (known ?? (shown !== undefined && addresses.reserve(uid, shown) ? shown : addresses.allocate(uid)));
     const record = { namespace: pod.metadata.namespace ?? "", name: pod.metadata.name ?? "", podIP };
     this.#records.set(uid, record);
     const isKnown = programs.length > 0 || pod.status?.startTime !== undefined;
@@ -161,8 +161,8 @@ export class PodSet {
       state,
       podIP,
       onWake: () => this.#arm(),
-      onGone: () => {
-        if (!isOnHost) addresses.free(podIP);
+      onReleased: () => {
+        if (!isOnHost) addresses.release(podIP);
         this.#workers.delete(uid);
         this.#records.delete(uid);
         this.#sources.release(uid);
@@ -174,10 +174,10 @@ export class PodSet {
       worker.start();
       return;
     }
-    // The address is on the disk before anything learns it.
+    // The address is stored before it becomes visible.
     this.#starting.add(uid);
     this.#write(uid, record)
-      .catch((error: unknown) => this.#node.log.warn({ err: error, pod: podKey(pod) }, "a pod's address was not written down"))
+      .catch((error: unknown) => this.#node.log.warn({ err: error, pod: podKey(pod) }, "could not store a pod's address"))
       .finally(() => {
         this.#starting.delete(uid);
         worker.start();
@@ -199,30 +199,30 @@ export class PodSet {
     });
   }
 
-  /** Stops and removes what belongs to Pods that are gone. */
+  /** Stops programs and removes folders of deleted Pods. */
   async #sweep(uids: ReadonlySet<string>): Promise<void> {
     const { runtimes, podsDir, log, addresses } = this.#node;
     try {
       for (const program of runtimes.programs()) {
         const uid = program.spec.metadata?.["podUid"];
         if (uid === undefined || uids.has(uid) || this.#workers.has(uid)) continue;
-        log.info({ program: program.id }, "a program is stopped: its pod is gone");
+        log.info({ program: program.id }, "stopping a program whose pod was deleted");
         await program.stop();
         await program.remove();
       }
       for (const uid of await readdir(podsDir)) {
         if (uids.has(uid) || this.#workers.has(uid)) continue;
         const record = this.#records.get(uid);
-        if (record !== undefined) addresses.free(record.podIP);
+        if (record !== undefined) addresses.release(record.podIP);
         this.#records.delete(uid);
         await rm(join(podsDir, uid), { recursive: true, force: true });
       }
     } catch (error) {
-      log.warn({ err: error }, "what pods left behind was not all removed");
+      log.warn({ err: error }, "could not clean up after deleted pods");
     }
   }
 
-  /** One timer, at the nearest time at which any Pod has something to do. */
+  /** Arms one timer for the earliest wake-up of any Pod. */
   #arm(): void {
     if (this.#isArming || this.#isClosed) return;
     this.#isArming = true;

@@ -2,29 +2,29 @@ import { ConfigMap, podReferences, Secret } from "@keelson/api-machinery/kinds";
 import { Informer, type InformerOptions } from "@keelson/controller";
 import type { PodView } from "./pod-view.ts";
 
-/** What follows one ConfigMap or Secret, and the Pods that name it. */
+/** A followed ConfigMap or Secret, and the uids of the Pods that reference it. */
 interface Followed {
   readonly users: Set<string>;
   readonly stop: AbortController;
 }
 
-/** Where {@link PodSources} reads. */
+/** The informer options that {@link PodSources} uses. */
 export type SourceReader = Pick<InformerOptions, "client" | "clock" | "random" | "log">;
 
-/** Follows the ConfigMaps and Secrets that the Pods of a node name, each by itself: a node may read no others. */
+/** Follows the ConfigMaps and Secrets that the Pods of a node reference, each with its own watch, because a node may read no others. */
 export class PodSources {
   readonly #reader: SourceReader;
   readonly #onChange: (uids: ReadonlySet<string>, isFirst: boolean) => void;
   readonly #followed = new Map<string, Followed>();
   readonly #running = new Set<Promise<void>>();
 
-  /** `onChange` gets the uids of the Pods that name what was found first, or made, changed or deleted later. */
+  /** `onChange` receives the uids of the Pods that reference an object when it is first listed and whenever it changes. */
   constructor(reader: SourceReader, onChange: (uids: ReadonlySet<string>, isFirst: boolean) => void) {
     this.#reader = reader;
     this.#onChange = onChange;
   }
 
-  /** Follows what a Pod names, until it is {@link release}d. */
+  /** Follows the references of a Pod until {@link release}. */
   follow(pod: PodView): void {
     const { namespace = "", uid = "" } = pod.metadata;
     const { configMaps, secrets } = podReferences(pod);
@@ -36,12 +36,12 @@ export class PodSources {
     for (const [key, { users, stop }] of this.#followed) {
       if (!users.delete(uid) || users.size > 0) continue;
       this.#followed.delete(key);
-      stop.abort(new Error("no pod names it any more"));
+      stop.abort();
     }
   }
 
   async close(): Promise<void> {
-    for (const { stop } of this.#followed.values()) stop.abort(new Error("the node stops"));
+    for (const { stop } of this.#followed.values()) stop.abort();
     this.#followed.clear();
     await Promise.allSettled(this.#running);
   }

@@ -1,7 +1,7 @@
 import { type PodView, type PlannedContainer, plannedContainers, type ProbeView, type Role } from "./pod-view.ts";
 import type { ProbeKind, ProbeRecord } from "../probes/probe-record.ts";
 
-/** How an attempt of a container ended. */
+/** How an attempt of a container terminated. */
 export interface Finished {
   readonly attempt: number;
   readonly exitCode: number;
@@ -13,73 +13,73 @@ export interface Finished {
   readonly finishedAt: number;
 }
 
-/** Why a container does not run. */
+/** Why a container is not running. */
 export interface Waiting {
   readonly kind: "waiting";
   readonly reason: string;
   readonly message: string;
 }
 
-/** Where a container stands. `starting`: its program was asked for and has not answered; until then `refused` is still shown. */
+/** The state of a container. `starting`: the start was requested; until it succeeds, `refused` is still shown. */
 export type Current =
   | Waiting
   | { readonly kind: "starting"; readonly refused?: Waiting }
-  /** `since` is what deadlines count from; `startedAt`, by the wall clock, is shown. */
+  /** `since` is the base of deadlines; `startedAt`, in wall-clock time, is shown. */
   | { readonly kind: "running"; readonly startedAt: number; readonly since: number }
-  /** It ended at `endedAt`, having run for `ranMs`; the times of `finished`, by the wall clock, are shown. */
+  /** Terminated at `endedAt` after running for `ranMs`; the wall-clock times of `finished` are shown. */
   | { readonly kind: "terminated"; readonly finished: Finished; readonly endedAt: number; readonly ranMs: number };
 
 /** One container in the state of its Pod. */
 export interface ContainerRecord {
   readonly name: string;
   readonly role: Role;
-  /** How often it was started again; names the program. */
+  /** The number of restarts. Part of the program's id. */
   readonly attempt: number;
   readonly current: Current;
   readonly last?: Finished;
-  /** Started attempts since it last ran well for long: what the back-off grows with. */
+  /** Attempts since the last long run. Determines the backoff. */
   readonly failures: number;
-  /** How often its image could not be pulled since it last ran. */
+  /** Failed image pulls since the last run. */
   readonly pullFailures?: number;
-  /** Not started again before. */
+  /** The earliest time of the next start. */
   readonly retryAt: number;
   readonly isStarted: boolean;
   readonly isReady: boolean;
-  /** A postStart hook is under way; until it ends the container is not shown as running. */
+  /** Whether a postStart hook is running. Until it ends, the container is not shown as running. */
   readonly isHooked: boolean;
-  /** Stopping, with this grace. */
+  /** The grace period of a stop in progress. */
   readonly stopGraceMs?: number;
   readonly probes: Readonly<Partial<Record<ProbeKind, ProbeRecord>>>;
 }
 
-/** Why a whole Pod stops. */
+/** Why a Pod is being stopped. */
 export type StopReason = "deleted" | "deadline";
 
-/** Everything that is known about a Pod on this node. */
+/** The state of a Pod on this node. */
 export interface PodState {
   readonly pod: PodView;
-  /** When this node took the Pod over. */
+  /** When this node accepted the Pod. */
   readonly startTime: number;
   readonly setup: "none" | "running" | "done";
-  /** Why its volumes are not there yet; tried again at `setupRetryAt`. */
+  /** Why volumes are not ready; retried at `setupRetryAt`. */
   readonly setupProblem?: string;
   readonly setupRetryAt: number;
   readonly setupFailures: number;
   readonly containers: readonly ContainerRecord[];
   readonly stop?: { readonly reason: StopReason; readonly graceMs: number };
-  /** All that ran has ended and nothing starts again. */
+  /** Set when everything has exited and nothing is restarted. */
   readonly end?: "Succeeded" | "Failed";
-  /** The object may go; asked for once. */
+  /** Whether deletion of the object was requested. */
   readonly isReleased: boolean;
 }
 
-/** What happens to a Pod. */
+/** An event in the life of a Pod. */
 export type PodEvent =
   | { readonly kind: "changed"; readonly pod: PodView }
   | { readonly kind: "prepared" }
   | { readonly kind: "prepare-failed"; readonly message: string }
   | { readonly kind: "started"; readonly name: string; readonly attempt: number; readonly at: number }
-  /** It could not even be tried: `CreateContainerConfigError`, `CreateContainerError`, `ErrImagePull`, `InvalidImageName` ... */
+  /** The start was rejected: `CreateContainerConfigError`, `CreateContainerError`, `ErrImagePull`, `InvalidImageName` ... */
   | {
       readonly kind: "refused";
       readonly name: string;
@@ -98,7 +98,7 @@ export type PodEvent =
     }
   | { readonly kind: "tick" };
 
-/** What is to be done. Each is answered by an event of the same container and attempt. */
+/** An effect to perform. Each is answered by an event of the same container and attempt. */
 export type PodEffect =
   | { readonly kind: "prepare" }
   | { readonly kind: "start"; readonly name: string; readonly attempt: number }
@@ -107,16 +107,16 @@ export type PodEffect =
   | { readonly kind: "post-start"; readonly name: string; readonly attempt: number }
   | { readonly kind: "probe"; readonly name: string; readonly attempt: number; readonly probe: ProbeKind }
   | { readonly kind: "event"; readonly type: "Normal" | "Warning"; readonly reason: string; readonly note: string }
-  /** Everything has ended: the object and the Pod's folder may go. */
+  /** Everything has exited: the object and the Pod's folder are deleted. */
   | { readonly kind: "release" };
 
-/** The outcome of one {@link stepPod}. */
+/** The result of {@link stepPod}. */
 export interface PodStep {
   readonly state: PodState;
   readonly effects: readonly PodEffect[];
 }
 
-/** The state of a Pod that this node sees for the first time, none of its containers running. */
+/** The state of a new Pod without running containers. */
 export function newPodState(pod: PodView, now: number): PodState {
   return {
     pod,
@@ -145,19 +145,19 @@ export function newContainer(name: string, role: Role): ContainerRecord {
   };
 }
 
-/** The probe of a kind as the container has it. */
+/** A container's probe of a kind. */
 export function probeSpec(container: PlannedContainer["container"], kind: ProbeKind): ProbeView | undefined {
   return kind === "startup" ? container.startupProbe : kind === "liveness" ? container.livenessProbe : container.readinessProbe;
 }
 
-/** A container of a Pod with its role. Throws a TypeError where there is none of that name. */
+/** A container of a Pod with its role. Throws a TypeError if there is none of this name. */
 export function planOf(pod: PodView, name: string): PlannedContainer {
   const found = plannedContainers(pod).find(({ container }) => container.name === name);
   if (found === undefined) throw new TypeError(`pod ${pod.metadata.name} has no container ${name}`);
   return found;
 }
 
-/** The state with one container changed; the same state where nothing is. */
+/** Replaces one container's record. Returns the same state if nothing changed. */
 export function change(state: PodState, name: string, edit: (record: ContainerRecord) => ContainerRecord): PodState {
   let isChanged = false;
   const containers = state.containers.map((record) => {

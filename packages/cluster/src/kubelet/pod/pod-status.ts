@@ -4,20 +4,20 @@ import { plannedContainers, programId } from "./pod-view.ts";
 import type { ContainerRecord, Finished, PodState, Waiting } from "./pod-state.ts";
 import { qosClass } from "./qos-class.ts";
 
-/** What of a Pod's status does not follow from its state. */
+/** The parts of a Pod's status that do not follow from its state. */
 export interface PodAddresses {
   readonly hostIP: string;
   readonly podIP: string;
 }
 
-/** The status that a Pod is to show. Conditions keep their transition time while their status stays. */
+/** Builds the status of a Pod. A condition keeps its transition time while its status stays. */
 export function podStatus(state: PodState, addresses: PodAddresses, now: number): NonNullable<PodObject["status"]> {
   const { pod } = state;
   const statusOf = (record: ContainerRecord): ContainerStatus => containerStatus(state, record);
   const mains = state.containers.filter(({ role }) => role === "main");
   const inits = state.containers.filter(({ role }) => role !== "main");
   const phase = phaseOf(state);
-  const isReleased = phase === "Succeeded" || phase === "Failed";
+  const isTerminal = phase === "Succeeded" || phase === "Failed";
   return {
     ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
     phase,
@@ -30,7 +30,7 @@ export function podStatus(state: PodState, addresses: PodAddresses, now: number)
     podIPs: [{ ip: addresses.podIP }],
     startTime: formatTime(state.startTime),
     ...(inits.length === 0 ? {} : { initContainerStatuses: inits.map(statusOf) }),
-    containerStatuses: mains.map((record) => (isReleased ? { ...statusOf(record), ready: false } : statusOf(record))),
+    containerStatuses: mains.map((record) => (isTerminal ? { ...statusOf(record), ready: false } : statusOf(record))),
     qosClass: pod.status?.qosClass ?? qosClass(pod),
   };
 }
@@ -53,7 +53,7 @@ function containerStatus({ pod }: PodState, record: ContainerRecord): ContainerS
     state: shownState(record, id),
     lastState: record.last === undefined ? {} : { terminated: terminated(record.last, id) },
     ready: record.isReady && !record.isHooked,
-    // An attempt that is still to come is no restart yet.
+    // A pending attempt is not a restart yet.
     restartCount: hasProgram ? record.attempt : (record.last?.attempt ?? 0),
     image: container?.image ?? "",
     imageID: "",

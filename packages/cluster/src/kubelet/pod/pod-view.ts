@@ -1,26 +1,26 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Container, PodObject, Probe } from "@keelson/api-machinery/kinds";
 
-/** A Pod as it comes out of a cache. */
+/** A Pod from the cache. */
 export type PodView = DeepReadonly<PodObject>;
-/** A container of it. */
+/** A container of a Pod. */
 export type ContainerView = DeepReadonly<Container>;
 /** A probe or hook of a container. */
 export type ProbeView = DeepReadonly<Probe>;
 
 /**
- * What a container is for its Pod. An `init` container runs to its end before the next one starts; a `sidecar` is an init container
- * with `restartPolicy: Always`: it goes on beside the `main` ones and stops after them.
+ * The role of a container. An `init` container runs to completion before the next one starts; a `sidecar` is an init container with
+ * `restartPolicy: Always`, which runs beside the `main` containers and stops after them (KEP-753).
  */
 export type Role = "init" | "sidecar" | "main";
 
-/** A container with its role, in the order in which they start. */
+/** A container with its role. */
 export interface PlannedContainer {
   readonly role: Role;
   readonly container: ContainerView;
 }
 
-/** All containers of a Pod in the order in which they start. */
+/** All containers of a Pod in start order. */
 export function plannedContainers(pod: PodView): readonly PlannedContainer[] {
   return [
     ...(pod.spec.initContainers ?? []).map((container) => ({
@@ -31,12 +31,12 @@ export function plannedContainers(pod: PodView): readonly PlannedContainer[] {
   ];
 }
 
-/** The name that a program of a container has in its driver: one for every attempt. */
+/** The id of a container's program, unique per attempt. */
 export function programId(podUid: string, container: string, attempt: number): string {
   return `${podUid}.${container}.${attempt}`.toLowerCase();
 }
 
-/** From the first signal to the last one, in milliseconds: what the delete asked for, else the Pod's own, else 30 s. */
+/** The grace period in milliseconds: from the deletion, else from the Pod's spec, else 30 s. */
 export function graceMs(pod: PodView): number {
   return (pod.metadata.deletionGracePeriodSeconds ?? pod.spec.terminationGracePeriodSeconds ?? 30) * 1000;
 }

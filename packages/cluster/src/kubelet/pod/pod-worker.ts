@@ -19,43 +19,43 @@ import { finishedOf } from "./restore.ts";
 import { stopContainer } from "../container/stop-container.ts";
 import { startProgram } from "../container/start-program.ts";
 import { StatusWriter } from "./status-writer.ts";
-import { lastWords } from "../container/termination-message.ts";
+import { terminationMessage } from "../container/termination-message.ts";
 import { withTokenVolume } from "../volumes/token-volume.ts";
 import { prepareVolumes } from "../volumes/volumes.ts";
 
-/** The most that a postStart hook has. */
-const longestHookMs = 600_000;
+/** The time limit of postStart hooks. */
+const maxHookMs = 600_000;
 
-/** Carries out what the Pod's state machine says, one worker a Pod, and writes the Pod's status. */
+/** Performs the effects of a Pod's state machine and writes its status. One worker per Pod. */
 export class PodWorker {
   readonly #node: NodeContext;
   readonly #podIP: string;
   readonly #onWake: () => void;
-  readonly #onGone: (worker: PodWorker) => void;
+  readonly #onReleased: (worker: PodWorker) => void;
   readonly #stopping = new AbortController();
   readonly #busy = new Set<Promise<void>>();
   readonly #logClocks = new Map<string, LogClock>();
-  #files: Promise<void> = Promise.resolve();
+  #folderQueue: Promise<void> = Promise.resolve();
   #isRefreshDue = false;
   #state: PodState;
   #volumes: ReadonlyMap<string, string> = new Map();
   readonly #status: StatusWriter;
-  /** The object is gone from the API: nothing is written any more. */
+  /** Whether the object was deleted from the API. Nothing is written then. */
   #isRemoved = false;
 
   constructor(options: {
     readonly node: NodeContext;
     readonly state: PodState;
     readonly podIP: string;
-    /** The time of {@link wakeAt} may have changed. */
+    /** Called when {@link wakeAt} may have changed. */
     readonly onWake: () => void;
-    readonly onGone: (worker: PodWorker) => void;
+    readonly onReleased: (worker: PodWorker) => void;
   }) {
     this.#node = options.node;
     this.#state = options.state;
     this.#podIP = options.podIP;
     this.#onWake = options.onWake;
-    this.#onGone = options.onGone;
+    this.#onReleased = options.onReleased;
     this.#status = new StatusWriter({
       node: options.node,
       podIP: options.podIP,
@@ -72,14 +72,14 @@ export class PodWorker {
     return this.#podIP;
   }
 
-  /** Nothing that it needs is known to be missing. */
-  get isGoing(): boolean {
+  /** Whether the Pod waits for nothing that is known to be missing. */
+  get isProgressing(): boolean {
     const { setupProblem, containers } = this.#state;
     return setupProblem === undefined && !containers.some(({ current, retryAt }) => current.kind === "waiting" && retryAt > 0);
   }
 
-  /** Whether an attempt of a container is no later than the one that is tried now. */
-  knows(container: string, attempt: number): boolean {
+  /** Whether an attempt of a container is not later than the current one. */
+  hasReached(container: string, attempt: number): boolean {
     return attempt <= (this.attempt(container) ?? attempt);
   }
 
@@ -87,7 +87,7 @@ export class PodWorker {
     return nextWake(this.#state);
   }
 
-  /** Takes over programs that run already, then goes on. */
+  /** Re-adopts running programs, then continues. */
   start(): void {
     for (const record of this.#state.containers) {
       const program = this.program(record.name, record.attempt);
@@ -98,14 +98,14 @@ export class PodWorker {
     this.handle({ kind: "tick" });
   }
 
-  /** The Pod as the API has it now. */
+  /** Applies a new version of the Pod. */
   update(pod: PodView): void {
     this.handle({ kind: "changed", pod });
-    // Files follow their sources; the volumes of a Pod that is set up only change in content.
+    // Volume files follow their sources once the volumes are set up.
     if (this.#state.setup === "done") this.refresh();
   }
 
-  /** The object is gone: what runs is stopped, nothing is written. */
+  /** Called when the object was deleted: stops programs and writes nothing. */
   remove(): void {
     this.#isRemoved = true;
     const { pod } = this.#state;
@@ -118,23 +118,23 @@ export class PodWorker {
     this.handle({ kind: "changed", pod: { ...pod, metadata } });
   }
 
-  /** Brings the files of volumes up to date. */
+  /** Updates the files of volumes. */
   refresh(): void {
     if (this.#state.isReleased || (this.pod.spec.volumes ?? []).length === 0) return;
     if (this.#isRefreshDue) return;
     this.#isRefreshDue = true;
     this.#run(() =>
-      this.#oneByOne(async () => {
+      this.#inFolder(async () => {
         this.#isRefreshDue = false;
         if (!this.#state.isReleased) this.#volumes = await this.#prepareVolumes();
       }),
     );
   }
 
-  /** Whatever touches the Pod's folder does so alone. */
-  #oneByOne(action: () => Promise<void>): Promise<void> {
-    const done = this.#files.then(action);
-    this.#files = done.catch(() => {});
+  /** Serializes everything that touches the Pod's folder. */
+  #inFolder(action: () => Promise<void>): Promise<void> {
+    const done = this.#folderQueue.then(action);
+    this.#folderQueue = done.catch(() => {});
     return done;
   }
 
@@ -143,12 +143,12 @@ export class PodWorker {
     return this.#node.runtimes.program(programId(this.pod.metadata.uid ?? "", container, attempt));
   }
 
-  /** The current attempt of a container; `undefined`: there is no such container. */
+  /** The current attempt of a container; `undefined` if there is no such container. */
   attempt(container: string): number | undefined {
     return this.#state.containers.find(({ name }) => name === container)?.attempt;
   }
 
-  /** When the lines of a program's log were written. */
+  /** The times at which the lines of a program's log were written. */
   logTimes(program: Program): LogTimes {
     let times = this.#logClocks.get(program.id);
     if (times === undefined) {
@@ -174,14 +174,14 @@ export class PodWorker {
     if (this.#stopping.signal.aborted) return;
     const { state, effects } = stepPod(this.#state, event, this.#node.steadyNow());
     this.#state = state;
-    for (const effect of effects) this.#carryOut(effect);
+    for (const effect of effects) this.#perform(effect);
     this.#status.request();
     this.#onWake();
   }
 
-  /** Stops supervising; programs go on. */
+  /** Stops supervising; programs keep running. */
   async close(): Promise<void> {
-    this.#stopping.abort(new Error("the node stops"));
+    this.#stopping.abort();
     for (const times of this.#logClocks.values()) times.close();
     await Promise.allSettled([...this.#busy, this.#status.settled()]);
   }
@@ -190,7 +190,7 @@ export class PodWorker {
     const running = action()
       .catch((error: unknown) => {
         if (!this.#stopping.signal.aborted)
-          this.#node.log.warn({ err: error, pod: this.#name }, "something went wrong for a pod; it goes on");
+          this.#node.log.warn({ err: error, pod: this.#name }, "pod operation failed");
       })
       .finally(() => this.#busy.delete(running));
     this.#busy.add(running);
@@ -210,7 +210,7 @@ export class PodWorker {
     return found.container;
   }
 
-  #carryOut(effect: PodEffect): void {
+  #perform(effect: PodEffect): void {
     switch (effect.kind) {
       case "event": {
         const { type, reason, note } = effect;
@@ -250,7 +250,7 @@ export class PodWorker {
 
   async #prepare(): Promise<void> {
     try {
-      await this.#oneByOne(async () => {
+      await this.#inFolder(async () => {
         this.#volumes = await this.#prepareVolumes();
       });
     } catch (error) {
@@ -263,32 +263,27 @@ export class PodWorker {
   async #start(name: string, attempt: number): Promise<void> {
     const { clock } = this.#node;
     try {
-      const place = { podIP: this.#podIP, volumes: this.#volumes };
+      const addresses = { podIP: this.#podIP, volumes: this.#volumes };
       const start = (): Promise<Program | undefined> =>
-        startProgram(this.#node, this.pod, this.#container(name), attempt, place, this.#stopping.signal);
+        startProgram(this.#node, this.pod, this.#container(name), attempt, addresses, this.#stopping.signal);
       const program = this.program(name, attempt) ?? (await start());
       if (program === undefined) return;
-      // One that waits for its client has no mounts before that is there.
+      // A program with `stdinOnce` mounts only after its client has connected.
       if (program.spec.input !== "once") await mounted(program);
       this.#watch(name, attempt, program, true);
-      // The last attempt is kept for `logs --previous`; older ones go.
+      // The previous attempt is kept for `logs --previous`; older ones are removed.
       const old = this.program(name, attempt - 2);
       this.#forgetLog(old);
       await old?.remove();
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
-      if (error instanceof ContainerStartError) {
-        const at = clock.now();
-        const finished = { attempt, exitCode: error.exitCode, reason: "StartError", message, finishedAt: at };
+      if (isContainerError(error) && error.code === "StartError") {
+        const finishedAt = clock.now();
+        const finished = { attempt, exitCode: error.exitCode ?? 128, reason: "StartError", message, finishedAt };
         this.handle({ kind: "exited", name, finished });
         return;
       }
-      const reason =
-        error instanceof ImageProblem
-          ? error.reason
-          : error instanceof ContainerConfigError || isInvalid(error)
-            ? "CreateContainerConfigError"
-            : "CreateContainerError";
+      const reason = isContainerError(error) ? error.code : isInvalid(error) ? configError : "CreateContainerError";
       this.handle({ kind: "refused", name, attempt, reason, message });
     }
   }
@@ -300,33 +295,33 @@ export class PodWorker {
       const at = state.startedAt ?? this.#node.clock.now();
       this.handle({ kind: "started", name, attempt, at });
     }
-    // Not among the busy: a program may run for ever, and outlives this process.
+    // Not tracked in #busy: a program may run forever and outlives this process.
     program.exited().then(
       async (exit) => {
         if (this.#stopping.signal.aborted) return;
         const finished = finishedOf(attempt, exit);
-        const message = finished.message || (await lastWords(this.#folder, this.#container(name), program, finished));
+        const message = finished.message || (await terminationMessage(this.#folder, this.#container(name), program, finished));
         this.handle({ kind: "exited", name, finished: { ...finished, message } });
       },
       (error: unknown) =>
-        this.#node.log.error({ err: error, pod: this.#name, container: name }, "a program's end was not learnt"),
+        this.#node.log.error({ err: error, pod: this.#name, container: name }, "could not determine the exit status"),
     );
   }
 
   async #stop(name: string, attempt: number, grace: number): Promise<void> {
-    const place = this.#place(name, attempt);
-    if (place === undefined) return;
-    await stopContainer(place, grace, (problem) => {
+    const target = this.#target(name, attempt);
+    if (target === undefined) return;
+    await stopContainer(target, grace, (problem) => {
       const note = `PreStopHook failed: ${problem}`;
       this.#node.events.event(this.pod, { type: "Warning", reason: "FailedPreStopHook", note });
     });
   }
 
   async #postStart(name: string, attempt: number): Promise<void> {
-    const place = this.#place(name, attempt);
-    const hook = place?.container.lifecycle?.postStart;
-    if (place === undefined || hook === undefined) return;
-    const problem = await runProbe(hook, place, longestHookMs);
+    const target = this.#target(name, attempt);
+    const hook = target?.container.lifecycle?.postStart;
+    if (target === undefined || hook === undefined) return;
+    const problem = await runProbe(hook, target, maxHookMs);
     this.handle({
       kind: "hooked",
       name,
@@ -336,21 +331,21 @@ export class PodWorker {
   }
 
   async #probe(name: string, attempt: number, kind: "startup" | "liveness" | "readiness"): Promise<void> {
-    const place = this.#place(name, attempt);
-    const spec = place && probeSpec(place.container, kind);
-    if (place === undefined || spec === undefined) return;
-    const problem = await runProbe(spec, place, (spec.timeoutSeconds ?? 1) * 1000);
+    const target = this.#target(name, attempt);
+    const spec = target && probeSpec(target.container, kind);
+    if (target === undefined || spec === undefined) return;
+    const problem = await runProbe(spec, target, (spec.timeoutSeconds ?? 1) * 1000);
     this.handle({ kind: "probed", name, attempt, probe: kind, ...(problem === undefined ? {} : { problem }) });
   }
 
-  /** Where hooks and probes of an attempt of a container go; `undefined`: it has no program. */
-  #place(name: string, attempt: number): ProbeTarget | undefined {
+  /** The target of hooks and probes of an attempt; `undefined` if it has no program. */
+  #target(name: string, attempt: number): ProbeTarget | undefined {
     const program = this.program(name, attempt);
     if (program === undefined) return undefined;
     return { program, container: this.#container(name), podIP: this.#podIP, clock: this.#node.clock };
   }
 
-  /** Everything has ended and the object is to go: the last status first, then the object, then what it left here. */
+  /** Deletes a terminated Pod: writes the last status, then deletes the object, then the Pod's files. */
   async #release(): Promise<void> {
     const { client, clock, runtimes, podsDir } = this.#node;
     const { namespace, name = "", uid = "" } = this.pod.metadata;
@@ -370,8 +365,8 @@ export class PodWorker {
       await program.remove();
     }
     this.#node.forgetHostsFile(this.pod);
-    await this.#oneByOne(() => rm(join(podsDir, uid), { recursive: true, force: true }));
-    this.#onGone(this);
+    await this.#inFolder(() => rm(join(podsDir, uid), { recursive: true, force: true }));
+    this.#onReleased(this);
   }
 }
 

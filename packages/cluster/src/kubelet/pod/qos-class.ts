@@ -1,7 +1,7 @@
 import { compareQuantities } from "@keelson/api-machinery/quantity";
 import { type PodView, plannedContainers } from "./pod-view.ts";
 
-/** A Pod's quality of service: `Guaranteed` where all limits equal their requests, `BestEffort` where there are none. */
+/** A Pod's quality of service: `Guaranteed` if all limits equal the requests, `BestEffort` if there are neither. */
 export function qosClass(pod: PodView): "Guaranteed" | "Burstable" | "BestEffort" {
   let hasAny = false;
   let isGuaranteed = true;

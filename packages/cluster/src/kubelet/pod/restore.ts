@@ -4,14 +4,14 @@ import { running } from "./pod-machine.ts";
 import { type ContainerRecord, type Finished, newContainer, type PodState } from "./pod-state.ts";
 import { type PodView, plannedContainers } from "./pod-view.ts";
 
-/** A program of a Pod that an earlier supervisor started, or that has just ended. */
+/** A program of a Pod, running or exited, as found in its driver. */
 export interface FoundProgram {
   readonly container: string;
   readonly attempt: number;
   readonly state: ProgramState;
 }
 
-/** How a program's end reads as a container's. */
+/** Converts a program's exit to a container's termination. */
 export function finishedOf(attempt: number, exit: Exited): Finished {
   const reasons = { StartFailed: "StartError", Lost: "ContainerStatusUnknown", OOMKilled: "OOMKilled" } as const;
   const known = exit.reason in reasons ? reasons[exit.reason as keyof typeof reasons] : undefined;
@@ -33,8 +33,8 @@ export function finishedOf(attempt: number, exit: Exited): Finished {
 }
 
 /**
- * The state of a Pod after a restart of its supervisor: from its programs, which are the truth, and its written status, which
- * remembers what programs do not (readiness, when it began, that it had ended).
+ * Restores the state of a Pod after a restart of the kubelet: from its programs, which are authoritative, and from its status, which
+ * adds what programs do not record (readiness, start time, terminal phase).
  */
 export function restorePodState(pod: PodView, programs: readonly FoundProgram[], now: number): PodState {
   const containers = plannedContainers(pod).map(({ role, container }): ContainerRecord => {
@@ -45,7 +45,7 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
       ({ name }) => name === container.name,
     );
     if (newest === undefined) {
-      // Its programs are gone (the machine was set up anew): what the status says about its end still holds.
+      // The programs are lost (for example with the data directory), but the recorded termination still holds.
       const ended = shown?.state?.terminated ?? shown?.lastState?.terminated;
       if (shown === undefined || ended === undefined) return fresh;
       const finished: Finished = {
@@ -80,7 +80,7 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
   return {
     pod,
     startTime: parseTime(pod.status?.startTime ?? "") ?? now,
-    // Files are written again: a ConfigMap may have changed meanwhile.
+    // Volumes are prepared again, because their sources may have changed.
     setup: "none",
     setupRetryAt: 0,
     setupFailures: 0,
@@ -90,7 +90,7 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
   };
 }
 
-/** What ended under an earlier supervisor, at the latest now: the wall clock may have been another then. */
+/** A termination under an earlier kubelet. Capped at `now`, because the wall clock may have been set back. */
 function terminated(finished: Finished, now: number): ContainerRecord["current"] {
   const { startedAt = finished.finishedAt, finishedAt } = finished;
   return { kind: "terminated", finished, endedAt: Math.min(finishedAt, now), ranMs: Math.max(finishedAt - startedAt, 0) };

@@ -6,7 +6,7 @@ import type { PodState } from "./pod-state.ts";
 import { podStatus } from "./pod-status.ts";
 import { podKey } from "./pod-view.ts";
 
-/** Writes a Pod's status: the newest one, one write at a time, again after a failure. */
+/** Writes a Pod's status: only the newest, one write at a time, with retries. */
 export class StatusWriter {
   readonly #node: Pick<NodeContext, "client" | "clock" | "hostIP" | "log">;
   readonly #podIP: string;
@@ -18,7 +18,7 @@ export class StatusWriter {
   constructor(options: {
     readonly node: Pick<NodeContext, "client" | "clock" | "hostIP" | "log">;
     readonly podIP: string;
-    /** What is to be shown; `undefined`: the object is gone, and nothing is written any more. */
+    /** The state to show; `undefined` if the object was deleted and nothing may be written. */
     readonly state: () => PodState | undefined;
     readonly signal: AbortSignal;
   }) {
@@ -28,7 +28,7 @@ export class StatusWriter {
     this.#signal = options.signal;
   }
 
-  /** Asks for the status to be written, if it has changed. */
+  /** Requests a write if the status has changed. */
   request(): void {
     if (this.#state() === undefined) return;
     this.#writing ??= this.#writeAll().finally(() => {
@@ -36,14 +36,14 @@ export class StatusWriter {
     });
   }
 
-  /** Resolves when what was asked for is written, or given up. */
+  /** Resolves when requested writes are done or abandoned. */
   async settled(): Promise<void> {
     await this.#writing;
   }
 
   async #writeAll(): Promise<void> {
     const { client, clock, hostIP, log } = this.#node;
-    // What happens in the same turn is written together.
+    // Changes of one turn are written together.
     await Promise.resolve();
     for (let pause = 500; ; ) {
       const state = this.#state();
@@ -60,7 +60,7 @@ export class StatusWriter {
         pause = 500;
       } catch (error) {
         if (this.#signal.aborted || isNotFound(error) || isStatusError(error, "Conflict")) return;
-        log.warn({ err: error, pod: podKey(state.pod) }, "a pod's status was not written; it is tried again");
+        log.warn({ err: error, pod: podKey(state.pod) }, "could not write a pod's status; retrying");
         try {
           await sleep(clock, pause, this.#signal);
         } catch {
@@ -72,5 +72,5 @@ export class StatusWriter {
   }
 }
 
-/** A patch merges conditions by their type: what a condition no longer has must be taken away. */
+/** Strategic merge patches merge conditions by type, so fields that a condition no longer has must be set to null. */
 const emptyCondition: { readonly [K in keyof Condition]?: null } = { reason: null as never, message: null as never };

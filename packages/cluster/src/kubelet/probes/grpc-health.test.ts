@@ -5,7 +5,7 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { expect, onTestFinished, test } from "vitest";
 import { grpcHealth } from "./grpc-health.ts";
 
-/** A server that answers every call so; `undefined`: never. */
+/** A server that answers every call with this status and body; `undefined` never answers. */
 async function serve(status: string | undefined, body: readonly number[] = []): Promise<{ port: number; asked: Buffer[] }> {
   const server: Http2Server = createServer();
   const sessions = new Set<ServerHttp2Session>();
@@ -35,7 +35,7 @@ async function serve(status: string | undefined, body: readonly number[] = []): 
 const ask = (port: number, service = "", timeoutMs = 8_000) =>
   grpcHealth({ host: "127.0.0.1", port, service }, timeoutMs, systemClock);
 
-test("a program that serves is healthy, and learns which service is meant", async () => {
+test("a serving program is healthy, and receives the service name", async () => {
   const { port, asked } = await serve("0", [0x08, 0x01]);
   expect(await ask(port, "robots")).toBeUndefined();
   expect(asked[0]?.toString("latin1")).toBe("\0\0\0\0\u0008\n\u0006robots");
@@ -52,11 +52,11 @@ test.each([
   ["5", [], /unknown service/],
   ["12", [], /does not implement the grpc health protocol/],
   ["13", [], /status 13/],
-] as const)("status %s with %j is told", async (status, body, problem) => {
+] as const)("status %s with %j is reported", async (status, body, problem) => {
   expect(await ask((await serve(status, body)).port)).toMatch(problem);
 });
 
-test("a program that does not listen, or does not answer in time, is told", async () => {
+test("a program that does not listen, or does not answer in time, is reported", async () => {
   const { port } = await serve(undefined);
   expect(await ask(port, "", 50)).toMatch(/timeout.*within 0.05s/);
   expect(await ask(1)).toMatch(/failed to connect to 127.0.0.1:1/);

@@ -8,8 +8,8 @@ const unimplemented = "12";
 const notFound = "5";
 
 /**
- * Asks a program for its health (`grpc.health.v1.Health/Check`, GRPC Health Checking Protocol), without TLS as the kubelet does. Answers
- * what is wrong, `undefined` where it serves. Never throws.
+ * Checks a program's health (`grpc.health.v1.Health/Check`, GRPC Health Checking Protocol), without TLS like the kubelet. Returns the
+ * problem, or `undefined` if it is serving. Never throws.
  */
 export function grpcHealth(
   target: { readonly host: string; readonly port: number; readonly service: string },
@@ -32,8 +32,8 @@ export function grpcHealth(
     );
     let isConnected = false;
     session.on("connect", () => (isConnected = true));
-    const failed = ({ message: why, cause }: Error): void => {
-      const reason = cause instanceof Error ? cause.message : why;
+    const failed = ({ message: text, cause }: Error): void => {
+      const reason = cause instanceof Error ? cause.message : text;
       done(isConnected ? `error: health rpc failed: ${reason}` : `error: failed to connect to ${host}:${port}: ${reason}`);
     };
     session.on("error", failed);
@@ -44,13 +44,13 @@ export function grpcHealth(
       te: "trailers",
       "user-agent": "kube-probe/1.35",
     });
-    const learn = (headers: Readonly<Record<string, unknown>>): void => {
+    const readTrailers = (headers: Readonly<Record<string, unknown>>): void => {
       const { "grpc-status": code, "grpc-message": text } = headers;
       if (typeof code === "string") status = code;
       if (typeof text === "string") message = text;
     };
-    request.on("response", learn);
-    request.on("trailers", learn);
+    request.on("response", readTrailers);
+    request.on("trailers", readTrailers);
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("error", failed);
     request.on("end", () => done(verdict(status, message, Buffer.concat(chunks))));
@@ -64,12 +64,12 @@ function verdict(status: string | undefined, message: string, body: Buffer): str
   }
   if (status === notFound) return "error: health rpc failed: unknown service";
   if (status !== "0") return `error: health rpc failed: status ${status ?? "unknown"} ${message}`.trim();
-  // One message: a byte for compression, four for its length, and field 1, a number below 128, which is left out where it is 0.
+  // One message: a compression byte, four length bytes, then field 1 as a varint below 128, omitted if 0.
   const state = states[body[5] === 0x08 ? (body[6] ?? 0) : 0] ?? "UNKNOWN";
   return state === "SERVING" ? undefined : `service unhealthy (responded with "${state}")`;
 }
 
-/** `HealthCheckRequest{service}` with the frame of gRPC around it. */
+/** `HealthCheckRequest{service}` in a gRPC frame. */
 function messageOf(service: string): Buffer {
   const name = Buffer.from(service);
   const length: number[] = [];

@@ -1,14 +1,14 @@
 import type { ContainerView, ProbeView } from "../pod/pod-view.ts";
 
-/** Which question a probe answers. */
+/** The kind of a probe. */
 export type ProbeKind = "startup" | "liveness" | "readiness";
 
-/** One probe of a running container. */
+/** The state of one probe of a running container. */
 export interface ProbeRecord {
   readonly nextAt: number;
   readonly isRunning: boolean;
   readonly startedAt: number;
-  /** How often in a row it had this result. */
+  /** Consecutive results. */
   readonly successes: number;
   readonly failures: number;
 }
@@ -29,7 +29,7 @@ export function firstProbes(container: ContainerView, startedAt: number): Partia
   };
 }
 
-/** Counts one answer. A verdict falls when a threshold is reached, and again with every answer of that kind. */
+/** Counts one result. Returns a verdict whenever the threshold is reached. */
 export function recordProbe(
   before: ProbeRecord,
   spec: ProbeView,
@@ -38,7 +38,7 @@ export function recordProbe(
 ): { readonly probe: ProbeRecord; readonly verdict?: "success" | "failure" } {
   const successes = isSuccess ? before.successes + 1 : 0;
   const failures = isSuccess ? 0 : before.failures + 1;
-  // Counted from the start of the probe; one that took longer than its period is followed at once, but never in a tight loop.
+  // Measured from the start of the probe. A probe longer than its period is repeated without delay, but never in a tight loop.
   const nextAt = Math.max(before.startedAt + (spec.periodSeconds ?? 10) * 1000, now);
   const probe = { ...before, isRunning: false, nextAt, successes, failures };
   if (isSuccess) return successes >= (spec.successThreshold ?? 1) ? { probe, verdict: "success" } : { probe };

@@ -8,7 +8,7 @@ import { expand } from "../container/environment.ts";
 import { grpcHealth } from "./grpc-health.ts";
 import type { ContainerView, ProbeView } from "../pod/pod-view.ts";
 
-/** What a probe or hook is asked of. */
+/** The target of a probe or hook. */
 export interface ProbeTarget {
   readonly program: Program;
   readonly container: ContainerView;
@@ -16,7 +16,7 @@ export interface ProbeTarget {
   readonly clock: Clock;
 }
 
-/** Asks once. Answers what is wrong, `undefined` where nothing is. Never throws. */
+/** Runs a probe or hook once. Returns the problem, or `undefined` on success. Never throws. */
 export async function runProbe(probe: ProbeView, target: ProbeTarget, timeoutMs: number): Promise<string | undefined> {
   const { podIP, container, clock } = target;
   if (probe.exec !== undefined) {
@@ -28,14 +28,14 @@ export async function runProbe(probe: ProbeView, target: ProbeTarget, timeoutMs:
   if (probe.httpGet !== undefined) {
     const { host = podIP, path = "/", scheme = "HTTP", httpHeaders = [] } = probe.httpGet;
     const port = portNumber(container, probe.httpGet.port);
-    if (port === undefined) return `there is no port ${JSON.stringify(probe.httpGet.port)} in container ${container.name}`;
+    if (port === undefined) return unknownPort(container, probe.httpGet.port);
     const url = `${scheme.toLowerCase()}://${host}:${port}${path.startsWith("/") ? path : `/${path}`}`;
     const headers = Object.fromEntries(httpHeaders.map(({ name, value }) => [name, value]));
     return httpGet(url, headers, timeoutMs, clock);
   }
   if (probe.tcpSocket !== undefined) {
     const port = portNumber(container, probe.tcpSocket.port);
-    if (port === undefined) return `there is no port ${JSON.stringify(probe.tcpSocket.port)} in container ${container.name}`;
+    if (port === undefined) return unknownPort(container, probe.tcpSocket.port);
     return tcpConnect(probe.tcpSocket.host ?? podIP, port, timeoutMs, clock);
   }
   const sleepSeconds = (probe as { readonly sleep?: { readonly seconds?: number } }).sleep?.seconds;
@@ -49,7 +49,11 @@ export async function runProbe(probe: ProbeView, target: ProbeTarget, timeoutMs:
     const { port, service = "" } = probe.grpc;
     return grpcHealth({ host: podIP, port, service }, timeoutMs, clock);
   }
-  return "the probe names no exec, httpGet, tcpSocket or grpc";
+  return "probe must set one of exec, httpGet, tcpSocket, grpc";
+}
+
+function unknownPort(container: ContainerView, port: number | string): string {
+  return `port ${JSON.stringify(port)} not found in container ${container.name}`;
 }
 
 function portNumber(container: ContainerView, port: number | string): number | undefined {

@@ -4,32 +4,32 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { watchFile } from "./file-watch.ts";
 
-test("a file is seen to come and go, with the folders above it", async () => {
+test("reports a file that appears, disappears or is replaced, including its parent folders", async () => {
   const base = mkdtempSync(join(tmpdir(), "keelson-watch-"));
   const seen: boolean[] = [];
   const path = join(base, "a", "b", "socket");
-  const watched = watchFile(path, (isThere) => seen.push(isThere));
+  const watched = watchFile(path, (exists) => seen.push(exists));
   onTestFinished(() => {
     watched.close();
     rmSync(base, { recursive: true, force: true });
   });
-  const become = async (...states: boolean[]): Promise<void> => {
+  const expectStates = async (...states: boolean[]): Promise<void> => {
     await expect.poll(() => seen, { timeout: 8_000 }).toEqual(states);
   };
   mkdirSync(join(base, "a", "b"), { recursive: true });
   writeFileSync(path, "");
-  await become(true);
+  await expectStates(true);
   rmSync(path);
-  await become(true, false);
+  await expectStates(true, false);
   writeFileSync(join(base, "a", "b", "new"), "");
   renameSync(join(base, "a", "b", "new"), path);
-  await become(true, false, true);
+  await expectStates(true, false, true);
   writeFileSync(join(base, "a", "b", "other"), "");
   renameSync(join(base, "a", "b", "other"), path);
-  await become(true, false, true, true);
+  await expectStates(true, false, true, true);
   rmSync(join(base, "a"), { recursive: true });
-  await become(true, false, true, true, false);
+  await expectStates(true, false, true, true, false);
   mkdirSync(join(base, "a", "b"), { recursive: true });
   writeFileSync(path, "");
-  await become(true, false, true, true, false, true);
+  await expectStates(true, false, true, true, false, true);
 });

@@ -1,40 +1,40 @@
 import { existsSync, type FSWatcher, statSync, watch } from "node:fs";
 import { dirname } from "node:path";
 
-/** Something that is being watched. */
+/** A watch on a file. */
 export interface FileWatch {
   close(): void;
 }
 
 /**
- * Calls `onChange` when a file comes, goes, or is another one of its name, also where folders above it do, until it is closed. Says
- * nothing about how it is at first.
+ * Calls `onChange` when a file appears, disappears or is replaced, including through changes of its parent folders, until closed. The
+ * initial state is not reported.
  */
-export function watchFile(path: string, onChange: (isThere: boolean) => void): FileWatch {
+export function watchFile(path: string, onChange: (exists: boolean) => void): FileWatch {
   let known = identityOf(path);
   let isClosed = false;
   let watcher: FSWatcher | undefined;
-  const look = (): void => {
+  const check = (): void => {
     if (isClosed) return;
     watcher?.close();
     let folder = dirname(path);
     while (!existsSync(folder) && folder !== dirname(folder)) folder = dirname(folder);
     try {
-      watcher = watch(folder, { persistent: false }, () => look());
-      watcher.on("error", () => look());
+      watcher = watch(folder, { persistent: false }, () => check());
+      watcher.on("error", () => check());
     } catch {
-      // It went between the two lines; the next one above is there.
-      if (folder !== dirname(folder)) queueMicrotask(look);
+      // The folder was removed in between; its parent is watched instead.
+      if (folder !== dirname(folder)) queueMicrotask(check);
       return;
     }
-    // What came before the watch was there is seen now, as is a folder that is nearer to the file.
+    // Catches a file, or a folder closer to it, that appeared before the watch was established.
     const found = identityOf(path);
     if (found !== known) {
       known = found;
       onChange(found !== undefined);
-    } else if (folder !== dirname(path) && existsSync(dirname(path))) look();
+    } else if (folder !== dirname(path) && existsSync(dirname(path))) check();
   };
-  look();
+  check();
   return {
     close() {
       isClosed = true;

@@ -1,8 +1,8 @@
 import type { ContainerImage } from "@keelson/execution";
 import { expect, test } from "vitest";
-import { ContainerConfigError } from "../container/environment.ts";
-import { imageWords, isolatedParts } from "../container/isolated-program.ts";
-import { containerImage, ImageProblem, type PodImages, pullCredentials } from "./pod-images.ts";
+import { isContainerError } from "../container/container-error.ts";
+import { imageCommand, isolatedParts } from "../container/isolated-program.ts";
+import { containerImage, type PodImages, pullCredentials } from "./pod-images.ts";
 import type { PodView } from "../pod/pod-view.ts";
 
 const image = (name: string, entrypoint: string[] = [], command: string[] = []): ContainerImage => ({
@@ -14,36 +14,36 @@ const image = (name: string, entrypoint: string[] = [], command: string[] = []):
   command,
   env: {},
 });
-const here = "docker.io/library/busybox:1";
+const presentImage = "docker.io/library/busybox:1";
 
-/** Images with one that is here and a registry that has another; `asked` is what was asked of it. */
-function imagesWith(asked: string[]): PodImages {
+/** A store with one image and a registry with all others except `missing`; `pulls` records requests to the registry. */
+function imagesWith(pulls: string[]): PodImages {
   return {
-    find: (name) => Promise.resolve(name === here ? image(name) : undefined),
+    find: (name) => Promise.resolve(name === presentImage ? image(name) : undefined),
     pull(name) {
-      asked.push(name);
-      return name.includes("missing") ? Promise.reject(new Error("there is none")) : Promise.resolve(image(name));
+      pulls.push(name);
+      return name.includes("missing") ? Promise.reject(new Error("not found")) : Promise.resolve(image(name));
     },
   };
 }
 
 test.each([
-  ["IfNotPresent", "busybox:1", here, [], ["Pulled"]],
+  ["IfNotPresent", "busybox:1", presentImage, [], ["Pulled"]],
   ["IfNotPresent", "alpine", "docker.io/library/alpine:latest", ["docker.io/library/alpine:latest"], ["Pulling", "Pulled"]],
-  ["Always", "busybox:1", here, [here], ["Pulling", "Pulled"]],
-  ["Never", "busybox:1", here, [], ["Pulled"]],
-] as const)("with %s, %s is %s", async (imagePullPolicy, name, full, pulls, news) => {
-  const asked: string[] = [];
-  const told: string[] = [];
+  ["Always", "busybox:1", presentImage, [presentImage], ["Pulling", "Pulled"]],
+  ["Never", "busybox:1", presentImage, [], ["Pulled"]],
+] as const)("with policy %s, %s resolves to %s", async (imagePullPolicy, name, full, pulls, reasons) => {
+  const requested: string[] = [];
+  const events: string[] = [];
   const found = await containerImage(
     { name: "c", image: name, imagePullPolicy },
-    imagesWith(asked),
-    (reason) => told.push(reason),
+    imagesWith(requested),
+    (reason) => events.push(reason),
     () => 0,
   );
   expect(found.name).toBe(full);
-  expect(asked).toEqual(pulls);
-  expect(told).toEqual(news);
+  expect(requested).toEqual(pulls);
+  expect(events).toEqual(reasons);
 });
 
 test.each([
@@ -51,31 +51,31 @@ test.each([
   ["Always", "missing", "ErrImagePull"],
   ["Never", "alpine", "ErrImageNeverPull"],
   ["Always", "Not::an image", "InvalidImageName"],
-] as const)("with %s, %s is %s", async (imagePullPolicy, name, reason) => {
+] as const)("with policy %s, %s fails with %s", async (imagePullPolicy, name, reason) => {
   const finding = containerImage(
     { name: "c", image: name, imagePullPolicy },
     imagesWith([]),
     () => {},
     () => 0,
   );
-  await expect(finding).rejects.toSatisfy((error) => error instanceof ImageProblem && error.reason === reason);
+  await expect(finding).rejects.toSatisfy((error) => isContainerError(error) && error.code === reason);
 });
 
 // https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container, "Notes".
 test.each([
-  ["neither: the image's both", {}, ["/entry", "default"]],
-  ["a command: that alone", { command: ["/own"] }, ["/own"]],
-  ["arguments: with the image's entrypoint", { args: ["x"] }, ["/entry", "x"]],
-  ["both: nothing of the image's", { command: ["/own"], args: ["x"] }, ["/own", "x"]],
-])("a container with %s", (_name, given, words) => {
-  expect(imageWords({ name: "c", ...given }, image(here, ["/entry"], ["default"]))).toEqual(words);
+  ["neither command nor args uses both of the image's", {}, ["/entry", "default"]],
+  ["a command uses nothing of the image's", { command: ["/own"] }, ["/own"]],
+  ["args uses the image's entrypoint", { args: ["x"] }, ["/entry", "x"]],
+  ["command and args uses nothing of the image's", { command: ["/own"], args: ["x"] }, ["/own", "x"]],
+])("a container with %s", (_name, fields, words) => {
+  expect(imageCommand({ name: "c", ...fields }, image(presentImage, ["/entry"], ["default"]))).toEqual(words);
 });
 
-test("a container without a command whose image has none is refused", () => {
-  expect(() => imageWords({ name: "c", image: "scratch" }, image(here))).toThrow(ContainerConfigError);
+test("a container without a command is rejected if its image has none", () => {
+  expect(() => imageCommand({ name: "c", image: "scratch" }, image(presentImage))).toThrow(/have no command/);
 });
 
-test("a Pod's name is the host name it sees, as long as one may be, unless it has the host's network", () => {
+test("the host name is the Pod's name, truncated to the maximum length, unless it uses the host network", () => {
   const pod = (name: string, hostNetwork = false): PodView =>
     ({ metadata: { name }, spec: { containers: [], hostNetwork } }) as unknown as PodView;
   const hostname = (view: PodView): string | undefined => isolatedParts(view, { name: "c" }, [], undefined).isolation.hostname;
@@ -84,7 +84,7 @@ test("a Pod's name is the host name it sees, as long as one may be, unless it ha
   expect(hostname(pod("web-0", true))).toBeUndefined();
 });
 
-test("the accounts of a Pod's pull secrets are asked in their order; what is missing, damaged or of another type is left out", async () => {
+test("pull secrets are consulted in order; missing, damaged and unrelated ones are skipped", async () => {
   const auth = (pair: string): string => Buffer.from(pair).toString("base64");
   const bytes = (value: unknown): Uint8Array => Buffer.from(typeof value === "string" ? value : JSON.stringify(value));
   const secrets: Record<string, ReadonlyMap<string, Uint8Array>> = {

@@ -15,46 +15,46 @@ import { type Logger, silentLogger } from "@keelson/controller";
 import { type FileWatch, watchFile } from "./file-watch.ts";
 import { createContainerdPodImages, type PodImages } from "./pod-images.ts";
 
-/** One way in which a node runs the programs of Pods: what a RuntimeClass's `handler` names. */
+/** A way to run the programs of Pods, selected by a RuntimeClass's `handler`. */
 export interface PodRuntime {
   readonly driver: Driver;
-  /** Where images come from. Absent: {@link unpacked}, or an image names nothing. */
+  /** The image store. Absent if the runtime has none: then `unpacked` is used. */
   readonly images?: PodImages;
-  /** Images that were imported; another name names nothing, and its program is one of this machine. */
+  /** Imported images. If an image is not among them, the command is a program of this machine. */
   readonly unpacked?: Pick<UnpackedImages, "find">;
 }
 
 /** Options of {@link openPodRuntimes}. */
 export interface PodRuntimesOptions {
-  /** Programs are kept here, a folder a runtime. */
+  /** Directory for programs, one subdirectory per runtime. */
   readonly dataDir: string;
   readonly clock: Clock;
   /** 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
-  /** Images for `bubblewrap`. Default: none. */
+  /** Imported images for `bubblewrap`. Default: none. */
   readonly unpacked?: Pick<UnpackedImages, "find">;
-  /** Socket of a containerd that has to be there. Default: {@link awaitedContainerd}. */
+  /** Socket of a containerd that must be available. Default: {@link awaitedContainerd}. */
   readonly containerd?: string | undefined;
-  /** Socket of a containerd that is used where, and as soon as, something is there. Default: none is used. */
+  /** Socket of a containerd that is used as soon as it is available. Default: none. */
   readonly awaitedContainerd?: string | undefined;
-  /** Default: nothing is logged. */
+  /** Default: no logging. */
   readonly log?: Logger;
 }
 
-/** What happened to a runtime of a node. */
+/** A runtime of a node became available or unavailable. */
 export interface RuntimeChange {
   readonly handler: string;
-  /** It can start programs now; else it cannot any more, and what runs goes on. */
-  readonly isThere: boolean;
-  /** For people. */
+  /** Whether it can start programs. Running programs continue either way. */
+  readonly isAvailable: boolean;
+  /** For events. */
   readonly message: string;
 }
 
-/** Pauses, doubled each time, before a runtime whose socket has come is tried again: for about 25 s. */
-const firstPauseMs = 50;
-const longestPauseMs = 12_800;
+/** Delays, doubled each time, before a new socket is tried again: about 25 s in total. */
+const firstDelayMs = 50;
+const maxDelayMs = 12_800;
 
-/** The runtimes of a node: `process` always, `bubblewrap` and `containerd` where the machine has them. */
+/** The runtimes of a node: `process` always, `bubblewrap` and `containerd` if the machine has them. */
 export class PodRuntimes {
   readonly #runtimes: Map<string, PodRuntime>;
   readonly #listeners: ((change: RuntimeChange) => void | Promise<void>)[] = [];
@@ -74,7 +74,7 @@ export class PodRuntimes {
     return this.#runtimes.get(handler);
   }
 
-  /** A program, whatever runs it: ids are those of Pods, so no two runtimes share one. */
+  /** Finds a program in any runtime. Ids derive from Pod uids, so they are unique across runtimes. */
   program(id: string): Program | undefined {
     for (const { driver } of this.#runtimes.values()) {
       const program = driver.get(id);
@@ -87,12 +87,12 @@ export class PodRuntimes {
     return [...this.#runtimes.values()].flatMap(({ driver }) => driver.list());
   }
 
-  /** Calls `listener` when a runtime comes or goes later, after those that asked before have returned. */
+  /** Calls `listener` when a runtime becomes available or unavailable, after earlier listeners have finished. */
   onChange(listener: (change: RuntimeChange) => void | Promise<void>): void {
     this.#listeners.push(listener);
   }
 
-  /** Opens a runtime each time that its socket comes, unless it is open; whoever listens is told. */
+  /** Opens a runtime whenever its socket appears, unless it is open, and notifies listeners. */
   follow(
     handler: string,
     socket: string,
@@ -100,39 +100,39 @@ export class PodRuntimes {
     { clock, log }: { readonly clock: Clock; readonly log: Logger },
   ): void {
     let last: Promise<void> = Promise.resolve();
-    // The socket is there a moment before anybody listens on it.
-    const persist = async (call: () => Promise<PodRuntime>): Promise<PodRuntime> => {
-      for (let pauseMs = firstPauseMs; ; pauseMs *= 2) {
+    // The socket exists a moment before its server accepts connections.
+    const retry = async (call: () => Promise<PodRuntime>): Promise<PodRuntime> => {
+      for (let delayMs = firstDelayMs; ; delayMs *= 2) {
         try {
           return await call();
         } catch (error) {
-          if (pauseMs > longestPauseMs || this.#isClosed || !existsSync(socket)) throw error;
-          await sleep(clock, pauseMs);
+          if (delayMs > maxDelayMs || this.#isClosed || !existsSync(socket)) throw error;
+          await sleep(clock, delayMs);
         }
       }
     };
-    const changed = async (isThere: boolean): Promise<void> => {
-      if (!isThere) {
-        if (this.#runtimes.has(handler)) await this.#tell({ handler, isThere, message: `${socket} is gone` });
+    const changed = async (isAvailable: boolean): Promise<void> => {
+      if (!isAvailable) {
+        if (this.#runtimes.has(handler)) await this.#notify({ handler, isAvailable, message: `${socket} no longer exists` });
         return;
       }
       try {
-        if (!this.#runtimes.has(handler)) this.#runtimes.set(handler, await persist(open));
-        await this.#tell({ handler, isThere, message: `${handler} answers on ${socket}` });
+        if (!this.#runtimes.has(handler)) this.#runtimes.set(handler, await retry(open));
+        await this.#notify({ handler, isAvailable, message: `${handler} answers on ${socket}` });
       } catch (error) {
-        log.warn({ err: error, handler }, "a runtime came and is not used");
+        log.warn({ err: error, handler }, "could not open a new container runtime");
       }
     };
-    this.#watch = watchFile(socket, (isThere) => {
-      last = last.then(() => changed(isThere));
+    this.#watch = watchFile(socket, (exists) => {
+      last = last.then(() => changed(exists));
     });
   }
 
-  async #tell(change: RuntimeChange): Promise<void> {
+  async #notify(change: RuntimeChange): Promise<void> {
     for (const listener of this.#listeners) await listener(change);
   }
 
-  /** Stops supervising; programs go on. */
+  /** Stops supervising; programs keep running. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#watch?.close();
@@ -140,7 +140,7 @@ export class PodRuntimes {
   }
 }
 
-/** Opens the runtimes that this machine has. Rejects where a containerd is asked for and does not answer. */
+/** Opens the runtimes of this machine. Rejects if a required containerd does not answer. */
 export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodRuntimes> {
   const { dataDir, clock, random, containerd, awaitedContainerd, unpacked, log = silentLogger } = options;
   const common = { clock, random };
@@ -148,7 +148,7 @@ export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodR
   const openContainerd = async (socket: string): Promise<PodRuntime> => {
     const images = await openContainerdImages({ socket, random, now: () => clock.now() });
     const driver = await createContainerdDriver({ ...common, dir: join(dataDir, "programs-containerd"), socket });
-    return { driver, images: createContainerdPodImages(images, dataDir, socket) };
+    return { driver, images: createContainerdPodImages(images, { temporary: dataDir, socket, fetch: globalThis.fetch }) };
   };
   try {
     runtimes.set("process", { driver: await createProcessDriver({ ...common, dir: join(dataDir, "programs") }) });
@@ -160,7 +160,7 @@ export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodR
     if (containerd !== undefined) runtimes.set("containerd", await openContainerd(containerd));
     else if (awaitedContainerd !== undefined && existsSync(awaitedContainerd)) {
       const opened = await openContainerd(awaitedContainerd).catch((error: unknown) => {
-        log.warn({ err: error }, "containerd is not used until it is started again");
+        log.warn({ err: error }, "could not open containerd; it is used after its next start");
       });
       if (opened !== undefined) runtimes.set("containerd", opened);
     }

@@ -2,7 +2,7 @@ import { isAlreadyExists } from "@keelson/api-machinery";
 import { RuntimeClass } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 
-/** Makes a RuntimeClass for each of a node's runtimes, of the same name, where there is none. What somebody changed stays. */
+/** Creates a RuntimeClass for each handler if it does not exist. Existing ones are not changed. */
 export async function ensureRuntimeClasses(client: Client, handlers: readonly string[]): Promise<void> {
   for (const handler of handlers) {
     try {

@@ -4,17 +4,16 @@ import { type Status, statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Program } from "@keelson/execution";
 import { type ContainerCommand, startInContainer, type TerminalSize } from "../container/exec-process.ts";
-import type { FoundContainer } from "../container/found-container.ts";
+import type { ContainerHandle } from "../container/container-handle.ts";
 import type { Kubelet } from "../kubelet.ts";
 import { endOfLog, readLog } from "../logs/log-reader.ts";
 import { chooseContainer, type PodCall } from "../logs/pod-log.ts";
 import type { PodView } from "../pod/pod-view.ts";
-import { askedStreams, type RemoteStreams, remoteCommandProtocols, remoteStreams } from "./remote-streams.ts";
+import { requestedStreams, type RemoteStreams, remoteCommandProtocols, remoteStreams } from "./remote-streams.ts";
 import { agree, type UpgradeAnswer } from "./upgrade.ts";
 
 /**
- * Answers `pods/exec` and `pods/attach`, by WebSocket (KEP-4006) or SPDY/3.1. Throws a StatusError before the connection changes
- * its protocol.
+ * Serves `pods/exec` and `pods/attach` over WebSocket (KEP-4006) or SPDY/3.1. Throws a StatusError before the protocol is switched.
  */
 export async function answerExec(
   call: PodCall,
@@ -22,7 +21,7 @@ export async function answerExec(
   findPod: () => Promise<PodView>,
   kubelet: Kubelet | undefined,
 ): Promise<UpgradeAnswer> {
-  // The container first: kubectl tries another protocol after a refusal, and shows only what is said then.
+  // The container is checked first: kubectl retries a rejected upgrade with another protocol and shows only that error.
   const pod = await findPod();
   const container = chooseContainer(pod, call.query["container"]);
   const { namespace = "", name = "" } = pod.metadata;
@@ -36,14 +35,14 @@ export async function answerExec(
     kind: "upgrade",
     connect(request) {
       const query = new URL(request.url, "http://localhost").searchParams;
-      const asked = askedStreams(query);
-      remoteStreams(request, agreed, asked)
+      const requested = requestedStreams(query);
+      remoteStreams(request, agreed, requested)
         .then((streams) =>
           kind === "attach"
-            ? attach(streams, program, asked.stdin, found)
-            : exec(streams, program, query.getAll("command"), asked.tty, asked.stdin, found.clock),
+            ? attach(streams, program, requested.stdin, found)
+            : exec(streams, program, query.getAll("command"), requested.tty, requested.stdin, found.clock),
         )
-        // The client went away before it began; nothing runs for it.
+        // The client disconnected before its streams were open, so nothing was started.
         .catch(() => request.socket.destroy());
     },
   };
@@ -66,7 +65,7 @@ async function exec(
     return;
   }
   followSizes(streams, (size) => running.resize(size));
-  // Nobody sees what it does any more.
+  // Without a client the command is killed.
   void streams.closed.then(() => running.kill());
   if (!hasInput) running.stdin.end();
   else copyInput(streams.stdin, running.stdin);
@@ -77,38 +76,38 @@ async function exec(
   streams.finish(problem !== undefined ? notStarted(problem) : exitCode === 0 ? success : failure(text, exitCode));
 }
 
-/** The output of the container's program from now on, and its input where the container has `stdin`. */
-async function attach(streams: RemoteStreams, program: Program, hasInput: boolean, found: FoundContainer): Promise<void> {
-  const gone = new AbortController();
-  void streams.closed.then(() => gone.abort());
-  streams.stdout.on("error", () => gone.abort());
+/** Streams the output of the container's program from now on, and its input if the container has `stdin`. */
+async function attach(streams: RemoteStreams, program: Program, hasInput: boolean, found: ContainerHandle): Promise<void> {
+  const disconnected = new AbortController();
+  void streams.closed.then(() => disconnected.abort());
+  streams.stdout.on("error", () => disconnected.abort());
   followSizes(streams, (size) => program.resize(size));
-  // Before any input: what it brings about is seen whole.
+  // Taken before any input is sent, so that the whole response to it is shown.
   const from = await endOfLog(program);
   if (!hasInput || program.spec.input === undefined) streams.stdin.on("error", () => {}).resume();
   else copyToProgram(streams.stdin, program.openInput());
-  const options = { follow: true, from, timestamps: false, signal: gone.signal };
+  const options = { follow: true, from, timestamps: false, signal: disconnected.signal };
   for await (const bytes of readLog(program, options, found.times(program))) await written(streams.stdout, bytes);
   streams.finish(success);
 }
 
 const success = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Success" } as Status;
 
-/** The client's input, until it ends or nobody reads it any more. */
+/** Copies the client's input until it ends or its reader closes. */
 function copyInput(from: Readable, to: Writable): void {
   from.on("error", () => to.end());
   to.on("close", () => from.resume());
   from.pipe(to);
 }
 
-/** Sends what a stream brings, no faster than the peer takes it. */
+/** Copies an output stream, no faster than the peer reads. */
 async function copyOutput(from: Readable | undefined, to: Writable): Promise<void> {
   if (from === undefined) return;
   to.on("error", () => from.resume());
   try {
     for await (const chunk of from) await written(to, chunk as Buffer);
   } catch {
-    // The pipe broke with its process: that the process ended is what counts.
+    // The pipe broke with its process; the exit status is reported separately.
   }
 }
 
@@ -116,7 +115,7 @@ function written(to: Writable, chunk: Uint8Array): Promise<void> {
   return new Promise((resolve) => void to.write(chunk, () => resolve()));
 }
 
-/** What a client types, until either is gone; the input may be another client's then. */
+/** Copies a client's input until either side closes; another client may use the program's input then. */
 function copyToProgram(from: Readable, to: Writable): void {
   from.on("error", () => to.end());
   from.on("close", () => to.end());
@@ -132,7 +131,7 @@ function followSizes({ sizes }: RemoteStreams, resize: (size: TerminalSize) => P
   sizes.on("error", () => {});
 }
 
-/** The last of the sizes in a piece of {@link RemoteStreams.sizes}. `undefined` for nonsense. */
+/** The last size in a chunk of {@link RemoteStreams.sizes}; `undefined` if it is malformed. */
 function sizeOf(data: Buffer): TerminalSize | undefined {
   try {
     const last = data.toString("utf8").trim().split("\n").at(-1) ?? "";
@@ -144,13 +143,13 @@ function sizeOf(data: Buffer): TerminalSize | undefined {
   }
 }
 
-/** A client with a terminal tells its size at once; one without says nothing, and is not waited for long. */
+/** Waits briefly for the terminal size, which clients with a terminal send first. */
 async function firstSize(streams: RemoteStreams, clock: Clock): Promise<TerminalSize | undefined> {
-  const patience = new AbortController();
-  const timer = clock.setTimer(firstSizeMs, () => patience.abort());
-  void streams.closed.then(() => patience.abort());
+  const timeout = new AbortController();
+  const timer = clock.setTimer(firstSizeMs, () => timeout.abort());
+  void streams.closed.then(() => timeout.abort());
   try {
-    const [data] = (await once(streams.sizes, "data", { signal: patience.signal })) as [Buffer];
+    const [data] = (await once(streams.sizes, "data", { signal: timeout.signal })) as [Buffer];
     return sizeOf(data);
   } catch {
     return undefined;

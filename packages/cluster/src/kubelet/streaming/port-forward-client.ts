@@ -3,26 +3,26 @@ import { text } from "node:stream/consumers";
 import type { UpgradingTransport } from "@keelson/client";
 import { SpdyConnection } from "./spdy-connection.ts";
 
-/** Which port of which Pod. */
+/** A port of a Pod. */
 export interface PodPort {
   readonly namespace: string;
   readonly pod: string;
   readonly port: number;
 }
 
-/** Protocol of port-forward over SPDY/3.1, as kube-apiserver and kubelets speak it. */
+/** The port-forward protocol over SPDY/3.1, as in kube-apiserver and the kubelet. */
 const protocol = "portforward.k8s.io";
 
 /**
- * Connects to a port of a Pod through the API server (`pods/portforward`). It is a connection of its own, so that one that nobody
- * reads holds back no other. Rejects with a StatusError where the API server refuses.
+ * Connects to a port of a Pod through the API server (`pods/portforward`). Uses a connection of its own, so that a slow reader blocks
+ * no other. Rejects with a StatusError if the API server rejects the request.
  */
 export async function openPodPort(
   transport: UpgradingTransport,
   target: PodPort,
   signal?: AbortSignal,
 ): Promise<{
-  /** Carries bytes between `local` and the port until both ends are over. Answers what went wrong, if anything did. */
+  /** Copies bytes between `local` and the port until both sides have ended. Returns the problem, if any. */
   carry(local: Duplex): Promise<string | undefined>;
 }> {
   const { namespace, pod, port } = target;
@@ -41,11 +41,11 @@ export async function openPodPort(
       error.end();
       const data = await connection.open({ ...headers, streamtype: "data" });
       const problem = text(error).then(
-        (said) => said,
+        (message) => message,
         () => "",
       );
-      void problem.then((said) => said !== "" && local.destroy());
-      // A client that breaks off takes the port's connection with it, and the other way round.
+      void problem.then((message) => message !== "" && local.destroy());
+      // An error on one side destroys the other.
       await Promise.all([carried(local, data), carried(data, local)]);
       connection.close();
       return (await Promise.race([problem, connection.closed])) || undefined;

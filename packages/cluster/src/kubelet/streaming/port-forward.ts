@@ -5,13 +5,13 @@ import type { Kubelet } from "../kubelet.ts";
 import type { PodCall } from "../logs/pod-log.ts";
 import type { PodView } from "../pod/pod-view.ts";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.ts";
-import { acceptSpdy, agree, type Spoken, type UpgradeAnswer } from "./upgrade.ts";
+import { acceptSpdy, agree, type SupportedProtocols, type UpgradeAnswer } from "./upgrade.ts";
 import { webSocketStream } from "./websocket-stream.ts";
 
-/** Protocols of port-forward: SPDY, as it is or inside a WebSocket (KEP-4006). */
-const portForwardProtocols: Spoken = { websocket: ["SPDY/3.1+portforward.k8s.io"], spdy: ["portforward.k8s.io"] };
+/** Port-forward protocols: SPDY, directly or tunnelled in a WebSocket (KEP-4006). */
+const portForwardProtocols: SupportedProtocols = { websocket: ["SPDY/3.1+portforward.k8s.io"], spdy: ["portforward.k8s.io"] };
 
-/** Answers `pods/portforward`. Throws a StatusError before the connection changes its protocol. */
+/** Serves `pods/portforward`. Throws a StatusError before the protocol is switched. */
 export async function answerPortForward(
   call: PodCall,
   findPod: () => Promise<PodView>,
@@ -23,7 +23,7 @@ export async function answerPortForward(
   if (address === undefined || pod.status?.phase !== "Running") {
     throw statusError(
       "BadRequest",
-      `unable to forward port because pod ${name} is not running here. Current status=${pod.status?.phase ?? "Pending"}`,
+      `unable to forward port because pod ${name} is not running on this node. Current status=${pod.status?.phase ?? "Pending"}`,
     );
   }
   const agreed = agree(call, portForwardProtocols);
@@ -42,8 +42,8 @@ export async function answerPortForward(
 }
 
 /**
- * Forwards connections that a client opens as pairs of streams with the same `requestid`: `data` carries the bytes both ways, and
- * `error` tells why it did not work.
+ * Forwards connections, which a client opens as pairs of streams with the same `requestid`: `data` carries the bytes in both
+ * directions, `error` the reason of a failure.
  */
 export function forwardPorts(transport: Duplex, open: (port: number) => Duplex, pod: string): void {
   const waiting = new Map<string, SpdyStream>();
@@ -59,12 +59,12 @@ export function forwardPorts(transport: Duplex, open: (port: number) => Duplex, 
     waiting.delete(`${other}/${requestid}`);
     const [data, error] = streamtype === "data" ? [stream, partner] : [partner, stream];
     error.resume();
-    const fail = (why: string): void => {
-      error.end(`error forwarding port ${port} to ${pod}: ${why}`);
+    const fail = (reason: string): void => {
+      error.end(`error forwarding port ${port} to ${pod}: ${reason}`);
       data.destroy();
     };
     const number = Number(port);
-    if (!Number.isInteger(number) || number < 1 || number > 65535) return fail("this is no port");
+    if (!Number.isInteger(number) || number < 1 || number > 65535) return fail("port must be between 1 and 65535");
     const target = open(number);
     target.once("error", (cause) => fail(cause.message));
     pipeline(data, target, () => {});

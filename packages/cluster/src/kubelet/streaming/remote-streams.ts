@@ -1,55 +1,59 @@
 import { PassThrough, Readable, Writable } from "node:stream";
 import type { Status } from "@keelson/api-machinery";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.ts";
-import { acceptSpdy, type Agreement, type Spoken, type UpgradeRequest } from "./upgrade.ts";
+import { acceptSpdy, type Agreement, type SupportedProtocols, type UpgradeRequest } from "./upgrade.ts";
 import { acceptWebSocket, type WebSocketEnd } from "./websocket.ts";
 
-/** Protocols of exec and attach. */
-export const remoteCommandProtocols: Spoken = {
+/** The protocols of exec and attach. */
+export const remoteCommandProtocols: SupportedProtocols = {
   websocket: ["v5.channel.k8s.io", "v4.channel.k8s.io"],
   spdy: ["v4.channel.k8s.io"],
 };
 
-/** Which streams a client asks for. */
-export interface AskedStreams {
+/** The streams that a client requests. */
+export interface RequestedStreams {
   readonly stdin: boolean;
   readonly stdout: boolean;
   readonly stderr: boolean;
   readonly tty: boolean;
 }
 
-/** A client's terminal or pipes, whatever protocol they come by. */
+/** A client's terminal or pipes, independent of the protocol. */
 export interface RemoteStreams {
   /** Ends when the client's input does. */
   readonly stdin: Readable;
   readonly stdout: Writable;
   readonly stderr: Writable;
-  /** Sizes of its terminal as they come, as JSON `{"Width":80,"Height":24}`. */
+  /** Terminal sizes as JSON lines, `{"Width":80,"Height":24}`. */
   readonly sizes: Readable;
-  /** Resolves when the client is gone, or all was said. */
+  /** Resolves when the client has disconnected or `finish` was sent. */
   readonly closed: Promise<void>;
-  /** Tells how it ended, after all output, and closes. */
+  /** Sends the final status after all output, and closes. */
   finish(status: Status): void;
 }
 
-/** The streams of a query. */
-export function askedStreams(query: URLSearchParams): AskedStreams {
+/** Parses the streams of a query. */
+export function requestedStreams(query: URLSearchParams): RequestedStreams {
   const is = (name: string): boolean => ["true", "1"].includes(query.get(name) ?? "");
   const tty = is("tty");
-  // A terminal has one output.
+  // A terminal has a single output stream.
   return { stdin: is("stdin"), stdout: is("stdout"), stderr: is("stderr") && !tty, tty };
 }
 
-/** Takes the connection over and waits until the client has opened its streams. Rejects where it goes before. */
-export function remoteStreams(request: UpgradeRequest, agreed: Agreement, asked: AskedStreams): Promise<RemoteStreams> {
+/** Switches protocols and waits until the client has opened its streams. Rejects if it disconnects before. */
+export function remoteStreams(
+  request: UpgradeRequest,
+  agreed: Agreement,
+  requested: RequestedStreams,
+): Promise<RemoteStreams> {
   return agreed.over === "websocket"
     ? Promise.resolve(webSocketStreams(request, agreed))
-    : spdyStreams(request, agreed.protocol, asked);
+    : spdyStreams(request, agreed.protocol, requested);
 }
 
 const channels = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
 
-/** One message a piece, its first byte the channel (KEP-4006). */
+/** Each message starts with the number of its channel (KEP-4006). */
 function webSocketStreams(
   { socket, head }: UpgradeRequest,
   agreed: { readonly key: string; readonly protocol: string },
@@ -95,10 +99,10 @@ function webSocketStreams(
   };
 }
 
-/** A SPDY stream each, named by its header `streamtype`. */
-async function spdyStreams(request: UpgradeRequest, protocol: string, asked: AskedStreams): Promise<RemoteStreams> {
-  const wanted = ["error", ...(["stdin", "stdout", "stderr"] as const).filter((name) => asked[name])];
-  if (asked.tty) wanted.push("resize");
+/** Each channel is a SPDY stream, named by its header `streamtype`. */
+async function spdyStreams(request: UpgradeRequest, protocol: string, requested: RequestedStreams): Promise<RemoteStreams> {
+  const wanted = ["error", ...(["stdin", "stdout", "stderr"] as const).filter((name) => requested[name])];
+  if (requested.tty) wanted.push("resize");
   const streams = new Map<string, SpdyStream>();
   const { promise, resolve } = gate();
   const connection = new SpdyConnection(acceptSpdy(request, protocol), (stream) => {
@@ -107,10 +111,12 @@ async function spdyStreams(request: UpgradeRequest, protocol: string, asked: Ask
   });
   await Promise.race([promise, connection.closed]);
   const error = streams.get("error");
-  if (error === undefined || !wanted.every((name) => streams.has(name))) throw new Error("the client went away");
-  const nowhere = (): Writable => new Writable({ write: (_chunk, _encoding, done) => done() });
-  const stdout = streams.get("stdout") ?? nowhere();
-  const stderr = streams.get("stderr") ?? nowhere();
+  if (error === undefined || !wanted.every((name) => streams.has(name))) {
+    throw new StreamError("Closed", "client disconnected before it opened its streams");
+  }
+  const discard = (): Writable => new Writable({ write: (_chunk, _encoding, done) => done() });
+  const stdout = streams.get("stdout") ?? discard();
+  const stderr = streams.get("stderr") ?? discard();
   return {
     stdin: streams.get("stdin") ?? Readable.from([]),
     stdout,

@@ -21,7 +21,7 @@ beforeEach(() => {
   codec = new SpdyHeaderCodec();
   streams = [];
   frames = [];
-  client.on("data", (bytes: Buffer) => frames.push(...reader.take(bytes)));
+  client.on("data", (bytes: Buffer) => frames.push(...reader.push(bytes)));
   client.on("error", () => {});
   connection = new SpdyConnection(far, (stream) => streams.push(stream));
 });
@@ -39,7 +39,7 @@ async function open(id: number, headers: SpdyHeaders, flags = 0): Promise<void> 
 const control = (type: number): Buffer | undefined =>
   frames.find((frame) => frame.kind === "control" && frame.type === type)?.payload;
 
-test("opens streams with their headers, in any case, and answers each", async () => {
+test("opens streams with lower-case headers and replies to each", async () => {
   await open(1, { StreamType: "data", port: "80" });
   await open(3, { streamtype: "error", port: "80" });
   await expect
@@ -51,7 +51,7 @@ test("opens streams with their headers, in any case, and answers each", async ()
   await expect.poll(() => control(frameTypes.synReply)?.readUInt32BE(0)).toBe(1);
 });
 
-test("carries bytes both ways, and each half ends by itself", async () => {
+test("carries bytes in both directions, and each half ends independently", async () => {
   await open(1, {});
   await expect.poll(() => streams.length).toBe(1);
   const [stream] = streams;
@@ -71,13 +71,13 @@ test("carries bytes both ways, and each half ends by itself", async () => {
     ]);
 });
 
-test("answers pings of the client, and nothing else", async () => {
+test("answers the client's pings only", async () => {
   client.write(controlFrame(frameTypes.ping, 0, words(2)));
   client.write(controlFrame(frameTypes.ping, 0, words(7)));
   await expect.poll(() => control(frameTypes.ping)?.readUInt32BE(0)).toBe(7);
 });
 
-test("a reset ends a stream; data for streams that never were is refused", async () => {
+test("a reset destroys a stream; data for unknown streams is rejected", async () => {
   await open(1, {});
   await expect.poll(() => streams.length).toBe(1);
   const [stream] = streams;
@@ -87,7 +87,7 @@ test("a reset ends a stream; data for streams that never were is refused", async
   await expect.poll(() => control(frameTypes.rstStream)?.readUInt32BE(0)).toBe(9);
 });
 
-test("a stream that nobody reads leaves the others theirs", async () => {
+test("an unread stream does not block the others", async () => {
   await open(1, {});
   await open(3, {});
   await expect.poll(() => streams.length).toBe(2);
@@ -98,7 +98,7 @@ test("a stream that nobody reads leaves the others theirs", async () => {
   expect(text).toBe("past it");
 });
 
-test("a client's end opens streams that the server's end answers, many at once", async () => {
+test("a client connection opens many streams concurrently", async () => {
   const [near, far] = duplexPair();
   const serving = new SpdyConnection(far, (stream) => void stream.end(`${stream.headers.name}!`));
   const asking = new SpdyConnection(near);
@@ -114,33 +114,33 @@ test("a client's end opens streams that the server's end answers, many at once",
   await Promise.all([asking.closed, serving.closed]);
 });
 
-test("a reader that is slow holds the sender back, and what was sent arrives whole", async () => {
+test("a slow reader holds back the sender without losing data", async () => {
   await open(1, {});
   await expect.poll(() => streams.length).toBe(1);
   const piece = Buffer.alloc(32 * 1024, 1);
-  const most = 1000;
+  const total = 1000;
   let sent = 0;
   const write = async (): Promise<void> => {
-    for (; sent < most; sent++) if (!client.write(dataFrame(1, 0, piece))) await once(client, "drain");
+    for (; sent < total; sent++) if (!client.write(dataFrame(1, 0, piece))) await once(client, "drain");
     client.write(dataFrame(1, finFlag, Buffer.alloc(0)));
   };
   const writing = write();
   for (let turn = 0; turn < 2000; turn++) await new Promise((resolve) => setImmediate(resolve));
-  // 8 MiB are kept.
+  // 8 MiB are buffered.
   expect(sent).toBeGreaterThan(200);
   expect(sent).toBeLessThan(300);
   let bytes = 0;
   for await (const part of streams[0] ?? []) bytes += (part as Buffer).length;
   await writing;
-  expect(bytes).toBe(most * piece.length);
+  expect(bytes).toBe(total * piece.length);
 });
 
 test.each([
-  ["a version that is none", Buffer.from([0x80, 0x09, 0, 1, 0, 0, 0, 0])],
-  ["a frame that is too long", Buffer.from([0, 0, 0, 1, 0, 0xff, 0xff, 0xff])],
-  ["headers that are no zlib", controlFrame(frameTypes.synStream, 0, Buffer.alloc(40, 7))],
-  ["a control frame that is too short", controlFrame(frameTypes.ping, 0, Buffer.alloc(1))],
-])("%s ends the connection, and its streams with it", async (_name, bytes) => {
+  ["an unknown version", Buffer.from([0x80, 0x09, 0, 1, 0, 0, 0, 0])],
+  ["an oversized frame", Buffer.from([0, 0, 0, 1, 0, 0xff, 0xff, 0xff])],
+  ["headers that are not zlib data", controlFrame(frameTypes.synStream, 0, Buffer.alloc(40, 7))],
+  ["a truncated control frame", controlFrame(frameTypes.ping, 0, Buffer.alloc(1))],
+])("%s closes the connection and its streams", async (_name, bytes) => {
   await open(1, {});
   await expect.poll(() => streams.length).toBe(1);
   client.write(bytes);
@@ -148,26 +148,26 @@ test.each([
   expect(streams[0]?.destroyed).toBe(true);
 });
 
-test("headers that unpack to more than 16 KiB end the connection", async () => {
+test("headers that decompress to more than 16 KiB close the connection", async () => {
   await open(1, { bomb: "x".repeat(1_000_000) });
   await connection.closed;
   expect(streams).toEqual([]);
 });
 
-test("frames are read the same however their bytes are cut", () => {
+test("frames do not depend on how their bytes are split", () => {
   const bytes = Buffer.concat([
     controlFrame(frameTypes.ping, 0, words(1)),
     dataFrame(1, 0, Buffer.from("some data")),
     dataFrame(3, finFlag, Buffer.alloc(0)),
   ]);
-  const whole = [...new SpdyFrameReader().take(bytes)];
+  const whole = [...new SpdyFrameReader().push(bytes)];
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1 }), (sizes) => {
       const reader = new SpdyFrameReader();
       const read: SpdyFrame[] = [];
       for (let at = 0, turn = 0; at < bytes.length; turn++) {
         const next = at + (sizes[turn % sizes.length] ?? 1);
-        read.push(...reader.take(bytes.subarray(at, next)));
+        read.push(...reader.push(bytes.subarray(at, next)));
         at = next;
       }
       expect(read).toEqual(whole);

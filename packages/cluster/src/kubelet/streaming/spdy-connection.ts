@@ -4,13 +4,13 @@ import { SpdyHeaderCodec, type SpdyHeaders } from "./spdy-headers.ts";
 
 /** Status codes of RST_STREAM (SPDY protocol draft 3.1, section 2.6.3). */
 const statuses = { invalidStream: 2, refusedStream: 3, cancel: 5 } as const;
-/** More than kubectl opens in years of use. */
-const mostStreams = 1000;
-/** How much of all its streams a connection keeps for slow readers before it takes no more. */
-const mostUnreadBytes = 8 * 1024 * 1024;
+/** Far more than kubectl opens on one connection. */
+const maxStreams = 1000;
+/** Bytes that a connection buffers for slow readers, over all its streams, before it stops reading. */
+const maxUnreadBytes = 8 * 1024 * 1024;
 const nothing = Buffer.alloc(0);
 
-/** One stream of a {@link SpdyConnection}: both its halves end by themselves; destroying it resets it. */
+/** A stream of a {@link SpdyConnection}. Its halves end independently; destroying it resets it. */
 export class SpdyStream extends Duplex {
   readonly headers: SpdyHeaders;
   readonly #id: number;
@@ -21,12 +21,12 @@ export class SpdyStream extends Duplex {
     this.headers = headers;
     this.#id = id;
     this.#link = link;
-    // A reset is told by `close`; what a reader or writer was about, by its own error.
+    // Readers and writers see errors through their own operations; a reset also emits `close`.
     this.on("error", () => {});
   }
 
   override _read(): void {
-    this.#link.wants();
+    this.#link.onRead();
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
@@ -38,26 +38,25 @@ export class SpdyStream extends Duplex {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#link.gone(this.#id, this.readableEnded && this.writableFinished);
-    this.#link.wants();
+    this.#link.onDestroy(this.#id, this.readableEnded && this.writableFinished);
+    this.#link.onRead();
     done(error);
   }
 }
 
-/** What a stream needs of its connection. */
+/** The part of a connection that its streams use. */
 interface SpdyLink {
-  /** Calls back when the peer takes more. */
+  /** Calls `done` when the peer accepts more. */
   send(frame: Buffer, done: (error?: Error | null) => void): void;
-  /** There is room for more. */
-  wants(): void;
-  gone(id: number, isOver: boolean): void;
+  /** The stream has room for more data. */
+  onRead(): void;
+  onDestroy(id: number, isFinished: boolean): void;
 }
 
 /**
- * One end of SPDY/3.1 on a connection, as much as Kubernetes' streaming needs: the client opens streams, each is answered at
- * once, pings are answered. kubectl's end knows no windows (moby/spdystream leaves WINDOW_UPDATE out), so a sender can be held
- * back by the transport alone: up to 8 MiB are kept for streams that are read slowly, so that they do not hold back the others of
- * their connection; beyond that, all wait.
+ * One end of a SPDY/3.1 connection, reduced to Kubernetes' streaming: the client opens streams, each is accepted immediately, and
+ * pings are answered. kubectl has no flow control (moby/spdystream ignores WINDOW_UPDATE), so only the transport can hold back a
+ * sender. Up to 8 MiB are buffered for slow readers, so that they do not block the other streams; beyond that, all streams wait.
  */
 export class SpdyConnection {
   readonly #transport: Duplex;
@@ -69,10 +68,10 @@ export class SpdyConnection {
   #opening: Promise<unknown> = Promise.resolve();
   #onRoom: (() => void) | undefined;
   #last = 0;
-  /** Resolves when the connection is over, whatever ended it. */
+  /** Resolves when the connection has closed, for whatever reason. */
   readonly closed: Promise<void>;
 
-  /** At the server's end `onStream` gets each stream that the client opens; without it this is the client's end. */
+  /** With `onStream` this is the server's end, and `onStream` receives each stream; without it this is the client's end. */
   constructor(transport: Duplex, onStream?: (stream: SpdyStream) => void) {
     this.#transport = transport;
     this.#onStream = onStream;
@@ -80,9 +79,9 @@ export class SpdyConnection {
     this.closed = this.#run();
   }
 
-  /** Opens a stream, at the client's end. */
+  /** Opens a stream, at the client's end only. */
   async open(headers: SpdyHeaders): Promise<SpdyStream> {
-    // Blocks of headers are one compressed stream, and numbers of streams grow.
+    // Header blocks form one compressed stream, and stream ids must ascend, so opens are serialized.
     const opened = this.#opening.then(async () => {
       const block = await this.#codec.encode(headers);
       const id = this.#last === 0 ? 1 : this.#last + 2;
@@ -95,7 +94,7 @@ export class SpdyConnection {
     return opened;
   }
 
-  /** Ends the connection when all that was sent is on its way. */
+  /** Closes the connection after everything written has been sent. */
   close(): void {
     this.#transport.end(controlFrame(frameTypes.goAway, 0, words(this.#last, 0)));
   }
@@ -103,8 +102,8 @@ export class SpdyConnection {
   async #run(): Promise<void> {
     try {
       for await (const chunk of this.#transport) {
-        for (const frame of this.#reader.take(chunk as Buffer)) await this.#handle(frame);
-        while (this.#unreadBytes() > mostUnreadBytes && !this.#transport.destroyed) {
+        for (const frame of this.#reader.push(chunk as Buffer)) await this.#handle(frame);
+        while (this.#unreadBytes() > maxUnreadBytes && !this.#transport.destroyed) {
           await new Promise<void>((resolve) => {
             this.#onRoom = resolve;
             this.#transport.once("close", resolve);
@@ -112,10 +111,10 @@ export class SpdyConnection {
         }
       }
     } catch {
-      // A peer that breaks off or speaks nonsense: there is nobody left to tell.
+      // The peer disconnected or violated the protocol; it cannot be told.
       this.#transport.destroy();
     } finally {
-      for (const stream of this.#streams.values()) stream.destroy(new Error("the connection is over"));
+      for (const stream of this.#streams.values()) stream.destroy(new StreamError("Closed", "connection closed"));
       this.#codec.close();
     }
   }
@@ -127,7 +126,7 @@ export class SpdyConnection {
   }
 
   #send(frame: Buffer, done: (error?: Error | null) => void = () => {}): void {
-    if (this.#transport.destroyed || this.#transport.writableEnded) done(new Error("the connection is over"));
+    if (this.#transport.destroyed || this.#transport.writableEnded) done(new StreamError("Closed", "connection closed"));
     else this.#transport.write(frame, done);
   }
 
@@ -151,19 +150,19 @@ export class SpdyConnection {
         return this.#accept(frame.payload, (frame.flags & finFlag) !== 0);
       case frameTypes.synReply:
       case frameTypes.headers:
-        // Nothing is made of them, but the compression goes on with them.
+        // The content is ignored, but decoding keeps the compression state in sync.
         await this.#codec.decode(frame.payload.subarray(4));
         return;
       case frameTypes.rstStream: {
         const id = frame.payload.readUInt32BE(0);
         const stream = this.#streams.get(id);
-        // First forgotten: a reset is not answered by another one.
+        // Removed first, so that the reset is not answered with another one.
         this.#streams.delete(id);
-        stream?.destroy(new Error("the stream was reset"));
+        stream?.destroy(new StreamError("Reset", "stream was reset by the peer"));
         return;
       }
       case frameTypes.ping:
-        // Pings of clients have odd numbers, those of servers even ones; another one would be an answer.
+        // Clients use odd ids and servers even ones; a ping with our own parity is a reply.
         if (frame.payload.readUInt32BE(0) % 2 === (this.#onStream === undefined ? 0 : 1))
           this.#send(controlFrame(frameTypes.ping, 0, frame.payload));
         return;
@@ -173,9 +172,9 @@ export class SpdyConnection {
   async #accept(payload: Buffer, isEnded: boolean): Promise<void> {
     const id = payload.readUInt32BE(0) & 0x7fffffff;
     const headers = await this.#codec.decode(payload.subarray(10));
-    if (id % 2 !== 1 || id <= this.#last) throw new RangeError(`a stream cannot have the number ${id}`);
+    if (id % 2 !== 1 || id <= this.#last) throw new StreamError("Protocol", `invalid stream id ${id}`);
     this.#last = id;
-    if (this.#onStream === undefined || this.#streams.size >= mostStreams) {
+    if (this.#onStream === undefined || this.#streams.size >= maxStreams) {
       this.#reset(id, statuses.refusedStream);
       return;
     }
@@ -189,9 +188,9 @@ export class SpdyConnection {
   #add(id: number, headers: SpdyHeaders): SpdyStream {
     const stream = new SpdyStream(id, headers, {
       send: (frame, done) => this.#send(frame, done),
-      wants: () => this.#onRoom?.(),
-      gone: (which, isOver) => {
-        if (this.#streams.delete(which) && !isOver) this.#reset(which, statuses.cancel);
+      onRead: () => this.#onRoom?.(),
+      onDestroy: (which, isFinished) => {
+        if (this.#streams.delete(which) && !isFinished) this.#reset(which, statuses.cancel);
       },
     });
     this.#streams.set(id, stream);

@@ -1,4 +1,4 @@
-/** Words of the dictionary that are there with their length before them, as in a block of headers. */
+/** The words that the dictionary stores with a length prefix, as in a header block. */
 const words =
   "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow authorization " +
   "cache-control connection content-base content-encoding content-language content-length content-location content-md5 " +
@@ -7,7 +7,7 @@ const words =
   "retry-after server te trailer transfer-encoding upgrade user-agent vary via warning www-authenticate method get status " +
   "200_OK version HTTP/1.1 url public set-cookie keep-alive origin";
 
-/** What follows them without lengths. */
+/** The rest of the dictionary, without length prefixes. */
 const tail =
   "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Authoritative " +
   "Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 Not Found500 Internal Server " +
@@ -15,15 +15,15 @@ const tail =
   "Fri, Sat, Sun, GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain," +
   "text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0.";
 
-function lengthBefore(word: string): Buffer {
+function withLengthPrefix(word: string): Buffer {
   const text = Buffer.from(word);
   const length = Buffer.alloc(4);
   length.writeUInt32BE(text.length);
   return Buffer.concat([length, text]);
 }
 
-/** What zlib starts with for blocks of headers (SPDY protocol draft 3.1, section 2.6.10.1). */
+/** The initial zlib dictionary of header blocks (SPDY protocol draft 3.1, section 2.6.10.1). */
 export const spdyDictionary: Buffer = Buffer.concat([
-  ...words.split(" ").map((word) => lengthBefore(word.replace("_", " "))),
+  ...words.split(" ").map((word) => withLengthPrefix(word.replace("_", " "))),
   Buffer.from(tail),
 ]);

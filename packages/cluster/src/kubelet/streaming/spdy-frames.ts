@@ -3,16 +3,16 @@ export type SpdyFrame =
   | { readonly kind: "control"; readonly type: number; readonly flags: number; readonly payload: Buffer }
   | { readonly kind: "data"; readonly stream: number; readonly flags: number; readonly payload: Buffer };
 
-/** Types of control frames. */
+/** Control frame types. */
 export const frameTypes = { synStream: 1, synReply: 2, rstStream: 3, settings: 4, ping: 6, goAway: 7, headers: 8 } as const;
-/** The sender's half of the stream ends with this frame. */
+/** Marks the last frame of the sender's half of a stream. */
 export const finFlag = 0x01;
 
 const version = 3;
-/** The longest frame that is taken; kubectl sends 32 KiB at most. */
-const longestFrame = 1024 * 1024;
+/** The maximum frame size; kubectl sends at most 32 KiB. */
+const maxFrameBytes = 1024 * 1024;
 
-/** Writes a control frame. */
+/** Encodes a control frame. */
 export function controlFrame(type: number, flags: number, payload: Buffer): Buffer {
   const head = Buffer.alloc(8);
   head.writeUInt16BE(0x8000 | version, 0);
@@ -21,7 +21,7 @@ export function controlFrame(type: number, flags: number, payload: Buffer): Buff
   return Buffer.concat([head, payload]);
 }
 
-/** Writes a data frame. */
+/** Encodes a data frame. */
 export function dataFrame(stream: number, flags: number, payload: Uint8Array): Buffer {
   const head = Buffer.alloc(8);
   head.writeUInt32BE(stream, 0);
@@ -29,24 +29,24 @@ export function dataFrame(stream: number, flags: number, payload: Uint8Array): B
   return Buffer.concat([head, payload]);
 }
 
-/** Whole numbers of 32 bits, one after the other. */
+/** Encodes 32-bit integers. */
 export function words(...values: readonly number[]): Buffer {
   const bytes = Buffer.alloc(values.length * 4);
   for (const [index, value] of values.entries()) bytes.writeUInt32BE(value, index * 4);
   return bytes;
 }
 
-/** Makes frames of bytes as they come. Throws a RangeError for what is no SPDY/3, or too long. */
+/** Splits a byte stream into frames. Throws a StreamError for another protocol or an oversized frame. */
 export class SpdyFrameReader {
   #buffer: Buffer = Buffer.alloc(0);
 
-  *take(bytes: Buffer): Generator<SpdyFrame> {
+  *push(bytes: Buffer): Generator<SpdyFrame> {
     this.#buffer = this.#buffer.length === 0 ? bytes : Buffer.concat([this.#buffer, bytes]);
     while (this.#buffer.length >= 8) {
       const first = this.#buffer.readUInt32BE(0);
       const second = this.#buffer.readUInt32BE(4);
       const length = second & 0xffffff;
-      if (length > longestFrame) throw new RangeError(`a frame of ${length} bytes is too long`);
+      if (length > maxFrameBytes) throw new StreamError("TooLong", `frame of ${length} bytes exceeds ${maxFrameBytes}`);
       if (this.#buffer.length < 8 + length) return;
       const payload = this.#buffer.subarray(8, 8 + length);
       this.#buffer = this.#buffer.subarray(8 + length);
@@ -55,7 +55,7 @@ export class SpdyFrameReader {
         yield { kind: "data", stream: first, flags, payload };
         continue;
       }
-      if (((first >>> 16) & 0x7fff) !== version) throw new RangeError("this is no frame of SPDY/3");
+      if (((first >>> 16) & 0x7fff) !== version) throw new StreamError("Protocol", "not a SPDY/3 frame");
       yield { kind: "control", type: first & 0xffff, flags, payload };
     }
   }

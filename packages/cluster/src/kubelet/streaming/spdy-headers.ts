@@ -1,45 +1,45 @@
 import { constants, createDeflate, createInflate, type Deflate, type Inflate } from "node:zlib";
 import { spdyDictionary } from "./spdy-dictionary.ts";
 
-/** Names and values of a stream, names in lower case. */
+/** Headers of a stream, with lower-case names. */
 export type SpdyHeaders = Readonly<Record<string, string>>;
 
 /**
- * Blocks of headers of one connection (SPDY protocol draft 3.1, section 2.6.10): all blocks of a direction are one zlib stream, so
- * each must be given here, in order, one after the other.
+ * Encodes and decodes the header blocks of one connection (SPDY protocol draft 3.1, section 2.6.10). All blocks of a direction form one
+ * zlib stream, so each must pass through here exactly once and in order.
  */
 export class SpdyHeaderCodec {
   readonly #inflate: Inflate = createInflate({ dictionary: spdyDictionary });
   readonly #deflate: Deflate = createDeflate({ dictionary: spdyDictionary });
 
   constructor() {
-    // Who waits is told by the rejection.
+    // Errors reach callers through their rejected promise.
     this.#inflate.on("error", () => {});
     this.#deflate.on("error", () => {});
   }
 
-  /** Reads a block. Rejects for one that is broken or longer than 16 KiB. */
+  /** Decodes a block. Rejects if it is malformed or longer than 16 KiB. */
   async decode(block: Buffer): Promise<SpdyHeaders> {
     const zlib = this.#inflate;
     await new Promise<void>((resolve, reject) => {
       const settle = (error?: Error | null): void => {
         zlib.off("error", reject);
-        zlib.off("readable", look);
+        zlib.off("readable", checkLength);
         if (error) reject(error);
         else resolve();
       };
-      // zlib stops when this much waits to be read: more would never come.
-      const look = (): void => {
-        if (zlib.readableLength >= zlib.readableHighWaterMark) settle(new Error("a block of headers is too long"));
+      // zlib stops at the high-water mark, so a longer block would never finish.
+      const checkLength = (): void => {
+        if (zlib.readableLength >= zlib.readableHighWaterMark) settle(new StreamError("TooLong", "header block is too long"));
       };
-      zlib.on("readable", look);
+      zlib.on("readable", checkLength);
       zlib.once("error", reject);
       zlib.write(block, settle);
     });
     return readHeaders((zlib.read() as Buffer | null) ?? Buffer.alloc(0));
   }
 
-  /** Writes a block. */
+  /** Encodes a block. */
   async encode(headers: SpdyHeaders): Promise<Buffer> {
     const entries = Object.entries(headers).map((pair) => pair.map((text) => Buffer.from(text)));
     const number = (value: number): Buffer => {
@@ -68,7 +68,7 @@ function readHeaders(bytes: Buffer): SpdyHeaders {
   };
   const text = (): string => {
     const length = number();
-    if (at + length > bytes.length) throw new RangeError("a block of headers ends too early");
+    if (at + length > bytes.length) throw new StreamError("Protocol", "header block is truncated");
     at += length;
     return bytes.toString("utf8", at - length, at);
   };

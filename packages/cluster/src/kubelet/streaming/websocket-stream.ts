@@ -1,7 +1,7 @@
 import { Duplex } from "node:stream";
 import { acceptWebSocket, type WebSocketEnd } from "./websocket.ts";
 
-/** A WebSocket as a stream of bytes: where messages begin and end means nothing (KEP-4006 tunnels SPDY like this). */
+/** Wraps a WebSocket as a byte stream, ignoring message boundaries (KEP-4006 tunnels SPDY this way). */
 export function webSocketStream(
   socket: Duplex,
   head: Buffer,

@@ -13,7 +13,7 @@ function frame(opcode: number, payload: Buffer, isLast = true): Buffer {
   return Buffer.concat([Buffer.from([(isLast ? 0x80 : 0) | opcode]), length, mask, masked]);
 }
 
-test("messages come whole, however the bytes are cut and the frames split", () => {
+test("messages are reassembled regardless of how bytes and frames are split", () => {
   fc.assert(
     fc.property(
       fc.array(fc.uint8Array({ maxLength: 300 }), { minLength: 1, maxLength: 5 }),
@@ -35,7 +35,7 @@ test("messages come whole, however the bytes are cut and the frames split", () =
         const reader = new FrameReader();
         const messages: Buffer[] = [];
         for (let at = 0; at < bytes.length; at += size) {
-          for (const result of reader.take(bytes.subarray(at, at + size))) {
+          for (const result of reader.push(bytes.subarray(at, at + size))) {
             if (typeof result === "string") throw new Error(result);
             if (result.opcode === 2) messages.push(result.payload);
           }
@@ -47,11 +47,11 @@ test("messages come whole, however the bytes are cut and the frames split", () =
 });
 
 test.each([
-  ["is not masked", Buffer.from([0x82, 1, 65]), "broken"],
-  ["uses an extension", Buffer.from([0xc2, 0x81, 0, 0, 0, 0, 65]), "broken"],
-  ["continues nothing", frame(0, Buffer.from("x")), "broken"],
-  ["is a split ping", frame(9, Buffer.from("x"), false), "broken"],
-  ["is longer than any message", Buffer.from([0x82, 0xff, 0, 0, 0, 1, 0, 0, 0, 0]), "too-long"],
-])("a frame that %s is refused", (_, bytes, expected) => {
-  expect([...new FrameReader().take(bytes)]).toEqual([expected]);
+  ["without a mask", Buffer.from([0x82, 1, 65]), "broken"],
+  ["with an extension bit", Buffer.from([0xc2, 0x81, 0, 0, 0, 0, 65]), "broken"],
+  ["that continues no message", frame(0, Buffer.from("x")), "broken"],
+  ["that fragments a ping", frame(9, Buffer.from("x"), false), "broken"],
+  ["beyond the maximum message size", Buffer.from([0x82, 0xff, 0, 0, 0, 1, 0, 0, 0, 0]), "too-long"],
+])("rejects a frame %s", (_, bytes, expected) => {
+  expect([...new FrameReader().push(bytes)]).toEqual([expected]);
 });

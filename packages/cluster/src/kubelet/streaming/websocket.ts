@@ -1,36 +1,37 @@
 import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
 
-/** The server's end of a WebSocket (RFC 6455), as much as `kubectl exec` needs: binary messages both ways. */
+/** The server's end of a WebSocket (RFC 6455), reduced to binary messages for Kubernetes' streaming. */
 export interface WebSocketEnd {
-  /** False: the peer is slow, wait for `drained`. */
+  /** Returns false if the peer is slow: wait for `drained`. */
   send(message: Uint8Array): boolean;
   drained(): Promise<void>;
   close(code: number, reason?: string): void;
-  /** Stops and resumes reading, so that a slow reader does not fill the memory. */
+  /** Pauses and resumes reading, to bound memory with a slow reader. */
   pause(): void;
   resume(): void;
 }
 
-/** What happens to a WebSocket. `closed` comes once, last. */
+/** Events of a WebSocket. `closed` is called once, last. */
 export interface WebSocketEvents {
   message(data: Buffer): void;
   closed(): void;
 }
 
 const magic = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/** The longest message that is taken; kubectl sends 32 KiB at most. */
-const longestMessage = 1024 * 1024;
+/** The maximum message size; kubectl sends at most 32 KiB. */
+const maxMessageBytes = 1024 * 1024;
 const opcodes = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
 
-/** The key of a handshake, where the request is one. */
+/** The key of a handshake request; `undefined` if the request is not a handshake. */
 export function handshakeKey(headers: Readonly<Record<string, string | string[] | undefined>>): string | undefined {
   const key = headers["sec-websocket-key"];
-  const isOne = String(headers["upgrade"] ?? "").toLowerCase() === "websocket" && headers["sec-websocket-version"] === "13";
-  return isOne && typeof key === "string" && Buffer.from(key, "base64").length === 16 ? key : undefined;
+  const isHandshake =
+    String(headers["upgrade"] ?? "").toLowerCase() === "websocket" && headers["sec-websocket-version"] === "13";
+  return isHandshake && typeof key === "string" && Buffer.from(key, "base64").length === 16 ? key : undefined;
 }
 
-/** Answers a handshake and speaks WebSocket from then on. `head` is what came after the request. */
+/** Completes a handshake. `head` contains bytes received after the request. */
 export function acceptWebSocket(
   socket: Duplex,
   head: Buffer,
@@ -70,8 +71,8 @@ export function acceptWebSocket(
     isClosed = true;
     events.closed();
   };
-  const take = (bytes: Buffer): void => {
-    for (const result of reader.take(bytes)) {
+  const onData = (bytes: Buffer): void => {
+    for (const result of reader.push(bytes)) {
       if (isClosing) return;
       if (result === "broken") close(1002, "protocol error");
       else if (result === "too-long") close(1009, "message too long");
@@ -80,11 +81,11 @@ export function acceptWebSocket(
       else if (result.opcode === opcodes.binary || result.opcode === opcodes.text) events.message(result.payload);
     }
   };
-  socket.on("data", take);
+  socket.on("data", onData);
   socket.on("end", () => socket.end());
   socket.on("error", () => socket.destroy());
   socket.on("close", finished);
-  if (head.length > 0) take(head);
+  if (head.length > 0) onData(head);
   return {
     send: (message) => frame(opcodes.binary, message),
     drained: () =>
@@ -114,14 +115,14 @@ interface Message {
   readonly payload: Buffer;
 }
 
-/** Makes messages of a client's frames, which are masked and may be fragments. */
+/** Reassembles messages from a client's frames, which are masked and may be fragments. */
 export class FrameReader {
   #buffer: Buffer = Buffer.alloc(0);
   #parts: Buffer[] = [];
   #partsBytes = 0;
   #opcode = 0;
 
-  *take(bytes: Buffer): Generator<Message | "broken" | "too-long"> {
+  *push(bytes: Buffer): Generator<Message | "broken" | "too-long"> {
     this.#buffer = this.#buffer.length === 0 ? bytes : Buffer.concat([this.#buffer, bytes]);
     for (;;) {
       const frame = this.#frame();
@@ -142,7 +143,7 @@ export class FrameReader {
       if (isFirst) this.#opcode = frame.opcode;
       this.#parts.push(frame.payload);
       this.#partsBytes += frame.payload.length;
-      if (this.#partsBytes > longestMessage) {
+      if (this.#partsBytes > maxMessageBytes) {
         yield "too-long";
         return;
       }
@@ -161,7 +162,7 @@ export class FrameReader {
     const [first = 0, second = 0] = buffer;
     const opcode = first & 0x0f;
     const isLast = (first & 0x80) !== 0;
-    // Clients mask, use no extension, and do not split control frames.
+    // Clients must mask, must not use extensions, and must not fragment control frames.
     if ((second & 0x80) === 0 || (first & 0x70) !== 0 || (opcode >= opcodes.close && !isLast)) return "broken";
     let length = second & 0x7f;
     let at = 2;
@@ -172,7 +173,7 @@ export class FrameReader {
     } else if (length === 127) {
       if (buffer.length < 10) return undefined;
       const long = buffer.readBigUInt64BE(2);
-      if (long > BigInt(longestMessage)) return "too-long";
+      if (long > BigInt(maxMessageBytes)) return "too-long";
       length = Number(long);
       at = 10;
     }

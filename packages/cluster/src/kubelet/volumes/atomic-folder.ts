@@ -7,15 +7,15 @@ export interface VolumeFile {
   readonly mode: number;
 }
 
-/** Whether a path of a volume stays inside it, as Kubernetes demands. */
+/** Whether a relative path stays within its volume, by Kubernetes' rules. */
 export function isInside(path: string): boolean {
   return path !== "" && !path.startsWith("/") && !path.split("/").some((part) => part === ".." || part === "");
 }
 
 /**
- * Makes a folder show exactly these files, all of them at once, as the kubelet does: the files lie in a folder of their own to
- * which `..data` points, each visible name points into `..data`, and a change swaps `..data` by one rename. A reader sees the
- * old set or the new one, never a half. `version` names the folder; the same version again changes nothing.
+ * Replaces the files of a folder atomically, as the kubelet's AtomicWriter does: files are in a versioned folder that `..data` points
+ * to, visible names are links through `..data`, and one rename switches versions. A reader sees the old files or the new ones, never
+ * a mix. Does nothing if `version` is current.
  */
 export async function writeAtomicFolder(
   folder: string,

@@ -2,7 +2,7 @@ import { stat, watch } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Program } from "@keelson/execution";
 
-/** Waits until a program with mounts of its own has them: before that, nothing may be run beside it. */
+/** Waits until a program with its own mounts has them. Before that, nothing may run beside it. */
 export async function mounted(program: Program): Promise<void> {
   const marker = program.spec.metadata?.["marker"];
   if (marker === undefined) return;
@@ -12,7 +12,7 @@ export async function mounted(program: Program): Promise<void> {
     try {
       const changes = watch(dirname(marker), { signal: gone.signal })[Symbol.asyncIterator]();
       const changed = changes.next().catch(() => {});
-      // Looked at once more: it may have been written before the watch was there.
+      // Checked again, because it may have been written before the watch was established.
       if ((await sizeOf(marker)) === 0) await Promise.race([changed, ended]);
     } finally {
       gone.abort();

@@ -1,41 +1,39 @@
 import { existsSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 
-/** A file or folder that a container is to see at an absolute path. */
+/** A file or folder to mount at an absolute path of a container. */
 export interface Mount {
   readonly source: string;
   readonly path: string;
   readonly readOnly: boolean;
 }
 
-/** What {@link mountPrelude} needs to know of the machine. */
+/** Facts about the machine that {@link mountScript} depends on. */
 export interface HostPaths {
-  /** The path without symbolic links; `undefined` where there is nothing. */
+  /** The canonical path; `undefined` if it does not exist. */
   resolve(path: string): string | undefined;
   isFile(path: string): boolean;
 }
 
-/** This machine. */
+/** The facts of this machine. */
 export const hostPaths: HostPaths = {
   resolve: (path) => (existsSync(path) ? realpathSync(path) : undefined),
   isFile: (path) => existsSync(path) && statSync(path).isFile(),
 };
 
 /**
- * A command that runs a program with mounts of its own. Volumes appear at their absolute `mountPath`, as in any container, and
- * nobody else on the machine sees them: the program gets a private mount namespace (`unshare -m`), so this needs the right to
- * mount. Where a `mountPath` exists on the machine, the volume is bound over it. Where it does not, the machine's files stay
- * untouched: the nearest folder that exists becomes an overlay of this one program's own (new files in it are private, too), and
- * for a path directly below `/` the program's root is rebuilt from bind mounts of the machine's top folders. When the program
- * ends, all of it is gone with the namespace.
+ * Builds a command that runs a program with its own mounts. Volumes appear at their absolute `mountPath`, in a private mount namespace
+ * (`unshare -m`), so this requires the right to mount. If `mountPath` exists on the machine, the volume is bound over it. If not, the
+ * machine's files stay unchanged: the nearest existing folder becomes an overlay private to the program, and for a path directly below
+ * `/` the program's root is rebuilt from bind mounts of the machine's top-level folders. All of it disappears with the namespace.
  *
- * The user changes after the mounts, by `chroot --userspec`, and variables whose names no shell keeps pass through `env`.
+ * The user changes after the mounts (`chroot --userspec`), and variables with names that shells drop pass through `env`.
  */
 export function mountedCommand(options: {
   readonly mounts: readonly Mount[];
-  /** An empty folder of the container's own: what the mounts need for themselves is mounted there. */
+  /** An empty folder of the container's own, on which auxiliary mounts are made. */
   readonly scratch: string;
-  /** A file that gets a line when all is mounted and the program is about to run. */
+  /** A file that receives a line once everything is mounted and the program is about to run. */
   readonly marker: string;
   readonly cwd: string;
   readonly user?: string;
@@ -62,7 +60,7 @@ export function mountedCommand(options: {
   ];
 }
 
-/** The script that mounts and then becomes the program. Its words are quoted here; nothing of it is taken for syntax. */
+/** Builds the script that mounts and then executes the program. All arguments are quoted. */
 export function mountScript(options: {
   readonly mounts: readonly Mount[];
   readonly scratch: string;
@@ -72,14 +70,14 @@ export function mountScript(options: {
 }): string {
   const { host, scratch } = options;
   const mounts = [...options.mounts].sort((a, b) => a.path.split("/").length - b.path.split("/").length);
-  // Opened before anything can hide it.
+  // Opened before a mount can hide it.
   const lines = [
     "set -e",
     `exec 9> ${quote(options.marker)}`,
     `mount -t tmpfs -o mode=0755 tmpfs ${quote(scratch)}`,
     `cd ${quote(scratch)}`,
   ];
-  // Sources are taken before anything can hide them.
+  // Bound before a mount can hide the sources.
   for (const [index, mount] of mounts.entries()) {
     lines.push(host.isFile(mount.source) ? `: > m${index}` : `mkdir m${index}`);
     lines.push(`mount --rbind ${quote(mount.source)} m${index}`);
@@ -87,7 +85,7 @@ export function mountScript(options: {
   const targets: string[] = [];
   const shadows = new Set<string>();
   for (const mount of mounts) {
-    const { target, shadow } = place(mount.path, host);
+    const { target, shadow } = mountTarget(mount.path, host);
     targets.push(target);
     const isInsideOther = targets.slice(0, -1).some((other) => target.startsWith(`${other}/`));
     if (shadow !== undefined && !isInsideOther) shadows.add(shadow);
@@ -114,7 +112,7 @@ export function mountScript(options: {
       ? `mkdir -p ${quote(dirname(target))}; : >> ${quote(target)}`
       : `mkdir -p ${quote(target)}`;
     lines.push(`[ -e ${quote(target)} ] || { ${make}; }`);
-    // Relative and not made canonical: by now the absolute path of the source may lead elsewhere.
+    // Relative and not canonicalized: at this point the absolute path of the source may lead elsewhere.
     lines.push(`mount --no-canonicalize --rbind m${index} ${quote(target)}`);
     if (mount.readOnly) lines.push(`mount -o remount,bind,ro ${quote(target)}`);
   }
@@ -125,8 +123,8 @@ export function mountScript(options: {
   return lines.join("\n");
 }
 
-/** Where a mount really goes, links resolved, and the folder to shadow when there is nothing yet. */
-function place(path: string, host: HostPaths): { readonly target: string; readonly shadow?: string } {
+/** The target of a mount with links resolved, and the folder to overlay if the target does not exist. */
+function mountTarget(path: string, host: HostPaths): { readonly target: string; readonly shadow?: string } {
   const resolved = host.resolve(path);
   if (resolved !== undefined) return { target: resolved };
   for (let ancestor = dirname(path); ; ancestor = dirname(ancestor)) {
@@ -138,7 +136,7 @@ function place(path: string, host: HostPaths): { readonly target: string; readon
   }
 }
 
-/** As the options of an overlay have it: commas and colons mean something there. */
+/** Escapes a path for the options of an overlay, where commas and colons separate. */
 function overlayPath(path: string): string {
   return path.replaceAll(/[\\,:]/g, "\\$&");
 }

@@ -2,13 +2,13 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Volume } from "@keelson/api-machinery/kinds";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 
-/** Where a container finds its service account. */
+/** The mount path of a container's service account token. */
 export const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/** No volume of a Pod can have this name: it is no DNS label. */
+/** Cannot clash with a volume of a Pod: it is not a valid DNS label. */
 export const tokenVolumeName = "keelson.api-access";
 
-/** A Pod with the volume of its service account's token, for containers that mount nothing there themselves. */
+/** Adds the service account token volume to a Pod. */
 export function withTokenVolume(pod: PodView): PodView {
   const volume: DeepReadonly<Volume> = {
     name: tokenVolumeName,
@@ -22,7 +22,7 @@ export function withTokenVolume(pod: PodView): PodView {
   return { ...pod, spec: { ...pod.spec, volumes: [...(pod.spec.volumes ?? []), volume] } };
 }
 
-/** Whether a container has something of its own where the token would be. */
+/** Whether a container mounts its own volume at {@link tokenPath}. */
 export function hasOwnToken(container: ContainerView): boolean {
   return container.volumeMounts?.some(({ mountPath }) => mountPath.replace(/\/+$/, "") === tokenPath) === true;
 }

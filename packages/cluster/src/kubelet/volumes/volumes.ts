@@ -8,14 +8,14 @@ import { podField, resourceField } from "../container/environment.ts";
 import type { PodView } from "../pod/pod-view.ts";
 import { tokenVolumeName } from "./token-volume.ts";
 
-/** Where volumes get their content from; each function answers `undefined` for what is not there. */
+/** Sources of volume content. Functions return `undefined` for a missing object. */
 export interface VolumeSources {
   configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
-  /** The folder of the volume that a claim is bound to. Throws {@link VolumeError} while it is not bound. */
+  /** The folder of a claim's volume. Throws {@link VolumeError} while the claim is not bound. */
   claimFolder(namespace: string, claim: string): Promise<{ readonly path: string; readonly type?: string }>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
-  /** PEM that goes beside every token as `ca.crt`, where the Pod did not ask for other files. */
+  /** The CA in PEM, written as `ca.crt` beside the default token. */
   readonly authority?: string | undefined;
   readonly podIP: string;
   readonly hostIP: string;
@@ -23,10 +23,19 @@ export interface VolumeSources {
   readonly nodeLimits: { readonly cpu: string; readonly memory: string };
 }
 
-/** Why a volume is not there yet, for the event `FailedMount`. */
+/** Why a volume cannot be set up, for the event `FailedMount`. */
 export class VolumeError extends Error {
   override readonly name = "VolumeError";
+  readonly code: VolumeErrorCode;
+
+  constructor(code: VolumeErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
 }
+
+/** `SetUpFailed` has the reason as its cause. */
+export type VolumeErrorCode = "NotFound" | "NotBound" | "Unsupported" | "InvalidPath" | "SetUpFailed";
 
 interface FileItem {
   readonly key: string;
@@ -49,8 +58,8 @@ interface Projection {
 const defaultMode = 0o644;
 
 /**
- * Makes a Pod's volumes, or brings those of files (configMap, secret, downwardAPI, projected) up to date, and answers the folder
- * of each. Called again, it changes only what changed.
+ * Creates a Pod's volumes, or updates those with files (configMap, secret, downwardAPI, projected), and returns the folder of each.
+ * Calling it again changes only what differs.
  *
  * @throws VolumeError that names the volume.
  */
@@ -64,8 +73,12 @@ export async function prepareVolumes(
     try {
       folders.set(volume.name, await prepareVolume(pod, volume, join(folder, volume.name), sources));
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      throw new VolumeError(`MountVolume.SetUp failed for volume ${JSON.stringify(volume.name)} : ${why}`, { cause: error });
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new VolumeError(
+        "SetUpFailed",
+        `MountVolume.SetUp failed for volume ${JSON.stringify(volume.name)} : ${reason}`,
+        { cause: error },
+      );
     }
   }
   return folders;
@@ -119,7 +132,7 @@ async function prepareVolume(
     return write();
   }
   const kind = Object.keys(volume).find((key) => key !== "name") ?? "emptyDir";
-  if (kind !== "emptyDir") throw new VolumeError(`volumes of type ${kind} are not supported on this node`);
+  if (kind !== "emptyDir") throw new VolumeError("Unsupported", `volumes of type ${kind} are not supported on this node`);
   await mkdir(folder, { recursive: true });
   await chmod(folder, 0o777);
   if (pod.spec.securityContext?.fsGroup !== undefined && process.getuid?.() === 0) {
@@ -128,7 +141,7 @@ async function prepareVolume(
   return folder;
 }
 
-/** Files of a volume can be read by the user that the Pod's programs run as. */
+/** The owner of a volume's files, so that the Pod's user can read them. */
 function ownerOf(pod: PodView): { readonly uid: number; readonly gid: number } | undefined {
   const { runAsUser = 0, fsGroup } = pod.spec.securityContext ?? {};
   if (process.getuid?.() !== 0 || (runAsUser === 0 && fsGroup === undefined)) return undefined;
@@ -139,11 +152,11 @@ async function hostPath({ path, type = "" }: { readonly path: string; readonly t
   const found = await stat(path).catch(() => undefined);
   if (found === undefined && type === "DirectoryOrCreate") await mkdir(path, { recursive: true, mode: 0o755 });
   else if (found === undefined && type === "FileOrCreate") await writeFile(path, "", { flag: "a" });
-  else if (found === undefined) throw new VolumeError(`hostPath type check failed: ${path} does not exist`);
+  else if (found === undefined) throw new VolumeError("NotFound", `hostPath type check failed: ${path} does not exist`);
   else if (type.startsWith("Directory") && !found.isDirectory())
-    throw new VolumeError(`hostPath type check failed: ${path} is not a directory`);
+    throw new VolumeError("InvalidPath", `hostPath type check failed: ${path} is not a directory`);
   else if (type.startsWith("File") && !found.isFile())
-    throw new VolumeError(`hostPath type check failed: ${path} is not a file`);
+    throw new VolumeError("InvalidPath", `hostPath type check failed: ${path} is not a file`);
   return path;
 }
 
@@ -181,7 +194,7 @@ function addItems(
 ): void {
   if (data === undefined) {
     if (optional === true) return;
-    throw new VolumeError(`${what} not found`);
+    throw new VolumeError("NotFound", `${what} not found`);
   }
   if (items === undefined || items.length === 0) {
     for (const [key, content] of data) add(files, key, { content, mode });
@@ -190,7 +203,9 @@ function addItems(
   for (const item of items) {
     const content = data.get(item.key);
     if (content !== undefined) add(files, item.path, { content, mode: item.mode ?? mode });
-    else if (optional !== true) throw new VolumeError(`references non-existent ${what.split(" ")[0]} key: ${item.key}`);
+    else if (optional !== true) {
+      throw new VolumeError("NotFound", `references non-existent ${what.split(" ")[0]} key: ${item.key}`);
+    }
   }
 }
 
@@ -215,7 +230,7 @@ function addDownward(
 }
 
 function add(files: Map<string, VolumeFile>, path: string, file: VolumeFile): void {
-  if (!isInside(path)) throw new VolumeError(`the path ${JSON.stringify(path)} leads out of the volume`);
+  if (!isInside(path)) throw new VolumeError("InvalidPath", `path ${JSON.stringify(path)} must stay within the volume`);
   files.set(path, file);
 }
 

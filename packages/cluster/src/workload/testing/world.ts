@@ -10,31 +10,28 @@ import {
 import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { mergePatch } from "@keelson/api-machinery/patch";
 import { formatTime } from "@keelson/api-machinery/time";
-import type { Decision, Seen, Write } from "../write.ts";
+import type { Decision, Cached, Write } from "../write.ts";
 
 interface Stored extends KubernetesObject {
   spec?: unknown;
   status?: unknown;
 }
 
-/**
- * Objects in memory on which decisions are carried out, for tests of what a controller does over many steps: no server, no
- * watches, no time but what the test sets.
- */
+/** An in-memory API server for decision tests: it applies writes over many steps, without watches and with time set by the test. */
 export class World {
   /** Milliseconds from the epoch. */
   now = Date.UTC(2026, 0, 1);
   /** Events so far, as `reason: note`. */
   readonly events: string[] = [];
-  readonly #objects = new Map<string, { readonly type: ResourceType; readonly object: Seen }>();
-  #made = 0;
+  readonly #objects = new Map<string, { readonly type: ResourceType; readonly object: Cached }>();
+  #writes = 0;
 
-  /** Stores an object as a server would: with uid, version, generation and time. */
-  create<T extends KubernetesObject>(type: ResourceType<T>, given: object): Seen<T> {
-    const object = draft(given) as Stored;
-    this.#made += 1;
+  /** Stores an object with uid, resource version, generation and creation time, as a server would. */
+  create<T extends KubernetesObject>(type: ResourceType<T>, body: object): Cached<T> {
+    const object = draft(body) as Stored;
+    this.#writes += 1;
     const { generateName, ...metadata } = object.metadata;
-    const name = metadata.name ?? `${generateName ?? ""}${String(this.#made).padStart(5, "0")}`;
+    const name = metadata.name ?? `${generateName ?? ""}${String(this.#writes).padStart(5, "0")}`;
     const stored = {
       ...object,
       apiVersion: apiVersionOf(type),
@@ -43,25 +40,25 @@ export class World {
         namespace: "default",
         ...metadata,
         name,
-        uid: `uid-${this.#made}`,
+        uid: `uid-${this.#writes}`,
         generation: 1,
         creationTimestamp: formatTime(this.now),
       },
     };
-    return this.#put(type, stored) as Seen<T>;
+    return this.#put(type, stored) as Cached<T>;
   }
 
-  get<T extends KubernetesObject>(type: ResourceType<T>, name: string): Seen<T> {
+  get<T extends KubernetesObject>(type: ResourceType<T>, name: string): Cached<T> {
     const entry = this.#objects.get(`${type.kind}/${name}`);
-    if (entry === undefined) throw new Error(`there is no ${type.kind} ${name}`);
-    return entry.object as Seen<T>;
+    if (entry === undefined) throw new Error(`${type.kind} ${name} not found`);
+    return entry.object as Cached<T>;
   }
 
-  list<T extends KubernetesObject>(type: ResourceType<T>): readonly Seen<T>[] {
-    return [...this.#objects.values()].filter((entry) => entry.type.kind === type.kind).map(({ object }) => object as Seen<T>);
+  list<T extends KubernetesObject>(type: ResourceType<T>): readonly Cached<T>[] {
+    return [...this.#objects.values()].filter((entry) => entry.type.kind === type.kind).map(({ object }) => object as Cached<T>);
   }
 
-  /** Changes an object by a merge patch, as its user would. */
+  /** Applies a user's merge patch. */
   change(type: ResourceType, name: string, body: object): void {
     const before = this.get(type, name) as unknown as Stored;
     const after = mergePatch(before as unknown as JsonValue, body as JsonValue) as unknown as Stored;
@@ -70,7 +67,7 @@ export class World {
     this.#reap(type, name);
   }
 
-  /** Marks an object as deleted; it goes when nothing holds it. `graceful`: it stays until {@link World.end}. */
+  /** Marks an object as deleted and removes it once no finalizer holds it. `graceful`: it stays until {@link World.end}. */
   delete(type: ResourceType, name: string, graceful = false): void {
     const object = this.get(type, name);
     const { deletionTimestamp = formatTime(this.now) } = object.metadata;
@@ -79,19 +76,19 @@ export class World {
     this.#reap(type, name);
   }
 
-  /** A Pod that is being deleted has stopped. */
+  /** Ends the grace period of a Pod that is being deleted. */
   end(name: string): void {
     this.change(Pod, name, { metadata: { deletionGracePeriodSeconds: null } });
   }
 
-  /** Sets a Pod's phase, and Ready where it is said. */
+  /** Sets a Pod's phase and its Ready condition. */
   setPod(name: string, phase: NonNullable<PodObject["status"]>["phase"], ready = false, status: object = {}): void {
     const lastTransitionTime = formatTime(this.now);
     const conditions = [{ type: "Ready", status: ready ? "True" : "False", lastTransitionTime }];
     this.change(Pod, name, { status: { phase, conditions, ...status } });
   }
 
-  /** Does what was decided. Pods that run are deleted gracefully when `graceful`. */
+  /** Performs writes. With `graceful`, deleted Pods terminate until {@link World.end}. */
   perform(writes: readonly Write[], graceful = false): void {
     for (const write of writes) {
       switch (write.kind) {
@@ -100,9 +97,9 @@ export class World {
           break;
         case "create": {
           const { name } = write.object.metadata;
-          const isThere = name !== undefined && this.#objects.has(`${write.type.kind}/${name}`);
-          if (isThere && !write.mayExist) throw new Error(`${write.type.kind} ${name} is there already`);
-          if (!isThere) this.create(write.type, write.object);
+          const exists = name !== undefined && this.#objects.has(`${write.type.kind}/${name}`);
+          if (exists && !write.mayExist) throw new Error(`${write.type.kind} ${name} already exists`);
+          if (!exists) this.create(write.type, write.object);
           break;
         }
         case "delete": {
@@ -118,7 +115,7 @@ export class World {
         default: {
           const { name = "", resourceVersion } = write.object.metadata;
           const before = this.get(write.type, name);
-          if (before.metadata.resourceVersion !== resourceVersion) throw new Error(`${write.type.kind} ${name} has moved on`);
+          if (before.metadata.resourceVersion !== resourceVersion) throw new Error(`${write.type.kind} ${name} is stale`);
           const after = write.kind === "status" ? { ...before, status: (write.object as Stored).status } : write.object;
           this.#put(write.type, draft(after) as Stored);
         }
@@ -126,19 +123,19 @@ export class World {
     }
   }
 
-  /** Decides and does until nothing more is to be written. Returns the last decision. */
+  /** Decides and performs until nothing is left to write. Returns the last decision. */
   settle(decide: () => Decision, graceful = false): Decision {
     for (let step = 0; step < 200; step++) {
       const decision = decide();
       if (decision.writes.every(({ kind }) => kind === "event")) return decision;
       this.perform(decision.writes, graceful);
     }
-    throw new Error("it never settles");
+    throw new Error("the decisions do not settle");
   }
 
-  #put(type: ResourceType, object: Stored): Seen {
-    this.#made += 1;
-    const stored = deepFreeze({ ...object, metadata: { ...object.metadata, resourceVersion: String(this.#made) } }) as Seen;
+  #put(type: ResourceType, object: Stored): Cached {
+    this.#writes += 1;
+    const stored = deepFreeze({ ...object, metadata: { ...object.metadata, resourceVersion: String(this.#writes) } }) as Cached;
     this.#objects.set(`${type.kind}/${object.metadata.name}`, { type, object: stored });
     return stored;
   }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { partEvent } from "./event-words.ts";
+import { partEvent } from "./part-event.ts";
 
 const pod = { kind: "Pod", name: "p-0" };
 
@@ -16,7 +16,7 @@ test.each([
   expect(`${controller} ${reason}: ${note}`).toBe(text);
 });
 
-test("a StatefulSet tells of its claims", () => {
+test("a StatefulSet reports its claims", () => {
   const part = { kind: "PersistentVolumeClaim", name: "data-db-0" };
   const { note } = partEvent({ verb: "create", part, owner: { kind: "StatefulSet", name: "db" } });
   expect(note).toBe("create Claim data-db-0 Pod db-0 in StatefulSet db success");

@@ -16,8 +16,8 @@ import { ensureRuntimeClasses } from "./runtime-classes.ts";
 const image = "example.org/busybox:1";
 const namespace = "default";
 
-test("a containerd that comes after the node is used, and one that goes is named as what a Pod waits for", async () => {
-  // A socket's path is short.
+test("a node uses a containerd that starts later, and reports one that stops", async () => {
+  // The maximum length of a socket path is short.
   const home = realpathSync(mkdtempSync(join(tmpdir(), "kc-")));
   let containerd = await startLocalContainerd(join(home, "c"));
   const { socket } = containerd;
@@ -50,7 +50,7 @@ test("a containerd that comes after the node is used, and one that goes is named
     () => runtimes.close(),
     () => kubelet.stop(),
   );
-  const make = (name: string): Promise<unknown> =>
+  const createPod = (name: string): Promise<unknown> =>
     client.create(Pod, {
       metadata: { namespace, name },
       spec: {
@@ -65,25 +65,25 @@ test("a containerd that comes after the node is used, and one that goes is named
     const { status: { phase, containerStatuses } = {} } = await client.get(Pod, { namespace, name });
     return `${phase} ${containerStatuses?.[0]?.state?.waiting?.message ?? ""}`;
   };
-  const become = async (name: string, what: RegExp): Promise<void> => {
+  const expectStatus = async (name: string, what: RegExp): Promise<void> => {
     await expect.poll(() => status(name), { timeout: 40_000 }).toMatch(what);
   };
 
-  await make("early");
-  await become("early", /^Pending RuntimeClass "containerd" not found/);
+  await createPod("early");
+  await expectStatus("early", /^Pending RuntimeClass "containerd" not found/);
   containerd = await startLocalContainerd(join(home, "c"));
-  await become("early", /^Succeeded/);
+  await expectStatus("early", /^Succeeded/);
   await containerd.stop();
   rmSync(socket, { force: true });
-  await make("between");
-  await become("between", /^Pending containerd does not answer on /);
+  await createPod("between");
+  await expectStatus("between", /^Pending containerd does not answer on /);
   containerd = await startLocalContainerd(join(home, "c"));
-  await become("between", /^Succeeded/);
-  const told = async (): Promise<readonly (string | undefined)[]> =>
+  await expectStatus("between", /^Succeeded/);
+  const nodeEvents = async (): Promise<readonly (string | undefined)[]> =>
     (await client.list(EventsEvent, {})).items
       .filter(({ regarding }) => regarding?.kind === "Node")
       .map(({ reason }) => reason);
   await expect
-    .poll(told, { timeout: 20_000 })
+    .poll(nodeEvents, { timeout: 20_000 })
     .toEqual(expect.arrayContaining(["ContainerRuntimeReady", "ContainerRuntimeNotReady"]));
 });

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { EndpointsObject, PersistentVolumeClaimObject } from "@keelson/api-machinery/kinds";
 
-/** A claim as it is read. */
+/** A PersistentVolumeClaim from the cache. */
 export type Claim = DeepReadonly<PersistentVolumeClaimObject>;
 
 type Subset = NonNullable<EndpointsObject["subsets"]>[number];

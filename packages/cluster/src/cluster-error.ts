@@ -1,0 +1,20 @@
+/**
+ * What went wrong in a component of the cluster:
+ *
+ * - `AddressesExhausted`: the Pod network has no free address.
+ * - `InvalidResponse`: the API server's response lacks a required field.
+ * - `OutsideDirectory`: a path is outside the directory that the component owns.
+ * - `Timeout`: a peer did not answer in time.
+ */
+export type ClusterErrorCode = "AddressesExhausted" | "InvalidResponse" | "OutsideDirectory" | "Timeout";
+
+/** An error of a cluster component that is not an API error. */
+export class ClusterError extends Error {
+  override readonly name = "ClusterError";
+  readonly code: ClusterErrorCode;
+
+  constructor(code: ClusterErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
