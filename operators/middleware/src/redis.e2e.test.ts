@@ -7,13 +7,8 @@ import { PersistentVolume, PersistentVolumeClaim, Pod, type PodObject, Secret } 
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
-import {
-  createVolumeControllers,
-  ensureStandardClass,
-  type Kubelet,
-  startKubelet,
-  createWorkloadControllers,
-} from "@keelson/cluster";
+import { type Kubelet, startKubelet } from "@keelson/cluster";
+import { createVolumeControllers, createWorkloadControllers, ensureStandardClass } from "@keelson/cluster/controllers";
 import { createManager, type Logger, type Manager, silentLogger } from "@keelson/controller";
 import { type RunningOperator, startOperator } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
-import { clusterControllers, garbageCollection } from "@keelson/cluster";
+import { clusterControllers, garbageCollection } from "@keelson/cluster/testing";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createSeededRandom, systemRandom } from "./endpoints/random-source.ts";
 import { type ServedApi, type ServeApiOptions, serveApi } from "./serve-api.ts";

@@ -47,37 +47,34 @@ const template = (restartPolicy?: string) => ({
 });
 
 describe("controllers that stop or fail at any write", () => {
-  test.each([1, 2, 3, 5, 8, 13])(
-    "create and count each Pod of a Job exactly once when write %d is refused",
-    async (nth) => {
-      const environment = await startTestEnvironment({ clock: systemClock });
-      await using _stop = environment;
-      const client = createClient({ transport: environment.transport(), fieldManager: "test" });
-      await client.create(Job, {
-        metadata: { name: "j", namespace },
-        spec: { completions: 4, parallelism: 4, completionMode: "Indexed", template: template("Never") as never },
-      });
-      // The nth write of the controllers fails once; they must finish what was half done.
-      let writes = 0;
-      const undo = environment.faults.failNext({
-        reason: "InternalError",
-        times: 1,
-        when: ({ method, path, userAgent }) =>
-          userAgent === "kube-controller-manager" && method !== "GET" && !path.includes("/events") && ++writes === nth,
-      });
-      const own = createClient({ transport: environment.transport(), fieldManager: "kube-controller-manager" });
-      const manager = startControllers(own);
-      await manager.start();
-      await using _node = await startFakeNode(client, { fate: () => "succeed" });
-      const watch = await client.watch(Job, { namespace, resourceVersion: "0" });
-      for await (const { object } of watch) if (isConditionTrue((object.status?.conditions ?? []) as never, "Complete")) break;
-      undo();
-      await manager.stop();
-      expect((await client.list(Pod, { namespace })).items).toHaveLength(4);
-      expect((await client.get(Job, { namespace, name: "j" })).status).toMatchObject({ succeeded: 4, completedIndexes: "0-3" });
-      expect(environment.faults.injected).toBe(1);
-    },
-  );
+  test.each([1, 2, 3, 5, 8, 13])("create and count each Pod of a Job exactly once when write %d is refused", async (nth) => {
+    const environment = await startTestEnvironment({ clock: systemClock });
+    await using _stop = environment;
+    const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+    await client.create(Job, {
+      metadata: { name: "j", namespace },
+      spec: { completions: 4, parallelism: 4, completionMode: "Indexed", template: template("Never") as never },
+    });
+    // The nth write of the controllers fails once; they must finish what was half done.
+    let writes = 0;
+    const undo = environment.faults.failNext({
+      reason: "InternalError",
+      times: 1,
+      when: ({ method, path, userAgent }) =>
+        userAgent === "kube-controller-manager" && method !== "GET" && !path.includes("/events") && ++writes === nth,
+    });
+    const own = createClient({ transport: environment.transport(), fieldManager: "kube-controller-manager" });
+    const manager = startControllers(own);
+    await manager.start();
+    await using _node = await startFakeNode(client, { fate: () => "succeed" });
+    const watch = await client.watch(Job, { namespace, resourceVersion: "0" });
+    for await (const { object } of watch) if (isConditionTrue((object.status?.conditions ?? []) as never, "Complete")) break;
+    undo();
+    await manager.stop();
+    expect((await client.list(Pod, { namespace })).items).toHaveLength(4);
+    expect((await client.get(Job, { namespace, name: "j" })).status).toMatchObject({ succeeded: 4, completedIndexes: "0-3" });
+    expect(environment.faults.injected).toBe(1);
+  });
 
   test("continue a rollout that was interrupted, without surplus Pods", async () => {
     const environment = await startTestEnvironment({ clock: systemClock });

@@ -4,18 +4,18 @@ import { disruptionController } from "./disruption/disruption-controller.ts";
 import { jobController } from "./job/job-controller.ts";
 import { podGarbageController } from "./pod-gc/pod-gc.ts";
 import { replicaSetController } from "./replicaset/replicaset-controller.ts";
-import { scheduler } from "./scheduler/scheduler.ts";
+import { createScheduler } from "./scheduler/scheduler.ts";
 import { serviceController } from "./service/service-controller.ts";
 import { statefulSetController } from "./statefulset/statefulset-controller.ts";
 
-/** The controllers that turn workloads into Pods on nodes. They need nothing but the API server. */
-export const workloadControllers: readonly ControllerDefinition[] = [
+/** Creates the controllers that turn workloads into Pods on nodes. They need nothing but the API server. */
+export const createWorkloadControllers = (): readonly ControllerDefinition[] => [
   deploymentController,
   replicaSetController,
   statefulSetController,
   jobController,
   serviceController,
-  scheduler,
+  createScheduler(),
   podGarbageController,
   disruptionController,
 ];

@@ -1,7 +1,7 @@
 import { createServer, type Server, type Socket } from "node:net";
 import { Pod, Service } from "@keelson/api-machinery/kinds";
 import { type Client, createClient, createHttpTransport, type HttpTransportOptions } from "@keelson/client";
-import { openPodPort, type PodPort } from "@keelson/cluster";
+import { openPodPort, type PodPort } from "@keelson/cluster/port-forward";
 import { choosePod, type ForwardTarget, podPort, type PortPair } from "./forward-target.ts";
 
 /** Options of {@link forwardPorts}. */

@@ -54,7 +54,7 @@ export function rollingBounds(deployment: CachedDeployment): { readonly maxSurge
   const desired = desiredReplicas(deployment);
   const maxSurge = resolveIntOrPercent(rolling?.maxSurge ?? "25%", desired, "up");
   const maxUnavailable = Math.min(resolveIntOrPercent(rolling?.maxUnavailable ?? "25%", desired, "down"), desired);
-    // Both may round to 0, which would block every replacement.
+  // Both may round to 0, which would block every replacement.
   return maxSurge === 0 && maxUnavailable === 0 && desired > 0 ? { maxSurge, maxUnavailable: 1 } : { maxSurge, maxUnavailable };
 }
 

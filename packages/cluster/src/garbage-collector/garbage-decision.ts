@@ -16,8 +16,8 @@ export type GarbageAction =
   | { readonly kind: "delete"; readonly policy: "Background" | "Foreground" | "Orphan" }
   /** Removes the references to these owners. */
   | { readonly kind: "dropOwners"; readonly uids: readonly string[] }
-  /** Removes this finalizer of the node's own. */
   /** Removes one of the node's own finalizers. */
+  | { readonly kind: "removeFinalizer"; readonly finalizer: "foregroundDeletion" | "orphan" }
   /** Removes the references to this node from its dependents, then the finalizer. */
   | { readonly kind: "orphanDependents"; readonly dependents: readonly GraphNode[] }
   /** Processes these dependents, which must be deleted first. */

@@ -190,7 +190,12 @@ function dismiss(job: CachedJob, pods: readonly CachedPod[]): PodPlan {
 }
 
 /** Surplus Pods of an Indexed Job: those of completed indexes, duplicates, then the highest indexes. */
-function surplusOf(job: CachedJob, active: readonly CachedPod[], { completed }: Accounts, wanted: number): readonly CachedPod[] {
+function surplusOf(
+  job: CachedJob,
+  active: readonly CachedPod[],
+  { completed }: Accounts,
+  wanted: number,
+): readonly CachedPod[] {
   const seen = new Set<number>();
   const kept: CachedPod[] = [];
   const surplus: CachedPod[] = [];

@@ -102,20 +102,20 @@ test("registers a ready node with the machine's resources", async () => {
 });
 
 test("runs a Pod to completion and reports its exit code", async () => {
-  await make("good", {
+  await createPod("good", {
     restartPolicy: "Never",
     containers: [{ name: "main", image: "x", command: sh("echo out; echo err >&2; exit 0") }],
   });
   const good = await podThat("good", ({ status }) => status?.phase === "Succeeded");
   expect(good.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 0, reason: "Completed" });
   expect(await log("good")).toBe("out\nerr\n");
-  await make("bad", { restartPolicy: "Never", containers: [{ name: "main", image: "x", command: sh("exit 3") }] });
+  await createPod("bad", { restartPolicy: "Never", containers: [{ name: "main", image: "x", command: sh("exit 3") }] });
   const bad = await podThat("bad", ({ status }) => status?.phase === "Failed");
   expect(bad.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 3, reason: "Error" });
 });
 
 test("gives each Pod its own address and runs init containers one by one", async () => {
-  await make("served", {
+  await createPod("served", {
     initContainers: [
       { name: "one", image: "x", command: sh("echo one > /data/log"), volumeMounts: [{ name: "data", mountPath: "/data" }] },
       { name: "two", image: "x", command: sh("echo two >> /data/log"), volumeMounts: [{ name: "data", mountPath: "/data" }] },
@@ -138,7 +138,7 @@ test("gives each Pod its own address and runs init containers one by one", async
 });
 
 test("signals a deleted Pod and deletes the object once its program has exited", async () => {
-  await make("polite", {
+  await createPod("polite", {
     terminationGracePeriodSeconds: 30,
     containers: [
       {
@@ -157,7 +157,7 @@ test("signals a deleted Pod and deletes the object once its program has exited",
 });
 
 test("reports that a container without a command cannot run from an image alone", async () => {
-  await make("image", { containers: [{ name: "main", image: "nginx" }] });
+  await createPod("image", { containers: [{ name: "main", image: "nginx" }] });
   const pod = await podThat(
     "image",
     ({ status }) => status?.containerStatuses?.[0]?.state?.waiting?.reason === "CreateContainerConfigError",
@@ -166,8 +166,8 @@ test("reports that a container without a command cannot run from an image alone"
 });
 
 test("programs continue without a kubelet, and the next kubelet re-adopts them without a restart", async () => {
-  await make("lasting", { containers: [{ name: "main", image: "x", command: sh("echo $$; sleep 1000") }] });
-  await make("ending", {
+  await createPod("lasting", { containers: [{ name: "main", image: "x", command: sh("echo $$; sleep 1000") }] });
+  await createPod("ending", {
     restartPolicy: "Never",
     containers: [
       {
@@ -196,7 +196,7 @@ test("programs continue without a kubelet, and the next kubelet re-adopts them w
 test("a running program sees an updated ConfigMap atomically", async () => {
   await client.create(ConfigMap, { metadata: { name: "conf", namespace: "default" }, data: { a: "1", b: "1" } });
   const script = 'while :; do echo "$(cat /conf/a /conf/b)"; sleep 0.05; done';
-  await make("reader", {
+  await createPod("reader", {
     containers: [{ name: "main", image: "x", command: sh(script), volumeMounts: [{ name: "c", mountPath: "/conf" }] }],
     volumes: [{ name: "c", configMap: { name: "conf" } }],
   });
@@ -208,7 +208,7 @@ test("a running program sees an updated ConfigMap atomically", async () => {
 
 test("a Pod reports a missing ConfigMap and starts when it appears", async () => {
   const env = [{ name: "A", valueFrom: { configMapKeyRef: { name: "late", key: "a" } } }];
-  await make("waiting", { containers: [{ name: "main", image: "x", command: sh("echo $A; sleep 100"), env }] });
+  await createPod("waiting", { containers: [{ name: "main", image: "x", command: sh("echo $A; sleep 100"), env }] });
   const waiting = await podThat(
     "waiting",
     ({ status }) => status?.containerStatuses?.[0]?.state?.waiting?.message !== undefined,
@@ -224,7 +224,7 @@ test("a Pod reports a missing ConfigMap and starts when it appears", async () =>
 
 test("a container's mounts are invisible to the machine", async () => {
   const path = "/keelson-test-nowhere/deep";
-  await make("private", {
+  await createPod("private", {
     containers: [
       {
         name: "main",
@@ -247,7 +247,7 @@ test("a container's mounts are invisible to the machine", async () => {
 });
 
 test("a failed liveness probe restarts the container and keeps its previous log", async () => {
-  await make("ill", {
+  await createPod("ill", {
     containers: [
       {
         name: "main",
@@ -271,7 +271,7 @@ async function ask(name: string, query: Record<string, string>): Promise<{ reado
 }
 
 test("serves logs with follow, tail and limit, and rejects invalid requests", async () => {
-  await make("talks", {
+  await createPod("talks", {
     restartPolicy: "Never",
     containers: [{ name: "main", image: "x", command: sh("echo one; echo two; sleep 0.3; echo three") }],
   });
@@ -286,7 +286,7 @@ test("serves logs with follow, tail and limit, and rejects invalid requests", as
 });
 
 test("stops programs whose Pod was deleted while no kubelet ran", async () => {
-  await make("orphan", { containers: [{ name: "main", image: "x", command: sh("sleep 1000") }] });
+  await createPod("orphan", { containers: [{ name: "main", image: "x", command: sh("sleep 1000") }] });
   const pod = await podThat("orphan", isReady);
   await kubelet.stop();
   await client.delete(Pod, { namespace: "default", name: "orphan" }, { gracePeriodSeconds: 0 });
@@ -304,7 +304,7 @@ test("a Service address reaches the ready Pod, and its name resolves inside Pods
   const proxy = await startServiceProxy({ client, clock: systemClock, random: Math.random, log: silentLogger });
   try {
     const code = "const h=require('http');h.createServer((q,s)=>s.end('it works')).listen(8080, process.env.KEELSON_POD_IP)";
-    await make("web", {
+    await createPod("web", {
       containers: [
         {
           name: "main",
@@ -327,7 +327,7 @@ test("a Service address reaches the ready Pod, and its name resolves inside Pods
     } as NewObject<EndpointSliceObject>);
     const address = service.spec?.clusterIP ?? "";
     await until(async () => (await fetchText(`http://${address}/`)) === "it works");
-    await make("asks", {
+    await createPod("asks", {
       restartPolicy: "Never",
       containers: [{ name: "main", image: "x", command: ["getent", "hosts", "web"] }],
     });
@@ -365,7 +365,10 @@ test.runIf(process.getuid?.() === 0)(
       const filler = join(small, "filler");
       const { bavail, bsize } = statfsSync(small);
       await writeFile(filler, Buffer.alloc(bavail * bsize));
-      await make("cramped", { nodeName: "full", containers: [{ name: "c", image: "none", command: sh("exec sleep 600") }] });
+      await createPod("cramped", {
+        nodeName: "full",
+        containers: [{ name: "c", image: "none", command: sh("exec sleep 600") }],
+      });
       await until(async () => {
         const { items } = await client.list(EventsEvent, { namespace: "default" });
         return items.some(({ type, note }) => type === "Warning" && /no space|ENOSPC|full/i.test(note ?? ""));

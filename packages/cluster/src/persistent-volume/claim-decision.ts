@@ -135,7 +135,12 @@ function decideBound({ claim, volumes, classes }: ObservedClaim, volumeName: str
     if (claim.status?.phase !== "Bound") return pend(claim, "FailedBinding", `volume ${JSON.stringify(volumeName)} not found`);
     return [
       status(claim, { phase: "Lost" }),
-      eventWrite(claim as Cached, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"),
+      eventWrite(
+        claim as Cached,
+        "Warning",
+        "ClaimLost",
+        "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
+      ),
     ];
   }
   if (volume.spec?.claimRef !== undefined && !isFor(volume, claim)) {
@@ -161,7 +166,12 @@ function grow(claim: Claim, volume: CachedVolume, classes: readonly Cached<Stora
   }
   return [
     { kind: "patch", type: PersistentVolume, object: volume as Cached, body: { spec: { capacity: { storage } } } },
-    eventWrite(claim as Cached, "Normal", "VolumeResizeSuccessful", `Resize volume succeeded: ${capacityOf(volume)} to ${storage}`),
+    eventWrite(
+      claim as Cached,
+      "Normal",
+      "VolumeResizeSuccessful",
+      `Resize volume succeeded: ${capacityOf(volume)} to ${storage}`,
+    ),
   ];
 }
 

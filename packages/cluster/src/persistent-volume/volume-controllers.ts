@@ -8,6 +8,7 @@ import { applyDecision, performWrites } from "../workload/perform-writes.ts";
 import { isPodTerminal, type CachedPod } from "../workload/pod-state.ts";
 import { decideClaim } from "./claim-decision.ts";
 import { decideVolume, volumeFailed } from "./volume-decision.ts";
+import { ClusterError } from "../cluster-error.ts";
 
 const claimIndex = "claim";
 

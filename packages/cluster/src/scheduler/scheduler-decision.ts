@@ -4,7 +4,7 @@ import { parseTime } from "@keelson/api-machinery/time";
 import { isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 import type { Claim } from "../workload/cached-objects.ts";
 import type { Cached } from "../workload/write.ts";
-import { freeShare, loadOf, type Misfit, misfitsOf, type NodeLoad, place } from "./node-fit.ts";
+import { addPod, freeShare, loadOf, type Misfit, misfitsOf, type NodeLoad } from "./node-fit.ts";
 
 /** The input of {@link schedule}. */
 export interface ObservedPods {

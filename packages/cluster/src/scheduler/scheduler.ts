@@ -9,13 +9,7 @@ import {
   StorageClass,
 } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
-import {
-  type Change,
-  type ControllerDefinition,
-  defineController,
-  type ReconcileContext,
-  watchOf,
-} from "@keelson/controller";
+import { type Change, type ControllerDefinition, defineController, type ReconcileContext, watchOf } from "@keelson/controller";
 import { controllerOf } from "../workload/part-event.ts";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodTerminal, type CachedPod } from "../workload/pod-state.ts";
@@ -46,14 +40,14 @@ export function createScheduler(): ControllerDefinition {
       const pods = cache.list(Pod);
       if (!pods.some(isPending)) return;
       forgetObserved(assumed, pods);
-    const placements = schedule({
-      nodes: cache.list(Node),
-      pods,
-      claims: cache.list(PersistentVolumeClaim),
-      classes: cache.list(StorageClass),
-      volumes: cache.list(PersistentVolume),
-      assumed,
-    });
+      const placements = schedule({
+        nodes: cache.list(Node),
+        pods,
+        claims: cache.list(PersistentVolumeClaim),
+        classes: cache.list(StorageClass),
+        volumes: cache.list(PersistentVolume),
+        assumed,
+      });
       for (const placement of placements) await applyPlacement(placement, assumed, context);
     },
   });

@@ -5,6 +5,7 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { Informer, type Logger, type StoreEffect } from "@keelson/controller";
 import { type ServiceRoute, serviceRoutes } from "./service-routes.ts";
+import { ClusterError } from "../cluster-error.ts";
 
 /** Options of {@link startServiceProxy}. */
 export interface ServiceProxyOptions {

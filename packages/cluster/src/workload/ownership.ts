@@ -63,12 +63,7 @@ export function claim<T extends KubernetesObject>(
           ),
         );
       }
-    } else if (
-      controller === undefined &&
-      isMatching &&
-      deletionTimestamp === undefined &&
-      candidateDeletion === undefined
-    ) {
+    } else if (controller === undefined && isMatching && deletionTimestamp === undefined && candidateDeletion === undefined) {
       const others = ownerReferences.filter((reference) => reference.uid !== uid);
       writes.push(reown(type, object, [...others, controllerReference(owner)]));
     }

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
 import type { PodImage } from "../runtimes/pod-images.ts";
-import { ContainerConfigError, expand, resolveEnvironment } from "./environment.ts";
+import { configError, ContainerError } from "./container-error.ts";
+import { expand, resolveEnvironment } from "./environment.ts";
 import { defaultTerminalSize } from "./exec-process.ts";
 import { imageCommand, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, type Mount, mountedCommand } from "../volumes/mount-plan.ts";
@@ -12,7 +13,6 @@ import { type ContainerView, type PodView, programId } from "../pod/pod-view.ts"
 import { defaultTerminationPath, createTerminationFile } from "./termination-message.ts";
 import { hasOwnToken, tokenPath, tokenVolumeName } from "../volumes/token-volume.ts";
 import { isInside } from "../volumes/atomic-folder.ts";
-
 
 /** Converts the data of a ConfigMap or Secret to environment values. */
 function texts(data: ReadonlyMap<string, Uint8Array> | undefined): Record<string, string> | undefined {
@@ -142,7 +142,9 @@ export async function containerProgram(
     const [ownUid = 0, ownGid = 0] = (user ?? "").split(":").map(Number);
     const found = resolveExecutable(first, workingDir, env["PATH"] ?? defaultPath, { uid: ownUid, gid: ownGid });
     if ("problem" in found) {
-      throw new ContainerError("StartError", `The program could not be started: ${found.problem}`, { exitCode: found.exitCode });
+      throw new ContainerError("StartError", `The program could not be started: ${found.problem}`, {
+        exitCode: found.exitCode,
+      });
     }
   }
   const scratch = join(podDir, "scratch", `${container.name}.${attempt}`);

@@ -2,6 +2,7 @@ import { type DeepReadonly, setOwn } from "@keelson/api-machinery";
 import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import { quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
+import { configError } from "./container-error.ts";
 
 /** Sources of environment values. Functions return `undefined` for a missing object. */
 export interface EnvironmentSources {
@@ -16,7 +17,6 @@ export interface EnvironmentSources {
   /** Variables of every container, overridden by its own. */
   readonly base: Readonly<Record<string, string>>;
 }
-
 
 /**
  * Resolves the environment of a container: base variables, the namespace's Services, `envFrom`, then `env`; later ones win. `$(NAME)`

@@ -4,6 +4,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { ExecSession, Program } from "@keelson/execution";
 import { childrenOf } from "./child-processes.ts";
 import { mounted } from "../volumes/mount-marker.ts";
+import { ContainerError } from "./container-error.ts";
 
 /** The command line that runs `command` in the container's mount namespace, root and working directory. */
 function execCommand(program: Program, pid: number, command: readonly string[]): readonly [string, ...string[]] {

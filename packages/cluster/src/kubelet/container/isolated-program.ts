@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import type { Isolation, ProgramSpec } from "@keelson/execution";
-import { ContainerConfigError } from "./environment.ts";
+import { configError } from "./container-error.ts";
 import type { PodImage } from "../runtimes/pod-images.ts";
 import type { Mount } from "../volumes/mount-plan.ts";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";

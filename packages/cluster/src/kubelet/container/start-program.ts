@@ -5,6 +5,7 @@ import type { NodeContext } from "../node-context.ts";
 import { containerImage, pullCredentials } from "../runtimes/pod-images.ts";
 import type { PodRuntime } from "../runtimes/pod-runtimes.ts";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
+import { ContainerError } from "./container-error.ts";
 
 /**
  * Starts an attempt of a container, pulling its image if its runtime has images. Returns `undefined` if `signal` fires first.

@@ -68,7 +68,10 @@ export async function answerLog(
   const sinceSeconds = numberOf(query, "sinceSeconds", 1);
   const sinceTime = query["sinceTime"] === undefined ? undefined : parseTime(query["sinceTime"]);
   if (query["sinceTime"] !== undefined && sinceTime === undefined) {
-    throw statusError("BadRequest", `sinceTime: Invalid value: ${JSON.stringify(query["sinceTime"])}: must be an RFC 3339 time`);
+    throw statusError(
+      "BadRequest",
+      `sinceTime: Invalid value: ${JSON.stringify(query["sinceTime"])}: must be an RFC 3339 time`,
+    );
   }
   const since = sinceSeconds === undefined ? sinceTime : now - sinceSeconds * 1000;
   const tailLines = numberOf(query, "tailLines", 0);

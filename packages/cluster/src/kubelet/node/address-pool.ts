@@ -1,3 +1,5 @@
+import { ClusterError } from "../../cluster-error.ts";
+
 /** The range of Pod addresses: 127.64.0.1 to 127.127.255.253. It overlaps neither 127.0.0.1 nor Service addresses. */
 const minAddress = ipNumber(64, 0, 1);
 const maxAddress = ipNumber(127, 255, 253);

@@ -12,6 +12,7 @@ import {
 import type { Client } from "@keelson/client";
 import type { PodView } from "../pod/pod-view.ts";
 import { VolumeError } from "../volumes/volumes.ts";
+import { ClusterError } from "../../cluster-error.ts";
 
 /** core/v1 PersistentVolume, reduced to the fields that a node reads. */
 export interface PersistentVolumeObject extends KubernetesObject {

@@ -1,27 +1,20 @@
-import { mkdir, rm } from "node:fs/promises";
-import { join } from "node:path";
-import { isNotFound, isStatusError } from "@keelson/api-machinery";
-import { Pod } from "@keelson/api-machinery/kinds";
-import { sleep } from "@keelson/api-machinery/time";
-import { ExecutionError, type Program } from "@keelson/execution";
-import { ContainerStartError } from "../container/container-program.ts";
-import { ContainerConfigError } from "../container/environment.ts";
-import { LogClock } from "../logs/log-clock.ts";
+import type { Program } from "@keelson/execution";
 import type { LogTimes } from "../logs/log-reader.ts";
-import { ImageProblem } from "../runtimes/pod-images.ts";
+import { ProgramLogs } from "../logs/program-logs.ts";
 import { mounted } from "../volumes/mount-marker.ts";
 import type { NodeContext } from "../node-context.ts";
 import { nextWake, stepPod } from "./pod-machine.ts";
 import { type PodEffect, type PodEvent, type PodState, probeSpec } from "./pod-state.ts";
 import { type ContainerView, type PodView, plannedContainers, programId } from "./pod-view.ts";
 import { type ProbeTarget, runProbe } from "../probes/probe-runner.ts";
+import { startFailure } from "./start-failure.ts";
+import { deleteObject } from "./delete-object.ts";
 import { finishedOf } from "./restore.ts";
 import { stopContainer } from "../container/stop-container.ts";
 import { startProgram } from "../container/start-program.ts";
 import { StatusWriter } from "./status-writer.ts";
 import { terminationMessage } from "../container/termination-message.ts";
-import { withTokenVolume } from "../volumes/token-volume.ts";
-import { prepareVolumes } from "../volumes/volumes.ts";
+import { PodFolder } from "../volumes/pod-folder.ts";
 
 /** The time limit of postStart hooks. */
 const maxHookMs = 600_000;
@@ -34,11 +27,9 @@ export class PodWorker {
   readonly #onReleased: (worker: PodWorker) => void;
   readonly #stopping = new AbortController();
   readonly #busy = new Set<Promise<void>>();
-  readonly #logClocks = new Map<string, LogClock>();
-  #folderQueue: Promise<void> = Promise.resolve();
-  #isRefreshDue = false;
+  readonly #logs: ProgramLogs;
+  readonly #folder: PodFolder;
   #state: PodState;
-  #volumes: ReadonlyMap<string, string> = new Map();
   readonly #status: StatusWriter;
   /** Whether the object was deleted from the API. Nothing is written then. */
   #isRemoved = false;
@@ -56,6 +47,8 @@ export class PodWorker {
     this.#podIP = options.podIP;
     this.#onWake = options.onWake;
     this.#onReleased = options.onReleased;
+    this.#logs = new ProgramLogs(options.node.clock);
+    this.#folder = new PodFolder(options.node, options.state.pod, options.podIP);
     this.#status = new StatusWriter({
       node: options.node,
       podIP: options.podIP,
@@ -121,21 +114,7 @@ export class PodWorker {
   /** Updates the files of volumes. */
   refresh(): void {
     if (this.#state.isReleased || (this.pod.spec.volumes ?? []).length === 0) return;
-    if (this.#isRefreshDue) return;
-    this.#isRefreshDue = true;
-    this.#run(() =>
-      this.#inFolder(async () => {
-        this.#isRefreshDue = false;
-        if (!this.#state.isReleased) this.#volumes = await this.#prepareVolumes();
-      }),
-    );
-  }
-
-  /** Serializes everything that touches the Pod's folder. */
-  #inFolder(action: () => Promise<void>): Promise<void> {
-    const done = this.#folderQueue.then(action);
-    this.#folderQueue = done.catch(() => {});
-    return done;
+    this.#run(() => this.#folder.refresh(() => (this.#state.isReleased ? undefined : this.pod)));
   }
 
   /** The program of an attempt of a container. */
@@ -150,20 +129,7 @@ export class PodWorker {
 
   /** The times at which the lines of a program's log were written. */
   logTimes(program: Program): LogTimes {
-    let times = this.#logClocks.get(program.id);
-    if (times === undefined) {
-      const startedAt =
-        program.state.kind === "starting" ? this.#node.clock.now() : (program.state.startedAt ?? this.#node.clock.now());
-      times = new LogClock(program.logs.stdout, startedAt, this.#node.clock);
-      this.#logClocks.set(program.id, times);
-    }
-    return times;
-  }
-
-  #forgetLog(program: Program | undefined): void {
-    if (program === undefined) return;
-    this.#logClocks.get(program.id)?.close();
-    this.#logClocks.delete(program.id);
+    return this.#logs.times(program);
   }
 
   get state(): PodState {
@@ -182,22 +148,17 @@ export class PodWorker {
   /** Stops supervising; programs keep running. */
   async close(): Promise<void> {
     this.#stopping.abort();
-    for (const times of this.#logClocks.values()) times.close();
+    this.#logs.close();
     await Promise.allSettled([...this.#busy, this.#status.settled()]);
   }
 
   #run(action: () => Promise<void>): void {
     const running = action()
       .catch((error: unknown) => {
-        if (!this.#stopping.signal.aborted)
-          this.#node.log.warn({ err: error, pod: this.#name }, "pod operation failed");
+        if (!this.#stopping.signal.aborted) this.#node.log.warn({ err: error, pod: this.#name }, "pod operation failed");
       })
       .finally(() => this.#busy.delete(running));
     this.#busy.add(running);
-  }
-
-  get #folder(): string {
-    return join(this.#node.podsDir, this.pod.metadata.uid ?? "");
   }
 
   get #name(): string {
@@ -232,27 +193,9 @@ export class PodWorker {
     }
   }
 
-  async #prepareVolumes(): Promise<ReadonlyMap<string, string>> {
-    const { objects, podsDir, hostIP, nodeName, capacity } = this.#node;
-    const folder = join(podsDir, this.pod.metadata.uid ?? "", "volumes");
-    await mkdir(folder, { recursive: true });
-    const hasToken = this.#node.canMount && (await objects.mountsToken(this.pod));
-    const pod = hasToken ? withTokenVolume(this.pod) : this.pod;
-    return prepareVolumes(pod, folder, {
-      ...objectsOf(objects),
-      podIP: this.#podIP,
-      hostIP,
-      nodeName,
-      nodeLimits: capacity,
-      authority: this.#node.authority,
-    });
-  }
-
   async #prepare(): Promise<void> {
     try {
-      await this.#inFolder(async () => {
-        this.#volumes = await this.#prepareVolumes();
-      });
+      await this.#folder.prepare(this.pod);
     } catch (error) {
       this.handle({ kind: "prepare-failed", message: error instanceof Error ? error.message : String(error) });
       return;
@@ -261,9 +204,8 @@ export class PodWorker {
   }
 
   async #start(name: string, attempt: number): Promise<void> {
-    const { clock } = this.#node;
     try {
-      const addresses = { podIP: this.#podIP, volumes: this.#volumes };
+      const addresses = { podIP: this.#podIP, volumes: this.#folder.volumes };
       const start = (): Promise<Program | undefined> =>
         startProgram(this.#node, this.pod, this.#container(name), attempt, addresses, this.#stopping.signal);
       const program = this.program(name, attempt) ?? (await start());
@@ -273,18 +215,10 @@ export class PodWorker {
       this.#watch(name, attempt, program, true);
       // The previous attempt is kept for `logs --previous`; older ones are removed.
       const old = this.program(name, attempt - 2);
-      this.#forgetLog(old);
+      this.#logs.forget(old);
       await old?.remove();
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      if (isContainerError(error) && error.code === "StartError") {
-        const finishedAt = clock.now();
-        const finished = { attempt, exitCode: error.exitCode ?? 128, reason: "StartError", message, finishedAt };
-        this.handle({ kind: "exited", name, finished });
-        return;
-      }
-      const reason = isContainerError(error) ? error.code : isInvalid(error) ? configError : "CreateContainerError";
-      this.handle({ kind: "refused", name, attempt, reason, message });
+      this.handle(startFailure(name, attempt, error, this.#node.clock.now()));
     }
   }
 
@@ -300,7 +234,8 @@ export class PodWorker {
       async (exit) => {
         if (this.#stopping.signal.aborted) return;
         const finished = finishedOf(attempt, exit);
-        const message = finished.message || (await terminationMessage(this.#folder, this.#container(name), program, finished));
+        const message =
+          finished.message || (await terminationMessage(this.#folder.path, this.#container(name), program, finished));
         this.handle({ kind: "exited", name, finished: { ...finished, message } });
       },
       (error: unknown) =>
@@ -347,36 +282,17 @@ export class PodWorker {
 
   /** Deletes a terminated Pod: writes the last status, then deletes the object, then the Pod's files. */
   async #release(): Promise<void> {
-    const { client, clock, runtimes, podsDir } = this.#node;
-    const { namespace, name = "", uid = "" } = this.pod.metadata;
+    const { runtimes } = this.#node;
+    const { uid = "" } = this.pod.metadata;
     await this.#status.settled();
-    for (let pause = 500; !this.#isRemoved; pause = Math.min(pause * 2, 30_000)) {
-      try {
-        await client.delete(Pod, { namespace, name }, { gracePeriodSeconds: 0, preconditions: { uid } });
-        break;
-      } catch (error) {
-        if (isNotFound(error) || isStatusError(error, "Conflict")) break;
-        await sleep(clock, pause, this.#stopping.signal);
-      }
-    }
+    await deleteObject(this.#node, this.pod, () => this.#isRemoved, this.#stopping.signal);
     for (const program of runtimes.programs()) {
       if (program.spec.metadata?.["podUid"] !== uid) continue;
-      this.#forgetLog(program);
+      this.#logs.forget(program);
       await program.remove();
     }
     this.#node.forgetHostsFile(this.pod);
-    await this.#inFolder(() => rm(join(podsDir, uid), { recursive: true, force: true }));
+    await this.#folder.remove();
     this.#onReleased(this);
   }
-}
-
-function isInvalid(error: unknown): boolean {
-  return error instanceof ExecutionError && error.code === "InvalidSpec";
-}
-
-function objectsOf(
-  objects: NodeContext["objects"],
-): Pick<NodeContext["objects"], "configMap" | "secret" | "claimFolder" | "token"> {
-  const { configMap, secret, claimFolder, token } = objects;
-  return { configMap, secret, claimFolder, token };
 }

@@ -1,6 +1,6 @@
 import { parseTime } from "@keelson/api-machinery/time";
 import type { Exited, ProgramState } from "@keelson/execution";
-import { running } from "./pod-machine.ts";
+import { running } from "./pod-events.ts";
 import { type ContainerRecord, type Finished, newContainer, type PodState } from "./pod-state.ts";
 import { type PodView, plannedContainers } from "./pod-view.ts";
 

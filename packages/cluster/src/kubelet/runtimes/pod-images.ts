@@ -8,6 +8,7 @@ import {
   type UnpackedImage,
 } from "@keelson/execution";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
+import { ContainerError } from "../container/container-error.ts";
 
 /** An image of a container: a containerd's, or one whose files are in the folder `root`. */
 export type PodImage = ContainerImage | UnpackedImage;
@@ -21,7 +22,6 @@ export interface PodImages {
 
 /** Finds the account for a registry. */
 export type Credentials = NonNullable<PullOptions["credentials"]>;
-
 
 /** Records an image event. */
 export type ImageEvent = (reason: "Pulling" | "Pulled", note: string) => void;

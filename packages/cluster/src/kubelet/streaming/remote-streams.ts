@@ -3,6 +3,7 @@ import type { Status } from "@keelson/api-machinery";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.ts";
 import { acceptSpdy, type Agreement, type SupportedProtocols, type UpgradeRequest } from "./upgrade.ts";
 import { acceptWebSocket, type WebSocketEnd } from "./websocket.ts";
+import { StreamError } from "./stream-error.ts";
 
 /** The protocols of exec and attach. */
 export const remoteCommandProtocols: SupportedProtocols = {
@@ -41,11 +42,7 @@ export function requestedStreams(query: URLSearchParams): RequestedStreams {
 }
 
 /** Switches protocols and waits until the client has opened its streams. Rejects if it disconnects before. */
-export function remoteStreams(
-  request: UpgradeRequest,
-  agreed: Agreement,
-  requested: RequestedStreams,
-): Promise<RemoteStreams> {
+export function remoteStreams(request: UpgradeRequest, agreed: Agreement, requested: RequestedStreams): Promise<RemoteStreams> {
   return agreed.over === "websocket"
     ? Promise.resolve(webSocketStreams(request, agreed))
     : spdyStreams(request, agreed.protocol, requested);

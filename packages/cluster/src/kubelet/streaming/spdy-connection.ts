@@ -1,6 +1,7 @@
 import { Duplex } from "node:stream";
 import { controlFrame, dataFrame, finFlag, frameTypes, type SpdyFrame, SpdyFrameReader, words } from "./spdy-frames.ts";
 import { SpdyHeaderCodec, type SpdyHeaders } from "./spdy-headers.ts";
+import { StreamError } from "./stream-error.ts";
 
 /** Status codes of RST_STREAM (SPDY protocol draft 3.1, section 2.6.3). */
 const statuses = { invalidStream: 2, refusedStream: 3, cancel: 5 } as const;

@@ -1,3 +1,5 @@
+import { StreamError } from "./stream-error.ts";
+
 /** A frame of SPDY/3.1 (protocol draft 3.1, section 2.2). */
 export type SpdyFrame =
   | { readonly kind: "control"; readonly type: number; readonly flags: number; readonly payload: Buffer }

@@ -1,5 +1,6 @@
 import { constants, createDeflate, createInflate, type Deflate, type Inflate } from "node:zlib";
 import { spdyDictionary } from "./spdy-dictionary.ts";
+import { StreamError } from "./stream-error.ts";
 
 /** Headers of a stream, with lower-case names. */
 export type SpdyHeaders = Readonly<Record<string, string>>;

@@ -74,11 +74,9 @@ export async function prepareVolumes(
       folders.set(volume.name, await prepareVolume(pod, volume, join(folder, volume.name), sources));
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      throw new VolumeError(
-        "SetUpFailed",
-        `MountVolume.SetUp failed for volume ${JSON.stringify(volume.name)} : ${reason}`,
-        { cause: error },
-      );
+      throw new VolumeError("SetUpFailed", `MountVolume.SetUp failed for volume ${JSON.stringify(volume.name)} : ${reason}`, {
+        cause: error,
+      });
     }
   }
   return folders;

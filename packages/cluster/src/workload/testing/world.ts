@@ -55,7 +55,9 @@ export class World {
   }
 
   list<T extends KubernetesObject>(type: ResourceType<T>): readonly Cached<T>[] {
-    return [...this.#objects.values()].filter((entry) => entry.type.kind === type.kind).map(({ object }) => object as Cached<T>);
+    return [...this.#objects.values()]
+      .filter((entry) => entry.type.kind === type.kind)
+      .map(({ object }) => object as Cached<T>);
   }
 
   /** Applies a user's merge patch. */

@@ -2,14 +2,10 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import { createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
-import { startGarbageCollector } from "./garbage-collector/garbage-collector.ts";
-import { startNamespaceController } from "./namespace/namespace-controller.ts";
-import { startCluster } from "./start-cluster.ts";
-import { type ServedKinds, storedKinds } from "./stored-kinds.ts";
-
-/*
- * Controllers for test environments. `@keelson/cluster/testing` does not load the node and its runtimes.
- */
+import { startGarbageCollector } from "../garbage-collector/garbage-collector.ts";
+import { startNamespaceController } from "../namespace/namespace-controller.ts";
+import { startCluster } from "../start-cluster.ts";
+import { type ServedKinds, storedKinds } from "../stored-kinds.ts";
 
 /** An in-process API server: a `TestEnvironment` of `@keelson/apiserver/testing` is one. */
 export interface ControllerHost {

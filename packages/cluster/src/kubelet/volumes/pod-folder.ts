@@ -1,0 +1,71 @@
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { NodeContext } from "../node-context.ts";
+import type { PodView } from "../pod/pod-view.ts";
+import { withTokenVolume } from "./token-volume.ts";
+import { prepareVolumes } from "./volumes.ts";
+
+/** The folder of a Pod on its node, with its volumes. All operations on it are serialized. */
+export class PodFolder {
+  /** The absolute path of the folder. */
+  readonly path: string;
+  readonly #node: NodeContext;
+  readonly #podIP: string;
+  #queue: Promise<void> = Promise.resolve();
+  #volumes: ReadonlyMap<string, string> = new Map();
+  #isRefreshDue = false;
+
+  constructor(node: NodeContext, pod: PodView, podIP: string) {
+    this.path = join(node.podsDir, pod.metadata.uid ?? "");
+    this.#node = node;
+    this.#podIP = podIP;
+  }
+
+  /** Volume folders by name, as of the last successful preparation. */
+  get volumes(): ReadonlyMap<string, string> {
+    return this.#volumes;
+  }
+
+  /** Creates the Pod's volumes. Rejects with a VolumeError. */
+  prepare(pod: PodView): Promise<void> {
+    return this.#enqueue(() => this.#prepare(pod));
+  }
+
+  /** Updates the files of the Pod's volumes. Calls that wait for the same refresh are merged. `pod` returns undefined to cancel. */
+  async refresh(pod: () => PodView | undefined): Promise<void> {
+    if (this.#isRefreshDue) return;
+    this.#isRefreshDue = true;
+    await this.#enqueue(async () => {
+      this.#isRefreshDue = false;
+      const current = pod();
+      if (current !== undefined) await this.#prepare(current);
+    });
+  }
+
+  /** Removes the folder and everything in it. */
+  remove(): Promise<void> {
+    return this.#enqueue(() => rm(this.path, { recursive: true, force: true }));
+  }
+
+  #enqueue(action: () => Promise<void>): Promise<void> {
+    const done = this.#queue.then(action);
+    this.#queue = done.catch(() => {});
+    return done;
+  }
+
+  async #prepare(pod: PodView): Promise<void> {
+    const { objects, hostIP, nodeName, capacity, authority, canMount } = this.#node;
+    const { configMap, secret, claimFolder, token } = objects;
+    const folder = join(this.path, "volumes");
+    await mkdir(folder, { recursive: true });
+    const hasToken = canMount && (await objects.mountsToken(pod));
+    this.#volumes = await prepareVolumes(hasToken ? withTokenVolume(pod) : pod, folder, {
+      ...{ configMap, secret, claimFolder, token },
+      podIP: this.#podIP,
+      hostIP,
+      nodeName,
+      nodeLimits: capacity,
+      authority,
+    });
+  }
+}
