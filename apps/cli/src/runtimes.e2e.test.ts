@@ -136,7 +136,7 @@ test("an image that is not there, never pulled, or has no name: Kubernetes' reas
   await waiting("misnamed", "InvalidImageName");
   await waiting("classless", "CreateContainerError");
   const message = (await read("unknown")).status?.containerStatuses?.[0]?.state?.waiting?.message;
-  expect(message).toMatch(/^Failed to pull image "127.0.0.1:9\/none:1": .*127.0.0.1:9 was not reached/);
+  expect(message).toMatch(/^Failed to pull image "127.0.0.1:9\/none:1": .*127.0.0.1:9 is unreachable/);
   expect((await read("classless")).status?.containerStatuses?.[0]?.state?.waiting?.message).toBe(
     'RuntimeClass "gvisor" not found',
   );
@@ -167,7 +167,7 @@ test("an image comes from a registry, with the account of a pull secret; without
     .toMatch(/Pulled Successfully pulled image ".*busybox:1" in .*s/);
   await expect
     .poll(() => events("strange"), { timeout: 20_000 })
-    .toMatch(/Failed Failed to pull image .*refuses anonymous access/);
+    .toMatch(/Failed Failed to pull image .*denies anonymous access/);
   expect(await events("strange")).toMatch(/Failed Error: ErrImagePull/);
   // There now: no registry is asked.
   await registry.close();

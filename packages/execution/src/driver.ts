@@ -1,57 +1,56 @@
 import type { Readable, Writable } from "node:stream";
 import type { Isolation } from "./isolation.ts";
 
-/** Limits of a program. Each is applied where the machine lets us (a writable cgroup); `Program.limits` says which were. */
+/** Limits of a program. Each is applied if the machine allows it (a writable cgroup); `Program.limits` says which were. */
 export interface Limits {
-  /** Thousandths of a cpu, as `500m` in Kubernetes. */
+  /** Thousandths of a CPU, as `500m` in Kubernetes. */
   readonly cpuMillis?: number;
   readonly memoryBytes?: number;
   readonly pids?: number;
 }
 
-/** What to run. JSON, so that it can be written down before the program starts. */
+/** What to run. Plain JSON, so that it can be written to disk before the program starts. */
 export interface ProgramSpec {
-  /** The program's name in its supervisor: `^[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?$`. It becomes a folder. */
+  /** The program's name in its driver: `^[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?$`. It becomes a folder name. */
   readonly id: string;
   /** Program and arguments; never a shell string. */
   readonly command: readonly [string, ...string[]];
-  /** The whole environment: nothing is inherited. Default: empty but for PATH. */
+  /** The whole environment: nothing is inherited. Default: only PATH. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Default: `<program folder>/work`, made when it is not there. */
+  /** Default: `<program folder>/work`, created if it is missing. */
   readonly cwd?: string;
-  /** `name`, `uid` or `uid:gid`; needs root. Default: the supervisor's own. */
+  /** `name`, `uid` or `uid:gid`; needs root. Default: the supervisor's own user. */
   readonly user?: string;
   readonly limits?: Limits;
-  /** Log files are kept as stdout.log, stdout.log.1, ... Default 10 MiB each, 3 of them. */
+  /** Log files are kept as stdout.log, stdout.log.1, ... Default: 3 files of 10 MiB each. */
   readonly logRotation?: { readonly maxBytes: number; readonly maxFiles: number };
-  /** Both outputs go to stdout.log, in the order in which they are written; stderr.log stays empty. Default: one file each. */
+  /** Writes both outputs to stdout.log, in the order in which they are written; stderr.log stays empty. Default: one file each. */
   readonly mergeOutput?: boolean;
-  /** Ends the program this long after its start, whatever supervisor runs then. Default: never. */
+  /** Stops the program this long after its start, even if another supervisor has adopted it. Default: never. */
   readonly timeoutMs?: number;
   /** First signal of a stop. Default SIGTERM. */
   readonly killSignal?: NodeJS.Signals;
   /** From the first signal to SIGKILL. Default 5000. */
   readonly killGraceMs?: number;
   /**
-   * What it reads: a named pipe that `Program.openInput` writes to, and that outlives the supervisor. `held`: its input never ends.
-   * `once`: it ends with the first
-   * writer's, and the program is executed when that writer is there (`containerd`: at once).
-   * Default: nothing, the end at once.
+   * Standard input: a named pipe that `Program.openInput` writes to and that outlives the supervisor. `held`: the input never ends.
+   * `once`: the input ends with the first writer, and the program is executed when that writer connects (`containerd`: immediately).
+   * Default: empty input.
    */
   readonly input?: "held" | "once";
   /**
-   * It has a terminal from its start, at first of this size; what the terminal shows goes to stdout.log. What is written to the input is
-   * typed there, and never ends. The terminal outlives the supervisor. Needs script(1), but with `containerd`. Default: none.
+   * Starts the program on a terminal of this size. Terminal output goes to stdout.log; data written to the input is typed into the
+   * terminal. The terminal outlives the supervisor. Needs script(1), except with `containerd`. Default: no terminal.
    */
   readonly terminal?: TerminalSize;
-  /** What it sees of the machine; not for the `process` driver. */
+  /** What the program can see of the machine; not supported by the `process` driver. */
   readonly isolation?: Isolation;
-  /** Kept with the program for its owner, across restarts: a task's uid and attempt, a sandbox's name. */
+  /** Kept with the program across restarts: a task's uid and attempt, a sandbox's name. */
   readonly metadata?: Readonly<Record<string, string>>;
 }
 
 /**
- * A program's life:
+ * The states of a program:
  *
  *     starting --> running --> exited
  *         \----------------------^   (could not be started: `exited` with reason `StartFailed`)
@@ -61,61 +60,61 @@ export type ProgramState =
   | { readonly kind: "running"; readonly pid: number; readonly startedAt: number }
   | Exited;
 
-/** How a program ended. */
+/** How a program terminated. */
 export interface Exited {
   readonly kind: "exited";
   /**
-   * - `Completed`: exit code 0. `Error`: any other, or a signal from elsewhere.
-   * - `StartFailed`: there is no such program, it may not be executed, the folder is missing ...: `message` says.
-   * - `Timeout`, `Stopped`: we ended it. `OOMKilled`: the kernel did.
-   * - `Lost`: it ended while nobody could see how (the machine restarted, its shim was killed).
+   * - `Completed`: exit code 0. `Error`: any other exit code, or a signal that we did not send.
+   * - `StartFailed`: the program does not exist, is not executable, its folder is missing ...; see `message`.
+   * - `Timeout`, `Stopped`: we stopped it. `OOMKilled`: the kernel killed it.
+   * - `Lost`: its exit status could not be determined (the machine restarted, its shim was killed).
    */
   readonly reason: "Completed" | "Error" | "StartFailed" | "Timeout" | "Stopped" | "OOMKilled" | "Lost";
   readonly message: string;
-  /** 128 + n where a signal ended it, as shells and Kubernetes have it; -1 where nobody knows. */
+  /** 128 + n for signal n, as in shells and Kubernetes; -1 if unknown. */
   readonly exitCode: number;
-  /** Signal number that ended it, where one did. */
+  /** Number of the signal that terminated the program, if any. */
   readonly signal?: number;
-  /** Milliseconds since the epoch; absent where it never started. */
+  /** Milliseconds since the epoch; absent if the program never started. */
   readonly startedAt?: number;
   readonly finishedAt: number;
 }
 
-/** What a program uses now. */
+/** Current resource usage of a program. */
 export interface ProgramStats {
   readonly cpuMillis: number;
   readonly memoryBytes: number;
   readonly pids: number;
 }
 
-/** A size of a terminal, in characters. */
+/** Size of a terminal, in characters. */
 export interface TerminalSize {
   readonly columns: number;
   readonly rows: number;
 }
 
-/** A command to run beside a program. */
+/** A command to run inside a running program's environment. */
 export interface ExecSpec {
   /** Program and arguments, looked up as the running program would. */
   readonly command: readonly [string, ...string[]];
-  /** Over the program's own. */
+  /** Added to the program's own environment. */
   readonly env?: Readonly<Record<string, string>>;
-  /** A terminal of this size; standard output and error are one then. Default: pipes. */
+  /** Runs the command on a terminal of this size, which merges standard output and error. Default: pipes. */
   readonly terminal?: TerminalSize;
 }
 
-/** A command that runs beside a program. It ends when the program ends. */
+/** A command that runs beside a program. It is killed when the program terminates. */
 export interface ExecSession {
-  /** Its input. Ending it is the command's end of file (with a terminal: hangs up). */
+  /** The command's input. Ending the stream is end of file (with a terminal: hang-up). */
   readonly stdin: Writable;
   readonly stdout: Readable;
   /** Absent with a terminal. */
   readonly stderr?: Readable;
-  /** Sets the terminal's size; nothing without one. */
+  /** Sets the terminal's size; does nothing without a terminal. */
   resize(size: TerminalSize): Promise<void>;
-  /** Ends the command, with what it started. */
+  /** Kills the command and everything it started. */
   kill(): Promise<void>;
-  /** Resolves when it has ended; 126 and 127 also where it could not be started, as shells have it. Never rejects. */
+  /** Resolves when the command has terminated; 126 or 127 if it could not be started, as in shells. Never rejects. */
   exited(): Promise<{ readonly exitCode: number }>;
 }
 
@@ -126,37 +125,37 @@ export interface Program {
   readonly state: ProgramState;
   /** Files that the program itself writes. */
   readonly logs: { readonly stdout: string; readonly stderr: string };
-  /** Which of `spec.limits` hold, and a message for those that do not. */
+  /** Which of `spec.limits` are enforced, and a message about those that are not. */
   readonly limits: { readonly applied: Limits; readonly message?: string };
-  /** Resolves when it has ended; at once when it has already. */
+  /** Resolves when the program has terminated. */
   exited(): Promise<Exited>;
   signal(signal: NodeJS.Signals): void;
-  /** `killSignal` to the whole tree, then SIGKILL after the grace. Resolves when nothing of it is left. Idempotent. */
+  /** Sends `killSignal` to the whole tree, then SIGKILL after the grace period. Resolves when no process is left. Idempotent. */
   stop(options?: { readonly graceMs?: number; readonly reason?: "Stopped" | "Timeout" }): Promise<Exited>;
   stats(): Promise<ProgramStats>;
   /**
-   * Writes to the program's input, see `ProgramSpec.input`; several may, one after another. It is kept until the program has come so far as
-   * to read it, and ends with the program. Throws `NotRunning`, and `Unsupported` for a program without an input.
+   * Writes to the program's input, see `ProgramSpec.input`; several writers may follow one another. Data is buffered until the program
+   * reads it. Throws `NotRunning`, and `Unsupported` for a program without an input.
    */
   openInput(): Writable;
-  /** Sets the size of the program's terminal; nothing where it has none, or has ended. */
+  /** Sets the size of the program's terminal; does nothing if it has none or has terminated. */
   resize(size: TerminalSize): Promise<void>;
   /**
-   * Runs a command where the program runs: its root, mounts, processes, user, folder, limits. Throws `NotRunning`, and
-   * `InvalidSpec` for a command that no program can have.
+   * Runs a command where the program runs: with its root, mounts, processes, user, folder and limits. Throws `NotRunning`, and
+   * `InvalidSpec` for an invalid command.
    */
   exec(spec: ExecSpec): Promise<ExecSession>;
-  /** Removes a program that has ended: its folder, logs and cgroup. Throws `NotEnded` before. */
+  /** Removes a terminated program: its folder, logs and cgroup. Throws `NotEnded` while it runs. */
   remove(): Promise<void>;
 }
 
 /**
- * Runs programs below one folder and finds them again. A driver is made by `createProcessDriver` and its like; all pass one
- * contract suite.
+ * Runs programs below one folder and adopts them after a restart. Created by `createProcessDriver` and its siblings, which all pass
+ * one contract suite.
  *
- * **Guarantees**: the spec is on disk before the program starts, and how it ended before `exited` resolves; a driver that
- * is opened on the folder of one that died supervises what still runs (found by pid and start time) and knows how the
- * others ended; programs outlive `close`.
+ * **Guarantees**: the spec is on disk before the program starts, and the exit status before `exited` resolves; a driver opened on the
+ * folder of a dead one supervises the programs that still run (identified by pid and start time) and knows the exit status of the
+ * others; programs outlive `close`.
  */
 export interface Driver {
   readonly name: "process" | "bubblewrap" | "containerd";
@@ -164,11 +163,11 @@ export interface Driver {
   start(spec: ProgramSpec): Promise<Program>;
   get(id: string): Program | undefined;
   list(): readonly Program[];
-  /** Stops supervising. Programs go on running. */
+  /** Stops supervising. Programs keep running. */
   close(): Promise<void>;
 }
 
-/** Errors of this package; `code` says which. */
+/** Errors of this package; see `code`. */
 export class ExecutionError extends Error {
   override readonly name = "ExecutionError";
   /** `FolderUnusable`: the driver's folder cannot be written (read-only, full, missing permission); nothing was started. */

@@ -7,7 +7,7 @@ import {
   type ContainerdImages,
   defaultContainerdSocket,
   ImageError,
-  type LaidOutImage,
+  type ImageLayout,
   openContainerdImages,
   openImage,
   openUnpackedImages,
@@ -123,12 +123,7 @@ async function pullToStores(stores: Stores, [name = ""]: readonly string[], flag
 }
 
 /** Gives an image to every store, and prints it. */
-async function keep(
-  { unpacked, containerd }: Stores,
-  image: LaidOutImage,
-  flags: FlagValues,
-  name = image.name,
-): Promise<void> {
+async function keep({ unpacked, containerd }: Stores, image: ImageLayout, flags: FlagValues, name = image.name): Promise<void> {
   try {
     if (name === undefined) throw new UsageError("the archive does not say what its image is called: give it a --name");
     const added = await unpacked.add(name, image, ({ layer, layers }) => say(`unpacking layer ${layer} of ${layers}`));

@@ -165,7 +165,7 @@ describe("a program in bubblewrap", () => {
     const program = await driver.start({ id: "a", command: ["true"], user: "nobody", isolation: { root } });
     expect(await program.exited()).toMatchObject({
       reason: "StartFailed",
-      message: expect.stringMatching(/no user nobody in its image/),
+      message: expect.stringMatching(/user nobody not found in its image/),
     });
   });
 

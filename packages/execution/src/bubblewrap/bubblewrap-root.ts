@@ -7,7 +7,7 @@ import { pathInRoot } from "../files/root-path.ts";
 const notOfImages: ReadonlySet<string> = new Set(["/proc", "/dev", "/sys", "/tmp", "/run"]);
 
 /** Where a path of an image is, as a path of the image without links in it. */
-export function placeIn(root: string, path: string): string {
+export function resolveInImage(root: string, path: string): string {
   return join("/", relative(root, pathInRoot(root, path)));
 }
 

@@ -2,12 +2,13 @@ import { chownSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ExecutionError } from "../driver.ts";
-import { imageRoot, machineRoot, placeIn } from "./bubblewrap-root.ts";
+import { imageRoot, machineRoot, resolveInImage } from "./bubblewrap-root.ts";
 import { hiddenFiles, imageWork } from "./machine-root.ts";
 import { StartFailure } from "../process/launcher.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import type { BindMount } from "../isolation.ts";
-import { homeOf, lastWords, makeTemporary, outsideUser, own, userOf } from "../program/program-place.ts";
+import { readErrorTail, createTemporaryFolder } from "../program/program-files.ts";
+import { homeDirectory, hostUser, own, programUser } from "../program/program-user.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import { pathInRoot } from "../files/root-path.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
@@ -39,11 +40,11 @@ function wasExecuted(folder: ProgramFolder): boolean {
 }
 
 /** The last pause, of 1, 2, 4 ... ms, for bwrap to say which process it started. */
-const longestStartMs = 1024;
+const maxStartPauseMs = 1024;
 
 /** Process 1 of a program's namespaces, by its number outside. */
 async function innerProcess({ folder, deadlines }: LaunchRequest, wrapper: number): Promise<number> {
-  for (let pauseMs = 1; pauseMs <= longestStartMs; pauseMs *= 2) {
+  for (let pauseMs = 1; pauseMs <= maxStartPauseMs; pauseMs *= 2) {
     const told = existsSync(statusFile(folder)) ? readFileSync(statusFile(folder), "utf8") : "";
     const inner = Number(/"child-pid": (\d+)/.exec(told)?.[1] ?? 0);
     // The number may be another process's by now. Between the two may be what was started in a terminal.
@@ -66,18 +67,15 @@ export function createBubblewrapWrapping(options: {
     wrap(request, execution) {
       const { folder, spec } = request;
       if (spec.isolation?.image !== undefined) {
-        throw new StartFailure(
-          "The program could not be started: this driver has no images by name; give it isolation.root",
-          126,
-        );
+        throw new StartFailure("could not start the program: this driver has no images by name; give it isolation.root", 126);
       }
-      makeTemporary(temporaryFolder(folder));
+      createTemporaryFolder(temporaryFolder(folder));
       writeFileSync(statusFile(folder), "", { mode: 0o600 });
       const filter = options.filter === undefined ? [] : ["--seccomp", "5"];
       const words = [...filter, ...bwrapArguments(request, execution, options.binds)];
       writeFileSync(argumentsFile(folder), words.map((word) => `${word}\0`).join(""), { mode: 0o600 });
       // What starts the program does so as its user already.
-      const user = outsideUser(spec);
+      const user = hostUser(spec);
       if (user !== undefined) {
         for (const path of [statusFile(folder), argumentsFile(folder)]) chownSync(path, user.uid, user.gid);
       }
@@ -118,9 +116,9 @@ export function createBubblewrapWrapping(options: {
         ],
       };
     },
-    startProblem({ folder, spec }, exitCode) {
+    readStartError({ folder, spec }, exitCode) {
       if (exitCode !== 1 || wasExecuted(folder)) return undefined;
-      const words = lastWords(folder, spec).trim();
+      const words = readErrorTail(folder, spec).trim();
       const failure = /^bwrap: execvp (.*): ([^:]*)$/.exec(words);
       if (failure === null) return words.startsWith("bwrap: ") ? { exitCode: 126, message: words } : undefined;
       const [, program = "", reason = ""] = failure;
@@ -134,7 +132,7 @@ function* bwrapArguments(request: LaunchRequest, execution: Execution, binds: re
   const { spec } = request;
   const { root, network = "shared" } = spec.isolation ?? {};
   yield* ["--unshare-user", "--unshare-pid"];
-  const user = userOf(spec);
+  const user = programUser(spec);
   // Who cannot become another user outside can look like one inside: its files are then that user's.
   if (user !== undefined && own.uid !== 0) yield* ["--uid", String(user.uid), "--gid", String(user.gid)];
   // A session of its own keeps it from typing into somebody else's terminal; one that has a terminal needs it.
@@ -151,7 +149,7 @@ function* worldArguments({ spec, folder }: LaunchRequest, cwd: string, binds: re
   if (hostname !== undefined) yield* ["--hostname", hostname];
   const mounts = [...binds, ...ownBinds].map((bind) => ({
     ...bind,
-    target: root === undefined ? bind.target : placeIn(root, bind.target),
+    target: root === undefined ? bind.target : resolveInImage(root, bind.target),
   }));
   // The root is a folder in memory with the parts of the image, or of the machine, in it: so places for mounts can be made.
   if (root !== undefined) yield* imageRoot(root, mounts);
@@ -171,7 +169,7 @@ function* worldArguments({ spec, folder }: LaunchRequest, cwd: string, binds: re
   yield* ["--remount-ro", "/"];
   yield "--clearenv";
   // Without cgroups, its processes are found by the tag.
-  const home = root === undefined ? {} : { HOME: homeOf(spec) };
+  const home = root === undefined ? {} : { HOME: homeDirectory(spec) };
   const env = { PATH: defaultPath, ...home, ...spec.env, [programVariable]: folder.tag };
   for (const [name, value] of Object.entries(env)) yield* ["--setenv", name, value];
   yield* ["--chdir", cwd];

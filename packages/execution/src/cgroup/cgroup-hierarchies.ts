@@ -6,19 +6,19 @@ import { ExecutionError } from "../driver.ts";
 /** A mounted hierarchy of control groups. */
 export interface CgroupHierarchy {
   readonly version: 1 | 2;
-  /** Which of our three controllers groups below {@link parent} can have. */
+  /** Controllers, of the three that we use, that groups below {@link parent} can have. */
   readonly controllers: ReadonlySet<Controller>;
-  /** Folder below which programs get their groups. */
+  /** Folder below which programs get their cgroups. */
   readonly parent: string;
 }
 
 /** The controllers that limits need. */
 export type Controller = "cpu" | "memory" | "pids";
 
-/** All that there are of {@link Controller}. */
+/** Every {@link Controller}. */
 export const allControllers: readonly Controller[] = ["cpu", "memory", "pids"];
 
-/** Where to look, replaceable in tests. */
+/** The files of /proc that describe cgroups, replaceable in tests. */
 export interface CgroupSources {
   readonly mounts: string;
   readonly membership: string;
@@ -28,17 +28,17 @@ function readSources(): CgroupSources {
   return { mounts: readFileSync("/proc/self/mounts", "utf8"), membership: readFileSync("/proc/self/cgroup", "utf8") };
 }
 
-/** A hierarchy as /proc shows it. */
+/** A hierarchy as /proc describes it. */
 export interface MountedHierarchy {
   readonly version: 1 | 2;
   readonly mount: string;
-  /** Our controllers that it is mounted with; a v2 hierarchy tells its own elsewhere. */
+  /** Controllers of version 1 mounts, of the three that we use; empty for version 2, which lists them in `cgroup.controllers`. */
   readonly controllers: readonly string[];
-  /** This process's group in it. */
+  /** This process's cgroup in the hierarchy. */
   readonly own: string;
 }
 
-/** What /proc says is mounted: version, mount point, controllers (v1) and the supervisor's own group. */
+/** Parses the mounted hierarchies: version, mount point, controllers (v1) and the supervisor's own cgroup. */
 export function parseHierarchies(sources: CgroupSources): readonly MountedHierarchy[] {
   const membership = sources.membership.split("\n").flatMap((line) => {
     const match = /^\d+:([^:]*):(.*)$/.exec(line);
@@ -68,7 +68,7 @@ const isWritable = (path: string): boolean => {
   }
 };
 
-/** Lets children of a v2 group have controllers, as far as the kernel allows; says which they can have. */
+/** Enables controllers for the children of a v2 cgroup as far as the kernel allows; returns those that are enabled. */
 function delegate(parent: string): ReadonlySet<Controller> {
   const read = (file: string): readonly string[] => readFileSync(join(parent, file), "utf8").trim().split(/\s+/);
   const before = read("cgroup.subtree_control");
@@ -80,12 +80,12 @@ function delegate(parent: string): ReadonlySet<Controller> {
       // EBUSY where processes live in this very group ("no internal processes", cgroup v2 documentation): not delegated.
     }
   }
-  const given = read("cgroup.subtree_control");
-  return new Set(allControllers.filter((controller) => given.includes(controller)));
+  const enabled = read("cgroup.subtree_control");
+  return new Set(allControllers.filter((controller) => enabled.includes(controller)));
 }
 
-/** Makes a group and those above it; in version 2 each lets its children have controllers. */
-function makeGroup({ version, mount }: MountedHierarchy, path: string): void {
+/** Creates a cgroup and its ancestors; in version 2 each ancestor enables the controllers for its children. */
+function createGroup({ version, mount }: MountedHierarchy, path: string): void {
   let folder = mount;
   for (const part of path.split("/").filter(Boolean)) {
     if (version === 2) delegate(folder);
@@ -94,16 +94,15 @@ function makeGroup({ version, mount }: MountedHierarchy, path: string): void {
   }
 }
 
-/** What is wrong with a path of a group below a hierarchy's mount, or undefined. */
+/** Validates the path of a cgroup below a hierarchy's mount. */
 function groupProblem(path: string): string | undefined {
   if (/^(?:\/(?!\.{1,2}(?:\/|$))[\w.@:-]+)+$/.test(path)) return undefined;
   return `cgroupParent: ${JSON.stringify(path)} must be a path such as /keelson/sandboxes, without ..`;
 }
 
 /**
- * The hierarchies in which this process may make groups. `root` is the parent group in each, as a path below the mount, which is made
- * where it is not there; default: the supervisor's own, so that whatever limits hold for it hold for its programs too. Throws
- * `Unsupported` for a `root` that is no such path.
+ * The hierarchies in which this process may create cgroups. `root` is the parent cgroup in each, as a path below the mount, created if
+ * missing; default: the supervisor's own, so that its limits apply to its programs too. Throws `Unsupported` for an invalid `root`.
  */
 export function discoverCgroups(root?: string, sources: CgroupSources = readSources()): readonly CgroupHierarchy[] {
   const problem = root === undefined ? undefined : groupProblem(root);
@@ -111,7 +110,7 @@ export function discoverCgroups(root?: string, sources: CgroupSources = readSour
   return parseHierarchies(sources).flatMap((found): readonly CgroupHierarchy[] => {
     const parent = join(found.mount, root ?? found.own);
     try {
-      if (root !== undefined) makeGroup(found, root);
+      if (root !== undefined) createGroup(found, root);
       if (!existsSync(join(parent, "cgroup.procs")) || !isWritable(parent)) return [];
       if (found.version === 2) return [{ version: 2, parent, controllers: delegate(parent) }];
       return [{ version: 1, parent, controllers: new Set(allControllers.filter((c) => found.controllers.includes(c))) }];
@@ -121,10 +120,10 @@ export function discoverCgroups(root?: string, sources: CgroupSources = readSour
   });
 }
 
-/** Group of the shims below a parent of their own: no process may be in the parent itself (version 2). */
+/** Cgroup of the shims below a dedicated parent: version 2 allows no process in the parent itself. */
 const shimGroup = "keelson-shims";
 
-/** Moves a process into the shims' group of every hierarchy. Best effort. */
+/** Moves a process into the shims' cgroup of every hierarchy. Best effort. */
 export async function enterShimGroup(hierarchies: readonly CgroupHierarchy[], pid: number): Promise<void> {
   for (const { parent } of hierarchies) {
     const folder = join(parent, shimGroup);
@@ -132,12 +131,12 @@ export async function enterShimGroup(hierarchies: readonly CgroupHierarchy[], pi
       if (!existsSync(folder)) mkdirSync(folder);
       await writeFile(join(folder, "cgroup.procs"), String(pid), { flag: "r+" });
     } catch {
-      // It stays in its supervisor's group there, and ends when that is killed as a whole.
+      // The shim stays in its supervisor's cgroup of this hierarchy, and is killed if that cgroup is killed as a whole.
     }
   }
 }
 
-/** Removes a parent group, with the shims' group in it, wherever nothing is in it any more. `parent` is a path below the mounts. */
+/** Removes a parent cgroup and the shims' cgroup in it wherever they are empty. `parent` is a path below the mounts. */
 export function removeEmptyParent(parent: string, { mounts }: Pick<CgroupSources, "mounts"> = readSources()): void {
   const folders = mounts.split("\n").flatMap((line) => {
     const [, mount = "", type = ""] = line.split(" ");
@@ -148,13 +147,13 @@ export function removeEmptyParent(parent: string, { mounts }: Pick<CgroupSources
       try {
         rmdirSync(each);
       } catch {
-        // Not there, or in use.
+        // Missing, or in use.
       }
     }
   }
 }
 
-/** Every hierarchy with our controllers, and `parent` (a path below the mount) in each, to read what somebody else makes there. */
+/** Every hierarchy with our controllers, and `parent` (a path below the mount) in each, to read cgroups created by another program. */
 export function listHierarchies(parent: string, sources: CgroupSources = readSources()): readonly CgroupHierarchy[] {
   return parseHierarchies(sources).map(({ version, mount, controllers }) => ({
     version,

@@ -14,7 +14,7 @@ import {
 } from "./cgroup.ts";
 
 /*
- * On a folder with the files that the kernel has in a group. It is no file system of groups: what is written stays as it is written.
+ * On a plain folder with the files of a cgroup: values stay as they are written.
  */
 let mount: string;
 
@@ -39,7 +39,7 @@ function ownGroup(subtree = "cpu memory pids\n") {
   return discoverCgroups(undefined, unified());
 }
 
-test("limits are written in the words of version 2, and swap is none", () => {
+test("writes limits in version 2 syntax and disables swap", () => {
   const hierarchies = ownGroup();
   put("own/p", { "memory.swap.max": "max\n" });
   const group = createCgroup(hierarchies, "p", { cpuMillis: 250, memoryBytes: 1 << 20, pids: 7 });
@@ -51,19 +51,19 @@ test("limits are written in the words of version 2, and swap is none", () => {
   expect([get("own/p", "pids.max"), get("own/p", "memory.swap.max")]).toEqual(["7", "0"]);
 });
 
-test("controllers that the own group does not pass on are asked for, and a limit that needs one is said not to hold", () => {
+test("requests controllers that the own cgroup does not delegate, and reports a limit that needs one as not enforced", () => {
   const hierarchies = ownGroup("cpu\n");
   expect(get("own", "cgroup.subtree_control")).toBe("+pids");
-  // As where the kernel refuses because processes live in the group.
+  // As if the kernel refused because the cgroup has processes.
   const refused = hierarchies.map((each) => ({ ...each, controllers: new Set(["cpu"] as const) }));
   const group = createCgroup(refused, "p", { cpuMillis: 1, memoryBytes: 5 });
   expect(group.applied).toEqual({ cpuMillis: 1 });
   expect(group.message).toMatch(/memoryBytes: no writable cgroup with memory/);
-  // The kernel takes no quota under 1 ms.
+  // The kernel rejects quotas under 1 ms.
   expect(get("own/p", "cpu.max")).toBe("1000 100000");
 });
 
-test("processes are listed, killed at once, and asked whether memory ended them", () => {
+test("lists processes, kills them together, and reports an OOM kill", () => {
   const hierarchies = ownGroup();
   put("own/p", { "cgroup.procs": "12\n345\n", "cgroup.kill": "", "memory.events": "low 0\noom 1\noom_kill 0\n" });
   expect(readCgroupPids(hierarchies, "p")).toEqual([12, 345]);
@@ -77,7 +77,7 @@ test("processes are listed, killed at once, and asked whether memory ended them"
   expect(existsSync(join(mount, "own/gone"))).toBe(false);
 });
 
-test("a group that cannot go yet is told, one that is gone is no error", () => {
+test("reports a cgroup that cannot be removed yet and ignores a missing one", () => {
   const hierarchies = ownGroup();
   put("own/p", { "cgroup.procs": "" });
   expect(removeCgroup(hierarchies, "p")).toBe(false);
@@ -86,7 +86,7 @@ test("a group that cannot go yet is told, one that is gone is no error", () => {
   expect(removeCgroup(hierarchies, "p")).toBe(true);
 });
 
-test("on a machine with both versions a program is tracked where it enters at once, and can fork no more when it is killed", () => {
+test("tracks a program in version 1 on a hybrid machine, and forbids forks before a kill", () => {
   for (const controller of ["memory", "pids"])
     put(`${controller}/own/p`, { "cgroup.procs": "7\n", tasks: "", "pids.max": "9" });
   for (const controller of ["memory", "pids"]) put(`${controller}/own`, { "cgroup.procs": "" });
@@ -107,7 +107,7 @@ test("on a machine with both versions a program is tracked where it enters at on
   expect(get("pids/own/p", "pids.max")).toBe("0");
 });
 
-test("a parent group is made with its controllers passed down, and goes when it is empty", () => {
+test("creates a parent cgroup that delegates its controllers, and removes it when empty", () => {
   const files = { "cgroup.procs": "", "cgroup.controllers": controllers, "cgroup.subtree_control": "cpu memory pids\n" };
   put("", files);
   put("keelson", files);
@@ -119,11 +119,11 @@ test("a parent group is made with its controllers passed down, and goes when it 
   expect([existsSync(join(mount, "empty")), existsSync(join(mount, "keelson/boxes"))]).toEqual([false, true]);
 });
 
-test.each([["relative"], ["/"], ["/a/../b"], ["/.."], ["/a b"], ["/a//b"], [""]])("%j is no parent of cgroups", (parent) => {
+test.each([["relative"], ["/"], ["/a/../b"], ["/.."], ["/a b"], ["/a//b"], [""]])("rejects %j as a parent cgroup", (parent) => {
   expect(() => discoverCgroups(parent, unified())).toThrow(/cgroupParent/);
 });
 
-test("groups that killed supervisors left are removed, if nothing is in them and they are no program's that is just starting", () => {
+test("removes empty cgroups of killed supervisors, but none of a starting program", () => {
   const parent = mount;
   const [left, used] = ["keelson-0123456789abcdef", "keelson-1123456789abcdef"];
   for (const name of [left, `${used}/child`, "keelson-shims", "other"]) mkdirSync(join(parent, name), { recursive: true });
@@ -134,7 +134,7 @@ test("groups that killed supervisors left are removed, if nothing is in them and
   expect(readdirSync(parent).sort()).toEqual([used, "keelson-shims", "other"].sort());
 });
 
-test("hierarchies of control groups are found with the own group in each", () => {
+test("finds the mounted hierarchies and the own cgroup in each", () => {
   const mounts =
     "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\ntmpfs / tmpfs rw 0 0\n";
   expect(parseHierarchies({ mounts, membership: "3:cpu,cpuacct:/a\n0::/b/c\n" })).toEqual([

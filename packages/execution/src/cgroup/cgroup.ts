@@ -7,8 +7,12 @@ import { describeError, errorCode } from "../files/file-error.ts";
 
 const cpuPeriodMicros = 100_000;
 
-/** File and value of a limit, in the words of one version. */
-function settings(version: 1 | 2, controller: Controller, limits: Limits): readonly (readonly [file: string, value: string])[] {
+/** Files and values that set a limit in one cgroup version. */
+function limitSettings(
+  version: 1 | 2,
+  controller: Controller,
+  limits: Limits,
+): readonly (readonly [file: string, value: string])[] {
   const { cpuMillis, memoryBytes, pids } = limits;
   if (controller === "cpu" && cpuMillis !== undefined) {
     // The kernel refuses quotas under 1 ms.
@@ -27,22 +31,22 @@ function settings(version: 1 | 2, controller: Controller, limits: Limits): reado
   return [];
 }
 
-/** The groups of one program. Their names follow from the program, so a later supervisor finds them without a record. */
+/** The cgroups of one program. Their names derive from the program, so a later supervisor finds them without a record. */
 export interface ProgramCgroup {
   readonly applied: Limits;
-  /** Why a limit does not hold, where one does not. */
+  /** Why a limit is not enforced, if any is not. */
   readonly message?: string;
-  /** Files to which a process with one thread writes `0` to enter all groups. */
+  /** Files to which a single-threaded process writes `0` to enter all cgroups. */
   readonly entryFiles: readonly string[];
 }
 
 const limitOf: Readonly<Record<Controller, keyof Limits>> = { cpu: "cpuMillis", memory: "memoryBytes", pids: "pids" };
 
 /**
- * The hierarchy whose group holds every process of a program, so that they can be listed and killed. Of a machine with both
- * versions the first: a process enters its groups at once, and a group of the second only after a grace period of the kernel.
+ * The hierarchy whose cgroup tracks every process of a program, so that they can be listed and killed. On a machine with both versions
+ * it is version 1: a process enters its cgroups immediately, and those of version 2 only after an RCU grace period.
  */
-function tracking(hierarchies: readonly CgroupHierarchy[]): CgroupHierarchy | undefined {
+function trackingHierarchy(hierarchies: readonly CgroupHierarchy[]): CgroupHierarchy | undefined {
   return (
     hierarchies.find((hierarchy) => hierarchy.version === 1 && hierarchy.controllers.has("pids")) ??
     hierarchies.find((hierarchy) => hierarchy.version === 2) ??
@@ -51,17 +55,17 @@ function tracking(hierarchies: readonly CgroupHierarchy[]): CgroupHierarchy | un
 }
 
 /**
- * The file by which a process enters a group. A move of a whole process locks out every fork of the machine, and waits about
- * 10 ms for that; one of the calling thread alone (`tasks`, Linux 5.5) does not. Threads of version 2 cannot leave their
- * process's group, so there it is the process that moves.
+ * The file by which a process enters a cgroup. Moving a whole process blocks every fork on the machine and takes about 10 ms; moving
+ * the calling thread alone (`tasks`, Linux 5.5) does not. Version 2 does not let a thread leave its process's cgroup, so there the
+ * whole process moves.
  */
 function entryFile({ version, parent }: CgroupHierarchy, name: string): string {
   return join(parent, name, version === 1 ? "tasks" : "cgroup.procs");
 }
 
 /**
- * Makes a program's groups and sets its limits. `everywhere`: in every hierarchy, also where nothing is limited, so that it is nowhere
- * in its supervisor's group. Never throws: what cannot be had is in `message`.
+ * Creates a program's cgroups and sets its limits. `everywhere`: in every hierarchy, even without a limit, so that the program shares
+ * no cgroup with its supervisor. Never throws: `message` names the limits that are not enforced.
  */
 export function createCgroup(
   hierarchies: readonly CgroupHierarchy[],
@@ -72,13 +76,13 @@ export function createCgroup(
   const applied: { cpuMillis?: number; memoryBytes?: number; pids?: number } = {};
   const problems: string[] = [];
   const entryFiles: string[] = [];
-  const tracker = tracking(hierarchies);
+  const tracker = trackingHierarchy(hierarchies);
   for (const hierarchy of hierarchies) {
     const wanted = allControllers.filter((c) => hierarchy.controllers.has(c) && limits[limitOf[c]] !== undefined);
     if (!everywhere && hierarchy !== tracker && wanted.length === 0) continue;
     const folder = join(hierarchy.parent, name);
     try {
-      // The parent goes when a driver that had it closes and leaves it empty.
+      // A driver that closes removes an empty parent.
       mkdirSync(folder, { recursive: true });
     } catch (error) {
       problems.push(`${folder}: ${describeError(error)}`);
@@ -87,9 +91,10 @@ export function createCgroup(
     entryFiles.push(entryFile(hierarchy, name));
     for (const controller of wanted) {
       try {
-        for (const [file, value] of settings(hierarchy.version, controller, limits)) writeFileSync(join(folder, file), value);
+        for (const [file, value] of limitSettings(hierarchy.version, controller, limits))
+          writeFileSync(join(folder, file), value);
         applied[limitOf[controller]] = limits[limitOf[controller]];
-        // Without this a program at its limit swaps instead of ending; machines without swap accounting lack the file.
+        // Without this a program at its limit swaps instead of being killed; machines without swap accounting lack the file.
         const swap = join(folder, hierarchy.version === 2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
         if (controller === "memory" && existsSync(swap))
           writeFileSync(swap, hierarchy.version === 2 ? "0" : String(limits.memoryBytes));
@@ -106,12 +111,12 @@ export function createCgroup(
       `${missing.map((c) => limitOf[c]).join(", ")}: no writable cgroup with ${missing.join(", ")} on this machine`,
     );
   }
-  return { applied, entryFiles, ...(problems.length > 0 && { message: `Not limited: ${problems.join("; ")}` }) };
+  return { applied, entryFiles, ...(problems.length > 0 && { message: `not enforced: ${problems.join("; ")}` }) };
 }
 
-/** Pids in a program's group; undefined where it has none (no hierarchy, or removed already). */
+/** Pids in a program's cgroup; undefined if it has none (no hierarchy, or already removed). */
 export function readCgroupPids(hierarchies: readonly CgroupHierarchy[], name: string): readonly number[] | undefined {
-  const hierarchy = tracking(hierarchies);
+  const hierarchy = trackingHierarchy(hierarchies);
   if (hierarchy === undefined) return undefined;
   try {
     const text = readFileSync(join(hierarchy.parent, name, "cgroup.procs"), "latin1");
@@ -121,27 +126,27 @@ export function readCgroupPids(hierarchies: readonly CgroupHierarchy[], name: st
   }
 }
 
-/** Files to which a process with one thread writes `0` to enter a program's groups, as far as there are any. */
+/** Existing files to which a single-threaded process writes `0` to enter a program's cgroups. */
 export function entryFilesOf(hierarchies: readonly CgroupHierarchy[], name: string): readonly string[] {
   return hierarchies.map((hierarchy) => entryFile(hierarchy, name)).filter((path) => existsSync(path));
 }
 
 /**
- * Takes care that nothing forks its way out while the processes of a group are killed: version 2 kills them all at once (Linux
- * 5.14); version 1 lets them fork no more, and killing is left to the caller.
+ * Prevents a fork bomb from outrunning a kill: version 2 kills every process of the cgroup at the same time (Linux 5.14); version 1
+ * forbids further forks, and the caller kills the processes.
  */
 export function sealCgroup(hierarchies: readonly CgroupHierarchy[], name: string): void {
-  const hierarchy = tracking(hierarchies);
+  const hierarchy = trackingHierarchy(hierarchies);
   if (hierarchy === undefined) return;
   const [file, value] = hierarchy.version === 2 ? ["cgroup.kill", "1"] : ["pids.max", "0"];
   try {
     writeFileSync(join(hierarchy.parent, name, file), value, { flag: "r+" });
   } catch {
-    // The group is gone, or the kernel is older: the caller kills what it sees, again and again.
+    // The cgroup was removed, or the kernel is older: the caller keeps killing what it lists.
   }
 }
 
-/** Whether the kernel killed a process of the program for want of memory. */
+/** Whether the kernel's OOM killer killed a process of the program. */
 export function wasOomKilled(hierarchies: readonly CgroupHierarchy[], name: string): boolean {
   return hierarchies.some((hierarchy) => {
     if (!hierarchy.controllers.has("memory")) return false;
@@ -155,25 +160,24 @@ export function wasOomKilled(hierarchies: readonly CgroupHierarchy[], name: stri
   });
 }
 
-/** Removes a program's groups; true when none is left. A group whose last process is still being collected stays a moment. */
+/** Removes a program's cgroups; false while the kernel still reaps the last process of one. */
 export function removeCgroup(hierarchies: readonly CgroupHierarchy[], name: string): boolean {
-  let gone = true;
+  let isRemoved = true;
   for (const { parent } of hierarchies) {
     try {
       rmdirSync(join(parent, name));
     } catch (error) {
-      if (errorCode(error) !== "ENOENT") gone = false;
+      if (errorCode(error) !== "ENOENT") isRemoved = false;
     }
   }
-  return gone;
+  return isRemoved;
 }
 
 const tagPattern = /^keelson-[0-9a-f]{16}$/;
 
 /**
- * Removes groups of programs in which nothing is and that are older than `before` (milliseconds since the epoch): what supervisors that
- * were killed left. A younger one may be another supervisor's that is about to be entered; one that tells of want of memory may still be
- * asked for that.
+ * Removes empty program cgroups older than `before` (milliseconds since the epoch), which killed supervisors left behind. A younger one
+ * may belong to another supervisor's starting program; one with an OOM kill may still be queried for it.
  */
 export function removeStaleCgroups(hierarchies: readonly CgroupHierarchy[], before: number): void {
   for (const { parent } of hierarchies) {
@@ -183,7 +187,7 @@ export function removeStaleCgroups(hierarchies: readonly CgroupHierarchy[], befo
         if (!tagPattern.test(name) || statSync(folder).ctimeMs >= before || wasOomKilled(hierarchies, name)) continue;
         rmdirSync(folder);
       } catch {
-        // In use, or gone.
+        // In use, or already removed.
       }
     }
   }

@@ -3,8 +3,8 @@ import { elapsedMs, ticksPerSecond } from "../process/proc.ts";
 import type { ProcessStat } from "../process/proc.ts";
 
 /**
- * Sums up what the processes of a program use. The cpu is that since the sample before, or since the program's start
- * (`startTime`, in ticks since the machine's).
+ * Sums up the resource usage of a program's processes. CPU is averaged since the previous sample, or since the program's start
+ * (`startTime`, in ticks since boot).
  */
 export function createStatsSampler(startTime: number): (processes: readonly ProcessStat[]) => ProgramStats {
   let last = { at: 0, ticks: 0 };

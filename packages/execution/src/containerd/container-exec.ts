@@ -7,10 +7,10 @@ import { readFifo, writeFifo } from "../io/fifo-pool.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { ContainerdApi } from "./containerd-api.ts";
-import { ifThere } from "./containerd-api.ts";
-import { startProblem } from "./start-error.ts";
+import { ignoreNotFound } from "./containerd-api.ts";
+import { parseStartError } from "./start-error.ts";
 
-/** What a command beside a container's program needs. */
+/** A command to run in a container. */
 export interface ContainerExecRequest {
   readonly api: ContainerdApi;
   readonly fifos: FifoPool;
@@ -22,15 +22,15 @@ export interface ContainerExecRequest {
 
 const processType = "types.containerd.io/opencontainers/runtime-spec/1/Process";
 
-/** File in a program's folder with the process part of its container's configuration. */
+/** File in a program's folder with the `process` section of its container's configuration. */
 export const processFile = (folder: ProgramFolder): string => join(folder.path, "process.json");
 
-/** What is read of {@link processFile}. */
+/** The part of {@link processFile} that is read. */
 interface OciProcess {
   readonly env: readonly string[];
 }
 
-/** Runs a command in a container: another process of the same task, its input and output over FIFOs. */
+/** Runs a command in a container as another process of the same task, with FIFOs for its input and output. */
 export async function execInContainer(request: ContainerExecRequest): Promise<ExecSession> {
   const { api, containerId, folder, exec } = request;
   const base = JSON.parse(await readFile(processFile(folder), "utf8")) as OciProcess;
@@ -44,7 +44,7 @@ export async function execInContainer(request: ContainerExecRequest): Promise<Ex
   const stdout = readFifo(path("stdout"));
   const stderr = hasTerminal ? undefined : readFifo(path("stderr"));
   const fds = [stdin, stdout, ...(stderr === undefined ? [] : [stderr])];
-  // The command may end without having read its input.
+  // The command may exit without reading its input.
   stdin.on("error", () => {});
   const environment = {
     ...Object.fromEntries(base.env.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)])),
@@ -60,7 +60,7 @@ export async function execInContainer(request: ContainerExecRequest): Promise<Ex
   };
   const ids = { containerId, execId };
   const resize = async ({ columns, rows }: { readonly columns: number; readonly rows: number }): Promise<void> => {
-    // Of a command that has ended there is nothing to resize.
+    // Fails if the command has exited; there is nothing to resize then.
     if (hasTerminal) await api.tasks.resizePty({ ...ids, width: columns, height: rows }).catch(() => {});
   };
   try {
@@ -76,20 +76,20 @@ export async function execInContainer(request: ContainerExecRequest): Promise<Ex
     if (exec.terminal !== undefined) await resize(exec.terminal);
   } catch (error) {
     for (const fd of fds) fd.destroy();
-    await ifThere(api.tasks.deleteProcess(ids)).catch(() => {});
+    await ignoreNotFound(api.tasks.deleteProcess(ids)).catch(() => {});
     await removeFifos();
-    const problem = startProblem(error instanceof Error ? error.message : String(error));
+    const problem = parseStartError(error instanceof Error ? error.message : String(error));
     return failedExec(problem === undefined ? error : new Error(problem.message), problem?.exitCode);
   }
-  // The shim holds its own end of the input open: it has to be told that there will be no more.
+  // The shim holds its own end of the input open, so it must be told about the end of file.
   stdin.once("finish", () => void api.tasks.closeIO({ ...ids, stdin: true }).catch(() => {}));
   const exited = (async () => {
     const exitCode = await api.tasks.wait(ids).then(
       ({ exitStatus }) => exitStatus,
       () => 137,
     );
-    // With this the shim has written all of the output.
-    await ifThere(api.tasks.deleteProcess(ids)).catch(() => {});
+    // When this returns, the shim has written all output.
+    await ignoreNotFound(api.tasks.deleteProcess(ids)).catch(() => {});
     stdin.destroy();
     await removeFifos();
     return { exitCode };
@@ -100,7 +100,7 @@ export async function execInContainer(request: ContainerExecRequest): Promise<Ex
     ...(stderr !== undefined && { stderr }),
     resize,
     async kill() {
-      await ifThere(api.tasks.kill({ ...ids, signal: constants.signals.SIGKILL })).catch(() => {});
+      await ignoreNotFound(api.tasks.kill({ ...ids, signal: constants.signals.SIGKILL })).catch(() => {});
     },
     exited: () => exited,
   };

@@ -5,7 +5,8 @@ import type { BindMount } from "../isolation.ts";
 import { StartFailure } from "../process/launcher.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import { hiddenFiles, imageWork, machineFolders } from "../bubblewrap/machine-root.ts";
-import { cwdOf, executableOf, makeTemporary, makeWork, own, userOf } from "../program/program-place.ts";
+import { prepareWorkingDirectory, findExecutable, createTemporaryFolder, createWorkFolder } from "../program/program-files.ts";
+import { own, programUser } from "../program/program-user.ts";
 import { programVariable } from "../process/process-tree.ts";
 import { pathInRoot } from "../files/root-path.ts";
 import { resolveUser } from "../program/user.ts";
@@ -13,30 +14,30 @@ import type { UserIds } from "../program/user.ts";
 import type { ContainerImage } from "./containerd-images.ts";
 import { imageCapabilities, ociSpec } from "./oci-spec.ts";
 
-/** A mount as containerd has it. */
+/** A mount in containerd's format. */
 export interface Mount {
   readonly type: string;
   readonly source: string;
   readonly options: readonly string[];
 }
 
-/** The cgroup of a namespace's programs, in every hierarchy. */
+/** The parent cgroup of a namespace's programs, in every hierarchy. */
 export const cgroupParent = (namespace: string): string => `/${namespace}`;
 
-/** How a program becomes a container. */
+/** The container of a program. */
 export interface ContainerPlan {
   /** config.json of the container. */
   readonly spec: Readonly<Record<string, unknown>>;
   readonly rootfs: readonly Mount[];
 }
 
-/** Where a plan's root comes from: an image's snapshot; nowhere for the machine's own programs, or a folder. */
+/** The root of a program that runs from an image: its snapshot. */
 export interface ImageRoot {
   readonly image: ContainerImage;
   readonly mounts: readonly Mount[];
 }
 
-/** Whose files a program finds under `/`: the folders that its mounts are made from, the topmost first. */
+/** The folders whose files appear under `/`, topmost first. */
 function layersOf(mounts: readonly Mount[]): readonly string[] {
   return mounts.flatMap(({ type, source, options }) => {
     if (type !== "overlay") return [source];
@@ -49,13 +50,13 @@ function layersOf(mounts: readonly Mount[]): readonly string[] {
   });
 }
 
-/** A user in the words of an image: by number, or by name in its own passwd file. */
+/** Resolves a user with an image's own passwd file. */
 function userIn(mounts: readonly Mount[], user: string): UserIds {
   const files = layersOf(mounts).map((root) => pathInRoot(root, "/etc/passwd"));
   const passwd = files.find((path) => existsSync(path));
   const resolved = resolveUser(user, passwd === undefined ? "" : readFileSync(passwd, "utf8"));
   if ("problem" in resolved) {
-    throw new StartFailure(`The program could not be started: there is no user ${user} in its image`, 126);
+    throw new StartFailure(`could not start the program: user ${user} not found in its image`, 126);
   }
   return resolved;
 }
@@ -74,12 +75,12 @@ function makeMachineRoot(path: string): readonly BindMount[] {
   return binds;
 }
 
-/** Files of the machine that a program on the machine's network needs to find others by name. */
+/** Files that a program on the machine's network needs for name resolution. */
 const networkFiles = ["/etc/resolv.conf", "/etc/hosts"];
 
 /**
- * Plans the container of a program and makes the folders that it needs. Throws {@link StartFailure} for what can be seen to be
- * missing before anything is started: for the machine's own programs all of it, for images the rest is the runtime's to see.
+ * Plans the container of a program and creates the folders that it needs. Throws {@link StartFailure} if something is visibly missing;
+ * inside images the runtime reports it instead.
  */
 export async function planContainer(
   request: LaunchRequest,
@@ -100,13 +101,13 @@ export async function planContainer(
     ...(hostname !== undefined && { hostname }),
   };
   if (isMachine) {
-    const user = userOf(spec);
-    const cwd = cwdOf(request, user);
-    executableOf(spec, user, cwd);
+    const user = programUser(spec);
+    const cwd = prepareWorkingDirectory(request, user);
+    findExecutable(spec, user, cwd);
     const skeleton = join(folder.path, "rootfs");
     const machine = makeMachineRoot(skeleton);
     const temporary = join(folder.path, "tmp");
-    makeTemporary(temporary);
+    createTemporaryFolder(temporary);
     const ownBinds: readonly BindMount[] = [
       { source: temporary, target: "/tmp", isWritable: true },
       ...options.binds,
@@ -127,7 +128,7 @@ export async function planContainer(
   }
   const rootfs = imageRoot?.mounts ?? overlayOf(request, root ?? "/");
   const user = userIn(rootfs, spec.user ?? imageRoot?.image.user ?? "0");
-  makeWork(folder.work, user);
+  createWorkFolder(folder.work, user);
   const names = network === "shared" ? networkFiles.filter((path) => existsSync(path)) : [];
   return {
     rootfs,
@@ -147,12 +148,15 @@ export async function planContainer(
   };
 }
 
-/** A folder with an unpacked image under a layer of the program's own, so that the folder stays as it is. */
+/** Mounts an unpacked image below a private writable layer, so that the image is not modified. */
 function overlayOf({ folder }: LaunchRequest, root: string): readonly Mount[] {
   const [upper, work] = [join(folder.path, "upper"), join(folder.path, "overlay")];
   for (const path of [upper, work]) mkdirSync(path, { recursive: true, mode: 0o755 });
   if ([root, upper, work].some((path) => /[:,\\]/.test(path))) {
-    throw new StartFailure(`The program could not be started: a colon, comma or backslash in ${root} or ${upper}`, 126);
+    throw new StartFailure(
+      `could not start the program: ${root} and ${upper} must not contain a colon, comma or backslash`,
+      126,
+    );
   }
   return [{ type: "overlay", source: "overlay", options: [`lowerdir=${root}`, `upperdir=${upper}`, `workdir=${work}`] }];
 }

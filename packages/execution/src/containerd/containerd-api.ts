@@ -24,12 +24,12 @@ export interface ContainerdApi {
   readonly leases: Client<typeof Leases>;
 }
 
-/** Where containerd listens unless it is told otherwise. */
+/** containerd's default socket. */
 export const defaultContainerdSocket = "/run/containerd/containerd.sock";
 
 /**
- * A client of containerd's gRPC API on a Unix socket. Connects with the first call, and again after containerd restarted.
- * Everything that is made with `lease` stays until that lease is deleted, also when nothing refers to it yet.
+ * Creates a client of containerd's gRPC API on a Unix socket. Connects on the first call, and reconnects after containerd restarts.
+ * Resources created under `lease` are kept until the lease is deleted, even if nothing refers to them yet.
  */
 export function createContainerdApi(socket: string, namespace: string, lease?: string): ContainerdApi {
   const transport = createGrpcTransport({
@@ -59,14 +59,15 @@ export function createContainerdApi(socket: string, namespace: string, lease?: s
 /** Whether a call failed with this code. */
 export const failedWith = (error: unknown, code: Code): boolean => error instanceof ConnectError && error.code === code;
 
-/** What a call that was under way fails with when containerd ends (Aborted, Internal), and later ones (Unavailable). */
-const unreachable: readonly Code[] = [Code.Unavailable, Code.Aborted, Code.Internal, Code.Canceled];
+/** Codes of a call in flight when containerd terminates (Aborted, Internal), and of later calls (Unavailable). */
+const unreachableCodes: readonly Code[] = [Code.Unavailable, Code.Aborted, Code.Internal, Code.Canceled];
 
-/** Whether a call failed because containerd was not reached, or ended meanwhile. */
-export const isUnreachable = (error: unknown): boolean => error instanceof ConnectError && unreachable.includes(error.code);
+/** Whether a call failed because containerd is unreachable or terminated during the call. */
+export const isUnreachable = (error: unknown): boolean =>
+  error instanceof ConnectError && unreachableCodes.includes(error.code);
 
-/** Does something to a thing that may be gone already: `undefined` then. */
-export async function ifThere<T>(call: Promise<T>): Promise<T | undefined> {
+/** Awaits a call and returns `undefined` if it fails with NotFound. */
+export async function ignoreNotFound<T>(call: Promise<T>): Promise<T | undefined> {
   try {
     return await call;
   } catch (error) {

@@ -12,7 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
-import { createOtherSupervisors } from "../testing/other-supervisor.ts";
+import { createSupervisorProcesses } from "../testing/supervisor-processes.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { content } from "../contract/setup.ts";
 import type { Driver, ProgramSpec } from "../driver.ts";
@@ -26,7 +26,7 @@ import { createContainerdApi } from "./containerd-api.ts";
 import { createContainerdDriver } from "./containerd-driver.ts";
 import { openContainerdImages } from "./image-import.ts";
 
-const supervisors = createOtherSupervisors("createContainerdDriver");
+const supervisors = createSupervisorProcesses("createContainerdDriver");
 
 const image = "example.org/busybox:1";
 let home: string;
@@ -75,7 +75,7 @@ const waiting = (code: number): Pick<ProgramSpec, "command" | "isolation"> => ({
 });
 const work = (id: string, file: string): string => join(dir, id, "work", file);
 
-/** Groups of containers, of other namesakes of ours too: the kernel has them for the whole machine. */
+/** Cgroups of containers, including those of other drivers on the machine. */
 const groups = (): readonly string[] =>
   ["cpu", "memory", "pids", "unified", "."].flatMap((name) => {
     const folder = join("/sys/fs/cgroup", name, "keelson");
@@ -83,7 +83,7 @@ const groups = (): readonly string[] =>
   });
 const groupsBefore = new Set(groups());
 
-/** What containerd, runc and the kernel have of our programs. */
+/** What containerd, runc and the kernel still hold for our programs. */
 async function leftovers(): Promise<readonly string[]> {
   const api = createContainerdApi(containerd.socket, "keelson");
   const { containers } = await api.containers.list({});
@@ -104,7 +104,7 @@ async function leftovers(): Promise<readonly string[]> {
   ];
 }
 
-test("after kill -9 of the supervisor, the next one knows every exit code, of what runs and of what ended meanwhile", async () => {
+test("knows every exit code after kill -9 of the supervisor", async () => {
   await superviseElsewhere([
     { id: "runs", ...waiting(7) },
     { id: "ends", ...waiting(9) },
@@ -125,7 +125,7 @@ test("after kill -9 of the supervisor, the next one knows every exit code, of wh
   expect(await leftovers()).toEqual([]);
 });
 
-test("programs run on while containerd crashes and comes back, and how they end is known", async () => {
+test("keeps programs running while containerd crashes and restarts, and learns their exit codes", async () => {
   const own = await open();
   const [runs, stops] = await Promise.all([
     own.start({ id: "runs", ...waiting(5) }),
@@ -140,13 +140,13 @@ test("programs run on while containerd crashes and comes back, and how they end 
   expect(await leftovers()).toEqual([]);
 });
 
-test("a supervisor that dies between the container's making and its start has started nothing, and leaves nothing", async () => {
+test("starts nothing and leaves nothing if the supervisor dies between creating and starting the container", async () => {
   const first = await open();
   const program = await first.start({ id: "a", ...waiting(0) });
   await content(work("a", "ready"));
   await program.stop({ graceMs: 0 });
   await first.close();
-  // As it stands when the identity is written down and the task not started yet.
+  // As if the identity had been recorded but the task not started.
   const { tag } = programFolder(dir, "a");
   const api = createContainerdApi(containerd.socket, "keelson");
   const bare = join(home, "bare");
@@ -177,7 +177,7 @@ test("a supervisor that dies between the container's making and its start has st
   expect(await leftovers()).toEqual([]);
 });
 
-test("containers of programs whose folder was removed end when the driver opens again, and those of other folders do not", async () => {
+test("removes containers whose folder was deleted when the driver opens, but none of other folders", async () => {
   const first = await open();
   await first.start({ id: "a", ...waiting(0) });
   await content(work("a", "ready"));
@@ -197,13 +197,13 @@ test("containers of programs whose folder was removed end when the driver opens 
   expect(await leftovers()).toEqual([]);
   await next.close();
   driver = undefined;
-  // Unless another containerd on this machine has programs in groups of the same name.
+  // Unless another containerd on this machine uses cgroups of the same name.
   if (groups().length === 0) {
     for (const name of ["cpu", "memory", "pids", "."]) expect(existsSync(join("/sys/fs/cgroup", name, "keelson"))).toBe(false);
   }
 });
 
-test("200 containers leave no container, snapshot, task, shim, mount, cgroup, zombie, descriptor or file", async () => {
+test("leaves no container, snapshot, task, shim, mount, cgroup, zombie, descriptor or file after 200 containers", async () => {
   const own = await open();
   const spec = (id: string): ProgramSpec => ({ id, command: ["true"], isolation: { image }, limits: { memoryBytes: 1 << 26 } });
   await (await own.start(spec("warm"))).exited();

@@ -11,19 +11,19 @@ import { createContainerdApi, defaultContainerdSocket, failedWith } from "./cont
 import type { ContainerdApi } from "./containerd-api.ts";
 import { createContainerdLauncher } from "./containerd-launcher.ts";
 
-/** Where containerd is and which part of it is ours. */
+/** How to reach containerd, and which namespace to use. */
 export interface ContainerdOptions {
   /** Default: `/run/containerd/containerd.sock`. */
   readonly socket?: string;
-  /** containerd's namespace for programs and images. Default `keelson`. */
+  /** Namespace of programs and images. Default `keelson`. */
   readonly namespace?: string;
-  /** What keeps the images' and programs' files. Default `overlayfs`. */
+  /** Snapshotter of images and programs. Default `overlayfs`. */
   readonly snapshotter?: string;
 }
 
 /** Options of {@link createContainerdDriver}. */
 export interface ContainerdDriverOptions extends DriverOptions, ContainerdOptions {
-  /** What every program sees besides what its spec says. */
+  /** Mounted into every program, in addition to its spec's binds. */
   readonly binds?: readonly BindMount[];
 }
 
@@ -33,7 +33,7 @@ export const defaultNamespace = "keelson";
 /** Default of {@link ContainerdOptions.snapshotter}. */
 export const defaultSnapshotter = "overlayfs";
 
-/** Connects to containerd and makes sure that our namespace is there. Throws `Unsupported` where nothing answers. */
+/** Connects to containerd and creates our namespace if needed. Throws `Unsupported` if containerd does not answer. */
 export async function openContainerd(options: ContainerdOptions): Promise<ContainerdApi> {
   const { socket = defaultContainerdSocket, namespace = defaultNamespace } = options;
   const api = createContainerdApi(socket, namespace);
@@ -43,7 +43,7 @@ export async function openContainerd(options: ContainerdOptions): Promise<Contai
     if (!failedWith(error, Code.AlreadyExists)) {
       throw new ExecutionError(
         "Unsupported",
-        `containerd does not answer on ${socket}: ${describeError(error)}. Is it installed and running, and may this user use it?`,
+        `containerd does not answer on ${socket}: ${describeError(error)}; check that it is running and that this user may access it`,
         { cause: error },
       );
     }
@@ -52,22 +52,22 @@ export async function openContainerd(options: ContainerdOptions): Promise<Contai
 }
 
 /**
- * Runs programs as containers of a containerd on this machine, in a namespace of its own. See {@link Driver} for what holds for
- * every driver.
+ * Runs programs as containers of this machine's containerd, in a namespace of its own. See {@link Driver} for the guarantees of every
+ * driver.
  *
- * **Root**: the image that `isolation.image` names (see {@link importImage}) or the folder `isolation.root`, both with a writable
- * layer of the program's own; without either this machine's own programs, read-only, as in the `bubblewrap` driver. The work
- * folder is at `/work`, for the machine's own programs at its own path.
+ * **Root**: the image `isolation.image` (see {@link openContainerdImages}) or the folder `isolation.root`, with a private writable layer;
+ * otherwise this machine's own programs, read-only, as in the `bubblewrap` driver. The work folder is mounted at `/work`, or at its own
+ * path for the machine's own programs.
  *
- * **Output**: containerd's shim copies it to the log files; it goes on doing so when the supervisor, or containerd, is gone.
- * `mergeOutput` puts both into one file, in the order in which the shim reads them.
+ * **Output**: containerd's shim copies it to the log files, even while the supervisor or containerd is down. `mergeOutput` writes both
+ * streams to one file, in the order in which the shim reads them.
  *
- * **Signals**: the program is process 1 of its namespace, which the kernel spares every signal that it does not handle. A signal
- * that would end any other process ends this one too, with the same exit code.
+ * **Signals**: the program is process 1 of its namespace, to which the kernel delivers only signals that it handles. A signal that would
+ * terminate any other process terminates this one too, with the same exit code.
  *
- * **Environment**: the image's, over it the spec's; the runtime adds HOME where it is missing.
+ * **Environment**: the image's, overridden by the spec's; the runtime adds HOME if it is missing.
  *
- * **Needs** root and containerd 1.6 or newer with runc. **Errors**: `Unsupported` where no containerd answers.
+ * **Needs** root and containerd 1.6 or newer with runc. **Errors**: `Unsupported` if containerd does not answer.
  */
 export async function createContainerdDriver(options: ContainerdDriverOptions): Promise<Driver> {
   const api = await openContainerd(options);

@@ -62,7 +62,7 @@ async function output(script: string, spec: Partial<ProgramSpec> = {}): Promise<
   return readFileSync(program.logs.stdout, "utf8") + readFileSync(program.logs.stderr, "utf8");
 }
 
-test("an image is taken over layer by layer, is there under its name, and once is enough", async () => {
+test("imports an image layer by layer under its name, and only once", async () => {
   expect(progress.map(({ phase, layer, layers }) => `${phase} ${layer}/${layers}`)).toEqual([
     "store 1/2",
     "store 2/2",
@@ -75,7 +75,7 @@ test("an image is taken over layer by layer, is there under its name, and once i
   expect(await images.list()).toHaveLength(1);
 });
 
-test("a program has its image's files, layer over layer, its environment, and a root that it may write", async () => {
+test("runs a program with its image's layers, its environment and a writable root", async () => {
   const script = "cat /etc/motd; ls /etc; echo $FROM_IMAGE $MINE; pwd; echo x >/written && echo y >y && echo wrote; ls /usr";
   const seen = await output(script, { env: { MINE: "too" } });
   expect(seen).toMatch(/^above\n[^]*passwd\n[^]*yes too\n\/work\nwrote\n/);
@@ -83,13 +83,13 @@ test("a program has its image's files, layer over layer, its environment, and a 
   expect(seen).toContain("/usr: No such file");
 });
 
-test("what a program writes is its own: the next one finds the image as it was", async () => {
+test("keeps a program's writes out of the image", async () => {
   expect(await output("echo x >/etc/motd; cat /etc/motd")).toBe("x\n");
   await driver.get("a")?.remove();
   expect(await output("cat /etc/motd")).toBe("above\n");
 });
 
-test("a user is one of the image, by name or by number", async () => {
+test("resolves a user of the image by name or number", async () => {
   expect(await output("id -u; id -g; touch own && echo own", { user: "worker" })).toBe("1234\n1235\nown\n");
   await driver.get("a")?.remove();
   expect(await output("id -u", { user: "7:8" })).toBe("7\n");
@@ -98,7 +98,7 @@ test("a user is one of the image, by name or by number", async () => {
   expect(await program.exited()).toMatchObject({ reason: "StartFailed", message: expect.stringContaining("nobody-here") });
 });
 
-test("what is not in the image is StartFailed: an unknown image, a missing program, a file that may not be executed", async () => {
+test("reports StartFailed for an unknown image, a missing program and a file that is not executable", async () => {
   const unknown = await driver.start({ id: "u", command: ["true"], isolation: { image: "example.org/none:1" } });
   expect(await unknown.exited()).toMatchObject({
     reason: "StartFailed",
@@ -110,14 +110,14 @@ test("what is not in the image is StartFailed: an unknown image, a missing progr
   expect(await plain.exited()).toMatchObject({ reason: "StartFailed", exitCode: 126 });
 });
 
-test("a program that needs more memory than its limit is OOMKilled, and its limits are told", async () => {
+test("reports OOMKilled above the memory limit, and the applied limits", async () => {
   const limits = { memoryBytes: 24 * 1024 * 1024, pids: 20, cpuMillis: 500 };
   const program = await inImage({ command: ["sh", "-c", "x=xxxxxxxxxxxxxxxx; while :; do x=$x$x; done"], limits });
   expect(program.limits).toEqual({ applied: limits });
   expect(await program.exited()).toMatchObject({ reason: "OOMKilled", exitCode: 137 });
 });
 
-test("a command beside a program in an image has its files and a terminal that names itself", async () => {
+test("runs a command beside a program with its files and a terminal", async () => {
   const program = await inImage({ command: ["sleep", "600"] });
   const session = await program.exec({
     command: ["sh", "-c", "cat /etc/motd; tty; stty size"],
@@ -126,8 +126,8 @@ test("a command beside a program in an image has its files and a terminal that n
   expect((await text(session.stdout)).split("\r\n")).toEqual(["above", "/dev/pts/0", "9 99", ""]);
 });
 
-test("a program and a command beside it make no namespace and have a filter of system calls, as root too", async () => {
-  // On the machine's own programs: the image has no unshare.
+test("prevents programs and commands from creating namespaces, and filters system calls, even for root", async () => {
+  // Uses the machine's own programs, because the image has no unshare(1).
   const script =
     "unshare --mount true; unshare --user true; grep ^Seccomp: /proc/self/status; grep ^NoNewPrivs /proc/self/status";
   const program = await driver.start({ id: "a", command: ["/bin/sh", "-c", "exec sleep 600"] });
@@ -137,7 +137,7 @@ test("a program and a command beside it make no namespace and have a filter of s
   expect(error.match(/not permitted/g)).toHaveLength(2);
 });
 
-test("a folder with an unpacked image is a root too, and stays as it is", async () => {
+test("runs from an unpacked image without modifying it", async () => {
   const root = join(home, "folder");
   mkdirSync(join(root, "bin"), { recursive: true });
   const { copyFileSync } = await import("node:fs");
@@ -146,7 +146,7 @@ test("a folder with an unpacked image is a root too, and stays as it is", async 
   expect(readdirSync(root)).toEqual(["bin"]);
 });
 
-test("a damaged layer is refused, and nothing of the image is there", async () => {
+test("rejects a damaged layer and stores nothing of the image", async () => {
   const image = await openImage(join(home, "busybox.tar"), { temporary: home });
   try {
     const [first, second] = image.config.diffIds;
@@ -158,7 +158,7 @@ test("a damaged layer is refused, and nothing of the image is there", async () =
   expect(await images.find("example.org/damaged:1")).toBeUndefined();
 });
 
-test("a removed image is gone, also for programs", async () => {
+test("does not run programs from a removed image", async () => {
   expect(await images.remove(name)).toBe(true);
   expect(await images.remove(name)).toBe(false);
   const program = await inImage({ command: ["true"] });

@@ -1,9 +1,9 @@
 import type { ContainerdApi } from "./containerd-api.ts";
-import { ifThere } from "./containerd-api.ts";
+import { ignoreNotFound } from "./containerd-api.ts";
 import { ImageError } from "../images/image-error.ts";
 import {
   chainIds,
-  mostJsonBytes,
+  maxJsonBytes,
   parseDescriptor,
   parseImageConfig,
   parseImageJson,
@@ -11,12 +11,12 @@ import {
 } from "../images/image-manifest.ts";
 import type { ImageConfig } from "../images/image-manifest.ts";
 
-/** What containerd knows of an image that programs can be started from. */
+/** An image from which containerd can start programs. */
 export interface ContainerImage extends ImageConfig {
   readonly name: string;
-  /** Digest of its manifest, or of the index that it is in. */
+  /** Digest of its manifest, or of the index that contains it. */
   readonly digest: string;
-  /** Name of the snapshot with all of its layers; empty for an image without any. */
+  /** Name of the snapshot with all of its layers; empty for an image without layers. */
   readonly chainId: string;
 }
 
@@ -25,15 +25,15 @@ async function readJson(api: ContainerdApi, digest: string): Promise<Record<stri
   let size = 0;
   for await (const { data } of api.content.read({ digest })) {
     size += data.length;
-    if (size > mostJsonBytes) throw new ImageError("TooLarge", `${digest} is larger than ${mostJsonBytes} bytes`);
+    if (size > maxJsonBytes) throw new ImageError("TooLarge", `${digest} exceeds ${maxJsonBytes} bytes`);
     chunks.push(data);
   }
   return parseImageJson(Buffer.concat(chunks), digest);
 }
 
-/** An image by its name; undefined where containerd has none of this name in our namespace. */
+/** Finds an image by name; undefined if our namespace has none of this name. */
 export async function findContainerImage(api: ContainerdApi, name: string): Promise<ContainerImage | undefined> {
-  const digest = (await ifThere(api.images.get({ name })))?.image?.target?.digest;
+  const digest = (await ignoreNotFound(api.images.get({ name })))?.image?.target?.digest;
   if (digest === undefined) return undefined;
   let manifest = await readJson(api, digest);
   if (Array.isArray(manifest.manifests)) manifest = await readJson(api, requireManifest(manifest).digest);

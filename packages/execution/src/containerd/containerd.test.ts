@@ -1,25 +1,25 @@
 import { expect, test } from "vitest";
 import { actionOf } from "../process/signal-disposition.ts";
 import { ociSpec } from "./oci-spec.ts";
-import { startProblem } from "./start-error.ts";
+import { parseStartError } from "./start-error.ts";
 
 test.each([
   ['exec: "nope": executable file not found in $PATH: unknown', { message: "nope: not found in PATH", exitCode: 127 }],
   [
     'OCI runtime create failed: runc create failed: unable to start container process: exec: "/x/y": permission denied: unknown',
-    { message: "/x/y may not be executed: permission denied", exitCode: 126 },
+    { message: "/x/y: permission denied", exitCode: 126 },
   ],
   ["exec /base/outer: no such file or directory", { message: "outer: not found (/base/outer)", exitCode: 127 }],
   ['x exec: "/a": stat /a: no such file or directory: unknown', { message: "a: not found (/a)", exitCode: 127 }],
-])("the runtime's words are told as a shell would: %s", (words, problem) => {
-  expect(startProblem(words)).toEqual(problem);
+])("translates the runtime's error into a shell's: %s", (words, problem) => {
+  expect(parseStartError(words)).toEqual(problem);
 });
 
-test("words that are not about a program are not taken for a start that failed", () => {
-  expect(startProblem("Traceback: something with exec in it")).toBeUndefined();
+test("ignores messages that are not about executing a program", () => {
+  expect(parseStartError("Traceback: something with exec in it")).toBeUndefined();
 });
 
-test("a signal that process 1 does not handle would end it; one that it handles or ignores would not", () => {
+test("treats an unhandled signal as terminating, and a handled or ignored one as not", () => {
   // SIGTERM is 15: bit 14. SIGINT is 2: bit 1.
   const status = "Name:\tsh\nSigIgn:\t0000000000000002\nSigCgt:\t0000000000004000\n";
   expect(actionOf(status, "SIGTERM")).toBe("handle");
@@ -28,7 +28,7 @@ test("a signal that process 1 does not handle would end it; one that it handles 
   expect(actionOf(status, "SIGWINCH")).toBe("handle");
 });
 
-test("limits are in the runtime's words, without swap", () => {
+test("writes limits in the OCI format, without swap", () => {
   const { linux } = ociSpec({
     command: ["true"],
     env: {},

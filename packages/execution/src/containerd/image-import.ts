@@ -2,9 +2,9 @@ import { createReadStream } from "node:fs";
 import { Code } from "@connectrpc/connect";
 import type { Descriptor } from "../images/image-manifest.ts";
 import { chainIds } from "../images/image-manifest.ts";
-import type { LaidOutImage } from "../images/image-layout.ts";
+import type { ImageLayout } from "../images/image-layout.ts";
 import { ImageError } from "../images/image-error.ts";
-import { createContainerdApi, failedWith, ifThere } from "./containerd-api.ts";
+import { createContainerdApi, failedWith, ignoreNotFound } from "./containerd-api.ts";
 import type { ContainerdApi } from "./containerd-api.ts";
 import { findContainerImage } from "./containerd-images.ts";
 import type { ContainerImage } from "./containerd-images.ts";
@@ -12,38 +12,38 @@ import { defaultContainerdSocket } from "./containerd-api.ts";
 import { defaultNamespace, defaultSnapshotter, openContainerd } from "./containerd-driver.ts";
 import type { ContainerdOptions } from "./containerd-driver.ts";
 
-/** How far the import of an image is. */
+/** Progress of an image import. */
 export interface ImportProgress {
-  /** `store`: the layer's file is taken over. `unpack`: its files are made. */
+  /** `store`: copying the layer. `unpack`: extracting its files. */
   readonly phase: "store" | "unpack";
-  /** Which of `layers`, from 1. */
+  /** The current layer, from 1 to `layers`. */
   readonly layer: number;
   readonly layers: number;
 }
 
-/** The images of a containerd, in our namespace. */
+/** The images in containerd's namespace for us. */
 export interface ContainerdImages {
   /**
-   * Takes over an image under a name, and unpacks it for programs to start from. One that is there is replaced; what is there of
-   * its layers is not taken over again.
+   * Imports and unpacks an image under a name. Replaces an existing image of that name; layers that containerd already has are not
+   * copied again.
    */
-  add(name: string, image: LaidOutImage, onProgress?: (progress: ImportProgress) => void): Promise<ContainerImage>;
+  add(name: string, image: ImageLayout, onProgress?: (progress: ImportProgress) => void): Promise<ContainerImage>;
   find(name: string): Promise<ContainerImage | undefined>;
   list(): Promise<readonly { readonly name: string; readonly digest: string }[]>;
-  /** Forgets a name; what no other image or program needs of it goes. False where there is none. */
+  /** Removes a name, and the content that no other image or program uses. False if the name does not exist. */
   remove(name: string): Promise<boolean>;
 }
 
 /** Actions of a write (containerd, api/services/content/v1). */
 const writeActions = { write: 1, commit: 2 } as const;
 
-/** Bytes in one message; containerd takes up to 16 MiB. */
+/** Bytes per message; containerd accepts up to 16 MiB. */
 const chunkBytes = 1024 * 1024;
 
-/** How long an import may take before what it has made so far may be collected. */
+/** How long the content of an unfinished import is protected from garbage collection. */
 const leaseMs = 24 * 3600 * 1000;
 
-/** Opens the images of a containerd. Throws `Unsupported` where nothing answers. */
+/** Opens containerd's images. Throws `Unsupported` if containerd does not answer. */
 export async function openContainerdImages(
   options: ContainerdOptions & { readonly random: () => number; readonly now: () => number },
 ): Promise<ContainerdImages> {
@@ -55,7 +55,7 @@ export async function openContainerdImages(
       const { images } = await api.images.list({});
       return images.map(({ name, target }) => ({ name, digest: target?.digest ?? "" }));
     },
-    remove: async (name) => (await ifThere(api.images.delete({ name, sync: true }))) !== undefined,
+    remove: async (name) => (await ignoreNotFound(api.images.delete({ name, sync: true }))) !== undefined,
     async add(name, image, onProgress = () => {}) {
       const id = `keelson-${Math.floor(options.random() * 2 ** 48).toString(36)}`;
       const expires = new Date(options.now() + leaseMs).toISOString();
@@ -63,21 +63,21 @@ export async function openContainerdImages(
       try {
         await importImage(createContainerdApi(socket, namespace, id), { id, snapshotter, name, image, onProgress });
       } finally {
-        await ifThere(api.leases.delete({ id, sync: true }));
+        await ignoreNotFound(api.leases.delete({ id, sync: true }));
       }
       const found = await findContainerImage(api, name);
-      if (found === undefined) throw new ImageError("Unavailable", `image ${name} was removed while it was taken over`);
+      if (found === undefined) throw new ImageError("Unavailable", `image ${name} was removed during its import`);
       return found;
     },
   };
 }
 
 interface ImportRequest {
-  /** Of the lease; names what is made meanwhile. */
+  /** Id of the lease, which prefixes temporary names. */
   readonly id: string;
   readonly snapshotter: string;
   readonly name: string;
-  readonly image: LaidOutImage;
+  readonly image: ImageLayout;
   readonly onProgress: (progress: ImportProgress) => void;
 }
 
@@ -85,7 +85,7 @@ async function importImage(api: ContainerdApi, request: ImportRequest): Promise<
   const { image, name, snapshotter, onProgress } = request;
   const { layers, config } = image.manifest;
   const chain = chainIds(image.config.diffIds);
-  if (chain.length !== layers.length) throw new ImageError("Invalid", "the image's configuration is for other layers");
+  if (chain.length !== layers.length) throw new ImageError("Invalid", "the image's configuration lists other layers");
   for (const [index, layer] of layers.entries()) {
     onProgress({ phase: "store", layer: index + 1, layers: layers.length });
     await store(api, request, layer, {});
@@ -95,7 +95,7 @@ async function importImage(api: ContainerdApi, request: ImportRequest): Promise<
     await unpack(api, request, layer, chain[index - 1] ?? "", chain[index] ?? "", image.config.diffIds[index] ?? "");
   }
   const top = chain.at(-1);
-  // What is kept: an image keeps its manifest, and each part what its labels name.
+  // Garbage collection keeps an image's manifest, and for each blob what its labels refer to.
   await store(api, request, config, top === undefined ? {} : { [`containerd.io/gc.ref.snapshot.${snapshotter}`]: top });
   await store(api, request, image.target, {
     "containerd.io/gc.ref.content.config": config.digest,
@@ -130,12 +130,12 @@ async function store(
   try {
     for await (const _ of api.content.write(messages()));
   } catch (error) {
-    // Layers are shared by images, and an image may be there already.
+    // Images share layers, and the image may exist already.
     if (!failedWith(error, Code.AlreadyExists)) throw error;
   }
 }
 
-/** Makes the snapshot `chainId`: that of the layers below, with this one over it. */
+/** Creates the snapshot `chainId`: this layer on top of its parent. */
 async function unpack(
   api: ContainerdApi,
   { id, snapshotter }: ImportRequest,
@@ -144,17 +144,17 @@ async function unpack(
   chainId: string,
   diffId: string,
 ): Promise<void> {
-  if ((await ifThere(api.snapshots.stat({ snapshotter, key: chainId }))) !== undefined) return;
+  if ((await ignoreNotFound(api.snapshots.stat({ snapshotter, key: chainId }))) !== undefined) return;
   const key = `${id}-${chainId}`;
   const { mounts } = await api.snapshots.prepare({ snapshotter, key, parent });
   const { applied } = await api.diff.apply({ diff: { mediaType, digest, size: BigInt(size) }, mounts });
   if (applied?.digest !== diffId) {
-    throw new ImageError("Invalid", `the image is damaged: layer ${digest} is not what its configuration says`);
+    throw new ImageError("Invalid", `the image is damaged: layer ${digest} does not match its configuration`);
   }
   try {
     await api.snapshots.commit({ snapshotter, name: chainId, key });
   } catch (error) {
-    // Another import was faster.
+    // A concurrent import created it first.
     if (!failedWith(error, Code.AlreadyExists)) throw error;
     await api.snapshots.remove({ snapshotter, key });
   }

@@ -3,7 +3,7 @@ import type { BindMount } from "../isolation.ts";
 import { ociSeccomp } from "../bubblewrap/seccomp-filter.ts";
 import type { UserIds } from "../program/user.ts";
 
-/** What an OCI runtime has to know of a program. */
+/** A program for an OCI runtime. */
 export interface OciProgram {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -22,7 +22,7 @@ export interface OciProgram {
   readonly capabilities: readonly string[];
 }
 
-/** Capabilities that programs of images expect to have as root, without those that reach beyond the container. */
+/** Capabilities that root expects in an image, without those that reach beyond the container. */
 export const imageCapabilities: readonly string[] = [
   "CAP_CHOWN",
   "CAP_DAC_OVERRIDE",
@@ -38,7 +38,7 @@ export const imageCapabilities: readonly string[] = [
 
 const cpuPeriodMicros = 100_000;
 
-/** Files of /proc and /sys that tell of, or act on, the machine and not the container. */
+/** Files of /proc and /sys that reveal or control the machine rather than the container. */
 const maskedPaths = [
   "/proc/acpi",
   "/proc/asound",
@@ -68,21 +68,21 @@ const kernelMounts = [
   { destination: "/run", type: "tmpfs", source: "tmpfs", options: ["nosuid", "nodev", "mode=755", "size=65536k"] },
 ];
 
-/** Limits in the words of the OCI runtime specification (config-linux.md, control groups). */
+/** Limits in the format of the OCI runtime specification (config-linux.md, control groups). */
 function resources({ cpuMillis, memoryBytes, pids }: Limits): Readonly<Record<string, unknown>> {
   return {
     devices: [{ allow: false, access: "rwm" }],
     ...(cpuMillis !== undefined && {
-      // The kernel refuses quotas under 1 ms.
+      // The kernel rejects quotas under 1 ms.
       cpu: { quota: Math.max(Math.round((cpuMillis * cpuPeriodMicros) / 1000), 1000), period: cpuPeriodMicros },
     }),
-    // With as much for both together there is no swap: a program at its limit ends instead of slowing the machine down.
+    // An equal limit for memory plus swap disables swap: a program at its limit is killed instead of slowing the machine down.
     ...(memoryBytes !== undefined && { memory: { limit: memoryBytes, swap: memoryBytes } }),
     ...(pids !== undefined && { pids: { limit: pids } }),
   };
 }
 
-/** The process of a program, or a second one beside it. */
+/** The `process` section: the program, or a command beside it. */
 export function ociProcess(
   program: Pick<OciProgram, "command" | "env" | "cwd" | "user" | "capabilities">,
   terminal = false,

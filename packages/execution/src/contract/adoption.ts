@@ -6,10 +6,10 @@ import { isAlive, readStat } from "../process/proc.ts";
 import { content, end, isError, shell, withDriver } from "./setup.ts";
 import type { DriverContractCase } from "./setup.ts";
 
-/** What holds over the end of a supervisor: locks, adoption, damaged files. */
+/** Rules across a supervisor's restart: locks, adoption, damaged files. */
 export const adoptionRules: readonly DriverContractCase[] = [
   {
-    title: "a second driver on the folder is refused and names the process that has it",
+    title: "rejects a second driver on the folder and names the process that holds it",
     run: (setup) =>
       withDriver(setup, async () => {
         await assert.rejects(
@@ -19,7 +19,7 @@ export const adoptionRules: readonly DriverContractCase[] = [
       }),
   },
   {
-    title: "programs outlive close, and the next driver supervises them",
+    title: "lets programs outlive close and supervises them with the next driver",
     async run(setup) {
       const first = await setup.open();
       const gate = join(setup.dir, "a", "work", "gate");
@@ -38,7 +38,7 @@ export const adoptionRules: readonly DriverContractCase[] = [
     },
   },
   {
-    title: "a program that ended while nobody supervised is known with its exit code, again and again",
+    title: "reports the exit code of a program that terminated without a supervisor, repeatedly",
     async run(setup) {
       const first = await setup.open();
       const work = join(setup.dir, "a", "work");
@@ -58,7 +58,7 @@ export const adoptionRules: readonly DriverContractCase[] = [
     },
   },
   {
-    title: "a timeout holds for the next driver, and counts from the start",
+    title: "enforces a timeout in the next driver, counted from the start",
     async run(setup) {
       const first = await setup.open();
       await first.start({ id: "a", command: ["sleep", "600"], timeoutMs: 100 });
@@ -70,7 +70,7 @@ export const adoptionRules: readonly DriverContractCase[] = [
     },
   },
   {
-    title: "an adopted program can be stopped",
+    title: "stops an adopted program",
     async run(setup) {
       const first = await setup.open();
       await first.start({ id: "a", command: ["sleep", "600"] });
@@ -83,7 +83,7 @@ export const adoptionRules: readonly DriverContractCase[] = [
   },
   ...["spec.json", "state.json"].map(
     (file): DriverContractCase => ({
-      title: `a damaged ${file} is put aside, the program is Lost, and nothing of it runs`,
+      title: `quarantines a damaged ${file}, marks the program as Lost and kills it`,
       async run(setup) {
         const first = await setup.open();
         const program = await first.start({ id: "a", command: shell("echo $$ >pid; exec sleep 600") });
@@ -106,7 +106,7 @@ export const adoptionRules: readonly DriverContractCase[] = [
     }),
   ),
   {
-    title: "a folder without a spec was never started and goes",
+    title: "removes a folder without a spec",
     async run(setup) {
       await mkdir(join(setup.dir, "half"), { recursive: true });
       await withDriver(setup, async (driver) => {

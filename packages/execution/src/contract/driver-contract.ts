@@ -1,19 +1,19 @@
 import { adoptionRules } from "./adoption.ts";
-import { besideRules } from "./exec.ts";
-import { endingRules } from "./termination.ts";
+import { execRules } from "./exec.ts";
+import { terminationRules } from "./termination.ts";
 import { environmentRules } from "./environment.ts";
 import { inputRules } from "./input.ts";
 import { resourceRules } from "./resources.ts";
 import type { DriverContractCase } from "./setup.ts";
-import { startingRules } from "./startup.ts";
+import { startupRules } from "./startup.ts";
 
-/** The rules that hold for every driver, by subject. Each takes a fresh folder. */
+/** The rules of every driver, by subject. Each needs a fresh folder. */
 export const driverContract: readonly DriverContractCase[] = [
-  ...startingRules,
+  ...startupRules,
   ...environmentRules,
-  ...endingRules,
+  ...terminationRules,
   ...resourceRules,
-  ...besideRules,
+  ...execRules,
   ...inputRules,
   ...adoptionRules,
 ];

@@ -4,15 +4,15 @@ import { join } from "node:path";
 import { end, rule, shell } from "./setup.ts";
 import type { DriverContractCase } from "./setup.ts";
 
-/** What a program finds where it runs. */
+/** The environment of a program. */
 export const environmentRules: readonly DriverContractCase[] = [
-  rule("it runs as the user that its spec names, who owns its work folder", async (driver, { dir }) => {
+  rule("runs as the spec's user, who owns the work folder", async (driver, { dir }) => {
     if (process.getuid?.() !== 0) return;
     await chmod(join(dir, ".."), 0o711);
     const { out, error } = await end(driver, { command: shell("id -u; id -g; touch own && echo own"), user: "65534:65533" });
     assert.deepEqual([out, error], ["65534\n65533\nown\n", ""]);
   }),
-  rule("a folder of the machine is where its binds say, read-only unless they say otherwise", async (driver, { dir }) => {
+  rule("mounts binds at their targets, read-only by default", async (driver, { dir }) => {
     const source = join(dir, "..", "shared");
     await mkdir(source);
     await writeFile(join(source, "file"), "seen\n");
@@ -22,16 +22,16 @@ export const environmentRules: readonly DriverContractCase[] = [
     ];
     const script = "cat /run/read/file; touch /run/read/x 2>/dev/null || echo refused; touch /run/write/y && echo written";
     const { program, out } = await end(driver, { command: shell(script), isolation: { binds } });
-    // A driver without isolation refuses rather than ignores.
-    if (driver.name === "process") assert.match((await program.exited()).message, /asks for isolation/);
+    // A driver without isolation rejects binds rather than ignoring them.
+    if (driver.name === "process") assert.match((await program.exited()).message, /does not support isolation/);
     else assert.equal(out, "seen\nrefused\nwritten\n");
   }),
-  rule("arguments reach the program as they are", async (driver) => {
+  rule("passes arguments unchanged", async (driver) => {
     const words = ["a b", "", "$HOME", "`id`", "'\"", "-n", "*", "\n", "ü"];
     const { out } = await end(driver, { command: [...shell('for word; do printf "<%s>" "$word"; done'), "name", ...words] });
     assert.equal(out, words.map((word) => `<${word}>`).join(""));
   }),
-  rule("the environment is the spec's and nothing of the supervisor's", async (driver) => {
+  rule("passes the spec's environment and nothing of the supervisor's", async (driver) => {
     process.env.KEELSON_SECRET = "leak";
     const env = { A: "1 2", "dotted.name": "x", PATH: "/usr/bin:/bin" };
     const { out } = await end(driver, { command: ["env"], env });
@@ -39,18 +39,18 @@ export const environmentRules: readonly DriverContractCase[] = [
     const lines = out.split("\n").filter((line) => line !== "" && !/^(KEELSON_PROGRAM|PWD|HOME)=/.test(line));
     assert.deepEqual(lines.sort(), ["A=1 2", "PATH=/usr/bin:/bin", "dotted.name=x"]);
   }),
-  rule("a variable reaches the program also where what starts it might use the name", async (driver) => {
+  rule("passes variables whose names the shim's script uses", async (driver) => {
     const names = ["groups", "shift", "fd", "i", "go", "pid", "rest", "start", "stat", "keelson_groups", "keelson_start"];
     const env = Object.fromEntries(names.map((name) => [name, `value of ${name}`]));
     const { out } = await end(driver, { command: ["env"], env });
     const lines = out.split("\n").filter((line) => line.includes("=value of "));
     assert.deepEqual(lines.sort(), names.map((name) => `${name}=value of ${name}`).sort());
   }),
-  rule("without a cwd it runs in a work folder of its own", async (driver) => {
+  rule("runs in its own work folder without a cwd", async (driver) => {
     const { program, out } = await end(driver, { command: ["pwd"] });
     assert.equal(out.trim(), join(program.logs.stdout, "..", "work"));
   }),
-  rule("it has no file of the supervisor open", async (driver) => {
+  rule("inherits no file of the supervisor", async (driver) => {
     const { out } = await end(driver, {
       command: shell("for fd in 3 4 5 6 7 8 9; do [ -e /proc/$$/fd/$fd ] && echo $fd; done; true"),
     });

@@ -6,17 +6,24 @@ import { content, isError, rule, shell } from "./setup.ts";
 import type { DriverContractCase } from "./setup.ts";
 
 /** Commands beside a running program. */
-export const besideRules: readonly DriverContractCase[] = [
-  rule("a command beside it has its folder and environment, its own exit code, and separate outputs", async (driver) => {
-    const program = await driver.start({ id: "a", command: ["sleep", "600"], env: { PATH: "/usr/bin:/bin", A: "1", B: "2" } });
-    const session = await program.exec({ command: shell('pwd; echo "$A$B"; cat; echo error >&2; exit 6'), env: { B: "3" } });
-    session.stdin.end("typed\n");
-    const [out, error] = await Promise.all([text(session.stdout), text(session.stderr ?? Readable.from([]))]);
-    assert.deepEqual([out, error], [`${join(program.logs.stdout, "..", "work")}\n13\ntyped\n`, "error\n"]);
-    assert.deepEqual(await session.exited(), { exitCode: 6 });
-    assert.equal(program.state.kind, "running");
-  }),
-  rule("a command beside it can have a terminal, whose size it learns and follows", async (driver, { dir }) => {
+export const execRules: readonly DriverContractCase[] = [
+  rule(
+    "runs a command in the program's folder and environment, with its own exit code and separate outputs",
+    async (driver) => {
+      const program = await driver.start({
+        id: "a",
+        command: ["sleep", "600"],
+        env: { PATH: "/usr/bin:/bin", A: "1", B: "2" },
+      });
+      const session = await program.exec({ command: shell('pwd; echo "$A$B"; cat; echo error >&2; exit 6'), env: { B: "3" } });
+      session.stdin.end("typed\n");
+      const [out, error] = await Promise.all([text(session.stdout), text(session.stderr ?? Readable.from([]))]);
+      assert.deepEqual([out, error], [`${join(program.logs.stdout, "..", "work")}\n13\ntyped\n`, "error\n"]);
+      assert.deepEqual(await session.exited(), { exitCode: 6 });
+      assert.equal(program.state.kind, "running");
+    },
+  ),
+  rule("runs a command on a terminal and resizes it", async (driver, { dir }) => {
     const program = await driver.start({ id: "a", command: ["sleep", "600"] });
     const script = "tty -s && stty size; echo ready >ready; read -r line; stty size; exit 3";
     const session = await program.exec({ command: shell(script), terminal: { columns: 91, rows: 17 } });
@@ -27,7 +34,7 @@ export const besideRules: readonly DriverContractCase[] = [
     assert.deepEqual([lines.includes("17 91"), lines.includes("33 70")], [true, true], lines.join("|"));
     assert.deepEqual(await session.exited(), { exitCode: 3 });
   }),
-  rule("a command beside it that is not there exits with 127, and ends with the program where it is", async (driver) => {
+  rule("returns 127 for a missing command, and kills commands with the program", async (driver) => {
     const program = await driver.start({ id: "a", command: ["sleep", "600"] });
     const missing = await program.exec({ command: ["no-such-command"] });
     missing.stdout.resume();

@@ -7,16 +7,16 @@ import type { DriverContractCase } from "./setup.ts";
 
 const output = (program: Program): string => readFileSync(program.logs.stdout, "utf8").replaceAll("\r", "");
 
-/** Programs that read, with and without a terminal. */
+/** Programs with an input, with and without a terminal. */
 export const inputRules: readonly DriverContractCase[] = [
-  rule("an input that is there once ends with its writer", async (driver) => {
+  rule("ends an input of kind once with its writer", async (driver) => {
     const program = await driver.start({ id: "a", command: shell("cat; echo over"), input: "once" });
     program.openInput().end("first\nsecond\n");
     assert.equal((await program.exited()).exitCode, 0);
     assert.equal(output(program), "first\nsecond\nover\n");
     assert.throws(() => program.openInput(), isError("NotRunning"));
   }),
-  rule("an input that is held goes on after a writer has ended, for the next one", async (driver, { dir }) => {
+  rule("keeps a held input open for the next writer", async (driver, { dir }) => {
     const script = 'read -r a; echo "$a" >first; read -r b; echo "$a $b"';
     const program = await driver.start({ id: "a", command: shell(script), input: "held" });
     program.openInput().end("one\n");
@@ -25,7 +25,7 @@ export const inputRules: readonly DriverContractCase[] = [
     assert.equal((await program.exited()).exitCode, 0);
     assert.equal(output(program), "one two\n");
   }),
-  rule("a program has a terminal from its start: its size, what is typed, how it ends", async (driver, { dir }) => {
+  rule("starts a program on a terminal with its size, input and exit code", async (driver, { dir }) => {
     const script = "tty -s && stty size; echo ready >ready; read -r line; stty size; echo got $line; exit 3";
     const terminal = { columns: 91, rows: 17 };
     const program = await driver.start({ id: "a", command: shell(script), input: "held", terminal });
@@ -36,7 +36,7 @@ export const inputRules: readonly DriverContractCase[] = [
     const lines = output(program).split("\n");
     for (const line of ["17 91", "33 70", "got typed"]) assert.ok(lines.includes(line), lines.join("|"));
   }),
-  rule("a program with a terminal is stopped by its signal, and has its grace", async (driver, { dir }) => {
+  rule("stops a program with a terminal by its signal and grants the grace period", async (driver, { dir }) => {
     const script = "trap 'echo ended; exit 7' TERM; echo ready >ready; while :; do read -r line; done";
     const terminal = { columns: 80, rows: 24 };
     const program = await driver.start({ id: "a", command: shell(script), input: "held", terminal });
@@ -45,7 +45,7 @@ export const inputRules: readonly DriverContractCase[] = [
     assert.deepEqual([exit.reason, exit.exitCode], ["Stopped", 7]);
     assert.match(output(program), /^ended$/m);
   }),
-  rule("commands run beside a program with a terminal", async (driver) => {
+  rule("runs commands beside a program with a terminal", async (driver) => {
     const terminal = { columns: 80, rows: 24 };
     const program = await driver.start({ id: "a", command: shell("cat"), input: "held", env: { A: "1" }, terminal });
     const session = await program.exec({ command: shell("test $A = 1 && exit 5") });
@@ -54,7 +54,7 @@ export const inputRules: readonly DriverContractCase[] = [
     assert.deepEqual(await session.exited(), { exitCode: 5 });
   }),
   {
-    title: "an input that is held does not end with its supervisor",
+    title: "keeps a held input open across a supervisor's restart",
     async run({ open }) {
       const first = await open();
       await first.start({ id: "a", command: shell("read -r line; echo got $line"), input: "held" });
@@ -72,7 +72,7 @@ export const inputRules: readonly DriverContractCase[] = [
     },
   },
   {
-    title: "a program with a terminal outlives its supervisor, and the next one types into it",
+    title: "lets a program with a terminal outlive its supervisor and accepts input from the next one",
     async run({ open }) {
       const first = await open();
       const terminal = { columns: 80, rows: 24 };

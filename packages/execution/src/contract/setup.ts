@@ -3,19 +3,19 @@ import { readFile } from "node:fs/promises";
 import type { Driver, ExecutionError, Program, ProgramSpec } from "../driver.ts";
 
 /*
- * What holds for every driver. Programs of these tests tell that they are ready through a file (`ready`), which the test
- * waits for, so none of them sleeps.
+ * The contract of every driver. Test programs signal readiness through a file (`ready`), which the test
+ * waits for, so no test sleeps.
  */
 
-/** What a suite gives each case: a fresh folder and a way to open drivers on it. */
+/** A fresh folder and a way to open drivers on it. */
 export interface DriverContractSetup {
   readonly dir: string;
   open(): Promise<Driver>;
-  /** The number on this machine of a process that program `id` knows as `pid`. Default: the same. */
+  /** The host pid of a process that program `id` knows as `pid`. Default: the same. */
   outsidePid?(id: string, pid: number): number;
 }
 
-/** One rule, with the sentence that says it. */
+/** One rule of the contract. */
 export interface DriverContractCase {
   readonly title: string;
   run(setup: DriverContractSetup): Promise<void>;
@@ -26,7 +26,7 @@ export const isError = (code: ExecutionError["code"]) => (error: unknown) =>
 
 export const shell = (script: string): ProgramSpec["command"] => ["/bin/sh", "-c", script];
 
-/** Waits until a file has content, and gives it. */
+/** Waits until a file has a complete line and returns its content. */
 export async function content(path: string): Promise<string> {
   for (;;) {
     const text = await readFile(path, "utf8").catch(() => "");

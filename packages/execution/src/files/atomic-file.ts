@@ -12,8 +12,8 @@ async function syncFolder(folder: string): Promise<void> {
 }
 
 /**
- * Replaces a file so that a reader finds the old or the new content, never a part. `durable` says that it has reached the
- * disk when this resolves. Nothing is left behind when it fails.
+ * Replaces a file atomically: a reader finds the old or the new content. With `durable` the content has reached the
+ * disk when this resolves. A failure leaves no temporary file.
  */
 export async function writeFileAtomic(path: string, text: string, options: { readonly durable: boolean }): Promise<void> {
   const fresh = `${path}.new`;

@@ -3,9 +3,9 @@ const sentences: Readonly<Record<string, string>> = {
   ENOTDIR: "not a directory",
   EACCES: "permission denied",
   EPERM: "operation not permitted",
-  ENOSPC: "no space left on the disk",
-  EDQUOT: "the disk quota is used up",
-  EROFS: "the file system is read-only",
+  ENOSPC: "no space left on device",
+  EDQUOT: "disk quota exceeded",
+  EROFS: "read-only file system",
   EMFILE: "too many open files",
   ENFILE: "too many open files on this machine",
   ENOMEM: "out of memory",
@@ -18,7 +18,7 @@ export function errorCode(error: unknown): string | undefined {
   return typeof error.code === "string" ? error.code : undefined;
 }
 
-/** What a system error means, in words a person who never read errno(3) understands. */
+/** Describes a system error in plain English, with its code. */
 export function describeError(error: unknown): string {
   const code = errorCode(error);
   if (code !== undefined && Object.hasOwn(sentences, code)) return `${sentences[code]} (${code})`;

@@ -13,7 +13,7 @@ function inFolder<T>(use: (folder: string) => T): T {
   return result;
 }
 
-test("of contenders for a folder with a dead holder exactly one wins, and a release lets the next in", async () => {
+test("lets exactly one contender take the lock of a dead holder, and the next after a release", async () => {
   await inFolder(async (folder) => {
     writeFileSync(join(folder, ".lock-4"), JSON.stringify({ pid: process.pid, startTime: 1, bootId: "x" }));
     const results = await Promise.allSettled(Array.from({ length: 8 }, () => lockFolder(folder, Math.random)));

@@ -36,18 +36,18 @@ function readHolder(path: string): Holder | undefined {
       ? { pid, startTime, bootId }
       : undefined;
   } catch {
-    // Damaged, or removed by a younger holder: nobody that we could name holds it.
+    // Damaged, or removed by a newer holder: no known process holds it.
     return undefined;
   }
 }
 
 /**
- * Takes a folder for this process. Throws `FolderInUse` that names the process which has it.
+ * Locks a folder for this process. Throws `FolderInUse`, naming the process that holds it.
  *
- * Each holder makes a file of its own, one generation above the last, with `link`, which fails where the name exists: of
- * several that find a dead holder, one wins. The youngest generation is never removed by its holder, only marked as
- * released, and whoever made one looks again for a younger one; so a contender that was slow between its look and its
- * `link` finds that it lost. (Removing a dead holder's file first, as lock files often do, can remove a live one's.)
+ * Each holder creates a file of its own, one generation above the last, with `link`, which fails if the name exists: of several
+ * processes that find a dead holder, one wins. The newest generation is never removed by its holder, only marked as released, and a
+ * contender checks for a newer one after its `link`, so a slow contender finds that it lost. (Removing a dead holder's file first, as
+ * lock files often do, can remove a live holder's file.)
  */
 export async function lockFolder(dir: string, random: () => number): Promise<FolderLock> {
   const bootId = readBootId();
@@ -56,10 +56,7 @@ export async function lockFolder(dir: string, random: () => number): Promise<Fol
     const last = generations(dir)[0] ?? 0;
     const holder = last === 0 ? undefined : readHolder(join(dir, `.lock-${last}`));
     if (holder !== undefined && holder.bootId === bootId && isAlive(holder.pid, holder.startTime)) {
-      throw new ExecutionError(
-        "FolderInUse",
-        `${dir} is in use by process ${holder.pid}. Stop it, or give this driver a folder of its own.`,
-      );
+      throw new ExecutionError("FolderInUse", `${dir} is in use by process ${holder.pid}; stop it or use another folder`);
     }
     const mine = last + 1;
     const path = join(dir, `.lock-${mine}`);

@@ -1,14 +1,17 @@
 import { lstatSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
+import { ExecutionError } from "../driver.ts";
 
-/** Links that are followed on the way to a file, as in the kernel. */
-const mostLinks = 40;
+/** The kernel's limit of symbolic links in one path. */
+const maxLinks = 40;
 
 /**
- * The place on this machine of a path as it is inside `root`: links are followed as a program with that root would follow
- * them, absolute ones from `root`, and `..` never leads out of it. Parts that are missing are left as they are.
+ * Translates a path inside `root` to a path on this machine. Symbolic links are resolved as for a program with that root: absolute ones
+ * from `root`, and `..` never leaves it. Missing components are kept.
  *
- * **Errors**: throws where there are more than 40 links.
+ * Not safe against a process that changes links concurrently; see `openBeneath` for that.
+ *
+ * **Errors**: `InvalidSpec` after more than 40 links.
  */
 export function pathInRoot(root: string, path: string): string {
   const waiting = path.split("/").reverse();
@@ -25,7 +28,7 @@ export function pathInRoot(root: string, path: string): string {
       walked.push(part);
       continue;
     }
-    if (++links > mostLinks) throw new Error(`${path}: too many symbolic links`);
+    if (++links > maxLinks) throw new ExecutionError("InvalidSpec", `${path}: too many symbolic links`);
     if (target.startsWith("/")) walked.length = 0;
     waiting.push(...target.split("/").reverse());
   }

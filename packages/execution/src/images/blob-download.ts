@@ -5,21 +5,21 @@ import { hexOf } from "./image-manifest.ts";
 import type { Descriptor } from "./image-manifest.ts";
 import type { RegistryClient } from "./registry-client.ts";
 
-/** How often a transfer may break without getting further. */
-const mostFailures = 4;
+/** Maximum consecutive transfer failures without progress. */
+const maxFailures = 4;
 
 const firstPauseMs = 500;
 
 /**
- * Fetches a part of an image into a file. What arrived stays when the transfer breaks, and the rest is asked for; a part that is whole and
- * not what its digest says is fetched once more. Throws an {@link ImageError}.
+ * Downloads a blob of an image into a file. An interrupted transfer is resumed; a complete blob that does not match its digest is
+ * downloaded once more. Throws an {@link ImageError}.
  */
 export async function downloadBlob(
   get: RegistryClient,
   { digest, size }: Descriptor,
   path: string,
   options: {
-    /** Called with what arrived; with a negative number where it is thrown away. */
+    /** Called with the number of received bytes; negative if received bytes are discarded. */
     readonly onBytes: (bytes: number) => void;
     readonly pause?: (ms: number) => Promise<void>;
     readonly signal?: AbortSignal;
@@ -30,7 +30,7 @@ export async function downloadBlob(
   try {
     let received = 0;
     let hash = createHash("sha256");
-    const startAnew = async (): Promise<void> => {
+    const restart = async (): Promise<void> => {
       onBytes(-received);
       received = 0;
       hash = createHash("sha256");
@@ -40,13 +40,12 @@ export async function downloadBlob(
     let furthest = 0;
     for (let failures = 0; ; ) {
       const response = await get(`blobs/${digest}`, received > 0 ? { from: received } : {});
-      if (received > 0 && response.status !== 206) await startAnew();
+      if (received > 0 && response.status !== 206) await restart();
       let cause: unknown;
       try {
         for await (const chunk of response.body ?? []) {
           const bytes = chunk as Uint8Array;
-          if (received + bytes.length > size)
-            throw new ImageError("Invalid", `${digest} is longer than the ${size} bytes that it should have`);
+          if (received + bytes.length > size) throw new ImageError("Invalid", `${digest} is longer than its ${size} bytes`);
           await file.write(bytes, 0, bytes.length, received);
           hash.update(bytes);
           received += bytes.length;
@@ -54,19 +53,19 @@ export async function downloadBlob(
         }
       } catch (error) {
         signal?.throwIfAborted();
-        // A full disk has a code of its own; a broken connection is what is tried again.
-        if (error instanceof ImageError || isOfDisk(error)) throw error;
+        // Disk errors are final; a broken connection is retried.
+        if (error instanceof ImageError || isDiskError(error)) throw error;
         cause = error;
       }
       if (received === size && hash.copy().digest("hex") === hexOf(digest)) return;
       const isDamaged = received === size;
       failures = received > furthest && !isDamaged ? 1 : failures + 1;
       furthest = Math.max(furthest, received);
-      if (failures >= mostFailures || (isDamaged && wasDamaged)) {
-        throw new ImageError("Invalid", `${digest} was damaged or cut off on its way`, { cause });
+      if (failures >= maxFailures || (isDamaged && wasDamaged)) {
+        throw new ImageError("Invalid", `${digest} was damaged or truncated in transfer`, { cause });
       }
       wasDamaged ||= isDamaged;
-      if (isDamaged) await startAnew();
+      if (isDamaged) await restart();
       await pause?.(firstPauseMs * 2 ** (failures - 1));
     }
   } finally {
@@ -75,7 +74,7 @@ export async function downloadBlob(
 }
 
 /** Whether an error came from writing the file. */
-const isOfDisk = (error: unknown): boolean =>
+const isDiskError = (error: unknown): boolean =>
   typeof error === "object" &&
   error !== null &&
   "syscall" in error &&

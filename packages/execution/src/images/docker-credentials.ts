@@ -4,14 +4,14 @@ import { ImageError } from "./image-error.ts";
 import { parseImageJson } from "./image-manifest.ts";
 import type { RegistryCredentials } from "./registry-client.ts";
 
-/** The key of Docker Hub in Docker's files; every other registry is named by its host. */
+/** Docker Hub's key in Docker's files; other registries use their host name. */
 const dockerHub = "index.docker.io";
 
 const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
 
 /**
- * Reads the accounts (`auths`) in the text of Docker's `config.json`, as `docker login` writes it where no credential store is set.
- * Programs that keep passwords (`credsStore`, `credHelpers`) are not asked. Throws an {@link ImageError} for a text that is no such file.
+ * Reads the accounts (`auths`) in the text of Docker's `config.json`, as `docker login` writes it without a credential store. Credential
+ * helpers (`credsStore`, `credHelpers`) are ignored. Throws an {@link ImageError} for an invalid file.
  */
 export function parseDockerCredentials(text: string): (registry: string) => RegistryCredentials | undefined {
   const { auths } = parseImageJson(Buffer.from(text), "Docker's config.json");
@@ -26,7 +26,7 @@ export function parseDockerCredentials(text: string): (registry: string) => Regi
   return (registry) => accounts.get(registry === "docker.io" ? dockerHub : registry) ?? accounts.get(registry);
 }
 
-/** {@link parseDockerCredentials} of a file; no accounts where it is not there. */
+/** {@link parseDockerCredentials} of a file; no accounts if the file does not exist. */
 export async function readDockerCredentials(path: string): Promise<(registry: string) => RegistryCredentials | undefined> {
   try {
     return parseDockerCredentials(await readFile(path, "utf8"));

@@ -1,10 +1,10 @@
-/** What is wrong with an image, for a person to read. */
+/** An image is invalid or cannot be fetched. */
 export class ImageError extends Error {
   override readonly name = "ImageError";
   /**
-   * - `Invalid`: damaged, not as its digest says, or no image at all. `TooLarge`: beyond what is taken.
-   * - `NotForThisMachine`: for other processors only. `Unavailable`: the registry does not have it, or was not reached.
-   * - `InUse`: a program that runs has its files.
+   * - `Invalid`: damaged, does not match its digest, or not an image. `TooLarge`: exceeds a limit.
+   * - `NotForThisMachine`: built for other architectures only. `Unavailable`: not in the registry, or the registry is unreachable.
+   * - `InUse`: a running program uses its files.
    */
   readonly code: "Invalid" | "TooLarge" | "NotForThisMachine" | "Unavailable" | "InUse";
 

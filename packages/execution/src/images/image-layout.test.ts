@@ -42,7 +42,7 @@ function archive(...entries: readonly Entry[]): string {
   return file;
 }
 
-test("an archive is read as the image that it holds, and leaves nothing behind", async () => {
+test("reads the image in an archive and leaves nothing behind", async () => {
   const { entries } = parts();
   const image = await openImage(archive(...entries), { temporary });
   expect(image.config.command).toEqual(["/bin/sh"]);
@@ -63,7 +63,7 @@ test.each<[string, readonly Entry[]]>([
     ],
   ],
   ["a hard link out", [{ path: `blobs/sha256/${"a".repeat(64)}`, type: "Link", linkpath: "../../../../secret" }]],
-])("an archive with %s writes nothing outside, and the image in it is read all the same", async (_, hostile) => {
+])("writes nothing outside for an archive with %s, and still reads the image in it", async (_, hostile) => {
   writeFileSync(join(dir, "secret"), "secret");
   const image = await openImage(archive(...hostile, ...parts().entries), { temporary });
   expect(readdirSync(dir).sort()).toEqual(["image.tar", "secret", "temporary"]);
@@ -77,14 +77,14 @@ test.each<[string, () => readonly Entry[], RegExp]>([
   ["a longer layer", () => parts({ layer: "layer and more" }).entries, /damaged/],
   ["a layer that is a symbolic link", () => withLink(), /missing/],
   ["no index", () => [{ path: "other", content: "x" }], /no index\.json/],
-  ["an index that is no JSON", () => parts({ "index.json": "{" }).entries, /no JSON/],
-  ["nothing for this processor", () => parts({ "index.json": '{"manifests":[]}' }).entries, /nothing for linux/],
+  ["an index that is not JSON", () => parts({ "index.json": "{" }).entries, /not valid JSON/],
+  ["nothing for this architecture", () => parts({ "index.json": '{"manifests":[]}' }).entries, /no manifest for linux/],
   [
     "a digest that is a path",
     () => parts({ "index.json": '{"manifests":[{"mediaType":"x","size":1,"digest":"sha256:../../../secret"}]}' }).entries,
-    /no sha256 digest/,
+    /not a valid sha256 digest/,
   ],
-])("an archive with %s is refused with a reason, and nothing is left", async (_, entries, reason) => {
+])("rejects an archive with %s and leaves nothing behind", async (_, entries, reason) => {
   writeFileSync(join(dir, "secret"), "layer");
   await expect(openImage(archive(...entries()), { temporary })).rejects.toThrow(reason);
   expect(readdirSync(temporary)).toEqual([]);
@@ -96,12 +96,12 @@ function withLink(): readonly Entry[] {
   return [...entries.filter((entry) => entry.path !== path), { path, type: "SymbolicLink", linkpath: "../../../../secret" }];
 }
 
-test("an archive beyond the limit is refused", async () => {
+test("rejects an archive above the size limit", async () => {
   await expect(openImage(archive(...parts().entries), { temporary, maxBytes: 10 })).rejects.toMatchObject({ code: "TooLarge" });
   expect(readdirSync(temporary)).toEqual([]);
 });
 
-test("an archive that is cut off is refused", async () => {
+test("rejects a truncated archive", async () => {
   const file = join(dir, "image.tar");
   writeFileSync(file, tar(...parts().entries).subarray(0, 700));
   await expect(openImage(file, { temporary })).rejects.toMatchObject({ code: "Invalid" });

@@ -5,29 +5,29 @@ import { join } from "node:path";
 import { extract } from "tar";
 import { errorCode } from "../files/file-error.ts";
 import { ImageError } from "./image-error.ts";
-import { hexOf, mostJsonBytes, parseImageConfig, parseImageJson, parseManifest, requireManifest } from "./image-manifest.ts";
+import { hexOf, maxJsonBytes, parseImageConfig, parseImageJson, parseManifest, requireManifest } from "./image-manifest.ts";
 import type { Descriptor, ImageConfig, ImageManifest } from "./image-manifest.ts";
 
-/** An image in a folder of the OCI layout (OCI image specification, image-layout.md), every part as its digest says. */
-export interface LaidOutImage {
+/** An image in an OCI layout (OCI image specification, image-layout.md) whose blobs match their digests. */
+export interface ImageLayout {
   /** Descriptor of its manifest. */
   readonly target: Descriptor;
   readonly manifest: ImageManifest;
   readonly config: ImageConfig;
-  /** The name that the layout gives it (`org.opencontainers.image.ref.name`), where it gives one. */
+  /** The image's name in the layout (`org.opencontainers.image.ref.name`), if any. */
   readonly name?: string;
-  /** Path of the file with a part. */
+  /** Path of a blob's file. */
   blob(descriptor: Descriptor): string;
-  /** Removes what was made to read it. */
+  /** Removes temporary files. */
   close(): Promise<void>;
 }
 
-/** The most that an image may have in all, unless it is told otherwise. */
+/** Default maximum size of an image. */
 export const defaultMaxImageBytes = 8 * 1024 ** 3;
 
 const blobPath = /^(?:\.\/)?(?:blobs(?:\/sha256(?:\/[0-9a-f]{64})?)?\/?|index\.json|oci-layout)$/;
 
-/** Unpacks the parts of an image from an archive. Nothing else of the archive is unpacked, whatever it says. */
+/** Unpacks an image's blobs from an archive and ignores every other entry. */
 async function unpackArchive(file: string, target: string, maxBytes: number): Promise<void> {
   let bytes = 0;
   let isTooLarge = false;
@@ -54,21 +54,20 @@ async function unpackArchive(file: string, target: string, maxBytes: number): Pr
       },
     );
   }
-  if (isTooLarge) throw new ImageError("TooLarge", `the image in ${file} is larger than ${maxBytes} bytes`);
+  if (isTooLarge) throw new ImageError("TooLarge", `the image in ${file} exceeds ${maxBytes} bytes`);
 }
 
 async function readSmall(path: string, what: string): Promise<Uint8Array> {
   try {
-    if ((await stat(path)).size > mostJsonBytes)
-      throw new ImageError("TooLarge", `${what} is larger than ${mostJsonBytes} bytes`);
+    if ((await stat(path)).size > maxJsonBytes) throw new ImageError("TooLarge", `${what} exceeds ${maxJsonBytes} bytes`);
     return await readFile(path);
   } catch (error) {
-    if (errorCode(error) === "ENOENT") throw new ImageError("Invalid", `this is no image in the OCI layout: it has no ${what}`);
+    if (errorCode(error) === "ENOENT") throw new ImageError("Invalid", `not an OCI image layout: it has no ${what}`);
     throw error;
   }
 }
 
-/** Throws where a file is not the part that a descriptor points to. */
+/** Throws if a file does not match its descriptor. */
 export async function verifyBlob(path: string, { digest, size }: Descriptor): Promise<void> {
   const hash = createHash("sha256");
   let read = 0;
@@ -78,30 +77,30 @@ export async function verifyBlob(path: string, { digest, size }: Descriptor): Pr
       hash.update(chunk as Buffer);
     }
   } catch (error) {
-    if (errorCode(error) === "ENOENT") throw new ImageError("Invalid", `the image is not whole: ${digest} is missing`);
+    if (errorCode(error) === "ENOENT") throw new ImageError("Invalid", `the image is incomplete: ${digest} is missing`);
     throw error;
   }
   if (read !== size || hash.digest("hex") !== hexOf(digest)) {
-    throw new ImageError("Invalid", `the image is damaged: ${digest} is not what its digest and size say`);
+    throw new ImageError("Invalid", `the image is damaged: ${digest} does not match its digest and size`);
   }
 }
 
 /**
- * Opens an image: a folder of the OCI layout, or a tar archive of one (also compressed with gzip) as `docker save` of Docker 25
- * or newer, `skopeo copy ... oci-archive:FILE`, `podman save --format oci-archive` and `ctr image export` write them. Of several images
- * that for this machine is taken.
+ * Opens an image: an OCI layout folder, or a tar archive of one (optionally gzipped) as written by `docker save` of Docker 25 or newer,
+ * `skopeo copy ... oci-archive:FILE`, `podman save --format oci-archive` and `ctr image export`. Selects the image for this machine's
+ * architecture.
  *
- * **Errors**: an {@link ImageError} where it is damaged, incomplete, larger than `maxBytes`, or for other processors only.
+ * **Errors**: an {@link ImageError} if it is damaged, incomplete, larger than `maxBytes`, or built for other architectures only.
  */
 export async function openImage(
   path: string,
   options: {
-    /** Folder for what has to be unpacked meanwhile. */
+    /** Folder for temporary files. */
     readonly temporary: string;
     /** Default: 8 GiB. */
     readonly maxBytes?: number;
   },
-): Promise<LaidOutImage> {
+): Promise<ImageLayout> {
   const { maxBytes = defaultMaxImageBytes } = options;
   const isFolder = (await stat(path)).isDirectory();
   const dir = isFolder ? path : await mkdtemp(join(options.temporary, "image-"));
@@ -115,7 +114,7 @@ export async function openImage(
   }
 }
 
-async function readLayout(dir: string, maxBytes: number): Promise<Omit<LaidOutImage, "close">> {
+async function readLayout(dir: string, maxBytes: number): Promise<Omit<ImageLayout, "close">> {
   const blob = ({ digest }: Descriptor): string => join(dir, "blobs", "sha256", hexOf(digest));
   const json = async (descriptor: Descriptor): Promise<Record<string, unknown>> => {
     await verifyBlob(blob(descriptor), descriptor);
@@ -124,20 +123,20 @@ async function readLayout(dir: string, maxBytes: number): Promise<Omit<LaidOutIm
   const index = parseImageJson(await readSmall(join(dir, "index.json"), "index.json"), "index.json");
   let target = requireManifest(index);
   let found = await json(target);
-  // Tools put an index with one manifest a processor into the layout's own.
+  // Some tools nest an index with one manifest per architecture in the layout's index.
   if (Array.isArray(found.manifests)) {
     target = requireManifest(found);
     found = await json(target);
   }
   const manifest = parseManifest(found);
   const total = manifest.layers.reduce((sum, { size }) => sum + size, manifest.config.size);
-  if (total > maxBytes) throw new ImageError("TooLarge", `the image has ${total} bytes, more than ${maxBytes}`);
+  if (total > maxBytes) throw new ImageError("TooLarge", `the image has ${total} bytes; the limit is ${maxBytes}`);
   for (const layer of manifest.layers) await verifyBlob(blob(layer), layer);
   const name = nameOf(index, target);
   return { target, manifest, config: parseImageConfig(await json(manifest.config)), blob, ...(name !== undefined && { name }) };
 }
 
-/** The full name that a tool noted down, else the short one of the standard, where it is a full one. */
+/** The full name that containerd's tools record, or else the standard annotation if it is a full name. */
 function nameOf(index: Record<string, unknown>, target: Descriptor): string | undefined {
   const all = Array.isArray(index.manifests) ? (index.manifests as readonly Record<string, unknown>[]) : [];
   const own = all.find(({ digest }) => digest === target.digest) ?? all[0];

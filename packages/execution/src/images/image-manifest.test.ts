@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { architecture, chainIds, chooseManifest, hexOf, parseDescriptor, parseImageConfig } from "./image-manifest.ts";
 
-test("a digest that could lead elsewhere as a file name is refused", () => {
+test("rejects a digest that could escape as a file name", () => {
   for (const digest of [
     "sha256:../../etc/passwd",
     "sha256:",
@@ -9,11 +9,11 @@ test("a digest that could lead elsewhere as a file name is refused", () => {
     `sha256:${"A".repeat(64)}`,
     `sha256:${"a".repeat(64)}/..`,
   ])
-    expect(() => hexOf(digest)).toThrow("no sha256 digest");
+    expect(() => hexOf(digest)).toThrow("not a valid sha256 digest");
   expect(() => parseDescriptor({ digest: `sha256:${"a".repeat(64)}`, size: -1 }, "layer 3")).toThrow(/layer 3/);
 });
 
-test("the manifest for this machine's processor is chosen", () => {
+test("chooses the manifest for this machine's architecture", () => {
   const a = `sha256:${"a".repeat(64)}`;
   const b = `sha256:${"b".repeat(64)}`;
   const other = { digest: a, size: 1, platform: { os: "linux", architecture: "other" } };
@@ -23,7 +23,7 @@ test("the manifest for this machine's processor is chosen", () => {
   expect(chooseManifest([other])).toBeUndefined();
 });
 
-test("a chain of one layer is its own id, of two the hash of both", () => {
+test("computes the chain id of one layer as its own id, and of two as the hash of both", () => {
   expect(chainIds(["sha256:a"])).toEqual(["sha256:a"]);
   // printf 'sha256:a sha256:b' | sha256sum
   expect(chainIds(["sha256:a", "sha256:b"]).at(-1)).toBe(
@@ -31,7 +31,7 @@ test("a chain of one layer is its own id, of two the hash of both", () => {
   );
 });
 
-test("an image's settings are read, and what is none is left out", () => {
+test("reads an image's settings and ignores invalid ones", () => {
   const config = {
     config: { Env: ["A=b=c", "broken"], Cmd: ["/bin/sh"], User: "daemon", WorkingDir: "relative" },
     rootfs: { diff_ids: ["sha256:a"] },

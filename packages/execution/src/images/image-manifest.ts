@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { ImageError } from "./image-error.ts";
 
-/** Points to a part of an image (OCI image specification, descriptor.md). */
+/** Refers to a blob of an image (OCI image specification, descriptor.md). */
 export interface Descriptor {
   readonly mediaType: string;
   /** `sha256:` and 64 hexadecimal digits. */
@@ -9,15 +9,15 @@ export interface Descriptor {
   readonly size: number;
 }
 
-/** An image: its configuration and its layers, the lowest first. */
+/** An image's configuration and its layers, lowest first. */
 export interface ImageManifest {
   readonly config: Descriptor;
   readonly layers: readonly Descriptor[];
 }
 
-/** Settings that an image has for programs that are started from it (OCI image specification, config.md). */
+/** An image's defaults for its programs (OCI image specification, config.md). */
 export interface ImageConfig {
-  /** Digests of the layers as they are unpacked. */
+  /** Digests of the uncompressed layers. */
   readonly diffIds: readonly string[];
   readonly entrypoint: readonly string[];
   readonly command: readonly string[];
@@ -31,29 +31,29 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 
 const texts = (value: unknown): readonly string[] => (Array.isArray(value) ? value.map(String) : []);
 
-/** The most that a manifest or a configuration may be. */
-export const mostJsonBytes = 4 * 1024 * 1024;
+/** Maximum size of a manifest or a configuration. */
+export const maxJsonBytes = 4 * 1024 * 1024;
 
-/** The hexadecimal digits of a digest. Throws an {@link ImageError} for any other text: digests become file names. */
+/** The hexadecimal digits of a digest. Throws an {@link ImageError} for any other text, because digests become file names. */
 export function hexOf(digest: string): string {
   const hex = /^sha256:([0-9a-f]{64})$/.exec(digest)?.[1];
-  if (hex === undefined) throw new ImageError("Invalid", `${JSON.stringify(digest)} is no sha256 digest`);
+  if (hex === undefined) throw new ImageError("Invalid", `${JSON.stringify(digest)} is not a valid sha256 digest`);
   return hex;
 }
 
-/** Reads a part of an image that is JSON. Throws an {@link ImageError}. */
+/** Parses a JSON blob of an image. Throws an {@link ImageError}. */
 export function parseImageJson(bytes: Uint8Array, what: string): Record<string, unknown> {
   let value: unknown;
   try {
     value = JSON.parse(Buffer.from(bytes).toString("utf8"));
   } catch {
-    throw new ImageError("Invalid", `${what} is damaged: it is no JSON`);
+    throw new ImageError("Invalid", `${what} is damaged: not valid JSON`);
   }
-  if (!isRecord(value)) throw new ImageError("Invalid", `${what} is damaged: it is no JSON object`);
+  if (!isRecord(value)) throw new ImageError("Invalid", `${what} is damaged: not a JSON object`);
   return value;
 }
 
-/** Reads a descriptor. Throws an {@link ImageError} that names the part of the image (`what`). */
+/** Parses a descriptor. Throws an {@link ImageError} that names it (`what`). */
 export function parseDescriptor(value: unknown, what: string): Descriptor {
   const { mediaType = "", digest, size } = isRecord(value) ? value : {};
   if (typeof mediaType !== "string" || typeof digest !== "string" || !Number.isSafeInteger(size) || Number(size) < 0) {
@@ -63,10 +63,10 @@ export function parseDescriptor(value: unknown, what: string): Descriptor {
   return { mediaType, digest, size: Number(size) };
 }
 
-/** This machine's processor in the words of images (Go's GOARCH). */
+/** This machine's architecture as images name it (Go's GOARCH). */
 export const architecture = process.arch === "x64" ? "amd64" : process.arch;
 
-/** The manifest for this machine in an index's list; the first that does not say what it is for where none fits. */
+/** Chooses the manifest for this machine in an index; falls back to the first one without a platform. */
 export function chooseManifest(manifests: unknown): Descriptor | undefined {
   const all = Array.isArray(manifests) ? manifests.filter(isRecord) : [];
   const fits = ({ platform }: Record<string, unknown>): boolean =>
@@ -75,29 +75,29 @@ export function chooseManifest(manifests: unknown): Descriptor | undefined {
   return chosen === undefined ? undefined : parseDescriptor(chosen, "the index");
 }
 
-/** {@link chooseManifest}, with an {@link ImageError} where there is none. */
+/** {@link chooseManifest}, which throws an {@link ImageError} if there is none. */
 export function requireManifest(index: Record<string, unknown>): Descriptor {
   const chosen = chooseManifest(index.manifests);
-  if (chosen === undefined) throw new ImageError("NotForThisMachine", `the image has nothing for linux/${architecture}`);
+  if (chosen === undefined) throw new ImageError("NotForThisMachine", `the image has no manifest for linux/${architecture}`);
   return chosen;
 }
 
-/** The most layers that are taken; overlay file systems of the kernel take 500. */
-const mostLayers = 500;
+/** Maximum number of layers: the kernel's limit for overlayfs. */
+const maxLayers = 500;
 
-/** Reads a manifest (OCI image specification, manifest.md). Throws an {@link ImageError}. */
+/** Parses a manifest (OCI image specification, manifest.md). Throws an {@link ImageError}. */
 export function parseManifest(manifest: Record<string, unknown>): ImageManifest {
   const { layers } = manifest;
   if (!Array.isArray(layers)) throw new ImageError("Invalid", "the manifest has no layers");
-  if (layers.length > mostLayers)
-    throw new ImageError("TooLarge", `the image has ${layers.length} layers, more than ${mostLayers}`);
+  if (layers.length > maxLayers)
+    throw new ImageError("TooLarge", `the image has ${layers.length} layers; the limit is ${maxLayers}`);
   return {
     config: parseDescriptor(manifest.config, "the manifest's config"),
     layers: layers.map((layer, index) => parseDescriptor(layer, `layer ${index}`)),
   };
 }
 
-/** Reads a configuration. Settings that make no sense are left out. */
+/** Parses a configuration and ignores invalid settings. */
 export function parseImageConfig(config: Record<string, unknown>): ImageConfig {
   const settings = isRecord(config.config) ? config.config : {};
   const rootfs = isRecord(config.rootfs) ? config.rootfs : {};
@@ -116,7 +116,7 @@ export function parseImageConfig(config: Record<string, unknown>): ImageConfig {
   };
 }
 
-/** Names of the snapshots up to each layer, the lowest first (OCI image specification, "Layer ChainID"). */
+/** The chain id of each layer, lowest first (OCI image specification, "Layer ChainID"). */
 export function chainIds(diffIds: readonly string[]): readonly string[] {
   const chain: string[] = [];
   for (const diffId of diffIds) {

@@ -31,9 +31,9 @@ let address: string;
 /** What the registry serves, by path. */
 let content: Map<string, string>;
 let needsToken: boolean;
-/** What the registry and its token endpoint want to be told, where they want an account. */
+/** The credentials that the registry and its token endpoint require, if any. */
 let account: { readonly kind: "bearer" | "basic"; readonly header: string } | undefined;
-/** Answers to the requests for the layer, one after the other, in the place of the usual one. */
+/** Responses to requests for the layer, one after another, instead of the default. */
 let layerAnswers: ((request: IncomingMessage, response: ServerResponse) => void)[];
 
 beforeEach(async () => {
@@ -81,7 +81,7 @@ const pull = (
   more: Pick<PullOptions, "credentials" | "pause"> = {},
 ) => pullImage(`${address.slice("http://".length)}/me/tool:1`, { temporary: dir, fetch, onProgress, maxBytes, ...more });
 
-test.each([[false], [true]])("an image is fetched for this processor, with progress, with a token: %s", async (token) => {
+test.each([[false], [true]])("pulls an image for this architecture with progress; needs a token: %s", async (token) => {
   needsToken = token;
   const progress: PullProgress[] = [];
   const image = await pull((step) => progress.push(step));
@@ -94,11 +94,11 @@ test.each([[false], [true]])("an image is fetched for this processor, with progr
 });
 
 test.each([
-  ["goes on where it broke", true],
-  ["starts anew where the registry knows no ranges", false],
-])("a transfer that breaks %s", async (_, ranged) => {
+  ["resumes an interrupted transfer", true],
+  ["restarts an interrupted transfer if the registry does not support ranges", false],
+])("%s", async (_, ranged) => {
   const asked: number[] = [];
-  // Broken when all that was sent has arrived: what is on its way may get lost with the connection.
+  // Interrupted once everything sent has arrived, because data in flight may be lost with the connection.
   let unfinished: { readonly until: number; readonly response: ServerResponse } | undefined;
   layerAnswers = [1000, 3000, layer.length].map((until) => (request, response) => {
     asked.push(Number(/\d+/.exec(request.headers.range ?? "0")?.[0]));
@@ -125,64 +125,64 @@ test.each([
   await image.close();
 });
 
-test("a part that arrives damaged is fetched once more", async () => {
+test("downloads a damaged blob once more", async () => {
   layerAnswers = [(_, response) => void response.end(layer.toUpperCase())];
   await (await pull()).close();
   expect(layerAnswers).toEqual([]);
 });
 
-test("a transfer that breaks again and again is given up", async () => {
+test("gives up on a transfer that keeps failing", async () => {
   let asked = 0;
   layerAnswers = Array.from({ length: 10 }, () => (_: IncomingMessage, response: ServerResponse) => {
     asked++;
     response.writeHead(200).flushHeaders();
     setImmediate(() => response.destroy());
   });
-  await expect(pull()).rejects.toThrow(/damaged or cut off/);
+  await expect(pull()).rejects.toThrow(/damaged or truncated/);
   expect(asked).toBe(4);
   expect(readdirSync(dir)).toEqual([]);
 });
 
-test.each(["bearer", "basic"] as const)("a registry that wants an account by %s gets that of Docker's file", async (kind) => {
+test.each(["bearer", "basic"] as const)("sends the account of Docker's file to a registry that requires %s", async (kind) => {
   account = { kind, header: `Basic ${Buffer.from("me:p:w").toString("base64")}` };
   needsToken = kind === "bearer";
-  await expect(pull()).rejects.toThrow(/refuses anonymous access/);
+  await expect(pull()).rejects.toThrow(/denies anonymous access/);
   const host = address.slice("http://".length);
   const auths = { [`https://${host}/v1/`]: { auth: Buffer.from("me:p:w").toString("base64") } };
   await (await pull(undefined, undefined, { credentials: parseDockerCredentials(JSON.stringify({ auths })) })).close();
   const wrong = parseDockerCredentials(
     JSON.stringify({ auths: { [host]: { auth: Buffer.from("me:no").toString("base64") } } }),
   );
-  await expect(pull(undefined, undefined, { credentials: wrong })).rejects.toThrow(/refuses the account me/);
+  await expect(pull(undefined, undefined, { credentials: wrong })).rejects.toThrow(/denies access to me/);
   expect(readdirSync(dir)).toEqual([]);
 });
 
-test("Docker's file names Docker Hub in its own way, may be missing, and is refused where it is damaged", async () => {
+test("reads Docker's file with its name for Docker Hub, ignores a missing one, and rejects a damaged one", async () => {
   const of = parseDockerCredentials(
     JSON.stringify({ auths: { "https://index.docker.io/v1/": { auth: "bWU6cA==" }, "ghcr.io": {} } }),
   );
   expect([of("docker.io"), of("ghcr.io"), of("quay.io")]).toEqual([{ username: "me", password: "p" }, undefined, undefined]);
   expect((await readDockerCredentials(join(dir, "none")))("docker.io")).toBeUndefined();
   writeFileSync(join(dir, "config.json"), "{");
-  await expect(readDockerCredentials(join(dir, "config.json"))).rejects.toThrow(/config\.json.*no JSON/);
+  await expect(readDockerCredentials(join(dir, "config.json"))).rejects.toThrow(/config\.json.*not valid JSON/);
 });
 
 test.each<[string, () => void, RegExp]>([
-  ["has no such image", () => content.delete("/v2/me/tool/manifests/1"), /no such image/],
-  ["lacks a layer", () => content.delete(`/v2/me/tool/blobs/${digestOf(layer)}`), /no such image/],
+  ["has no such image", () => content.delete("/v2/me/tool/manifests/1"), /image not found/],
+  ["lacks a layer", () => content.delete(`/v2/me/tool/blobs/${digestOf(layer)}`), /image not found/],
   ["sends another layer", () => content.set(`/v2/me/tool/blobs/${digestOf(layer)}`, layer.toUpperCase()), /damaged/],
   ["sends a layer without end", () => content.set(`/v2/me/tool/blobs/${digestOf(layer)}`, `${layer}more`), /longer than/],
-  ["sends half a layer", () => content.set(`/v2/me/tool/blobs/${digestOf(layer)}`, "lay"), /damaged or cut off/],
-  ["sends another manifest", () => content.set(`/v2/me/tool/manifests/${digestOf(manifest)}`, "{}"), /another manifest/],
-  ["sends a page", () => content.set("/v2/me/tool/manifests/1", "<html>"), /no JSON/],
-  ["is gone", () => server.close(() => {}).closeAllConnections(), /not reached/],
-])("a registry that %s is a clear error, and nothing is left", async (_, change, reason) => {
+  ["sends half a layer", () => content.set(`/v2/me/tool/blobs/${digestOf(layer)}`, "lay"), /damaged or truncated/],
+  ["sends another manifest", () => content.set(`/v2/me/tool/manifests/${digestOf(manifest)}`, "{}"), /a manifest other than/],
+  ["sends a page", () => content.set("/v2/me/tool/manifests/1", "<html>"), /not valid JSON/],
+  ["is down", () => server.close(() => {}).closeAllConnections(), /is unreachable/],
+])("reports a clear error and leaves nothing if the registry %s", async (_, change, reason) => {
   change();
   await expect(pull()).rejects.toThrow(reason);
   expect(readdirSync(dir)).toEqual([]);
 });
 
-test("an image beyond the limit is not fetched", async () => {
+test("does not download an image above the size limit", async () => {
   await expect(pull(() => {}, 100)).rejects.toMatchObject({ code: "TooLarge" });
   expect(readdirSync(dir)).toEqual([]);
 });
@@ -192,13 +192,13 @@ test.each([
   ["ghcr.io/me/tool:2", "ghcr.io/me/tool:2", "https://ghcr.io/v2/me/tool"],
   ["localhost:5000/tool", "localhost:5000/tool:latest", "http://localhost:5000/v2/tool"],
   [`a/b@sha256:${"0".repeat(64)}`, `docker.io/a/b@sha256:${"0".repeat(64)}`, "https://registry-1.docker.io/v2/a/b"],
-])("%s is %s", (text, name, url) => {
+])("expands %s to %s", (text, name, url) => {
   expect(parseImageReference(text)).toMatchObject({ name, url });
 });
 
 test.each([[""], ["../x"], ["a b"], ["host.example/x/../y"], ["x:"], ["x@sha256:12"], ["evil.example@x/y:1"], ["UPPER"]])(
-  "%j is no name of an image",
+  "rejects %j as an image name",
   (text) => {
-    expect(() => parseImageReference(text)).toThrow("no name of an image");
+    expect(() => parseImageReference(text)).toThrow("not a valid image name");
   },
 );

@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { downloadBlob } from "./blob-download.ts";
 import { ImageError } from "./image-error.ts";
 import { defaultMaxImageBytes, openImage } from "./image-layout.ts";
-import type { LaidOutImage } from "./image-layout.ts";
+import type { ImageLayout } from "./image-layout.ts";
 import { hexOf, parseImageJson, parseManifest, requireManifest } from "./image-manifest.ts";
 import type { Descriptor } from "./image-manifest.ts";
 import { parseImageReference } from "./image-reference.ts";
 import { createRegistryClient, readBody } from "./registry-client.ts";
 import type { RegistryCredentials } from "./registry-client.ts";
 
-/** How far a pull is. It goes back where a part has to be fetched anew. */
+/** Progress of a pull. Decreases if a blob has to be downloaded again. */
 export interface PullProgress {
   readonly doneBytes: number;
   readonly totalBytes: number;
@@ -19,17 +19,17 @@ export interface PullProgress {
 
 /** Options of {@link pullImage}. */
 export interface PullOptions {
-  /** Folder for what is fetched. */
+  /** Folder for downloads. */
   readonly temporary: string;
-  /** Fetches over the network; `fetch` of Node.js. */
+  /** HTTP client: Node.js's `fetch`. */
   readonly fetch: typeof fetch;
-  /** Called with every piece that arrives. */
+  /** Called for every received chunk. */
   readonly onProgress?: (progress: PullProgress) => void;
   /** Default: 8 GiB. */
   readonly maxBytes?: number;
-  /** The account at a registry (`ghcr.io`, `docker.io`), if there is one; see `readDockerCredentials`. Default: none. */
+  /** Returns the account for a registry (`ghcr.io`, `docker.io`), if any; see `readDockerCredentials`. Default: anonymous. */
   readonly credentials?: (registry: string) => RegistryCredentials | undefined;
-  /** Waits before a broken transfer is taken up again. Default: no waiting. */
+  /** Waits before an interrupted transfer is resumed. Default: resumes immediately. */
   readonly pause?: (ms: number) => Promise<void>;
   readonly signal?: AbortSignal;
 }
@@ -42,19 +42,18 @@ const manifestTypes = [
 ];
 
 /**
- * Fetches an image from a registry (OCI distribution specification 1.1), for this machine's processor. Every part is
- * checked against its digest while it arrives, and none may be longer than its descriptor says. A transfer that breaks is taken up where it
- * broke.
+ * Pulls an image from a registry (OCI distribution specification 1.1) for this machine's architecture. Every blob is verified against its
+ * digest and size while it arrives. Interrupted transfers are resumed.
  *
- * **Errors**: an {@link ImageError}; then, and when `signal` aborts, nothing is left.
+ * **Errors**: an {@link ImageError}. After an error or abort no files are left.
  */
-export async function pullImage(name: string, options: PullOptions): Promise<LaidOutImage> {
+export async function pullImage(name: string, options: PullOptions): Promise<ImageLayout> {
   const { maxBytes = defaultMaxImageBytes, onProgress = () => {} } = options;
   const reference = parseImageReference(name);
   const get = createRegistryClient(reference, options);
   const dir = await mkdtemp(join(options.temporary, "pull-"));
   const close = (): Promise<void> => rm(dir, { recursive: true, force: true });
-  const place = (digest: string): string => join(dir, "blobs", "sha256", hexOf(digest));
+  const blobPath = (digest: string): string => join(dir, "blobs", "sha256", hexOf(digest));
   try {
     await mkdir(join(dir, "blobs", "sha256"), { recursive: true });
     const fetchManifest = async (
@@ -64,9 +63,9 @@ export async function pullImage(name: string, options: PullOptions): Promise<Lai
       const body = await readBody(response);
       const digest = `sha256:${createHash("sha256").update(body).digest("hex")}`;
       if (version.includes(":") && version !== digest)
-        throw new ImageError("Invalid", `${name}: the registry sent another manifest than ${version}`);
+        throw new ImageError("Invalid", `${name}: the registry sent a manifest other than ${version}`);
       const mediaType = response.headers.get("content-type") ?? "";
-      await writeFile(place(digest), body);
+      await writeFile(blobPath(digest), body);
       return { found: parseImageJson(body, "the manifest"), target: { mediaType, digest, size: body.length } };
     };
     let { found, target } = await fetchManifest(reference.version);
@@ -74,14 +73,14 @@ export async function pullImage(name: string, options: PullOptions): Promise<Lai
     const manifest = parseManifest(found);
     const parts = [...new Map([manifest.config, ...manifest.layers].map((part) => [part.digest, part])).values()];
     const totalBytes = parts.reduce((sum, { size }) => sum + size, 0);
-    if (totalBytes > maxBytes) throw new ImageError("TooLarge", `${name} has ${totalBytes} bytes, more than ${maxBytes}`);
+    if (totalBytes > maxBytes) throw new ImageError("TooLarge", `${name} has ${totalBytes} bytes; the limit is ${maxBytes}`);
     let doneBytes = 0;
     for (const part of parts) {
       const onBytes = (bytes: number): void => {
         doneBytes += bytes;
         onProgress({ doneBytes, totalBytes });
       };
-      await downloadBlob(get, part, place(part.digest), { ...options, onBytes });
+      await downloadBlob(get, part, blobPath(part.digest), { ...options, onBytes });
     }
     await writeFile(join(dir, "oci-layout"), JSON.stringify({ imageLayoutVersion: "1.0.0" }));
     await writeFile(join(dir, "index.json"), JSON.stringify({ schemaVersion: 2, manifests: [target] }));

@@ -1,5 +1,5 @@
 import { ImageError } from "./image-error.ts";
-import { mostJsonBytes, parseImageJson } from "./image-manifest.ts";
+import { maxJsonBytes, parseImageJson } from "./image-manifest.ts";
 import type { ImageReference } from "./image-reference.ts";
 
 /** An account at a registry. */
@@ -8,25 +8,25 @@ export interface RegistryCredentials {
   readonly password: string;
 }
 
-/** Gets something of one repository. Throws an {@link ImageError} for every status but 2xx. */
+/** Sends a GET request to one repository. Throws an {@link ImageError} for every status other than 2xx. */
 export type RegistryClient = (
   path: string,
   request?: {
     readonly accept?: string;
-    /** The first byte that is wanted; registries may send all nevertheless (status 200 instead of 206). */
+    /** Offset of the first byte; registries may still send everything (status 200 instead of 206). */
     readonly from?: number;
   },
 ) => Promise<Response>;
 
-/** Names and values of a `WWW-Authenticate: Bearer` header (RFC 6750). */
+/** Parses a `WWW-Authenticate: Bearer` header (RFC 6750). */
 function challengeOf(header: string | null): Readonly<Record<string, string>> | undefined {
   if (header === null || !/^bearer /i.test(header)) return undefined;
   return Object.fromEntries([...header.matchAll(/(\w+)="([^"]*)"/g)].map(([, name = "", value = ""]) => [name, value]));
 }
 
 /**
- * Speaks to one repository of a registry; gets itself the token that the registry asks for, with the registry's account or as anybody, and
- * a new one when that has expired.
+ * Creates a client of one repository. It obtains the token that the registry requires, with the configured account or anonymously, and
+ * renews it when it expires.
  */
 export function createRegistryClient(
   reference: ImageReference,
@@ -45,10 +45,10 @@ export function createRegistryClient(
     } catch (error) {
       options.signal?.throwIfAborted();
       const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
-      throw new ImageError("Unavailable", `${new URL(url).host} was not reached: ${cause}`, { cause: error });
+      throw new ImageError("Unavailable", `${new URL(url).host} is unreachable: ${cause}`, { cause: error });
     }
   };
-  /** Gets what the registry asks for; false where there is nothing that it would take. */
+  /** Obtains the credentials that the registry requests; false if there are none to try. */
   const authorize = async (response: Response): Promise<boolean> => {
     const header = response.headers.get("www-authenticate");
     if (response.status !== 401) return false;
@@ -60,15 +60,15 @@ export function createRegistryClient(
     const challenge = challengeOf(header);
     if (challenge?.realm === undefined || !URL.canParse(challenge.realm)) return false;
     const url = new URL(challenge.realm);
-    // A token endpoint must be no less protected than its registry, and gets a password only over TLS or from where it is asked.
+    // The token endpoint must use TLS if the registry does, and gets a password only over TLS or if it is the registry itself.
     if (url.protocol !== "https:" && !reference.url.startsWith("http:")) return false;
     const isTrusted = url.protocol === "https:" || url.host === new URL(reference.url).host;
     for (const name of ["service", "scope"]) if (challenge[name] !== undefined) url.searchParams.set(name, challenge[name]);
     const granted = await send(url.href, basic !== undefined && isTrusted ? { authorization: basic } : {});
     const body = granted.ok ? parseImageJson(await readBody(granted), "the registry's token") : {};
     if (!granted.ok) await granted.body?.cancel();
-    const given = body.token ?? body.access_token;
-    authorization = typeof given === "string" ? `Bearer ${given}` : undefined;
+    const token = body.token ?? body.access_token;
+    authorization = typeof token === "string" ? `Bearer ${token}` : undefined;
     return authorization !== undefined;
   };
   return async (path, { accept, from } = {}) => {
@@ -85,23 +85,22 @@ export function createRegistryClient(
     }
     if (response.ok) return response;
     await response.body?.cancel();
-    const refused = `the registry refuses ${account === undefined ? "anonymous access; give it an account" : `the account ${account.username}`}`;
+    const refused = `the registry denies ${account === undefined ? "anonymous access; configure an account" : `access to ${account.username}`}`;
     if (response.status === 401 || response.status === 403) {
-      throw new ImageError("Unavailable", `${reference.name} cannot be fetched: ${refused}`);
+      throw new ImageError("Unavailable", `cannot pull ${reference.name}: ${refused}`);
     }
-    const why = response.status === 404 ? "there is no such image" : `the registry answers with status ${response.status}`;
-    throw new ImageError("Unavailable", `${reference.name} cannot be fetched: ${why}`);
+    const why = response.status === 404 ? "image not found" : `the registry answered with status ${response.status}`;
+    throw new ImageError("Unavailable", `cannot pull ${reference.name}: ${why}`);
   };
 }
 
-/** A short answer. Throws an {@link ImageError} for a long one. */
+/** Reads a response body of limited size. Throws an {@link ImageError} if it is larger. */
 export async function readBody(response: Response): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of response.body ?? []) {
     size += (chunk as Uint8Array).length;
-    if (size > mostJsonBytes)
-      throw new ImageError("TooLarge", `an answer of the registry is larger than ${mostJsonBytes} bytes`);
+    if (size > maxJsonBytes) throw new ImageError("TooLarge", `a response of the registry exceeds ${maxJsonBytes} bytes`);
     chunks.push(chunk as Uint8Array);
   }
   return Buffer.concat(chunks);

@@ -23,14 +23,14 @@ const opaque = ".wh..wh..opq";
 
 const invalid = (what: string): ImageError => new ImageError("Invalid", `the image is damaged: ${what}`);
 
-/** What an image may still have; counted down while its layers are unpacked. */
+/** The remaining budget of an image, counted down while its layers are unpacked. */
 export interface UnpackLimits {
   bytes: number;
   entries: number;
 }
 
-/** The parts of a path inside an archive. Throws where it leads out. */
-function partsOf(path: string): readonly string[] {
+/** The components of a path inside an archive. Throws if the path leaves the archive. */
+function splitPath(path: string): readonly string[] {
   if (path.includes("\0")) throw invalid("a path has a NUL character");
   const parts = path.split("/").filter((part) => part !== "" && part !== ".");
   if (parts.includes("..")) throw invalid(`${JSON.stringify(path)} leads out of the image`);
@@ -38,17 +38,17 @@ function partsOf(path: string): readonly string[] {
 }
 
 /**
- * Puts one layer of an image, a tar archive (also compressed with gzip), over a folder (OCI image specification, layer.md: changesets
- * and whiteouts). The archive is read in pieces, whatever its size.
+ * Unpacks one layer of an image, a tar archive (optionally gzipped), over a folder (OCI image specification, layer.md: changesets and
+ * whiteouts). Streams the archive.
  *
- * **Guarantees**: nothing is written, linked or removed outside of `root`, whatever the archive says: no part of a path is followed
- * when it is a symbolic link, no hard link leads to one or out, and devices are left out. Files lose their set-uid bits.
+ * **Guarantees**: nothing is written, linked or removed outside `root`: symbolic links in paths are not followed, hard links cannot point
+ * to a symbolic link or outside, and devices are skipped. Files lose their set-uid bits.
  */
 export async function unpackLayer(root: string, archive: string, limits: UnpackLimits): Promise<void> {
   let problem: unknown;
   const parser = new Parser({
     strict: true,
-    // `limits` bound what comes out; empty disk images in layers shrink to less than a thousandth.
+    // `limits` bounds the output; sparse disk images in layers compress to less than a thousandth.
     maxDecompressionRatio: Infinity,
     onReadEntry(entry) {
       try {
@@ -59,7 +59,7 @@ export async function unpackLayer(root: string, archive: string, limits: UnpackL
         limits.entries--;
         limits.bytes -= entry.size;
         if (limits.entries < 0 || limits.bytes < 0) {
-          throw new ImageError("TooLarge", "the image is larger, or has more files, than what is taken");
+          throw new ImageError("TooLarge", "the image exceeds the limit of bytes or files");
         }
         unpackEntry(root, entry, (error) => {
           problem ??= error;
@@ -74,10 +74,10 @@ export async function unpackLayer(root: string, archive: string, limits: UnpackL
     parser.once("end", () => resolve());
     parser.once("error", (error) => reject(error));
   });
-  // It may fail while the file is still being read.
+  // It may reject while the file is still being read.
   ended.catch(() => {});
   try {
-    // Every entry is taken as it comes, so nothing piles up in the parser.
+    // Entries are consumed immediately, so the parser does not buffer.
     for await (const chunk of createReadStream(archive)) {
       parser.write(chunk as Buffer);
       if (problem !== undefined) break;
@@ -92,9 +92,9 @@ export async function unpackLayer(root: string, archive: string, limits: UnpackL
   if (problem !== undefined) throw problem;
 }
 
-/** Puts one entry in its place. `onError` is told of what fails while a file's content arrives. */
+/** Unpacks one entry. `onError` receives errors that occur while a file's content arrives. */
 function unpackEntry(root: string, entry: ReadEntry, onError: (error: unknown) => void): void {
-  const parts = partsOf(entry.path);
+  const parts = splitPath(entry.path);
   const name = parts.at(-1);
   if (name === undefined) {
     entry.resume();
@@ -105,14 +105,13 @@ function unpackEntry(root: string, entry: ReadEntry, onError: (error: unknown) =
     for (const child of readdirSync(folder)) rmSync(join(folder, child), { recursive: true, force: true });
   } else if (name.startsWith(whiteout)) {
     const gone = name.slice(whiteout.length);
-    if (gone === "" || gone === "." || gone === "..")
-      throw invalid(`${JSON.stringify(entry.path)} removes nothing that may be removed`);
+    if (gone === "" || gone === "." || gone === "..") throw invalid(`whiteout ${JSON.stringify(entry.path)} is not valid`);
     rmSync(join(folder, gone), { recursive: true, force: true });
   } else if (isFile.test(entry.type)) {
-    placeFile(join(folder, name), entry, onError);
+    writeFileEntry(join(folder, name), entry, onError);
     return;
   } else {
-    place(root, join(folder, name), entry);
+    createEntry(root, join(folder, name), entry);
   }
   entry.resume();
 }
@@ -120,7 +119,7 @@ function unpackEntry(root: string, entry: ReadEntry, onError: (error: unknown) =
 const isFile = /^(?:File|OldFile|ContiguousFile)$/;
 
 /** Writes a file while it arrives. */
-function placeFile(path: string, entry: ReadEntry, onError: (error: unknown) => void): void {
+function writeFileEntry(path: string, entry: ReadEntry, onError: (error: unknown) => void): void {
   rmSync(path, { recursive: true, force: true });
   const flags = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY | constants.O_NOFOLLOW;
   const file = openSync(path, flags, 0o600);
@@ -143,34 +142,34 @@ function placeFile(path: string, entry: ReadEntry, onError: (error: unknown) => 
     fchmodSync(file, ((entry.mode ?? 0o644) & 0o777) | 0o400);
     close();
   });
-  // An archive that is cut off ends no entry.
+  // A truncated archive does not end its last entry.
   entry.once("error", close);
 }
 
-/** Puts a folder or link in its place; everything else (devices, FIFOs) is left out. */
-function place(root: string, path: string, { type, linkpath = "", path: name, mode = 0o755 }: ReadEntry): void {
+/** Creates a folder or link; skips everything else (devices, FIFOs). */
+function createEntry(root: string, path: string, { type, linkpath = "", path: name, mode = 0o755 }: ReadEntry): void {
   const present = lstatSync(path, { throwIfNoEntry: false });
   if (type === "Directory") {
     if (present !== undefined && !present.isDirectory()) rmSync(path, { force: true });
     if (present?.isDirectory() !== true) mkdirSync(path);
-    // Its owner has to be able to unpack the next layer into it, and to remove it.
+    // The owner must be able to unpack the next layer into it and to remove it.
     chmodSync(path, (mode & 0o777) | 0o700);
     return;
   }
   if (present !== undefined) rmSync(path, { recursive: true, force: true });
   if (type === "SymbolicLink") {
-    // Where it leads is looked at by programs whose root is the image, and by us never.
+    // Only programs with this root resolve the link; we never do.
     symlinkSync(linkpath, path);
   } else if (type === "Link") {
-    const parts = partsOf(linkpath);
-    const target = join(existing(root, parts.slice(0, -1)), parts.at(-1) ?? "");
+    const parts = splitPath(linkpath);
+    const target = join(requireFolder(root, parts.slice(0, -1)), parts.at(-1) ?? "");
     const found = lstatSync(target, { throwIfNoEntry: false });
-    if (found === undefined || !found.isFile()) throw invalid(`${JSON.stringify(name)} is a link to no file of the image`);
+    if (found === undefined || !found.isFile()) throw invalid(`${JSON.stringify(name)} links to a file outside the image`);
     linkSync(target, path);
   }
 }
 
-/** The folder of these parts, made where it is not there. One that is a link is replaced by a folder: layers do not write through. */
+/** Creates the folder of these components. Rejects symbolic links, so that layers do not write through them. */
 function makeFolders(root: string, parts: readonly string[]): string {
   let path = root;
   for (const part of parts) {
@@ -184,12 +183,12 @@ function makeFolders(root: string, parts: readonly string[]): string {
   return path;
 }
 
-function existing(root: string, parts: readonly string[]): string {
+function requireFolder(root: string, parts: readonly string[]): string {
   let path = root;
   for (const part of parts) {
     path = join(path, part);
     if (lstatSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) {
-      throw invalid(`${JSON.stringify(parts.join("/"))} is no folder of the image`);
+      throw invalid(`${JSON.stringify(parts.join("/"))} is not a folder of the image`);
     }
   }
   return path;

@@ -37,19 +37,19 @@ test.each([
   ["a whiteout through a link", tar(link("a", ".."), { path: "a/.wh.secret" })],
   ["an opaque whiteout through a link", tar(link("a", ".."), { path: "a/.wh..wh..opq" })],
   ["too many bytes", tar({ path: "a", content: Buffer.alloc(1_000_001) })],
-  ["too many bytes behind a compression", gzipSync(tar({ path: "a", content: Buffer.alloc(1_000_001) }))],
+  ["too many bytes after decompression", gzipSync(tar({ path: "a", content: Buffer.alloc(1_000_001) }))],
   ["too many files", tar(...Array.from({ length: 101 }, (_, index) => ({ path: `f${index}` })))],
-  ["an archive that is cut off", tar({ path: "a", content: "xxxx" }).subarray(0, 514)],
-  ["a compression that is cut off", gzipSync(tar({ path: "a", content: "xxxx" })).subarray(0, 40)],
-  ["a header whose checksum is wrong", Buffer.concat([Buffer.from("b"), tar({ path: "a", content: "xxxx" }).subarray(1)])],
-])("refuses a layer with %s, and nothing outside is touched", async (_, layer) => {
+  ["a truncated archive", tar({ path: "a", content: "xxxx" }).subarray(0, 514)],
+  ["a truncated gzip stream", gzipSync(tar({ path: "a", content: "xxxx" })).subarray(0, 40)],
+  ["a header with a wrong checksum", Buffer.concat([Buffer.from("b"), tar({ path: "a", content: "xxxx" }).subarray(1)])],
+])("rejects a layer with %s and touches nothing outside", async (_, layer) => {
   await expect(unpack(layer)).rejects.toMatchObject({ name: "ImageError" });
   expect(readdirSync(dir).sort()).toEqual(["layer", "root", "secret"]);
   expect(readFileSync(join(dir, "secret"), "utf8")).toBe("secret");
   expect(lstatSync(join(dir, "secret")).nlink).toBe(1);
 });
 
-test("puts a file in the place of a link, not through it, without its set-uid bit; devices are left out", async () => {
+test("replaces a link with a file instead of writing through it, drops its set-uid bit, and skips devices", async () => {
   await unpack(
     tar(link("a", "../secret"), { path: "a", content: "new", mode: 0o4755 }, { path: "device", type: "CharacterDevice" }),
   );
@@ -59,7 +59,7 @@ test("puts a file in the place of a link, not through it, without its set-uid bi
   expect(readdirSync(join(dir, "root"))).toEqual(["a"]);
 });
 
-test("a file larger than one read of the archive is whole", async () => {
+test("unpacks a file larger than one chunk of the archive", async () => {
   const content = Buffer.alloc(300_000, "0123456789");
   await unpack(gzipSync(tar({ path: "large", content }, { path: "next", content: "x" })));
   expect(readFileSync(join(dir, "root", "large")).equals(content)).toBe(true);
@@ -90,7 +90,7 @@ const first = gzipSync(
 );
 const second = tar({ path: "etc/.wh.gone" }, { path: "etc/kept", content: "y" }, hardLink("bin/busy", "bin/sh"));
 
-test("an image is unpacked once whatever its names, layers over one another, and every process knows it", async () => {
+test("unpacks an image once for all its names, and shows it to every process", async () => {
   const store = join(dir, "store");
   const images = await openUnpackedImages(store);
   const other = await openUnpackedImages(store);
@@ -106,7 +106,7 @@ test("an image is unpacked once whatever its names, layers over one another, and
   expect(readFileSync(join(image.root, "bin/busy"), "utf8")).toBe("sh");
   const again = await other.import(file, {
     name: "example.org/tool:2",
-    onProgress: () => expect.unreachable("it is unpacked already"),
+    onProgress: () => expect.unreachable("the image is already unpacked"),
   });
   expect(again.root).toBe(image.root);
   expect(other.find("busybox:latest")).toEqual(image);
@@ -120,7 +120,7 @@ test("an image is unpacked once whatever its names, layers over one another, and
   expect(readdirSync(store)).toEqual(["names"]);
 });
 
-test("a damaged image has no name and leaves nothing, and neither does a process that died while it unpacked", async () => {
+test("leaves nothing of a damaged image, nor of a process that died while unpacking", async () => {
   const store = join(dir, "store");
   mkdirSync(join(store, `${"a".repeat(64)}.${process.pid}-1.0a.partial`, "rootfs"), { recursive: true });
   const images = await openUnpackedImages(store);
@@ -129,8 +129,8 @@ test("a damaged image has no name and leaves nothing, and neither does a process
   ).rejects.toMatchObject({
     code: "Invalid",
   });
-  await expect(images.import(archive(first), { name: "not a name" })).rejects.toThrow("no name of an image");
-  await expect(images.import(archive(first))).rejects.toThrow("does not say what it is called");
+  await expect(images.import(archive(first), { name: "not a name" })).rejects.toThrow("not a valid image name");
+  await expect(images.import(archive(first))).rejects.toThrow("does not record a name");
   expect(images.list()).toEqual([]);
   expect(readdirSync(store).filter((entry) => entry.endsWith(".partial"))).toEqual([]);
 });

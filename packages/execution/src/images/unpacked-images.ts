@@ -7,43 +7,43 @@ import { errorCode } from "../files/file-error.ts";
 import { isAlive, listProcesses, readStat } from "../process/proc.ts";
 import { ImageError } from "./image-error.ts";
 import { openImage } from "./image-layout.ts";
-import type { LaidOutImage } from "./image-layout.ts";
+import type { ImageLayout } from "./image-layout.ts";
 import { hexOf, parseImageConfig, parseImageJson } from "./image-manifest.ts";
 import type { ImageConfig } from "./image-manifest.ts";
 import { parseImageReference } from "./image-reference.ts";
 import { unpackLayer } from "./unpack-layer.ts";
 
-/** An image whose files are in a folder. */
+/** An image unpacked into a folder. */
 export interface UnpackedImage extends ImageConfig {
   /** Its full name. */
   readonly name: string;
-  /** Of its manifest: `sha256:` and 64 hexadecimal digits. */
+  /** Digest of its manifest: `sha256:` and 64 hexadecimal digits. */
   readonly digest: string;
-  /** Folder with its files, for {@link Isolation.root}. Nothing may be changed in it. */
+  /** Folder with its files, for {@link Isolation.root}. Must not be modified. */
   readonly root: string;
 }
 
-/** How far an image is unpacked: `layer` of `layers`, from 1. */
+/** Progress of unpacking: `layer` of `layers`, from 1. */
 export interface UnpackProgress {
   readonly layer: number;
   readonly layers: number;
 }
 
 /**
- * Images below one folder, each unpacked once whatever its names are. Several processes may use the folder at the same time; what one
- * adds or removes, the others see at once.
+ * Images below one folder, each unpacked once even if it has several names. Several processes may use the folder at the same time and
+ * see each other's changes immediately.
  */
 export interface UnpackedImages {
-  /** An image by its name in full or short (`alpine`), or undefined. Reads two small files at most. */
+  /** Finds an image by its full or short name (`alpine`). Reads at most two small files. */
   find(name: string): UnpackedImage | undefined;
-  /** What is here, by name. */
+  /** All images, by name. */
   list(): readonly UnpackedImage[];
   /**
-   * Unpacks an image and gives it a name; one that had the name loses it. Throws an {@link ImageError} where the image is damaged, leads
-   * out of its folder or is too large, or the name is none; then nothing is left.
+   * Unpacks an image under a name, which another image loses. Throws an {@link ImageError} if the image is damaged, escapes its folder or
+   * is too large, or the name is invalid; no files are left then.
    */
-  add(name: string, image: LaidOutImage, onProgress?: (progress: UnpackProgress) => void): Promise<UnpackedImage>;
-  /** {@link add} of a file or folder as `openImage` takes it, under the name that it has itself where none is given. */
+  add(name: string, image: ImageLayout, onProgress?: (progress: UnpackProgress) => void): Promise<UnpackedImage>;
+  /** {@link add} for a file or folder that `openImage` accepts. Default name: the one recorded in the image. */
   import(
     file: string,
     options?: {
@@ -52,19 +52,19 @@ export interface UnpackedImages {
     },
   ): Promise<UnpackedImage>;
   /**
-   * Forgets a name; the last one takes the files with it. False where there is none. Throws an {@link ImageError} `InUse` while a program has
-   * the files as its root.
+   * Removes a name, and the files with the last name. False if the name does not exist. Throws an {@link ImageError} `InUse` while a
+   * program has the files as its root.
    */
   remove(name: string): Promise<boolean>;
 }
 
 /** Options of {@link openUnpackedImages}. */
 export interface UnpackedImagesOptions {
-  /** The most that an image's archive, and its files, may have. Default: 8 GiB. */
+  /** Maximum size of an image's archive, and of its files. Default: 8 GiB. */
   readonly maxBytes?: number;
 }
 
-const mostEntries = 500_000;
+const maxEntries = 500_000;
 const files = "rootfs";
 const partialName = /\.(\d+)-(\d+)\.[-0-9a-f]+\.partial$/;
 
@@ -84,7 +84,7 @@ function parseRecord(text: string): NameRecord | undefined {
 
 const fullName = (name: string): string => parseImageReference(name).name;
 
-/** Whether a process has a part of this folder mounted. */
+/** Whether a process has files of this folder mounted. */
 async function isMounted(folder: string): Promise<boolean> {
   for (const { pid } of await listProcesses()) {
     const mounts = await readFile(`/proc/${pid}/mountinfo`, "utf8").catch(() => "");
@@ -93,7 +93,7 @@ async function isMounted(folder: string): Promise<boolean> {
   return false;
 }
 
-/** Opens the images below `dir`, which is made where it is not there. */
+/** Opens the images below `dir`, which is created if missing. */
 export async function openUnpackedImages(dir: string, options: UnpackedImagesOptions = {}): Promise<UnpackedImages> {
   const { maxBytes = 8 * 1024 ** 3 } = options;
   const names = join(dir, "names");
@@ -101,13 +101,13 @@ export async function openUnpackedImages(dir: string, options: UnpackedImagesOpt
   await mkdir(dir, { recursive: true, mode: 0o711 });
   await mkdir(names, { recursive: true, mode: 0o700 });
   for (const entry of await readdir(dir)) {
-    const maker = partialName.exec(entry);
-    // What was being unpacked or removed when a process died.
-    if (maker !== null && !isAlive(Number(maker[1]), Number(maker[2])))
+    const owner = partialName.exec(entry);
+    // Left by a process that died while it unpacked or removed an image.
+    if (owner !== null && !isAlive(Number(owner[1]), Number(owner[2])))
       await rm(join(dir, entry), { recursive: true, force: true });
   }
   const nameFile = (name: string): string => join(names, `${createHash("sha256").update(name).digest("hex")}.json`);
-  const aside = (hex: string): string => join(dir, `${hex}.${self}.${randomUUID()}.partial`);
+  const temporaryPath = (hex: string): string => join(dir, `${hex}.${self}.${randomUUID()}.partial`);
 
   function imageOf(path: string): UnpackedImage | undefined {
     try {
@@ -122,11 +122,11 @@ export async function openUnpackedImages(dir: string, options: UnpackedImagesOpt
     }
   }
 
-  async function unpack(hex: string, image: LaidOutImage, onProgress: (progress: UnpackProgress) => void): Promise<void> {
-    const partial = aside(hex);
+  async function unpack(hex: string, image: ImageLayout, onProgress: (progress: UnpackProgress) => void): Promise<void> {
+    const partial = temporaryPath(hex);
     try {
       await mkdir(join(partial, files), { recursive: true, mode: 0o755 });
-      const limits = { bytes: maxBytes, entries: mostEntries };
+      const limits = { bytes: maxBytes, entries: maxEntries };
       const { layers } = image.manifest;
       for (const [index, layer] of layers.entries()) {
         onProgress({ layer: index + 1, layers: layers.length });
@@ -136,7 +136,7 @@ export async function openUnpackedImages(dir: string, options: UnpackedImagesOpt
       await rename(partial, join(dir, hex));
     } catch (error) {
       await rm(partial, { recursive: true, force: true });
-      // Another process was faster.
+      // A concurrent process unpacked it first.
       if (errorCode(error) !== "ENOTEMPTY" && errorCode(error) !== "EEXIST") throw error;
     }
   }
@@ -162,17 +162,17 @@ export async function openUnpackedImages(dir: string, options: UnpackedImagesOpt
       if (!existsSync(join(dir, hex))) await unpack(hex, image, onProgress);
       await writeFileAtomic(nameFile(full), `${JSON.stringify({ name: full, digest })}\n`, { durable: true });
       const added = imageOf(nameFile(full));
-      if (added === undefined) throw new ImageError("Unavailable", `image ${full} was removed while it was unpacked`);
+      if (added === undefined) throw new ImageError("Unavailable", `image ${full} was removed while it was being unpacked`);
       return added;
     },
     async import(file, { name, onProgress } = {}) {
-      const temporary = aside("import");
+      const temporary = temporaryPath("import");
       await mkdir(temporary, { mode: 0o700 });
       try {
         const image = await openImage(file, { temporary, maxBytes });
-        const given = name ?? image.name;
-        if (given === undefined) throw new ImageError("Invalid", `${file} does not say what it is called: give it a name`);
-        return await store.add(given, image, onProgress);
+        const imageName = name ?? image.name;
+        if (imageName === undefined) throw new ImageError("Invalid", `${file} does not record a name; specify one`);
+        return await store.add(imageName, image, onProgress);
       } finally {
         await rm(temporary, { recursive: true, force: true });
       }
@@ -184,12 +184,12 @@ export async function openUnpackedImages(dir: string, options: UnpackedImagesOpt
       const hex = hexOf(image.digest);
       const isShared = store.list().some((other) => other.digest === image.digest && other.name !== full);
       if (!isShared && (await isMounted(hex)))
-        throw new ImageError("InUse", `image ${full} is in use by a program that runs: end it first`);
+        throw new ImageError("InUse", `image ${full} is in use by a running program; stop it first`);
       await rm(nameFile(full), { force: true });
       if (isShared) return true;
-      const gone = aside(hex);
-      await rename(join(dir, hex), gone);
-      await rm(gone, { recursive: true, force: true });
+      const removed = temporaryPath(hex);
+      await rename(join(dir, hex), removed);
+      await rm(removed, { recursive: true, force: true });
       return true;
     },
   };

@@ -5,7 +5,7 @@ import { Readable, Writable } from "node:stream";
 import type { ExecSession, TerminalSize } from "../driver.ts";
 import { listProcesses, readStat } from "../process/proc.ts";
 import { splitEnvironment } from "../shim/shim.ts";
-import { resizeTerminal, terminalWords } from "./terminal.ts";
+import { resizeTerminal, terminalCommand } from "./terminal.ts";
 import type { UserIds } from "../program/user.ts";
 
 /** A command to run beside a program, as a child of this process. */
@@ -16,7 +16,7 @@ export interface ExecRequest {
   readonly user?: UserIds;
   /** Paths that are opened for reading, as descriptors from 3 on. */
   readonly files: readonly string[];
-  /** Removed as soon as the files are open. */
+  /** Folder that is removed once the files are open. */
   readonly temporary?: string;
   /** Entry files of the program's cgroups. */
   readonly groups: readonly string[];
@@ -25,13 +25,13 @@ export interface ExecRequest {
 
 const firstFile = 3;
 
-/** Enters the program's groups; the command stays what "$@" says. */
-const entering = `keelson_groups=$1
+/** Enters the program's cgroups, then executes the command in "$@". */
+const enterScript = `keelson_groups=$1
 shift
 for keelson_fd in $keelson_groups; do { echo 0 >&"$keelson_fd"; } 2>/dev/null; done
 exec "$@"`;
 
-/** A command that could not be started, with the exit code that shells give that. */
+/** The session of a command that could not be started, with a shell's exit code for that. */
 export function failedExec(error: unknown, exitCode = 126): ExecSession {
   const message = error instanceof Error ? error.message : String(error);
   const stdin = new Writable({ write: (_chunk, _encoding, done) => done() });
@@ -45,7 +45,7 @@ export function failedExec(error: unknown, exitCode = 126): ExecSession {
   };
 }
 
-/** Starts a command beside a program. It leads a process group of its own, and is the program's by its cgroup and environment. */
+/** Starts a command beside a program. It leads its own process group and belongs to the program by its cgroup and environment. */
 export function spawnExec(request: ExecRequest): ExecSession {
   const { terminal, files, groups } = request;
   const opened: number[] = [];
@@ -55,14 +55,14 @@ export function spawnExec(request: ExecRequest): ExecSession {
     return fd;
   };
   const firstGroup = firstFile + files.length;
-  // A shell has one digit for a descriptor.
+  // A shell accepts single-digit descriptors only.
   const entered = groups.slice(0, 10 - firstGroup);
-  const words = ["-c", entering, "keelson-exec", entered.map((_, index) => firstGroup + index).join(" ")];
+  const words = ["-c", enterScript, "keelson-exec", entered.map((_, index) => firstGroup + index).join(" ")];
   const hasTerminal = terminal !== undefined;
-  // Names that a shell drops, or acts on, are set behind it.
+  // Variables that a shell drops or interprets are set by env(1) after it.
   const { inherited, assignments } = splitEnvironment(request.env);
   const command = assignments.length === 0 ? request.command : ["env", ...assignments, ...request.command];
-  const inner = terminal === undefined ? { words: command, env: inherited } : terminalWords(command, inherited, terminal);
+  const inner = terminal === undefined ? { words: command, env: inherited } : terminalCommand(command, inherited, terminal);
   let child: ChildProcess;
   try {
     child = spawn("/bin/sh", [...words, ...inner.words], {
@@ -80,7 +80,7 @@ export function spawnExec(request: ExecRequest): ExecSession {
   }
   const { stdin, stdout, stderr, pid } = child;
   if (stdin === null || stdout === null || stderr === null) throw new TypeError("stdio of kind pipe is a stream");
-  // It may end without having read its input.
+  // The command may exit without reading its input.
   stdin.on("error", () => {});
   const exited = new Promise<{ readonly exitCode: number }>((resolve) => {
     child.once("error", () => resolve({ exitCode: 126 }));
@@ -101,7 +101,7 @@ export function spawnExec(request: ExecRequest): ExecSession {
         try {
           process.kill(each, "SIGKILL");
         } catch {
-          // Ended meanwhile.
+          // Already terminated.
         }
       }
     },
@@ -109,7 +109,7 @@ export function spawnExec(request: ExecRequest): ExecSession {
   };
 }
 
-/** The processes below one. script(1) gives its command a session of its own, which the group of the command does not reach. */
+/** The descendants of a process. script(1) starts its command in a new session, outside the command's process group. */
 async function descendantsOf(pid: number): Promise<readonly number[]> {
   const all = await listProcesses();
   const found: number[] = [];

@@ -6,20 +6,20 @@ import { promisify } from "node:util";
 
 const batch = 32;
 
-/** FIFOs in stock: Node cannot make them, and one call of mkfifo(1) makes many. */
+/** A pool of FIFOs: Node cannot create them, and one call of mkfifo(1) creates many. */
 export class FifoPool {
   readonly #folder: string;
   readonly #random: () => number;
   #spare: string[] | undefined;
-  #making: Promise<void> | undefined;
+  #refill: Promise<void> | undefined;
 
-  /** `folder` is made when it is needed. FIFOs that an earlier pool left there are used. */
+  /** `folder` is created on first use. FIFOs left there by an earlier pool are reused. */
   constructor(folder: string, random: () => number) {
     this.#folder = folder;
     this.#random = random;
   }
 
-  /** Puts a FIFO at `path`; false where this machine or file system has none. */
+  /** Moves a FIFO to `path`; false if the machine or file system does not support FIFOs. */
   async take(path: string): Promise<boolean> {
     if (this.#spare === undefined) {
       mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
@@ -31,49 +31,49 @@ export class FifoPool {
         renameSync(name, path);
         return true;
       }
-      this.#making ??= this.#make().finally(() => {
-        this.#making = undefined;
+      this.#refill ??= this.#createBatch().finally(() => {
+        this.#refill = undefined;
       });
-      await this.#making;
+      await this.#refill;
     }
     return false;
   }
 
-  async #make(): Promise<void> {
+  async #createBatch(): Promise<void> {
     const base = Math.floor(this.#random() * 2 ** 48).toString(36);
     const names = Array.from({ length: batch }, (_, index) => join(this.#folder, `${base}-${index}`));
     try {
       await promisify(execFile)("mkfifo", ["-m", "600", ...names], { env: { PATH: "/usr/bin:/bin" } });
       this.#spare?.push(...names);
     } catch {
-      // No mkfifo, or a file system without FIFOs: `take` says so.
+      // No mkfifo(1), or a file system without FIFOs: `take` returns false.
     }
   }
 }
 
-/** Opens the end that a shim holds. Never waits, since it opens for reading as well. */
+/** Opens the end that a shim holds. Does not block, because it opens for reading as well. */
 export function openAliveEnd(path: string): number {
   return openSync(path, constants.O_RDWR);
 }
 
-/** A FIFO's end that this process reads, whether or not anybody writes yet. Ends when the last writer is gone. */
+/** Opens a FIFO for reading without waiting for a writer. Ends when the last writer closes. */
 export function readFifo(path: string): Socket {
   return new Socket({ fd: openSync(path, constants.O_RDONLY | constants.O_NONBLOCK), readable: true, writable: false });
 }
 
-/** A FIFO's end that this process writes, whether or not anybody reads yet. */
+/** Opens a FIFO for writing without waiting for a reader. */
 export function writeFifo(path: string): Socket {
   return new Socket({ fd: openSync(path, constants.O_RDWR | constants.O_NONBLOCK), readable: false, writable: true });
 }
 
-/** Something that is being watched. */
+/** A watch on a FIFO's holders. */
 export interface AliveWatch {
   cancel(): void;
 }
 
 /**
- * Calls `onEnd` when the last holder of the FIFO is gone. One that was gone before this call is not noticed: look whether
- * it is alive afterwards. Undefined where there is no FIFO.
+ * Calls `onEnd` when the last holder of the FIFO closes it. A holder that closed before this call goes unnoticed, so check afterwards
+ * whether it is alive. Undefined if the FIFO does not exist.
  */
 export function watchAlive(path: string, onEnd: () => void): AliveWatch | undefined {
   let fd: number;

@@ -9,17 +9,17 @@ import type { ProgramInput } from "../shim/shim.ts";
 import type { UserIds } from "../program/user.ts";
 
 /**
- * Makes the FIFO that a program with an input, or a terminal, reads; undefined for others. Throws {@link StartFailure} where this machine
- * has no FIFOs.
+ * Creates the FIFO that a program with an input or a terminal reads; undefined for others. Throws {@link StartFailure} if the machine
+ * does not support FIFOs.
  */
-export async function makeInput(
+export async function createInput(
   { spec, folder }: LaunchRequest,
   fifos: FifoPool,
   user: UserIds | undefined,
 ): Promise<ProgramInput | undefined> {
   if (spec.input === undefined && spec.terminal === undefined) return undefined;
   if (!(await fifos.take(folder.input))) {
-    throw new StartFailure("The program could not be started: its input needs a named pipe, and none could be made", 126);
+    throw new StartFailure("could not create the named pipe for its input", 126);
   }
   chmodSync(folder.input, 0o600);
   if (user !== undefined) chownSync(folder.input, user.uid, user.gid);
@@ -28,15 +28,15 @@ export async function makeInput(
 }
 
 /**
- * A stream into a program's FIFO. A process of its own opens it: that waits in the kernel until the program has come so far as to open its
- * end, however long that takes, and nobody has to try again. `onWritten` is called when it has ended.
+ * Opens a stream into a program's FIFO. A helper process opens the FIFO, which blocks until the program has opened its end, so that no
+ * retries are needed. `onWritten` is called when the helper exits.
  */
 export function writeInput(path: string, ended: Promise<unknown>, onWritten: () => void): Writable {
   const copy = spawn("/bin/sh", ["-c", 'exec cat >"$0"', path], {
     stdio: ["pipe", "ignore", "ignore"],
     env: { PATH: defaultPath },
   });
-  // A program may end before it has read, or opened, its input.
+  // A program may exit before it has opened or read its input.
   copy.on("error", () => copy.stdin.destroy());
   copy.on("exit", () => {
     copy.stdin.destroy();

@@ -4,15 +4,15 @@ import type { TerminalSize } from "../driver.ts";
 import { listProcesses } from "../process/proc.ts";
 
 /*
- * Terminals are made, and held, by script(1) of util-linux: the one program of a plain machine that does so. It copies what is typed
- * from its input, and what the terminal shows to its output.
+ * Terminals are allocated by script(1) of util-linux, which every machine has. It copies its input to the terminal and the terminal's
+ * output to its own.
  */
 
 const wordVariable = "KEELSON_WORD_";
 
 /**
- * What script(1) gives to its shell: no word of the command, only names of variables that have them, and that the command does
- * not get to see.
+ * The command line that script(1) passes to its shell. It contains no argument of the command, only the names of variables that hold
+ * them; `env -u` removes those variables from the command's environment.
  */
 function terminalScript(count: number): string {
   const names = Array.from({ length: count }, (_, index) => `${wordVariable}${index}`);
@@ -22,8 +22,8 @@ function terminalScript(count: number): string {
   return `stty cols "$KEELSON_COLUMNS" rows "$KEELSON_ROWS" 2>/dev/null; exec env ${unset} ${words}`;
 }
 
-/** What runs a command in a terminal of this size, and the environment that says how. */
-export function terminalWords(
+/** Wraps a command so that it runs on a terminal of this size. Returns the arguments and environment to execute. */
+export function terminalCommand(
   command: readonly string[],
   env: Readonly<Record<string, string>>,
   terminal: TerminalSize,
@@ -45,7 +45,7 @@ export function terminalWords(
   };
 }
 
-/** Tells the terminal that the script(1) `pid` holds its size. False where there is none: it has ended, or has not begun. */
+/** Sets the size of the terminal held by the script(1) process `pid`. False if the terminal does not exist yet, or no longer. */
 export async function resizeTerminal(pid: number, { columns, rows }: TerminalSize): Promise<boolean> {
   const inside = (await listProcesses()).find((stat) => stat.parent === pid);
   if (inside === undefined) return false;
@@ -55,15 +55,15 @@ export async function resizeTerminal(pid: number, { columns, rows }: TerminalSiz
   return new Promise((resolve) => stty.once("close", (code) => resolve(code === 0)).once("error", () => resolve(false)));
 }
 
-/** The last pause, of 1, 2, 4 ... ms, for a terminal that is asked for its size before it is there. */
-const longestPauseMs = 4096;
+/** Maximum pause, after 1, 2, 4 ... ms, while a resize waits for its terminal. */
+const maxPauseMs = 4096;
 
-/** {@link resizeTerminal} for a program that may just be starting: the newest size holds, as soon as there is a terminal. */
+/** {@link resizeTerminal} for a program that may still be starting: applies the latest size once the terminal exists. */
 export function createResizer(holder: () => number | undefined, deadlines: Deadlines): (size: TerminalSize) => Promise<void> {
   let wanted: TerminalSize | undefined;
   let running: Promise<void> | undefined;
   const apply = async (): Promise<void> => {
-    for (let pauseMs = 1; wanted !== undefined && pauseMs <= longestPauseMs; pauseMs *= 2) {
+    for (let pauseMs = 1; wanted !== undefined && pauseMs <= maxPauseMs; pauseMs *= 2) {
       const size = wanted;
       const pid = holder();
       const isSet = pid !== undefined && (await resizeTerminal(pid, size));

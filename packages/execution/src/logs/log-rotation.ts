@@ -14,10 +14,10 @@ import {
 import type { FSWatcher } from "node:fs";
 import type { Deadline, Deadlines } from "../program/deadlines.ts";
 
-/** How much of a log is kept. */
+/** Limits of a log's size. */
 export interface RotationPolicy {
   readonly maxBytes: number;
-  /** Files in all, the current one included. */
+  /** Number of files, including the current one. */
   readonly maxFiles: number;
 }
 
@@ -29,7 +29,7 @@ function sizeOf(path: string): number {
   }
 }
 
-/** Copies the last `bytes` of a file; `copyFileSync` where all of it is wanted, since the kernel may share the blocks. */
+/** Copies the last `bytes` of a file; uses `copyFileSync` for a whole file, which lets the file system share blocks. */
 function copyEnd(from: string, to: string, bytes: number): void {
   const size = sizeOf(from);
   if (size <= bytes) {
@@ -53,9 +53,9 @@ function copyEnd(from: string, to: string, bytes: number): void {
 }
 
 /**
- * Rotates one log by copy and truncate when it has outgrown the policy; true when it had. The program holds the file open
- * and appends, so it goes on at the start of the emptied file. What it writes between the copy and the truncate is lost,
- * and of a log that grew far beyond the limit the end is kept. On a full disk the log is emptied without a copy.
+ * Rotates one log by copy and truncate if it exceeds the policy; returns whether it did. The program holds the file open for appending,
+ * so it continues at the start of the truncated file. Output written between the copy and the truncation is lost. Of a log far above
+ * the limit the end is kept. On a full disk the log is truncated without a copy.
  */
 export function rotateIfLarge(path: string, policy: RotationPolicy): boolean {
   if (sizeOf(path) <= policy.maxBytes) return false;
@@ -71,21 +71,20 @@ export function rotateIfLarge(path: string, policy: RotationPolicy): boolean {
   return true;
 }
 
-const shortestPauseMs = 2;
-const longestPauseMs = 500;
+const minPauseMs = 2;
+const maxPauseMs = 500;
 
-/** Something that can be closed. */
+/** Watches the size of logs until it is closed. */
 export interface LogWatch {
   close(): void;
 }
 
 /**
- * Keeps logs within their policy while a program writes them itself.
+ * Keeps logs within their policy while a program writes them directly.
  *
- * An idle log costs nothing: the kernel tells of the first write after a pause (inotify). From then on the files are looked
- * at from time to time, and the pause follows from how fast they grow: half of the time in which the faster one would reach
- * its limit. When nothing was written during a pause, the kernel is asked to tell again. So a flood of small writes wakes
- * the supervisor a few times a second, not once a write.
+ * An idle log costs nothing: inotify reports the first write after a pause. From then on the sizes are checked at an interval derived
+ * from the growth rate: half the time in which the faster log would reach its limit. If nothing was written during an interval, the
+ * watch is armed again. A flood of small writes therefore wakes the supervisor a few times per second, not once per write.
  */
 export function watchLogs(
   paths: readonly string[],
@@ -97,21 +96,21 @@ export function watchLogs(
   let pause: Deadline | undefined;
   let closed = false;
   let sizes = paths.map(() => 0);
-  let lookedAt = monotonic();
+  let checkedAt = monotonic();
 
   function unwatch(): void {
     for (const watcher of watchers) watcher.close();
     watchers = [];
   }
 
-  /** Rotates what is due and sets the pause to the next look, or waits for the kernel. */
-  function look(): void {
+  /** Rotates logs that are due, then schedules the next check or arms the watch. */
+  function check(): void {
     pause = undefined;
     if (closed) return;
     const now = monotonic();
-    const elapsed = Math.max(now - lookedAt, 0.1);
+    const elapsed = Math.max(now - checkedAt, 0.1);
     const before = sizes;
-    let wait = longestPauseMs;
+    let wait = maxPauseMs;
     let grew = false;
     sizes = paths.map((path, index) => {
       const size = sizeOf(path);
@@ -123,15 +122,15 @@ export function watchLogs(
       try {
         if (rotateIfLarge(path, policy)) left = 0;
       } catch {
-        // The folder is gone (the program was removed) or cannot be written: nothing that this look can do.
+        // The folder was removed with the program, or is not writable.
       }
       wait = Math.min(wait, ((policy.maxBytes - left) * elapsed) / grown / 2);
       return left;
     });
-    lookedAt = now;
+    checkedAt = now;
     if (grew) {
       unwatch();
-      pause = deadlines.after(Math.max(wait, shortestPauseMs), look);
+      pause = deadlines.after(Math.max(wait, minPauseMs), check);
     } else if (watchers.length === 0) {
       listen();
     }
@@ -140,9 +139,9 @@ export function watchLogs(
   function wake(): void {
     unwatch();
     if (closed || pause !== undefined) return;
-    // The rate so far is unknown: a first, short look finds it out.
-    lookedAt = monotonic();
-    pause = deadlines.after(shortestPauseMs, look);
+    // The growth rate is unknown: measure it with a short first interval.
+    checkedAt = monotonic();
+    pause = deadlines.after(minPauseMs, check);
   }
 
   function listen(): void {
@@ -153,12 +152,12 @@ export function watchLogs(
         return watcher;
       });
     } catch {
-      // No inotify left on this machine: look at the longest pause instead.
+      // The machine is out of inotify watches: poll at the maximum interval.
       unwatch();
-      pause = deadlines.after(longestPauseMs, look);
+      pause = deadlines.after(maxPauseMs, check);
       return;
     }
-    // Written between the last look and the watch: nobody will tell.
+    // A write between the last check and the watch raises no event.
     if (paths.some((path, index) => sizeOf(path) !== sizes[index])) wake();
   }
 

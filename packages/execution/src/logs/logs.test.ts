@@ -14,7 +14,7 @@ function inFolder<T>(use: (folder: string) => T): T {
   return result;
 }
 
-test("a log that outgrew its limit is moved on, its end is kept, and no more files than allowed", () => {
+test("rotates a log above its limit, keeps its end, and keeps no more files than allowed", () => {
   inFolder((folder) => {
     const log = join(folder, "stdout.log");
     for (const content of ["1".repeat(11), "2".repeat(11), `x${"3".repeat(29)}`, "4"]) {
@@ -28,7 +28,7 @@ test("a log that outgrew its limit is moved on, its end is kept, and no more fil
   });
 });
 
-test("the tail of a log reaches into its rotated part and starts at a whole character", async () => {
+test("reads the tail of a log across the rotated file and starts at a whole character", async () => {
   await inFolder(async (folder) => {
     const log = join(folder, "stdout.log");
     writeFileSync(`${log}.1`, "12€");

@@ -14,7 +14,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { systemClock } from "@keelson/api-machinery/time";
-import { createOtherSupervisors, supervisorCommand } from "../testing/other-supervisor.ts";
+import { createSupervisorProcesses, supervisorCommand } from "../testing/supervisor-processes.ts";
 import { content } from "../contract/setup.ts";
 import type { Driver, ProgramSpec } from "../driver.ts";
 import { createCgroup, entryFilesOf } from "../cgroup/cgroup.ts";
@@ -23,7 +23,7 @@ import { isAlive, listProcesses, readStat } from "./proc.ts";
 import { programFolder } from "../program/program-folder.ts";
 import { createProcessDriver } from "./process-driver.ts";
 
-const supervisors = createOtherSupervisors("createProcessDriver");
+const supervisors = createSupervisorProcesses("createProcessDriver");
 
 let base: string;
 let dir: string;
@@ -59,7 +59,7 @@ async function ended(pid: number, startTime: number): Promise<void> {
   while (isAlive(pid, startTime)) await new Promise((resolve) => setImmediate(resolve));
 }
 
-test("after kill -9 of the supervisor, the next one knows every exit code, of what runs and of what ended meanwhile", async () => {
+test("knows every exit code after kill -9 of the supervisor", async () => {
   await superviseElsewhere([
     { id: "runs", command: waitingFor(join(base, "gate-1"), 7) },
     { id: "ends", command: waitingFor(join(base, "gate-2"), 9) },
@@ -77,14 +77,14 @@ test("after kill -9 of the supervisor, the next one knows every exit code, of wh
   expect(await next.get("runs")?.exited()).toMatchObject({ reason: "Error", exitCode: 7 });
 });
 
-test("the lock of a supervisor that was killed is taken over, that of a living one is not", async () => {
+test("takes over the lock of a killed supervisor, but not that of a live one", async () => {
   const other = await superviseElsewhere([]);
   await expect(open()).rejects.toThrow(`in use by process ${other.pid}`);
   await supervisors.kill();
   await open();
 });
 
-test("a timeout is kept by whoever supervises when it comes, and counts from the program's start", async () => {
+test("enforces a timeout after adoption, counted from the program's start", async () => {
   await superviseElsewhere([
     { id: "a", command: ["/bin/sh", "-c", "sleep 3; echo ready >ready; exec sleep 600"], timeoutMs: 4000 },
   ]);
@@ -92,11 +92,11 @@ test("a timeout is kept by whoever supervises when it comes, and counts from the
   await content(join(dir, "a", "work", "ready"));
   const exited = await (await open()).get("a")?.exited();
   expect(exited).toMatchObject({ reason: "Timeout", exitCode: 143 });
-  // Counted from the adoption it would be 7000 ms at the least.
+  // Counted from the adoption it would take at least 7000 ms.
   expect((exited?.finishedAt ?? 0) - (exited?.startedAt ?? 0)).toBeLessThan(6900);
 });
 
-test("an adopted program whose shim is killed is Lost, and nothing of it runs on", async () => {
+test("marks an adopted program whose shim is killed as Lost and kills its processes", async () => {
   const first = await open();
   await first.start({ id: "a", command: waitingFor("never", 0) });
   const pid = Number(await content(join(dir, "a", "work", "pid")));
@@ -108,7 +108,7 @@ test("an adopted program whose shim is killed is Lost, and nothing of it runs on
   expect(isAlive(pid, program?.startTime ?? -1)).toBe(false);
 });
 
-test("a pid that belongs to somebody else by now is never signalled", async () => {
+test("never signals a reused pid", async () => {
   const first = await open();
   await first.start({ id: "a", command: ["true"] });
   await first.get("a")?.exited();
@@ -131,7 +131,7 @@ test("a pid that belongs to somebody else by now is never signalled", async () =
   bystander.kill("SIGKILL");
 });
 
-test("a program of an earlier start of the machine is Lost, or ended as its exit file says", async () => {
+test("after a reboot, marks a program as Lost or reports its exit file", async () => {
   const first = await open();
   for (const id of ["a", "b"]) await first.start({ id, command: ["true"] });
   await Promise.all(first.list().map((program) => program.exited()));
@@ -145,7 +145,7 @@ test("a program of an earlier start of the machine is Lost, or ended as its exit
   expect(await next.get("b")?.exited()).toMatchObject({ reason: "Completed", exitCode: 0 });
 });
 
-test("a supervisor that dies before it has written down whom it starts has started nothing", async () => {
+test("starts nothing if the supervisor dies before it recorded the identity", async () => {
   const first = await open();
   const program = await first.start({ id: "a", command: ["/bin/sh", "-c", "echo ran >>ran"] });
   await program.exited();
@@ -156,7 +156,7 @@ test("a supervisor that dies before it has written down whom it starts has start
   expect(await next.get("a")?.exited()).toMatchObject({ reason: "Lost", message: expect.stringContaining("never ran") });
 });
 
-test("a supervisor that dies before the gate of a program has started nothing, and its cgroup goes", async () => {
+test("starts nothing if the supervisor dies before the release, and removes the cgroup", async () => {
   const first = await open();
   await (await first.start({ id: "a", command: ["true"] })).exited();
   await first.close();
@@ -164,7 +164,7 @@ test("a supervisor that dies before the gate of a program has started nothing, a
   const identity = { shimPid: 1, shimStartTime: 1, bootId };
   writeFileSync(join(dir, "a", "state.json"), JSON.stringify({ kind: "running", identity, startedAt: 1 }));
   writeFileSync(join(dir, "a", "exit"), "pid 1 1\nunreleased\nexit 0\n");
-  // As it stands when the spec has not reached the disk: the groups are there already.
+  // As if the spec had not reached the disk: the cgroups already exist.
   mkdirSync(join(dir, "half"));
   const hierarchies = discoverCgroups();
   const { tag } = programFolder(realpathSync(dir), "half");
@@ -175,7 +175,7 @@ test("a supervisor that dies before the gate of a program has started nothing, a
   expect(entryFilesOf(hierarchies, tag)).toEqual([]);
 });
 
-test("a supervisor that is a program itself, and killed with its whole cgroup, leaves programs that the next one finds", async () => {
+test("adopts programs of a supervisor that was killed with its whole cgroup", async () => {
   const cgroupParent = `/${basename(base)}/programs`;
   const outer = await createProcessDriver({ dir: join(base, "outer"), clock: systemClock, random: Math.random });
   const inner: ProgramSpec = { id: "a", command: waitingFor(join(base, "gate"), 7), limits: { memoryBytes: 1 << 28 } };
@@ -197,10 +197,10 @@ test("a supervisor that is a program itself, and killed with its whole cgroup, l
   }
 });
 
-test("1,000 programs leave no zombie, descriptor, cgroup, timer or file", async () => {
+test("leaves no zombie, descriptor, cgroup, timer or file after 1,000 programs", async () => {
   const own = await open();
   const names = Array.from({ length: 10 }, (_, index) => `p${index}`);
-  // The kernel has the groups of the whole machine: only ours are looked at.
+  // Other programs of the machine have cgroups too: only ours count.
   const tags = new Set(names.map((name) => programFolder(realpathSync(dir), name).tag));
   const groups = (): readonly string[] =>
     parseHierarchies({
@@ -227,7 +227,7 @@ test("1,000 programs leave no zombie, descriptor, cgroup, timer or file", async 
   expect(readdirSync(dir).filter((name) => !name.startsWith("."))).toEqual(["warm"]);
 }, 180_000);
 
-test("a folder that cannot be written is one clear error", async () => {
+test("reports an unwritable folder with one clear error", async () => {
   writeFileSync(join(base, "file"), "");
   const below = join(base, "file", "programs");
   await expect(createProcessDriver({ dir: below, clock: systemClock, random: Math.random })).rejects.toMatchObject({

@@ -2,39 +2,39 @@ import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats, Terminal
 import type { Deadlines } from "../program/deadlines.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 
-/** What a launcher needs to know of a program. */
+/** The program to launch. */
 export interface LaunchRequest {
   readonly spec: ProgramSpec;
   readonly folder: ProgramFolder;
   readonly deadlines: Deadlines;
 }
 
-/** How a program ended, as far as its launcher can tell. Why (we stopped it, it took too long) is the supervisor's to know. */
-export type Ending =
+/** How a program terminated, as observed by its launcher. Why (stopped, timed out) is known to the supervisor. */
+export type Termination =
   | { readonly kind: "exited"; readonly exitCode: number; readonly oomKilled: boolean }
   | { readonly kind: "start-failed"; readonly exitCode: number; readonly message: string }
   | { readonly kind: "lost"; readonly message: string };
 
-/** What is written down so that a later supervisor finds the program: JSON that only its launcher reads. */
+/** Identifies a program to a later supervisor: JSON that only its launcher reads. */
 export type Identity = Readonly<Record<string, string | number>>;
 
-/** A program that is ready to start and does not run yet. */
+/** A program that is ready to run and waits for its release. */
 export interface PreparedProgram {
   readonly identity: Identity;
-  /** Lets it run. To be called when `identity` is on disk; if the supervisor dies before, the program never runs. */
+  /** Lets it run. Call it once `identity` is on disk; if the supervisor dies earlier, the program never runs. */
   release(): Promise<LaunchedProgram>;
-  /** Drops it. */
+  /** Discards it without running it. */
   abandon(): Promise<void>;
 }
 
-/** A program that runs, or has ended without being collected. */
+/** A program that runs, or has terminated and not been cleaned up. */
 export interface LaunchedProgram {
   /** The program's own process. */
   readonly pid: number;
   readonly limits: { readonly applied: Limits; readonly message?: string };
-  /** Resolves when the program's own process has ended; never rejects. Things that it left behind may still run. */
-  readonly ended: Promise<Ending>;
-  /** How long it runs already, by a clock that does not jump. */
+  /** Resolves when the program's own process has terminated; never rejects. Its descendants may still run. */
+  readonly ended: Promise<Termination>;
+  /** How long it has been running, by a monotonic clock. */
   elapsedMs(): number;
   /** Sends a signal to every process of the program. */
   signal(signal: NodeJS.Signals): Promise<void>;
@@ -43,23 +43,23 @@ export interface LaunchedProgram {
   stats(): Promise<ProgramStats>;
   /** Sets the size of the program's terminal. Only called for a program that has one. */
   resize(size: TerminalSize): Promise<void>;
-  /** The writer of an input that is there `once` has ended. Absent where its end is seen by itself. */
+  /** Ends an input of kind `once` when its writer closes. Absent if the program notices by itself. */
   endInput?(): Promise<void>;
   /** Runs a command beside the program. Only called while the program runs. */
   exec(spec: ExecSpec): Promise<ExecSession>;
-  /** Frees what the kernel still holds for a program that has ended: its cgroup. */
+  /** Frees kernel resources of a terminated program: its cgroup. */
   cleanUp(): Promise<void>;
-  /** Stops watching; the program goes on. */
+  /** Stops watching; the program keeps running. */
   detach(): void;
 }
 
-/** What is told of a program whose supervisor died between making it ready and letting it run. */
-export const neverRan = "Its supervisor ended before the program was started; it never ran";
+/** Message for a program whose supervisor died between preparation and release. */
+export const neverRanMessage = "the supervisor terminated before the program was released; it never ran";
 
-/** Why a program could not be started, for its owner to read. */
+/** A program could not be started; the message says why. */
 export class StartFailure extends Error {
   override readonly name = "StartFailure";
-  /** What a shell would have given: 127 not found, 126 found and not executable. */
+  /** A shell's exit code for it: 127 not found, 126 found but not executable. */
   readonly exitCode: number;
 
   constructor(message: string, exitCode: number) {
@@ -68,16 +68,16 @@ export class StartFailure extends Error {
   }
 }
 
-/** How programs of one kind of driver are brought to life; all else (folders, timeouts, logs, restarts) is shared. */
+/** Starts the programs of one driver; folders, timeouts, logs and re-adoption are shared by all drivers. */
 export interface Launcher {
-  /** Makes a program ready. Throws {@link StartFailure}. */
+  /** Prepares a program. Throws {@link StartFailure}. */
   prepare(request: LaunchRequest): Promise<PreparedProgram>;
-  /** Finds a program that an earlier supervisor started: `ended` of one that is gone resolves at once. */
+  /** Adopts a program of an earlier supervisor; if it has terminated, `ended` resolves immediately. */
   adopt(request: LaunchRequest, identity: Identity): Promise<LaunchedProgram>;
-  /** Kills and removes whatever may be left of a program whose identity is unknown. */
+  /** Kills and removes the remains of a program whose identity is unknown. */
   sweep(folder: ProgramFolder, deadlines: Deadlines): Promise<void>;
-  /** Ends and removes what runs of programs below the driver's folder `dir` whose own folders are gone, where that can be known. */
+  /** Kills and removes programs below the driver's folder `dir` whose own folders were deleted, if they can be found. */
   sweepOrphans?(dir: string, deadlines: Deadlines): Promise<void>;
-  /** Frees what is shared by programs and that none uses any more. Programs go on. */
+  /** Frees unused shared resources. Programs keep running. */
   close?(): void;
 }

@@ -4,19 +4,19 @@ import { readFileSync } from "node:fs";
 /** A process as `/proc/<pid>/stat` shows it. */
 export interface ProcessStat {
   readonly pid: number;
-  /** `Z` and `X` have ended; they only wait for their parent to notice. */
+  /** `Z` and `X` have terminated and wait to be reaped. */
   readonly state: string;
   readonly parent: number;
   readonly group: number;
   readonly session: number;
   /** User and system time, in ticks of 1/100 s. */
   readonly cpuTicks: number;
-  /** Ticks of 1/100 s from boot to its start (field 22). With the pid and the boot, it names a process for ever. */
+  /** Ticks of 1/100 s from boot to its start (field 22). Together with the pid and the boot id it identifies a process uniquely. */
   readonly startTime: number;
   readonly residentBytes: number;
 }
 
-/** Ticks a second in `/proc`: USER_HZ, 100 on every architecture that Node runs on. */
+/** Ticks per second in `/proc`: USER_HZ, 100 on every architecture that Node supports. */
 export const ticksPerSecond = 100;
 
 const pageBytes = 4096;
@@ -43,7 +43,7 @@ export function parseStat(text: string): ProcessStat | undefined {
   return close < 0 || Number.isNaN(stat.pid + stat.startTime + stat.residentBytes) ? undefined : stat;
 }
 
-/** The process now, or undefined when there is none. */
+/** The process, or undefined if it does not exist. */
 export function readStat(pid: number): ProcessStat | undefined {
   try {
     return parseStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
@@ -52,13 +52,13 @@ export function readStat(pid: number): ProcessStat | undefined {
   }
 }
 
-/** Whether exactly this process, not a later one with its pid, is there and has not ended. */
+/** Whether this very process, not a later one with the same pid, is alive. */
 export function isAlive(pid: number, startTime: number): boolean {
   const stat = readStat(pid);
   return stat !== undefined && stat.startTime === startTime && !hasEnded(stat);
 }
 
-/** Whether the process has ended and only waits to be collected. */
+/** Whether the process has terminated and waits to be reaped. */
 export function hasEnded(stat: ProcessStat): boolean {
   return stat.state === "Z" || stat.state === "X";
 }
@@ -73,7 +73,7 @@ export async function listProcesses(): Promise<readonly ProcessStat[]> {
   });
 }
 
-/** Whether a process was started with `NAME=value` in its environment; false where we may not look. */
+/** Whether a process was started with `NAME=value` in its environment; false if its environment is not readable. */
 export async function hasEnvironment(pid: number, assignment: string): Promise<boolean> {
   try {
     return (await readFile(`/proc/${pid}/environ`, "latin1")).split("\0").includes(assignment);
@@ -82,12 +82,12 @@ export async function hasEnvironment(pid: number, assignment: string): Promise<b
   }
 }
 
-/** Changes with every start of the machine. */
+/** The boot id, which changes with every boot. */
 export function readBootId(): string {
   return readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
 }
 
-/** Milliseconds that a process runs already, by the kernel's own clock: no jump of the wall clock changes it. */
+/** Milliseconds since a process started, by the kernel's monotonic clock. */
 export function elapsedMs(startTime: number): number {
   const uptimeSeconds = Number.parseFloat(readFileSync("/proc/uptime", "latin1"));
   return Math.max(uptimeSeconds * 1000 - (startTime * 1000) / ticksPerSecond, 0);

@@ -16,7 +16,7 @@ afterEach(() => {
   rmSync(base, { recursive: true, force: true });
 });
 
-// Machines differ in whether a supervisor may make cgroups; the rules hold on both.
+// Not every machine lets a supervisor create cgroups; the contract holds either way.
 for (const [cgroups, cgroupParent] of [
   ["with", undefined],
   ["without", false],

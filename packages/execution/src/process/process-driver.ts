@@ -7,21 +7,21 @@ import type { DriverOptions } from "../program/supervisor.ts";
 /** Options of {@link createProcessDriver}. */
 export interface ProcessDriverOptions extends DriverOptions {
   /**
-   * Group below which programs have their cgroups, as a path below each hierarchy's mount (`/keelson/sandboxes`), made where it is not
-   * there. What watches a program is in there too, so that programs go on, and are found again, also where this process's own cgroup is
-   * killed as a whole. Default: this process's own group, whose limits hold for its programs too. `false`: no cgroups.
+   * Parent of the programs' cgroups, as a path below each hierarchy's mount (`/keelson/sandboxes`), created if missing. The shims run in
+   * it too, so that programs survive, and can be adopted, if this process's own cgroup is killed. Default: this process's own cgroup,
+   * whose limits then apply to its programs too. `false`: no cgroups.
    */
   readonly cgroupParent?: string | false;
 }
 
 /**
- * Runs programs as plain processes: no image, no namespace, no privilege needed. See {@link Driver} for what holds for every
+ * Runs programs as plain processes: no image, no namespaces, no privileges needed. See {@link Driver} for the guarantees of every
  * driver.
  *
- * **Tree**: a program is its process and all that descend from it, also by double fork. When the program's own process ends,
- * what it left behind is killed, as in a container.
+ * **Tree**: a program consists of its process and all descendants, including double forks. When the program's own process exits, the
+ * remaining ones are killed, as in a container.
  *
- * **Environment**: as the spec says, with a PATH if it has none, and `KEELSON_PROGRAM`, by which its processes are found.
+ * **Environment**: that of the spec, with a default PATH, and `KEELSON_PROGRAM`, which marks the program's processes.
  *
  * **Example**
  *

@@ -9,51 +9,52 @@ import { FifoPool, openAliveEnd } from "../io/fifo-pool.ts";
 import { describeError } from "../files/file-error.ts";
 import { StartFailure } from "./launcher.ts";
 import { limitsFromJson, limitsToJson } from "../program/limits-record.ts";
-import type { Ending, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
+import type { Termination, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
 import { elapsedMs, isAlive, readBootId, readStat } from "./proc.ts";
 import { defaultPath } from "../program/program-spec.ts";
-import { cwdOf, errorLog, executableOf, makeLogs, outsideUser } from "../program/program-place.ts";
+import { prepareWorkingDirectory, errorLog, findExecutable, createLogs } from "../program/program-files.ts";
+import { hostUser } from "../program/program-user.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
-import { makeInput } from "../io/program-input.ts";
+import { createInput } from "../io/program-input.ts";
 import { killTree, listTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
 import type { ProcessTree } from "./process-tree.ts";
 import { exitFileBytes, spawnShim, splitEnvironment } from "../shim/shim.ts";
 import type { ProgramFiles } from "../shim/shim.ts";
-import { endingOf, readExit } from "../shim/shim-exit.ts";
-import type { StartProblem } from "../shim/shim-exit.ts";
+import { readTermination, readExit } from "../shim/shim-exit.ts";
+import type { ReadStartError } from "../shim/shim-exit.ts";
 import { watchAdopted } from "../shim/shim-watch.ts";
 import { createStatsSampler } from "../cgroup/stats-sampler.ts";
-import { createResizer, terminalWords } from "../io/terminal.ts";
+import { createResizer, terminalCommand } from "../io/terminal.ts";
 import type { UserIds } from "../program/user.ts";
 
-/** The words and place that a launcher really executes for a spec. */
+/** What a launcher executes for a spec. */
 export interface Execution {
   readonly command: readonly [string, ...string[]];
   readonly cwd: string;
-  /** The environment that it is launched in. Default: the spec's. */
+  /** Default: the spec's environment. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Files that it has open. Default: none. */
+  /** Files that it inherits. Default: none. */
   readonly opened?: ProgramFiles;
 }
 
-/** What a command beside a running program needs besides its words. */
+/** What a launcher executes for a command beside a running program. */
 export interface JoinedExecution extends Execution {
   /** Paths that are opened for it, as descriptors from 3 on. */
   readonly files: readonly string[];
-  /** Folder that is removed as soon as they are open. */
+  /** Folder that is removed once they are open. */
   readonly temporary?: string;
 }
 
-/** What puts programs into something else, such as bubblewrap. */
+/** Runs programs inside another program, such as bubblewrap. */
 export interface Wrapping {
-  /** Folder that the program will see as `/`; its command is looked up there. Default: the machine's root. */
+  /** Folder that the program sees as `/`, where its command is looked up. Default: the machine's root. */
   readonly rootOf: (request: LaunchRequest) => string | undefined;
-  /** What is executed in the program's place. Called after the program was found and may be executed. */
+  /** What is executed instead of the program. Called once the program is known to be executable. */
   readonly wrap: (request: LaunchRequest, execution: Execution) => Execution;
   /** What is executed for a command beside a running program. */
   readonly join: (request: LaunchRequest, spec: ExecSpec, wrapper: { readonly pid: number }) => Promise<JoinedExecution>;
-  /** Why the program could not be executed, where what wraps it ended with this code and that was the cause. */
-  readonly startProblem: StartProblem;
+  /** Why the wrapper could not execute the program, if it exited with this code for that reason. */
+  readonly readStartError: ReadStartError;
 }
 
 /** What {@link createProcessLauncher} needs. */
@@ -67,14 +68,14 @@ export interface ProcessLauncherOptions extends Partial<Wrapping> {
   readonly cgroupParent?: string | false;
 }
 
-/** The last pause, of 1, 2, 4 ... ms, for a program to appear inside what wraps it. */
-const longestStartMs = 1024;
+/** Maximum pause, after 1, 2, 4 ... ms, while the program starts inside its wrapper. */
+const maxStartPauseMs = 1024;
 
-/** A cgroup in which nothing is for this long after it was made is nobody's. */
+/** An empty cgroup older than this is abandoned. */
 const staleCgroupMs = 60_000;
 
-/** How often a cgroup that cannot be removed yet is tried again. */
-const cgroupRemovals = 8;
+/** Attempts to remove a cgroup whose last process is still being reaped. */
+const maxCgroupRemovals = 8;
 
 /**
  * Launches programs as processes behind a shim (see `shim.ts`), in their own session and, where we may, their own cgroup.
@@ -88,10 +89,10 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   function executionOf(request: LaunchRequest, user: UserIds | undefined, cwd: string): Execution {
     const [first, ...rest] = request.spec.command;
     if (request.spec.isolation !== undefined && options.wrap === undefined) {
-      throw new StartFailure("The program could not be started: it asks for isolation, which this driver does not give", 126);
+      throw new StartFailure("could not start the program: the process driver does not support isolation", 126);
     }
-    const path = executableOf(request.spec, user, cwd, options.rootOf?.(request));
-    // The shell looks it up once more and so keeps the program's own name for itself (argv[0]); but would take -x for an option.
+    const path = findExecutable(request.spec, user, cwd, options.rootOf?.(request));
+    // The shell looks the command up again, which preserves argv[0]; it would parse -x as an option.
     const word = first.startsWith("-") ? path : first;
     const execution: Execution = { command: [word, ...rest], cwd };
     return options.wrap?.(request, execution) ?? execution;
@@ -111,7 +112,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   }
 
   async function cleanUpCgroup(folder: ProgramFolder, deadlines: Deadlines): Promise<void> {
-    for (let attempt = 0; attempt < cgroupRemovals && !removeCgroup(hierarchies, folder.tag); attempt++) {
+    for (let attempt = 0; attempt < maxCgroupRemovals && !removeCgroup(hierarchies, folder.tag); attempt++) {
       await new Promise<void>((resolve) => void deadlines.after(2 ** attempt, resolve));
     }
   }
@@ -121,18 +122,18 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
     shim: { readonly pid: number; readonly startTime: number; readonly isHere: boolean },
     limits: LaunchedProgram["limits"],
     watch: (onEnd: () => void) => () => void,
-    lostMessage = "The shim that watched the program was killed, so nobody saw how it ended",
+    lostMessage = "the program's shim was killed, so its exit status is unknown",
   ): LaunchedProgram {
     const { folder, deadlines } = request;
-    // Once seen here, the session stays the program's: what it leaves behind is killed as soon as the shim has ended.
+    // The session id is now known to be the program's: its processes are killed as soon as the shim has terminated.
     const tree = treeOf(folder, request.spec, shim.isHere ? shim : undefined);
     const { program } = readExit(folder);
-    let resolveEnded: (ending: Ending) => void = () => {};
-    const ended = new Promise<Ending>((resolve) => {
+    let resolveEnded: (ending: Termination) => void = () => {};
+    const ended = new Promise<Termination>((resolve) => {
       resolveEnded = resolve;
     });
     const detach = watch(() => {
-      resolveEnded(endingOf(request, { lostMessage, startProblem: options.startProblem, hierarchies }));
+      resolveEnded(readTermination(request, { lostMessage, readStartError: options.readStartError, hierarchies }));
     });
     const sample = createStatsSampler(shim.startTime);
     return {
@@ -141,14 +142,14 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       ended,
       elapsedMs: () => elapsedMs(shim.startTime),
       async signal(signal) {
-        // Right after the start there is only what wraps the program, and the signal is for the program.
-        for (let pauseMs = 1; !(await signalTree(tree, signal)) && pauseMs <= longestStartMs; pauseMs *= 2) {
+        // Right after the start only the wrapper exists, but the signal is for the program.
+        for (let pauseMs = 1; !(await signalTree(tree, signal)) && pauseMs <= maxStartPauseMs; pauseMs *= 2) {
           await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
         }
       },
       async kill() {
         await killTree(tree, deadlines);
-        // A stopped shim cannot say how the program ended.
+        // A stopped shim cannot report the exit status.
         if (isAlive(shim.pid, shim.startTime)) process.kill(shim.pid, "SIGCONT");
       },
       async stats(): Promise<ProgramStats> {
@@ -156,11 +157,11 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       },
       resize: createResizer(() => readExit(folder).program?.pid, deadlines),
       async exec(exec) {
-        const user = outsideUser(request.spec);
+        const user = hostUser(request.spec);
         const cwd = request.spec.cwd ?? folder.work;
         const env = { PATH: defaultPath, ...request.spec.env, ...exec.env };
         try {
-          executableOf({ ...request.spec, env, command: exec.command }, user, cwd, options.rootOf?.(request));
+          findExecutable({ ...request.spec, env, command: exec.command }, user, cwd, options.rootOf?.(request));
         } catch (error) {
           if (!(error instanceof StartFailure)) throw error;
           return failedExec(error, error.exitCode);
@@ -183,9 +184,9 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
 
   async function prepare(request: LaunchRequest): Promise<PreparedProgram> {
     const { spec, folder } = request;
-    makeLogs(folder);
-    const user = outsideUser(spec);
-    const cwd = cwdOf(request, user, options.rootOf?.(request));
+    createLogs(folder);
+    const user = hostUser(spec);
+    const cwd = prepareWorkingDirectory(request, user, options.rootOf?.(request));
     const execution = executionOf(request, user, cwd);
     const { inherited, assignments } = splitEnvironment({
       PATH: defaultPath,
@@ -195,11 +196,11 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
     const [program] = execution.command;
     if (assignments.length > 0 && program.includes("=")) {
       const names = assignments.map((assignment) => assignment.slice(0, assignment.indexOf("="))).join(", ");
-      throw new StartFailure(`A program with "=" in its name cannot have these environment variables: ${names}`, 126);
+      throw new StartFailure(`a program with "=" in its name cannot have these environment variables: ${names}`, 126);
     }
     const words = assignments.length === 0 ? execution.command : ["env", ...assignments, ...execution.command];
-    const launch = spec.terminal === undefined ? { words, env: inherited } : terminalWords(words, inherited, spec.terminal);
-    const input = await makeInput(request, fifos, user);
+    const launch = spec.terminal === undefined ? { words, env: inherited } : terminalCommand(words, inherited, spec.terminal);
+    const input = await createInput(request, fifos, user);
     const opened: number[] = [];
     const openFile = (path: string, flags: string): number => {
       const fd = openSync(path, flags, 0o640);
@@ -233,7 +234,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
           await shim.release();
           const outside = readExit(folder).outsideCgroup;
           const limits = outside
-            ? { applied: {}, message: "Not limited: the program could not enter its cgroup" }
+            ? { applied: {}, message: "not enforced: the program could not enter its cgroup" }
             : { applied: cgroup.applied, ...(cgroup.message !== undefined && { message: cgroup.message }) };
           return launched(request, { pid: shim.pid, startTime, isHere: true }, limits, (onEnd) => {
             let watching = true;
@@ -253,7 +254,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
     } catch (error) {
       removeCgroup(hierarchies, folder.tag);
       if (error instanceof StartFailure) throw error;
-      throw new StartFailure(`The program could not be started: ${describeError(error)}`, 126);
+      throw new StartFailure(`could not start the program: ${describeError(error)}`, 126);
     } finally {
       for (const fd of opened) closeSync(fd);
     }
@@ -267,7 +268,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       { ...shim, isHere: isHere() },
       limitsFromJson(identity),
       (onEnd) => watchAdopted(request, isHere, onEnd),
-      identity.bootId === bootId ? undefined : "The machine restarted while the program ran",
+      identity.bootId === bootId ? undefined : "the machine restarted while the program ran",
     );
   }
 

@@ -3,7 +3,7 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { Deadlines } from "./deadlines.ts";
 import type { Deadline } from "./deadlines.ts";
 
-test("many deadlines wait behind one timer and fire in order", async () => {
+test("serves many deadlines with one timer and fires them in order", async () => {
   const clock = createVirtualClock();
   const deadlines = new Deadlines(clock);
   const fired: string[] = [];
@@ -19,7 +19,7 @@ test("many deadlines wait behind one timer and fire in order", async () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("a cancelled deadline does not fire, also when another that is due cancels it", async () => {
+test("does not fire a cancelled deadline, even if another due deadline cancels it", async () => {
   const clock = createVirtualClock();
   const deadlines = new Deadlines(clock);
   const fired: string[] = [];
@@ -34,7 +34,7 @@ test("a cancelled deadline does not fire, also when another that is due cancels 
   expect([deadlines.size, clock.pendingTimers]).toEqual([0, 0]);
 });
 
-test("a jump of the wall clock moves no deadline", async () => {
+test("ignores jumps of the wall clock", async () => {
   const clock = createVirtualClock();
   const deadlines = new Deadlines(clock);
   let fired = 0;

@@ -1,15 +1,15 @@
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 
-/** A deadline that can be taken back. */
+/** A deadline that can be cancelled. */
 export interface Deadline {
   cancel(): void;
 }
 
 /**
- * All deadlines of a driver behind one timer, that of the nearest. Timeouts, kill graces and the pauses between two looks
- * at a growing log all wait here, so a driver with nothing due has no timer at all.
+ * All deadlines of a driver behind one timer, set to the nearest. Timeouts, kill grace periods and log checks all wait here, so an idle
+ * driver has no timer.
  *
- * The set is a plain scan: a driver has a few deadlines a program, and only arming and firing look at them.
+ * Arming and firing scan the whole set: a driver has only a few deadlines per program.
  */
 export class Deadlines {
   readonly #clock: Clock;
@@ -33,13 +33,13 @@ export class Deadlines {
     return deadline;
   }
 
-  /** Drops everything. */
+  /** Cancels every deadline. */
   clear(): void {
     this.#pending.clear();
     this.#arm();
   }
 
-  /** How many are pending. */
+  /** The number of pending deadlines. */
   get size(): number {
     return this.#pending.size;
   }
@@ -61,7 +61,7 @@ export class Deadlines {
     const now = this.#clock.monotonic();
     const due = [...this.#pending].filter(([, entry]) => entry.due <= now).sort(([, a], [, b]) => a.due - b.due);
     for (const [deadline, entry] of due) {
-      // A callback before this one may have cancelled it.
+      // An earlier callback may have cancelled it.
       if (this.#pending.delete(deadline)) entry.callback();
     }
     this.#arm();

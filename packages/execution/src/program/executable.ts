@@ -5,10 +5,10 @@ import { errorCode } from "../files/file-error.ts";
 import { pathInRoot } from "../files/root-path.ts";
 import type { UserIds } from "./user.ts";
 
-/** What was found for a command's first word: a path, or why it cannot run and the exit code that shells give that. */
-export type Resolved = { readonly path: string } | { readonly problem: string; readonly exitCode: 126 | 127 };
+/** The executable of a command, or why it cannot run and a shell's exit code for that. */
+export type ResolvedExecutable = { readonly path: string } | { readonly problem: string; readonly exitCode: 126 | 127 };
 
-/** Whether the user may execute the file, by its mode bits (root needs any of the three). */
+/** Whether the mode bits let the user execute the file (root needs any of the three). */
 function mayExecute(file: Stats, user: UserIds): boolean {
   if (user.uid === 0) return (file.mode & 0o111) !== 0;
   if (file.uid === user.uid) return (file.mode & 0o100) !== 0;
@@ -18,7 +18,7 @@ function mayExecute(file: Stats, user: UserIds): boolean {
 
 const headBytes = 256;
 
-/** The start of a file; empty where it cannot be read (a program may be executable and not readable). */
+/** The start of a file; empty if it cannot be read (a program may be executable but not readable). */
 function readHead(path: string): Buffer {
   try {
     const file = openSync(path, "r");
@@ -35,15 +35,12 @@ function readHead(path: string): Buffer {
 
 const elfHeaderBytes = 52;
 
-/** The processor that an ELF file is for (`e_machine`, elf(5)); undefined for other files, -1 for a truncated one. */
+/** The architecture of an ELF file (`e_machine`, elf(5)); undefined for other files, -1 for a truncated one. */
 function machineOf(head: Buffer): number | undefined {
   if (head.toString("latin1", 0, 4) !== "\u007fELF") return undefined;
   if (head.length < elfHeaderBytes) return -1;
   return head[5] === 2 ? head.readUInt16BE(18) : head.readUInt16LE(18);
 }
-
-/** The processor of this process; read once. */
-let ownMachine: number | undefined;
 
 function listHandlers(): readonly string[] {
   try {
@@ -53,48 +50,52 @@ function listHandlers(): readonly string[] {
   }
 }
 
-/** Processors (x86-64, aarch64) that run another's programs too (i386, arm). */
+/** Architectures (x86-64, aarch64) that also run another one's programs (i386, arm). */
 const alsoRuns: Readonly<Record<number, number>> = { 62: 3, 183: 40 };
 
 /**
- * Why a file would not run as the binary that it is. A shell takes what the kernel refuses (ENOEXEC) for a script and says
- * something about its syntax; this says what is wrong.
+ * Explains why the kernel would not run a binary. A shell interprets what the kernel rejects (ENOEXEC) as a script and reports a
+ * misleading syntax error.
  */
 function binaryProblem(head: Buffer): string | undefined {
   const machine = machineOf(head);
   if (machine === undefined) return undefined;
-  if (machine === -1) return "is a damaged program: it ends within its header";
-  ownMachine ??= machineOf(readHead(process.execPath));
-  const own = ownMachine;
+  if (machine === -1) return "is a truncated executable";
+  const own = machineOf(readHead(process.execPath));
   if (own === undefined || machine === own || alsoRuns[own] === machine) return undefined;
-  // Emulators can be registered for other processors (binfmt_misc); then the kernel knows better than this.
+  // Emulators for other architectures may be registered (binfmt_misc); leave the decision to the kernel.
   if (listHandlers().some((name) => name !== "register" && name !== "status")) return undefined;
-  return "is a program for another kind of processor";
+  return "is built for another CPU architecture";
 }
 
-function check(path: string, user: UserIds, root?: string): Resolved {
+function check(path: string, user: UserIds, root?: string): ResolvedExecutable {
   let file: Stats;
   try {
     file = statSync(root === undefined ? path : pathInRoot(root, path));
   } catch (error) {
     if (errorCode(error) === "EACCES") return { problem: `${path}: permission denied`, exitCode: 126 };
-    return { problem: `${path}: there is no such file`, exitCode: 127 };
+    return { problem: `${path}: no such file`, exitCode: 127 };
   }
   if (file.isDirectory()) return { problem: `${path} is a directory, not a program`, exitCode: 126 };
   if (!file.isFile()) return { problem: `${path} is not a regular file`, exitCode: 126 };
-  if (!mayExecute(file, user)) return { problem: `${path} may not be executed: permission denied`, exitCode: 126 };
+  if (!mayExecute(file, user)) return { problem: `${path}: permission denied`, exitCode: 126 };
   return { path };
 }
 
 /**
- * Finds the program of a command as execvp(3) does: a word with a slash is a path (from `cwd`), another is looked up in
- * `searchPath`. Done before the start so that a program that cannot run is told from one that ran and exited with 127, and
- * with a reason. What only the kernel can see (a folder above that is closed to the user, a wrong architecture) shows when
- * it is executed. With `root`, paths are those of a program that has this folder as its root. A handful of looks at files that the
- * kernel has at hand: it does not wait.
+ * Finds the executable of a command as execvp(3) does: a name with a slash is a path relative to `cwd`, any other is looked up in
+ * `searchPath`. Checking before the start distinguishes a program that cannot run from one that exited with 127, and gives the reason.
+ * What only the kernel can check (search permission on a parent folder) fails at execution. With `root`, paths are those of a program
+ * with that root. Reads a few cached files synchronously.
  */
-export function resolveExecutable(command: string, cwd: string, searchPath: string, user: UserIds, root?: string): Resolved {
-  let found: Resolved;
+export function resolveExecutable(
+  command: string,
+  cwd: string,
+  searchPath: string,
+  user: UserIds,
+  root?: string,
+): ResolvedExecutable {
+  let found: ResolvedExecutable;
   if (command.includes("/")) {
     found = check(resolve(cwd, command), user, root);
   } else {
@@ -105,7 +106,7 @@ export function resolveExecutable(command: string, cwd: string, searchPath: stri
         found = candidate;
         break;
       }
-      // Something of this name that cannot run is a better reason than its absence elsewhere; but look on first.
+      // A candidate that cannot run explains more than "not found", but a later one may run.
       if (candidate.exitCode === 126 && found.exitCode === 127) found = candidate;
     }
   }
@@ -116,7 +117,5 @@ export function resolveExecutable(command: string, cwd: string, searchPath: stri
   const interpreter = /^#![ \t]*([^\s]+)/.exec(head.toString("latin1"))?.[1];
   if (interpreter === undefined) return found;
   const checked = check(resolve(cwd, interpreter), user, root);
-  return "path" in checked
-    ? found
-    : { problem: `${found.path} needs its interpreter: ${checked.problem}`, exitCode: checked.exitCode };
+  return "path" in checked ? found : { problem: `${found.path} : interpreter ${checked.problem}`, exitCode: checked.exitCode };
 }

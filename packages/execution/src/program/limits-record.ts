@@ -1,7 +1,7 @@
 import type { Limits } from "../driver.ts";
 import type { Identity, LaunchedProgram } from "../process/launcher.ts";
 
-/** Limits as a part of a program's identity. */
+/** Encodes limits as part of a program's identity. */
 export function limitsToJson(cgroup: LaunchedProgram["limits"]): Identity {
   return {
     ...(cgroup.applied.cpuMillis !== undefined && { cpuMillis: cgroup.applied.cpuMillis }),
@@ -11,7 +11,7 @@ export function limitsToJson(cgroup: LaunchedProgram["limits"]): Identity {
   };
 }
 
-/** Reads what {@link limitsToJson} wrote. */
+/** Decodes what {@link limitsToJson} encoded. */
 export function limitsFromJson(identity: Identity): LaunchedProgram["limits"] {
   const number = (key: "cpuMillis" | "memoryBytes" | "pids"): Limits =>
     typeof identity[key] === "number" ? { [key]: identity[key] } : {};

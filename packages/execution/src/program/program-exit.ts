@@ -1,14 +1,14 @@
 import { constants } from "node:os";
 import type { Exited } from "../driver.ts";
-import type { Ending } from "../process/launcher.ts";
+import type { Termination } from "../process/launcher.ts";
 
-/** Why a supervisor ends a program. */
+/** Why a supervisor stops a program. */
 export type StopReason = "Stopped" | "Timeout";
 
-/** What the supervisor knows besides how the program ended. */
+/** What the supervisor knows in addition to the launcher's report. */
 export interface ExitContext {
   readonly stop?: StopReason;
-  /** Whether the stop came to SIGKILL. */
+  /** Whether the stop needed SIGKILL. */
   readonly killed: boolean;
   readonly killSignal: NodeJS.Signals;
   readonly timeoutMs?: number;
@@ -16,17 +16,17 @@ export interface ExitContext {
   readonly finishedAt: number;
 }
 
-const largestSignal = 64;
+const maxSignalNumber = 64;
 
 function signalName(number: number): string {
   return Object.entries(constants.signals).find(([, value]) => value === number)?.[0] ?? `signal ${number}`;
 }
 
 /**
- * How a program ended, from what its launcher saw and what we did to it. A shell gives 128 + n for a program that signal n
- * ended, and a program that exits with such a code by itself cannot be told from it.
+ * Decides a program's exit status from its launcher's report and our own actions. A shell returns 128 + n for a program killed by signal
+ * n, which cannot be distinguished from a program that exits with that code itself.
  */
-export function decideExit(ending: Ending, context: ExitContext): Exited {
+export function decideExit(ending: Termination, context: ExitContext): Exited {
   const times = {
     finishedAt: context.finishedAt,
     ...(context.startedAt !== undefined && ending.kind !== "start-failed" && { startedAt: context.startedAt }),
@@ -34,9 +34,9 @@ export function decideExit(ending: Ending, context: ExitContext): Exited {
   const ours = context.killed ? constants.signals.SIGKILL : constants.signals[context.killSignal];
   const limit = context.timeoutMs === undefined ? "its time limit" : `its time limit of ${context.timeoutMs} ms`;
   if (ending.kind === "start-failed" && context.stop !== undefined) {
-    // Our signal met what prepares the program's surroundings, before the program itself.
+    // Our signal arrived while the program's environment was being prepared.
     const what = context.stop === "Timeout" ? `reached ${limit}` : "was stopped";
-    const message = `The program ${what} before it ran: ${ending.message}`;
+    const message = `program ${what} before it ran: ${ending.message}`;
     return { kind: "exited", reason: context.stop, message, exitCode: 128 + ours, signal: ours, ...times };
   }
   if (ending.kind === "start-failed") {
@@ -45,16 +45,16 @@ export function decideExit(ending: Ending, context: ExitContext): Exited {
   if (ending.kind === "lost") return { kind: "exited", reason: "Lost", message: ending.message, exitCode: -1, ...times };
 
   const { exitCode } = ending;
-  const signal = exitCode > 128 && exitCode <= 128 + largestSignal ? exitCode - 128 : undefined;
-  const how = signal === undefined ? `exited with code ${exitCode}` : `was ended by ${signalName(signal)}`;
+  const signal = exitCode > 128 && exitCode <= 128 + maxSignalNumber ? exitCode - 128 : undefined;
+  const how = signal === undefined ? `exited with code ${exitCode}` : `was killed by ${signalName(signal)}`;
   if (context.stop === "Timeout") {
-    // What ended it is our signal, also when the program caught it and chose a code of its own.
-    const message = `The program reached ${limit} and ${how}`;
+    // Our signal is the cause, even if the program caught it and chose its own exit code.
+    const message = `program reached ${limit} and ${how}`;
     return { kind: "exited", reason: "Timeout", message, exitCode: 128 + (signal ?? ours), signal: signal ?? ours, ...times };
   }
   const ended = { kind: "exited" as const, exitCode, ...(signal !== undefined && { signal }), ...times };
-  if (context.stop === "Stopped") return { ...ended, reason: "Stopped", message: `The program was stopped and ${how}` };
-  if (ending.oomKilled) return { ...ended, reason: "OOMKilled", message: "The program used more memory than its limit" };
+  if (context.stop === "Stopped") return { ...ended, reason: "Stopped", message: `program was stopped and ${how}` };
+  if (ending.oomKilled) return { ...ended, reason: "OOMKilled", message: "program exceeded its memory limit" };
   if (exitCode === 0) return { ...ended, reason: "Completed", message: "" };
-  return { ...ended, reason: "Error", message: `The program ${how}` };
+  return { ...ended, reason: "Error", message: `program ${how}` };
 }

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
+import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 
-/** Where one program's files are. */
+/** The paths of one program's files. */
 export interface ProgramFolder {
   readonly id: string;
   readonly path: string;
@@ -9,14 +10,14 @@ export interface ProgramFolder {
   readonly state: string;
   /** Written by the shim, see `shim.ts`. */
   readonly exit: string;
-  /** FIFO that the shim holds open as long as it lives. */
+  /** FIFO that the shim holds open while it lives. */
   readonly alive: string;
-  /** FIFO that the program reads, where its spec gives it an input. */
+  /** FIFO that the program reads, if its spec has an input. */
   readonly input: string;
   readonly stdout: string;
   readonly stderr: string;
   readonly work: string;
-  /** Names the program on this machine: its cgroup, and a variable in its environment, by which its processes are found. */
+  /** Identifies the program on this machine: names its cgroup and marks the environment of its processes. */
   readonly tag: string;
 }
 
@@ -36,4 +37,14 @@ export function programFolder(dir: string, id: string): ProgramFolder {
     work: join(path, "work"),
     tag: `keelson-${createHash("sha256").update(path).digest("hex").slice(0, 16)}`,
   };
+}
+
+/** Deletes a program's folder through `trashed`. A crash leaves the folder either intact or removed, because it moves first. */
+export async function discardFolder(path: string, trashed: string): Promise<void> {
+  try {
+    await rename(path, trashed);
+  } catch {
+    await rm(path, { recursive: true, force: true });
+  }
+  await rm(trashed, { recursive: true, force: true });
 }

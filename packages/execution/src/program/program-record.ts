@@ -2,19 +2,19 @@ import type { Exited } from "../driver.ts";
 import type { Identity } from "../process/launcher.ts";
 import type { StopReason } from "./program-exit.ts";
 
-/** What state.json says about a program. */
+/** The content of a program's state.json. */
 export type ProgramRecord =
   | { readonly kind: "starting" }
   | {
       readonly kind: "running";
       readonly identity: Identity;
       readonly startedAt: number;
-      /** We are ending it. */
+      /** A stop is in progress. */
       readonly stop?: { readonly reason: StopReason; readonly graceMs: number };
     }
   | { readonly kind: "exited"; readonly exited: Exited };
 
-/** The record as text. */
+/** Serializes a record. */
 export function serialiseRecord(record: ProgramRecord): string {
   return `${JSON.stringify(record)}\n`;
 }
@@ -38,7 +38,7 @@ function isIdentity(value: unknown): value is Identity {
   return isObject(value) && Object.values(value).every((field) => typeof field === "string" || typeof field === "number");
 }
 
-/** Reads a record; undefined for a text that is none. */
+/** Parses a record; undefined if the text is not one. */
 export function parseRecord(text: string): ProgramRecord | undefined {
   let value: unknown;
   try {

@@ -7,16 +7,16 @@ import { isolationProblem } from "../isolation.ts";
 /** PATH of a program whose `env` has none. */
 export const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/** From the first signal of a stop to SIGKILL, where the spec says nothing. */
+/** Default of `ProgramSpec.killGraceMs`. */
 export const defaultKillGraceMs = 5000;
 
-/** Log rotation where the spec says nothing. */
+/** Default of `ProgramSpec.logRotation`. */
 export const defaultLogRotation = { maxBytes: 10 * 1024 * 1024, maxFiles: 3 } as const;
 
-/** What a program's name may be. */
+/** Valid program ids. */
 export const programIdPattern = /^[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?$/;
 
-/** Whether `name` is a signal that this system knows. */
+/** Whether `name` is a signal of this system. */
 export function isSignal(name: unknown): name is NodeJS.Signals {
   return typeof name === "string" && Object.hasOwn(constants.signals, name);
 }
@@ -37,36 +37,38 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
   const { id, command, env, cwd, user, limits, logRotation, timeoutMs, killSignal, killGraceMs, metadata } = spec;
   const { input, terminal } = spec;
   const show = (value: unknown): string => JSON.stringify(value) ?? String(value);
-  const isCount = (value: unknown, least: number): boolean =>
-    value === undefined || (typeof value === "number" && Number.isSafeInteger(value) && value >= least);
+  const isCount = (value: unknown, min: number): boolean =>
+    value === undefined || (typeof value === "number" && Number.isSafeInteger(value) && value >= min);
   const isStrings = (value: unknown): boolean => isRecord(value) && Object.values(value).every(isText);
 
   if (typeof id !== "string" || !programIdPattern.test(id)) return `id: ${show(id)} must match ${programIdPattern.source}`;
   if (!Array.isArray(command) || command.length === 0) return "command: must name a program";
   const bad = command.findIndex((argument) => !isText(argument));
-  if (bad >= 0) return `command[${bad}]: must be text without NUL characters`;
-  if (command[0] === "") return "command[0]: must name a program, is empty";
-  if (env !== undefined && !isStrings(env)) return "env: must map names to text without NUL characters";
+  if (bad >= 0) return `command[${bad}]: must be a string without NUL characters`;
+  if (command[0] === "") return "command[0]: must not be empty";
+  if (env !== undefined && !isStrings(env)) return "env: must map names to strings without NUL characters";
   for (const name of Object.keys(env ?? {})) {
-    if (name === "" || name.includes("=") || name.includes("\0")) return `env: ${show(name)} cannot be a variable's name`;
+    if (name === "" || name.includes("=") || name.includes("\0")) return `env: ${show(name)} is not a valid variable name`;
   }
   if (cwd !== undefined && !(isText(cwd) && isAbsolute(cwd))) return `cwd: ${show(cwd)} must be an absolute path`;
   if (user !== undefined && !(isText(user) && user !== "")) return "user: must be a name, a uid or uid:gid";
   if (limits !== undefined) {
     if (!isRecord(limits)) return "limits: must be an object";
     for (const key of ["cpuMillis", "memoryBytes", "pids"]) {
-      if (!isCount(limits[key], 1)) return `limits.${key}: ${show(limits[key])} must be a whole number above 0`;
+      if (!isCount(limits[key], 1)) return `limits.${key}: ${show(limits[key])} must be a positive integer`;
     }
   }
   if (logRotation !== undefined) {
     if (!isRecord(logRotation)) return "logRotation: must be an object";
-    if (logRotation.maxBytes === undefined || !isCount(logRotation.maxBytes, 1)) return "logRotation.maxBytes: must be above 0";
-    if (logRotation.maxFiles === undefined || !isCount(logRotation.maxFiles, 1)) return "logRotation.maxFiles: must be above 0";
+    if (logRotation.maxBytes === undefined || !isCount(logRotation.maxBytes, 1))
+      return "logRotation.maxBytes: must be a positive integer";
+    if (logRotation.maxFiles === undefined || !isCount(logRotation.maxFiles, 1))
+      return "logRotation.maxFiles: must be a positive integer";
   }
   if (spec.mergeOutput !== undefined && typeof spec.mergeOutput !== "boolean") return "mergeOutput: must be true or false";
-  if (!isCount(timeoutMs, 1)) return `timeoutMs: ${show(timeoutMs)} must be a whole number above 0`;
-  if (!isCount(killGraceMs, 0)) return `killGraceMs: ${show(killGraceMs)} must be a whole number, 0 or above`;
-  if (killSignal !== undefined && !isSignal(killSignal)) return `killSignal: ${show(killSignal)} is no signal`;
+  if (!isCount(timeoutMs, 1)) return `timeoutMs: ${show(timeoutMs)} must be a positive integer`;
+  if (!isCount(killGraceMs, 0)) return `killGraceMs: ${show(killGraceMs)} must be a non-negative integer`;
+  if (killSignal !== undefined && !isSignal(killSignal)) return `killSignal: ${show(killSignal)} is not a known signal`;
   if (input !== undefined && input !== "held" && input !== "once") return `input: ${show(input)} must be held or once`;
   if (terminal !== undefined && !isTerminalSize(terminal)) return badTerminal;
   const problem = isolationProblem(spec.isolation);
@@ -75,17 +77,17 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
   return undefined;
 }
 
-/** Checks a command to run beside a program. Throws `InvalidSpec` that names the field. */
+/** Validates a command to run beside a program. Throws `InvalidSpec` with the field's name. */
 export function checkExec(spec: ExecSpec): void {
   const { command, env, terminal } = spec;
   const problem = problemOf({ id: "exec", command, env, terminal });
-  if (problem !== undefined) throw new ExecutionError("InvalidSpec", `Invalid command: ${problem}`);
+  if (problem !== undefined) throw new ExecutionError("InvalidSpec", `invalid command: ${problem}`);
 }
 
-/** Checks what a caller or a file gives as a spec and copies it. Throws `InvalidSpec` that names the field. */
+/** Validates and copies a spec from a caller or a file. Throws `InvalidSpec` with the field's name. */
 export function parseSpec(value: unknown): ProgramSpec {
   const problem = isRecord(value) ? problemOf(value) : "must be an object";
-  if (problem !== undefined) throw new ExecutionError("InvalidSpec", `Invalid program: ${problem}`);
-  // Checked field by field above; the copy keeps later changes by the caller out of a running program.
+  if (problem !== undefined) throw new ExecutionError("InvalidSpec", `invalid program: ${problem}`);
+  // Validated field by field above; the copy isolates a running program from later changes by the caller.
   return structuredClone(value) as ProgramSpec;
 }

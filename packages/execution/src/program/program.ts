@@ -1,4 +1,3 @@
-import { readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { writeFileAtomic } from "../files/atomic-file.ts";
@@ -17,30 +16,31 @@ import type {
   TerminalSize,
 } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
-import { neverRan, StartFailure } from "../process/launcher.ts";
-import type { Ending, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "../process/launcher.ts";
+import { neverRanMessage, StartFailure } from "../process/launcher.ts";
+import type { Termination, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "../process/launcher.ts";
 import { writeInput } from "../io/program-input.ts";
 import { watchLogs } from "../logs/log-rotation.ts";
 import type { LogWatch } from "../logs/log-rotation.ts";
 import { decideExit } from "./program-exit.ts";
-import type { StopReason } from "./program-exit.ts";
+import type { ExitContext, StopReason } from "./program-exit.ts";
+import { discardFolder } from "./program-folder.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import { checkExec, defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
 import { serialiseRecord } from "./program-record.ts";
 import type { ProgramRecord } from "./program-record.ts";
 
-/** What a program shares with its driver. */
+/** What programs share with their driver. */
 export interface Supervision {
   readonly clock: Clock;
   readonly deadlines: Deadlines;
   readonly launcher: Launcher;
-  /** Folder into which a removed program's folder goes before its files are deleted one by one. */
+  /** Folder into which a removed program's folder moves before its files are deleted. */
   readonly trash: string;
   readonly forget: (id: string) => void;
 }
 
 /**
- * One program: its record on disk, its deadlines, its logs. All that happens to it goes through `#conclude` at the end, once.
+ * One program: its record on disk, its deadlines and its logs. Every program terminates through `#conclude`, once.
  */
 export class SupervisedProgram implements Program {
   readonly id: string;
@@ -61,7 +61,7 @@ export class SupervisedProgram implements Program {
   #logWatch: LogWatch | undefined;
   #saving: Promise<void> = Promise.resolve();
   #detached = false;
-  /** Its own process has ended. */
+  /** The program's own process has terminated. */
   #isOver = false;
   readonly #sessions = new Set<ExecSession>();
 
@@ -85,8 +85,8 @@ export class SupervisedProgram implements Program {
   }
 
   /**
-   * Starts it. Resolves when it runs, or has ended for want of something that it needs. It is made ready while its spec is still
-   * being written, and let run when that is on the disk. Rejects only as `written` does; then nothing ran.
+   * Starts the program. Resolves when it runs, or has failed to start. Preparation overlaps with writing the spec; the program is
+   * released once the spec is on disk. Rejects only if `written` rejects, in which case nothing ran.
    */
   async start(written: Promise<void>): Promise<void> {
     try {
@@ -96,8 +96,7 @@ export class SupervisedProgram implements Program {
     } catch (error) {
       await written;
       const exitCode = error instanceof StartFailure ? error.exitCode : 126;
-      const message =
-        error instanceof StartFailure ? error.message : `The program could not be started: ${describeError(error)}`;
+      const message = error instanceof StartFailure ? error.message : `could not start the program: ${describeError(error)}`;
       await this.#conclude({ kind: "start-failed", exitCode, message });
     }
   }
@@ -109,7 +108,7 @@ export class SupervisedProgram implements Program {
       await written;
       const startedAt = clock.now();
       await this.#save({ kind: "running", identity: prepared.identity, startedAt }, false).catch((error: unknown) => {
-        const message = `The program could not be started: its state cannot be written: ${describeError(error)}`;
+        const message = `could not start the program: could not write its state: ${describeError(error)}`;
         throw new StartFailure(message, 126);
       });
       return { prepared, startedAt };
@@ -119,7 +118,7 @@ export class SupervisedProgram implements Program {
     }
   }
 
-  /** Takes over from an earlier supervisor. */
+  /** Adopts a program from an earlier supervisor. */
   async adopt(record: ProgramRecord): Promise<void> {
     this.#record = record;
     if (record.kind === "exited") {
@@ -128,9 +127,9 @@ export class SupervisedProgram implements Program {
       return;
     }
     if (record.kind === "starting") {
-      // Its shim, if there was one, had no identity on disk, so its gate was never opened.
+      // Without an identity on disk its shim, if any, was never released.
       await this.#with.launcher.sweep(this.#folder, this.#with.deadlines);
-      await this.#conclude({ kind: "lost", message: neverRan });
+      await this.#conclude({ kind: "lost", message: neverRanMessage });
       return;
     }
     const launched = await this.#with.launcher.adopt(this.#request(), record.identity);
@@ -138,8 +137,8 @@ export class SupervisedProgram implements Program {
     if (record.stop !== undefined) void this.stop({ reason: record.stop.reason, graceMs: record.stop.graceMs });
   }
 
-  /** Ends without ever having been seen: its files are damaged. Whatever runs of it is killed. */
-  async lose(message: string): Promise<void> {
+  /** Marks a program with damaged files as lost and kills its remaining processes. */
+  async markLost(message: string): Promise<void> {
     await this.#with.launcher.sweep(this.#folder, this.#with.deadlines);
     await this.#conclude({ kind: "lost", message });
   }
@@ -170,9 +169,9 @@ export class SupervisedProgram implements Program {
 
   openInput(): Writable {
     if (this.spec.input === undefined) {
-      throw new ExecutionError("Unsupported", `Program ${this.id} reads nothing: its spec has no input`);
+      throw new ExecutionError("Unsupported", `program ${this.id} has no input`);
     }
-    if (this.#state.kind !== "running") throw new ExecutionError("NotRunning", `Program ${this.id} is not running`);
+    if (this.#state.kind !== "running") throw new ExecutionError("NotRunning", `program ${this.id} is not running`);
     const endInput = this.spec.input === "once" ? this.#launched?.endInput : undefined;
     return writeInput(this.#folder.input, this.#exited, () => void endInput?.());
   }
@@ -184,10 +183,10 @@ export class SupervisedProgram implements Program {
   async exec(spec: ExecSpec): Promise<ExecSession> {
     checkExec(spec);
     if (this.#launched === undefined || this.#state.kind !== "running") {
-      throw new ExecutionError("NotRunning", `Program ${this.id} is not running: no command can run beside it`);
+      throw new ExecutionError("NotRunning", `program ${this.id} is not running`);
     }
     const session = await this.#launched.exec(spec);
-    // One that was starting when the program ended has not been seen among its processes.
+    // `#conclude` did not see a session that was still starting.
     if (this.#isOver) await session.kill();
     else {
       this.#sessions.add(session);
@@ -198,24 +197,20 @@ export class SupervisedProgram implements Program {
 
   async remove(): Promise<void> {
     if (this.#state.kind !== "exited") {
-      throw new ExecutionError("NotEnded", `Program ${this.id} has not ended; stop it before it is removed`);
+      throw new ExecutionError("NotEnded", `program ${this.id} is still running; stop it first`);
     }
     await this.#saving.catch(() => {});
     this.#with.forget(this.id);
-    // In one step, so that a crash leaves the program whole or gone.
-    const trashed = join(this.#with.trash, `${this.#folder.tag}-${this.#with.clock.now().toString(36)}`);
-    try {
-      await rename(this.#folder.path, trashed);
-    } catch {
-      await rm(this.#folder.path, { recursive: true, force: true });
-    }
-    await rm(trashed, { recursive: true, force: true });
+    await discardFolder(
+      this.#folder.path,
+      join(this.#with.trash, `${this.#folder.tag}-${this.#with.clock.now().toString(36)}`),
+    );
   }
 
-  /** Stops supervising; the program goes on. */
+  /** Stops supervising; the program keeps running. */
   async detach(): Promise<void> {
     this.#detached = true;
-    this.#quiet();
+    this.#cancelTimers();
     this.#launched?.detach();
     await this.#saving.catch(() => {});
   }
@@ -235,7 +230,7 @@ export class SupervisedProgram implements Program {
       return;
     }
     if (this.#stop !== undefined) {
-      // A stop that came while it was starting.
+      // Stopped while it was starting.
       void this.#terminate(launched, this.#stop.reason, this.spec.killGraceMs ?? defaultKillGraceMs);
     } else if (this.spec.timeoutMs !== undefined) {
       this.#timeout = deadlines.after(this.spec.timeoutMs - launched.elapsedMs(), () => void this.stop({ reason: "Timeout" }));
@@ -248,7 +243,7 @@ export class SupervisedProgram implements Program {
     this.#timeout?.cancel();
     const record = this.#record;
     if (record.kind === "running") {
-      // Before the signal: whoever supervises when the program ends must know that it did not do so by itself.
+      // Recorded before the signal: a later supervisor must know that we stopped the program.
       await this.#save({ ...record, stop: { reason, graceMs } }, false).catch(() => {});
     }
     if (this.#state.kind === "exited") return;
@@ -259,7 +254,7 @@ export class SupervisedProgram implements Program {
     if (graceMs > 0) await launched.signal(this.spec.killSignal ?? "SIGTERM");
   }
 
-  #quiet(): void {
+  #cancelTimers(): void {
     this.#timeout?.cancel();
     this.#grace?.cancel();
     this.#logWatch?.close();
@@ -273,41 +268,36 @@ export class SupervisedProgram implements Program {
     return this.#saving;
   }
 
-  /** The one end of every program: nothing of it runs, how it ended is on disk, and then everybody is told. */
-  async #conclude(ending: Ending): Promise<void> {
-    this.#quiet();
-    this.#isOver = true;
-    // As in a container: what a program leaves behind ends with it.
-    await this.#launched?.kill();
-    await Promise.all([...this.#sessions].map((session) => session.kill()));
-    const startedAt = this.#state.kind === "running" ? this.#state.startedAt : undefined;
-    const exited = decideExit(ending, {
+  #exitContext(): ExitContext {
+    const { timeoutMs, killSignal = "SIGTERM" } = this.spec;
+    return {
       ...(this.#stop !== undefined && { stop: this.#stop.reason }),
       killed: this.#killed,
-      killSignal: this.spec.killSignal ?? "SIGTERM",
-      ...(this.spec.timeoutMs !== undefined && { timeoutMs: this.spec.timeoutMs }),
-      ...(startedAt !== undefined && { startedAt }),
+      killSignal,
+      ...(timeoutMs !== undefined && { timeoutMs }),
+      ...(this.#state.kind === "running" && { startedAt: this.#state.startedAt }),
       finishedAt: this.#with.clock.now(),
-    });
+    };
+  }
+
+  /** Terminates the program: kills what is left, writes the exit status to disk, then resolves `exited`. */
+  async #conclude(termination: Termination): Promise<void> {
+    this.#cancelTimers();
+    this.#isOver = true;
+    // As in a container, remaining processes are killed when the main process exits.
+    await this.#launched?.kill();
+    await Promise.all([...this.#sessions].map((session) => session.kill()));
+    const exited = decideExit(termination, this.#exitContext());
     await this.#launched?.cleanUp();
-    let told = exited;
+    let reported = exited;
     try {
       await this.#save({ kind: "exited", exited }, true);
     } catch (error) {
-      // The exit file has the code still; a later supervisor reads it there.
-      told = { ...exited, message: `${exited.message} (and that could not be written down: ${describeError(error)})`.trim() };
+      // The exit file still has the exit code for a later supervisor.
+      reported = { ...exited, message: `${exited.message} (could not save the exit status: ${describeError(error)})`.trim() };
     }
     this.#launched?.detach();
-    this.#state = told;
-    this.#resolveExited(told);
-  }
-}
-
-/** Reads a program's file, for the driver that finds it. */
-export async function readProgramFile(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, "utf8");
-  } catch {
-    return undefined;
+    this.#state = reported;
+    this.#resolveExited(reported);
   }
 }

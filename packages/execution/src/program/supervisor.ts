@@ -1,4 +1,4 @@
-import { mkdir, readdir, realpath, rename, rm } from "node:fs/promises";
+import { mkdir, readdir, readFile, realpath, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { writeFileAtomic } from "../files/atomic-file.ts";
 import type { Clock } from "@keelson/api-machinery/time";
@@ -8,41 +8,41 @@ import type { Driver, ProgramSpec } from "../driver.ts";
 import { describeError, errorCode } from "../files/file-error.ts";
 import { lockFolder } from "../files/folder-lock.ts";
 import type { Launcher } from "../process/launcher.ts";
-import { readProgramFile, SupervisedProgram } from "./program.ts";
+import { SupervisedProgram } from "./program.ts";
 import type { Supervision } from "./program.ts";
 import { programFolder } from "./program-folder.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import { parseRecord } from "./program-record.ts";
 import { parseSpec, programIdPattern } from "./program-spec.ts";
 
-/** What every driver is made from. */
+/** Options of every driver. */
 export interface DriverOptions {
-  /** Folder for the programs; made when it is not there. One driver at a time. */
+  /** Folder for the programs, created if missing. One driver at a time. */
   readonly dir: string;
   readonly clock: Clock;
   readonly random: () => number;
 }
 
-/** Makes a driver of programs that `makeLauncher` starts. Throws `FolderInUse` and `FolderUnusable`. */
+/** Creates a driver whose programs are started by the launcher. Throws `FolderInUse` and `FolderUnusable`. */
 export async function createDriver(
   name: Driver["name"],
   options: DriverOptions,
-  makeLauncher: (dir: string) => Launcher,
+  createLauncher: (dir: string) => Launcher,
 ): Promise<Driver> {
   const { clock, random } = options;
   const trash = (dir: string): string => join(dir, ".trash");
   let dir = options.dir;
   try {
     await mkdir(dir, { recursive: true, mode: 0o711 });
-    // The tags of processes follow from the path: another way to the same folder must not make other tags.
+    // Process tags derive from the path, so every supervisor must use the same path to the folder.
     dir = await realpath(dir);
     await mkdir(trash(dir), { recursive: true, mode: 0o700 });
   } catch (error) {
-    throw new ExecutionError("FolderUnusable", `Programs cannot be kept in ${dir}: ${describeError(error)}`, { cause: error });
+    throw new ExecutionError("FolderUnusable", `cannot use ${dir} for programs: ${describeError(error)}`, { cause: error });
   }
   const lock = await lockFolder(dir, random).catch((error: unknown) => {
     if (error instanceof ExecutionError) throw error;
-    throw new ExecutionError("FolderUnusable", `Programs cannot be kept in ${dir}: ${describeError(error)}`, { cause: error });
+    throw new ExecutionError("FolderUnusable", `cannot use ${dir} for programs: ${describeError(error)}`, { cause: error });
   });
 
   const deadlines = new Deadlines(clock);
@@ -51,7 +51,7 @@ export async function createDriver(
   const supervision: Supervision = {
     clock,
     deadlines,
-    launcher: makeLauncher(dir),
+    launcher: createLauncher(dir),
     trash: trash(dir),
     forget: (id) => void programs.delete(id),
   };
@@ -61,16 +61,16 @@ export async function createDriver(
     name,
     async start(spec) {
       const parsed = parseSpec(spec);
-      if (closed) throw new ExecutionError("Unsupported", `Program ${parsed.id} cannot be started: the driver is closed`);
-      if (programs.has(parsed.id)) throw new ExecutionError("AlreadyExists", `There is a program ${parsed.id} already`);
+      if (closed) throw new ExecutionError("Unsupported", `cannot start program ${parsed.id}: the driver is closed`);
+      if (programs.has(parsed.id)) throw new ExecutionError("AlreadyExists", `program ${parsed.id} already exists`);
       const folder = programFolder(dir, parsed.id);
       const program = new SupervisedProgram(parsed, folder, supervision);
       programs.set(parsed.id, program);
       const starting = (async () => {
         try {
-          await makeFolder(folder);
+          await createFolder(folder);
           const written = writeSpec(folder, parsed);
-          // It may fail before anybody waits for it.
+          // It may reject before it is awaited.
           written.catch(() => {});
           await program.start(written);
         } catch (error) {
@@ -103,37 +103,37 @@ export async function createDriver(
     await mkdir(trash(dir), { mode: 0o700 });
     await supervision.launcher.sweepOrphans?.(dir, deadlines);
     for (const id of await readdir(dir)) {
-      if (programIdPattern.test(id)) await openProgram(programFolder(dir, id), programs, supervision);
+      if (programIdPattern.test(id)) await adoptProgram(programFolder(dir, id), programs, supervision);
     }
   } catch (error) {
     await driver.close();
-    throw new ExecutionError("FolderUnusable", `The programs in ${dir} cannot be read: ${describeError(error)}`, {
+    throw new ExecutionError("FolderUnusable", `cannot read the programs in ${dir}: ${describeError(error)}`, {
       cause: error,
     });
   }
   return driver;
 }
 
-async function makeFolder(folder: ProgramFolder): Promise<void> {
+async function createFolder(folder: ProgramFolder): Promise<void> {
   try {
     await mkdir(folder.path, { mode: 0o711 });
   } catch (error) {
-    if (errorCode(error) === "EEXIST") throw new ExecutionError("AlreadyExists", `There is a folder ${folder.path} already`);
-    throw unwritable(folder, error);
+    if (errorCode(error) === "EEXIST") throw new ExecutionError("AlreadyExists", `folder ${folder.path} already exists`);
+    throw folderUnusable(folder, error);
   }
 }
 
-/** Writes a program's spec, which is on the disk when this resolves. */
+/** Writes a program's spec durably. */
 async function writeSpec(folder: ProgramFolder, spec: ProgramSpec): Promise<void> {
   try {
     await writeFileAtomic(folder.spec, `${JSON.stringify(spec)}\n`, { durable: true });
   } catch (error) {
-    throw unwritable(folder, error);
+    throw folderUnusable(folder, error);
   }
 }
 
-function unwritable(folder: ProgramFolder, error: unknown): ExecutionError {
-  const message = `Program ${folder.id} was not started: ${folder.path} cannot be written: ${describeError(error)}`;
+function folderUnusable(folder: ProgramFolder, error: unknown): ExecutionError {
+  const message = `could not start program ${folder.id}: cannot write ${folder.path}: ${describeError(error)}`;
   return new ExecutionError("FolderUnusable", message, { cause: error });
 }
 
@@ -146,15 +146,15 @@ function tryParseSpec(text: string, id: string): ProgramSpec | undefined {
   }
 }
 
-/** Puts a damaged file aside, so that a person can look at it. */
+/** Renames a damaged file for later inspection. */
 async function quarantine(path: string): Promise<string> {
   const aside = `${path}.damaged`;
   await rename(path, aside);
   return aside;
 }
 
-/** Takes over one folder that an earlier driver left. */
-async function openProgram(
+/** Adopts one folder of an earlier driver. */
+async function adoptProgram(
   folder: ProgramFolder,
   programs: Map<string, SupervisedProgram>,
   supervision: Supervision,
@@ -162,7 +162,7 @@ async function openProgram(
   const specText = await readProgramFile(folder.spec);
   const stateText = await readProgramFile(folder.state);
   if (specText === undefined && stateText === undefined) {
-    // The driver died inside `start`, before the spec was there: it promised nothing yet, and let nothing run.
+    // The driver died inside `start`, before the spec was written: nothing was acknowledged and nothing ran.
     await supervision.launcher.sweep(folder, supervision.deadlines);
     await rm(folder.path, { recursive: true, force: true });
     return;
@@ -173,12 +173,18 @@ async function openProgram(
   programs.set(folder.id, program);
   if (spec === undefined) {
     const kept = specText === undefined ? "is missing" : `is damaged (kept as ${await quarantine(folder.spec)})`;
-    await program.lose(`What the program was is unknown: its spec.json ${kept}`);
+    await program.markLost(`spec.json ${kept}`);
   } else if (record === undefined) {
-    await program.lose(
-      `How the program stood is unknown: its state.json is damaged (kept as ${await quarantine(folder.state)})`,
-    );
+    await program.markLost(`state.json is damaged (kept as ${await quarantine(folder.state)})`);
   } else {
     await program.adopt(record);
+  }
+}
+
+async function readProgramFile(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, "utf8");
+  } catch {
+    return undefined;
   }
 }

@@ -1,39 +1,37 @@
 import { readFileSync } from "node:fs";
 import { pathInRoot } from "../files/root-path.ts";
 
-/** A user to run a program as. */
+/** The numeric ids of a user. */
 export interface UserIds {
   readonly uid: number;
   readonly gid: number;
 }
 
-/** What became of a `user` field: ids, or a sentence for why there are none. */
+/** The resolved ids of a `user` field, or why it could not be resolved. */
 export type ResolvedUser = UserIds | { readonly problem: string };
 
-const longestId = 2 ** 32 - 2;
+const maxId = 2 ** 32 - 2;
 
 /**
- * Finds the ids of `name`, `uid` or `uid:gid` in the text of a passwd file (passwd(5)). A bare uid takes the group of its
- * entry, and a group of its own number where it has none. `place` is for the words of a problem.
+ * Resolves `name`, `uid` or `uid:gid` with the text of a passwd file (passwd(5)). A bare uid gets the group of its entry, or the group of
+ * the same number if it has none. `where` completes the error message.
  */
-export function resolveUser(user: string, passwd: string, place = "this machine"): ResolvedUser {
+export function resolveUser(user: string, passwd: string, where = "on this machine"): ResolvedUser {
   const entries = passwd.split("\n").map((line) => line.split(":"));
   const numeric = /^(\d{1,10})(?::(\d{1,10}))?$/.exec(user);
   if (numeric !== null) {
     const uid = Number(numeric[1]);
     const known = entries.find((entry) => Number(entry[2]) === uid && entry[2] !== "")?.[3];
     const gid = Number(numeric[2] ?? known ?? uid);
-    return uid > longestId || gid > longestId ? { problem: `user ${user} is beyond the largest id` } : { uid, gid };
+    return uid > maxId || gid > maxId ? { problem: `user ${user}: ids must not exceed ${maxId}` } : { uid, gid };
   }
   const entry = entries.find((fields) => fields[0] === user);
   const uid = Number(entry?.[2]);
   const gid = Number(entry?.[3]);
-  return entry === undefined || !Number.isInteger(uid + gid)
-    ? { problem: `there is no user ${user} ${place === "this machine" ? "on" : "in"} ${place}` }
-    : { uid, gid };
+  return entry === undefined || !Number.isInteger(uid + gid) ? { problem: `user ${user} not found ${where}` } : { uid, gid };
 }
 
-/** The home of a user in the text of a passwd file; `/` where it says nothing. */
+/** The home directory of a user in the text of a passwd file; `/` if it has no entry. */
 export function homeIn(passwd: string, uid: number): string {
   const entry = passwd
     .split("\n")
@@ -42,7 +40,7 @@ export function homeIn(passwd: string, uid: number): string {
   return entry?.[5] || "/";
 }
 
-/** The text of the passwd file below `root`; empty where there is none: then users are numbers only. */
+/** Reads the passwd file below `root`; empty if there is none, so that only numeric users resolve. */
 export function readPasswd(root = "/"): string {
   try {
     return readFileSync(pathInRoot(root, "/etc/passwd"), "utf8");
@@ -51,10 +49,10 @@ export function readPasswd(root = "/"): string {
   }
 }
 
-/** {@link resolveUser} with this machine's `/etc/passwd`, refused where this process may not become that user. */
+/** {@link resolveUser} with this machine's `/etc/passwd`; a problem if this process may not become that user. */
 export function resolveLocalUser(user: string): ResolvedUser {
   const resolved = resolveUser(user, readPasswd());
   if ("problem" in resolved || process.getuid?.() === 0) return resolved;
   if (resolved.uid === process.getuid?.() && resolved.gid === process.getgid?.()) return resolved;
-  return { problem: `running as user ${user} needs root` };
+  return { problem: `running as user ${user} requires root` };
 }

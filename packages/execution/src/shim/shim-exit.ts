@@ -1,20 +1,20 @@
 import { readFileSync } from "node:fs";
 import { wasOomKilled } from "../cgroup/cgroup.ts";
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
-import { neverRan } from "../process/launcher.ts";
-import type { Ending, LaunchRequest } from "../process/launcher.ts";
-import { lastWords } from "../program/program-place.ts";
+import { neverRanMessage } from "../process/launcher.ts";
+import type { Termination, LaunchRequest } from "../process/launcher.ts";
+import { readErrorTail } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { parseExitFile } from "./shim.ts";
 import type { ExitFile } from "./shim.ts";
 
-/** Why a program could not be executed, where what wraps it ended with `exitCode` and that was the cause. */
-export type StartProblem = (
+/** Explains why a wrapper could not execute the program, if it exited with `exitCode` for that reason. */
+export type ReadStartError = (
   request: LaunchRequest,
   exitCode: number,
 ) => { readonly exitCode: number; readonly message: string } | undefined;
 
-/** What a shim has written so far; as an empty file where there is none. */
+/** Reads what a shim has written so far; as an empty file if there is none. */
 export function readExit(folder: ProgramFolder): ExitFile {
   try {
     return parseExitFile(readFileSync(folder.exit, "latin1"));
@@ -23,26 +23,26 @@ export function readExit(folder: ProgramFolder): ExitFile {
   }
 }
 
-/** How a program whose shim has ended came to its end. `lostMessage` is told where the shim could not say. */
-export function endingOf(
+/** Reads how a program terminated once its shim has. `lostMessage` is reported if the shim left no exit code. */
+export function readTermination(
   request: LaunchRequest,
   options: {
     readonly lostMessage: string;
-    readonly startProblem: StartProblem | undefined;
+    readonly readStartError: ReadStartError | undefined;
     readonly hierarchies: readonly CgroupHierarchy[];
   },
-): Ending {
+): Termination {
   const { folder, spec } = request;
   const { exitCode, ...exit } = readExit(folder);
-  if (exit.unreleased) return { kind: "lost", message: neverRan };
+  if (exit.unreleased) return { kind: "lost", message: neverRanMessage };
   if (exitCode === undefined) return { kind: "lost", message: options.lostMessage };
-  const failed = (code: number, why: string): Ending => ({
+  const failed = (code: number, why: string): Termination => ({
     kind: "start-failed",
     exitCode: code,
-    message: `The program could not be executed: ${why}`,
+    message: `could not execute the program: ${why}`,
   });
-  if (exit.execFailed) return failed(exitCode, lastWords(folder, spec).replace(/^.*?: \d+: (?:exec: )?/, ""));
-  const problem = options.startProblem?.(request, exitCode);
+  if (exit.execFailed) return failed(exitCode, readErrorTail(folder, spec).replace(/^.*?: \d+: (?:exec: )?/, ""));
+  const problem = options.readStartError?.(request, exitCode);
   if (problem !== undefined) return failed(problem.exitCode, problem.message);
   return { kind: "exited", exitCode, oomKilled: exitCode === 137 && wasOomKilled(options.hierarchies, folder.tag) };
 }

@@ -1,11 +1,11 @@
 import { watchAlive } from "../io/fifo-pool.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 
-/** The pause between two looks at an adopted shim that holds no FIFO (a file system without them). The only polling here. */
-const lookEveryMs = 5000;
+/** Interval for checking an adopted shim without a FIFO (a file system that lacks them). The only polling in this package. */
+const pollIntervalMs = 5000;
 
-/** Calls `onEnd` once when a shim that is not our child has ended; `isHere` looks for it. What this answers stops that. */
-export function watchAdopted(request: LaunchRequest, isHere: () => boolean, onEnd: () => void): () => void {
+/** Calls `onEnd` once when a shim that is not our child has terminated; `isAlive` checks for it. Returns a function that stops watching. */
+export function watchAdopted(request: LaunchRequest, isAlive: () => boolean, onEnd: () => void): () => void {
   let stopped = false;
   let cancel = (): void => {};
   const end = (): void => {
@@ -15,20 +15,20 @@ export function watchAdopted(request: LaunchRequest, isHere: () => boolean, onEn
     onEnd();
   };
   const fifo = watchAlive(request.folder.alive, end);
-  const look = (): void => {
-    if (!isHere()) {
+  const check = (): void => {
+    if (!isAlive()) {
       end();
       return;
     }
-    const next = request.deadlines.after(lookEveryMs, look);
+    const next = request.deadlines.after(pollIntervalMs, check);
     cancel = () => next.cancel();
   };
   if (fifo === undefined) {
-    look();
+    check();
   } else {
     cancel = () => fifo.cancel();
-    // The order matters: one that dies before the FIFO is open is seen here, one that dies after it there.
-    if (!isHere()) end();
+    // The order matters: a shim that dies before the FIFO is open is noticed here, one that dies later by the FIFO.
+    if (!isAlive()) end();
   }
   return () => {
     stopped = true;

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { parseExitFile, splitEnvironment } from "./shim.ts";
 
-test("an exit file tells the program, its exit code, and what went wrong before", () => {
+test("parses the program, its exit code and start errors from an exit file", () => {
   expect(parseExitFile("pid 12 345\nexit 7\n\n\n")).toEqual({
     program: { pid: 12, startTime: 345 },
     execFailed: false,
@@ -18,12 +18,12 @@ test("an exit file tells the program, its exit code, and what went wrong before"
   });
 });
 
-test("an exit file that was cut off has no exit code", () => {
+test("finds no exit code in a truncated exit file", () => {
   for (const text of ["", "\n\n\n", "pid 12 345\n", "pid 12 345\nexi", "pid"])
     expect(parseExitFile(text).exitCode).toBeUndefined();
 });
 
-test("no variable is lost on the way, and none that a shell would act on goes through it", () => {
+test("passes every variable, and none that a shell would interpret through the shell", () => {
   fc.assert(
     fc.property(
       fc.dictionary(

@@ -7,39 +7,39 @@ import { describeError } from "../files/file-error.ts";
 import type { UserIds } from "../program/user.ts";
 
 /*
- * Between the supervisor and a program stands a shell of a few hundred kilobytes. It exists because only a parent learns
- * how a process ended, and the supervisor may be dead by then: the shim stays, waits, and writes the exit code to a file.
+ * A small shell runs between the supervisor and each program. Only a parent can read a process's exit status, and the supervisor may
+ * be dead by then: the shim waits and writes the exit code to a file.
  *
  *     supervisor --spawn--> shim (own session)  --fork, exec--> program
  *                            |  \-- fd 0: the write end of a FIFO; it closes when the shim dies, however it dies
- *                            \-- fd 3: the exit file, room in it reserved, so that a full disk loses no exit code
+ *                            \-- fd 3: the exit file with reserved space, so that a full disk loses no exit code
  *
- * The text is a constant: a program's words only ever are "$@". File descriptors of the shim:
- *   0 alive FIFO, 1 the program's output, 2 nothing (a shell remarks on programs that a signal ended), 3 exit file,
- *   4 gate (to and from the supervisor), 5 the program's error output, 6.. entry files of the program's groups.
- * A shell has one digit for a descriptor, so these are all.
+ * The script is constant: the program's arguments are only ever "$@". File descriptors of the shim:
+ *   0 alive FIFO, 1 the program's stdout, 2 closed (shells print a message about killed programs), 3 exit file,
+ *   4 gate (to and from the supervisor), 5 the program's stderr, 6.. entry files of the program's cgroups.
+ * Shells accept single-digit descriptors only, so there are no more.
  */
 
-/** What the shim writes to its exit file, a line each. */
+/** The content of an exit file, one line each. */
 export interface ExitFile {
   /** The program's own process and its start time. */
   readonly program?: { readonly pid: number; readonly startTime: number };
   /** The program could not be executed. */
   readonly execFailed: boolean;
-  /** The gate was never opened: nothing ran. */
+  /** The program was never released: nothing ran. */
   readonly unreleased: boolean;
-  /** Limits whose cgroup could not be entered. */
+  /** The program could not enter a cgroup. */
   readonly outsideCgroup: boolean;
-  /** The kernel ended it for want of memory; only drivers whose cgroups are gone by the time of the question write this. */
+  /** The OOM killer killed it; only written by drivers whose cgroups are removed before the exit file is read. */
   readonly oomKilled: boolean;
-  /** Absent as long as the program runs, and when the shim was killed. */
+  /** Absent while the program runs, and if the shim was killed. */
   readonly exitCode?: number;
 }
 
-/** Bytes that are reserved in an exit file; its lines need less than 100. */
+/** Bytes reserved in an exit file; its lines need less than 100. */
 export const exitFileBytes = 256;
 
-/** Reads an exit file's text. Lines that it does not know, and the reserve of empty ones, are skipped. */
+/** Parses an exit file. Unknown and empty lines are skipped. */
 export function parseExitFile(text: string): ExitFile {
   const program = /^pid (\d+) (\d+)$/m.exec(text);
   const exit = /^exit (\d{1,3})$/m.exec(text);
@@ -53,17 +53,17 @@ export function parseExitFile(text: string): ExitFile {
   };
 }
 
-/** An exit file of a program that has no shim of ours. */
+/** The exit file of a program without a shim of ours. */
 export function exitFileText({ exitCode, oomKilled }: { readonly exitCode: number; readonly oomKilled: boolean }): string {
   return `${oomKilled ? "oom\n" : ""}exit ${exitCode}\n`;
 }
 
 /**
- * The script. `trap :` keeps the shim alive when a signal goes to its process group, and is not inherited by the program as
- * an ignored signal would be. The subshell enters its groups while the supervisor still writes; without a word from the gate
- * nothing runs: the supervisor died before it had written down whom it starts. The subshell's EXIT trap fires only where `exec` did not replace it: so a program that cannot be executed
- * is told from one that exits with 127. The descriptors are closed around `exec`, not by it, so that the trap still has
- * them.
+ * The shim's script. `trap :` keeps the shim alive when its process group is signalled; unlike an ignored signal it is not inherited by
+ * the program. The subshell enters its cgroups while the supervisor still writes. It runs nothing until the gate says "go": the
+ * supervisor may have died before it recorded the program. The subshell's EXIT trap fires only if `exec` fails, which distinguishes a
+ * program that cannot be executed from one that exits with 127. The descriptors are closed around `exec`, not by it, so that the trap
+ * can still write to them.
  */
 const script = (files: string): string => `trap : HUP INT QUIT ALRM TERM USR1 USR2 PIPE XCPU XFSZ VTALRM PROF
 keelson_groups=$1 keelson_append=$2 keelson_read=$3 keelson_also=$4 keelson_input=$5 keelson_pipe=$6
@@ -105,7 +105,7 @@ const scripts = {
   withFiles: script('3>>"$keelson_append" 4<"$keelson_read" 5<"$keelson_also"'),
 };
 
-/** Words that start a shim. `groups` are the descriptors of the groups' entry files. */
+/** The arguments that start a shim. `groups` are the descriptors of the cgroups' entry files. */
 function shimArguments({ command, files, input }: ShimRequest, groups: readonly number[]): readonly string[] {
   const { append = "", read: [first = "", second = ""] = [] } = files ?? {};
   const text = files === undefined ? scripts.plain : scripts.withFiles;
@@ -113,13 +113,13 @@ function shimArguments({ command, files, input }: ShimRequest, groups: readonly 
   return ["-c", text, "keelson-program", groups.join(" "), append, first, second, ...pipe, ...command];
 }
 
-/** Names that a shell keeps for itself, or that change how it or its loader runs: not for the shim's own environment. */
-const notForShells = /^(?:(?!\w*$)|\d|keelson_|LD_|BASH|ENV$|IFS$|OPTIND$|PPID$|PWD$|OLDPWD$|SHLVL$|SHELLOPTS$|PS\d$|_$)/;
+/** Variables that a shell reserves, or that change how it or its loader runs; they must not reach the shim. */
+const reservedByShells = /^(?:(?!\w*$)|\d|keelson_|LD_|BASH|ENV$|IFS$|OPTIND$|PPID$|PWD$|OLDPWD$|SHLVL$|SHELLOPTS$|PS\d$|_$)/;
 
 /**
- * Splits an environment in what passes through the shim as it is, and what only `env` can set behind it: names with dots and
- * the like, which shells drop, and names that would act on the shim. Arguments can be read by other users of the machine
- * (`ps`); an environment cannot. So everything else goes the first way.
+ * Splits an environment into variables that pass through the shim unchanged and those that only env(1) can set after it: names that
+ * shells drop, such as those with dots, and names that would affect the shim. Other users can read arguments (`ps`) but not an
+ * environment, so as many as possible are inherited.
  */
 export function splitEnvironment(env: Readonly<Record<string, string>>): {
   readonly inherited: Readonly<Record<string, string>>;
@@ -127,12 +127,12 @@ export function splitEnvironment(env: Readonly<Record<string, string>>): {
 } {
   const entries = Object.entries(env);
   return {
-    inherited: Object.fromEntries(entries.filter(([name]) => !notForShells.test(name))),
-    assignments: entries.filter(([name]) => notForShells.test(name)).map(([name, value]) => `${name}=${value}`),
+    inherited: Object.fromEntries(entries.filter(([name]) => !reservedByShells.test(name))),
+    assignments: entries.filter(([name]) => reservedByShells.test(name)).map(([name, value]) => `${name}=${value}`),
   };
 }
 
-/** Files that a command has open besides its input and output. Its user must be allowed to open them. */
+/** Files that a command inherits in addition to its input and output. Its user must be allowed to open them. */
 export interface ProgramFiles {
   /** Opened for appending, as descriptor 3. */
   readonly append: string;
@@ -143,11 +143,11 @@ export interface ProgramFiles {
 /** The FIFO that a program reads. Its user must be allowed to read and write it. */
 export interface ProgramInput {
   readonly path: string;
-  /** `held`: it never ends. `once`: it begins and ends with the first writer. `waiting`: it begins with that, and never ends. */
+  /** `held`: never ends. `once`: begins and ends with the first writer. `waiting`: begins with the first writer and never ends. */
   readonly mode: "held" | "once" | "waiting";
 }
 
-/** What a shim is started with. */
+/** The parameters of a shim. */
 export interface ShimRequest {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -157,30 +157,30 @@ export interface ShimRequest {
   readonly stderr: number;
   readonly exit: number;
   readonly alive: number | "ignore";
-  /** Files that the command has open: 3 to append to, 4 and 5 to read. Default: none. */
+  /** Files that the command inherits: 3 to append to, 4 and 5 to read. Default: none. */
   readonly files?: ProgramFiles;
-  /** What the command reads. Default: nothing. */
+  /** The command's input. Default: empty. */
   readonly input?: ProgramInput;
   readonly groups: readonly number[];
 }
 
-/** A shim that waits at its gate. */
+/** A shim that waits for its release. */
 export interface Shim {
   readonly pid: number;
-  /** Opens the gate; resolves when the program is about to be executed, or the shim is gone. */
+  /** Releases the program; resolves when it is about to be executed, or the shim has exited. */
   release(): Promise<void>;
-  /** Shuts the gate for good: the shim exits without having run anything. */
+  /** Makes the shim exit without running anything. */
   abandon(): void;
-  /** Resolves when the shim has ended. */
+  /** Resolves when the shim has exited. */
   readonly ended: Promise<void>;
-  /** Lets this process exit although the shim runs. */
+  /** Lets this process exit while the shim runs. */
   unref(): void;
 }
 
 /** The first descriptor of `groups` in the shim. */
 const firstGroup = 6;
 
-/** Starts a shim. Throws {@link StartFailure} where the machine has no process, memory or shell for it. */
+/** Starts a shim. Throws {@link StartFailure} if the machine lacks a process slot, memory or a shell. */
 export async function spawnShim(request: ShimRequest): Promise<Shim> {
   const groups = request.groups.map((_, index) => firstGroup + index);
   let child: ChildProcess;
@@ -195,16 +195,16 @@ export async function spawnShim(request: ShimRequest): Promise<Shim> {
     });
     if (child.pid === undefined) await once(child, "spawn");
   } catch (error) {
-    throw new StartFailure(`The program could not be started: ${describeError(error)}`, 126);
+    throw new StartFailure(`could not start the program: ${describeError(error)}`, 126);
   }
   const pid = child.pid ?? -1;
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   const gate = child.stdio[4];
-  if (!(gate instanceof Socket)) throw new TypeError("a descriptor of kind pipe is a socket");
+  if (!(gate instanceof Socket)) throw new TypeError("descriptor 4 must be a pipe");
   const answered = new Promise<void>((resolve) => {
     gate.once("data", () => resolve());
     gate.once("close", () => resolve());
-    // A shim that is killed at its gate resets the connection; `close` follows.
+    // A killed shim resets the connection; `close` follows.
     gate.on("error", () => {});
   });
   return {

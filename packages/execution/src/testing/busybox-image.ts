@@ -5,15 +5,15 @@ import { gzipSync } from "node:zlib";
 import { create } from "tar";
 import { architecture } from "../images/image-manifest.ts";
 
-/** Where Debian's busybox-static is. */
+/** Path of Debian's busybox-static. */
 const busybox = "/bin/busybox";
 
 const applets = ["sh", "cat", "echo", "env", "false", "id", "ls", "pwd", "sleep", "stty", "touch", "true", "tty"];
 
 /**
- * Makes an OCI archive at `file`: a layer with busybox, a passwd with the user `worker` (1234:1235), and one that removes
- * `/etc/gone` of the first and changes `/etc/motd`. Needs a busybox that is linked statically. `settings` go over its configuration, in
- * the words of the OCI image specification (`User`, `WorkingDir`, `Entrypoint` ...).
+ * Creates an OCI archive at `file` with two layers: busybox and a passwd file with the user `worker` (1234:1235), and a layer that removes
+ * `/etc/gone` of the first and changes `/etc/motd`. Needs a statically linked busybox. `settings` override the image's configuration
+ * (OCI image specification: `User`, `WorkingDir`, `Entrypoint` ...).
  */
 export async function createBusyboxImage(file: string, settings: Readonly<Record<string, unknown>> = {}): Promise<void> {
   const dir = `${file}.parts`;

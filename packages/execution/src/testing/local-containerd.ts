@@ -5,16 +5,16 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-/** A containerd that belongs to one test or benchmark. */
+/** A containerd for one test or benchmark. */
 export interface LocalContainerd {
   readonly socket: string;
   readonly pid: number;
-  /** Ends it as an upgrade would; containers run on. With `SIGKILL`, as a crash. */
+  /** Stops it as an upgrade would, or with `SIGKILL` like a crash; containers keep running. */
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
-/** Parts of containerd that need what tests do not have: Kubernetes' runtime interface, special file systems. */
-const unneeded = [
+/** Plugins that tests do not need: Kubernetes' runtime interface and special file systems. */
+const disabledPlugins = [
   "io.containerd.grpc.v1.cri",
   "io.containerd.internal.v1.opt",
   "io.containerd.internal.v1.tracing",
@@ -26,8 +26,8 @@ const unneeded = [
 ];
 
 /**
- * Starts a containerd with all of its files and its socket below `dir` (a short path: a socket's has at most 107 bytes). Needs
- * root. Throws where it is not installed, or ends before it is ready.
+ * Starts a containerd with its files and socket below `dir` (a short path: a socket path has at most 107 bytes). Needs root. Throws if
+ * containerd is not installed or exits before it is ready.
  */
 export async function startLocalContainerd(dir: string): Promise<LocalContainerd> {
   mkdirSync(dir, { recursive: true, mode: 0o711 });
@@ -40,7 +40,7 @@ export async function startLocalContainerd(dir: string): Promise<LocalContainerd
       "version = 2",
       `root = ${text(join(dir, "root"))}`,
       `state = ${text(join(dir, "state"))}`,
-      `disabled_plugins = [${unneeded.map(text).join(", ")}]`,
+      `disabled_plugins = [${disabledPlugins.map(text).join(", ")}]`,
       "[grpc]",
       `  address = ${text(socket)}`,
       "[ttrpc]",
@@ -65,7 +65,7 @@ function booted(child: ChildProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     const last: string[] = [];
     child.once("error", reject);
-    child.once("exit", () => reject(new Error(`containerd ended before it was ready: ${last.join("\n")}`)));
+    child.once("exit", () => reject(new Error(`containerd exited before it was ready: ${last.join("\n")}`)));
     if (child.stderr === null) return;
     createInterface({ input: child.stderr }).on("line", (line) => {
       last.push(line);

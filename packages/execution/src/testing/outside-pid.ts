@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { programFolder } from "../program/program-folder.ts";
 
-/** Finds a process of this machine by the number that it has in its own process namespace, among those of one program. */
+/** Finds the host pid of a program's process by its pid in the program's pid namespace. */
 export function outsidePid(dir: string, id: string, pid: number): number {
   const { tag } = programFolder(dir, id);
   for (const name of readdirSync("/proc").filter((each) => /^\d+$/.test(each))) {
@@ -11,7 +11,7 @@ export function outsidePid(dir: string, id: string, pid: number): number {
       const tagged = group || readFileSync(`/proc/${name}/environ`, "latin1").includes(tag);
       if (Number(inside) === pid && tagged) return Number(name);
     } catch {
-      // Ended meanwhile.
+      // Already terminated.
     }
   }
   return -1;

@@ -3,17 +3,17 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import type { ProgramSpec } from "../driver.ts";
 
-/** Supervisors in processes of their own, to be killed. */
-export interface OtherSupervisors {
-  /** Starts one that starts these programs; resolves when they run. `options` are those of the driver that are JSON. */
+/** Supervisors in child processes that a test can kill. */
+export interface SupervisorProcesses {
+  /** Starts a supervisor with these programs; resolves when they run. `options` are the driver's options, as JSON. */
   supervise(options: Readonly<Record<string, string>>, specs: readonly ProgramSpec[]): Promise<ChildProcess>;
-  /** Ends all of them with SIGKILL; resolves when they are gone. */
+  /** Kills all of them with SIGKILL; resolves when they have exited. */
   kill(): Promise<void>;
 }
 
 type Create = "createProcessDriver" | "createContainerdDriver";
 
-/** The command of a supervisor that starts these programs and stays. `options` are those of the driver that are JSON. */
+/** The command line of a supervisor that starts these programs and keeps running. `options` are the driver's options, as JSON. */
 export function supervisorCommand(
   create: Create,
   options: Readonly<Record<string, string>>,
@@ -31,8 +31,8 @@ export function supervisorCommand(
   return [process.execPath, "--input-type=module", "-e", script, JSON.stringify(options), JSON.stringify(specs)];
 }
 
-/** Makes supervisors with the driver that `create` of the built package makes. */
-export function createOtherSupervisors(create: Create): OtherSupervisors {
+/** Creates supervisors with the driver function `create` of the built package. */
+export function createSupervisorProcesses(create: Create): SupervisorProcesses {
   const children: ChildProcess[] = [];
   return {
     async supervise(options, specs) {
