@@ -1,24 +1,48 @@
 import { defineConfig } from "vitest/config";
 
-/** Patterns of the tests of programs that are missing, which `npm test` names; with `;` between them. */
+/** Patterns of tests whose programs are missing, separated by `;`. `npm test` sets and reports them. */
 const excluded = (process.env.EXCLUDED_TESTS ?? "").split(";").filter((pattern) => pattern !== "");
 
-/** `fast` runs on every Node that we support; `e2e` starts real programs and needs a build. */
+/** Settings that differ between the two projects. `fast` runs on every supported Node.js; `e2e` starts real programs and needs a build. */
+const projects = [
+  {
+    name: "fast",
+    include: ["{packages,operators,apps,examples}/**/src/**/*.test.ts"],
+    exclude: ["**/*.e2e.test.ts"],
+    timeoutMs: 20_000,
+    pollTimeoutMs: 15_000,
+    // The code keeps no state in modules, so test files can share them.
+    isolate: false,
+    maxWorkers: 2,
+  },
+  {
+    name: "e2e",
+    include: ["{packages,operators,apps}/*/src/**/*.e2e.test.ts"],
+    exclude: excluded,
+    timeoutMs: 120_000,
+    pollTimeoutMs: 45_000,
+    isolate: true,
+    // These tests mostly wait for processes; each has its own folder, ports and address block.
+    maxWorkers: 4,
+  },
+] as const;
+
 export default defineConfig({
   test: {
-    projects: ["fast", "e2e"].map((name) => ({
+    projects: projects.map(({ name, include, exclude, timeoutMs, pollTimeoutMs, isolate, maxWorkers }, index) => ({
       resolve: { conditions: ["source"] },
       ssr: { resolve: { conditions: ["source"] } },
       test: {
         name,
-        include: [
-          name === "fast" ? "{packages,operators,apps}/*/src/**/*.test.ts" : "{packages,operators,apps}/*/src/**/*.e2e.test.ts",
-        ],
-        exclude: ["**/node_modules/**", "**/dist/**", ...(name === "fast" ? ["**/*.e2e.test.ts"] : excluded)],
-        testTimeout: name === "fast" ? 20_000 : 120_000,
+        include: [...include],
+        exclude: ["**/node_modules/**", "**/dist/**", ...exclude],
+        isolate,
+        maxWorkers,
+        sequence: { groupOrder: index },
+        testTimeout: timeoutMs,
+        hookTimeout: timeoutMs,
         // A busy machine is slow, not wrong.
-        expect: { poll: { timeout: name === "fast" ? 15_000 : 45_000 } },
-        hookTimeout: name === "fast" ? 20_000 : 120_000,
+        expect: { poll: { timeout: pollTimeoutMs } },
       },
     })),
   },
