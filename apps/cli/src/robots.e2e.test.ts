@@ -190,7 +190,7 @@ test("the connection to the broker dropping for 10 s loses no status", async () 
   proxy.cut();
   // The tasks end meanwhile, with nobody to tell. The wait is the fault itself: ten seconds without a broker.
   await sleep(systemClock, 10_000);
-  proxy.mend();
+  proxy.restore();
   expect(await jobEnded(client, "cutoff")).toBe("failed");
   const tasks = (await client.list(Task, { namespace, labelSelector: "job=cutoff" })).items;
   expect(tasks.map((task) => [task.status?.state, task.status?.exitCode])).toEqual([

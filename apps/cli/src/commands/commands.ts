@@ -11,7 +11,7 @@ export interface CommandEntry {
   load(): Promise<DefineCommand>;
 }
 
-/** The commands of `keelson` besides those of the operators, in the order of `--help`. */
+/** The commands of `keelson` itself, in the order of `--help`. */
 export const commandEntries: readonly CommandEntry[] = [
   {
     name: "up",

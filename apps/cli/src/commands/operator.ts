@@ -8,7 +8,7 @@ import { addFlag, flagValues } from "../command-line.ts";
 import { systemNamespace } from "../local/operator-access.ts";
 import { createLogger, parseLogLevel } from "../logger.ts";
 import { loadOperators } from "../operators.ts";
-import { type BindAddress, parseBindAddress, type Probes, startProbes } from "../probe-addresses.ts";
+import { type BindAddress, parseBindAddress, type Probes, startProbes } from "./probe-servers.ts";
 import type { DefineCommand } from "./commands.ts";
 import { LeadershipReport } from "./leadership-report.ts";
 import { parseNames } from "./only.ts";

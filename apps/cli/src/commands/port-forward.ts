@@ -4,7 +4,7 @@ import { listenForShutdown } from "@keelson/controller";
 import { addConnectionFlags, addFlag, flagValues, UsageError } from "../command-line.ts";
 import type { DefineCommand } from "./commands.ts";
 import { forwardPorts } from "../port-forward/forward-ports.ts";
-import { parsePair, parseTarget } from "../port-forward/forward-target.ts";
+import { parsePortPair, parseTarget } from "../port-forward/forward-target.ts";
 
 /** Defines `keelson port-forward`. */
 export const definePortForwardCommand: DefineCommand = (command, setExitCode) => {
@@ -36,7 +36,7 @@ async function portForward(target: string, ports: readonly string[], flags: Retu
     .map((each) => (each.trim() === "localhost" ? "127.0.0.1" : each.trim()));
   const invalid = addresses.find((address) => isIP(address) === 0);
   if (invalid !== undefined) throw new UsageError(`--address: ${JSON.stringify(invalid)} is not a valid IP address`);
-  const request = { target: parseTarget(target), pairs: ports.map(parsePair) };
+  const request = { target: parseTarget(target), pairs: ports.map(parsePortPair) };
   const shutdown = listenForShutdown();
   try {
     const { transport, namespace } = await findConnection({
@@ -49,7 +49,7 @@ async function portForward(target: string, ports: readonly string[], flags: Retu
       namespace: typeof flags.namespace === "string" ? flags.namespace : namespace,
       addresses,
       print: (line) => void process.stdout.write(`${line}\n`),
-      complain: (line) => void process.stderr.write(`keelson: ${line}\n`),
+      printError: (line) => void process.stderr.write(`keelson: ${line}\n`),
       signal: shutdown.signal,
     });
   } finally {

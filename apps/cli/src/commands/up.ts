@@ -3,8 +3,8 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { aborted, listenForShutdown } from "@keelson/controller";
 import type { Operator } from "@keelson/operator";
 import { addFlag, flagValues, parsePort, UsageError } from "../command-line.ts";
-import { ownComponents, withNeeded } from "../local/components.ts";
-import { makeDataFolder } from "../local/data-folder.ts";
+import { ownComponents, withDependencies } from "../local/components.ts";
+import { createDataFolder } from "../local/data-folder.ts";
 import { startLocal } from "../local/start-local.ts";
 import { createLogger, parseLogLevel } from "../logger.ts";
 import { loadOperators } from "../operators.ts";
@@ -77,10 +77,10 @@ async function up(
   if (flags.exit && !flags.tour) throw new UsageError("--exit: requires --tour");
   const apiPort = portOf("--api-port", String(flags["api-port"]));
   const metricsPort = flags["metrics-port"] === "off" ? undefined : portOf("--metrics-port", String(flags["metrics-port"]));
-  const chosen = withNeeded(flags.only === undefined ? new Set(names) : parseNames("--only", String(flags.only), names));
+  const chosen = withDependencies(flags.only === undefined ? new Set(names) : parseNames("--only", String(flags.only), names));
   const dataDir = resolve(String(flags["data-dir"]));
   const print = (line: string): void => void process.stdout.write(`${line}\n`);
-  await makeDataFolder(dataDir);
+  await createDataFolder(dataDir);
   const log = createLogger({ level, file: resolve(dataDir, "keelson.log") });
   const shutdown = listenForShutdown({ faults: { log } });
   try {

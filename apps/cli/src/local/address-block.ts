@@ -3,32 +3,40 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 
-/** Addresses that a data folder's Pods and Services have to themselves on this machine. */
+/** The loopback addresses that belong to the Pods and Services of one data folder. */
 export interface AddressBlock {
-  /** The first two parts of Pods' addresses: `127.64` to `127.127`. */
+  /** First two octets of Pod addresses, `127.64` to `127.127`. */
   readonly podNetwork: string;
-  /** Of Services' addresses: `127.128` to `127.191`. */
+  /** First two octets of Service addresses, `127.128` to `127.191`. */
   readonly serviceNetwork: string;
-  /** It was another one before, which is in use by now. */
+  /** Whether the recorded block was in use, so that another one was chosen. */
   readonly hasMoved: boolean;
-  /** Writes it down, so that the folder has the same next time. To be called when the folder is known to be nobody else's. */
+  /** Records the block in the data folder for the next start. Call it only while holding the data folder's lock. */
   record(): Promise<void>;
-  /** Gives it up. */
+  /** Releases the block. */
   release(): Promise<void>;
 }
 
-/** Takes an address for as long as this process runs; `undefined`: somebody else has it. Resolves to what gives it up. */
+/** Reserves an address until the returned function is called. Resolves to `undefined` if another process holds it. */
 export type Reserve = (address: string) => Promise<(() => Promise<void>) | undefined>;
 
+/** No block of addresses is free. */
+export class AddressBlockError extends Error {
+  override readonly name = "AddressBlockError";
+  readonly code = "NoAddressBlock";
+}
+
 const blocks = 64;
-/** Nobody listens there, on an address that no Pod gets: who can, has the block. */
-const port = 6442;
+/** Listening on this port of an address outside the Pod range reserves a block. */
+const reservationPort = 6442;
 
 /**
- * Takes a block of addresses for a data folder: the one that is written down in it, else one that follows from its path, so that Pods that
- * outlive Keelson keep their addresses to themselves; where another has it, the next one that is free. Throws where none is free.
+ * Reserves a block of addresses for a data folder: the recorded one, otherwise one derived from the folder's path, otherwise the next
+ * free one. A stable choice lets Pods that outlive Keelson keep their addresses.
+ *
+ * **Errors**: `AddressBlockError` if every block is in use.
  */
-export async function takeAddressBlock(dataDir: string, reserve: Reserve = listenOn): Promise<AddressBlock> {
+export async function reserveAddressBlock(dataDir: string, reserve: Reserve = listenOn): Promise<AddressBlock> {
   const file = join(dataDir, "addresses.json");
   const recorded = await readBlock(file);
   const first = recorded ?? createHash("sha256").update(dataDir).digest().readUInt32BE(0) % blocks;
@@ -49,8 +57,8 @@ export async function takeAddressBlock(dataDir: string, reserve: Reserve = liste
       release,
     };
   }
-  throw new Error(
-    `${dataDir}: all ${blocks} blocks of loopback addresses for Pods are in use by other data folders on this machine`,
+  throw new AddressBlockError(
+    `${dataDir}: all ${blocks} blocks of loopback addresses are in use by other data folders: stop one of them`,
   );
 }
 
@@ -68,10 +76,10 @@ function listenOn(host: string): ReturnType<Reserve> {
     const server = createServer((socket) => socket.destroy());
     server.once("error", (error) => {
       const isTaken = "code" in error && error.code === "EADDRINUSE";
-      // A machine that has no such addresses has nothing to share either.
+      // Without such addresses there is nothing to share, and nothing to reserve.
       resolve(isTaken ? undefined : () => Promise.resolve());
     });
-    server.listen({ host, port, exclusive: true }, () => {
+    server.listen({ host, port: reservationPort, exclusive: true }, () => {
       server.unref();
       resolve(() => new Promise((closed) => void server.close(() => closed())));
     });

@@ -2,12 +2,12 @@ import { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from "@keelson/api
 import type { Client } from "@keelson/client";
 import type { ClusterUser } from "@keelson/cluster";
 
-/** A user of the cluster as requests name it. */
+/** The identity that requests of a cluster component carry. */
 export function userOf({ username, groups }: ClusterUser): { readonly username: string; readonly groups: readonly string[] } {
   return { username, groups: [...groups, "system:authenticated"] };
 }
 
-/** Gives a user of the cluster its rights, and no others. */
+/** Grants a cluster component its rights through RBAC, and no others. */
 export async function grant(admin: Client, user: ClusterUser): Promise<void> {
   const write = { fieldManager: "keelson" };
   const name = `keelson:${user.username.replace(/^system:(serviceaccount:)?/, "")}`;

@@ -1,7 +1,7 @@
-/** Names that `keelson up --only` takes besides those of the operators. */
+/** Components that `keelson up --only` accepts in addition to the operators. */
 export const ownComponents = ["apiserver", "cluster"] as const;
 
-/** What `--only` needs to start `name`: everything talks to the API server. */
-export function withNeeded(chosen: ReadonlySet<string>): ReadonlySet<string> {
+/** Adds the components that the chosen ones depend on: everything needs the API server. */
+export function withDependencies(chosen: ReadonlySet<string>): ReadonlySet<string> {
   return new Set(["apiserver", ...chosen]);
 }

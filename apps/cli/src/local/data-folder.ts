@@ -1,41 +1,41 @@
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 
-/** The folder that is to keep all state cannot be made. The message names it and says what to do. */
+/** The data folder cannot be created. The message names the folder and the remedy. */
 export class DataFolderError extends Error {
   override readonly name = "DataFolderError";
   readonly code = "DataFolder";
 }
 
 /**
- * Makes the folder that keeps all state, and those above it. Throws a {@link DataFolderError}.
+ * Creates the data folder and its parents. Throws a {@link DataFolderError}.
  *
- * One folder at a time: `mkdir` with `recursive` never answers where a file system has a folder but makes none in it (`/proc`).
+ * Each level is created separately, because a recursive `mkdir` never settles on a file system that rejects new folders (`/proc`).
  */
-export async function makeDataFolder(path: string): Promise<void> {
+export async function createDataFolder(path: string): Promise<void> {
   try {
-    await makeFolder(path);
+    await createFolder(path);
   } catch (error) {
     throw new DataFolderError(
-      `--data-dir: ${path} cannot be made: ${error instanceof Error ? error.message : String(error)}; choose a folder that you may write to`,
+      `--data-dir: ${path} cannot be created: ${error instanceof Error ? error.message : String(error)}; choose a writable folder`,
       { cause: error },
     );
   }
 }
 
-async function makeFolder(path: string): Promise<void> {
-  const make = async (): Promise<"made" | "no-parent"> => {
+async function createFolder(path: string): Promise<void> {
+  const create = async (): Promise<"created" | "no-parent"> => {
     try {
       await mkdir(path);
-      return "made";
+      return "created";
     } catch (error) {
       const code = error instanceof Error && "code" in error ? error.code : undefined;
-      if (code === "EEXIST") return "made";
+      if (code === "EEXIST") return "created";
       if (code === "ENOENT" && dirname(path) !== path) return "no-parent";
       throw error;
     }
   };
-  if ((await make()) === "made") return;
-  await makeFolder(dirname(path));
+  if ((await create()) === "created") return;
+  await createFolder(dirname(path));
   await mkdir(path);
 }

@@ -12,10 +12,10 @@ import {
 import type { Client } from "@keelson/client";
 import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from "@keelson/operator";
 
-/** The namespace of Keelson's own service accounts. */
+/** Namespace of the operators' service accounts. */
 export const systemNamespace = "keelson-system";
 
-/** The user that an operator's controllers act as: a service account of their own. */
+/** The service account that an operator's controllers run as. */
 export function operatorUser(operator: Operator): { readonly username: string; readonly groups: readonly string[] } {
   return {
     username: `system:serviceaccount:${systemNamespace}:${operator.name}`,
@@ -24,8 +24,8 @@ export function operatorUser(operator: Operator): { readonly username: string; r
 }
 
 /**
- * Applies what an operator needs before it can run: its CustomResourceDefinitions (and waits until they are served), its service
- * account, a ClusterRole with the rights that it needs and no others, and a Role for its Lease.
+ * Installs an operator's prerequisites: its CustomResourceDefinitions (waiting until they are established), its service account, a
+ * least-privilege ClusterRole and a Role for its leader-election Lease.
  */
 export async function prepareOperator(admin: Client, operator: Operator, signal: AbortSignal): Promise<void> {
   const write = { fieldManager: "keelson", signal };
@@ -41,12 +41,12 @@ export async function prepareOperator(admin: Client, operator: Operator, signal:
   const metadata = { name, namespace: systemNamespace };
   await admin.apply(Role, { metadata, rules: leaderElectionRules(leaseNameOf(operator)) }, write);
   await admin.apply(RoleBinding, { metadata, roleRef: { ...roleRef, kind: "Role" }, subjects }, write);
-  for (const resource of operator.resources) await established(admin, crdName(resource), signal);
+  for (const resource of operator.resources) await waitUntilEstablished(admin, crdName(resource), signal);
 }
 
 const crdName = (resource: ResourceDefinition): string => `${resource.plural}.${resource.group}`;
 
-async function established(admin: Client, name: string, signal: AbortSignal): Promise<void> {
+async function waitUntilEstablished(admin: Client, name: string, signal: AbortSignal): Promise<void> {
   const isEstablished = ({ status }: DeepReadonly<CustomResourceDefinitionObject>): boolean =>
     isConditionTrue(status?.conditions, "Established");
   const current = await admin.get(CustomResourceDefinition, { name }, { signal });

@@ -26,7 +26,7 @@ import { createPrometheusMetrics, createProbeServer, type Logger, type Prometheu
 import { type FlagValues, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
 import { defaultContainerdSocket, openUnpackedImages, type UnpackedImages } from "@keelson/execution";
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";
-import { takeAddressBlock } from "./address-block.ts";
+import { reserveAddressBlock } from "./address-block.ts";
 import { grant, userOf } from "./cluster-access.ts";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
 
@@ -36,38 +36,38 @@ export interface LocalOptions {
   readonly bindAddress: string;
   /** 0 picks a free one. */
   readonly apiPort: number;
-  /** Port of metrics and probes on loopback; 0 picks a free one, absent is none. */
+  /** Port of metrics and probes on loopback; 0 picks a free one; `undefined` disables them. */
   readonly metricsPort: number | undefined;
-  /** Names of port flags that may become 0 where the port is in use. */
+  /** Names of the port flags that may fall back to a free port. */
   readonly mayMovePorts: ReadonlySet<string>;
   readonly operators: readonly Operator[];
-  /** Runs garbage collection and the like. */
+  /** Whether to run the built-in controllers and the node. */
   readonly hasCluster: boolean;
-  /** Socket of a containerd that has to be there. Default: the usual one, where something answers on it. */
+  /** Socket of a containerd that must respond. Default: the standard socket, if one responds. */
   readonly containerd: string | undefined;
   readonly flags: FlagValues;
   readonly clock: Clock;
   readonly log: Logger;
   readonly signal: AbortSignal;
-  /** Called when a component is up, with a line about it. */
+  /** Called with a one-line description when a component has started. */
   readonly onComponent: (name: string, description: string) => void;
 }
 
-/** Everything on this machine. */
+/** A running Keelson on this machine. */
 export interface Local {
   readonly dataDir: string;
   readonly kubeconfig: string;
-  /** A client that may do everything, in process. */
+  /** An in-process client with all rights. */
   readonly client: Client;
   /** Addresses of the operators' servers, by name. */
   readonly endpoints: Readonly<Record<string, string>>;
-  /** Rejects when a component failed for good; never resolves. */
+  /** Rejects when a component failed permanently; never resolves. */
   readonly failed: Promise<never>;
-  /** Stops everything, the last started first. */
+  /** Stops all components in reverse starting order. */
   stop(): Promise<void>;
 }
 
-/** Starts the API server, the cluster's controllers and the operators, in that order; when one fails, stops what had started. */
+/** Starts the API server, the built-in controllers and the operators, in that order. If one fails, stops those already started. */
 export async function startLocal(options: LocalOptions): Promise<Local> {
   const { dataDir, clock, log, signal, onComponent } = options;
   const stops: (() => Promise<void>)[] = [];
@@ -75,18 +75,18 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
     for (let next = stops.pop(); next !== undefined; next = stops.pop()) await next();
   };
   try {
-    // Logs and exec are answered by the node, which starts after the server that asks it.
+    // The API server proxies logs and exec to the node, which starts later.
     let node: Kubelet | undefined;
     let client: Client | undefined;
     const handlers = podHandlers({ client: () => client, kubelet: () => node, now: () => clock.now() });
-    const addresses = await takeAddressBlock(dataDir);
+    const addresses = await reserveAddressBlock(dataDir);
     stops.push(() => addresses.release());
     const api = await startApi(options, handlers, addresses.serviceNetwork);
     stops.push(() => api.close());
     if (addresses.hasMoved)
       log.warn(
         { network: addresses.podNetwork },
-        "the addresses of this data folder are in use by another; new ones are taken",
+        "the address block of this data folder is in use by another one; using a new block",
       );
     await addresses.record();
     onComponent("apiserver", api.url);
@@ -107,7 +107,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
         },
       });
       stops.push(() => server.stop());
-      onComponent("metrics", `${await listening(server.listen(options.metricsPort))}/metrics`);
+      onComponent("metrics", `${await withMetricsPortHint(server.listen(options.metricsPort))}/metrics`);
     }
     if (options.hasCluster) {
       const admin = client;
@@ -185,8 +185,8 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
   }
 }
 
-/** An error of `--metrics-port` says so. */
-async function listening(address: Promise<string>): Promise<string> {
+/** Adds the flag's name to a listen error. */
+async function withMetricsPortHint(address: Promise<string>): Promise<string> {
   try {
     return await address;
   } catch (error) {
@@ -241,29 +241,29 @@ function startApi(
       random: systemRandom,
       subresources,
       serviceNetwork,
-      // The cluster's controllers make them.
+      // The service account controller creates them.
       requiresServiceAccounts: options.hasCluster,
-      onError: (error) => log.error({ err: error, component: "apiserver" }, "failed where nobody waits for an answer"),
+      onError: (error) => log.error({ err: error, component: "apiserver" }, "background error"),
     });
   return withFreePort(() => serve(options.apiPort), options.mayMovePorts.has("api-port") ? () => serve(0) : undefined);
 }
 
-/** Images that `keelson image` imported, which Pods share with sandboxes. */
+/** Opens the images that Pods share with sandboxes. */
 async function openImages(dir: string): Promise<UnpackedImages> {
   const images = await openUnpackedImages(imagesFolder(dir));
-  // Programs of other users have their root in there; what is secret beside it is so by itself.
+  // Programs of other users have their root file system in this folder; its secret files have their own modes.
   await chmod(dir, 0o711);
   return images;
 }
 
-/** The runtimes of the node. A containerd that nobody asked for is used where it is, or comes. */
+/** Opens the node's runtimes. Without an explicit socket, the standard containerd is used as soon as it responds. */
 function openRuntimes(common: PodRuntimesOptions, { containerd, log }: LocalOptions): Promise<PodRuntimes> {
   if (containerd !== undefined) return openPodRuntimes({ ...common, containerd });
   if (process.getuid?.() !== 0) return openPodRuntimes(common);
   return openPodRuntimes({ ...common, awaitedContainerd: defaultContainerdSocket, log: log.child({ component: "node" }) });
 }
 
-/** Tries again with a free port where the first one is in use and `again` is there. */
+/** Runs `start`; if its port is in use, runs `again` with a free one. */
 async function withFreePort<T>(start: () => Promise<T>, again: (() => Promise<T>) | undefined): Promise<T> {
   try {
     return await start();

@@ -12,46 +12,49 @@ export interface ForwardOptions {
   readonly pairs: readonly PortPair[];
   /** Local addresses to listen on. */
   readonly addresses: readonly string[];
-  /** For people: where is listened, and every connection. */
+  /** Prints listening addresses and connections. */
   readonly print: (line: string) => void;
-  readonly complain: (line: string) => void;
-  /** Ends it, with all connections. */
+  /** Prints the error of a connection. */
+  readonly printError: (line: string) => void;
+  /** Stops forwarding and closes all connections. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Listens on local ports and carries each connection to a Pod's port, through the API server, until `signal` fires. A Service's
- * Pod is chosen at the start, and anew when it is not there any more. Rejects where the Pod is not there or no port is free.
+ * Listens on local ports and forwards each connection through the API server to a Pod's port until `signal` fires. A Service's Pod
+ * is chosen at the start, and again once it is gone.
+ *
+ * **Errors**: rejects if the Pod does not exist or a local port is in use.
  */
 export async function forwardPorts(options: ForwardOptions): Promise<void> {
-  const { namespace, target, pairs, addresses, print, complain, signal } = options;
+  const { namespace, target, pairs, addresses, print, printError, signal } = options;
   const transport = createHttpTransport(options.transport);
   const client = createClient({ transport, fieldManager: "keelson" });
   const sockets = new Set<Socket>();
   const servers: Server[] = [];
   const connections = new Set<Promise<void>>();
   try {
-    let pod = await findPorts(client, namespace, target, pairs);
+    let pod = await resolvePorts(client, namespace, target, pairs);
     const open = async (index: number): ReturnType<typeof openPodPort> => {
       const to = (): PodPort => ({ namespace, pod: pod.name, port: pod.ports[index] ?? 0 });
       try {
         return await openPodPort(transport, to(), signal);
       } catch (error) {
         if (target.kind === "pod" || signal.aborted) throw error;
-        pod = await findPorts(client, namespace, target, pairs);
+        pod = await resolvePorts(client, namespace, target, pairs);
         return openPodPort(transport, to(), signal);
       }
     };
     const connect = async (socket: Socket, index: number, local: number): Promise<void> => {
       sockets.add(socket);
-      // What happens to it is told by the connection that carries it.
+      // The forwarded connection reports errors.
       socket.on("error", () => {}).once("close", () => sockets.delete(socket));
       print(`Handling connection for ${local}`);
       try {
         const problem = await (await open(index)).carry(socket);
-        if (problem !== undefined) complain(problem);
+        if (problem !== undefined) printError(problem);
       } catch (error) {
-        if (!signal.aborted) complain(error instanceof Error ? error.message : String(error));
+        if (!signal.aborted) printError(error instanceof Error ? error.message : String(error));
         socket.destroy();
       }
     };
@@ -92,8 +95,8 @@ function listen(server: Server, host: string, port: number): Promise<number> {
   });
 }
 
-/** The Pod, and the number of each pair's port there. */
-async function findPorts(
+/** Resolves the target Pod and its port number for each pair. */
+async function resolvePorts(
   client: Client,
   namespace: string,
   { kind, name }: ForwardTarget,
@@ -108,6 +111,6 @@ async function findPorts(
   const service = await client.get(Service, { namespace, name });
   const { items } = await client.list(Pod, { namespace });
   const pod = choosePod(service, items);
-  if (pod === undefined) throw new Error(`service ${name} has no Pod that runs`);
+  if (pod === undefined) throw new Error(`service ${name} has no running Pod`);
   return { name: pod.metadata.name ?? "", ports: pairs.map(({ remote }) => podPort(remote, pod, service)) };
 }

@@ -1,16 +1,16 @@
 import type { PodObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
-import { choosePod, parsePair, parseTarget, podPort } from "./forward-target.ts";
+import { choosePod, parsePortPair, parseTarget, podPort } from "./forward-target.ts";
 
 test.each([
   ["web-0", { kind: "pod", name: "web-0" }],
   ["pod/web-0", { kind: "pod", name: "web-0" }],
   ["svc/web", { kind: "service", name: "web" }],
   ["Service/web", { kind: "service", name: "web" }],
-])("%s names a target", (text, target) => expect(parseTarget(text)).toEqual(target));
+])("parses the target %s", (text, target) => expect(parseTarget(text)).toEqual(target));
 
-test.each(["", "deploy/web", "svc/", "svc/a/b", "Web", "../x"])("%j names none", (text) =>
-  expect(() => parseTarget(text)).toThrow(/names nothing/),
+test.each(["", "deploy/web", "svc/", "svc/a/b", "Web", "../x"])("rejects the target %j", (text) =>
+  expect(() => parseTarget(text)).toThrow(/is not a valid target/),
 );
 
 test.each([
@@ -19,10 +19,10 @@ test.each([
   [":80", { local: 0, remote: 80 }],
   ["0:80", { local: 0, remote: 80 }],
   ["8080:http", { local: 8080, remote: "http" }],
-])("%s is a pair of ports", (text, pair) => expect(parsePair(text)).toEqual(pair));
+])("parses the port pair %s", (text, pair) => expect(parsePortPair(text)).toEqual(pair));
 
-test.each(["", "0", "80:", "80:0", "65536", "70000:80", "1:2:3", "-1:80", "80:-"])("%j is no pair", (text) =>
-  expect(() => parsePair(text)).toThrow(/is no pair of ports/),
+test.each(["", "0", "80:", "80:0", "65536", "70000:80", "1:2:3", "-1:80", "80:-"])("rejects the port pair %j", (text) =>
+  expect(() => parsePortPair(text)).toThrow(/is not a valid port pair/),
 );
 
 function pod(name: string, created: string, phase: string, isReady: boolean, labels = { app: "web" }): PodObject {
@@ -45,7 +45,7 @@ const service = {
   },
 } as unknown as ServiceObject;
 
-test("a Service's Pod is the oldest that is ready, else the oldest that runs", () => {
+test("chooses the oldest ready Pod of a Service, otherwise the oldest running one", () => {
   const pods = [
     pod("stranger", "2026-01-01T00:00:00Z", "Running", true, { app: "other" }),
     pod("pending", "2026-01-01T00:00:00Z", "Pending", false),
@@ -59,7 +59,7 @@ test("a Service's Pod is the oldest that is ready, else the oldest that runs", (
   expect(choosePod({ ...service, spec: { ports: [] } }, pods)).toBeUndefined();
 });
 
-test("ports are found by number and name, of the Service first", () => {
+test("resolves ports by number and by name, through the Service first", () => {
   const web = pod("web-0", "", "Running", true);
   expect(podPort(8000, web)).toBe(8000);
   expect(podPort("http", web)).toBe(8000);

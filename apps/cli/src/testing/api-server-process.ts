@@ -1,17 +1,18 @@
 import { type KeelsonProcess, startNodeProgram } from "./keelson-process.ts";
 
-const built = (name: string): string => JSON.stringify(import.meta.resolve(name).replace("/src/index.ts", "/dist/index.js"));
+const builtModule = (name: string): string =>
+  JSON.stringify(import.meta.resolve(name).replace("/src/index.ts", "/dist/index.js"));
 
-/** The API server as `keelson up` runs it, and nothing else: it starts fast enough to be killed a hundred times. */
+/** Only the API server, as `keelson up` runs it. It starts fast enough for tests that kill it a hundred times. */
 const program = `
-  import { serveApi, systemRandom } from ${built("@keelson/apiserver")};
-  import { systemClock } from ${built("@keelson/api-machinery")};
+  import { serveApi, systemRandom } from ${builtModule("@keelson/apiserver")};
+  import { systemClock } from ${builtModule("@keelson/api-machinery")};
   const { port = 0, ...storage } = JSON.parse(process.argv[2]);
   await serveApi({ dataDir: process.argv[1], port, clock: systemClock, random: systemRandom, storage });
   process.stdout.write("ready\\n");
 `;
 
-/** Starts an API server in `dir` as a process of its own and waits until it serves. It ends with its scope. Default port: a free one. */
+/** Starts an API server in a separate process with its data in `dir`, and waits until it serves. Default port: any free port. */
 export async function startApiServerProcess(
   dir: string,
   options: { readonly historyEvents?: number; readonly port?: number } = {},

@@ -4,8 +4,8 @@ import type { RandomSource } from "@keelson/apiserver";
 import { type Client, isTransportError } from "@keelson/client";
 
 /**
- * What the writers write: `count` twice and a text of that length, so that half of a write shows, and `from`, the revision of the
- * state that it replaced (`0`: none), so that whoever follows the changes sees a gap.
+ * The object that the writers write. `count` is stored twice beside a text of that length, so that a partial write is detected. `from`
+ * is the revision that the write replaced (`0` for a create), so that a follower detects a gap.
  */
 export interface Counted extends KubernetesObject {
   data?: { readonly count: string; readonly again: string; readonly text: string; readonly from: string };
@@ -19,7 +19,7 @@ export const counted: ResourceType<Counted> = {
   scope: "Namespaced",
 };
 
-/** In a namespace of its own: the server writes objects of this kind elsewhere. */
+/** A separate namespace, because the server itself writes ConfigMaps elsewhere. */
 export const namespace = "crash";
 
 /** A key's state. */
@@ -28,42 +28,43 @@ export interface State {
   readonly count: number;
 }
 
-/** The state that an object holds. Throws when the object is not whole. */
+/** Reads the state from an object. Throws if the object is a partial write. */
 export function stateOf(object: DeepReadonly<Counted>): State & { readonly from: number } {
   const { metadata, data } = object;
   const count = Number(data?.count);
   const isWhole = data?.count === data?.again && data?.text.length === count % 3_000;
-  if (!isWhole) throw new Error(`half of a write: ${JSON.stringify(object).slice(0, 300)}`);
+  if (!isWhole) throw new Error(`partial write: ${JSON.stringify(object).slice(0, 300)}`);
   return { revision: Number(metadata.resourceVersion), count, from: Number(data?.from) };
 }
 
-/** What is known of a key from the answers to its only writer. */
+/** The state of a key as its only writer knows it. */
 interface Known {
   readonly acknowledged: State | undefined;
-  /** The count that a write whose answer never came was to leave; `gone` for a delete. */
-  readonly asked?: number | "gone";
+  /** The count of an unanswered write; `deleted` for an unanswered delete. */
+  readonly unanswered?: number | "deleted";
 }
 
-/** What was acknowledged, over all lives of the server. */
+/** All acknowledged writes, across restarts of the server. */
 export interface Ledger {
   readonly own: Map<string, Known>;
-  /** The newest acknowledged state of the key that all write. */
+  /** The latest acknowledged state of the key that every writer updates. */
   shared: State | undefined;
-  /** The newest revision that any answer named. */
+  /** The highest revision in any response. */
   revision: number;
 }
 
 export const sharedName = "shared";
 
-/** Throws unless `found` is what the acknowledged writes left, and at most one more of each key. Takes it as known from here on. */
+/** Checks that `found` contains every acknowledged write, and at most one unanswered write per key. Adopts it as the known state. */
 export function settleLedger(ledger: Ledger, found: ReadonlyMap<string, State>, revision: number): void {
   if (revision < ledger.revision) throw new Error(`the revision went back from ${ledger.revision} to ${revision}`);
-  for (const [name, { acknowledged, asked }] of ledger.own) {
+  for (const [name, { acknowledged, unanswered }] of ledger.own) {
     const state = found.get(name);
     const isAcknowledged = state?.revision === acknowledged?.revision && state?.count === acknowledged?.count;
-    const isAsked = asked === "gone" ? state === undefined : asked !== undefined && state?.count === asked;
-    if (!isAcknowledged && !isAsked) {
-      const known = JSON.stringify({ acknowledged, asked });
+    const isUnanswered =
+      unanswered === "deleted" ? state === undefined : unanswered !== undefined && state?.count === unanswered;
+    if (!isAcknowledged && !isUnanswered) {
+      const known = JSON.stringify({ acknowledged, unanswered });
       throw new Error(`an acknowledged write is lost: ${name} is ${JSON.stringify(state)}, known was ${known}`);
     }
     ledger.own.set(name, { acknowledged: state });
@@ -78,7 +79,7 @@ function dataOf(count: number, from: number): NonNullable<Counted["data"]> {
   return { count: String(count), again: String(count), text: "x".repeat(count % 3_000), from: String(from) };
 }
 
-/** Writes a key that nobody else writes: creates it, then updates, patches or now and then deletes it, noting what it asks and what is answered. */
+/** Writes a key that has no other writer: creates it, then updates, patches or sometimes deletes it, and records requests and responses. */
 export async function writeOwn(client: Client, ledger: Ledger, name: string, random: RandomSource): Promise<void> {
   const { acknowledged } = ledger.own.get(name) ?? { acknowledged: undefined };
   const count = (acknowledged?.count ?? 0) + 1 + random.below(900);
@@ -89,12 +90,12 @@ export async function writeOwn(client: Client, ledger: Ledger, name: string, ran
     ledger.revision = Math.max(ledger.revision, state.revision);
   };
   if (acknowledged !== undefined && random.below(8) === 0) {
-    ledger.own.set(name, { acknowledged, asked: "gone" });
+    ledger.own.set(name, { acknowledged, unanswered: "deleted" });
     await client.delete(counted, { namespace, name });
     ledger.own.set(name, { acknowledged: undefined });
     return;
   }
-  ledger.own.set(name, { acknowledged, asked: count });
+  ledger.own.set(name, { acknowledged, unanswered: count });
   const data = dataOf(count, acknowledged?.revision ?? 0);
   if (acknowledged === undefined) note(await client.create(counted, { metadata: { namespace, name }, data }));
   else {
@@ -104,7 +105,7 @@ export async function writeOwn(client: Client, ledger: Ledger, name: string, ran
   }
 }
 
-/** Updates the key that all write, on top of whatever it holds. Another's update in between is no fault. */
+/** Updates the shared key on top of its current state. A conflict with another writer is expected. */
 export async function writeShared(client: Client, ledger: Ledger): Promise<void> {
   const current = await client.get(counted, { namespace, name: sharedName });
   const { count, revision } = stateOf(current);
@@ -117,7 +118,7 @@ export async function writeShared(client: Client, ledger: Ledger): Promise<void>
   }
 }
 
-/** Repeats `write` until the server is gone. */
+/** Repeats `write` until the connection to the server fails. */
 export async function untilGone(write: () => Promise<void>): Promise<void> {
   for (;;) {
     try {
@@ -129,13 +130,13 @@ export async function untilGone(write: () => Promise<void>): Promise<void> {
   }
 }
 
-/** The state of the keys as a watch tells it, and how far it has seen. */
+/** The state of the keys according to a watch, and the last revision seen. */
 export interface Follower {
   readonly states: Map<string, State>;
   revision: number;
 }
 
-/** Takes an event in. Throws when it does not follow on from what was seen: a gap, a repetition, or a step back. */
+/** Applies a watch event. Throws on a gap, a repetition, or a step back. */
 export function follow(follower: Follower, event: WatchEvent<DeepReadonly<Counted>>): void {
   if (event.type === "BOOKMARK") return;
   if (event.type === "ERROR") throw new Error(`the watch failed: ${JSON.stringify(event.object)}`);

@@ -7,15 +7,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openImage } from "@keelson/execution";
 
-/** A registry on loopback that has one image, whatever name it is asked by. */
+/** A registry on loopback that serves one image under every name. */
 export interface TestRegistry {
   /** `127.0.0.1:port`. */
   readonly host: string;
-  /** Ends it. Idempotent. */
+  /** Stops the registry. Idempotent. */
   close(): Promise<void>;
 }
 
-/** Serves the image of an OCI archive (OCI distribution specification, pull) to whoever has `account`, as `user:password`. */
+/** Serves the image of an OCI archive (OCI distribution specification, pull) to clients that authenticate with `account`, `user:password`. */
 export async function startRegistry(archive: string, account: string): Promise<TestRegistry> {
   const temporary = mkdtempSync(join(tmpdir(), "keelson-registry-"));
   const image = await openImage(archive, { temporary });

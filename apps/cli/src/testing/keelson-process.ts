@@ -4,36 +4,36 @@ import { fileURLToPath } from "node:url";
 
 const command = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 
-/** A `keelson` process, or another program of Node.js. */
+/** A running `keelson` process, or another Node.js program. */
 export interface KeelsonProcess {
   readonly child: ChildProcess;
-  /** Everything it printed so far, standard output and error together. */
+  /** All output so far, standard output and standard error combined. */
   output(): string;
-  /** Resolves with the first match of `pattern` in what it prints. Rejects when it ends or `timeoutMs` (default 30000) passes first. */
+  /** Resolves to the first match of `pattern` in the output. Rejects if the process exits or `timeoutMs` (default 30000) passes first. */
   printed(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
-  /** Resolves with its exit status, or the name of the signal that ended it. */
+  /** Resolves to the exit status, or to the name of the signal that ended the process. */
   readonly exited: Promise<number | NodeJS.Signals>;
-  /** Sends SIGTERM and waits for its end. */
+  /** Sends SIGTERM and waits for the process to exit. */
   stop(): Promise<number | NodeJS.Signals>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** How a process is started. */
+/** Options of {@link startKeelson}. */
 interface StartOptions {
-  /** Besides this process's own. */
+  /** Added to this process's environment. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Default: this process's own. */
+  /** Default: this process's working directory. */
   readonly cwd?: string;
-  /** The user and group that it runs as, where this process may change them. Default: this process's own. */
+  /** User and group id to run as; requires root. Default: this process's own. */
   readonly user?: number;
 }
 
-/** Starts the built command line with these arguments, and a pipe for what it prints. For tests and benchmarks. */
+/** Starts the built command line with `args` and captures its output. For tests and benchmarks. */
 export function startKeelson(args: readonly string[], options: StartOptions = {}): KeelsonProcess {
   return startNodeProgram([command, ...args], options);
 }
 
-/** Starts Node.js with these arguments, as {@link startKeelson} starts the command line. */
+/** Starts Node.js with `args`, otherwise like {@link startKeelson}. */
 export function startNodeProgram(args: readonly string[], options: StartOptions = {}): KeelsonProcess {
   const child = spawn(process.execPath, args, {
     stdio: ["ignore", "pipe", "pipe"],
@@ -93,7 +93,7 @@ export function startNodeProgram(args: readonly string[], options: StartOptions 
   };
 }
 
-/** Arguments of `keelson up` on free ports below `dir`. */
+/** Arguments of `keelson up` with free ports and its data below `dir`. */
 export function upArguments(dir: string, ...more: readonly string[]): string[] {
   return ["up", "--data-dir", join(dir, "keelson"), "--api-port", "0", "--mqtt-port", "0", "--fastpath-port", "0", ...more];
 }

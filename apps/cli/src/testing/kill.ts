@@ -1,14 +1,14 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { startTestKeelson, type TestKeelson } from "./local-keelson.ts";
 
-/** Kills `keelson up` as a machine's out-of-memory killer would, and starts another one on the data that it left. */
+/** Kills `keelson up` with SIGKILL and starts another one on the same data folder. */
 export async function killAndRestart(first: TestKeelson, dir: string, ...flags: string[]): Promise<TestKeelson> {
   first.process.child.kill("SIGKILL");
   await first.process.exited;
   return startTestKeelson(dir, ...flags);
 }
 
-/** Command lines of the processes that have `text` in theirs, but for `keelson up` itself. */
+/** Command lines that contain `text`, except those of `keelson up` itself. */
 export function commandsWith(text: string): readonly string[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name) && name !== String(process.pid))
@@ -16,7 +16,7 @@ export function commandsWith(text: string): readonly string[] {
       try {
         return readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
       } catch {
-        return ""; // It has ended.
+        return ""; // The process has exited.
       }
     })
     .filter((command) => command.includes(text) && !command.includes(" up --data-dir "));

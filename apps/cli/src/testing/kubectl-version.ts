@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 
-/** Minor version of the kubectl on PATH: 20 is Debian 12's. */
+/** Minor version of the kubectl on PATH. Debian 12 has 20. */
 export async function kubectlMinorVersion(): Promise<number> {
   const { stdout } = await promisify(execFile)("kubectl", ["version", "--client", "--output=json"]);
   const { clientVersion } = JSON.parse(stdout) as { readonly clientVersion: { readonly minor: string } };
@@ -11,9 +11,9 @@ export async function kubectlMinorVersion(): Promise<number> {
 }
 
 /**
- * Waits until a field of an object has a value: by `kubectl wait --for=jsonpath` (1.23 and newer), or by the lines of `kubectl get -w`.
+ * Waits until a field of an object has a value, with `kubectl wait --for=jsonpath` (1.23 and newer) or `kubectl get -w`.
  *
- * @throws Error when it has not within a minute.
+ * @throws Error after one minute.
  */
 export async function kubectlWaitForField(
   kubeconfig: string,
@@ -29,11 +29,11 @@ export async function kubectlWaitForField(
   const args = ["--kubeconfig", kubeconfig, "get", ...objects, "-w", "-o", `jsonpath={${path}}{"\\n"}`];
   const watch = spawn("kubectl", args, { stdio: ["ignore", "pipe", "inherit"], timeout: 60_000 });
   const exited = once(watch, "exit");
-  let isSeen = false;
+  let hasMatched = false;
   for await (const line of createInterface({ input: watch.stdout })) {
-    isSeen ||= line === value;
-    if (isSeen) watch.kill();
+    hasMatched ||= line === value;
+    if (hasMatched) watch.kill();
   }
   await exited;
-  if (!isSeen) throw new Error(`${objects.join(" ")}: ${path} did not become ${value}`);
+  if (!hasMatched) throw new Error(`${objects.join(" ")}: ${path} did not become ${value}`);
 }

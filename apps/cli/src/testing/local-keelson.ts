@@ -5,16 +5,16 @@ import { type Client, connect } from "@keelson/client";
 import { Robot } from "@keelson/robots";
 import { type KeelsonProcess, startKeelson, upArguments } from "./keelson-process.ts";
 
-/** A `keelson up` below a folder, and what tests do with it. */
+/** A running `keelson up` for tests. */
 export interface TestKeelson extends AsyncDisposable {
   readonly process: KeelsonProcess;
   readonly dataDir: string;
   readonly kubeconfig: string;
   /** `tcp://127.0.0.1:<port>` of the embedded broker. */
   readonly brokerUrl: string;
-  /** A client over HTTPS, by the kubeconfig. */
+  /** Connects a client over HTTPS with the kubeconfig. */
   client(): Promise<Client>;
-  /** Runs kubectl. Rejects, with what it printed, when it fails. */
+  /** Runs kubectl and resolves to its standard output. Rejects with its output if it fails. */
   kubectl(...args: string[]): Promise<string>;
   /** Starts a robot's agent and waits until the robot is online. */
   startRobot(robotId: string, ...flags: string[]): Promise<KeelsonProcess>;
@@ -22,7 +22,7 @@ export interface TestKeelson extends AsyncDisposable {
 
 const run = promisify(execFile);
 
-/** Starts `keelson up` in `dir` with further flags and waits until it is ready. It ends with its scope. */
+/** Starts `keelson up` in `dir` with additional flags and waits until it is ready. */
 export async function startTestKeelson(dir: string, ...flags: string[]): Promise<TestKeelson> {
   const process = startKeelson(upArguments(dir, ...flags));
   const dataDir = join(dir, "keelson");

@@ -9,8 +9,8 @@ import { type KeelsonProcess, startKeelson } from "./keelson-process.ts";
 import type { TestKeelson } from "./local-keelson.ts";
 
 /**
- * Gives an operator's service account the rights that it has in a cluster, and no others, and writes a kubeconfig with its token
- * below `dir`. Answers the file.
+ * Grants an operator's service account exactly the rights that it has on a cluster, and writes a kubeconfig with its token below
+ * `dir`. Resolves to the path of the kubeconfig.
  */
 export async function operatorKubeconfig(up: TestKeelson, admin: Client, operator: Operator, dir: string): Promise<string> {
   await prepareOperator(admin, { ...operator, localRules: [] }, AbortSignal.timeout(30_000));
@@ -24,7 +24,7 @@ export async function operatorKubeconfig(up: TestKeelson, admin: Client, operato
   return kubeconfig;
 }
 
-/** Starts `keelson operator` for one family, on free ports, with its files in a folder of `name` below `dir`. */
+/** Starts `keelson operator` for one operator on free ports, with its files in `dir`/`name`. */
 export function startOperatorProcess(operator: Operator, kubeconfig: string, dir: string, name = "operator"): KeelsonProcess {
   const ports = operator.servers
     .flatMap(({ flags = [] }) => flags)

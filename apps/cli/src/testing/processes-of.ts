@@ -1,12 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 
-interface SeenProcess {
+interface ProcessEntry {
   readonly pid: number;
   readonly parent: number;
   readonly command: string;
 }
 
-function allProcesses(): SeenProcess[] {
+function allProcesses(): ProcessEntry[] {
   return readdirSync("/proc").flatMap((pid) => {
     if (!/^\d+$/.test(pid)) return [];
     try {
@@ -15,30 +15,30 @@ function allProcesses(): SeenProcess[] {
       const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
       return [{ pid: Number(pid), parent: Number(parent), command }];
     } catch {
-      // It has ended meanwhile.
+      // The process has exited.
       return [];
     }
   });
 }
 
-/** Command lines of the processes of this machine that name a folder. */
+/** Command lines of all processes that refer to a folder. */
 export function processesOf(folder: string): string[] {
   return allProcesses().flatMap(({ command }) => (command.includes(folder) ? [command] : []));
 }
 
-/** Ends the processes that name a folder, and their children: Pods outlive `keelson up`, and the next test has the same addresses. */
+/** Kills all processes that refer to a folder, and their descendants, because Pods outlive `keelson up`. */
 export function killProcessesOf(folder: string): void {
   const all = allProcesses().filter(({ pid }) => pid !== process.pid);
-  const doomed = new Set(all.filter(({ command }) => command.includes(folder)).map(({ pid }) => pid));
-  for (let size = -1; size !== doomed.size; ) {
-    size = doomed.size;
-    for (const { pid, parent } of all) if (doomed.has(parent)) doomed.add(pid);
+  const targets = new Set(all.filter(({ command }) => command.includes(folder)).map(({ pid }) => pid));
+  for (let size = -1; size !== targets.size; ) {
+    size = targets.size;
+    for (const { pid, parent } of all) if (targets.has(parent)) targets.add(pid);
   }
-  for (const pid of doomed) {
+  for (const pid of targets) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // It has ended by itself.
+      // The process has exited.
     }
   }
 }

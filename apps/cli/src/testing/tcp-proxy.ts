@@ -1,12 +1,12 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 
-/** A TCP proxy that a test can cut: what a robot's radio link does. */
+/** A TCP proxy that a test can interrupt, like a robot's radio link. */
 export interface TcpProxy extends AsyncDisposable {
   readonly port: number;
-  /** Drops every connection and refuses new ones until {@link mend}. */
+  /** Drops all connections and rejects new ones until {@link restore}. */
   cut(): void;
-  mend(): void;
+  restore(): void;
 }
 
 /** Starts a proxy to a port on this machine. */
@@ -44,7 +44,7 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
       isCut = true;
       drop();
     },
-    mend() {
+    restore() {
       isCut = false;
     },
     async [Symbol.asyncDispose]() {
@@ -55,7 +55,7 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
   };
 }
 
-/** A port on this machine that nothing listens on now. */
+/** Finds a port that is currently free. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { killProcessesOf } from "./processes-of.ts";
 
-/** A new folder that goes with its scope, and what still runs in it: `using folder = temporaryFolder()`. */
+/** Creates a folder that is removed at the end of its scope together with all processes that use it: `using folder = temporaryFolder()`. */
 export function temporaryFolder(): { readonly path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), "keelson-"));
   return {

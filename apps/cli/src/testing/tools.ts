@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 
-/** What a program of Node.js prints in a folder; fails with it. */
+/** Runs a Node.js program in a folder and resolves to its output. Rejects with the output if it fails. */
 export async function output(cwd: string, ...args: readonly string[]): Promise<string> {
   try {
     return (await promisify(execFile)(process.execPath, args, { cwd, env: { ...process.env, NO_COLOR: "1" } })).stdout;
@@ -12,7 +12,7 @@ export async function output(cwd: string, ...args: readonly string[]): Promise<s
   }
 }
 
-/** The program of a package, as `npx` runs it. */
+/** Path of a package's program, as `npx` would run it. */
 function program(name: string, file: string): string {
   return join(dirname(createRequire(import.meta.url).resolve(`${name}/package.json`)), file);
 }

@@ -1,12 +1,12 @@
 import { type DeepReadonly, isExpired, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import type { Client, TypedWatch } from "@keelson/client";
 
-/** Objects of some kinds as they are now. */
+/** The current objects of several kinds. */
 export interface Collection {
   of<T extends KubernetesObject>(type: ResourceType<T>): readonly DeepReadonly<T>[];
 }
 
-/** Which objects of a kind to follow. */
+/** Selects objects of one kind. */
 export interface Selection {
   readonly type: ResourceType;
   readonly namespace: string;
@@ -15,8 +15,8 @@ export interface Selection {
 }
 
 /**
- * Lists and watches some kinds, calls `onChange` whenever something changed, and resolves as soon as `isDone` says so.
- * Rejects with the signal's reason when that fires first.
+ * Lists and watches several kinds, calls `onChange` on every change, and resolves once `isDone` returns true. Rejects with the
+ * signal's reason if it aborts first.
  */
 export async function collect(
   client: Client,
@@ -31,10 +31,10 @@ export async function collect(
     of: <T extends KubernetesObject>(type: ResourceType<T>) =>
       [...(stores.get(type)?.values() ?? [])] as unknown as readonly DeepReadonly<T>[],
   };
-  let missing = selections.length;
+  let unlisted = selections.length;
   const changed = (): void => {
     onChange(collection);
-    if (missing === 0 && isDone(collection)) done.abort();
+    if (unlisted === 0 && isDone(collection)) done.abort();
   };
   const follow = async (selection: Selection): Promise<void> => {
     const store = stores.get(selection.type) ?? new Map<string, DeepReadonly<KubernetesObject>>();
@@ -45,7 +45,7 @@ export async function collect(
       const list = await client.list(type, { ...options, signal });
       store.clear();
       for (const object of list.items) store.set(object.metadata.uid ?? "", object);
-      if (isFirst) missing--;
+      if (isFirst) unlisted--;
       isFirst = false;
       changed();
       await followWatch(

@@ -2,43 +2,43 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Row } from "./live-view.ts";
 
-/** What a family's part of the tour runs with. */
+/** Services of one part of the tour. */
 export interface TourContext {
-  /** May do everything. */
+  /** Has all rights. */
   readonly client: Client;
   readonly clock: Clock;
   /** The data folder of `keelson up`. */
   readonly dataDir: string;
-  /** A folder of this part's own. */
+  /** A folder for this part only. */
   readonly dir: string;
   readonly kubeconfig: string;
   /** Addresses of the operators' servers, by name. */
   readonly endpoints: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
-  /** Shows these rows as the family's part of the live view. */
+  /** Replaces this part's rows in the live view. */
   readonly show: (rows: readonly Row[]) => void;
 }
 
-/** How a family's part ended. */
+/** The outcome of one part of the tour. */
 export interface TourResult {
   readonly succeeded: boolean;
-  /** One line with this run's figures: how it ended. */
+  /** One line: the outcome and the figures of this run. */
   readonly summary: string;
-  /** Something that a program of the workload printed, under a title. */
+  /** Output of a program of the workload. */
   readonly output?: { readonly title: string; readonly text: string };
 }
 
-/** A family's part of the tour: one real workload from its example, shown until it has ended. */
+/** One part of the tour: a real workload from an operator's examples, shown until it has ended. */
 export interface FamilyTour {
-  /** The operator's name; the part runs where that operator does. */
+  /** The operator's name. The part is skipped if the operator does not run. */
   readonly family: string;
-  /** What is shown, in one line. */
+  /** One line that describes the workload. */
   readonly title: string;
-  /** Programs without which the part is skipped, and the Debian packages that bring them. */
+  /** Required programs and their Debian packages. The part is skipped if one is missing. */
   readonly needs: readonly { readonly program: string; readonly package: string }[];
-  /** Starts what stays for as long as the tour does (robots). */
+  /** Starts processes that run for the whole tour, such as robots. */
   prepare?(context: TourContext): { stop(): Promise<void> };
   run(context: TourContext): Promise<TourResult>;
-  /** Removes what runs on after {@link run}, when the tour ends: Pods and sandboxes outlive `keelson up`. */
+  /** Deletes what still runs after {@link run}: Pods and sandboxes outlive `keelson up`. */
   cleanUp?(context: TourContext): Promise<void>;
 }

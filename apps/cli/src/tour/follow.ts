@@ -4,13 +4,10 @@ import type { TourContext } from "./family-tour.ts";
 import { namespace } from "./manifests.ts";
 import type { Row } from "./live-view.ts";
 
-/** What a row says of an object. */
+/** Describes an object in a row. */
 export type RowOf<T> = (object: DeepReadonly<T>) => Pick<Row, "state" | "note" | "mood">;
 
-/**
- * Shows the named objects of a kind, a row each, until every one of them is as `isEnded` wants it. Answers them, in the order of
- * the names.
- */
+/** Shows one row per named object until `isEnded` returns true for all of them. Resolves to the objects in the order of `names`. */
 export async function follow<T extends KubernetesObject>(
   { client, signal, show }: Pick<TourContext, "client" | "signal" | "show">,
   type: ResourceType<T>,
@@ -42,7 +39,7 @@ export async function follow<T extends KubernetesObject>(
   return pick(seen.of(type));
 }
 
-/** Seconds since `started` (by the same clock), with one digit. */
+/** Formats the time since `started`, a monotonic time of the same clock: `1.2 s`. */
 export function secondsSince(context: Pick<TourContext, "clock">, started: number): string {
   return `${((context.clock.monotonic() - started) / 1000).toFixed(1)} s`;
 }

@@ -12,7 +12,7 @@ const row = (over: Partial<Row>): Row => ({
   ...over,
 });
 
-test("columns line up and parts stand below their workload", () => {
+test("aligns columns and indents parts below their workload", () => {
   const rows = [row({}), row({ depth: 1, kind: "TaskGroup", name: "greet", state: "completed", note: "3/3" })];
   expect(renderRows(rows, 1_234, { width: 80, colour: false })).toEqual([
     "KIND       NAME     STATE      1.2 s",
@@ -21,7 +21,7 @@ test("columns line up and parts stand below their workload", () => {
   ]);
 });
 
-test("a line never passes the edge of the terminal", () => {
+test("truncates lines at the width of the terminal", () => {
   const lines = renderRows([row({ note: "x".repeat(200) })], 0, { width: 40, colour: false });
   expect(lines.every((line) => line.length <= 40)).toBe(true);
 });

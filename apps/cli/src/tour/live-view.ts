@@ -4,33 +4,33 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 export interface Row {
   /** Unique and in the order of the view: `hello`, `hello/greet`, `hello/greet/0`. */
   readonly key: string;
-  /** How deep it stands below its workload. */
+  /** Nesting depth below the workload. */
   readonly depth: number;
   readonly kind: string;
   readonly name: string;
-  /** Its state in the words of its kind; "" while there is none. */
+  /** The state as its kind names it; empty while unknown. */
   readonly state: string;
-  /** Where it runs and what it waits for. */
+  /** Where it runs, or what it waits for. */
   readonly note: string;
   readonly mood: "waiting" | "running" | "good" | "bad";
 }
 
-/** Shows rows as they change: redrawn in place on a terminal, one line a change elsewhere. */
+/** Shows rows as they change: redrawn in place on a terminal, otherwise one line per change. */
 export interface LiveView {
   update(rows: readonly Row[]): void;
-  /** Draws the last state for good. */
+  /** Draws the final state. */
   finish(): void;
 }
 
 const colours = { waiting: "\u001b[2m", running: "\u001b[36m", good: "\u001b[32m", bad: "\u001b[31m" } as const;
 const reset = "\u001b[0m";
 
-/** Makes a {@link LiveView} on `out`. */
+/** Creates a {@link LiveView} on `out`. */
 export function createLiveView(out: NodeJS.WriteStream, clock: Clock): LiveView {
   return out.isTTY ? createTerminalView(out, clock) : createLineView(out, clock);
 }
 
-/** The rows as aligned lines with a heading, cut to `width` columns. */
+/** Renders rows as aligned lines under a heading, truncated to `width` columns. */
 export function renderRows(
   rows: readonly Row[],
   elapsedMs: number,
@@ -38,12 +38,12 @@ export function renderRows(
 ): string[] {
   const names = rows.map((row) => `${"  ".repeat(row.depth)}${row.name}`);
   const columns = {
-    kind: widest(
+    kind: maxWidth(
       "KIND",
       rows.map((row) => row.kind),
     ),
-    name: widest("NAME", names),
-    state: widest(
+    name: maxWidth("NAME", names),
+    state: maxWidth(
       "STATE",
       rows.map((row) => row.state),
     ),
@@ -60,7 +60,7 @@ export function renderRows(
   return [heading, ...body];
 }
 
-function widest(heading: string, cells: readonly string[]): number {
+function maxWidth(heading: string, cells: readonly string[]): number {
   return cells.reduce((width, cell) => Math.max(width, cell.length), heading.length);
 }
 
@@ -81,7 +81,7 @@ function createTerminalView(out: NodeJS.WriteStream, clock: Clock): LiveView {
   return {
     update(next) {
       rows = next;
-      // Many changes come together; people see 20 pictures a second as one movement.
+      // Changes arrive in bursts; 20 frames a second look continuous.
       pending ??= clock.setTimer(50, draw);
     },
     finish() {

@@ -8,18 +8,18 @@ import { collect } from "./collect.ts";
 /** The tour's namespace. */
 export const namespace = "default";
 
-/** Path of a file below `examples/`. */
+/** Returns the path of a file below `examples/`. */
 export function examplePath(name: string): string {
   return fileURLToPath(new URL(`../../../../examples/${name}`, import.meta.url));
 }
 
-/** The objects of an example. */
+/** Reads the objects of an example. */
 export function readExample(name: string): KubernetesObject[] {
   const documents = parseAllDocuments(readFileSync(examplePath(name), "utf8"));
   return documents.map((document) => document.toJS() as KubernetesObject | null).filter((object) => object !== null);
 }
 
-/** Applies an object as `kubectl apply --server-side` would, refusing unknown fields. */
+/** Applies an object server-side and rejects unknown fields. */
 export async function applyManifest(
   client: Client,
   types: readonly ResourceType[],
@@ -27,14 +27,14 @@ export async function applyManifest(
   signal: AbortSignal,
 ): Promise<void> {
   const type = types.find((each) => apiVersionOf(each) === manifest.apiVersion && each.kind === manifest.kind);
-  if (!type) throw new Error(`${manifest.apiVersion} ${manifest.kind} is no kind that this part of the tour knows`);
+  if (!type) throw new Error(`${manifest.apiVersion} ${manifest.kind} is not a kind of this part of the tour`);
   const { apiVersion: _apiVersion, kind: _kind, ...rest } = manifest;
   const metadata = { namespace, ...manifest.metadata, name: manifest.metadata.name ?? "" };
   const configuration: ApplyConfiguration<KubernetesObject> = { ...rest, metadata };
   await client.apply(type, configuration, { fieldManager: "keelson-tour", fieldValidation: "Strict", signal });
 }
 
-/** Deletes an object of an earlier run, with what it owns, and waits until it is gone. */
+/** Deletes an object of an earlier run and its dependents, and waits until they are gone. */
 export async function removeOld(client: Client, type: ResourceType, name: string, signal: AbortSignal): Promise<void> {
   try {
     await client.delete(type, { namespace, name }, { propagationPolicy: "Foreground", signal });

@@ -6,7 +6,7 @@ import { applyManifest, readExample, removeOld } from "./manifests.ts";
 
 const name = "cache";
 
-/** Redis with a primary and two replicas, each with a volume; then a parameter that takes effect without a restart. */
+/** Redis with a primary and two replicas, each with a volume, and a parameter change without a restart. */
 export const middlewareTour: FamilyTour = {
   family: "middleware",
   title: "Redis with two replicas, and a hot parameter (examples/middleware/redis.yaml)",
@@ -18,11 +18,11 @@ export const middlewareTour: FamilyTour = {
     if (manifest === undefined) throw new Error("examples/middleware/redis.yaml is empty");
     const started = clock.monotonic();
     await applyManifest(client, [App], manifest, signal);
-    const provisioned = await planEnded(context);
+    const provisioned = await waitForPlan(context);
     const provisionedIn = secondsSince(context, started);
     const changed = clock.monotonic();
     await applyManifest(client, [App], withMaxmemory(manifest, "96mb"), signal);
-    const hot = provisioned.succeeded ? await planEnded(context) : provisioned;
+    const hot = provisioned.succeeded ? await waitForPlan(context) : provisioned;
     return {
       succeeded: hot.succeeded,
       summary: hot.succeeded
@@ -33,8 +33,8 @@ export const middlewareTour: FamilyTour = {
   cleanUp: ({ client, signal }) => removeOld(client, App, name, signal),
 };
 
-/** Waits until the plan of the App's newest generation has ended. */
-async function planEnded(context: TourContext): Promise<{ readonly succeeded: boolean; readonly message: string }> {
+/** Waits until the plan of the App's latest generation has ended. */
+async function waitForPlan(context: TourContext): Promise<{ readonly succeeded: boolean; readonly message: string }> {
   const isEnded = ({ metadata, status }: DeepReadonly<App>): boolean =>
     status?.phase === "Failed" ||
     (status?.acceptedGeneration === metadata.generation &&

@@ -6,10 +6,10 @@ import type { FamilyTour } from "./family-tour.ts";
 import { follow, secondsSince } from "./follow.ts";
 import { applyManifest, examplePath, readExample, removeOld } from "./manifests.ts";
 
-/** A real MPI program, compiled here, in four ranks. */
+/** An MPI program on four ranks, compiled from source. */
 export const mpiTour: FamilyTour = {
   family: "mpi",
-  title: "pi in four ranks (examples/mpi/pi.yaml)",
+  title: "pi on four ranks (examples/mpi/pi.yaml)",
   needs: [
     { program: "mpiexec", package: "openmpi-bin" },
     { program: "mpicc", package: "libopenmpi-dev" },

@@ -9,7 +9,7 @@ import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";
 import type { Row } from "./live-view.ts";
 import { applyManifest, namespace, readExample, removeOld } from "./manifests.ts";
 
-/** A Job on two robots, which run as processes of their own for as long as the tour does. */
+/** A Job on two robots, whose agents run as separate processes during the tour. */
 export const robotsTour: FamilyTour = {
   family: "robots",
   title: "a Job on two robots (examples/robots/hello.yaml)",
@@ -18,7 +18,7 @@ export const robotsTour: FamilyTour = {
     const children = robotIds.map((robotId) => startRobot(robotId, context));
     return {
       async stop() {
-        await Promise.all(children.map(endChild));
+        await Promise.all(children.map(stopChild));
       },
     };
   },
@@ -42,7 +42,7 @@ function startRobot(robotId: string, { dir: parent, dataDir, endpoints }: TourCo
     "--work-dir",
     join(dir, "tasks"),
   ];
-  // A session of its own: Ctrl-C reaches the tour, and the tour ends its robots in order.
+  // In a session of its own, so that Ctrl-C reaches the tour only, which then stops its robots in order.
   const child = spawn(
     process.execPath,
     [command, "robots", "agent", ...flags, "--label", "env=demo", "--stop-tasks-on-exit", "--log-level", "info"],
@@ -52,12 +52,12 @@ function startRobot(robotId: string, { dir: parent, dataDir, endpoints }: TourCo
     },
   );
   closeSync(log);
-  // An agent left over from a killed run still serves this work folder; a second one says so in its log and ends.
+  // If an agent of a killed run still serves this work folder, the new one logs that and exits.
   child.on("error", () => {});
   return child;
 }
 
-function endChild(child: ChildProcess): Promise<void> {
+function stopChild(child: ChildProcess): Promise<void> {
   return new Promise((resolve) => {
     if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) {
       resolve();

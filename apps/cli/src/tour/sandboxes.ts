@@ -3,7 +3,7 @@ import type { FamilyTour } from "./family-tour.ts";
 import { follow, secondsSince } from "./follow.ts";
 import { applyManifest, readExample, removeOld } from "./manifests.ts";
 
-/** A pool and two sandboxes: one runs to its end, one goes on. */
+/** A pool with two sandboxes: one completes, the other keeps running. */
 export const sandboxesTour: FamilyTour = {
   family: "sandboxes",
   title: "a pool and two sandboxes (examples/sandboxes/hello.yaml)",

@@ -14,24 +14,24 @@ import { testplaneTour } from "./testplane.ts";
 /** Options of {@link runTour}. */
 export interface TourOptions {
   readonly local: Local;
-  /** Names of the operators that run. */
+  /** Names of the running operators. */
   readonly families: readonly string[];
   readonly clock: Clock;
   readonly out: NodeJS.WriteStream;
   readonly signal: AbortSignal;
-  /** Keeps everything running after the tour, until the signal fires. */
+  /** Keep everything running after the tour until the signal aborts. */
   readonly keepRunning: boolean;
 }
 
-/** The parts, in the order in which they are shown. */
+/** All parts, in display order. */
 const tours: readonly FamilyTour[] = [robotsTour, middlewareTour, testplaneTour, mpiTour, sandboxesTour];
 
-/** Runs one real workload of each family, all at once, and shows them live. Answers whether all succeeded. */
+/** Runs one real workload per operator concurrently and shows their progress. Resolves to whether all succeeded. */
 export async function runTour(options: TourOptions): Promise<boolean> {
   const { local, out, signal } = options;
   const parts = tours.filter((tour) => options.families.includes(tour.family));
   if (parts.length === 0)
-    throw new Error("the tour has nothing to show: start `keelson up` without --only, or with a family among it");
+    throw new Error("the tour needs at least one operator: start `keelson up` without --only, or name an operator in it");
   const missing = parts.map((tour) => ({ tour, programs: tour.needs.filter(({ program }) => !isInstalled(program)) }));
   const ready = missing.filter(({ programs }) => programs.length === 0).map(({ tour }) => tour);
 
@@ -79,14 +79,14 @@ Ctrl-C stops everything.\n`);
   }
 }
 
-/** Longest wait for what runs on to be gone. */
-const cleanUpMs = 20_000;
+/** Limit on the clean-up of each part. */
+const cleanUpTimeoutMs = 20_000;
 
 async function cleanUp(tour: FamilyTour, context: TourContext | undefined): Promise<void> {
   if (context === undefined) return;
-  // The tour's own signal may be what ended it.
-  await tour.cleanUp?.({ ...context, signal: AbortSignal.timeout(cleanUpMs) }).catch((error: unknown) => {
-    process.stderr.write(`${tour.family}: something still runs: ${error instanceof Error ? error.message : String(error)}\n`);
+  // The tour's own signal may already be aborted.
+  await tour.cleanUp?.({ ...context, signal: AbortSignal.timeout(cleanUpTimeoutMs) }).catch((error: unknown) => {
+    process.stderr.write(`${tour.family}: clean-up failed: ${error instanceof Error ? error.message : String(error)}\n`);
   });
 }
 
@@ -97,7 +97,7 @@ function contextOf(tour: FamilyTour, { local, clock, signal }: TourOptions, show
   return { client, clock, dataDir, dir, kubeconfig, endpoints, signal, show };
 }
 
-/** A part that fails says so, and the others go on. */
+/** Runs one part. A failure becomes its result, so that the other parts continue. */
 async function runOne(tour: FamilyTour, context: TourContext): Promise<TourResult> {
   try {
     return await tour.run(context);

@@ -3,17 +3,17 @@ import { isIP } from "node:net";
 import { systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createProbeServer, type Manager, type PrometheusMetrics, reviewedAccess } from "@keelson/controller";
-import { UsageError } from "./command-line.ts";
+import { UsageError } from "../command-line.ts";
 
-/** Where a server listens. */
+/** The address that a server listens on. */
 export interface BindAddress {
   readonly host: string;
   readonly port: number;
 }
 
 /**
- * Parses the value of a flag such as `--metrics-bind-address`: `IP:PORT`, `:PORT` for every address of the machine, `0` for no
- * server at all (`undefined`), as controller-runtime takes it.
+ * Parses the value of a flag such as `--metrics-bind-address`, in controller-runtime's format: `IP:PORT`, `:PORT` for all addresses,
+ * or `0` to disable the server (`undefined`).
  *
  * **Errors**: `UsageError` that names the flag.
  */
@@ -24,48 +24,48 @@ export function parseBindAddress(flag: string, text: string): BindAddress | unde
   const port = Number(digits);
   if (digits === "" || port > 65_535 || isIP(host) === 0)
     throw new UsageError(
-      `${flag}: ${JSON.stringify(text)} is no address; write it as 127.0.0.1:8080, as :8080 for every address, or 0 for none`,
+      `${flag}: ${JSON.stringify(text)} is not a valid address: must be IP:PORT, :PORT for all addresses, or 0 to disable`,
     );
   return { host, port };
 }
 
-/** Whether only this machine reaches the address. */
+/** Whether the address is a loopback address. */
 export function isLoopback({ host }: BindAddress): boolean {
   return host === "::1" || host.startsWith("127.");
 }
 
-/** What {@link startProbes} serves, and where; an absent address is no server. */
+/** Options of {@link startProbes}. An `undefined` address disables its server. */
 export interface ProbesOptions {
   readonly metricsAddress: BindAddress | undefined;
   readonly probeAddress: BindAddress | undefined;
-  /** File with the bearer token of `/metrics` and `/debug/reconciles`. Default: the API server says who may. */
+  /** File with the bearer token for `/metrics` and `/debug/reconciles`. Default: requests are authorized by the API server. */
   readonly tokenFile: string | undefined;
-  /** Asks the API server, where the metrics' address is not loopback and there is no token. */
+  /** Authorizes requests if the metrics address is not a loopback address and there is no token file. */
   readonly client: Client;
   readonly metrics: PrometheusMetrics;
   readonly reconciles: Pick<Manager, "reconciles">;
-  /** Whether the controllers' caches are filled and their servers listen. */
+  /** Whether all caches have synced and all servers listen. */
   readonly isReady: () => boolean;
 }
 
-/** Servers of metrics and probes. */
+/** Running metrics and probe servers. */
 export interface Probes {
-  /** A line for each. */
+  /** One line per server. */
   readonly descriptions: readonly string[];
   stop(): Promise<void>;
 }
 
 /**
- * Serves `/metrics` and `/debug/reconciles` at one address, `/healthz` and `/readyz` at the other. What tells of the cluster is
- * for this machine alone, or for who has the token or whom the API server lets: probes are asked by a kubelet from outside and tell nothing.
+ * Serves `/metrics` and `/debug/reconciles` on one address, `/healthz` and `/readyz` on another. Metrics and reconcile traces expose
+ * cluster state, so beyond loopback they require the token or a SubjectAccessReview. Probes expose nothing and are open to the kubelet.
  *
- * **Errors**: `UsageError` where the token's file is no use.
+ * **Errors**: `UsageError` if the token file is empty.
  */
 export async function startProbes(options: ProbesOptions): Promise<Probes> {
   const { metricsAddress, probeAddress, tokenFile, metrics, reconciles, isReady, client } = options;
   const access =
     tokenFile !== undefined
-      ? readToken(tokenFile)
+      ? readTokenFile(tokenFile)
       : metricsAddress === undefined || isLoopback(metricsAddress)
         ? undefined
         : reviewedAccess({ client, clock: systemClock });
@@ -96,7 +96,7 @@ export async function startProbes(options: ProbesOptions): Promise<Probes> {
   return { descriptions, stop };
 }
 
-function readToken(file: string): string {
+function readTokenFile(file: string): string {
   const token = readFileSync(file, "utf8").trim();
   if (token === "") throw new UsageError(`--metrics-token-file: ${file} is empty`);
   return token;

@@ -5,7 +5,7 @@ import type { Transport } from "@keelson/api-machinery/transport";
 import { createClient } from "@keelson/client";
 import { createPrometheusMetrics } from "@keelson/controller";
 import { expect, onTestFinished, test } from "vitest";
-import { isLoopback, parseBindAddress, type ProbesOptions, startProbes } from "./probe-addresses.ts";
+import { isLoopback, parseBindAddress, type ProbesOptions, startProbes } from "./probe-servers.ts";
 
 test.each([
   ["127.0.0.1:8080", { host: "127.0.0.1", port: 8080 }],
@@ -13,23 +13,23 @@ test.each([
   [":8080", { host: "::", port: 8080 }],
   ["[::1]:0", { host: "::1", port: 0 }],
   ["0", undefined],
-])("reads the address %s", (text, address) => {
+])("parses the address %s", (text, address) => {
   expect(parseBindAddress("--flag", text)).toEqual(address);
 });
 
 test.each(["8080", "somewhere:80", "127.0.0.1:70000", "127.0.0.1", "", "[::1", "1.2.3:1"])(
-  "refuses the address %j and names the flag",
+  "rejects the address %j and names the flag",
   (text) => {
-    expect(() => parseBindAddress("--flag", text)).toThrow(/^--flag: .* is no address/);
+    expect(() => parseBindAddress("--flag", text)).toThrow(/^--flag: .* is not a valid address/);
   },
 );
 
-test("knows which addresses only this machine reaches", () => {
+test("recognizes loopback addresses", () => {
   const hosts = ["127.0.0.1", "127.1.2.3", "::1", "0.0.0.0", "::", "10.0.0.1"];
   expect(hosts.map((host) => isLoopback({ host, port: 1 }))).toEqual([true, true, true, false, false, false]);
 });
 
-const fail = (): Promise<never> => Promise.reject(new Error("the API server is not to be asked"));
+const fail = (): Promise<never> => Promise.reject(new Error("unexpected request to the API server"));
 
 async function probes(more: Partial<ProbesOptions>) {
   const metrics = await createPrometheusMetrics();
@@ -43,7 +43,7 @@ async function probes(more: Partial<ProbesOptions>) {
   return { ...started, urlOf };
 }
 
-test("metrics for others than this machine are for whom the API server lets, where no token is given", async () => {
+test("beyond loopback, authorizes requests for metrics through the API server when there is no token", async () => {
   const paths: string[] = [];
   const transport: Transport = {
     watch: () => Promise.reject(new Error("no watch")),
@@ -64,7 +64,7 @@ test("metrics for others than this machine are for whom the API server lets, whe
     const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
     return (await fetch(urlOf("metrics"), { headers })).status;
   };
-  expect([await ask(), await ask("unknown"), await ask("somebody"), await ask("scraper")]).toEqual([401, 401, 403, 200]);
+  expect([await ask(), await ask("unknown"), await ask("viewer"), await ask("scraper")]).toEqual([401, 401, 403, 200]);
   expect(new Set(paths)).toEqual(
     new Set(["/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"]),
   );
@@ -72,7 +72,7 @@ test("metrics for others than this machine are for whom the API server lets, whe
   expect((await fetch(local("metrics"))).status).toBe(200);
 });
 
-test("metrics for others than this machine can have a token of their own, from its file", async () => {
+test("beyond loopback, accepts the token of the token file", async () => {
   const metricsAddress = { host: "0.0.0.0", port: 0 };
   const folder = mkdtempSync(join(tmpdir(), "keelson-probes-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -93,7 +93,7 @@ test("metrics for others than this machine can have a token of their own, from i
   expect(await ask(url.replace("/metrics", "/debug/reconciles"), "secret")).toBe(200);
 });
 
-test("readyz fails until all is started, healthz does not, and the probes' port has no metrics", async () => {
+test("readyz fails until everything has started, healthz does not, and the probe port serves no metrics", async () => {
   let isReady = false;
   const address = { host: "127.0.0.1", port: 0 };
   const { urlOf } = await probes({ probeAddress: address, isReady: () => isReady });
