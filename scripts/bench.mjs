@@ -1,4 +1,4 @@
-/* `npm run bench`: installs and builds what is missing, then runs the benchmarks of `bench/`. */
+/* `npm run bench`: installs, builds and runs the benchmarks in `bench/`. */
 import { build, install, requireNode } from "./steps.mjs";
 
 requireNode();

@@ -1,6 +1,6 @@
 /*
- * What npm would publish, looked through: every package has its README and licence, its exports and every file that a map names, all
- * that it imports among its dependencies, and no tests.
+ * Checks what npm would publish: every package contains its README and licence, its exports, every source that a map refers to, and no
+ * tests, and declares everything that it imports.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -17,21 +17,21 @@ const folders = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")
 const folderOf = (name) =>
   Object.entries(folders).find(([path, entry]) => entry.link && path.endsWith(`node_modules/${name}`))?.[1].resolved;
 
-const faults = JSON.parse(packed.stdout).flatMap(({ name, files }) => {
+const problems = JSON.parse(packed.stdout).flatMap(({ name, files }) => {
   const folder = join(root, folderOf(name));
   const manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   return manifest.private
     ? []
-    : faultsOf(folder, manifest, new Set(files.map((file) => file.path))).map((fault) => `${name}: ${fault}`);
+    : findProblems(folder, manifest, new Set(files.map((file) => file.path))).map((problem) => `${name}: ${problem}`);
 });
-if (faults.length > 0) fail(faults.join("\n"));
+if (problems.length > 0) fail(problems.join("\n"));
 
-/** What is wrong with a package of these files. */
-function faultsOf(folder, manifest, files) {
+/** Problems of a package with these files. */
+function findProblems(folder, manifest, files) {
   const found = [];
   for (const file of ["README.md", "LICENSE"]) if (!files.has(file)) found.push(`${file} is missing`);
   if (files.has("LICENSE") && readFileSync(join(folder, "LICENSE"), "utf8") !== licence)
-    found.push("LICENSE is not that of the root");
+    found.push("LICENSE differs from the root's");
   for (const field of ["description", "keywords", "license", "engines"])
     if (!manifest[field]) found.push(`package.json has no ${field}`);
   const targets = [
@@ -39,25 +39,27 @@ function faultsOf(folder, manifest, files) {
     Object.values(manifest.exports).map((target) => (typeof target === "string" ? target : Object.values(target))),
   ];
   for (const target of targets.flat(2).map((path) => posix.normalize(path))) {
-    if (!files.has(target)) found.push(`${target} is exported and not packed`);
+    if (!files.has(target)) found.push(`${target} is exported but not packed`);
   }
   const declared = new Set([manifest.name, ...Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })]);
   for (const file of files) {
     if (/\.test\.|\.tsbuildinfo$/.test(file)) found.push(`${file} is packed`);
     if (file.endsWith(".map")) found.push(...missingSources(folder, file, files));
     if (/^(bin|dist)\/.*\.js$/.test(file))
-      found.push(...undeclared(join(folder, file), declared).map((name) => `${file} imports ${name}, which is no dependency`));
+      found.push(
+        ...undeclared(join(folder, file), declared).map((name) => `${file} imports ${name}, which is not a dependency`),
+      );
   }
   return found;
 }
 
-/** Sources that a map names and the package lacks. What is left of a source that is gone is not built anew, and not counted. */
+/** Sources that a map refers to but the package lacks. Stale maps of deleted sources are ignored. */
 function missingSources(folder, map, files) {
   const { sources } = JSON.parse(readFileSync(join(folder, map), "utf8"));
   const paths = sources.map((source) => posix.join(posix.dirname(map), source));
   return paths
     .filter((path) => !files.has(path) && existsSync(join(folder, path)))
-    .map((path) => `${map} names ${path}, which is not packed`);
+    .map((path) => `${map} refers to ${path}, which is not packed`);
 }
 
 /** Packages that a file imports and that are not declared. */

@@ -8,16 +8,25 @@ import { root } from "./steps.mjs";
 const phrases = [
   [/\b(is|are|was|were|be|been|being) told\b/i, "name what happens: is notified, receives, reports"],
   [/\btells? (of|about|nothing|whether|which|what|how|who|so|it so)\b|\btold of\b/i, "says, reports, shows"],
-  [/(?<!\bthere )\b(is|are) no (?!longer\b|more\b|larger\b|later\b|older\b|newer\b|shorter\b|other\b|such file\b|op\b)[a-z]/i, "is not a valid …, has no …, is not …"],
+  [
+    /(?<!\bthere )\b(is|are) no (?!longer\b|more\b|larger\b|later\b|older\b|newer\b|shorter\b|other\b|such file\b|op\b)[a-z]/i,
+    "is not a valid …, has no …, is not …",
+  ],
   [/\bwhat there is( not)?\b|\bthere is not\b/i, "name it, or `not found`"],
-  [/\b(it|which|that|and|then|others?|rest|one|work|tour) goes? on\b|\bgo(es)? on (with(out)?|as|where|until|to)\b/i, "continues, retrying"],
+  [
+    /\b(it|which|that|and|then|others?|rest|one|work|tour) goes? on\b|\bgo(es)? on (with(out)?|as|where|until|to)\b/i,
+    "continues, retrying",
+  ],
   [/\b((?<!["`])nobody|somebody|whoever|whomever)\b/i, "name the actor: a client, another process, no one"],
   [/\bwho (writes|has|wants|wanted|cannot|reads|runs|asks|asked|may)\b/i, "name the actor: callers that …, a user that …"],
   [/\bbesides\b/i, "in addition to, other than"],
   [/\bat once\b/i, "immediately, or at the same time"],
   [/\bfor good\b/i, "permanently"],
   [/\b(not )?heard (of|from)\b/i, "has (not) reported"],
-  [/\b(is|was|were|be) (learnt|learned|asked for|looked at|looked for|given up|held back|made out of)\b/i, "is requested, is inspected, is determined"],
+  [
+    /\b(is|was|were|be) (learnt|learned|asked for|looked at|looked for|given up|held back|made out of)\b/i,
+    "is requested, is inspected, is determined",
+  ],
   [/\bsees to\b/i, "ensures, handles"],
   [/\bof its own accord\b|\bin hand\b|\bby and by\b|\bas yet\b/i, "say it plainly"],
   [/\bvouch(es)? for\b/i, "trusts"],
@@ -33,7 +42,9 @@ if (listed.status !== 0) {
 const files = listed.stdout
   .split("\n")
   .filter((file) => /\.(ts|mjs|md|yaml|proto)$/.test(file))
-  .filter((file) => !/(^|\/)(testdata|generated|node_modules|dist)\/|\.generated\.|^scripts\/check-prose\.mjs$|LICENSE/.test(file));
+  .filter(
+    (file) => !/(^|\/)(testdata|generated|node_modules|dist)\/|\.generated\.|^scripts\/check-prose\.mjs$|LICENSE/.test(file),
+  );
 
 const findings = [];
 for (const file of files) {

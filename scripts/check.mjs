@@ -1,14 +1,12 @@
-/* `npm run check`: types (tests included), lint with the import rule of the house, format, generated files fresh, packages complete. */
+/*
+ * `npm run check`: types (tests included), lint with the import rules, format, prose, generated files and packages. With names as
+ * arguments, only those steps: `node scripts/check.mjs types lint`.
+ */
 import { join } from "node:path";
-import { build, install, requireNode, root, step } from "./steps.mjs";
+import { build, fail, install, requireNode, root, step } from "./steps.mjs";
 
-requireNode();
-install();
-build();
 const bin = (name) => join(root, "node_modules/.bin", name);
-step("types of tests", bin("tsc"), ["-p", "tsconfig.test.json"]);
-step("lint", bin("oxlint"), ["--type-aware", "--deny-warnings"]);
-step("format", bin("biome"), ["format", "."]);
+
 const generators = [
   "packages/apiserver/scripts/generate-builtin-schemas.mjs",
   "packages/execution/scripts/generate-protobuf.mjs",
@@ -16,7 +14,26 @@ const generators = [
   "operators/sandboxes/scripts/generate-protobuf.mjs",
   "scripts/generate-crds.mjs",
 ];
-for (const generator of generators) {
-  step(`fresh: ${generator}`, process.execPath, [generator, "--check"]);
+
+const steps = {
+  types: () => step("types of tests", bin("tsc"), ["-p", "tsconfig.test.json"]),
+  lint: () => step("lint", bin("oxlint"), ["--type-aware", "--deny-warnings"]),
+  format: () => step("format", bin("biome"), ["format", "."]),
+  prose: () => step("prose", process.execPath, ["scripts/check-prose.mjs"]),
+  generated: () => {
+    for (const generator of generators) step(`up to date: ${generator}`, process.execPath, [generator, "--check"]);
+  },
+  packages: () => step("packages", process.execPath, ["scripts/check-packages.mjs"]),
+};
+
+/** Runs the named steps after installing and building. Default: all. */
+export function check(names = Object.keys(steps)) {
+  const unknown = names.filter((name) => !Object.hasOwn(steps, name));
+  if (unknown.length > 0) fail(`unknown step ${unknown.join(", ")}: must be one of ${Object.keys(steps).join(", ")}`);
+  requireNode();
+  install();
+  build();
+  for (const name of names) steps[name]();
 }
-step("packages", process.execPath, ["scripts/check-packages.mjs"]);
+
+if (process.argv[1] === import.meta.filename) check(process.argv.length > 2 ? process.argv.slice(2) : undefined);

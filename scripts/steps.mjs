@@ -1,5 +1,5 @@
 /*
- * What the scripts of this folder share: how to run a step, install packages and build. Plain JavaScript on Node's own
+ * Shared by the scripts in this folder: running steps, installing packages and building. Plain JavaScript that uses only Node.js
  * modules, because it runs before anything is installed.
  */
 import { spawnSync } from "node:child_process";
@@ -11,33 +11,34 @@ import { fileURLToPath } from "node:url";
 /** The repository's root. */
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** The lowest Node.js that Keelson runs on. */
-const floor = [20, 19];
+/** The oldest supported Node.js. */
+const minNodeVersion = [20, 19];
 
-/** Ends with a clear word where Node.js is too old. */
+/** Exits with a clear message if Node.js is too old. */
 export function requireNode() {
   const [major, minor] = process.versions.node.split(".").map(Number);
-  if (major < floor[0] || (major === floor[0] && minor < floor[1])) {
+  const [minMajor, minMinor] = minNodeVersion;
+  if (major < minMajor || (major === minMajor && minor < minMinor)) {
     fail(
-      `Keelson needs Node.js ${floor.join(".")} or newer; this is ${process.versions.node}. Install a newer one and try again.`,
+      `Keelson requires Node.js ${minNodeVersion.join(".")} or newer, and 24 is recommended; this is ${process.versions.node}. Install a newer version and try again.`,
     );
   }
 }
 
-/** Prints why and ends with exit status 1. */
+/** Prints a message and exits with status 1. */
 export function fail(message) {
   process.stderr.write(`${message}\n`);
   process.exit(1);
 }
 
-/** Runs a program with our terminal. Answers its exit status. */
+/** Runs a program on this terminal. Returns its exit status. */
 export function run(command, args, options = {}) {
   const result = spawnSync(command, args, { cwd: root, stdio: "inherit", ...options });
-  if (result.error) fail(`${command} could not be started: ${result.error.message}`);
+  if (result.error) fail(`could not start ${command}: ${result.error.message}`);
   return result.status ?? 1;
 }
 
-/** Runs a program quietly and says how long it took. Answers what it said where it failed, `undefined` where it did not. */
+/** Runs a program quietly and prints how long it took. Returns its output if it failed, otherwise `undefined`. */
 export function attempt(title, command, args, options = {}) {
   const started = performance.now();
   process.stdout.write(`${title} ... `);
@@ -48,25 +49,24 @@ export function attempt(title, command, args, options = {}) {
   return `${result.stdout ?? ""}${result.stderr ?? ""}${result.error?.message ?? ""}\n${title} failed: ${command} ${args.join(" ")}`;
 }
 
-/** Runs a program quietly; on failure prints what it said and ends. */
+/** Runs a program quietly. If it fails, prints its output and exits. */
 export function step(title, command, args, options = {}) {
   const failure = attempt(title, command, args, options);
   if (failure !== undefined) fail(failure);
 }
 
-/** How npm itself is called, whichever way this script was started. */
+/** The command that runs npm, however this script was started. */
 export function npmCommand(args) {
   const path = process.env.npm_execpath;
   return path?.endsWith(".js") ? { command: process.execPath, args: [path, ...args] } : { command: "npm", args };
 }
 
-/** Runs npm itself. */
 function npm(title, args, cwd) {
   const call = npmCommand(args);
   return step(title, call.command, call.args, { cwd });
 }
 
-/** Installs the packages of `folder`'s lock file, unless the very same are there. */
+/** Installs the packages of `folder`'s lock file, unless exactly these are installed. */
 export function install(folder = root, title = "install packages") {
   const lock = createHash("sha256")
     .update(readFileSync(join(folder, "package-lock.json")))
@@ -80,7 +80,7 @@ export function install(folder = root, title = "install packages") {
   writeFileSync(stamp, lock);
 }
 
-/** Builds all packages; quick where nothing changed. */
+/** Builds all packages incrementally. */
 export function build() {
   step("build", process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-b"]);
 }

@@ -1,6 +1,6 @@
 /*
- * The real programs that tests and the tour drive. As root on Debian what is missing is installed; elsewhere it is named
- * with the way to get it.
+ * The system programs that tests and the tour drive. As root on Debian, missing ones are installed; otherwise they are reported with
+ * the command that installs them.
  */
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, rmSync, writeFileSync } from "node:fs";
@@ -13,7 +13,7 @@ const mpi = (program, packages, isInTour) => ({
   isInTour,
   why: "MPI jobs",
   tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/{mpi,up}.e2e.test.ts"],
-  // The compilers and their headers are packages apart.
+  // The headers are packaged separately from the compiler wrappers.
   isUsable: () =>
     !program.startsWith("mpicc") || spawnSync(program, ["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).status === 0,
 });
@@ -24,7 +24,7 @@ const containerTests = [
   "apps/cli/src/{image,runtimes}.e2e.test.ts",
 ];
 
-/** A program, the Debian packages that bring it, what for, the tests that cannot do without it, and whether the tour drives it. */
+/** Each program with its Debian packages, its purpose, the tests that need it, and whether the tour drives it. */
 const programs = [
   {
     program: "kubectl",
@@ -94,14 +94,14 @@ function isMissing({ program, isUsable }) {
   return !isInstalled(program) || isUsable?.() === false;
 }
 
-/** Debian starts a server's service with its installation, and it would have the port that a user wants: not this time. */
+/** Keeps Debian from starting the services of installed servers, which would occupy their default ports. */
 function withoutServices(install) {
   const policy = "/usr/sbin/policy-rc.d";
   const isOurs = !existsSync(policy);
   const remove = () => rmSync(policy, { force: true });
   if (isOurs) {
     writeFileSync(policy, "#!/bin/sh\nexit 101\n", { mode: 0o755 });
-    // A step that fails ends the process.
+    // A failing step exits the process.
     process.once("exit", remove);
   }
   install();
@@ -109,12 +109,12 @@ function withoutServices(install) {
 }
 
 /**
- * Installs what is missing where it can: all that tests drive, or what the tour does. Answers what is still missing. Tests need it;
- * the tour goes on without, and skips what needs it.
+ * Installs missing programs where possible: those of the tests or those of the tour. Returns the ones that are still missing. Tests
+ * require them; the tour skips the workloads that need them.
  */
 export function installSystemPrograms(use) {
-  const wanted = programs.filter((entry) => use === "tests" || entry.isInTour);
-  const absent = wanted.filter(isMissing);
+  const required = programs.filter((entry) => use === "tests" || entry.isInTour);
+  const absent = required.filter(isMissing);
   const hasApt = spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status === 0;
   if (absent.length > 0 && hasApt && process.getuid?.() === 0) {
     const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
@@ -124,5 +124,5 @@ export function installSystemPrograms(use) {
     if (act("apt-get update", "apt-get", ["update", "-qq"], { env }) === undefined)
       withoutServices(() => act(`apt-get install ${packages.join(" ")}`, "apt-get", install, { env }));
   }
-  return wanted.filter(isMissing);
+  return required.filter(isMissing);
 }

@@ -1,55 +1,85 @@
 /*
- * `npm test`: installs, builds, checks, and runs every test: all of them on this Node.js, then the fast ones once more on
- * Node.js 24. The last line is `N passed, N failed`. With CI=true a test that was skipped counts as failed.
+ * `npm test`: installs, builds, checks and runs every test on this Node.js, then the tests that depend on Node.js itself on Node.js 24.
+ * The last line is `N passed, N failed`. With CI=true a skipped test counts as failed. `node scripts/test.mjs fast` or `e2e` runs one
+ * of the two projects without the checks; further arguments select test files.
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
-import { fail, install, requireNode, root, run } from "./steps.mjs";
+import { check } from "./check.mjs";
+import { build, fail, install, requireNode, root, run } from "./steps.mjs";
 import { installSystemPrograms } from "./system-programs.mjs";
+
+/** Tests of code that relies on Node.js modules, whose behavior differs between versions. The rest is pure TypeScript. */
+const nodeDependentTests = [
+  "packages/client",
+  "packages/apiserver/src/http",
+  "packages/apiserver/src/storage",
+  "packages/apiserver/src/auth",
+  "packages/controller/src/informer",
+  "packages/controller/src/manager",
+  "packages/controller/src/probes",
+  "packages/execution",
+  "operators/robots/src/broker",
+  "operators/robots/src/agent",
+  "operators/middleware/src/agent",
+  "operators/sandboxes/src",
+  "apps/cli",
+];
+
+const [project, ...selection] = process.argv.slice(2);
+if (project !== undefined && !["fast", "e2e"].includes(project)) fail(`unknown project ${project}: must be fast or e2e`);
 
 requireNode();
 const isCi = process.env.CI === "true";
-const missing = installSystemPrograms("tests");
+const missing = project === "fast" ? [] : installSystemPrograms("tests");
 for (const entry of missing) {
   process.stdout.write(
-    `skipped: ${entry.why}, because there is no ${entry.program} that will do. Get it with: apt-get install ${entry.packages.join(" ")}\n`,
+    `skipped: ${entry.why}: no usable ${entry.program} found. Install it with: apt-get install ${entry.packages.join(" ")}\n`,
   );
 }
 if (missing.length > 0 && isCi) fail("0 passed, 1 failed");
 
-await import("./check.mjs");
-install(join(root, "tools/node24"), "install Node.js 24");
-
 const reports = mkdtempSync(join(tmpdir(), "keelson-test-"));
 const total = { passed: 0, failed: 0, skipped: 0 };
-/** A line for every test that failed, for the end of the output, where they are found at once. */
+/** One line per failed test, printed at the end of the output. */
 const failures = [];
 
-/** Notes every failed test of a Vitest report, and files that failed outside any test. */
-function noteFailures(title, report) {
-  for (const file of report.testResults ?? []) {
-    const failed = file.assertionResults.filter((test) => test.status === "failed");
-    const path = relative(root, file.name);
-    for (const test of failed) {
-      failures.push(
-        `failed: ${title}: ${path}: ${test.fullName}: ${test.failureMessages[0]?.split("\n", 1)[0] ?? "no message"}`,
-      );
-    }
-    if (failed.length === 0 && file.status === "failed") {
-      failures.push(`failed: ${title}: ${path}: ${file.message?.split("\n", 1)[0] ?? "no message"}`);
-    }
-  }
+// Vitest colours its dots wherever CI is set, which makes the log ten times longer.
+if (!process.stdout.isTTY) process.env.NO_COLOR ??= "1";
+process.env.EXCLUDED_TESTS = missing.flatMap((entry) => entry.tests).join(";");
+if (project === undefined) {
+  check();
+  install(join(root, "tools/node24"), "install Node.js 24");
+  runTests(`Fast tests on Node.js ${process.versions.node}`, process.execPath, "fast");
+  runTests(`End-to-end tests on Node.js ${process.versions.node}`, process.execPath, "e2e");
+  const node24 = join(root, "tools/node24/node_modules/node/bin/node");
+  runTests("Tests that depend on Node.js, on Node.js 24", node24, "fast", nodeDependentTests);
+} else {
+  install();
+  build();
+  runTests(`Tests on Node.js ${process.versions.node}`, process.execPath, project, selection);
 }
+rmSync(reports, { recursive: true, force: true });
 
-/** Runs Vitest under one Node.js and adds up what it reports; a crash without a report is a failure. */
-function runTests(title, node, projects) {
+if (total.skipped > 0) {
+  process.stdout.write(`${total.skipped} skipped\n`);
+  if (isCi) total.failed += total.skipped;
+}
+for (const line of failures) process.stdout.write(`${line}\n`);
+process.stdout.write(`${total.passed} passed, ${total.failed} failed\n`);
+process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
+
+/** Runs a Vitest project on one Node.js and adds up its report. A crash without a report is a failure. */
+function runTests(title, node, name, files = []) {
   process.stdout.write(`\n${title}\n`);
-  const report = join(reports, `${projects.join("-")}-${total.passed}.json`);
+  const report = join(reports, `${name}-${total.passed}.json`);
   const status = run(node, [
     join(root, "node_modules/vitest/vitest.mjs"),
     "run",
-    ...projects.flatMap((project) => ["--project", project]),
+    "--project",
+    name,
+    ...files,
     "--reporter=dot",
     "--reporter=json",
     `--outputFile.json=${report}`,
@@ -63,24 +93,27 @@ function runTests(title, node, projects) {
   total.passed += counts.numPassedTests;
   total.failed += counts.numFailedTests;
   total.skipped += counts.numPendingTests + (counts.numTodoTests ?? 0);
+  const before = failures.length;
   noteFailures(title, counts);
-  if (status !== 0 && counts.numFailedTests === 0) {
+  if (status !== 0 && failures.length === before) {
     total.failed++;
-    failures.push(`failed: ${title}: Vitest ended with status ${status}; its output above says why`);
+    failures.push(`failed: ${title}: Vitest exited with status ${status}; see its output above`);
   }
 }
 
-// Vitest colours its dots wherever CI is set, which is ten times the text in a log.
-if (!process.stdout.isTTY) process.env.NO_COLOR ??= "1";
-process.env.EXCLUDED_TESTS = missing.flatMap((entry) => entry.tests).join(";");
-runTests(`All tests on Node.js ${process.versions.node}`, process.execPath, ["fast", "e2e"]);
-runTests("Fast tests on Node.js 24", join(root, "tools/node24/node_modules/node/bin/node"), ["fast"]);
-rmSync(reports, { recursive: true, force: true });
-
-if (total.skipped > 0) {
-  process.stdout.write(`${total.skipped} skipped\n`);
-  if (isCi) total.failed += total.skipped;
+/** Records the failed tests of a report, and files that failed outside a test. */
+function noteFailures(title, report) {
+  for (const file of report.testResults ?? []) {
+    const failed = file.assertionResults.filter((test) => test.status === "failed");
+    const path = relative(root, file.name);
+    for (const test of failed) {
+      failures.push(
+        `failed: ${title}: ${path}: ${test.fullName}: ${test.failureMessages[0]?.split("\n", 1)[0] ?? "no message"}`,
+      );
+    }
+    if (failed.length === 0 && file.status === "failed") {
+      total.failed++;
+      failures.push(`failed: ${title}: ${path}: ${file.message?.split("\n", 1)[0] ?? "no message"}`);
+    }
+  }
 }
-for (const line of failures) process.stdout.write(`${line}\n`);
-process.stdout.write(`${total.passed} passed, ${total.failed} failed\n`);
-process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
