@@ -1,11 +1,5 @@
 import type { CommandDefinition, FlagDefinition, FlagValues } from "@keelson/operator";
-import { Command, InvalidArgumentError, Option } from "commander";
-
-/** Invalid usage: printed without a stack trace; the exit status is 2. */
-export class UsageError extends Error {
-  override readonly name = "UsageError";
-  readonly code = "Usage";
-}
+import { Command, Option } from "commander";
 
 /** Adds a flag to a command. */
 export function addFlag(command: Command, flag: FlagDefinition): void {
@@ -53,11 +47,4 @@ export function createCommand(definition: CommandDefinition): Command {
   }
   for (const flag of definition.flags ?? []) addFlag(command, flag);
   return command;
-}
-
-/** Parses a port: 0 (a free one) to 65535. */
-export function parsePort(text: string): number {
-  const port = Number(text);
-  if (!/^\d{1,5}$/.test(text) || port > 65535) throw new InvalidArgumentError("must be between 0 (any free port) and 65535.");
-  return port;
 }

@@ -1,16 +1,5 @@
 import type { Logger } from "@keelson/controller";
-import { UsageError } from "./command-line.ts";
 import { destination, type LevelWithSilent, type Logger as PinoLogger, pino } from "pino";
-
-const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
-
-/** Parses the value of `--log-level`. Throws a {@link UsageError}. */
-export function parseLogLevel(value: unknown): (typeof logLevels)[number] {
-  const level = logLevels.find((each) => each === value);
-  if (level === undefined)
-    throw new UsageError(`--log-level: invalid value ${JSON.stringify(value)}: must be one of ${logLevels.join(", ")}`);
-  return level;
-}
 
 /** Creates a {@link Logger} that writes JSON lines to `file`, or to standard error by default. */
 export function createLogger(options: { readonly level: LevelWithSilent; readonly file?: string }): Logger {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
-import { UsageError } from "./command-line.ts";
+import { isUsageError } from "@keelson/operator/flags";
 import { commandEntries } from "./commands/commands.ts";
 import { operatorEntries } from "./operators.ts";
 
@@ -18,7 +18,7 @@ export async function main(args: readonly string[]): Promise<number> {
     return exitCode;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    if (error instanceof UsageError) {
+    if (isUsageError(error)) {
       process.stderr.write(`keelson: ${error.message}\n`);
       return 2;
     }

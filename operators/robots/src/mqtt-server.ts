@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { readOf } from "@keelson/controller";
 import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
+import { invalidFlag, portFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import { Robot } from "./api/robot.ts";
 import { type Bridge, startBridge } from "./bridge/bridge.ts";
 import { type Broker, startBroker } from "./broker/broker.ts";
@@ -11,27 +12,37 @@ import { taskReads } from "./controllers/indexes.ts";
 
 const waitForBrokerMs = 10_000;
 
+const flags = {
+  bindAddress: textFlag({
+    name: "mqtt-bind-address",
+    value: "ADDRESS",
+    description: "address that the MQTT broker listens on",
+    default: "127.0.0.1",
+  }),
+  port: portFlag({
+    name: "mqtt-port",
+    description: "port that the MQTT broker listens on; 0 picks a free one",
+    default: "1883",
+  }),
+  url: textFlag({
+    name: "mqtt-url",
+    value: "URL",
+    description: "use this MQTT broker (mqtt://, mqtts://) instead of one of its own",
+  }),
+  username: textFlag({ name: "mqtt-username", value: "NAME", description: "user at that broker" }),
+  passwordFile: textFlag({ name: "mqtt-password-file", value: "FILE", description: "file with that user's password" }),
+  namespace: textFlag({
+    name: "robots-namespace",
+    value: "NAME",
+    description: "namespace of the robots and their tasks",
+    default: "default",
+  }),
+};
+
 /** The MQTT side: a broker of one's own (or somebody else's) and the bridge between it and the API. */
 export const mqttServer: ServerDefinition = {
   name: "mqtt",
-  flags: [
-    {
-      name: "mqtt-bind-address",
-      value: "ADDRESS",
-      description: "address that the MQTT broker listens on",
-      default: "127.0.0.1",
-    },
-    {
-      name: "mqtt-port",
-      value: "PORT",
-      description: "port that the MQTT broker listens on; 0 picks a free one",
-      default: "1883",
-    },
-    { name: "mqtt-url", value: "URL", description: "use this MQTT broker (mqtt://, mqtts://) instead of one of its own" },
-    { name: "mqtt-username", value: "NAME", description: "user at that broker" },
-    { name: "mqtt-password-file", value: "FILE", description: "file with that user's password" },
-    { name: "robots-namespace", value: "NAME", description: "namespace of the robots and their tasks", default: "default" },
-  ],
+  flags: Object.values(flags),
   reads: [taskReads, readOf(Robot)],
   // Two bridges would tell every robot everything twice.
   needsLeaderElection: true,
@@ -39,14 +50,14 @@ export const mqttServer: ServerDefinition = {
 };
 
 async function start(context: ServerContext): Promise<RunningServer> {
-  const { client, cache, clock, dataDir, flags, log, onChange } = context;
-  const namespace = text(flags, "robots-namespace") ?? "default";
-  const outside = await outsideBroker(flags);
-  const port = portOf(flags);
+  const { client, cache, clock, dataDir, log, onChange } = context;
+  const namespace = flags.namespace.read(context.flags);
+  const outside = await outsideBroker(context.flags);
+  const port = flags.port.read(context.flags);
   const joinToken = await ensureJoinToken({ dataDir, client, namespace });
-  const bindAddress = text(flags, "mqtt-bind-address");
+  const bindAddress = flags.bindAddress.read(context.flags);
   const broker: Broker | undefined =
-    outside === undefined ? await startBroker({ ...(bindAddress ? { bindAddress } : {}), port, joinToken, log }) : undefined;
+    outside === undefined ? await startBroker({ bindAddress, port, joinToken, log }) : undefined;
   const url = broker?.url ?? outside?.url ?? "";
   const bridge: Bridge = startBridge({
     ...(outside ?? { url, ...broker?.bridgeCredentials }),
@@ -83,33 +94,21 @@ async function firstConnect(ready: Promise<void>, clock: Clock): Promise<void> {
   }
 }
 
-async function outsideBroker(flags: FlagValues): Promise<{ url: string; username?: string; password?: string } | undefined> {
-  const url = text(flags, "mqtt-url");
+async function outsideBroker(values: FlagValues): Promise<{ url: string; username?: string; password?: string } | undefined> {
+  const url = flags.url.read(values);
   if (url === undefined) return undefined;
   if (!URL.canParse(url) || !["mqtt:", "mqtts:", "tcp:", "ssl:"].includes(new URL(url).protocol)) {
-    throw new Error(`--mqtt-url: ${JSON.stringify(url)} has to be like mqtt://host:1883 or mqtts://host:8883`);
+    throw invalidFlag(flags.url, url, "must have the form mqtt://host:1883 or mqtts://host:8883");
   }
-  const username = text(flags, "mqtt-username");
-  const file = text(flags, "mqtt-password-file");
+  const username = flags.username.read(values);
+  const file = flags.passwordFile.read(values);
   let password: string | undefined;
   if (file !== undefined) {
     try {
       password = (await readFile(file, "utf8")).replace(/\r?\n$/, "");
     } catch (error) {
-      throw new Error(`--mqtt-password-file: ${(error as Error).message}`, { cause: error });
+      throw new UsageError(`--mqtt-password-file: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
     }
   }
   return { url, ...(username === undefined ? {} : { username }), ...(password === undefined ? {} : { password }) };
-}
-
-function portOf(flags: FlagValues): number {
-  const given = text(flags, "mqtt-port") ?? "1883";
-  const port = Number(given);
-  if (!/^\d+$/.test(given) || port > 65535) throw new Error(`--mqtt-port: ${JSON.stringify(given)} has to be 0 to 65535`);
-  return port;
-}
-
-function text(flags: FlagValues, name: string): string | undefined {
-  const value = flags[name];
-  return typeof value === "string" && value !== "" ? value : undefined;
 }

@@ -18,7 +18,8 @@ import {
 } from "@keelson/execution";
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";
 import type { Command } from "commander";
-import { addFlag, flagValues, UsageError } from "../command-line.ts";
+import { UsageError } from "@keelson/operator/flags";
+import { addFlag, flagValues } from "../command-line.ts";
 import type { DefineCommand } from "./commands.ts";
 
 /** Where an image is: unpacked, for sandboxes; in containerd, for programs that are its containers. */

@@ -1,4 +1,4 @@
-import { UsageError } from "../command-line.ts";
+import { UsageError } from "@keelson/operator/flags";
 
 /** Parses a comma-separated list of names such as the value of `--only`. Throws a {@link UsageError} for unknown names. */
 export function parseNames(flag: string, text: string, known: readonly string[]): ReadonlySet<string> {

@@ -3,9 +3,10 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { connect } from "@keelson/client";
 import { listenForShutdown } from "@keelson/controller";
 import type { CommandDefinition, Operator } from "@keelson/operator";
+import { logLevelFlag } from "@keelson/operator/flags";
 import type { Command } from "commander";
 import { addConnectionFlags, createCommand, flagValues } from "../command-line.ts";
-import { createLogger, parseLogLevel } from "../logger.ts";
+import { createLogger } from "../logger.ts";
 
 /** Adds an operator's own commands to its group: `keelson robots agent`, `keelson mpi run` and so on. */
 export function defineOperatorCommands(group: Command, operator: Operator, setExitCode: (code: number) => void): void {
@@ -26,7 +27,7 @@ export function defineOperatorCommands(group: Command, operator: Operator, setEx
 async function runCommand(operator: Operator, definition: CommandDefinition, command: Command): Promise<number> {
   const shutdown = listenForShutdown();
   const flags = flagValues(command);
-  const level = parseLogLevel(flags["log-level"] ?? "warn");
+  const level = flags["log-level"] === undefined ? "warn" : logLevelFlag.read(flags);
   try {
     return await definition.run({
       args: command.args,

@@ -4,9 +4,10 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { createClient, createHttpTransport, findConnection } from "@keelson/client";
 import { aborted, createPrometheusMetrics, listenForShutdown } from "@keelson/controller";
 import { leaseNameOf, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
+import { logLevelFlag } from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../command-line.ts";
 import { systemNamespace } from "../local/operator-access.ts";
-import { createLogger, parseLogLevel } from "../logger.ts";
+import { createLogger } from "../logger.ts";
 import { loadOperators } from "../operators.ts";
 import { type BindAddress, parseBindAddress, type Probes, startProbes } from "./probe-servers.ts";
 import type { DefineCommand } from "./commands.ts";
@@ -59,12 +60,7 @@ export const defineOperatorCommand: DefineCommand = async (command, setExitCode)
     description: "directory for the operators' local files",
     default: ".keelson/operator",
   });
-  addFlag(command, {
-    name: "log-level",
-    value: "LEVEL",
-    description: "log level: debug, info, warn, error or silent",
-    default: "info",
-  });
+  addFlag(command, logLevelFlag);
   for (const operator of operators) {
     for (const flag of operator.servers.flatMap((server) => server.flags ?? [])) addFlag(command, flag);
   }
@@ -74,7 +70,7 @@ export const defineOperatorCommand: DefineCommand = async (command, setExitCode)
 };
 
 async function runOperators(flags: ReturnType<typeof flagValues>, operators: readonly Operator[]): Promise<number> {
-  const level = parseLogLevel(flags["log-level"]);
+  const level = logLevelFlag.read(flags);
   const addressOf = (flag: string): BindAddress | undefined => parseBindAddress(`--${flag}`, String(flags[flag]));
   const metricsAddress = addressOf("metrics-bind-address");
   const probeAddress = addressOf("health-probe-bind-address");

@@ -1,7 +1,8 @@
 import { isIP } from "node:net";
 import { findConnection } from "@keelson/client";
 import { listenForShutdown } from "@keelson/controller";
-import { addConnectionFlags, addFlag, flagValues, UsageError } from "../command-line.ts";
+import { UsageError } from "@keelson/operator/flags";
+import { addConnectionFlags, addFlag, flagValues } from "../command-line.ts";
 import type { DefineCommand } from "./commands.ts";
 import { forwardPorts } from "../port-forward/forward-ports.ts";
 import { parsePortPair, parseTarget } from "../port-forward/forward-target.ts";

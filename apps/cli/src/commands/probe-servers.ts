@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createProbeServer, type Manager, type PrometheusMetrics, reviewedAccess } from "@keelson/controller";
-import { UsageError } from "../command-line.ts";
+import { UsageError } from "@keelson/operator/flags";
 
 /** The address that a server listens on. */
 export interface BindAddress {

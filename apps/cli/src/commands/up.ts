@@ -2,14 +2,22 @@ import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { aborted, listenForShutdown } from "@keelson/controller";
 import type { Operator } from "@keelson/operator";
-import { addFlag, flagValues, parsePort, UsageError } from "../command-line.ts";
+import { logLevelFlag, portFlag, UsageError } from "@keelson/operator/flags";
+import { addFlag, flagValues } from "../command-line.ts";
 import { ownComponents, withDependencies } from "../local/components.ts";
 import { createDataFolder } from "../local/data-folder.ts";
 import { startLocal } from "../local/start-local.ts";
-import { createLogger, parseLogLevel } from "../logger.ts";
+import { createLogger } from "../logger.ts";
 import { loadOperators } from "../operators.ts";
 import type { DefineCommand } from "./commands.ts";
 import { parseNames } from "./only.ts";
+
+const apiPortFlag = portFlag({ name: "api-port", description: "port of the API server, 0 for any free port", default: "6443" });
+const metricsPortFlag = portFlag({
+  name: "metrics-port",
+  description: "port of /metrics, /healthz, /readyz and /debug/reconciles on 127.0.0.1, 0 for any free port, or off",
+  default: "0",
+});
 
 /** Defines `keelson up`. */
 export const defineUpCommand: DefineCommand = async (command, setExitCode) => {
@@ -22,30 +30,15 @@ export const defineUpCommand: DefineCommand = async (command, setExitCode) => {
     default: ".keelson",
     env: "KEELSON_DATA_DIR",
   });
-  addFlag(command, {
-    name: "api-port",
-    value: "PORT",
-    description: "port of the API server, 0 for any free port",
-    default: "6443",
-  });
-  addFlag(command, {
-    name: "metrics-port",
-    value: "PORT",
-    description: "port of /metrics, /healthz, /readyz and /debug/reconciles on 127.0.0.1, 0 for any free port, or off",
-    default: "0",
-  });
+  addFlag(command, apiPortFlag);
+  addFlag(command, metricsPortFlag);
   addFlag(command, { name: "bind-address", value: "IP", description: "address of the API server", default: "127.0.0.1" });
   addFlag(command, {
     name: "only",
     value: "NAMES",
     description: `components to run: ${names.join(",")} (default: all; the API server always runs)`,
   });
-  addFlag(command, {
-    name: "log-level",
-    value: "LEVEL",
-    description: "log level: debug, info, warn, error or silent; logs go to DIR/keelson.log",
-    default: "info",
-  });
+  addFlag(command, { ...logLevelFlag, description: "minimum level of log lines in DIR/keelson.log" });
   addFlag(command, {
     name: "containerd-address",
     value: "SOCKET",
@@ -73,10 +66,10 @@ async function up(
   names: readonly string[],
   operators: readonly Operator[],
 ): Promise<number> {
-  const level = parseLogLevel(flags["log-level"]);
+  const level = logLevelFlag.read(flags);
   if (flags.exit && !flags.tour) throw new UsageError("--exit: requires --tour");
-  const apiPort = portOf("--api-port", String(flags["api-port"]));
-  const metricsPort = flags["metrics-port"] === "off" ? undefined : portOf("--metrics-port", String(flags["metrics-port"]));
+  const apiPort = apiPortFlag.read(flags);
+  const metricsPort = flags["metrics-port"] === "off" ? undefined : metricsPortFlag.read(flags);
   const chosen = withDependencies(flags.only === undefined ? new Set(names) : parseNames("--only", String(flags.only), names));
   const dataDir = resolve(String(flags["data-dir"]));
   const print = (line: string): void => void process.stdout.write(`${line}\n`);
@@ -130,13 +123,5 @@ async function up(
     throw error;
   } finally {
     shutdown.dispose();
-  }
-}
-
-function portOf(flag: string, text: string): number {
-  try {
-    return parsePort(text);
-  } catch (error) {
-    throw new UsageError(`${flag}: invalid value ${JSON.stringify(text)}: ${error instanceof Error ? error.message : ""}`);
   }
 }

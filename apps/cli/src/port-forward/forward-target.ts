@@ -2,7 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { PodObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { parseLabelSelector } from "@keelson/api-machinery/selectors";
 import { endpointPorts } from "@keelson/cluster/port-forward";
-import { UsageError } from "../command-line.ts";
+import { UsageError } from "@keelson/operator/flags";
 
 type PodView = DeepReadonly<PodObject>;
 

@@ -1,7 +1,7 @@
 import { isNotFound } from "@keelson/api-machinery";
 import type { CommandDefinition } from "@keelson/operator";
 import { RhinoJob } from "../api/rhino-job.ts";
-import { namespaceFlag, text } from "./flags.ts";
+import { namespaceFlag } from "./flags.ts";
 
 /** `keelson mpi delete NAME ...`. */
 export const deleteCommand: CommandDefinition = {
@@ -10,7 +10,7 @@ export const deleteCommand: CommandDefinition = {
   args: ["NAME", "[NAMES...]"],
   flags: [namespaceFlag],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
-    const namespace = text(flags, "namespace") ?? "default";
+    const namespace = namespaceFlag.read(flags);
     const client = await connect();
     let exitCode = 0;
     try {

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { RhinoJob } from "../api/rhino-job.ts";
-import { namespaceFlag, text } from "./flags.ts";
+import { namespaceFlag } from "./flags.ts";
 
 /** `keelson mpi list`. */
 export const listCommand: CommandDefinition = {
@@ -12,7 +12,7 @@ export const listCommand: CommandDefinition = {
     const client = await connect();
     try {
       const everywhere = flags["all-namespaces"] === true;
-      const namespace = everywhere ? undefined : text(flags, "namespace");
+      const namespace = everywhere ? undefined : namespaceFlag.read(flags);
       const { items } = await client.list(RhinoJob, { namespace, signal });
       stdout.write(formatResult({ flags }, items, () => describe(items, everywhere, namespace)));
       return 0;

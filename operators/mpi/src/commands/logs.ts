@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandDefinition } from "@keelson/operator";
 import { RhinoJob } from "../api/rhino-job.ts";
-import { namespaceFlag, text } from "./flags.ts";
+import { namespaceFlag } from "./flags.ts";
 import { followLogs } from "./follow-logs.ts";
 import { copyLog } from "./pod-log.ts";
 import { hasEnded, watchUntilEnd } from "./watch-job.ts";
@@ -18,7 +18,7 @@ export const logsCommand: CommandDefinition = {
     { name: "wait", description: "wait for the job's end first" },
   ],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
-    const namespace = text(flags, "namespace") ?? "default";
+    const namespace = namespaceFlag.read(flags);
     const name = args[0] ?? "";
     const workers = flags.workers === true;
     const client = await connect();

@@ -1,5 +1,5 @@
+import { UsageError } from "@keelson/operator/flags";
 import { describe, expect, it } from "vitest";
-import { CommandFlagError } from "./flags.ts";
 import { jobOfFlags } from "./run.ts";
 
 const job = (args: string[], flags: Record<string, string | true> = {}) => jobOfFlags({ args, flags }, "/home/me", "0a1b2c");
@@ -26,7 +26,7 @@ describe("keelson mpi run", () => {
     [["./pi"], { server: "10.0.0.7" }, /--server and --dir/],
     [["./pi"], { deadline: "0" }, /--deadline/],
   ])("names what is wrong with %j %j", (args, flags, message) => {
-    expect(() => job(args, flags as Record<string, string>)).toThrow(CommandFlagError);
+    expect(() => job(args, flags as Record<string, string>)).toThrow(UsageError);
     expect(() => job(args, flags as Record<string, string>)).toThrow(message);
   });
 });

@@ -2,42 +2,69 @@ import { randomBytes } from "node:crypto";
 import { basename, resolve } from "node:path";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
+import { choiceFlag, countFlag, isUsageError, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import { RhinoJob, type RhinoJobSpec } from "../api/rhino-job.ts";
-import { CommandFlagError, count, namespaceFlag, text } from "./flags.ts";
+import { namespaceFlag } from "./flags.ts";
 import { followLogs } from "./follow-logs.ts";
 
 /** Exit status after Ctrl-C, as shells have it. */
 const interruptedExitCode = 130;
+
+const flags = {
+  np: countFlag({ name: "np", short: "n", value: "RANKS", description: "how many ranks", min: 1, default: "1" }),
+  name: textFlag({
+    name: "name",
+    value: "NAME",
+    description: "name of the job (default: the program's name and a random end)",
+  }),
+  namespace: namespaceFlag,
+  image: textFlag({
+    name: "image",
+    value: "IMAGE",
+    description: "image with the program and its MPI, in a cluster",
+    default: "local",
+  }),
+  mpi: choiceFlag({
+    name: "mpi",
+    value: "MPI",
+    description: "MPI implementation; Auto: the one that the program is linked with",
+    choices: ["Auto", "OpenMPI", "MPICH"],
+    default: "Auto",
+  }),
+  ttl: countFlag({
+    name: "ttl",
+    value: "SECONDS",
+    description: "how long after its end the job is kept; 0: for ever",
+    default: "600",
+  }),
+  workdir: textFlag({
+    name: "workdir",
+    value: "DIR",
+    description: "where the program runs (default: this folder; with --image, the image's)",
+  }),
+  server: textFlag({ name: "server", value: "HOST", description: "NFS server whose --dir the workers have at /data" }),
+  dir: textFlag({ name: "dir", value: "PATH", description: "path on --server" }),
+  startDeadline: countFlag({
+    name: "start-deadline",
+    value: "SECONDS",
+    description: "fail where not all workers have joined by then",
+    min: 1,
+  }),
+  deadline: countFlag({ name: "deadline", value: "SECONDS", description: "fail where it takes longer than this", min: 1 }),
+  detach: switchFlag({ name: "detach", description: "do not wait for the end" }),
+};
 
 /** `keelson mpi run -- PROGRAM ...`: makes a RhinoJob, waits for its end, and ends as the program did. */
 export const runCommand: CommandDefinition = {
   name: "run",
   description: "run a program in many ranks, print what it writes, and end with its exit status",
   args: ["PROGRAM", "[ARGS...]"],
-  flags: [
-    { name: "np", short: "n", value: "RANKS", description: "how many ranks", default: "1" },
-    { name: "name", value: "NAME", description: "name of the job (default: the program's name and a random end)" },
-    namespaceFlag,
-    { name: "image", value: "IMAGE", description: "image with the program and its MPI, in a cluster", default: "local" },
-    {
-      name: "mpi",
-      value: "MPI",
-      description: "OpenMPI, MPICH, or Auto: the one that the program is linked with",
-      default: "Auto",
-    },
-    { name: "ttl", value: "SECONDS", description: "how long after its end the job is kept; 0: for ever", default: "600" },
-    { name: "workdir", value: "DIR", description: "where the program runs (default: this folder; with --image, the image's)" },
-    { name: "server", value: "HOST", description: "NFS server whose --dir the workers have at /data" },
-    { name: "dir", value: "PATH", description: "path on --server" },
-    { name: "start-deadline", value: "SECONDS", description: "fail where not all workers have joined by then" },
-    { name: "deadline", value: "SECONDS", description: "fail where it takes longer than this" },
-    { name: "detach", description: "do not wait for the end" },
-  ],
+  flags: Object.values(flags),
   run: async (context) => {
     try {
       return await run(context);
     } catch (error) {
-      if (!(error instanceof CommandFlagError)) throw error;
+      if (!isUsageError(error)) throw error;
       context.stderr.write(`${error.message}\n`);
       return 2;
     }
@@ -45,13 +72,13 @@ export const runCommand: CommandDefinition = {
 };
 
 async function run(context: CommandContext): Promise<number> {
-  const { stdout, stderr, signal, flags } = context;
-  const namespace = text(flags, "namespace") ?? "default";
+  const { stdout, stderr, signal } = context;
+  const namespace = flags.namespace.read(context.flags);
   const { name, spec } = jobOfFlags(context, process.cwd(), randomBytes(3).toString("hex"));
   const client = await context.client();
   try {
     const made = await client.create(RhinoJob, { metadata: { name, namespace }, spec }, { signal });
-    if (flags.detach === true) {
+    if (flags.detach.read(context.flags)) {
       stdout.write(`${name}\n`);
       return 0;
     }
@@ -81,32 +108,30 @@ async function run(context: CommandContext): Promise<number> {
 /**
  * The job that the command's flags describe. `ending` makes its name differ from others of the program.
  *
- * **Errors**: a {@link CommandFlagError} that names the flag.
+ * **Errors**: a {@link UsageError} that names the flag.
  */
 export function jobOfFlags(
-  { args, flags }: Pick<CommandContext, "args" | "flags">,
+  { args, flags: values }: Pick<CommandContext, "args" | "flags">,
   folder: string,
   ending: string,
 ): { readonly name: string; readonly spec: RhinoJobSpec } {
   const [appExec, ...appArgs] = args;
-  if (appExec === undefined) throw new CommandFlagError("the program is missing: keelson mpi run --np 2 -- ./pi");
-  const image = text(flags, "image") ?? "local";
-  const mpiImplementation = text(flags, "mpi") ?? "Auto";
-  if (mpiImplementation !== "Auto" && mpiImplementation !== "OpenMPI" && mpiImplementation !== "MPICH")
-    throw new CommandFlagError(`--mpi: ${JSON.stringify(mpiImplementation)} is none of Auto, OpenMPI, MPICH`);
-  const dataServer = text(flags, "server");
-  const dataPath = text(flags, "dir");
-  if ((dataServer === undefined) !== (dataPath === undefined)) throw new CommandFlagError("--server and --dir go together");
-  const workdir = text(flags, "workdir");
+  if (appExec === undefined) throw new UsageError("the program is missing: keelson mpi run --np 2 -- ./pi");
+  const image = flags.image.read(values);
+  const mpiImplementation = flags.mpi.read(values);
+  const dataServer = flags.server.read(values);
+  const dataPath = flags.dir.read(values);
+  if ((dataServer === undefined) !== (dataPath === undefined)) throw new UsageError("--server and --dir go together");
+  const workdir = flags.workdir.read(values);
   const workingDir = image === "local" ? resolve(folder, workdir ?? ".") : workdir;
-  const startDeadlineSeconds = count(flags, "start-deadline", 1);
-  const activeDeadlineSeconds = count(flags, "deadline", 1);
+  const startDeadlineSeconds = flags.startDeadline.read(values);
+  const activeDeadlineSeconds = flags.deadline.read(values);
   return {
-    name: text(flags, "name") ?? `${nameOf(appExec)}-${ending}`,
+    name: flags.name.read(values) ?? `${nameOf(appExec)}-${ending}`,
     spec: {
       image,
-      parallelism: count(flags, "np", 1) ?? 1,
-      ttl: count(flags, "ttl", 0) ?? 600,
+      parallelism: flags.np.read(values),
+      ttl: flags.ttl.read(values),
       appExec,
       ...(appArgs.length > 0 ? { appArgs } : {}),
       memoryAllocationMode: "FixedPerCoreMemory",

@@ -3,7 +3,6 @@ import type { CommandDefinition } from "@keelson/operator";
 import { agentSettings, defaultAgentDir } from "../agent/agent-settings.ts";
 import { agentDrivers, runAgent } from "../agent/run-agent.ts";
 import { agentPort, defaultSandboxesPerAgent } from "../api/names.ts";
-import { textFlag } from "./connection.ts";
 
 /** `keelson sandbox agent`: what runs in an agent's Pod. Flags fall back to the variables of {@link agentSettings}. */
 export const agentCommand: CommandDefinition = {
@@ -47,7 +46,10 @@ export const agentCommand: CommandDefinition = {
   ],
   async run(context) {
     const { clock, log, signal, stdout, stderr } = context;
-    const flag = (name: string): string | undefined => textFlag(context, name);
+    const flag = (name: string): string | undefined => {
+      const value = context.flags[name];
+      return typeof value === "string" && value !== "" ? value : undefined;
+    };
     try {
       const tokenFile = flag("agent-token-file");
       const settings = agentSettings({

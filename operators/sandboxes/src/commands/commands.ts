@@ -1,12 +1,6 @@
 import { toJson } from "@bufbuild/protobuf";
-import {
-  type CommandContext,
-  type CommandDefinition,
-  type FlagDefinition,
-  formatResult,
-  outputFlag,
-  renderTable,
-} from "@keelson/operator";
+import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
+import { choiceFlag, countFlag, invalidFlag, pairsFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import {
   ConsistencyMode,
   CreateResponseSchema,
@@ -16,91 +10,78 @@ import {
 } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { agentCommand } from "./agent.ts";
 import { execCommand } from "./exec.ts";
-import { CommandError, connectionFlags, listFlag, runWith, textFlag } from "./connection.ts";
+import { connectionFlags, runWith } from "./connection.ts";
+
+/** The fast path takes whole numbers of up to 12 digits. */
+const maxCount = 999_999_999_999;
 
 const name = (context: CommandContext): string => context.args[0] ?? "";
 
-/** `key=value` pairs of a repeatable flag. */
-function pairsFlag(context: CommandContext, flag: string): Record<string, string> {
-  const pairs = listFlag(context, flag).map((pair): [string, string] => {
-    const equals = pair.indexOf("=");
-    if (equals < 1) throw new CommandError(`--${flag}: ${JSON.stringify(pair)} has to be like key=value`);
-    return [pair.slice(0, equals), pair.slice(equals + 1)];
-  });
-  return Object.fromEntries(pairs);
-}
+const runFlags = {
+  image: textFlag({ name: "image", value: "IMAGE", description: "image; host: the machine's own programs", default: "host" }),
+  pool: textFlag({ name: "pool", value: "NAME", description: "pool whose agents may run it", default: "default-pool" }),
+  mode: choiceFlag({
+    name: "mode",
+    value: "MODE",
+    description: "fast (agent first) or strong (API first)",
+    choices: ["fast", "strong"],
+    default: "fast",
+  }),
+  ports: textFlag({ name: "ports", value: "PORTS", description: "ports that it listens on, such as 8080,9091" }),
+  env: pairsFlag({ name: "env", value: "NAME=VALUE", description: "variable of its environment" }),
+  label: pairsFlag({ name: "label", value: "KEY=VALUE", description: "label of the object" }),
+  workingDir: textFlag({ name: "working-dir", value: "DIR", description: "where it runs" }),
+  cpu: textFlag({
+    name: "cpu",
+    value: "AMOUNT",
+    description: "the most processor time that it gets, such as 500m (default: the pool's)",
+  }),
+  memory: textFlag({ name: "memory", value: "AMOUNT", description: "the most memory, such as 256Mi (default: the pool's)" }),
+  expireIn: countFlag({ name: "expire-in", value: "SECONDS", description: "stop it after this long", max: maxCount }),
+};
 
-function numberFlag(context: CommandContext, flag: string): number | undefined {
-  const value = textFlag(context, flag);
-  if (value === undefined) return undefined;
-  if (!/^\d{1,12}$/.test(value))
-    throw new CommandError(`--${flag}: ${JSON.stringify(value)} has to be a whole number, 0 or above`);
-  return Number(value);
-}
-
-function policyFlag(context: CommandContext): FailurePolicy | undefined {
-  const value = textFlag(context, "failure-policy");
-  if (value === undefined) return undefined;
-  if (/^manual$/i.test(value)) return FailurePolicy.MANUAL;
-  if (/^autorecreate$/i.test(value)) return FailurePolicy.AUTO_RECREATE;
-  throw new CommandError(`--failure-policy: ${JSON.stringify(value)} has to be Manual or AutoRecreate`);
-}
-
-function modeFlag(context: CommandContext): ConsistencyMode {
-  const value = textFlag(context, "mode") ?? "fast";
-  if (value === "fast") return ConsistencyMode.FAST;
-  if (value === "strong") return ConsistencyMode.STRONG;
-  throw new CommandError(`--mode: ${JSON.stringify(value)} has to be fast or strong`);
-}
-
-const policyFlagDefinition: FlagDefinition = {
+const policyFlag = textFlag({
   name: "failure-policy",
   value: "POLICY",
   description: "when its agent is lost: Manual or AutoRecreate",
-};
+});
+
+function policyOf({ flags }: CommandContext): FailurePolicy | undefined {
+  const value = policyFlag.read(flags);
+  if (value === undefined) return undefined;
+  if (/^manual$/i.test(value)) return FailurePolicy.MANUAL;
+  if (/^autorecreate$/i.test(value)) return FailurePolicy.AUTO_RECREATE;
+  throw invalidFlag(policyFlag, value, "must be Manual or AutoRecreate");
+}
 
 const run: CommandDefinition = {
   name: "run",
   usesCluster: false,
   description: "make a sandbox and start a program in it: keelson sandbox run NAME --image host -- sh -c 'echo hello'",
   args: ["NAME", "[COMMAND...]"],
-  flags: [
-    ...connectionFlags,
-    { name: "image", value: "IMAGE", description: "image; host: the machine's own programs", default: "host" },
-    { name: "pool", value: "NAME", description: "pool whose agents may run it", default: "default-pool" },
-    { name: "mode", value: "MODE", description: "fast (agent first) or strong (API first)", default: "fast" },
-    { name: "ports", value: "PORTS", description: "ports that it listens on, such as 8080,9091" },
-    { name: "env", value: "NAME=VALUE", description: "variable of its environment", repeatable: true },
-    { name: "label", value: "KEY=VALUE", description: "label of the object", repeatable: true },
-    { name: "working-dir", value: "DIR", description: "where it runs" },
-    { name: "cpu", value: "AMOUNT", description: "the most processor time that it gets, such as 500m (default: the pool's)" },
-    { name: "memory", value: "AMOUNT", description: "the most memory, such as 256Mi (default: the pool's)" },
-    { name: "expire-in", value: "SECONDS", description: "stop it after this long" },
-    policyFlagDefinition,
-    outputFlag,
-  ],
+  flags: [...connectionFlags, ...Object.values(runFlags), policyFlag, outputFlag],
   run: (context) =>
     runWith(context, async ({ fastPath, namespace }) => {
-      const expireIn = numberFlag(context, "expire-in");
-      const ports = (textFlag(context, "ports") ?? "").split(",").filter((text) => text !== "");
+      const expireIn = runFlags.expireIn.read(context.flags);
+      const ports = (runFlags.ports.read(context.flags) ?? "").split(",").filter((text) => text !== "");
       const bad = ports.find((port) => !/^\d{1,5}$/.test(port));
-      if (bad !== undefined) throw new CommandError(`--ports: ${JSON.stringify(bad)} is no port`);
+      if (bad !== undefined) throw invalidFlag(runFlags.ports, bad, "must be a port");
       const created = await fastPath.createSandbox(
         {
           name: name(context),
           namespace,
-          image: textFlag(context, "image") ?? "host",
-          poolRef: textFlag(context, "pool") ?? "default-pool",
-          consistencyMode: modeFlag(context),
+          image: runFlags.image.read(context.flags),
+          poolRef: runFlags.pool.read(context.flags),
+          consistencyMode: runFlags.mode.read(context.flags) === "strong" ? ConsistencyMode.STRONG : ConsistencyMode.FAST,
           exposedPorts: ports.map(Number),
           command: [...context.args.slice(1)],
-          envs: pairsFlag(context, "env"),
-          labels: pairsFlag(context, "label"),
-          workingDir: textFlag(context, "working-dir") ?? "",
-          cpu: textFlag(context, "cpu") ?? "",
-          memory: textFlag(context, "memory") ?? "",
+          envs: Object.fromEntries(runFlags.env.read(context.flags)),
+          labels: Object.fromEntries(runFlags.label.read(context.flags)),
+          workingDir: runFlags.workingDir.read(context.flags) ?? "",
+          cpu: runFlags.cpu.read(context.flags) ?? "",
+          memory: runFlags.memory.read(context.flags) ?? "",
           expireTimeSeconds: BigInt(expireIn === undefined ? 0 : Math.floor(context.clock.now() / 1000) + expireIn),
-          failurePolicy: policyFlag(context) ?? FailurePolicy.MANUAL,
+          failurePolicy: policyOf(context) ?? FailurePolicy.MANUAL,
         },
         { signal: context.signal },
       );
@@ -214,30 +195,44 @@ const remove: CommandDefinition = {
     }),
 };
 
+const updateFlags = {
+  expireTime: countFlag({
+    name: "expire-time",
+    value: "UNIX",
+    description: "Unix seconds when it is stopped; 0: never",
+    max: maxCount,
+  }),
+  recoveryTimeout: countFlag({
+    name: "recovery-timeout",
+    value: "SECONDS",
+    description: "how long a lost agent is waited for",
+    max: maxCount,
+  }),
+  labels: pairsFlag({ name: "labels", value: "KEY=VALUE", description: "label to set" }),
+};
+
 const update: CommandDefinition = {
   name: "update",
   usesCluster: false,
   description: "change when a sandbox expires, its failure policy, or its labels; one thing a call, labels besides",
   args: ["NAME"],
-  flags: [
-    ...connectionFlags,
-    { name: "expire-time", value: "UNIX", description: "Unix seconds when it is stopped; 0: never" },
-    policyFlagDefinition,
-    { name: "recovery-timeout", value: "SECONDS", description: "how long a lost agent is waited for" },
-    { name: "labels", value: "KEY=VALUE", description: "label to set", repeatable: true },
-  ],
+  flags: [...connectionFlags, ...Object.values(updateFlags), policyFlag],
   run: (context) =>
     runWith(context, async ({ fastPath, namespace }) => {
-      const expire = numberFlag(context, "expire-time");
-      const policy = policyFlag(context);
-      const recovery = numberFlag(context, "recovery-timeout");
+      const expire = updateFlags.expireTime.read(context.flags);
+      const policy = policyOf(context);
+      const recovery = updateFlags.recoveryTimeout.read(context.flags);
       const updates = [
         ...(expire === undefined ? [] : [{ case: "expireTimeSeconds" as const, value: BigInt(expire) }]),
         ...(policy === undefined ? [] : [{ case: "failurePolicy" as const, value: policy }]),
         ...(recovery === undefined ? [] : [{ case: "recoveryTimeoutSeconds" as const, value: recovery }]),
       ];
-      if (updates.length > 1) throw new CommandError("--expire-time, --failure-policy and --recovery-timeout go one at a time");
-      const request = { sandboxName: name(context), namespace, labels: pairsFlag(context, "labels") };
+      if (updates.length > 1) throw new UsageError("--expire-time, --failure-policy and --recovery-timeout go one at a time");
+      const request = {
+        sandboxName: name(context),
+        namespace,
+        labels: Object.fromEntries(updateFlags.labels.read(context.flags)),
+      };
       const [one] = updates;
       const answer = await fastPath.updateSandbox(one === undefined ? request : { ...request, update: one }, {
         signal: context.signal,

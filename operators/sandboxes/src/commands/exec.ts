@@ -1,12 +1,13 @@
 import type { ReadStream } from "node:tty";
 import { create } from "@bufbuild/protobuf";
 import type { CommandDefinition } from "@keelson/operator";
+import { UsageError } from "@keelson/operator/flags";
 import {
   type ExecRequest,
   ExecRequestSchema,
   TerminalSizeSchema,
 } from "../fastpath/generated/keelson/sandboxes/v1/streams_pb.ts";
-import { CommandError, connectionFlags, runWith } from "./connection.ts";
+import { connectionFlags, runWith } from "./connection.ts";
 
 type Request = ExecRequest["request"];
 
@@ -24,7 +25,7 @@ export const execCommand: CommandDefinition = {
   run: (context) =>
     runWith(context, async ({ streams, namespace }) => {
       const [sandboxName = "", ...command] = context.args;
-      if (command.length === 0) throw new CommandError("COMMAND: is missing; it comes after --, as in: exec NAME -- sh");
+      if (command.length === 0) throw new UsageError("COMMAND: is missing; it comes after --, as in: exec NAME -- sh");
       const hasTerminal = context.flags.tty === true;
       const input = createInput({ takesStdin: context.flags.stdin === true, hasTerminal });
       const terminal = hasTerminal ? create(TerminalSizeSchema, terminalSize()) : undefined;

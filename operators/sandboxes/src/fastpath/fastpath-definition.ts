@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { createProbeServer, readOf } from "@keelson/controller";
 import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
+import { choiceFlag, durationFlag, invalidFlag, pairsFlag, portFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import { findBubblewrap, openUnpackedImages } from "@keelson/execution";
 import { type AgentMonitor, startAgentMonitor } from "../fleet/agent-monitor.ts";
 import { type AgentPlacement, agentOfPod } from "../fleet/agent-pod.ts";
@@ -32,52 +33,54 @@ export const fastPathTokenFile = (dataDir: string): string => join(dataDir, "fas
 /** Folder, below the operator's data folder, with the images that sandboxes start from. */
 export const imagesFolder = (dataDir: string): string => join(dataDir, "images");
 
+const flags = {
+  bindAddress: textFlag({
+    name: "fastpath-bind-address",
+    value: "ADDRESS",
+    description: "address of the sandboxes' gRPC server",
+    default: "127.0.0.1",
+  }),
+  port: portFlag({ name: "fastpath-port", description: "its port; 0 picks a free one", default: "9090" }),
+  metricsPort: portFlag({
+    name: "fastpath-metrics-port",
+    description: "port of its metrics, on the same address (default: none; 9091 is the original's)",
+  }),
+  consistencyMode: choiceFlag({
+    name: "fastpath-consistency-mode",
+    value: "MODE",
+    description: "default consistency mode of a create: fast (agent first) or strong (API first)",
+    choices: ["fast", "strong"],
+    default: "fast",
+  }),
+  orphanTimeout: durationFlag({
+    name: "fastpath-orphan-timeout",
+    description: "how old a sandbox without an object has to be before it is ended, in seconds",
+    bareUnit: "s",
+    default: "10s",
+  }),
+  image: pairsFlag({
+    name: "sandbox-image",
+    value: "NAME=FILE",
+    description: "OCI archive that is unpacked at the start, under this name",
+  }),
+  driver: choiceFlag({
+    name: "sandbox-driver",
+    value: "NAME",
+    description: "what isolates sandboxes: bubblewrap, containerd, or process (no isolation at all)",
+    choices: agentDrivers,
+    default: "bubblewrap",
+  }),
+  containerdSocket: textFlag({
+    name: "sandbox-containerd-socket",
+    value: "PATH",
+    description: "where the agents' machines have containerd (default: /run/containerd/containerd.sock)",
+  }),
+};
+
 /** The fast path, what listens to agents, and the janitors. */
 export const fastPathServer: ServerDefinition = {
   name: "fastpath",
-  flags: [
-    {
-      name: "fastpath-bind-address",
-      value: "ADDRESS",
-      description: "address of the sandboxes' gRPC server",
-      default: "127.0.0.1",
-    },
-    { name: "fastpath-port", value: "PORT", description: "its port; 0 picks a free one", default: "9090" },
-    {
-      name: "fastpath-metrics-port",
-      value: "PORT",
-      description: "port of its metrics, on the same address (default: none; 9091 is the original's)",
-    },
-    {
-      name: "fastpath-consistency-mode",
-      value: "MODE",
-      description: "what a create does that names no mode: fast (agent first) or strong (API first)",
-      default: "fast",
-    },
-    {
-      name: "fastpath-orphan-timeout",
-      value: "DURATION",
-      description: "how old a sandbox without an object has to be before it is ended, in seconds",
-      default: "10s",
-    },
-    {
-      name: "sandbox-image",
-      value: "NAME=FILE",
-      description: "OCI archive that is unpacked at the start, under this name",
-      repeatable: true,
-    },
-    {
-      name: "sandbox-driver",
-      value: "NAME",
-      description: "what isolates sandboxes: bubblewrap, containerd, or process (no isolation at all)",
-      default: "bubblewrap",
-    },
-    {
-      name: "sandbox-containerd-socket",
-      value: "PATH",
-      description: "where the agents' machines have containerd (default: /run/containerd/containerd.sock)",
-    },
-  ],
+  flags: Object.values(flags),
   reads: [sandboxReads, readOf(SandboxPool), readOf(Pod)],
   // Two of them would give the same places away twice.
   needsLeaderElection: true,
@@ -89,14 +92,13 @@ const mostStrongMs = 60_000;
 const longestFirstWordMs = 3_000;
 
 async function start(context: ServerContext): Promise<RunningServer> {
-  const { client, cache, clock, dataDir, flags, log, onChange } = context;
-  const mode = oneOf(flags, "fastpath-consistency-mode", ["fast", "strong"] as const);
-  const isolation = isolationOf(flags);
+  const { client, cache, clock, dataDir, log, onChange } = context;
+  const mode = flags.consistencyMode.read(context.flags);
+  const isolation = isolationOf(context.flags);
   const { driver } = isolation;
-  const protectionMs = secondsOf(flags, "fastpath-orphan-timeout", "10s") * 1000;
-  const port = portOf(flags, "fastpath-port", "9090");
-  const metricsPort =
-    text(flags, "fastpath-metrics-port") === undefined ? undefined : portOf(flags, "fastpath-metrics-port", "9091");
+  const protectionMs = flags.orphanTimeout.read(context.flags);
+  const port = flags.port.read(context.flags);
+  const metricsPort = flags.metricsPort.read(context.flags);
   if (driver === "bubblewrap" && findBubblewrap() === undefined) {
     log.warn({}, "there is no bwrap on this machine, so no sandbox can start: apt-get install bubblewrap");
   }
@@ -116,7 +118,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
   };
   try {
     const images = await openUnpackedImages(imagesFolder(dataDir));
-    for (const { name, file } of imagesOf(flags)) await images.import(file, { name });
+    for (const [name, file] of flags.image.read(context.flags)) await images.import(file, { name });
     const placement = placementOf(dataDir, isolation);
     const intents = await openIntentLog(join(dataDir, "fastpath-intents.jsonl"));
     stops.push(() => intents.close());
@@ -172,7 +174,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
       isInHand: fast.isInHand,
     });
     const token = await ensureToken(fastPathTokenFile(dataDir));
-    const bindAddress = text(flags, "fastpath-bind-address") ?? "127.0.0.1";
+    const bindAddress = flags.bindAddress.read(context.flags);
     const metrics = createFastPathMetrics();
     let metricsUrl: string | undefined;
     if (metricsPort !== undefined) {
@@ -225,48 +227,12 @@ function placementOf(dataDir: string, isolation: AgentIsolation): AgentPlacement
   return { ...isolation, tools: { kind: "local", command, dir: join(dataDir, "agents"), imageDir: imagesFolder(dataDir) } };
 }
 
-function isolationOf(flags: FlagValues): AgentIsolation {
-  const driver = oneOf(flags, "sandbox-driver", agentDrivers);
-  const containerdSocket = text(flags, "sandbox-containerd-socket");
+function isolationOf(values: FlagValues): AgentIsolation {
+  const driver = flags.driver.read(values);
+  const containerdSocket = flags.containerdSocket.read(values);
   if (containerdSocket === undefined) return { driver };
-  if (driver !== "containerd") throw new Error("--sandbox-containerd-socket: is for --sandbox-driver containerd");
+  if (driver !== "containerd") throw new UsageError("--sandbox-containerd-socket: requires --sandbox-driver containerd");
   if (!containerdSocket.startsWith("/"))
-    throw new Error(`--sandbox-containerd-socket: ${JSON.stringify(containerdSocket)} has to be an absolute path`);
+    throw invalidFlag(flags.containerdSocket, containerdSocket, "must be an absolute path");
   return { driver, containerdSocket };
-}
-
-function text(flags: FlagValues, name: string): string | undefined {
-  const value = flags[name];
-  return typeof value === "string" && value !== "" ? value : undefined;
-}
-
-function imagesOf(flags: FlagValues): readonly { readonly name: string; readonly file: string }[] {
-  const given = flags["sandbox-image"];
-  const pairs = given === undefined || given === true ? [] : typeof given === "string" ? [given] : given;
-  return pairs.map((pair) => {
-    const equals = pair.indexOf("=");
-    if (equals < 1) throw new Error(`--sandbox-image: ${JSON.stringify(pair)} has to be like busybox=busybox.tar`);
-    return { name: pair.slice(0, equals), file: pair.slice(equals + 1) };
-  });
-}
-
-function oneOf<const T extends string>(flags: FlagValues, name: string, values: readonly [T, ...T[]]): T {
-  const given = text(flags, name) ?? values[0];
-  const found = values.find((value) => value === given);
-  if (found === undefined) throw new Error(`--${name}: ${JSON.stringify(given)} has to be ${values.join(" or ")}`);
-  return found;
-}
-
-function secondsOf(flags: FlagValues, name: string, otherwise: string): number {
-  const given = text(flags, name) ?? otherwise;
-  const found = /^(\d{1,6}(?:\.\d+)?)(ms|s|m)?$/.exec(given);
-  if (found === null) throw new Error(`--${name}: ${JSON.stringify(given)} has to be like 10s`);
-  return Number(found[1]) * (found[2] === "ms" ? 0.001 : found[2] === "m" ? 60 : 1);
-}
-
-function portOf(flags: FlagValues, name: string, otherwise: string): number {
-  const given = text(flags, name) ?? otherwise;
-  if (!/^\d{1,5}$/.test(given) || Number(given) > 65535)
-    throw new Error(`--${name}: ${JSON.stringify(given)} has to be 0 to 65535`);
-  return Number(given);
 }

@@ -1,8 +1,8 @@
 import { writeFile } from "node:fs/promises";
 import { type DeepReadonly, isMissingKind, isNotFound, type ResourceType } from "@keelson/api-machinery";
-import { isDuration, parseDuration } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
+import { durationFlag } from "@keelson/operator/flags";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
 import { isFinished } from "../controllers/test-status.ts";
@@ -17,6 +17,13 @@ const fieldManager = "keelson-test-run";
 /** Exit codes of `run`. */
 const exit = { succeeded: 0, failed: 1, bad: 2, timedOut: 124, interrupted: 130 } as const;
 
+const timeoutFlag = durationFlag({
+  name: "timeout",
+  value: "TIME",
+  description: "maximum duration of the run, such as 90s or 10m (exits with 124)",
+  minMs: 1,
+});
+
 /** `keelson testplane run FILE`. */
 export const runCommand: CommandDefinition = {
   name: "run",
@@ -24,11 +31,7 @@ export const runCommand: CommandDefinition = {
   args: ["FILE"],
   flags: [
     { name: "namespace", value: "NAME", description: "namespace of tests without metadata.namespace", default: "default" },
-    {
-      name: "timeout",
-      value: "TIME",
-      description: "maximum duration of the run, such as 90s or 10m (exits with 124)",
-    },
+    timeoutFlag,
     { name: "junit", value: "FILE", description: "write a JUnit report" },
     { name: "delete", description: "delete the tests and the objects that they created after they finish" },
   ],
@@ -37,11 +40,7 @@ export const runCommand: CommandDefinition = {
 
 async function run(context: CommandContext): Promise<number> {
   const { args, flags, stderr } = context;
-  const timeout = flags["timeout"];
-  if (typeof timeout === "string" && (!isDuration(timeout) || parseDuration(timeout) <= 0)) {
-    stderr.write(`--timeout: ${JSON.stringify(timeout)} must be a duration such as 90s or 10m\n`);
-    return exit.bad;
-  }
+  timeoutFlag.read(flags);
   let manifests: readonly TestManifest[];
   try {
     manifests = await readTests(args[0] ?? "");
@@ -74,14 +73,14 @@ class TestRun {
     const stop = (): void => this.#abort.abort();
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
-    const timeout = flags["timeout"];
+    const timeoutMs = timeoutFlag.read(flags);
     const timer =
-      typeof timeout === "string"
-        ? clock.setTimer(parseDuration(timeout), () => {
+      timeoutMs === undefined
+        ? undefined
+        : clock.setTimer(timeoutMs, () => {
             this.#isTimedOut = true;
             stop();
-          })
-        : undefined;
+          });
     try {
       const settled = await Promise.allSettled(this.#manifests.map((manifest) => this.#follow(manifest)));
       const isStopped = this.#abort.signal.aborted;
@@ -90,7 +89,7 @@ class TestRun {
       await this.#report();
       await this.#cleanUp(isStopped);
       if (this.#isTimedOut) {
-        stderr.write(`not finished within ${String(timeout)}\n`);
+        stderr.write(`not finished within ${String(flags["timeout"])}\n`);
         return exit.timedOut;
       }
       if (signal.aborted) return exit.interrupted;
