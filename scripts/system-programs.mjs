@@ -12,7 +12,7 @@ const mpi = (program, packages, isInTour) => ({
   packages,
   isInTour,
   why: "MPI jobs",
-  tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/{mpi,up}.e2e.test.ts"],
+  tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/e2e/{mpi,up}.e2e.test.ts"],
   // The headers are packaged separately from the compiler wrappers.
   isUsable: () =>
     !program.startsWith("mpicc") || spawnSync(program, ["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).status === 0,
@@ -20,8 +20,8 @@ const mpi = (program, packages, isInTour) => ({
 
 const containerTests = [
   "packages/execution/src/containerd/*.e2e.test.ts",
-  "operators/sandboxes/src/agent/containerd-sandboxes.e2e.test.ts",
-  "apps/cli/src/{image,runtimes}.e2e.test.ts",
+  "operators/sandboxes/**/containerd-sandboxes.e2e.test.ts",
+  "apps/cli/src/e2e/{image,runtimes}.e2e.test.ts",
 ];
 
 /** Each program with its Debian packages, its purpose, the tests that need it, and whether the tour drives it. */
@@ -32,8 +32,8 @@ const programs = [
     why: "the API server driven by a real kubectl (1.20 or newer)",
     tests: [
       "**/kubectl*.e2e.test.ts",
-      "apps/cli/src/{access,crash,image,middleware,operator,pods,runtimes,sandboxes,statefulset,streams}.e2e.test.ts",
-      "apps/cli/src/{without-root,write-a-controller}.e2e.test.ts",
+      "apps/cli/src/e2e/{access,crash,image,middleware,operator,pods,runtimes,sandboxes,statefulset,streams}.e2e.test.ts",
+      "apps/cli/src/e2e/{without-root,write-a-controller}.e2e.test.ts",
     ],
   },
   {
@@ -50,7 +50,7 @@ const programs = [
     tests: [
       "**/bubblewrap-driver.e2e.test.ts",
       "operators/sandboxes/**/*.e2e.test.ts",
-      "apps/cli/src/{image,operator,runtimes,sandboxes,up}.e2e.test.ts",
+      "apps/cli/src/e2e/{image,operator,runtimes,sandboxes,up}.e2e.test.ts",
     ],
   },
   {
@@ -71,7 +71,7 @@ const programs = [
     isInTour: true,
     packages: ["redis-server"],
     why: "middleware",
-    tests: ["operators/middleware/**/*.e2e.test.ts", "apps/cli/src/{middleware,up}.e2e.test.ts"],
+    tests: ["operators/middleware/**/*.e2e.test.ts", "apps/cli/src/e2e/{middleware,up}.e2e.test.ts"],
   },
   mpi("gcc", ["gcc", "libc6-dev"], true),
   mpi("mpicc.openmpi", ["openmpi-bin", "libopenmpi-dev"], true),

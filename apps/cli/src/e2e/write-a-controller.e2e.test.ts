@@ -8,15 +8,15 @@ import type { ResourceType } from "@keelson/api-machinery";
 import { Namespace } from "@keelson/api-machinery/kinds";
 import { connect } from "@keelson/client";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { startKeelson, upArguments } from "./testing/keelson-process.ts";
-import { output, tsc, vitest } from "./testing/tools.ts";
+import { startKeelson, upArguments } from "../testing/keelson-process.ts";
+import { output, tsc, vitest } from "../testing/tools.ts";
 
 const run = promisify(execFile);
-const page = readFileSync(fileURLToPath(new URL("../../../docs/write-a-controller.md", import.meta.url)), "utf8");
-const built = fileURLToPath(new URL("../dist/", import.meta.url));
+const page = readFileSync(fileURLToPath(new URL("../../../../docs/write-a-controller.md", import.meta.url)), "utf8");
+const built = fileURLToPath(new URL("../../dist", import.meta.url));
 const tenantType: ResourceType = { group: "example.com", version: "v1", kind: "Tenant", plural: "tenants", scope: "Cluster" };
 
-/** A folder below the repository, so that the packages are found as the page's reader finds them. */
+/** A folder inside the repository, so that imports resolve as they do for a reader. */
 let dir: string;
 
 beforeEach(() => {
@@ -27,7 +27,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-test("the page's kind, controller, test and program pass the compiler, pass, and do on keelson up what the page says", async () => {
+test("compiles the page's code, passes its test, and does on keelson up what the page says", async () => {
   await output(dir, tsc, "-p", ".");
   expect(await output(dir, vitest, "run")).toMatch(/1 passed/);
 

@@ -6,16 +6,16 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 
-const page = readFileSync(fileURLToPath(new URL("../../../docs/api-server.md", import.meta.url)), "utf8");
-const built = fileURLToPath(new URL("../dist/", import.meta.url));
+const page = readFileSync(fileURLToPath(new URL("../../../../docs/api-server.md", import.meta.url)), "utf8");
+const built = fileURLToPath(new URL("../../dist", import.meta.url));
 
-test("the page's test of the test environment passes", async () => {
+test("runs the test that the page shows", async () => {
   const [, name = "", text = ""] = /^```ts file=(\S+)\n([^]*?)^```$/m.exec(page) ?? [];
   mkdirSync(built, { recursive: true });
   const dir = mkdtempSync(join(built, "api-server-page-"));
   try {
     writeFileSync(join(dir, name), text);
-    // What is below dist is no test but for this configuration.
+    // Vitest ignores dist by default.
     writeFileSync(join(dir, "vitest.config.js"), 'export default { test: { include: ["*.test.ts"], exclude: [] } };');
     const vitest = join(dirname(createRequire(import.meta.url).resolve("vitest/package.json")), "vitest.mjs");
     const env = { ...process.env, NO_COLOR: "1" };

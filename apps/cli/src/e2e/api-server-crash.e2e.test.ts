@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { createSeededRandom, type RandomSource } from "@keelson/apiserver";
 import { type Client, connect, isTransportError } from "@keelson/client";
 import { expect, test } from "vitest";
-import { startApiServerProcess } from "./testing/api-server-process.ts";
+import { startApiServerProcess } from "../testing/api-server-process.ts";
 import {
   counted,
   type Follower,
@@ -15,15 +15,15 @@ import {
   untilGone,
   writeOwn,
   writeShared,
-} from "./testing/crash-writers.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+} from "../testing/crash-writers.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-/** How often a server is killed, all lanes together. */
+/** Number of kills across all lanes. */
 const kills = Number(process.env["KEELSON_CRASH_KILLS"] ?? 100);
-/** Servers that are killed side by side, each with a folder, writers and watchers of its own. */
+/** Servers that are killed in parallel, each with its own folder, writers and watchers. */
 const lanes = 2;
 const writers = 6;
-/** Few, so that some watches find that their revision is forgotten. */
+/** A short history, so that some watches get 410. */
 const historyEvents = 150;
 
 interface Lane {
@@ -31,13 +31,13 @@ interface Lane {
   readonly random: RandomSource;
   readonly ledger: Ledger;
   readonly follower: Follower;
-  /** The follower as it was when each life ended: late watchers begin there. */
+  /** The follower's state at the end of each run; late watchers start there. */
   readonly past: Follower[];
   resumed: number;
   expired: number;
 }
 
-/** One life of the server: what it kept is looked at, then it is written to and killed. */
+/** One run of the server: checks what it kept, writes to it and kills it. */
 async function live(lane: Lane): Promise<void> {
   const { dir, random, ledger, follower, past } = lane;
   await using server = await startApiServerProcess(dir, { historyEvents });
@@ -55,7 +55,7 @@ async function live(lane: Lane): Promise<void> {
     if (revision < follower.revision) throw new Error(`a watch saw ${follower.revision}, which is after ${revision}`);
     const late = past[Math.max(past.length - 1 - random.below(8), 0)];
     past.push({ revision: follower.revision, states: new Map(follower.states) });
-    // Whatever a watch resumes from, it comes to this write, and by then has seen what the list shows.
+    // Every resumed watch reaches this write, and by then has seen the state of the list.
     await writeShared(client, ledger);
     const goal = ledger.shared?.revision ?? 0;
     const expected = new Map([...found].map(([name, state]) => [name, state.revision])).set(sharedName, goal);
@@ -71,7 +71,7 @@ async function live(lane: Lane): Promise<void> {
     }
     if (await followTo(client, follower, goal)) check(follower);
     else {
-      // Writes nobody acknowledged may have filled the history: as a client does, it lists anew.
+      // Unacknowledged writes may have filled the history: list again, as any client does.
       lane.expired += 1;
       follower.states.clear();
       follower.revision = goal;
@@ -116,10 +116,10 @@ async function begin(client: Client): Promise<void> {
   });
 }
 
-/** Follows from what the follower has seen to `goal`. False when the server says that it is forgotten (410). */
+/** Watches from the follower's revision to `goal`. Resolves to false if the revision is compacted (410). */
 async function followTo(client: Client, follower: Follower, goal: number): Promise<boolean> {
   if (follower.revision === goal) return true;
-  // What does not come by then never will.
+  // A missing event fails the test after this time.
   const resourceVersion = String(follower.revision);
   const watch = await client.watch(counted, { namespace, resourceVersion, timeoutSeconds: 60 });
   for await (const event of watch) {
@@ -130,7 +130,7 @@ async function followTo(client: Client, follower: Follower, goal: number): Promi
   throw new Error(`the watch ended at ${follower.revision}, before ${goal}`);
 }
 
-/** Follows until the server is gone. */
+/** Watches until the connection fails. */
 async function followOn(client: Client, follower: Follower): Promise<void> {
   try {
     const watch = await client.watch(counted, { namespace, resourceVersion: String(follower.revision) });
@@ -140,7 +140,7 @@ async function followOn(client: Client, follower: Follower): Promise<void> {
   }
 }
 
-test(`killed ${kills} times under writers and watchers, the API server loses no acknowledged write, shows no half of one, never goes back, and its watches resume whole or are told 410`, {
+test(`killed ${kills} times under writers and watchers, the API server loses no acknowledged write, shows no partial one, never goes back, and resumes watches completely or answers 410`, {
   timeout: 600_000,
 }, async () => {
   const seed = Number(process.env["KEELSON_CRASH_SEED"] ?? Math.floor(Math.random() * 2 ** 31));

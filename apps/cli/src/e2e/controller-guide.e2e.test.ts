@@ -2,12 +2,12 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { output, tsc, vitest } from "./testing/tools.ts";
+import { output, tsc, vitest } from "../testing/tools.ts";
 
-const root = fileURLToPath(new URL("../../../", import.meta.url));
-const built = fileURLToPath(new URL("../dist/", import.meta.url));
+const root = fileURLToPath(new URL("../../../..", import.meta.url));
+const built = fileURLToPath(new URL("../../dist", import.meta.url));
 
-/** A folder below the repository, so that the packages are found as the page's reader finds them. */
+/** A folder inside the repository, so that imports resolve as they do for a reader. */
 let dir: string;
 
 beforeEach(() => {
@@ -16,14 +16,14 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-/** The files of a page by name, its blocks without a name among them. */
+/** Code blocks of a page by file name; unnamed blocks are numbered. */
 function blocks(page: string): ReadonlyMap<string, string> {
   const text = readFileSync(join(root, page), "utf8");
   const found = [...text.matchAll(/^```(ts|json)(?: file=(\S+))?\n([^]*?)^```$/gm)];
   return new Map(found.map(([, type, name, content = ""], index) => [name ?? `block-${index}.${type}`, content]));
 }
 
-test("the guide's program passes the compiler and its tests, and prints its manifests; the packages' examples pass the compiler", async () => {
+test("compiles and tests the guide's program, prints its manifests, and compiles the examples of all packages", async () => {
   const first = blocks("docs/write-a-controller.md");
   for (const name of ["tsconfig.json", "vitest.config.ts"]) writeFileSync(join(dir, name), first.get(name) ?? "");
   for (const [name, content] of blocks("docs/controller-guide.md")) writeFileSync(join(dir, name), content);

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const folder = temporaryFolder();
 let keelson: TestKeelson;
@@ -23,11 +23,11 @@ async function can(user: string, ...question: string[]): Promise<string> {
   return (await asked.catch((error: unknown) => String(error).match(/^(?:.*: )?(no)$/m)?.[1] ?? String(error))).trim();
 }
 
-test("the node may do what a node does, and nothing to other nodes, workloads or rights", async () => {
+test("grants the node its own Pods, status and lease, and nothing else", async () => {
   const user = `system:node:${node}`;
   expect(await can(user, "patch", `nodes/${node}`, "--subresource=status")).toBe("yes");
   expect(await can(user, "list", "pods")).toBe("yes");
-  // What it may do follows from its Pods: there are none.
+  // Its rights follow from its Pods, and it has none.
   expect(await can(user, "patch", "pods", "--subresource=status")).toBe("no");
   expect(await can(user, "get", "secrets")).toBe("no");
   expect(await can(user, "patch", `leases/${node}`, "-n", "kube-node-lease")).toBe("yes");
@@ -40,7 +40,7 @@ test("the node may do what a node does, and nothing to other nodes, workloads or
   expect(await can(user, "create", "clusterrolebindings")).toBe("no");
 });
 
-test("the controllers see no Secrets and change no rights; the garbage collector makes nothing", async () => {
+test("denies the controllers Secrets and RBAC changes, and the garbage collector any create", async () => {
   const controllers = "system:kube-controller-manager";
   expect(await can(controllers, "create", "pods")).toBe("yes");
   expect(await can(controllers, "get", "secrets")).toBe("no");
@@ -53,7 +53,7 @@ test("the controllers see no Secrets and change no rights; the garbage collector
   expect(await can(collector, "escalate", "clusterroles.rbac.authorization.k8s.io")).toBe("no");
 });
 
-test("these rights are enough: workloads of every kind run, and nothing is refused", { timeout: 120_000 }, async () => {
+test("runs every kind of workload with these rights and without a single rejection", { timeout: 120_000 }, async () => {
   const { kubectl } = keelson;
   const container = ["--image=none", "--", "/bin/sh", "-c", "sleep 1000"];
   await kubectl("create", "namespace", "work");

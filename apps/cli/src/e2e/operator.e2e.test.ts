@@ -8,10 +8,10 @@ import { Robot, robots } from "@keelson/robots";
 import { Sandbox, SandboxPool, sandboxes } from "@keelson/sandboxes";
 import { IntegrationTest, testplane } from "@keelson/testplane";
 import { expect, onTestFinished, test } from "vitest";
-import { systemNamespace } from "./local/operator-access.ts";
-import { startTestKeelson } from "./testing/local-keelson.ts";
-import { operatorKubeconfig, startOperatorProcess } from "./testing/operator-process.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { systemNamespace } from "../local/operator-access.ts";
+import { startTestKeelson } from "../testing/local-keelson.ts";
+import { operatorKubeconfig, startOperatorProcess } from "../testing/operator-process.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const namespace = "default";
 const exists = { allOf: [{ function: "ResourceExists" as const }] };
@@ -26,10 +26,10 @@ async function appears(client: Client, type: ResourceType, name: RegExp): Promis
   throw new Error(`the watch on ${type.plural} ended before ${String(name)} was there`);
 }
 
-/** What the schema fills in. */
+/** Fields that the schema defaults. */
 const mpiDefaults = { memoryAllocationMode: "FixedPerCoreMemory", memoryAllocationSize: 2, mpiImplementation: "Auto" } as const;
 
-/** What each family is given to do, until it has used the rights that it has. The middleware has a test of its own. */
+/** A workload per operator that exercises all of its rights. Middleware has a separate test. */
 const works: readonly (readonly [Operator, (client: Client) => Promise<void>])[] = [
   [
     robots,
@@ -41,7 +41,7 @@ const works: readonly (readonly [Operator, (client: Client) => Promise<void>])[]
   [
     testplane,
     async (client) => {
-      // Its own rights let it look at CustomResourceDefinitions; what tests touch besides is the administrator's to grant.
+      // The operator may read CustomResourceDefinitions; an administrator grants rights on the objects of tests.
       const selector = { apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition", name: "robots.none" };
       const step = { name: "look", timeoutSeconds: 1, resource: { selector }, readyCondition: exists };
       await client.create(IntegrationTest, {
@@ -92,7 +92,7 @@ test.each(works.map(([operator, work]) => ({ name: operator.name, operator, work
   },
 );
 
-test("a second replica says standby and whose lease it waits for, and is ready when the first has stopped", {
+test("a second replica reports standby and the lease holder, and becomes ready once the first has stopped", {
   timeout: 300_000,
 }, async () => {
   using folder = temporaryFolder();

@@ -6,10 +6,10 @@ import { App, Group, middleware } from "@keelson/middleware";
 import { watched } from "@keelson/client/testing";
 import { connectResp, startLiveWriter } from "@keelson/middleware/testing";
 import { expect, onTestFinished, test } from "vitest";
-import { type TestKeelson, startTestKeelson } from "./testing/local-keelson.ts";
-import { operatorKubeconfig, startOperatorProcess } from "./testing/operator-process.ts";
-import { processesOf } from "./testing/processes-of.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { type TestKeelson, startTestKeelson } from "../testing/local-keelson.ts";
+import { operatorKubeconfig, startOperatorProcess } from "../testing/operator-process.ts";
+import { processesOf } from "../testing/processes-of.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const namespace = "default";
 const spec = {
@@ -28,7 +28,7 @@ const isDone =
 const groupIs = (client: Client, isReached: (status: Group["status"]) => boolean) =>
   watched(client, Group, "cache-redis-nodes", (group) => isReached(group?.status as Group["status"]));
 
-/** Whether an operation has come to a step. Steps stay on record, so that none is missed while nobody looks. */
+/** Whether an operation has reached a step. Steps stay recorded, so a slow observer misses none. */
 const hasStep =
   (action: string, target?: string) =>
   (status: Group["status"]): boolean =>
@@ -36,7 +36,7 @@ const hasStep =
       (step) => step.action.startsWith(action) && (target === undefined || step.target === target),
     ) ?? false;
 
-/** A `keelson up` that is killed and started anew on the same folder, with a client each time. */
+/** A `keelson up` that is killed and restarted on the same folder, with a new client each time. */
 async function startKillable(dir: string) {
   let keelson: TestKeelson = await startTestKeelson(dir, "--only", "cluster,middleware");
   let client = await keelson.client();
@@ -71,7 +71,7 @@ async function passwordOf(client: Client): Promise<string> {
   return Buffer.from(secret.data?.["password"] ?? "", "base64").toString();
 }
 
-test("kill -9 of up while an App is provisioned, three times: it goes on to the same end, and no program runs twice", {
+test("kill -9 of up, three times while an App is provisioned: provisioning completes, and no program runs twice", {
   timeout: 600_000,
 }, async () => {
   using folder = temporaryFolder();
@@ -114,7 +114,7 @@ test("kill -9 of up during a cold change under a live writer: each Pod restarts 
     const now = (await podsOf(up.client)).map((pod) => pod.status?.podIP ?? "").filter((ip) => ip !== "");
     addresses = [...new Set([...addresses, ...now])];
   };
-  // While a replica restarts, while the primary's role is handed over, and while the old primary restarts.
+  // During a replica restart, the switchover, and the restart of the old primary.
   await groupIs(up.client, hasStep("restarts"));
   await up.kill();
   await groupIs(up.client, hasStep("hands its role"));
@@ -148,7 +148,7 @@ test("kill -9 of up during a cold change under a live writer: each Pod restarts 
   expect(processesOf(folder.path)).toEqual([]);
 });
 
-test("the controllers provision an App from outside with the rights of their rules and no others, and their lease", {
+test("provisions an App from a separate process with exactly the documented rights and a lease", {
   timeout: 600_000,
 }, async () => {
   using folder = temporaryFolder();
@@ -163,7 +163,7 @@ test("the controllers provision an App from outside with the rights of their rul
   const body = { spec: { config: { redisConfig: { maxmemory: "64mb", databases: "32" } } } };
   await admin.patch(App, { namespace, name: "cache" }, { type: "merge", body });
   await watched(admin, App, "cache", isDone(2));
-  // Nothing was tried that is not allowed, and what is not needed is not allowed.
+  // No request was denied, and no unneeded right is granted.
   expect(operator.output()).not.toMatch(/forbidden/i);
   const own = await connect({ kubeconfig });
   onTestFinished(() => own.close());

@@ -2,13 +2,13 @@ import { spawn } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const folder = temporaryFolder();
 let keelson: TestKeelson;
 
-/** Runs kubectl with the words of a line; further words may hold spaces. */
+/** Runs kubectl with the arguments of a line; additional arguments may contain spaces. */
 const kubectl = (line: string, ...more: string[]): Promise<string> => keelson.kubectl(...line.split(" "), ...more);
 
 const manifest = `
@@ -54,7 +54,7 @@ afterAll(async () => {
   folder[Symbol.dispose]();
 });
 
-/** Follows a log until it has what is wanted; answers all of it. */
+/** Follows a log until it matches. Resolves to the whole log. */
 function followed(wanted: string, ...args: string[]): Promise<string> {
   const child = spawn("kubectl", ["--kubeconfig", keelson.kubeconfig, "logs", "-f", ...args], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -67,11 +67,11 @@ function followed(wanted: string, ...args: string[]): Promise<string> {
   return new Promise((resolve) => child.once("close", () => resolve(text)));
 }
 
-test("a kubectl session on a StatefulSet with volumes", { timeout: 240_000 }, async () => {
+test("supports a kubectl session on a StatefulSet with volumes", { timeout: 240_000 }, async () => {
   const file = join(folder.path, "db.yaml");
   writeFileSync(file, manifest);
 
-  // Created in order, each Pod with a claim of its own.
+  // Pods are created in order, each with its own claim.
   expect(await kubectl("create -f", file)).toBe("service/db created\nstatefulset.apps/db created\n");
   expect(await kubectl("rollout status statefulset/db --timeout=40s")).toContain(
     "partitioned roll out complete: 2 new pods have been updated",
@@ -93,7 +93,7 @@ test("a kubectl session on a StatefulSet with volumes", { timeout: 240_000 }, as
   );
   expect(await kubectl("get endpointslices -l kubernetes.io/service-name=db --no-headers")).toMatch(/IPv4 +5000 +127\.\d+\./);
 
-  // What is in a volume, by exec and cp.
+  // Read and write a volume through exec and cp.
   expect(await kubectl("exec db-0 -- sh -c", "cat /data/starts")).toBe("start db-0 version 1\n");
   writeFileSync(join(folder.path, "note"), "kept\n");
   await kubectl(`cp ${folder.path}/note db-0:/data/note`);
@@ -102,14 +102,14 @@ test("a kubectl session on a StatefulSet with volumes", { timeout: 240_000 }, as
   expect(readFileSync(join(folder.path, "starts"), "utf8")).toBe("start db-0 version 1\n");
   await expect(kubectl("exec db-1 -- cat /data/note")).rejects.toThrow(/No such file[\s\S]*exit code 1/);
 
-  // A deleted Pod comes back under its name, on its volume.
+  // A deleted Pod is recreated under its name with its volume.
   const uid = await kubectl("get pod db-0 -o jsonpath={.metadata.uid}");
   expect(await kubectl("delete pod db-0 --timeout=40s")).toBe('pod "db-0" deleted\n');
   await kubectl("rollout status statefulset/db --timeout=40s");
   expect(await kubectl("get pod db-0 -o jsonpath={.metadata.uid}")).not.toBe(uid);
   expect(await kubectl("exec db-0 -- cat /data/note /data/starts")).toBe("kept\nstart db-0 version 1\nstart db-0 version 1\n");
 
-  // A crash: it is started again, and the log before is kept.
+  // A crashed container restarts, and its previous log is kept.
   await kubectl("exec db-1 -- sh -c", "touch /data/fail; kill -9 $(cat /data/pid)");
   await kubectl("wait pod/db-1 --for=jsonpath={.status.containerStatuses[0].restartCount}=2 --timeout=60s");
   expect(await kubectl("logs db-1 --previous")).toBe("start db-1 version 1\nfailing\n");
@@ -119,7 +119,7 @@ test("a kubectl session on a StatefulSet with volumes", { timeout: 240_000 }, as
   expect(await kubectl("logs -l app=db --prefix")).toContain("[pod/db-1/main] start db-1 version 1");
   await kubectl("wait pod/db-1 --for=condition=Ready --timeout=60s");
 
-  // Up and down: claims stay.
+  // Scaling keeps the claims.
   expect(await kubectl("scale statefulset db --replicas=3")).toBe("statefulset.apps/db scaled\n");
   await kubectl("wait pod/db-2 --for=create --timeout=40s");
   await kubectl("wait pod/db-2 --for=condition=Ready --timeout=40s");
@@ -129,7 +129,7 @@ test("a kubectl session on a StatefulSet with volumes", { timeout: 240_000 }, as
     [0, 1, 2].map((ordinal) => `persistentvolumeclaim/data-db-${ordinal}\n`).join(""),
   );
 
-  // A new version, the last Pod first; a restart; and back to the first.
+  // A rolling update in reverse order, a restart, and a rollback.
   expect(await kubectl("set env statefulset/db VERSION=2")).toContain("env updated");
   await kubectl("rollout status statefulset/db --timeout=60s");
   expect(await kubectl("logs db-0")).toBe("start db-0 version 2\n");
@@ -140,7 +140,7 @@ test("a kubectl session on a StatefulSet with volumes", { timeout: 240_000 }, as
   await kubectl("rollout status statefulset/db --timeout=60s");
   expect(await kubectl("logs db-1")).toBe("start db-1 version 1\n");
 
-  // A claim grows while it is used, and does not shrink.
+  // A claim can grow while in use and cannot shrink.
   const size = (text: string): string => JSON.stringify({ spec: { resources: { requests: { storage: text } } } });
   expect(await kubectl("patch pvc data-db-0 -p", size("3Mi"))).toContain("patched");
   await kubectl("wait pvc/data-db-0 --for=jsonpath={.status.capacity.storage}=3Mi --timeout=30s");
@@ -150,7 +150,7 @@ test("a kubectl session on a StatefulSet with volumes", { timeout: 240_000 }, as
   );
   await expect(kubectl("top pods")).rejects.toThrow("Metrics API not available");
 
-  // All below it goes with it; what claims hold stays until they are deleted.
+  // Dependents are deleted with it; claims keep their data until they are deleted.
   expect(await kubectl("delete statefulset db --cascade=foreground --timeout=60s")).toContain('"db" deleted');
   expect(await kubectl("get pods -l app=db -o name")).toBe("");
   expect(await kubectl("delete pvc --all --timeout=40s")).toContain('persistentvolumeclaim "data-db-2" deleted');

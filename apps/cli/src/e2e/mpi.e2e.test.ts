@@ -7,22 +7,22 @@ import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { RhinoJob } from "@keelson/mpi";
 import { expect, onTestFinished, test } from "vitest";
-import { startKeelson } from "./testing/keelson-process.ts";
-import { commandsWith, killAndRestart } from "./testing/kill.ts";
-import { startTestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startKeelson } from "../testing/keelson-process.ts";
+import { commandsWith, killAndRestart } from "../testing/kill.ts";
+import { startTestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const namespace = "default";
 const timeout = 180_000;
 const flags = ["--only", "cluster,mpi"];
-const source = fileURLToPath(new URL("../../../examples/mpi/pi.c", import.meta.url));
+const source = fileURLToPath(new URL("../../../../examples/mpi/pi.c", import.meta.url));
 
-/** Pi of the example, compiled with Open MPI below `dir`. */
+/** Compiles the pi example with Open MPI below `dir`. */
 const compile = (dir: string): void => {
   execFileSync("mpicc.openmpi", ["-O1", "-o", join(dir, "pi"), source]);
 };
 
-/** Two ranks that note their start, wait for the file `go`, and then are the example's program. */
+/** Two ranks that record their start, wait for the file `go`, and then execute the example's program. */
 const spec = (dir: string): RhinoJob["spec"] =>
   ({
     image: "local",
@@ -35,7 +35,7 @@ const spec = (dir: string): RhinoJob["spec"] =>
 
 const isRunning = (client: Client) => watched(client, RhinoJob, "pi", (each) => each?.status?.jobStatus === "Running");
 
-/** When to kill, and what happens while nobody supervises. */
+/** When to kill, and what happens before the restart. */
 const moments: Readonly<Record<string, { reach: (client: Client) => Promise<unknown>; endsMeanwhile?: true }>> = {
   "when it was just made": { reach: () => Promise.resolve() },
   "when its launcher's Job was made": {
@@ -46,7 +46,7 @@ const moments: Readonly<Record<string, { reach: (client: Client) => Promise<unkn
 };
 
 test.for(Object.keys(moments))(
-  "kill -9 of up %s: the job goes on to Completed, runs nothing twice and leaves nothing",
+  "kill -9 of up %s: the job completes, runs nothing twice and leaves nothing behind",
   { timeout },
   async (when) => {
     using folder = temporaryFolder();
@@ -76,7 +76,7 @@ test.for(Object.keys(moments))(
     expect(readFileSync(join(dir, "ran"), "utf8")).toBe("ran\nran\n");
     const logs = startKeelson(["mpi", "logs", "pi"], { env: { KUBECONFIG: second.kubeconfig } });
     expect(await logs.exited).toBe(0);
-    // Beside it Open MPI may warn of a race of its own on a busy machine.
+    // Open MPI may print a warning about an internal race on a busy machine.
     expect(logs.output().match(/^pi is .*$/gm)).toEqual(["pi is 3.14159274, by 2 ranks and 1000 strips"]);
 
     await client.delete(RhinoJob, { namespace, name: "pi" }, { propagationPolicy: "Foreground" });
@@ -88,7 +88,7 @@ test.for(Object.keys(moments))(
   },
 );
 
-test("run shows what the ranks write while they run, and ends with their exit status; logs -f follows until the end", {
+test("run streams the ranks' output and exits with their status; logs -f follows until the end", {
   timeout,
 }, async () => {
   using folder = temporaryFolder();
@@ -118,7 +118,7 @@ test("run shows what the ranks write while they run, and ends with their exit st
   expect(late.output()).toContain("pi is 3.14159274");
 });
 
-test("run that is interrupted takes its ranks with it", { timeout }, async () => {
+test("run stops its ranks when interrupted", { timeout }, async () => {
   using folder = temporaryFolder();
   const dir = folder.path;
   await using keelson = await startTestKeelson(dir, ...flags);

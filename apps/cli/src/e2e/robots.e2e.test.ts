@@ -4,14 +4,14 @@ import { sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { Job, Task, TaskGroup } from "@keelson/robots";
 import { expect, test } from "vitest";
-import { startKeelson } from "./testing/keelson-process.ts";
-import { startTestKeelson } from "./testing/local-keelson.ts";
-import { freePort, startTcpProxy } from "./testing/tcp-proxy.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startKeelson } from "../testing/keelson-process.ts";
+import { startTestKeelson } from "../testing/local-keelson.ts";
+import { freePort, startTcpProxy } from "../testing/tcp-proxy.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const namespace = "default";
 
-/** A group whose tasks are tried once. */
+/** A group whose tasks are not retried. */
 const once = { name: "g", restartPolicy: { attempts: 0, mode: "fail" as const } };
 
 /** A Job of `count` tasks that run a shell line on robots with the label `env: test`. */
@@ -35,7 +35,7 @@ function jobOf(name: string, line: string, count = 1): Parameters<typeof createJ
 
 const createJob = (client: Client, job: Omit<Job, "apiVersion" | "kind">): Promise<unknown> => client.create(Job, job);
 
-/** Waits until a task of the Job is as `isDone` wants it. */
+/** Waits until `isDone` returns true for a task of the Job. */
 async function taskOf(client: Client, job: string, isDone: (task: Task) => boolean): Promise<Task> {
   const watch = await client.watch(Task, { namespace, labelSelector: `job=${job}`, resourceVersion: "0" });
   try {
@@ -60,7 +60,7 @@ async function jobEnded(client: Client, name: string): Promise<string> {
   throw new Error(`the watch on ${name} ended`);
 }
 
-test("tasks are spread over the robots that the selector matches, and their output is kept as files", async () => {
+test("spreads tasks over the matching robots and keeps their output as files", async () => {
   using folder = temporaryFolder();
   await using keelson = await startTestKeelson(folder.path);
   await keelson.startRobot("one", "--label", "env=test");
@@ -84,7 +84,7 @@ test("tasks are spread over the robots that the selector matches, and their outp
   await client.close();
 });
 
-test("a task whose program does not exist ends failed with the reason, and so does its Job", async () => {
+test("fails a task whose program does not exist with the reason, and its Job", async () => {
   using folder = temporaryFolder();
   await using keelson = await startTestKeelson(folder.path);
   await keelson.startRobot("one", "--label", "env=test");
@@ -110,7 +110,7 @@ test("a task whose program does not exist ends failed with the reason, and so do
   await client.close();
 });
 
-test("a timeout ends the task with its tree, failed, with 143", async () => {
+test("a timeout fails the task with exit code 143 and ends its process tree", async () => {
   using folder = temporaryFolder();
   await using keelson = await startTestKeelson(folder.path);
   await keelson.startRobot("one", "--label", "env=test");
@@ -125,7 +125,7 @@ test("a timeout ends the task with its tree, failed, with 143", async () => {
   await client.close();
 });
 
-test("kill -9 of up in the middle: every object is there after a new start, running tasks go on and complete, none runs twice", async () => {
+test("after kill -9 of up, keeps every object, completes running tasks, and runs none twice", async () => {
   using folder = temporaryFolder();
   const ports = ["--mqtt-port", String(await freePort()), "--api-port", String(await freePort())];
   const runs = join(folder.path, "runs");
@@ -159,7 +159,7 @@ test("kill -9 of up in the middle: every object is there after a new start, runn
   await using second = await startTestKeelson(folder.path, ...ports);
   const after = await second.client();
   expect((await after.list(Job, { namespace })).items.map((job) => job.metadata.name)).toEqual(["short", "survivor"]);
-  // Only now may they end: after the restart, in whatever state the agent's connection is.
+  // Release the tasks after the restart, whatever the state of the agent's connection.
   writeFileSync(join(folder.path, "go"), "");
   expect(await jobEnded(after, "survivor")).toBe("completed");
   expect(readFileSync(runs, "utf8").trim().split("\n")).toHaveLength(2);
@@ -167,7 +167,7 @@ test("kill -9 of up in the middle: every object is there after a new start, runn
   await after.close();
 });
 
-test("the connection to the broker dropping for 10 s loses no status", async () => {
+test("loses no status while the broker connection is down for 10 s", async () => {
   using folder = temporaryFolder();
   await using keelson = await startTestKeelson(folder.path);
   await using proxy = await startTcpProxy(Number(new URL(keelson.brokerUrl).port));
@@ -188,7 +188,7 @@ test("the connection to the broker dropping for 10 s loses no status", async () 
   await createJob(client, jobOf("cutoff", "sleep 2; exit 3", 3));
   await taskOf(client, "cutoff", ({ status }) => status?.state === "running");
   proxy.cut();
-  // The tasks end meanwhile, with nobody to tell. The wait is the fault itself: ten seconds without a broker.
+  // The tasks end while the broker is unreachable. The wait is the injected fault.
   await sleep(systemClock, 10_000);
   proxy.restore();
   expect(await jobEnded(client, "cutoff")).toBe("failed");

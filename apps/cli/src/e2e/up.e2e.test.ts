@@ -4,12 +4,12 @@ import { ConfigMap, Namespace } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
 import { watched } from "@keelson/client/testing";
 import { Robot } from "@keelson/robots";
-import { startKeelson, upArguments } from "./testing/keelson-process.ts";
-import { startTestKeelson } from "./testing/local-keelson.ts";
-import { processesOf } from "./testing/processes-of.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startKeelson, upArguments } from "../testing/keelson-process.ts";
+import { startTestKeelson } from "../testing/local-keelson.ts";
+import { processesOf } from "../testing/processes-of.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-test("up prints a line a component, ready last, and SIGTERM ends it with status 0", async () => {
+test("prints one line per component and ready at the end, and exits with status 0 on SIGTERM", async () => {
   using folder = temporaryFolder();
   await using keelson = await startTestKeelson(folder.path);
   const lines = keelson.process.output().trim().split("\n");
@@ -19,7 +19,7 @@ test("up prints a line a component, ready last, and SIGTERM ends it with status 
   expect(await keelson.process.stop()).toBe(0);
 });
 
-test("what was stored is there after a restart", async () => {
+test("keeps objects across a restart", async () => {
   using folder = temporaryFolder();
   {
     await using first = await startTestKeelson(folder.path);
@@ -34,7 +34,7 @@ test("what was stored is there after a restart", async () => {
 });
 
 test.each([["--api-port"], ["--mqtt-port"], ["--metrics-port"]])(
-  "a port in use is named in the error of %s, and the exit status is 1",
+  "names the port in use in the error of %s and exits with status 1",
   async (flag) => {
     using folder = temporaryFolder();
     const other = createServer().listen(0, "127.0.0.1");
@@ -49,7 +49,7 @@ test.each([["--api-port"], ["--mqtt-port"], ["--metrics-port"]])(
   },
 );
 
-test("up serves metrics, probes and the last reconciles on loopback, and with --metrics-port off does not", async () => {
+test("serves metrics, probes and recent reconciles on loopback unless --metrics-port is off", async () => {
   using folder = temporaryFolder();
   {
     await using keelson = await startTestKeelson(folder.path, "--only", "cluster,robots");
@@ -81,7 +81,7 @@ test("up serves metrics, probes and the last reconciles on loopback, and with --
   expect(without.process.output()).not.toContain("metrics");
 });
 
-test("a second up on the same folder is refused and the first goes on", async () => {
+test("rejects a second up on the same folder and leaves the first running", async () => {
   using folder = temporaryFolder();
   await using first = await startTestKeelson(folder.path);
   await using second = startKeelson(upArguments(folder.path));
@@ -92,7 +92,7 @@ test("a second up on the same folder is refused and the first goes on", async ()
   await client.close();
 });
 
-test("a wrong flag is named, with exit status 2", async () => {
+test("names an invalid flag and exits with status 2", async () => {
   await using wrong = startKeelson(["up", "--api-port", "70000"]);
   expect(await wrong.exited).toBe(2);
   expect(wrong.output()).toContain("--api-port");
@@ -101,7 +101,7 @@ test("a wrong flag is named, with exit status 2", async () => {
   expect(unknown.output()).toContain("kitchen");
 });
 
-test("the tour shows every family at work, ends with exit status 0 and leaves nothing running", async () => {
+test("the tour runs a workload per operator, exits with status 0 and leaves nothing running", async () => {
   using folder = temporaryFolder();
   await using keelson = startKeelson(upArguments(folder.path, "--tour", "--exit"));
   expect(await keelson.exited).toBe(0);

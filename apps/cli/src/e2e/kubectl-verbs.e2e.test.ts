@@ -1,9 +1,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { kubectlMinorVersion, kubectlWaitForField } from "./testing/kubectl-version.ts";
-import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { kubectlMinorVersion, kubectlWaitForField } from "../testing/kubectl-version.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const folder = temporaryFolder();
 let keelson: TestKeelson;
@@ -47,7 +47,7 @@ describe("kubectl and a Deployment", () => {
     await kubectl("apply", "-f", manifest("web", deployment("web", "1")));
     expect(await kubectl("rollout", "status", "deployment/web", "--timeout=40s")).toContain("successfully rolled out");
     const changed = manifest("web", deployment("web", "2"));
-    // A difference ends diff with 1, and kubectl's output is in the message.
+    // kubectl diff exits with 1 on a difference; the error carries its output.
     await expect(kubectl("diff", "-f", changed)).rejects.toThrow(/-\s+value: "1"\n\+\s+value: "2"/);
     expect(await kubectl("apply", "-f", changed)).toContain("configured");
     expect(await kubectl("diff", "-f", changed)).toBe("");
@@ -67,7 +67,7 @@ describe("kubectl and a Deployment", () => {
     await kubectl("rollout", "status", "deployment/web", "--timeout=40s");
   });
 
-  test("scales, with a precondition where asked, and waits for it", async () => {
+  test("scales, with and without a precondition, and waits for the rollout", async () => {
     await kubectl("apply", "-f", manifest("scaled", deployment("scaled", "1")));
     await kubectl("scale", "deployment", "scaled", "--replicas=3");
     await waitForField("deployment/scaled", ".status.readyReplicas", "3");
@@ -87,7 +87,7 @@ describe("kubectl and a Deployment", () => {
     await expect(kubectl("get", "pods", "--field-selector=spec.bogus=1")).rejects.toThrow(/field selector|field label/);
   });
 
-  test("is patched in every way", async () => {
+  test("accepts every patch type", async () => {
     await kubectl("apply", "-f", manifest("patched", deployment("patched", "1")));
     const strategic = { spec: { template: { spec: { containers: [{ name: "main", env: [{ name: "B", value: "2" }] }] } } } };
     await kubectl("patch", "deployment", "patched", "-p", JSON.stringify(strategic));
@@ -99,7 +99,7 @@ describe("kubectl and a Deployment", () => {
     await expect(kubectl("patch", "deployment", "patched", "--type=json", "-p", remove)).rejects.toThrow(
       /The request is invalid/,
     );
-    // An object whose status nobody writes meanwhile.
+    // An object whose status no controller writes.
     await kubectl("create", "configmap", "still");
     expect(await kubectl("patch", "configmap", "still", "--type=merge", "-p", "{}")).toContain("patched (no change)");
     await kubectl("set", "env", "deployment/patched", "A=7");
@@ -108,7 +108,7 @@ describe("kubectl and a Deployment", () => {
     await kubectl("delete", "deployment/patched", "configmap/still");
   });
 
-  test("is deleted with its objects, or without them", async () => {
+  test("is deleted with and without its dependents", async () => {
     await kubectl("apply", "-f", manifest("kept", deployment("kept", "1")));
     await waitForField("deployment/kept", ".status.readyReplicas", "2");
     await kubectl("delete", "deployment", "kept", "--cascade=orphan");
@@ -123,7 +123,7 @@ describe("kubectl and a Deployment", () => {
 });
 
 describe("kubectl and the node", () => {
-  test("is cordoned, drained as far and as fast as budgets allow, and uncordoned", async () => {
+  test("is cordoned, drained within disruption budgets, and uncordoned", async () => {
     await kubectl("apply", "-f", manifest("drained", deployment("drained", "1")));
     await waitForField("deployment/drained", ".status.readyReplicas", "2");
     await kubectl("create", "poddisruptionbudget", "drained", "--selector=app=drained", "--min-available=2");
@@ -140,7 +140,7 @@ describe("kubectl and the node", () => {
     await kubectl("patch", "pdb", "drained", "--type=merge", "-p", '{"spec":{"minAvailable":0}}');
     await waitForField("pdb/drained", ".status.disruptionsAllowed", "2");
     expect(await kubectl(...drain, "--timeout=45s")).toContain("drained");
-    // Their successors wait for a node that takes them.
+    // The replacement Pods wait for a schedulable node.
     await waitForField("pdb/drained", ".status.currentHealthy", "0");
     expect(await kubectl("uncordon", name)).toContain("uncordoned");
     await waitForField("deployment/drained", ".status.readyReplicas", "2");
@@ -148,7 +148,7 @@ describe("kubectl and the node", () => {
   }, 180_000);
 });
 
-test("an object comes from a kustomization, is labelled, printed by a template, and replaced by force", async () => {
+test("applies a kustomization, labels the object, prints it with a template, and replaces it by force", async () => {
   const base = join(folder.path, "kustomized");
   mkdirSync(base);
   writeFileSync(join(base, "kustomization.yaml"), "namePrefix: pre-\nresources: [map.yaml]\n");
@@ -170,7 +170,7 @@ test("an object comes from a kustomization, is labelled, printed by a template, 
   await kubectl("delete", "-k", base);
 });
 
-test("a node is tainted, and a Pod exposed", async () => {
+test("taints a node and exposes a Pod", async () => {
   const node = (await kubectl("get", "nodes", "-o", "name")).trim().replace("node/", "");
   await kubectl("taint", "node", node, "kind=test:PreferNoSchedule");
   await expect(kubectl("taint", "node", node, "kind=other:PreferNoSchedule")).rejects.toThrow(/--overwrite is false/);
@@ -187,12 +187,12 @@ test("a node is tainted, and a Pod exposed", async () => {
   await kubectl("delete", "deployment,service", "exposed");
 });
 
-test("every kind that is served is listed, described and explained", async () => {
+test("lists, describes and explains every served kind", async () => {
   const kinds = (await kubectl("api-resources", "--verbs=list", "-o", "name")).trim().split("\n");
   expect(kinds.length).toBeGreaterThan(30);
   const versions = (await kubectl("api-versions")).trim().split("\n");
   expect(versions).toEqual(expect.arrayContaining(["v1", "apps/v1", "batch/v1", "rbac.authorization.k8s.io/v1"]));
-  // Kubernetes 1.35 no longer serves the beta versions by which kubectl 1.20 describes these.
+  // kubectl 1.20 describes these through beta versions that Kubernetes 1.35 no longer serves.
   const unknownToOld = /^(cronjobs|poddisruptionbudgets|endpointslices|horizontalpodautoscalers|ingresses|ingressclasses)\./;
   for (const kind of kinds) {
     await kubectl("get", kind, "-A", "-o", "wide");
@@ -203,7 +203,7 @@ test("every kind that is served is listed, described and explained", async () =>
   }
 }, 180_000);
 
-test("an unknown kind in a file with its own CRD is created by the second apply, and both go together", async () => {
+test("creates an object whose CRD is in the same file on the second apply, and deletes both together", async () => {
   const both = manifest(
     "both",
     `
@@ -226,7 +226,7 @@ metadata: {name: one}
 spec: {watts: 3}
 `,
   );
-  // kubectl maps kinds before it creates the first object; its words are those that it has for any API server.
+  // kubectl maps all kinds before it creates the first object, against any API server.
   await expect(kubectl("apply", "-f", both)).rejects.toThrow(/no matches for kind "Lantern" in version "example.com\/v1"/);
   await kubectl("wait", "crd/lanterns.example.com", "--for=condition=Established", "--timeout=40s");
   const second = await kubectl("apply", "-f", both);
@@ -237,7 +237,7 @@ spec: {watts: 3}
   await kubectl("delete", "crd", "lanterns.example.com");
 });
 
-test("auth can-i answers what RBAC gives, and newer kubectls ask for tokens, their own name and a status patch", async () => {
+test("answers auth can-i from RBAC, and serves tokens, whoami and status patches to newer kubectl versions", async () => {
   expect((await kubectl("auth", "can-i", "create", "pods")).trim()).toBe("yes");
   expect(await kubectl("auth", "can-i", "--list")).toMatch(/^\*\.\* +\[\] +\[\] +\[\*\]$/m);
   await kubectl("create", "role", "reader", "--verb=get", "--resource=pods,deployments.apps");

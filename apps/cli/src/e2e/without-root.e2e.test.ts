@@ -5,16 +5,19 @@ import { promisify } from "node:util";
 import { fileURLToPath } from "node:url";
 import { createBusyboxImage } from "@keelson/execution/testing";
 import { expect, test } from "vitest";
-import { startKeelson, upArguments } from "./testing/keelson-process.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startKeelson, upArguments } from "../testing/keelson-process.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-const nobody = 65_534;
+const unprivileged = 65_534;
 
-/** Whether this process may become nobody, and nobody may read the program. */
-function canBeNobody(): boolean {
+/** Whether this process may switch to the unprivileged user, and that user may read the program. */
+function canDropPrivileges(): boolean {
   if (process.getuid?.() !== 0) return false;
   try {
-    execFileSync("test", ["-r", fileURLToPath(new URL("../bin/keelson.js", import.meta.url))], { uid: nobody, gid: nobody });
+    execFileSync("test", ["-r", fileURLToPath(new URL("../../bin/keelson.js", import.meta.url))], {
+      uid: unprivileged,
+      gid: unprivileged,
+    });
     return true;
   } catch {
     return false;
@@ -40,11 +43,15 @@ metadata: {name: other}
 spec: ${container("sleep 1000")}, securityContext: {runAsUser: 1000}}
 `;
 
-test.runIf(canBeNobody())("without root, up runs Pods, and says of each what it cannot do and how it can", async () => {
+test.runIf(canDropPrivileges())("runs Pods without root, and reports unsupported features with the remedy", async () => {
   using folder = temporaryFolder();
   chmodSync(folder.path, 0o777);
   const env = { HOME: folder.path };
-  await using keelson = startKeelson(upArguments(folder.path, "--only", "cluster"), { user: nobody, cwd: folder.path, env });
+  await using keelson = startKeelson(upArguments(folder.path, "--only", "cluster"), {
+    user: unprivileged,
+    cwd: folder.path,
+    env,
+  });
   await keelson.printed(/^ready$/m);
   expect(keelson.output()).toMatch(/^node .*without root: no volumes in Pods, no other users/m);
   const kubeconfig = join(folder.path, "keelson", "kubeconfig");
@@ -54,8 +61,8 @@ test.runIf(canBeNobody())("without root, up runs Pods, and says of each what it 
   writeFileSync(file, pods);
   await kubectl("apply", "-f", file);
   await kubectl("wait", "pod/plain", "--for=condition=Ready", "--timeout=40s");
-  expect(await kubectl("exec", "plain", "--", "id", "-u")).toBe(`${nobody}\n`);
-  await expect.poll(() => kubectl("logs", "plain")).toBe(`${nobody}\n`);
+  expect(await kubectl("exec", "plain", "--", "id", "-u")).toBe(`${unprivileged}\n`);
+  await expect.poll(() => kubectl("logs", "plain")).toBe(`${unprivileged}\n`);
   const message = (pod: string): Promise<string> =>
     kubectl("get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].state.waiting.message}");
   await expect.poll(() => message("volume")).toContain("run it as root");
@@ -63,10 +70,10 @@ test.runIf(canBeNobody())("without root, up runs Pods, and says of each what it 
   await kubectl("delete", "pod", "--all", "--timeout=40s");
 });
 
-test.runIf(canBeNobody())("without root, an imported image runs in bubblewrap as its own user", async () => {
+test.runIf(canDropPrivileges())("runs an imported image in bubblewrap without root", async () => {
   using folder = temporaryFolder();
   chmodSync(folder.path, 0o777);
-  const as = { user: nobody, cwd: folder.path, env: { HOME: folder.path } };
+  const as = { user: unprivileged, cwd: folder.path, env: { HOME: folder.path } };
   const archive = join(folder.path, "busybox.tar");
   await createBusyboxImage(archive, {
     User: "worker",

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { kubectlMinorVersion, kubectlWaitForField } from "./testing/kubectl-version.ts";
-import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { kubectlMinorVersion, kubectlWaitForField } from "../testing/kubectl-version.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const folder = temporaryFolder();
 let keelson: TestKeelson;
@@ -44,7 +44,7 @@ function manifest(name: string, text: string): string {
   return file;
 }
 
-test("api-resources lists the robots' kinds with their short names", async () => {
+test("lists the robots' kinds with their short names in api-resources", async () => {
   const table = await kubectl("api-resources", "--api-group=robot.k8s4r.io");
   expect(table).toMatch(/^jobs +rjob +robot\.k8s4r\.io\/v1alpha1 +true +Job$/m);
   expect(table).toMatch(/^robots +rb +/m);
@@ -61,13 +61,13 @@ test("api-resources lists the robots' kinds with their short names", async () =>
   }
 });
 
-test("explain shows the fields of a kind and what they are for", async () => {
+test("explains the fields of a kind", async () => {
   const text = await kubectl("explain", "job.spec", "--api-version=robot.k8s4r.io/v1alpha1");
   expect(text).toMatch(/robotSelector\s+<map\[string\]string>/);
   expect(text).toMatch(/taskGroups\s+<\[\]Object> -required-/);
 });
 
-test("a Job is applied, shown in the original's columns, edited, described and deleted with everything below it", async () => {
+test("applies a Job, prints the original's columns, edits, describes and deletes it with its dependents", async () => {
   await kubectl("apply", "-f", manifest("shown", job("shown")));
   await kubectlWaitForField(keelson.kubeconfig, ["rtask", "-l", "job=shown"], ".status.state", "pending");
   expect(
@@ -88,18 +88,18 @@ test("a Job is applied, shown in the original's columns, edited, described and d
   expect(await kubectl("describe", "rjob", "shown")).toMatch(/Kind:\s+Job/);
   await kubectl("delete", "rjob", "shown", "--cascade=foreground");
   await kubectl("wait", "rtask", "-l", "job=shown", "--for=delete", "--timeout=45s").catch((error: unknown) => {
-    // To kubectl 1.20 it is a failure that they are gone already.
+    // kubectl 1.20 fails if the objects are already deleted.
     if (!String(error).includes("no matching resources found")) throw error;
   });
   expect(await kubectl("get", "rtg,rtask", "-l", "job=shown", "-o", "name")).toBe("");
 });
 
-test("a wrong type and a missing field are refused with the field's path", async () => {
+test("rejects a wrong type and a missing field with the field's path", async () => {
   const wrong = job("wrong").replace("count: 1", "count: many");
   await expect(kubectl("apply", "-f", manifest("wrong", wrong))).rejects.toThrow(/spec\.taskGroups\[0\]\.count/);
   const missing = job("missing").replace("          driver: exec\n", "");
   await expect(kubectl("apply", "-f", manifest("missing", missing))).rejects.toThrow(
-    // The server's words, or those of kubectl 1.20, which looks itself by OpenAPI.
+    // The message is the server's, or that of kubectl 1.20, which validates against OpenAPI itself.
     /spec\.taskGroups\[0\]\.tasks\[0\](\.driver|\): missing required field "driver")/,
   );
   const unknown = job("unknown", "  robotSelektor: {}\n");
@@ -107,7 +107,7 @@ test("a wrong type and a missing field are refused with the field's path", async
   expect(await kubectl("get", "rjob", "-o", "name")).not.toMatch(/wrong|missing|unknown/);
 });
 
-test("server-side apply tells who owns a field that another manager wants", async () => {
+test("reports the owner of a field in a server-side apply conflict", async () => {
   const file = manifest("owned", `apiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned}\ndata: {a: "1"}\n`);
   await kubectl("apply", "--server-side", "--field-manager=one", "-f", file);
   const other = manifest("other", `apiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned}\ndata: {a: "2"}\n`);
@@ -122,7 +122,7 @@ test("server-side apply tells who owns a field that another manager wants", asyn
   ]);
 });
 
-test("get -w prints changes as they happen, and wait ends when they do", async () => {
+test("prints changes with get -w and completes wait", async () => {
   await kubectl("create", "configmap", "watched");
   const watch = spawn("kubectl", ["--kubeconfig", keelson.kubeconfig, "get", "configmap", "watched", "-w", "--no-headers"], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -138,7 +138,7 @@ test("get -w prints changes as they happen, and wait ends when they do", async (
   await waiting;
 });
 
-test("Secrets, Leases, Events and Namespaces are read and written, and a Namespace goes with what is in it", async () => {
+test("reads and writes Secrets, Leases, Events and Namespaces, and deletes a Namespace with its content", async () => {
   await kubectl("create", "namespace", "short");
   await kubectl("create", "secret", "generic", "s", "-n", "short", "--from-literal=k=v");
   expect(await kubectl("get", "secret", "s", "-n", "short", "-o", "jsonpath={.data.k}")).toBe("dg==");
@@ -162,7 +162,7 @@ test("Secrets, Leases, Events and Namespaces are read and written, and a Namespa
   await expect(kubectl("get", "namespace", "short")).rejects.toThrow(/NotFound/);
 });
 
-test("a CRD of one's own is served at once and gone with its objects", async () => {
+test("serves a new CRD immediately and deletes it with its objects", async () => {
   const crd = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

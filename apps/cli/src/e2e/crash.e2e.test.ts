@@ -3,12 +3,12 @@ import { join } from "node:path";
 import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { expect, onTestFinished, test } from "vitest";
-import { startTestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startTestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const namespace = "default";
 
-/** Waits by a watch until all Pods together are as wanted. */
+/** Watches Pods until the predicate holds for all of them. */
 async function podsThat(client: Client, isWanted: (pods: readonly PodObject[]) => boolean): Promise<readonly PodObject[]> {
   const pods = new Map<string, PodObject>();
   const watch = await client.watch(Pod, { namespace, signal: AbortSignal.timeout(90_000) });
@@ -26,7 +26,7 @@ async function podsThat(client: Client, isWanted: (pods: readonly PodObject[]) =
   throw new Error("the watch ended");
 }
 
-/** The start of a process, in clock ticks since the machine's: with its number, who it is. `undefined`: it runs no more. */
+/** Start time of a process in clock ticks since boot, which identifies it together with its pid. `undefined` once it has exited. */
 function startTicks(pid: string): string | undefined {
   try {
     return readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ")[19];
@@ -35,7 +35,7 @@ function startTicks(pid: string): string | undefined {
   }
 }
 
-/** A container that notes its process (`$$$$` is how a command has `$$`) below `dir`, and ends with `code` once the file `go` is there. */
+/** A container that records its pid (`$$$$` yields `$$` in a command) below `dir` and exits with `code` once the file `go` exists. */
 function container(dir: string, code: number, more = ""): string {
   const script = `echo $$$$ >> ${dir}/$NAME; while [ ! -e ${dir}/go-$KIND ]; do sleep 0.1; done; exit ${code}`;
   const name = "{name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}";
@@ -43,7 +43,7 @@ function container(dir: string, code: number, more = ""): string {
   return `{name: main, image: none, command: [/bin/sh, -c, '${script}'], env: [${name}, ${kind}]${more}}`;
 }
 
-/** Twenty Pods: what is labelled `ends` ends while nobody supervises it. */
+/** Twenty Pods; those labelled `ends` exit while no kubelet runs. */
 function manifest(dir: string): string {
   const spec = (text: string): string => `{terminationGracePeriodSeconds: 1, ${text}}`;
   const lasting = "{app: lasting, kind: lasts}";
@@ -105,13 +105,13 @@ const isReady = ({ status }: PodObject): boolean =>
   status?.conditions?.some((each) => each.type === "Ready" && each.status === "True") === true;
 const mainOf = ({ status }: PodObject) => status?.containerStatuses?.[0];
 
-test("kill -9 with 20 Pods: all are adopted, none is restarted, and ends in between are known with their exit codes", {
+test("after kill -9 with 20 Pods, adopts all of them, restarts none, and knows the exit codes of those that ended meanwhile", {
   timeout: 240_000,
 }, async () => {
   using folder = temporaryFolder();
   const dir = join(folder.path, "pids");
   mkdirSync(dir);
-  // Whatever happens, the programs end.
+  // Release the programs even if the test fails.
   onTestFinished(() => {
     if (existsSync(dir)) for (const kind of ["ends", "lasts"]) writeFileSync(join(dir, `go-${kind}`), "");
   });
@@ -150,7 +150,7 @@ test("kill -9 with 20 Pods: all are adopted, none is restarted, and ends in betw
   await second.kubectl("wait", "job/good", "--for=condition=Complete", "--timeout=40s");
   await second.kubectl("wait", "job/bad", "--for=condition=Failed", "--timeout=40s");
 
-  // What runs does so unchanged, and what is shown of it is what was shown: address, container, start and readiness.
+  // Running Pods keep their address, container id, start time and readiness.
   for (const old of lasting) {
     const pod = after.find(({ metadata }) => metadata.uid === old.metadata.uid);
     expect(pod).toBeDefined();
@@ -160,7 +160,7 @@ test("kill -9 with 20 Pods: all are adopted, none is restarted, and ends in betw
     expect(pod.status?.podIP).toBe(old.status?.podIP);
     expect(isReady(pod)).toBe(true);
   }
-  // It is supervised again: a deleted Pod's program ends, its claim's next Pod is another one.
+  // Supervision continues: deleting a Pod ends its program, and the StatefulSet replaces it.
   const ordered = lasting.find(({ metadata }) => metadata.name === "ordered-0");
   await second.kubectl("delete", "pod", "ordered-0", "--timeout=40s");
   const pods = await podsThat(client, (all) => all.some((pod) => pod.metadata.name === "ordered-0" && isReady(pod)));

@@ -4,18 +4,18 @@ import { join } from "node:path";
 import { isStatusError } from "@keelson/api-machinery";
 import { type Client, connect } from "@keelson/client";
 import { expect, test } from "vitest";
-import { startApiServerProcess } from "./testing/api-server-process.ts";
-import { counted, type Counted } from "./testing/crash-writers.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startApiServerProcess } from "../testing/api-server-process.ts";
+import { counted, type Counted } from "../testing/crash-writers.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-/** A folder in which space can run out. */
+/** A folder whose space can be exhausted. */
 interface Cramped extends Disposable {
-  /** Leaves little or no space to the process. */
+  /** Takes away the remaining space. */
   fill(pid: number): void;
   free(pid: number): void;
 }
 
-/** A small file system of its own. Only root may mount one. */
+/** A small file system, which only root may mount. */
 function smallFileSystem(dir: string): Cramped {
   execFileSync("mount", ["-t", "tmpfs", "-o", "size=16m", "tmpfs", dir]);
   const filler = join(dir, "filler");
@@ -29,7 +29,7 @@ function smallFileSystem(dir: string): Cramped {
   };
 }
 
-/** A limit on how long the server's files may grow (setrlimit(2), RLIMIT_FSIZE): to a write it is a disk that ends there. */
+/** A limit on the size of the server's files (setrlimit(2), RLIMIT_FSIZE), which writes see as a full disk. */
 function fileSizeLimit(dir: string): Cramped {
   const limit = (pid: number, bytes: number | "unlimited"): void => {
     execFileSync("prlimit", ["--pid", String(pid), `--fsize=${bytes}:`]);
@@ -57,9 +57,9 @@ async function names(client: Client): Promise<string[]> {
 
 test.each([
   ...(isRoot ? [{ what: "the file system is full", make: smallFileSystem }] : []),
-  { what: "its files may not grow", make: fileSizeLimit },
+  { what: "the file size limit is reached", make: fileSizeLimit },
 ])(
-  "when $what, writes are refused as InsufficientStorage, reads and watches go on, and writes work again when there is space",
+  "when $what, rejects writes as InsufficientStorage, serves reads and watches, and accepts writes again once there is space",
   {
     timeout: 240_000,
   },
@@ -128,7 +128,7 @@ test.each([
 );
 
 test.runIf(isRoot)(
-  "an API server that was killed starts again and serves reads while the file system has no byte left, and writes when it has",
+  "starts and serves reads after a kill while the file system is full, and accepts writes once there is space",
   { timeout: 240_000 },
   async () => {
     using folder = temporaryFolder();
@@ -148,7 +148,7 @@ test.runIf(isRoot)(
     writeFileSync(join(folder.path, "filler"), Buffer.alloc(bavail * bsize));
     expect(statfsSync(folder.path).bavail).toBe(0);
     const written = readFileSync(kubeconfig, "utf8");
-    // Another port would have to be written down: it says why it can't, and the file stays as it was.
+    // A new port would change the kubeconfig, which cannot be written; the file must stay intact.
     await expect(startApiServerProcess(dir)).rejects.toThrow("ENOSPC");
     expect(readFileSync(kubeconfig, "utf8")).toBe(written);
     expect(readdirSync(dir).filter((name) => name.startsWith("kubeconfig"))).toEqual(["kubeconfig"]);
@@ -156,7 +156,7 @@ test.runIf(isRoot)(
     await using server = await startApiServerProcess(dir, { port });
     const client = await connect({ kubeconfig });
     expect(await names(client)).toEqual(["before"]);
-    // The database has some pages to use again.
+    // The database reuses free pages.
     const fillUp = async (): Promise<void> => {
       for (let index = 0; index < 1_000; index++) await create(client, `last-${index}`);
     };

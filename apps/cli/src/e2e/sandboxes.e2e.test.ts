@@ -6,14 +6,14 @@ import { promisify } from "node:util";
 import { watched } from "@keelson/client/testing";
 import { Sandbox, SandboxPool } from "@keelson/sandboxes";
 import { expect, it } from "vitest";
-import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-const program = fileURLToPath(new URL("../bin/keelson.js", import.meta.url));
-const example = fileURLToPath(new URL("../../../examples/sandboxes/hello.yaml", import.meta.url));
+const program = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
+const example = fileURLToPath(new URL("../../../../examples/sandboxes/hello.yaml", import.meta.url));
 const run = promisify(execFile);
 
-/** `keelson sandbox ...` against a `keelson up`; what it printed and its exit status. */
+/** Runs `keelson sandbox ...` against a `keelson up`. Resolves to its output and exit status. */
 async function sandboxCommand(
   keelson: TestKeelson,
   words: readonly string[],
@@ -32,7 +32,7 @@ async function sandboxCommand(
   }
 }
 
-/** How many processes of this machine have been started with these words, and run. */
+/** Number of running processes whose command line contains these arguments. */
 const processes = (words: string): number =>
   readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
@@ -46,7 +46,7 @@ const processes = (words: string): number =>
 
 const only = ["--only", "apiserver,cluster,sandboxes"];
 
-it("sandboxes and their agents go on through kill -9 of keelson up, once each; and at the end nothing is left", async () => {
+it("sandboxes and their agents survive kill -9 of keelson up without duplicates, and nothing is left behind", async () => {
   using folder = temporaryFolder();
   let keelson = await startTestKeelson(folder.path, ...only);
   try {
@@ -91,7 +91,7 @@ const isAgent = (name: string): boolean => {
   }
 };
 
-it("exec -it gives a shell the caller's terminal, and its exit code", async () => {
+it("exec -it connects a shell to the caller's terminal and returns its exit code", async () => {
   using folder = temporaryFolder();
   await using keelson = await startTestKeelson(folder.path, ...only);
   await keelson.kubectl("apply", "-f", example);
@@ -107,14 +107,14 @@ it("exec -it gives a shell the caller's terminal, and its exit code", async () =
   });
   let text = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
-    // The shell's prompt: it reads now.
+    // The prompt shows that the shell reads input.
     if (!text.includes("# ") && (text + chunk).includes("# ")) child.stdin.write("stty size; exit 9\r");
     text += chunk;
   });
   const code = await new Promise((resolve) => child.once("close", resolve));
   expect(text.replaceAll("\r", "")).toMatch(/^33 99$/m);
   expect(code).toBe(9);
-  // Sandboxes and agents outlive keelson up by design: they are this test's to end.
+  // Sandboxes and agents outlive keelson up by design, so the test ends them.
   await keelson.kubectl("delete", "sandboxes", "--all");
   await keelson.kubectl("delete", "sandboxpools", "--all");
   await keelson.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=40s");

@@ -6,13 +6,13 @@ import { watched } from "@keelson/client/testing";
 import { createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { Sandbox } from "@keelson/sandboxes";
 import { expect, it } from "vitest";
-import { startTestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startTestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-const program = fileURLToPath(new URL("../bin/keelson.js", import.meta.url));
+const program = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 const run = promisify(execFile);
 
-/** `keelson image ...`; what it printed and its exit status. */
+/** Runs `keelson image ...`. Resolves to its output and exit status. */
 async function image(dataDir: string, ...words: readonly string[]) {
   const containerd = words.includes("--containerd-address") ? [] : ["--containerd-address", "none"];
   const args = [program, "image", ...words, "--data-dir", dataDir, ...containerd];
@@ -24,7 +24,7 @@ async function image(dataDir: string, ...words: readonly string[]) {
   }
 }
 
-it("images are imported, listed and deleted, with an error that says what to do where that cannot be", async () => {
+it("imports, lists and deletes images, with actionable errors", async () => {
   using folder = temporaryFolder();
   const file = join(folder.path, "busybox.tar");
   await createBusyboxImage(file);
@@ -57,7 +57,7 @@ it("images are imported, listed and deleted, with an error that says what to do 
   expect(JSON.parse((await image(folder.path, "list", "--output", "json")).stdout)).toEqual([]);
 });
 
-it("an image is given to containerd as well", async () => {
+it("imports an image into containerd as well", async () => {
   using folder = temporaryFolder();
   const file = join(folder.path, "busybox.tar");
   await createBusyboxImage(file);
@@ -79,7 +79,7 @@ it("an image is given to containerd as well", async () => {
   expect(await image(folder.path, "list", ...to)).toMatchObject({ code: 1, stderr: expect.stringContaining("containerd") });
 });
 
-it("a sandbox starts from an image that was imported while keelson up runs", async () => {
+it("starts a sandbox from an image that was imported while keelson up runs", async () => {
   using folder = temporaryFolder();
   const file = join(folder.path, "busybox.tar");
   await createBusyboxImage(file);
@@ -87,7 +87,7 @@ it("a sandbox starts from an image that was imported while keelson up runs", asy
   expect(await image(keelson.dataDir, "import", file, "--name", "busybox")).toMatchObject({ code: 0 });
   const client = await keelson.client();
   try {
-    const example = fileURLToPath(new URL("../../../examples/sandboxes/hello.yaml", import.meta.url));
+    const example = fileURLToPath(new URL("../../../../examples/sandboxes/hello.yaml", import.meta.url));
     await keelson.kubectl("apply", "-f", example);
     const poolRef =
       (await watched(client, Sandbox, "counter", (each) => each?.status?.phase === "Running"))?.spec.poolRef ?? "";

@@ -5,14 +5,14 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { startKeelson } from "./testing/keelson-process.ts";
-import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startKeelson } from "../testing/keelson-process.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const folder = temporaryFolder();
 let keelson: TestKeelson;
 
-/** Sends back what it gets, in capitals, a line at a time; ends a connection after the line `end`. */
+/** Echoes each line in upper case; closes the connection after the line `end`. */
 const shout = `
 const net = require("node:net");
 net.createServer({ allowHalfOpen: true }, (socket) => {
@@ -58,7 +58,7 @@ afterAll(async () => {
 interface Started {
   readonly child: ChildProcess;
   output(): string;
-  /** Resolves when this was printed. */
+  /** Resolves once the text was printed. */
   printed(pattern: RegExp): Promise<RegExpMatchArray>;
   readonly exited: Promise<number | null>;
 }
@@ -82,7 +82,7 @@ function start(command: string, args: readonly string[], env: Readonly<Record<st
   };
 }
 
-/** What a connection to a port says after `text` and the end of what is sent. */
+/** Sends `text` to a port, half-closes the connection and resolves to the response. */
 async function ask(port: number, text: string, host = "127.0.0.1"): Promise<string> {
   const socket = connect({ port, host, allowHalfOpen: true });
   let answer = "";
@@ -99,7 +99,7 @@ describe.each([
 ])("by %s", (_name, env) => {
   const kubectl = (...args: string[]): Started => start("kubectl", args, env);
 
-  test("exec tells output, errors and the exit status", async () => {
+  test("exec returns output, errors and the exit status", async () => {
     const run = kubectl("exec", "plain", "--", "sh", "-c", "echo out; echo err >&2; exit 7");
     expect(await run.exited).toBe(7);
     expect(run.output()).toContain("out\n");
@@ -114,15 +114,15 @@ describe.each([
     expect(run.output().trim()).toBe("1000000");
   });
 
-  test("exec -it has a terminal, with its size", async () => {
-    // `script` gives kubectl a terminal of its own.
+  test("exec -it provides a terminal with its size", async () => {
+    // `script` provides kubectl with a terminal.
     const line = "stty rows 33 cols 101; kubectl exec -it plain -- sh -c 'sleep 1; test -t 0 && stty size; exit 4'";
     const run = start("script", ["--quiet", "--return", "--command", line, "/dev/null"], env);
     expect(await run.exited).toBe(4);
     expect(run.output()).toContain("33 101");
   });
 
-  test("cp brings files and folders both ways, whole", async () => {
+  test("cp copies files and folders in both directions", async () => {
     const from = join(folder.path, `from-${env.KUBECTL_REMOTE_COMMAND_WEBSOCKETS}`);
     mkdirSync(join(from, "sub"), { recursive: true });
     const bytes = Buffer.from(Array.from({ length: 300_000 }, (_, index) => (index * 31) % 251));
@@ -135,7 +135,7 @@ describe.each([
     expect(readFileSync(back).equals(bytes)).toBe(true);
   });
 
-  test("attach -i writes to the program and shows what it says", async () => {
+  test("attach -i writes to the program and prints its output", async () => {
     const run = kubectl("attach", "-i", "reads");
     run.child.stdin?.write("one\n");
     await run.printed(/got one/);
@@ -144,7 +144,7 @@ describe.each([
     expect(run.output()).not.toContain("over");
   });
 
-  test("run -i gives a program its input to the end, and its exit status", async () => {
+  test("run -i passes input until its end and returns the exit status", async () => {
     const name = `sum-${env.KUBECTL_REMOTE_COMMAND_WEBSOCKETS}`;
     const script = "while read n; do sum=$((sum + n)); done; echo sum $sum; exit 5";
     const run = kubectl("run", name, "-i", "--image=none", "--restart=Never", "--command", "--", "/bin/sh", "-c", script);
@@ -153,7 +153,7 @@ describe.each([
     expect(run.output()).toContain("sum 42");
   });
 
-  test("run -it gives a program a terminal of the client's size, and attach -it the same one again", async () => {
+  test("run -it provides a terminal of the client's size, and attach -it reconnects to it", async () => {
     const name = `term-${env.KUBECTL_REMOTE_COMMAND_WEBSOCKETS}`;
     const script =
       'until [ "$(stty size)" = "33 101" ]; do sleep 0.1; done; echo sized; while read x; do echo got $x; [ "$x" = end ] && exit 4; done';
@@ -177,7 +177,7 @@ describe.each([
     await keelson.kubectl("wait", `pod/${name}`, `--for=${exitCode}=4`, "--timeout=45s");
   });
 
-  test("port-forward carries many connections at once, to their ends", async () => {
+  test("port-forward carries many concurrent connections until they are closed", async () => {
     const forward = kubectl("port-forward", "pod/shout", ":7000");
     const port = Number((await forward.printed(/127\.0\.0\.1:(\d+) -> 7000/))[1]);
     const texts = Array.from({ length: 20 }, (_, index) => `hello ${index} ${"x".repeat(index * 10_000)}`);
@@ -185,14 +185,14 @@ describe.each([
     expect(answers).toEqual(texts.map((text) => `${text.toUpperCase()}bye`));
   });
 
-  test("port-forward says that nobody listens, and goes on", async () => {
+  test("port-forward reports a closed port and keeps forwarding", async () => {
     const forward = kubectl("port-forward", "pod/plain", ":9");
     const port = Number((await forward.printed(/127\.0\.0\.1:(\d+) -> 9/))[1]);
     expect(await ask(port, "hello").catch(() => "")).toBe("");
     await forward.printed(/error forwarding port 9 to pod plain.*ECONNREFUSED/);
   });
 
-  test("port-forward to a Service finds the port of its Pod", async () => {
+  test("port-forward resolves the port of a Service", async () => {
     const forward = kubectl("port-forward", "svc/shout", ":80");
     const port = Number((await forward.printed(/127\.0\.0\.1:(\d+) -> 7000/))[1]);
     expect(await ask(port, "service")).toBe("SERVICEbye");
@@ -206,13 +206,13 @@ describe("keelson port-forward", () => {
     return process;
   };
 
-  test("carries many connections at once to a Pod, one that nobody reads beside them, and ends cleanly", async () => {
+  test("carries many concurrent connections next to a stalled one, and stops cleanly", async () => {
     const process = forward("shout", ":7000", ":talk");
     const [, first, second] = await process.printed(/127\.0\.0\.1:(\d+) -> 7000\n.*127\.0\.0\.1:(\d+) -> 7000/);
     const deaf = connect({ port: Number(first), host: "127.0.0.1" });
     deaf.on("error", () => {}).pause();
     onTestFinished(() => void deaf.destroy());
-    // More than every buffer on the way takes.
+    // More than all buffers on the path hold.
     for (let written = 0; written < 32; written++) deaf.write("x".repeat(1 << 20));
     const texts = Array.from({ length: 20 }, (_, index) => `hello ${index} ${"x".repeat(index * 10_000)}`);
     const answers = await Promise.all(texts.map((text, index) => ask(Number(index % 2 ? first : second), text)));
@@ -220,7 +220,7 @@ describe("keelson port-forward", () => {
     expect(await process.stop()).toBe(0);
   });
 
-  test("says that nobody listens, and goes on", async () => {
+  test("reports a closed port and keeps forwarding", async () => {
     const process = forward("pod/plain", ":9");
     const [, port] = await process.printed(/127\.0\.0\.1:(\d+) -> 9/);
     expect(await ask(Number(port), "hello").catch(() => "")).toBe("");
@@ -228,7 +228,7 @@ describe("keelson port-forward", () => {
     expect(process.output()).toContain(`Handling connection for ${port}`);
   });
 
-  test("finds the port of a Service's Pod, and the next Pod when that one is gone", async () => {
+  test("resolves the port of a Service, and switches to another Pod once the first is gone", async () => {
     const process = forward("svc/shout", ":80", "--address", "127.0.0.2");
     const [, port] = await process.printed(/127\.0\.0\.2:(\d+) -> 7000/);
     expect(await ask(Number(port), "service", "127.0.0.2")).toBe("SERVICEbye");
@@ -249,7 +249,7 @@ describe("keelson port-forward", () => {
     expect(await ask(Number(port), "again", "127.0.0.2")).toBe("AGAINbye");
   });
 
-  test("refuses what is not there, with one line", async () => {
+  test("rejects a missing target with a one-line error", async () => {
     const process = forward("nothing", "80");
     expect(await process.exited).toBe(1);
     expect(process.output()).toBe('keelson: pods "nothing" not found\n');

@@ -2,10 +2,10 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { expect, test } from "vitest";
-import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-/** A Pod that listens on the one port that both clusters use, and a Service of it. */
+/** A Pod on a port that both clusters use, and its Service. */
 async function serve(keelson: TestKeelson, folder: string, answer: string): Promise<void> {
   const script = `require("node:http").createServer((_, response) => response.end("${answer}")).listen(8000, process.env.KEELSON_POD_IP)`;
   const container = {
@@ -33,7 +33,7 @@ async function serve(keelson: TestKeelson, folder: string, answer: string): Prom
   await keelson.kubectl("apply", "-f", file);
 }
 
-test("two keelson up on one machine have Pods and Services on the same ports, each its own", async () => {
+test("two keelson up on one machine run Pods and Services on the same ports", async () => {
   using one = temporaryFolder();
   using other = temporaryFolder();
   await using first = await startTestKeelson(one.path, "--only", "cluster");

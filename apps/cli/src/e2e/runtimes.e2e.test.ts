@@ -8,14 +8,14 @@ import type { Container, PodObject, PodSpec } from "@keelson/api-machinery/kinds
 import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { stringify } from "yaml";
-import { startKeelson } from "./testing/keelson-process.ts";
-import { killAndRestart } from "./testing/kill.ts";
-import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
-import { startRegistry } from "./testing/image-registry.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startKeelson } from "../testing/keelson-process.ts";
+import { killAndRestart } from "../testing/kill.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { startRegistry } from "../testing/image-registry.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const folder = temporaryFolder();
-// A socket's path is short.
+// The path of a Unix socket is limited to 108 bytes.
 const home = realpathSync(mkdtempSync(join(tmpdir(), "kc-")));
 const image = "example.org/busybox:1";
 let containerd: LocalContainerd;
@@ -70,7 +70,7 @@ const waiting = (name: string, reason: string): Promise<string> =>
     "--timeout=45s",
   );
 
-test("a RuntimeClass is there for everything that the node has", async () => {
+test("publishes a RuntimeClass per available runtime", async () => {
   expect((await kubectl("get", "runtimeclass", "-o", "name")).trim().split("\n")).toEqual([
     "runtimeclass.node.k8s.io/bubblewrap",
     "runtimeclass.node.k8s.io/containerd",
@@ -78,7 +78,7 @@ test("a RuntimeClass is there for everything that the node has", async () => {
   ]);
 });
 
-test("with containerd the image is real: its files, environment, command and users, and the Pod's volumes and name", async () => {
+test("runs images in containerd with their files, environment, command and users, and the Pod's volumes and hostname", async () => {
   const script =
     "cat /etc/motd; echo $FROM_IMAGE $MINE; pwd; id -u; cat /conf/a; echo x >/data/x && cat /data/x; touch /conf/b 2>&1";
   await kubectl("create", "service", "clusterip", "named", "--tcp=80");
@@ -116,13 +116,13 @@ test("with containerd the image is real: its files, environment, command and use
   expect(await kubectl("logs", "real")).toMatch(/^above\nyes too\n\/\n7\nfrom a config map\nx\n.*(Read-only|Permission).*\n$/);
   await ended("args");
   expect(await kubectl("logs", "args")).toBe("with a shell of the image\n");
-  // The image's own command: a shell without input.
+  // The image's default command: a shell without input.
   await ended("default");
   await ended("hosts");
   expect(await kubectl("logs", "hosts")).toMatch(/^127\.1\d\d\.\d+\.\d+\s.*\bnamed\b[^]*default$/);
 });
 
-test("an image that is not there, never pulled, or has no name: Kubernetes' reasons", async () => {
+test("reports Kubernetes' reasons for missing, never pulled and unnamed images", async () => {
   await apply(
     pod("unknown", "containerd", { image: "127.0.0.1:9/none:1" }),
     pod("never", "containerd", { image: "example.org/none:1", imagePullPolicy: "Never" }),
@@ -140,11 +140,11 @@ test("an image that is not there, never pulled, or has no name: Kubernetes' reas
   expect((await read("classless")).status?.containerStatuses?.[0]?.state?.waiting?.message).toBe(
     'RuntimeClass "gvisor" not found',
   );
-  // Asked for again after 10 s, with the first failure as the reason.
+  // Retried after 10 s; the first failure stays the reason.
   await waiting("unknown", "ImagePullBackOff");
 });
 
-test("an image comes from a registry, with the account of a pull secret; without one the refusal is told", async () => {
+test("pulls an image with a pull secret, and reports the registry's rejection without one", async () => {
   const registry = await startRegistry(join(home, "busybox.tar"), "me:word");
   onTestFinished(() => registry.close());
   const name = `${registry.host}/tools/busybox:1`;
@@ -169,7 +169,7 @@ test("an image comes from a registry, with the account of a pull secret; without
     .poll(() => events("strange"), { timeout: 20_000 })
     .toMatch(/Failed Failed to pull image .*denies anonymous access/);
   expect(await events("strange")).toMatch(/Failed Error: ErrImagePull/);
-  // There now: no registry is asked.
+  // Present now: the registry is not contacted.
   await registry.close();
   await apply(pod("again", "containerd", container));
   await ended("again");
@@ -186,7 +186,7 @@ describe.each([
     (JSON.parse(await kubectl("get", "pod", "-l", `app=${name}`, "-o", "json")) as { items: PodObject[] }).items;
   const run = promisify(execFile);
 
-  test("a Deployment of two, each on its own address, with probes, logs, exec and a terminal", async () => {
+  test("runs a Deployment with two replicas, each with its own address, probes, logs, exec and a terminal", async () => {
     const container = {
       name: "main",
       image,
@@ -219,7 +219,7 @@ describe.each([
     expect(stdout).toContain("a terminal");
   });
 
-  test("run -it has a terminal from the start, and its exit status", async () => {
+  test("run -it provides a terminal from the start and returns the exit status", async () => {
     const overrides = JSON.stringify({ spec: { runtimeClassName } });
     const script = `read -r x; test -t 0 && echo "terminal $TERM got $x"; exit 6`;
     const line =
@@ -236,7 +236,7 @@ describe.each([
     expect(code).toBe(6);
   });
 
-  test("programs live on through a kill -9 of keelson up, and end with their Deployment", async () => {
+  test("programs survive kill -9 of keelson up and end with their Deployment", async () => {
     const before = await find();
     keelson = await killAndRestart(keelson, folder.path, ...flags);
     await kubectl("rollout", "status", `deployment/${name}`, "--timeout=45s");
@@ -255,7 +255,7 @@ describe.each([
   });
 });
 
-test.each(["process", "bubblewrap", "containerd"])("with %s the fields of a Pod hold", async (runtimeClassName) => {
+test.each(["process", "bubblewrap", "containerd"])("enforces the fields of a Pod with %s", async (runtimeClassName) => {
   const name = `fields-${runtimeClassName}`;
   const script = [
     "trap 'exit 9' USR1",
@@ -282,7 +282,7 @@ test.each(["process", "bubblewrap", "containerd"])("with %s the fields of a Pod 
         env: env as NonNullable<Container["env"]>,
         resources: { limits: { memory: "64Mi" } },
         lifecycle: { stopSignal: "SIGUSR1" },
-        // It is stopped as soon as it has said all.
+        // The test stops it once it has printed everything.
         livenessProbe: {
           exec: { command: sh("! read -r line </var/said") },
           periodSeconds: 1,
@@ -310,7 +310,7 @@ test.each(["process", "bubblewrap", "containerd"])("with %s the fields of a Pod 
   expect(status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 9, message: "said\n" });
 });
 
-test("with containerd an image can be read-only; a process says that it cannot be", async () => {
+test("mounts a read-only root file system with containerd, and reports the field as ignored for processes", async () => {
   const container = { command: sh("echo x >/bin/x || echo kept"), securityContext: { readOnlyRootFilesystem: true } };
   await apply(pod("kept", "containerd", container), pod("open", "process", { ...container, command: ["true"] }));
   await ended("kept");
@@ -321,7 +321,7 @@ test("with containerd an image can be read-only; a process says that it cannot b
     .toContain("does not honour securityContext.readOnlyRootFilesystem of container main");
 });
 
-test("bubblewrap shows the machine's programs, read-only, without its processes", async () => {
+test("bubblewrap exposes the machine's programs read-only and hides its processes", async () => {
   await apply(
     pod("apart", "bubblewrap", { command: sh("touch /usr/x; cat /proc/1/cmdline | tr '\\0' ' '; ls /home 2>&1; pwd") }),
   );
@@ -331,9 +331,9 @@ test("bubblewrap shows the machine's programs, read-only, without its processes"
   expect(log).not.toMatch(/init|systemd/);
 });
 
-test("with bubblewrap an image that was imported is the root: its files, program, environment, folder and user", async () => {
+test("bubblewrap runs an imported image with its files, program, environment, working directory and user", async () => {
   const unpacked = "example.org/busybox:unpacked";
-  // Another user has to come as far as the data folder.
+  // Another user must be able to traverse to the data folder.
   chmodSync(folder.path, 0o711);
   const archive = join(home, "unpacked.tar");
   const words = { Entrypoint: ["/bin/sh", "-c"], Cmd: ["cat /etc/motd; echo $FROM_IMAGE; pwd; id -u"] };

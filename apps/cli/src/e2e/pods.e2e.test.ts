@@ -3,8 +3,8 @@ import { join } from "node:path";
 import type { Container, PodObject, PodSpec } from "@keelson/api-machinery/kinds";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { stringify } from "yaml";
-import { startTestKeelson, type TestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const folder = temporaryFolder();
 let keelson: TestKeelson;
@@ -44,11 +44,11 @@ const wait = (name: string, what: string): Promise<string> => kubectl("wait", `p
 const read = async (name: string): Promise<PodObject> =>
   JSON.parse(await kubectl("get", "pod", name, "-o", "json")) as PodObject;
 const reason = (container: number, path: string): string => `jsonpath={.status.containerStatuses[${container}].state.${path}}`;
-/** For programs that end by themselves when they are told to: a busy machine may take its time. */
+/** Grace period for programs that handle the signal; generous, because the machine may be busy. */
 const patient = { terminationGracePeriodSeconds: 30 };
 const forever = "while :; do sleep 0.1; done";
 
-test("a native sidecar starts before the containers, does not hold up the end, and stops after them", async () => {
+test("starts a native sidecar before the containers, completes without waiting for it, and stops it after them", async () => {
   const file = join(folder.path, "order");
   const note = (text: string): string => `echo ${text} >> ${file}`;
   await apply(
@@ -69,7 +69,7 @@ test("a native sidecar starts before the containers, does not hold up the end, a
   );
 });
 
-test("postStart comes before ready, preStop before the signal", async () => {
+test("runs postStart before ready and preStop before the signal", async () => {
   const file = join(folder.path, "hooks");
   const hook = (text: string): object => ({ exec: { command: ["/bin/sh", "-c", `echo ${text} >> ${file}`] } });
   const lifecycle = { postStart: hook("began"), preStop: hook("ends") };
@@ -85,14 +85,14 @@ test("postStart comes before ready, preStop before the signal", async () => {
   expect(readFileSync(file, "utf8")).toBe("began\nends\nsignal\n");
 });
 
-test("every kind of volume, subPath, and variables from everywhere", async () => {
+test("mounts every kind of volume and subPath, and sets variables from every source", async () => {
   const host = join(folder.path, "host");
   mkdirSync(host);
   writeFileSync(join(host, "file"), "from the host\n");
   const script = [
     "cat /conf/a /secret/password /down/labels /proj/mixed /one; echo",
     "cat /host/file; echo scratch > /scratch/x; cat /scratch/x; echo claim > /claim/x; cat /claim/x",
-    'test -s /proj/token && echo a token for somebody; echo "$A $B $P_b $NAME $CPU $MEMORY $EXPANDED"',
+    'test -s /proj/token && echo a token for someone; echo "$A $B $P_b $NAME $CPU $MEMORY $EXPANDED"',
     "test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo own token",
     "(echo x > /ro/file) 2>/dev/null || echo read only",
   ].join("; ");
@@ -143,7 +143,7 @@ test("every kind of volume, subPath, and variables from everywhere", async () =>
             projected: {
               sources: [
                 { configMap: { name: "conf", items: [{ key: "a", path: "mixed" }] } },
-                { serviceAccountToken: { path: "token", audience: "somebody", expirationSeconds: 600 } },
+                { serviceAccountToken: { path: "token", audience: "someone", expirationSeconds: 600 } },
               ],
             },
           },
@@ -161,7 +161,7 @@ test("every kind of volume, subPath, and variables from everywhere", async () =>
     "from the host",
     "scratch",
     "claim",
-    "a token for somebody",
+    "a token for someone",
     "conf-a  hidden  conf-b volumes 250 33554432 volumes-$(NAME)",
     "own token",
     "read only",
@@ -170,7 +170,7 @@ test("every kind of volume, subPath, and variables from everywhere", async () =>
   expect((await read("volumes")).status?.qosClass).toBe("Burstable");
 });
 
-test("probes: ready when http and tcp answer, started before judged alive, restarted when exec fails", async () => {
+test("becomes ready when HTTP and TCP probes succeed, waits for the startup probe, and restarts when a liveness exec fails", async () => {
   const file = join(folder.path, "alive");
   const server = `const {createServer}=require("node:http"); setTimeout(() => createServer((q,s)=>s.end("ok")).listen(8080,process.env.KEELSON_POD_IP), 1500)`;
   const liveness = { exec: { command: ["test", "-e", file] }, periodSeconds: 1, failureThreshold: 1 };
@@ -197,7 +197,7 @@ test("probes: ready when http and tcp answer, started before judged alive, resta
   expect(await kubectl("get", "events", "--field-selector=reason=Unhealthy")).toContain("Liveness probe failed");
 });
 
-test("a program that fails again and again is shown in CrashLoopBackOff; OnFailure leaves success alone", async () => {
+test("reports CrashLoopBackOff for a failing program, and does not restart a successful one with OnFailure", async () => {
   await apply(
     pod("crashes", { containers: [sh("main", "exit 3")] }),
     pod("once", { restartPolicy: "OnFailure", containers: [sh("main", "exit 0")] }),
@@ -209,7 +209,7 @@ test("a program that fails again and again is shown in CrashLoopBackOff; OnFailu
   expect((await read("once")).status?.containerStatuses?.[0]?.restartCount).toBe(0);
 });
 
-test("a program that ignores its signal is killed after the grace; a deadline ends a Pod", async () => {
+test("kills a program that ignores its signal after the grace period, and ends a Pod at its deadline", async () => {
   await apply(
     pod("stubborn", { terminationGracePeriodSeconds: 1, containers: [sh("main", `trap '' TERM; ${forever}`)] }),
     pod("late", { activeDeadlineSeconds: 1, containers: [sh("main", forever)] }),
@@ -220,7 +220,7 @@ test("a program that ignores its signal is killed after the grace; a deadline en
   expect(await kubectl("delete", "pod", "stubborn", "--timeout=30s")).toContain("deleted");
 });
 
-test("a Pod with hostNetwork has the node's address", async () => {
+test("gives a Pod with hostNetwork the node's address", async () => {
   await apply(pod("host", { hostNetwork: true, containers: [sh("main", `echo $KEELSON_POD_IP; ${forever}`)] } as PodSpec));
   await wait("host", "condition=Ready");
   const { status } = await read("host");
@@ -228,7 +228,7 @@ test("a Pod with hostNetwork has the node's address", async () => {
   await expect.poll(() => kubectl("logs", "host")).toBe("127.0.0.1\n");
 });
 
-test("a Pod that asks for more than there is stays pending, and an event says of what", async () => {
+test("keeps a Pod pending that requests more than the node has, with the resource in an event", async () => {
   await apply(
     pod("huge", { containers: [sh("main", "exit 0", { resources: { requests: { cpu: "10000" } } })] }),
     pod("elsewhere", { nodeSelector: { disk: "ssd" }, containers: [sh("main", "exit 0")] }),
@@ -241,7 +241,7 @@ test("a Pod that asks for more than there is stays pending, and an event says of
   await expect.poll(() => events("elsewhere")).toContain("didn't match Pod's node affinity/selector");
 });
 
-test("two Pods listen on the same port, and reach each other by the names of Services", async () => {
+test("lets two Pods listen on the same port and reach each other through Services", async () => {
   const server = `const {createServer}=require("node:http"); createServer((q,s)=>s.end(process.env.HOSTNAME)).listen(8080,process.env.KEELSON_POD_IP)`;
   const web = (name: string): object =>
     pod(

@@ -5,20 +5,20 @@ import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { IntegrationTest, LoadTest } from "@keelson/testplane";
 import { expect, onTestFinished, test } from "vitest";
-import { commandsWith, killAndRestart } from "./testing/kill.ts";
-import { startTestKeelson } from "./testing/local-keelson.ts";
-import { temporaryFolder } from "./testing/temporary-folder.ts";
+import { commandsWith, killAndRestart } from "../testing/kill.ts";
+import { startTestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 /*
- * `keelson up` is killed while tests run whose steps start programs. A program notes that it ran in a file of its own, so that
- * running twice shows, and waits for the file `go`, so that nothing ends before the kill.
+ * `keelson up` is killed while tests run programs. Each program records its runs in a file, so that running twice is detected, and
+ * waits for the file `go`, so that none ends before the kill.
  */
 
 const namespace = "default";
 const timeout = 180_000;
 const flags = ["--only", "cluster,testplane"];
 
-/** A batch Job whose program notes its start below `dir` and ends once the file `go` is there. */
+/** A batch Job whose program records its start below `dir` and exits once the file `go` exists. */
 const program = (name: string, dir: string): Record<string, unknown> => ({
   apiVersion: "batch/v1",
   kind: "Job",
@@ -41,7 +41,7 @@ const program = (name: string, dir: string): Record<string, unknown> => ({
   },
 });
 
-/** A test of an object and two programs. */
+/** A test with an object and two programs. */
 const specOf = (mode: "Sequential" | "Parallel", dir: string): IntegrationTest["spec"] => ({
   mode,
   steps: [
@@ -66,22 +66,22 @@ const timesRan = (dir: string): Record<string, number> =>
       .map((name) => [name.slice("ran-".length), readFileSync(join(dir, name), "utf8").trim().split("\n").length]),
   );
 
-/** When to kill, by the state that is waited for first. */
+/** When to kill: the state to wait for. */
 const moments = {
-  "when it was just made": () => Promise.resolve(),
-  "when its first step has been written down": (client: Client) =>
+  "right after its creation": () => Promise.resolve(),
+  "once its first step is recorded": (client: Client) =>
     watched(client, IntegrationTest, "crash", (each) => each?.status?.steps?.[0]?.state !== undefined),
   "while its first program runs": (client: Client) => watched(client, Job, "one", (each) => (each?.status?.active ?? 0) > 0),
 } as const;
 
 test.for((["Sequential", "Parallel"] as const).flatMap((mode) => Object.keys(moments).map((when) => [mode, when] as const)))(
-  "kill -9 of up %s: a test goes on to the same end %s, runs nothing twice and leaves nothing",
+  "kill -9 of up, %s mode: a test killed %s completes, runs nothing twice and leaves nothing behind",
   { timeout },
   async ([mode, when]) => {
     using folder = temporaryFolder();
     const dir = folder.path;
     const go = (): void => writeFileSync(join(dir, "go"), "");
-    // Whatever happens, the programs end.
+    // Release the programs even if the test fails.
     onTestFinished(() => void (existsSync(dir) && go()));
     const first = await startTestKeelson(dir, ...flags);
     const before = await first.client();
@@ -112,13 +112,13 @@ const loadMoments = {
   "while its load runs": async (client: Client, dir: string) => {
     await watched(client, ConfigMap, "target", (each) => each !== undefined);
     await client.patch(ConfigMap, { namespace, name: "target" }, { type: "merge", body: { data: { up: "yes" } } });
-    // A Job whose Pod is made may be killed, and its time be over, before the program has begun.
+    // Killing right after the Pod's creation could exhaust the Job's time before the program starts.
     await expect.poll(() => timesRan(dir)).toEqual({ load: 1 });
   },
 } as const;
 
 test.for(Object.keys(loadMoments))(
-  "kill -9 of up %s: a load test goes on, starts its load once, and stops it",
+  "kill -9 of up %s: a load test continues, starts its load once and stops it",
   { timeout },
   async (when) => {
     using folder = temporaryFolder();
@@ -156,7 +156,7 @@ test.for(Object.keys(loadMoments))(
       healthCheckStatus: { failCount: 0 },
     });
     expect(timesRan(dir)).toEqual({ load: 1 });
-    // The load never ends by itself: that it is gone is the test's doing.
+    // The load never ends by itself, so the operator must have stopped it.
     await watched(client, Job, "load", (each) => each === undefined);
     await expect.poll(() => commandsWith(dir)).toEqual([]);
     await client.delete(LoadTest, { namespace, name: "crash" }, { propagationPolicy: "Foreground" });
