@@ -1,35 +1,34 @@
-import { createMessageWriter, type MessageWriter } from "../http/protobuf/message-writer.ts";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 
-/** What a client asks for; the `@` is no legal character of a media type, so answers are named {@link openApiProtobufType}. */
-const askedTypes: ReadonlySet<string> = new Set([
+/** Requested media types. `@` is not legal in a media type, so the response uses {@link openApiProtobufType}. */
+const requestedTypes: ReadonlySet<string> = new Set([
   "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
   "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 ]);
 
-/** The media type of {@link encodeOpenApiV2}, as kube-apiserver names it in answers. */
+/** The media type of {@link encodeOpenApiV2} in responses. Same as kube-apiserver. */
 export const openApiProtobufType = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/** Whether a client prefers the protobuf form of the OpenAPI v2 document: it is named before anything else that can be written. */
+/** Whether the Accept header prefers protobuf for OpenAPI v2: it comes before any other supported type. */
 export function prefersOpenApiProtobuf(accept: string | undefined): boolean {
   for (const clause of (accept ?? "").split(",")) {
     const type = clause.split(";", 1)[0]?.trim().toLowerCase() ?? "";
-    if (askedTypes.has(type)) return true;
+    if (requestedTypes.has(type)) return true;
     if (type === "*/*" || type === "application/*" || type === "application/json") return false;
   }
   return false;
 }
 
 /**
- * An OpenAPI v2 document as the message `openapi.v2.Document` of google/gnostic (`openapiv2/OpenAPIv2.proto`, whose field numbers these
- * are): what kubectl reads to explain, to validate, and to learn merge keys. Words that the message lacks are left out.
+ * Encodes an OpenAPI v2 document as the message `openapi.v2.Document` of google/gnostic (`openapiv2/OpenAPIv2.proto`). kubectl reads it
+ * for `explain`, validation and merge keys. Keywords that the message does not have are omitted.
  */
 export function encodeOpenApiV2(document: object): Uint8Array {
   return encode("Document", document);
 }
 
 /**
- * How the value of a field is written; another name is a message below. A `one ...` is a message whose field 1 is what JSON has without
- * it.
+ * How a field is encoded; other names are the messages below. `one ...` is a message whose only field, number 1, is the value in JSON.
  */
 type FieldType =
   | "string"
@@ -44,11 +43,11 @@ type FieldType =
   | "one Schema"
   | "one Response";
 
-/** A message: `[number, type]` by the name in JSON. A `map` has its entries as `{name = 1, value = 2}` in one repeated field. */
+/** A message: `[number, type]` by name in JSON. A `map` is one repeated field of entries `{name = 1, value = 2}`. */
 interface MessageShape {
   readonly fields?: Readonly<Record<string, readonly [number: number, type: FieldType]>>;
   readonly map?: readonly [number: number, type: FieldType];
-  /** Number of the repeated field of `x-` words. */
+  /** Number of the repeated field for `x-` extensions. */
   readonly extensions?: number;
 }
 
@@ -168,7 +167,7 @@ function encode(name: MessageName, value: object): Uint8Array {
       else if (field === undefined) {
         if (extensions !== undefined && key.startsWith("x-")) writeEntry(writer, [extensions, "any"], key, child);
       } else {
-        // `default` and `example` may be lists themselves; all others that are lists are repeated.
+        // `default` and `example` may be lists themselves. All other lists are repeated fields.
         const isRepeated = Array.isArray(child) && key !== "default" && key !== "example";
         for (const element of isRepeated ? child : [child]) writeField(writer, field, element);
       }
@@ -176,70 +175,73 @@ function encode(name: MessageName, value: object): Uint8Array {
   });
 }
 
-function writeEntry(writer: MessageWriter, [number, type]: readonly [number, FieldType], name: string, value: unknown): void {
+function writeEntry(writer: BinaryWriter, [number, type]: readonly [number, FieldType], name: string, value: unknown): void {
   const entry = message((inner) => {
-    inner.text(1, name);
+    writeField(inner, [1, "string"], name);
     writeField(inner, [2, type], value);
   });
-  writer.bytes(number, entry);
+  writeBytes(writer, number, entry);
 }
 
-function writeField(writer: MessageWriter, [number, type]: readonly [number, FieldType], value: unknown): void {
+function writeField(writer: BinaryWriter, [number, type]: readonly [number, FieldType], value: unknown): void {
+  const nested = (field: readonly [number, FieldType], inner: unknown): void =>
+    writeBytes(
+      writer,
+      number,
+      message((innerWriter) => writeField(innerWriter, field, inner)),
+    );
   switch (type) {
     case "string":
-      return writer.text(number, String(value));
+      writer.tag(number, WireType.LengthDelimited).string(String(value));
+      return;
     case "bool":
-      return writer.integer(number, value === true ? 1 : 0);
+      writer.tag(number, WireType.Varint).bool(value === true);
+      return;
     case "int64":
-      return writer.integer(number, Number(value));
+      writer.tag(number, WireType.Varint).int64(BigInt(Math.trunc(Number(value))));
+      return;
     case "double":
-      return writer.double(number, Number(value));
+      writer.tag(number, WireType.Bit64).double(Number(value));
+      return;
     case "any":
-      // YAML, which JSON is.
-      return writer.bytes(
-        number,
-        message((inner) => inner.text(2, JSON.stringify(value))),
-      );
+      // The message holds YAML, and JSON is YAML.
+      return nested([2, "string"], JSON.stringify(value));
     case "schemaOrBool":
-      return writer.bytes(
-        number,
-        message((inner) => writeField(inner, typeof value === "boolean" ? [2, "bool"] : [1, "Schema"], value)),
-      );
+      return nested(typeof value === "boolean" ? [2, "bool"] : [1, "Schema"], value);
     case "parameter":
-      return writer.bytes(number, parameterItem(asObject(value)));
+      return writeBytes(writer, number, parameterItem(asObject(value)));
     case "one string":
-      return writer.bytes(
-        number,
-        message((inner) => inner.text(1, String(value))),
-      );
+      return nested([1, "string"], value);
     case "one Schema":
+      return nested([1, "Schema"], value);
     case "one Response":
-      return writer.bytes(
-        number,
-        message((inner) => writeField(inner, [1, type === "one Schema" ? "Schema" : "Response"], value)),
-      );
+      return nested([1, "Response"], value);
     default:
-      return writer.bytes(number, encode(type, asObject(value)));
+      return writeBytes(writer, number, encode(type, asObject(value)));
   }
+}
+
+function writeBytes(writer: BinaryWriter, number: number, bytes: Uint8Array): void {
+  writer.tag(number, WireType.LengthDelimited).bytes(bytes);
 }
 
 /** `ParametersItem { Parameter { BodyParameter | NonBodyParameter { QueryParameterSubSchema | PathParameterSubSchema } } }`. */
 function parameterItem(value: { readonly in?: unknown }): Uint8Array {
-  const nested = (number: number, inner: Uint8Array): Uint8Array => message((writer) => writer.bytes(number, inner));
+  const nested = (number: number, inner: Uint8Array): Uint8Array => message((writer) => writeBytes(writer, number, inner));
   if (value.in === "body") return nested(1, nested(1, encode("BodyParameter", value)));
   const parameter =
     value.in === "path" ? nested(4, encode("PathParameter", value)) : nested(3, encode("QueryParameter", value));
   return nested(1, nested(2, parameter));
 }
 
-function message(write: (writer: MessageWriter) => void): Uint8Array {
-  const writer = createMessageWriter();
+function message(write: (writer: BinaryWriter) => void): Uint8Array {
+  const writer = new BinaryWriter();
   write(writer);
   return writer.finish();
 }
 
 function asObject(value: unknown): object {
   if (typeof value !== "object" || value === null)
-    throw new TypeError(`an OpenAPI document has ${JSON.stringify(value)} for an object`);
+    throw new TypeError(`invalid OpenAPI document: ${JSON.stringify(value)} must be an object`);
   return value;
 }

@@ -1,7 +1,7 @@
-import { type Status, StatusError, statusError } from "@keelson/api-machinery";
+import { isStatusError, type Status, type StatusError, statusError } from "@keelson/api-machinery";
 import type { StatusCause } from "@keelson/api-machinery/validation";
 
-/** What an error needs of a kind to name it as kube-apiserver does. */
+/** The part of a kind that kube-apiserver's errors mention. */
 interface Named {
   readonly group: string;
   readonly plural: string;
@@ -27,16 +27,18 @@ function detailsOf(name: string, group: string, kind: string, causes?: readonly 
   };
 }
 
+/** `pods "x" not found`. */
 export function notFound(resource: Pick<Named, "group" | "plural">, name: string): StatusError {
   const message = `${qualifiedResource(resource)} ${JSON.stringify(name)} not found`;
   return statusError("NotFound", message, detailsOf(name, resource.group, resource.plural));
 }
 
-/** The URL leads to no kind that is served. */
+/** No kind is served at the URL. */
 export function unknownResource(): StatusError {
   return statusError("NotFound", "the server could not find the requested resource", {});
 }
 
+/** `pods "x" already exists`, with a hint if the existing object is terminating. */
 export function alreadyExists(resource: Named, name: string, isBeingDeleted: boolean): StatusError {
   const text = `${qualifiedResource(resource)} ${JSON.stringify(name)} already exists`;
   const message = isBeingDeleted ? `object is being deleted: ${text}` : text;
@@ -50,12 +52,13 @@ export function conflict(resource: Pick<Named, "group" | "plural">, name: string
   return statusError("Conflict", message, detailsOf(name, resource.group, resource.plural));
 }
 
-/** A delete's precondition does not hold. Kubernetes names the kind here, not the resource. */
+/** A delete's precondition does not hold. kube-apiserver names the kind here, not the resource. */
 export function preconditionFailed(resource: Named, name: string, why: string): StatusError {
   const message = `Operation cannot be fulfilled on ${qualifiedKind(resource)} ${JSON.stringify(name)}: ${why}`;
   return statusError("Conflict", message, { name });
 }
 
+/** `Pod "x" is invalid: <causes>`. */
 export function invalid(kind: Pick<Named, "group" | "kind">, name: string, causes: readonly StatusCause[]): StatusError {
   const texts = causes.map(({ field, message }) => (field ? `${field}: ${message ?? ""}` : (message ?? "")));
   const list = texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`;
@@ -63,11 +66,12 @@ export function invalid(kind: Pick<Named, "group" | "kind">, name: string, cause
   return statusError("Invalid", message, detailsOf(name, kind.group, kind.kind, causes));
 }
 
+/** A request that cannot be read (400). */
 export function badRequest(message: string): StatusError {
   return statusError("BadRequest", message);
 }
 
-/** The verb does not go there. Of custom resources Kubernetes names the resource. */
+/** The resource does not support the verb. kube-apiserver names the resource only for custom ones. */
 export function methodNotAllowed(resource?: {
   readonly group: string;
   readonly plural: string;
@@ -89,7 +93,7 @@ export function forbidden(
   return statusError("Forbidden", message, detailsOf(name, resource.group, resource.plural, causes));
 }
 
-/** The client has seen a revision that this server has not made. `retryAfterSeconds`: when it may ask again; default: not said. */
+/** The requested revision is newer than this server's. `retryAfterSeconds` is omitted by default. */
 export function tooLargeResourceVersion(requested: number, current: number, retryAfterSeconds?: number): StatusError {
   return statusError("Timeout", `Timeout: Too large resource version: ${requested}, current: ${current}`, {
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
@@ -97,15 +101,15 @@ export function tooLargeResourceVersion(requested: number, current: number, retr
   });
 }
 
-/** Kinds of options of meta.k8s.io, as errors name them. */
+/** Kinds of request options in meta.k8s.io, as errors name them. */
 export type OptionsKind = "CreateOptions" | "UpdateOptions" | "PatchOptions" | "DeleteOptions" | "ListOptions";
 
-/** A query parameter or a field of DeleteOptions that is wrong. */
+/** An invalid query parameter or field of DeleteOptions. */
 export function invalidOptions(kind: OptionsKind, ...causes: readonly StatusCause[]): StatusError {
   return invalid({ group: "meta.k8s.io", kind }, "", causes);
 }
 
-/** The answer to a delete that is done. */
+/** The response to a completed delete. */
 export function deletedStatus(resource: Named, name: string, uid: string | undefined): Status {
   return {
     kind: "Status",
@@ -116,18 +120,9 @@ export function deletedStatus(resource: Named, name: string, uid: string | undef
   };
 }
 
-/** Any error as the Status that a client gets; those that are not the API's own become InternalError. */
+/** The Status that a client receives for an error. Anything but a StatusError becomes an InternalError. */
 export function statusOf(error: unknown): Status {
-  if (
-    error instanceof StatusError ||
-    (typeof error === "object" && error !== null && "status" in error && isStatus(error.status))
-  ) {
-    return (error as StatusError).status;
-  }
+  if (isStatusError(error)) return error.status;
   const message = error instanceof Error ? error.message : String(error);
   return statusError("InternalError", `Internal error occurred: ${message}`, { causes: [{ message }] }).status;
-}
-
-function isStatus(value: unknown): value is Status {
-  return typeof value === "object" && value !== null && "kind" in value && value.kind === "Status";
 }

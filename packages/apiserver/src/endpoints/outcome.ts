@@ -1,30 +1,31 @@
 import type { Duplex } from "node:stream";
-import type { DeepReadonly, KubernetesObject, Status, StatusError } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject, Status } from "@keelson/api-machinery";
 import type { ApiRequest, ListMeta } from "@keelson/api-machinery/transport";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 
-/** A request whose sender is known, as the pipeline takes it from HTTP or from a transport in process. */
+/** An authenticated request from the HTTP server or an in-process transport. */
 export interface PipelineRequest extends ApiRequest {
   readonly user: UserInfo;
-  /** The `User-Agent`: what stands before its first `/` is the default field manager. */
+  /** The `User-Agent`. The part before the first `/` is the default field manager. */
   readonly userAgent?: string | undefined;
   /**
-   * Paths of fields that occur twice in the body's text (`metadata.labels.app`), which only its parser can see. They are warned of
-   * or refused, as `fieldValidation` says.
+   * Paths of fields that occur twice in the body's text (`metadata.labels.app`), known only to its parser. `fieldValidation` decides
+   * whether they are warnings or errors.
    */
   readonly duplicateFields?: readonly string[];
-  /**
-   * What is wrong with the form of the request, where HTTP could not make sense of it: its media types or its body. It is told to who may
-   * send such a request to a resource that exists; the others get to know no more than that.
-   */
-  readonly fault?: StatusError | undefined;
-  /** Length of the body as it came, where it came as bytes. Beyond 3 MiB it is refused (413). */
+  /** Size of a body received as bytes. More than 3 MiB is rejected (413). */
   readonly bodyBytes?: number;
+  /**
+   * Reads and parses the body of an HTTP request, then sets `body`, `bodyBytes` and `duplicateFields`. Called once, after authorization
+   * and only if the resource exists, so that other senders cost nothing. Throws a StatusError for a malformed body or unacceptable media
+   * types.
+   */
+  receive?(): Promise<void>;
 }
 
 /**
- * An object in the version that was asked for: as bytes to send on, and parsed. Both are made when first asked for, then kept,
- * and never change. A `StoredObject` is one.
+ * An object in the requested version, as bytes to send and as a parsed value. Both are computed on first use and immutable.
+ * A `StoredObject` is one.
  */
 export interface EncodedObject {
   /** UTF-8 JSON, beginning with `{"apiVersion":...,"kind":...,"metadata":{`. */
@@ -32,16 +33,16 @@ export interface EncodedObject {
   readonly object: DeepReadonly<KubernetesObject>;
 }
 
-/** One object: the answer to get, create, update, patch, to a delete that waits, and to reviews. */
+/** One object: the result of get, create, update, patch, a review, or a delete that waits for finalizers or a grace period. */
 export interface ObjectOutcome {
   readonly kind: "object";
   /** 200; 201 after a create. */
   readonly status: number;
   readonly object: EncodedObject;
   readonly resource: ServedResource;
-  /** `scale` where the object is a Scale and not the resource's own kind, and so on; Tables are for `""` and `status`. */
+  /** `scale` if the object is a Scale, and so on. Only `""` and `status` can be shown as a Table. */
   readonly subresource: string;
-  /** Each becomes a header `warning: 299 - "text"`. */
+  /** Each is sent as a header `warning: 299 - "text"`. */
   readonly warnings?: readonly string[];
 }
 
@@ -52,29 +53,29 @@ export interface ListOutcome {
   readonly listMeta: ListMeta;
   readonly resource: ServedResource;
   /**
-   * Items of built-in kinds are sent without `apiVersion` and `kind`: replace this many bytes at the start of every item's
-   * `bytes` by one `{`. 0: send the bytes as they are.
+   * Items of built-in kinds are sent without `apiVersion` and `kind`: replace this many leading bytes of each item's `bytes` with one
+   * `{`. 0 sends the bytes unchanged.
    */
   readonly itemSkip: number;
   readonly warnings?: readonly string[];
 }
 
-/** A change as one watcher sees it, selectors applied. */
+/** A change as one watcher sees it, after its selectors. */
 export type WatchedEvent =
   | { readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK"; readonly object: EncodedObject }
   | { readonly type: "ERROR"; readonly status: Status };
 
-/** Takes what a watch brings. Neither function may throw or block. */
+/** Receives the events of a watch. Neither function may throw or block. */
 export interface WatchSink {
-  /** `isInitial`: what was there when the watch began, which all comes before anything else and counts for no limit. */
+  /** `isInitial` marks the initial state, which precedes all changes and does not count towards buffer limits. */
   events(batch: readonly WatchedEvent[], isInitial?: boolean): void;
-  /** The server ended the watch: its time is over, it failed (an ERROR came before) or the server stops. Called at most once. */
+  /** The server ended the watch: it timed out, failed (after an ERROR event), or the server is stopping. Called at most once. */
   end(): void;
 }
 
 /**
- * A watch that was granted. `open` is called once; events come to `sink` from then on, also before it returns. The sink's owner
- * bounds what it holds: when its peer is too slow it calls `close` and ends the stream; the client resumes.
+ * An accepted watch. `open` is called once and may deliver events to `sink` before it returns. The sink's owner bounds its buffer: if
+ * its peer is too slow, it calls `close` and ends the stream, and the client resumes.
  */
 export interface WatchOutcome {
   readonly kind: "watch";
@@ -83,7 +84,7 @@ export interface WatchOutcome {
   open(sink: WatchSink): { close(): void };
 }
 
-/** A Status: every failure, and the answer to a delete that is done. The HTTP status is `status.code`, else 200. */
+/** A Status: any failure, or a completed delete. The HTTP status is `status.code`, or 200. */
 export interface StatusOutcome {
   readonly kind: "status";
   readonly status: Status;
@@ -98,7 +99,7 @@ export interface DocumentOutcome {
   readonly body: unknown;
 }
 
-/** Anything else: health checks, metrics, logs. Sent as it is; text as UTF-8. */
+/** Anything else: health checks, metrics, logs. Sent unchanged; strings as UTF-8. */
 export interface RawOutcome {
   readonly kind: "raw";
   readonly status: number;
@@ -108,22 +109,22 @@ export interface RawOutcome {
 }
 
 /**
- * The connection itself: the client asked to speak another protocol on it (`Upgrade`), as for exec, and may. Who answers this
- * writes the `101 Switching Protocols` and everything after it. Only for requests that ask for an upgrade.
+ * An accepted protocol upgrade (exec, port-forward). `connect` writes the `101 Switching Protocols` and everything after it. Only for
+ * requests with an `Upgrade` header.
  */
 export interface UpgradeOutcome {
   readonly kind: "upgrade";
   connect(connection: {
     readonly socket: Duplex;
-    /** What came after the request already. */
+    /** Bytes received after the request's headers. */
     readonly head: Buffer;
-    /** Path and query as they came: parameters may occur more than once. */
+    /** Raw path and query: parameters may occur more than once. */
     readonly url: string;
     readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   }): void;
 }
 
-/** What the pipeline answers. Errors are answers too: `handle` rejects only where Keelson has a bug that it can't contain. */
+/** The result of a request. Failures are outcomes too: `handle` rejects only on a bug in Keelson. */
 export type Outcome =
   | ObjectOutcome
   | ListOutcome
@@ -133,5 +134,5 @@ export type Outcome =
   | RawOutcome
   | UpgradeOutcome;
 
-/** From a request to its answer: authorization, admission, validation, storage. */
+/** Handles a request: authorization, admission, validation, storage. */
 export type Handle = (request: PipelineRequest) => Promise<Outcome>;

@@ -1,10 +1,10 @@
-import { statusError } from "@keelson/api-machinery";
-import type { UserInfo } from "../registry/served-resource.ts";
+import { type StatusError, statusError } from "@keelson/api-machinery";
+import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 import { type Call, type EndpointContext, keyOf } from "./call.ts";
 import { createObject } from "./write/create.ts";
 import { deleteObject } from "./write/delete.ts";
 import { deleteCollection } from "./write/delete-collection.ts";
-import { encodePlain } from "./object/serve-object.ts";
+import { encodeUnstored } from "./object/serve-object.ts";
 import { forbidden, methodNotAllowed, statusOf, unknownResource } from "./errors.ts";
 import type { Handle, Outcome, PipelineRequest } from "./outcome.ts";
 import { patchObject } from "./write/patch.ts";
@@ -16,7 +16,7 @@ import { scaleObject } from "./subresources/scale.ts";
 import { updateObject } from "./write/update.ts";
 import { type OpenWatch, watchObjects } from "./read/watch.ts";
 
-/** Says who may do what (RBAC). */
+/** Decides whether a user may make a request (RBAC). */
 export type Authorize = (
   user: UserInfo,
   info: RequestInfo,
@@ -25,50 +25,76 @@ export type Authorize = (
 /** What {@link createPipeline} takes. */
 export interface PipelineOptions extends EndpointContext {
   readonly authorize: Authorize;
-  /** Answers what is no resource: `/healthz`, `/apis`, `/openapi/v3`. Undefined: there is nothing there. */
+  /** Serves non-resource paths: `/healthz`, `/apis`, `/openapi/v3`. Default: 404. */
   readonly nonResource?: (request: PipelineRequest) => Promise<Outcome | undefined>;
   /**
-   * Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Without a subresource
-   * (`/bindings`), what a create does instead of storing.
+   * Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. An entry without a subresource
+   * (`/bindings`) replaces create.
    */
   readonly subresources?: Readonly<Record<string, SubresourceHandler>>;
 }
 
-/** From requests to answers. */
+/** Handles requests. */
 export interface RequestPipeline {
   readonly handle: Handle;
-  /** Ends every open watch, as before a shutdown; clients resume elsewhere or later. */
+  /** Ends all open watches, before a shutdown. Clients resume. */
   endWatches(): void;
-  /** How many watches are open. */
+  /** Number of open watches. */
   readonly openWatches: number;
 }
 
-/** The largest body that is taken; as kube-apiserver. */
+/** Maximum size of a body. Same as kube-apiserver. */
 export const maxBodyBytes = 3 * 1024 * 1024;
 
-/** Makes the pipeline: authorization, then the endpoint, whose writes run admission and validation before storage. */
+/**
+ * Creates the pipeline: authorization, then reading the body, then the endpoint, whose writes run admission and validation before storage.
+ */
 export function createPipeline(options: PipelineOptions): RequestPipeline {
-  const { authorize, nonResource, resources, store, admission, clock, random } = options;
-  const watches = new Set<OpenWatch>();
-  const onOpen = (watch: OpenWatch): (() => void) => {
-    watches.add(watch);
-    return () => watches.delete(watch);
+  return new Pipeline(options);
+}
+
+class Pipeline implements RequestPipeline {
+  readonly #options: PipelineOptions;
+  readonly #watches = new Set<OpenWatch>();
+
+  constructor(options: PipelineOptions) {
+    this.#options = options;
+  }
+
+  readonly handle: Handle = async (request) => {
+    const warnings: string[] = [];
+    try {
+      const info = requestInfo(request);
+      if (!methods.has(request.method)) throw methodNotAllowed();
+      if (info.isResource && info.resource !== "") {
+        return withWarnings(await this.#handleResource(request, info, warnings), warnings);
+      }
+      await this.#requireAllowed(request.user, info);
+      return (await this.#options.nonResource?.(request)) ?? { kind: "status", status: unknownResource().status };
+    } catch (error) {
+      return withWarnings({ kind: "status", status: statusOf(error) }, warnings);
+    }
   };
 
-  const requireAllowed = async (user: UserInfo, info: RequestInfo): Promise<void> => {
-    const { allowed, reason } = await authorize(user, info);
+  endWatches(): void {
+    for (const watch of this.#watches) watch.end();
+  }
+
+  get openWatches(): number {
+    return this.#watches.size;
+  }
+
+  async #requireAllowed(user: UserInfo, info: RequestInfo): Promise<void> {
+    const { allowed, reason } = await this.#options.authorize(user, info);
     if (!allowed) throw denied(user, info, reason ?? "");
-  };
+  }
 
-  const handleResource = async (request: PipelineRequest, info: ResourceRequestInfo, warnings: string[]): Promise<Outcome> => {
-    await requireAllowed(request.user, info);
+  async #handleResource(request: PipelineRequest, info: ResourceRequestInfo, warnings: string[]): Promise<Outcome> {
+    await this.#requireAllowed(request.user, info);
+    const { store, resources, admission, clock, random } = this.#options;
     const resource = resources.get(info.group, info.version, info.resource);
     if (resource === undefined) throw unknownResource();
-    const isNamespaced = resource.scope === "Namespaced";
-    const isOfItself = info.resource === "namespaces" && info.isNamed && info.name === info.namespace;
-    const isScoped = isNamespaced ? info.namespace !== "" : info.namespace === "" || isOfItself;
-    // An object needs its namespace in the path; a collection of all namespaces does not.
-    if (!isScoped && (info.isNamed || !isNamespaced)) throw unknownResource();
+    requireScope(resource, info);
     const call: Call = {
       store,
       resources,
@@ -79,30 +105,36 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
       query: request.query ?? {},
       info,
       resource,
-      namespace: isNamespaced ? info.namespace : "",
+      namespace: resource.scope === "Namespaced" ? info.namespace : "",
       warnings,
-      schemaFaults: { causes: [] },
+      schemaErrors: { causes: [] },
     };
     if (resource.deprecationWarning !== undefined) warnings.push(resource.deprecationWarning);
-    if (info.subresource !== "") return handleSubresource(call);
-    if (!(resource.verbs as readonly string[]).includes(info.verb)) throw methodNotAllowed(resource);
-    requireWellFormed(request);
-    switch (info.verb) {
+    return info.subresource === "" ? this.#handleObject(call) : this.#handleSubresource(call);
+  }
+
+  async #handleObject(call: Call): Promise<Outcome> {
+    const { resource, info, request } = call;
+    const { verb, isNamed } = info;
+    if (!(resource.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
+    if (verb === "create" ? isNamed : (verb === "update" || verb === "patch") && !isNamed) throw methodNotAllowed(resource);
+    if (verb === "patch") await this.#requireCreateForApply(call);
+    await receiveBody(request);
+    switch (verb) {
       case "get":
         return getObject(call);
       case "list":
         return listObjects(call);
       case "watch":
-        return watchObjects(call, onOpen);
+        return watchObjects(call, (watch) => {
+          this.#watches.add(watch);
+          return () => this.#watches.delete(watch);
+        });
       case "create":
-        if (info.isNamed) throw methodNotAllowed(resource);
-        return (options.subresources?.[`${info.group}/${info.resource}`] ?? createObject)(call);
+        return (this.#options.subresources?.[`${info.group}/${info.resource}`] ?? createObject)(call);
       case "update":
-        if (!info.isNamed) throw methodNotAllowed(resource);
         return updateObject(call);
       case "patch":
-        if (!info.isNamed) throw methodNotAllowed(resource);
-        await requireCreateForApply(call);
         return patchObject(call);
       case "delete":
         return deleteObject(call);
@@ -111,35 +143,34 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
       default:
         throw methodNotAllowed(resource);
     }
-  };
+  }
 
-  /** An apply that would create needs the right to create. */
-  const requireCreateForApply = async (call: Call): Promise<void> => {
+  /** An apply to a missing object also needs the right to create. */
+  async #requireCreateForApply(call: Call): Promise<void> {
     const { request, info, store } = call;
     if (!(request.headers?.["content-type"] ?? "").startsWith("application/apply-patch")) return;
-    if (store.get(keyOf(call)) === undefined) await requireAllowed(request.user, { ...info, verb: "create" });
-  };
+    if (store.get(keyOf(call)) === undefined) await this.#requireAllowed(request.user, { ...info, verb: "create" });
+  }
 
-  const handleSubresource = async (call: Call): Promise<Outcome> => {
+  async #handleSubresource(call: Call): Promise<Outcome> {
     const { resource, info, request } = call;
     const { subresource, verb } = info;
-    const handler = options.subresources?.[`${info.group}/${info.resource}/${subresource}`];
+    const own = resource.subresources?.find(({ name }) => name === subresource);
+    const handler = this.#options.subresources?.[`${info.group}/${info.resource}/${subresource}`];
     if (handler !== undefined) {
-      const known = resource.subresources?.find(({ name }) => name === subresource)?.verbs as readonly string[] | undefined;
-      if (known?.includes(verb) === false) throw methodNotAllowed(resource);
-      requireWellFormed(request);
+      if (own !== undefined && !(own.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
+      await receiveBody(request);
       return handler(call);
     }
     if (info.rest !== "") throw unknownResource();
     if (subresource === "scale" && resource.scale !== undefined) {
-      requireWellFormed(request);
+      await receiveBody(request);
       return scaleObject(call);
     }
-    const own = resource.subresources?.find(({ name }) => name === subresource);
     if (own === undefined && !(subresource === "status" && resource.hasStatus)) throw unknownResource();
     const verbs: readonly string[] = own?.verbs ?? ["get", "patch", "update"];
     if (!verbs.includes(verb)) throw methodNotAllowed(resource);
-    requireWellFormed(request);
+    await receiveBody(request);
     if (verb === "get") return getObject(call);
     if (verb === "update") return updateObject(call);
     if (verb === "patch") return patchObject(call);
@@ -147,40 +178,25 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
     const { group = resource.group, version = resource.version, kind } = own;
     const object = readBody({ ...resource, group, version, kind, origin: "builtin" }, request.body);
     const evaluated = await own.evaluate(object, { user: request.user, namespace: call.namespace, name: info.name });
-    return { kind: "object", status: 201, object: encodePlain(evaluated), resource, subresource };
-  };
-
-  return {
-    async handle(request) {
-      const warnings: string[] = [];
-      try {
-        const info = requestInfo(request);
-        if (!methods.has(request.method)) throw methodNotAllowed();
-        if ((request.bodyBytes ?? 0) > maxBodyBytes) {
-          throw statusError(
-            "RequestEntityTooLarge",
-            `limit is ${maxBodyBytes} bytes; the request's body is ${request.bodyBytes} bytes`,
-          );
-        }
-        if (info.isResource && info.resource !== "")
-          return withWarnings(await handleResource(request, info, warnings), warnings);
-        await requireAllowed(request.user, info);
-        return (await nonResource?.(request)) ?? { kind: "status", status: unknownResource().status };
-      } catch (error) {
-        return withWarnings({ kind: "status", status: statusOf(error) }, warnings);
-      }
-    },
-    endWatches() {
-      for (const watch of watches) watch.end();
-    },
-    get openWatches() {
-      return watches.size;
-    },
-  };
+    return { kind: "object", status: 201, object: encodeUnstored(evaluated), resource, subresource };
+  }
 }
 
-function requireWellFormed({ fault }: PipelineRequest): void {
-  if (fault !== undefined) throw fault;
+/** A named object needs its namespace in the path. A collection across all namespaces does not. */
+function requireScope(resource: ServedResource, info: ResourceRequestInfo): void {
+  const isNamespaced = resource.scope === "Namespaced";
+  const isNamespaceItself = info.resource === "namespaces" && info.isNamed && info.name === info.namespace;
+  const isScoped = isNamespaced ? info.namespace !== "" : info.namespace === "" || isNamespaceItself;
+  if (!isScoped && (info.isNamed || !isNamespaced)) throw unknownResource();
+}
+
+/** Reads the body, which happens only here: after authorization and for a resource and verb that exist. */
+async function receiveBody(request: PipelineRequest): Promise<void> {
+  await request.receive?.();
+  const { bodyBytes = 0 } = request;
+  if (bodyBytes > maxBodyBytes) {
+    throw statusError("RequestEntityTooLarge", `limit is ${maxBodyBytes} bytes; the request's body is ${bodyBytes} bytes`);
+  }
 }
 
 const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]);
@@ -191,12 +207,13 @@ function withWarnings(outcome: Outcome, warnings: readonly string[]): Outcome {
   return { ...outcome, warnings };
 }
 
-function denied(user: UserInfo, info: RequestInfo, reason: string): Error {
+function denied(user: UserInfo, info: RequestInfo, reason: string): StatusError {
   const because = reason === "" ? "" : `: ${reason}`;
-  const who = `User ${JSON.stringify(user.username)} cannot ${info.verb}`;
-  if (!info.isResource) return statusError("Forbidden", `forbidden: ${who} path ${JSON.stringify(info.path)}${because}`, {});
-  const what = info.subresource === "" ? info.resource : `${info.resource}/${info.subresource}`;
+  const subject = `User ${JSON.stringify(user.username)} cannot ${info.verb}`;
+  if (!info.isResource)
+    return statusError("Forbidden", `forbidden: ${subject} path ${JSON.stringify(info.path)}${because}`, {});
+  const resource = info.subresource === "" ? info.resource : `${info.resource}/${info.subresource}`;
   const where = info.namespace === "" ? "at the cluster scope" : `in the namespace ${JSON.stringify(info.namespace)}`;
-  const why = `${who} resource ${JSON.stringify(what)} in API group ${JSON.stringify(info.group)} ${where}${because}`;
-  return forbidden({ group: info.group, plural: info.resource }, info.name, why);
+  const message = `${subject} resource ${JSON.stringify(resource)} in API group ${JSON.stringify(info.group)} ${where}${because}`;
+  return forbidden({ group: info.group, plural: info.resource }, info.name, message);
 }

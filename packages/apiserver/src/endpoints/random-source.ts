@@ -1,20 +1,20 @@
 import { randomInt, randomUUID } from "node:crypto";
 
-/** Randomness as a value that is passed in. */
+/** A source of randomness, injected wherever it is used. */
 export interface RandomSource {
-  /** A UUID (version 4) that no one has had before. */
+  /** A new UUID (version 4). */
   uuid(): string;
-  /** A whole number from 0 to below `limit`. */
+  /** A uniform integer in `[0, limit)`. */
   below(limit: number): number;
 }
 
-/** The machine's own randomness. */
+/** Cryptographic randomness from the operating system. */
 export const systemRandom: RandomSource = { uuid: () => randomUUID(), below: (limit) => randomInt(limit) };
 
-/** A source that gives the same sequence for the same seed: for tests that are to be repeated. */
+/** Returns the same sequence for the same seed, for reproducible tests. */
 export function createSeededRandom(seed: number): RandomSource {
   let state = seed >>> 0;
-  // Mulberry32: small, and good enough for names.
+  // Mulberry32.
   const next = (): number => {
     state = (state + 0x6d2b79f5) >>> 0;
     let mixed = state;
@@ -29,14 +29,14 @@ export function createSeededRandom(seed: number): RandomSource {
   };
 }
 
-/** No vowels and none that look alike: what Kubernetes appends to `generateName`. */
+/** The alphabet of Kubernetes' generated suffixes: no vowels and no characters that look alike. */
 const alphabet = "bcdfghjklmnpqrstvwxz2456789";
 const suffixLength = 5;
-const longestName = 63;
+const maxNameLength = 63;
 
-/** A name from `generateName`: the prefix, cut where it is too long, and five random characters. */
+/** Generates a name: `prefix`, truncated if it is too long, plus five random characters. */
 export function generateName(prefix: string, random: RandomSource): string {
   let suffix = "";
   for (let i = 0; i < suffixLength; i++) suffix += alphabet[random.below(alphabet.length)];
-  return prefix.slice(0, longestName - suffixLength) + suffix;
+  return prefix.slice(0, maxNameLength - suffixLength) + suffix;
 }

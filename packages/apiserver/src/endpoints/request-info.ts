@@ -1,30 +1,30 @@
 import { statusError } from "@keelson/api-machinery";
 
-/** A request to an object or a collection, as RBAC sees it (kube-apiserver's RequestInfo). */
+/** The attributes of a request to an object or a collection (kube-apiserver's RequestInfo). */
 export interface ResourceRequestInfo {
   readonly isResource: true;
   /** `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`. */
   readonly verb: string;
-  /** Percent-encoded, as it came. */
+  /** Percent-encoded, as received. */
   readonly path: string;
   /** `""` for the core group. */
   readonly group: string;
   readonly version: string;
-  /** `""` where the path names none. Of a Namespace itself: its own name. */
+  /** `""` if the path has none. For a Namespace object, its own name. */
   readonly namespace: string;
   /** The plural. */
   readonly resource: string;
   /** `""`, `status`, `scale`, `log` ... */
   readonly subresource: string;
-  /** `""` for a collection, unless a field selector `metadata.name=x` narrows it to one. */
+  /** `""` for a collection, unless a field selector `metadata.name=x` narrows it to one object. */
   readonly name: string;
-  /** Whether the path itself names an object. */
+  /** Whether the path names an object. */
   readonly isNamed: boolean;
-  /** What follows the subresource in the path (`proxy`): `""` or without leading slash. */
+  /** The path after the subresource (`proxy`), without a leading slash; often `""`. */
   readonly rest: string;
 }
 
-/** A request to something that is not a resource: `/healthz`, `/apis`, `/openapi/v2`. */
+/** The attributes of a request to a non-resource path: `/healthz`, `/apis`, `/openapi/v2`. */
 export interface NonResourceRequestInfo {
   readonly isResource: false;
   /** The method in lower case. */
@@ -32,10 +32,10 @@ export interface NonResourceRequestInfo {
   readonly path: string;
 }
 
-/** What a request is about: what the authorizer is asked. */
+/** The attributes of a request that are authorized. */
 export type RequestInfo = ResourceRequestInfo | NonResourceRequestInfo;
 
-/** Whether the query parameter `value` says yes: present and neither `0` nor `false`, in whatever case. */
+/** Whether a boolean query parameter is true: present and neither `0` nor `false`, ignoring case. */
 export function isTrue(value: string | undefined): boolean {
   return value !== undefined && value !== "0" && value.toLowerCase() !== "false";
 }
@@ -46,7 +46,7 @@ const namespaceSubresources = new Set(["status", "finalize"]);
 const verbs: Readonly<Record<string, string>> = { POST: "create", PUT: "update", PATCH: "patch", DELETE: "delete" };
 
 /**
- * Reads method, path and query. Throws a `BadRequest` where the path is not percent-encoded properly.
+ * Parses method, path and query. Throws `BadRequest` if the path has invalid percent-encoding.
  *
  *     /api/v1/namespaces/a/pods/b/log -> get pods/log, namespace a, name b
  *     /apis/apps/v1/deployments?watch=1 -> watch deployments in every namespace
@@ -104,7 +104,7 @@ export function requestInfo(request: {
   };
 }
 
-/** `x` of a field selector that demands `metadata.name=x`. */
+/** `x` in a field selector with the term `metadata.name=x`. */
 function nameOfSelector(selector: string | undefined): string {
   for (const term of selector?.split(",") ?? []) {
     const match = /^\s*metadata\.name\s*==?\s*([^=!\s]+)\s*$/.exec(term);

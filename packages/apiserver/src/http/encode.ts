@@ -2,33 +2,33 @@ import { type DeepReadonly, isJsonObject, type KubernetesObject, type Status } f
 import type { ListMeta } from "@keelson/api-machinery/transport";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../endpoints/outcome.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
-import { inSlices } from "../endpoints/read/slices.ts";
+import { forEachSlice } from "../endpoints/read/slices.ts";
 import { notAcceptable, type Representation } from "./negotiation.ts";
 
 /** How much of each object a Table's rows carry (meta/v1 TableOptions). */
 export type IncludeObject = "None" | "Metadata" | "Object";
 
-/** Makes the columns and rows of a Table; kind and metadata are added here. `now` is in milliseconds since the epoch. */
+/** Creates the columns and rows of a Table. `now` is in milliseconds since the epoch. */
 export type ToTable = (
   resource: ServedResource,
   objects: readonly DeepReadonly<KubernetesObject>[],
   options: { readonly includeObject: IncludeObject; readonly now: number },
 ) => { readonly columnDefinitions: readonly unknown[]; readonly rows: readonly unknown[] };
 
-/** What is needed to write objects in another form than their own. */
+/** Inputs for representations other than the object itself. */
 export interface EncodeContext {
   readonly toTable: ToTable;
   readonly includeObject: IncludeObject;
   readonly now: number;
 }
 
-/** An answer's body: how long it is, and its parts in order. Nothing is parsed or copied before the parts are asked for. */
+/** The size of a response body and its parts in order. Nothing is parsed or copied until the parts are iterated. */
 export interface EncodedBody {
   readonly bytes: number;
   parts(): Iterable<Uint8Array>;
 }
 
-/** The representation in which a list or an object can be written, the client's most preferred. Throws `NotAcceptable`. */
+/** Returns the client's most preferred representation that the outcome supports. Throws `NotAcceptable`. */
 export function chooseRepresentation(
   accepted: readonly Representation[],
   outcome: { readonly kind: "object" | "list" | "watch"; readonly subresource?: string },
@@ -46,7 +46,7 @@ export function chooseRepresentation(
   return chosen;
 }
 
-/** The JSON of one object in another form than its own, or as it is. */
+/** The value of one object in a representation. */
 export function objectValue(
   object: EncodedObject,
   resource: ServedResource,
@@ -69,7 +69,7 @@ export function objectValue(
   }
 }
 
-/** The body of an answer with one object. */
+/** Encodes a response with one object. */
 export async function encodeObject(
   outcome: ObjectOutcome,
   representation: Representation,
@@ -81,7 +81,7 @@ export async function encodeObject(
   return encodeValue(objectValue(outcome.object, outcome.resource, representation, context), representation);
 }
 
-/** The body of an answer with a list. */
+/** Encodes a response with a list. */
 export async function encodeList(
   outcome: ListOutcome,
   representation: Representation,
@@ -117,10 +117,10 @@ export async function encodeList(
   );
 }
 
-/** How many objects are parsed, converted and written in one turn of the event loop. */
+/** Objects parsed, converted and encoded in one turn of the event loop. */
 const convertedSlice = 100;
 
-/** `head` with one more field, `name`: a list of what `convert` makes of the items, a slice of them in each turn of the event loop. */
+/** Encodes `head` with the additional field `name`, the list of converted items, one slice per turn of the event loop. */
 async function encodeSliced(
   head: object,
   name: string,
@@ -130,7 +130,7 @@ async function encodeSliced(
 ): Promise<EncodedBody> {
   if (style.format !== "json" || style.pretty) return encodeValue({ ...head, [name]: convert(items) }, style);
   const parts: Uint8Array[] = [Buffer.from(`${JSON.stringify(head).slice(0, -1)},${JSON.stringify(name)}:[`)];
-  await inSlices(
+  await forEachSlice(
     items,
     (slice) => {
       const text = JSON.stringify(convert(slice)).slice(1, -1);
@@ -143,7 +143,7 @@ async function encodeSliced(
   return { bytes, parts: () => parts };
 }
 
-/** Any JSON value as a body. */
+/** Encodes any JSON value. */
 export async function encodeValue(value: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
   if (style.format === "yaml") {
     const { stringify } = await import("yaml");
@@ -152,12 +152,12 @@ export async function encodeValue(value: unknown, style: Pick<Representation, "f
   return bodyOf(Buffer.from(style.pretty ? `${JSON.stringify(value, undefined, 2)}\n` : JSON.stringify(value)));
 }
 
-/** A Status as a body. */
+/** Encodes a Status. */
 export function encodeStatus(status: Status, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
   return encodeValue(status, style);
 }
 
-/** One part as a body. */
+/** Wraps bytes as a body with one part. */
 export function bodyOf(bytes: Uint8Array): EncodedBody {
   return { bytes: bytes.length, parts: () => [bytes] };
 }
@@ -166,7 +166,7 @@ const comma = 0x2c;
 const openBrace = 0x7b;
 const partBytes = 64 * 1024;
 
-/** A list made of its items' own bytes: no item is parsed, and only one part of 64 KiB exists at a time. */
+/** Joins the items' stored bytes into a list. No item is parsed, and only one part of 64 KiB exists at a time. */
 function joinItems(head: string, items: readonly EncodedObject[], itemSkip: number): EncodedBody {
   const start = Buffer.from(`${head.slice(0, -1)},"items":[`);
   const end = Buffer.from("]}");

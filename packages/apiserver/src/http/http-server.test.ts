@@ -1,4 +1,4 @@
-import { X509Certificate } from "node:crypto";
+import { randomUUID, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
@@ -10,6 +10,7 @@ import { connect, type TLSSocket } from "node:tls";
 import { gunzipSync } from "node:zlib";
 import { type DeepReadonly, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
+import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createAuthenticator } from "../auth/authentication/authenticator.ts";
 import { issueCertificate } from "../auth/certificates/certificates.ts";
@@ -59,9 +60,11 @@ const tableAccept = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 async function start(handle: Handle, options: Partial<HttpServerOptions> = {}): Promise<HttpServer> {
   const server = await startHttpServer({
-    // The pipeline tells what is wrong with a request's form once it knows that its sender may ask.
-    handle: async (request) =>
-      request.fault === undefined ? handle(request) : { kind: "status", status: request.fault.status },
+    // The pipeline reads the body after authorization.
+    handle: async (request) => {
+      await request.receive?.();
+      return handle(request);
+    },
     authenticate: createAuthenticator({
       tokens: [(token) => (token === "good" ? { username: "tokenuser", groups: [] } : undefined)],
       authorizer: { authorize: (user) => ({ allowed: user.username === "tokenuser", reason: "" }) },
@@ -73,6 +76,8 @@ async function start(handle: Handle, options: Partial<HttpServerOptions> = {}): 
       rows: objects.map((object) => ({ cells: [object.metadata.name], object: includeObject })),
     }),
     port: 0,
+    clock: systemClock,
+    newId: randomUUID,
     ...options,
   });
   cleanups.push(() => server.close());

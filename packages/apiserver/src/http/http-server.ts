@@ -1,306 +1,272 @@
-import { randomUUID } from "node:crypto";
 import { type IncomingMessage, ServerResponse } from "node:http";
-import { createServer } from "node:https";
+import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { isStatusError, type Status, StatusError, statusError } from "@keelson/api-machinery";
-import { type Clock, systemClock } from "@keelson/api-machinery/time";
+import { isStatusError, statusError } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Authenticate } from "../auth/authentication/authenticator.ts";
 import { clientCertificateOf } from "../auth/authentication/client-certificate.ts";
-import type { Handle, Outcome, PipelineRequest } from "../endpoints/outcome.ts";
-import type { UserInfo } from "../registry/served-resource.ts";
+import type { Handle, UpgradeOutcome } from "../endpoints/outcome.ts";
+import { createBodyReader, type BodyReader } from "./body/request-body.ts";
 import type { ToTable } from "./encode.ts";
+import { defaultLimits, type HttpLimits, maxHeaderBytes } from "./http-limits.ts";
+import { pipelineRequest } from "./http-request.ts";
+import { createLazyAbort } from "./lazy-abort.ts";
 import { listen } from "./listen.ts";
-import { acceptedRepresentations, notAcceptable, type Representation } from "./negotiation.ts";
-import { readBody, type RequestBody } from "./request-body.ts";
-import {
-  credentialHeaders,
-  includeObject,
-  isApiMethod,
-  isResourcePath,
-  plainHeaders,
-  requestedAuditId,
-  splitTarget,
-  type Target,
-} from "./request-target.ts";
-import { createLazyAbort, type LazyAbort } from "./lazy-abort.ts";
-import { createResponder } from "./responder.ts";
+import { isConnectionError, malformedRequestResponse } from "./malformed-request.ts";
+import { acceptedRepresentations } from "./negotiation.ts";
+import { credentialHeaders, requestedAuditId, splitTarget } from "./request-target.ts";
+import { type Exchange, Responder } from "./responder.ts";
 import type { ResponseHeaders } from "./send.ts";
-import type { WatchLimits } from "./watch-stream.ts";
 
-/** Certificates of the server, PEM. */
+/** The server's certificates in PEM. */
 export interface ServerTls {
   readonly certificate: string;
   readonly key: string;
-  /** Signs the client certificates that are taken. */
+  /** The authority that signs accepted client certificates. */
   readonly clientAuthority: string;
 }
 
 /** What {@link startHttpServer} takes. */
 export interface HttpServerOptions {
-  /** From a request to its answer. */
+  /** Handles authenticated requests. */
   readonly handle: Handle;
-  /** Who sent a request; throws a StatusError (401, or 403 for impersonation). */
+  /** Identifies the sender of a request. Throws a StatusError: 401, or 403 for impersonation. */
   readonly authenticate: Authenticate;
   readonly tls: ServerTls;
   readonly toTable: ToTable;
-  /** Default `127.0.0.1`: nobody but this machine. */
+  /** Default `127.0.0.1`. */
   readonly bindAddress?: string;
-  /** 0 picks a free one. */
+  /** 0 picks a free port. */
   readonly port: number;
-  /** Default: the machine's. */
-  readonly clock?: Clock;
-  /** Makes audit ids. Default: random UUIDs. */
-  readonly newId?: () => string;
-  /** Is told of errors that are Keelson's own: what the client sees as 500. Default: nothing. */
-  readonly onError?: (
-    error: unknown,
-    request: { readonly method: string; readonly path: string; readonly auditId: string },
-  ) => void;
+  readonly clock: Clock;
+  /** Generates audit ids. */
+  readonly newId: () => string;
+  /** Called with internal errors, which clients see as 500. Default: ignored. */
+  readonly onError?: (error: unknown, request: FailedRequest) => void;
   readonly limits?: Partial<HttpLimits>;
 }
 
-/** Bounds that keep slow or broken clients from holding the server. */
-export interface HttpLimits extends WatchLimits {
-  /** Time for a request's headers. Default 15 s. */
-  readonly headersMs: number;
-  /** Time for a whole request with its body. Default 60 s. */
-  readonly requestMs: number;
-  /** How long a connection may be idle between requests. Default 2 min: longer than clients keep theirs. */
-  readonly idleMs: number;
-  /** How long `close` waits for answers that are under way. Default 10 s. */
-  readonly drainMs: number;
+/** The request that caused an internal error. */
+export interface FailedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly auditId: string;
 }
 
-const defaultLimits: HttpLimits = {
-  headersMs: 15_000,
-  requestMs: 60_000,
-  idleMs: 120_000,
-  drainMs: 10_000,
-  stallMs: 60_000,
-  pendingBytes: 16 * 1024 * 1024,
-};
-
-/** A listening server. */
+/** A listening HTTPS server. */
 export interface HttpServer extends AsyncDisposable {
   readonly port: number;
   /** `https://127.0.0.1:6443`. */
   readonly url: string;
-  /** Uses other certificates for connections from now on. */
+  /** Replaces the certificates for new connections. */
   setTls(tls: ServerTls): void;
-  /** Takes no further connections, ends watches, and waits for the rest of the answers, for a while. */
+  /** Stops listening, ends watches, and waits for responses in progress up to `drainMs`. */
   close(): Promise<void>;
 }
 
 /**
- * Serves the Kubernetes API by HTTPS (HTTP/1.1).
+ * Serves the Kubernetes API over HTTPS (HTTP/1.1).
  *
- * @throws Error that says what to do when the port is in use or may not be opened.
+ * **Errors**: rejects with a {@link ListenError} if the port is in use or may not be opened.
  */
 export async function startHttpServer(options: HttpServerOptions): Promise<HttpServer> {
-  const { handle, authenticate, bindAddress = "127.0.0.1", clock = systemClock, newId = randomUUID } = options;
-  const limits = { ...defaultLimits, ...options.limits };
-  const responder = createResponder({ toTable: options.toTable, clock, limits });
-  let isClosing = false;
+  const server = new ApiHttpServer(options);
+  await server.listen();
+  return server;
+}
 
-  const server = createServer({
-    ...tlsOptions(options.tls),
-    // A client without certificate may have a token; who has neither is refused with a Status that says so.
-    requestCert: true,
-    rejectUnauthorized: false,
-    ALPNProtocols: ["http/1.1"],
-    minVersion: "TLSv1.2",
-    handshakeTimeout: limits.headersMs,
-    headersTimeout: limits.headersMs,
-    requestTimeout: limits.requestMs,
-    keepAliveTimeout: limits.idleMs,
-    connectionsCheckingInterval: Math.min(limits.headersMs, 5_000),
-    maxHeaderSize: 64 * 1024,
-    noDelay: true,
-    keepAlive: true,
-    keepAliveInitialDelay: 30_000,
-  });
+interface Upgrade {
+  readonly socket: Duplex;
+  readonly head: Buffer;
+}
 
-  /** Connections that speak something else by now. */
-  const upgraded = new Set<Duplex>();
+class ApiHttpServer implements HttpServer {
+  readonly #options: HttpServerOptions;
+  readonly #limits: HttpLimits;
+  readonly #responder: Responder;
+  readonly #bodies: BodyReader;
+  readonly #server: Server;
+  /** Connections that switched to another protocol. */
+  readonly #upgraded = new Set<Duplex>();
+  #port = 0;
+  #isClosing = false;
+  #closed: Promise<void> | undefined;
 
-  async function serve(
-    request: IncomingMessage,
-    response: ServerResponse,
-    upgrade?: { readonly socket: Duplex; readonly head: Buffer },
-  ): Promise<void> {
-    const auditId = requestedAuditId(request) ?? newId();
-    const accepted = acceptedRepresentations(request.headers.accept);
-    const target = splitTarget(request.url ?? "/");
-    const headers: ResponseHeaders = { "audit-id": auditId, "cache-control": "no-cache, private" };
-    if (isClosing) headers["connection"] = "close";
-    const exchange = { request, response, accepted, query: target.query, headers };
-    const abort = createLazyAbort();
-    response.on("close", () => {
-      if (!response.writableFinished) abort.abort(new Error("the client went away"));
-      // What was under way when the server began to close leaves an idle connection that nobody else ends.
-      if (isClosing) setImmediate(() => server.closeIdleConnections());
+  constructor(options: HttpServerOptions) {
+    const { clock, toTable } = options;
+    this.#options = options;
+    this.#limits = { ...defaultLimits, ...options.limits };
+    this.#responder = new Responder({ toTable, clock, limits: this.#limits });
+    this.#bodies = createBodyReader({ clock });
+    const { headersMs, requestMs, idleMs } = this.#limits;
+    this.#server = createServer({
+      ...tlsOptions(options.tls),
+      // Clients may authenticate by token instead; a client with neither gets a Status.
+      requestCert: true,
+      rejectUnauthorized: false,
+      ALPNProtocols: ["http/1.1"],
+      minVersion: "TLSv1.2",
+      handshakeTimeout: headersMs,
+      headersTimeout: headersMs,
+      requestTimeout: requestMs,
+      keepAliveTimeout: idleMs,
+      connectionsCheckingInterval: Math.min(headersMs, 5_000),
+      maxHeaderSize: maxHeaderBytes,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: 30_000,
     });
-    try {
-      const user = authenticate({
-        headers: credentialHeaders(request),
-        clientCertificate: clientCertificateOf(request.socket as TLSSocket),
-      });
-      const outcome = await answer(request, target, user, accepted, abort, upgrade !== undefined);
-      if (outcome.kind === "upgrade") {
-        if (upgrade === undefined) throw statusError("BadRequest", "Upgrade request required");
-        handOver(request, response, outcome, upgrade);
-        return;
-      }
-      await responder.send(exchange, outcome);
-    } catch (error) {
-      if (response.destroyed || request.socket.destroyed) return;
-      let status: Status;
-      if (isStatusError(error)) ({ status } = error);
-      else {
-        options.onError?.(error, { method: request.method ?? "", path: target.path, auditId });
-        status = statusError("InternalError", `Internal error occurred: see the server's log for audit id ${auditId}`).status;
-      }
-      if (response.headersSent) {
-        // Too late for a Status: a broken-off answer is the one sign left.
-        response.destroy();
-        return;
-      }
-      await responder.fail(exchange, status);
-    }
-  }
-
-  function handOver(
-    request: IncomingMessage,
-    response: ServerResponse,
-    outcome: Extract<Outcome, { kind: "upgrade" }>,
-    { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
-  ): void {
-    response.detachSocket(request.socket);
-    request.socket.setTimeout(0);
-    if (isClosing) {
-      socket.destroy();
-      return;
-    }
-    upgraded.add(socket);
-    socket.on("close", () => upgraded.delete(socket));
-    outcome.connect({ socket, head, url: request.url ?? "/", headers: request.headers });
-  }
-
-  async function answer(
-    request: IncomingMessage,
-    target: Target,
-    user: UserInfo,
-    accepted: readonly Representation[],
-    abort: LazyAbort,
-    isUpgrade: boolean,
-  ): Promise<Outcome> {
-    const method = request.method === "HEAD" ? "GET" : request.method;
-    if (!isApiMethod(method))
-      throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");
-    // What follows a request for an upgrade is no body.
-    const { body, fault } = isUpgrade ? noForm : await readForm(request, target, accepted);
-    const pipelineRequest: PipelineRequest = {
-      method,
-      path: target.path,
-      query: target.query,
-      headers: plainHeaders(request),
-      get signal() {
-        return abort.signal;
-      },
-      user,
-      userAgent: request.headers["user-agent"],
-      fault,
-    };
-    if (body !== undefined && body.value !== undefined) {
-      const { value, bytes, duplicateFields } = body;
-      Object.assign(pipelineRequest, { body: value, bodyBytes: bytes, duplicateFields });
-    }
-    return handle(pipelineRequest);
-  }
-
-  server.on("request", (request, response) => {
-    serve(request, response).catch((error: unknown) => {
-      if (!response.destroyed) response.destroy();
-      if (!isConnectionError(error))
-        options.onError?.(error, { method: request.method ?? "", path: request.url ?? "", auditId: "" });
+    this.#server.on("request", (request, response) => void this.#run(request, response));
+    this.#server.on("upgrade", (request, socket, head) => this.#onUpgrade(request, socket, head));
+    this.#server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+      if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
+      else socket.end(malformedRequestResponse(error));
     });
-  });
-  // An answer in HTTP where it turns out that the connection does not change its protocol.
-  server.on("upgrade", (request, socket, head) => {
+    this.#server.on("tlsClientError", (_error, socket) => socket.destroy());
+  }
+
+  async listen(): Promise<void> {
+    const { port, bindAddress = "127.0.0.1" } = this.#options;
+    await listen(this.#server, port, bindAddress);
+    this.#port = (this.#server.address() as AddressInfo).port;
+  }
+
+  get port(): number {
+    return this.#port;
+  }
+
+  get url(): string {
+    return `https://${reachableHost(this.#options.bindAddress ?? "127.0.0.1")}:${this.port}`;
+  }
+
+  setTls(tls: ServerTls): void {
+    this.#server.setSecureContext(tlsOptions(tls));
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#shutDown();
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #shutDown(): Promise<void> {
+    this.#isClosing = true;
+    const server = this.#server;
+    const deadline = this.#options.clock.setTimer(this.#limits.drainMs, () => server.closeAllConnections(), {
+      background: true,
+    });
+    const closed = new Promise<void>((resolve) => void server.close(() => resolve()));
+    this.#responder.endWatches();
+    for (const socket of this.#upgraded) socket.destroy();
+    server.closeIdleConnections();
+    await closed;
+    deadline.cancel();
+    await this.#bodies.close();
+  }
+
+  #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     socket.on("error", () => socket.destroy());
+    // The response is used if the request turns out not to switch protocols.
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     response.assignSocket(request.socket);
     response.on("finish", () => socket.end());
-    serve(request, response, { socket, head }).catch((error: unknown) => {
-      socket.destroy();
-      if (!isConnectionError(error))
-        options.onError?.(error, { method: request.method ?? "", path: request.url ?? "", auditId: "" });
+    void this.#run(request, response, { socket, head });
+  }
+
+  async #run(request: IncomingMessage, response: ServerResponse, upgrade?: Upgrade): Promise<void> {
+    try {
+      await this.#serve(request, response, upgrade);
+    } catch (error) {
+      (upgrade?.socket ?? response).destroy();
+      if (!isConnectionError(error)) this.#report(error, request, "");
+    }
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse, upgrade: Upgrade | undefined): Promise<void> {
+    const auditId = requestedAuditId(request) ?? this.#options.newId();
+    const accepted = acceptedRepresentations(request.headers.accept);
+    const target = splitTarget(request.url ?? "/");
+    const headers: ResponseHeaders = { "audit-id": auditId, "cache-control": "no-cache, private" };
+    if (this.#isClosing) headers["connection"] = "close";
+    const exchange = { request, response, accepted, query: target.query, headers };
+    const abort = createLazyAbort();
+    response.on("close", () => {
+      if (!response.writableFinished) abort.abort(new ClientDisconnectedError());
+      // A connection whose response ends during shutdown becomes idle after `closeIdleConnections` ran.
+      if (this.#isClosing) setImmediate(() => this.#server.closeIdleConnections());
     });
-  });
-  // A method that HTTP does not know never becomes a request; it is refused here.
-  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
-    if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();
-    socket.end(refusalOf(error));
-  });
-  // Half-open, broken or hostile connections: nothing to answer.
-  server.on("tlsClientError", (_error, socket) => socket.destroy());
-
-  await listen(server, options.port, bindAddress);
-  const { port } = server.address() as AddressInfo;
-
-  let closed: Promise<void> | undefined;
-  const close = (): Promise<void> => {
-    closed ??= new Promise((resolve) => {
-      isClosing = true;
-      const deadline = clock.setTimer(limits.drainMs, () => server.closeAllConnections(), { background: true });
-      server.close(() => {
-        deadline.cancel();
-        resolve();
+    try {
+      const user = this.#options.authenticate({
+        headers: credentialHeaders(request),
+        clientCertificate: clientCertificateOf(request.socket as TLSSocket),
       });
-      responder.endWatches();
-      for (const socket of upgraded) socket.destroy();
-      server.closeIdleConnections();
-    });
-    return closed;
-  };
-  return {
-    port,
-    url: `https://${reachableHost(bindAddress)}:${port}`,
-    setTls: (tls) => server.setSecureContext(tlsOptions(tls)),
-    close,
-    [Symbol.asyncDispose]: close,
-  };
-}
+      const isUpgrade = upgrade !== undefined;
+      const bodies = this.#bodies;
+      const outcome = await this.#options.handle(
+        pipelineRequest({ request, target, user, accepted, abort, isUpgrade, bodies }),
+      );
+      if (outcome.kind !== "upgrade") await this.#responder.send(exchange, outcome);
+      else if (upgrade !== undefined) this.#switchProtocol(request, response, outcome, upgrade);
+      else throw statusError("BadRequest", "Upgrade request required");
+    } catch (error) {
+      await this.#fail(exchange, error, auditId);
+    }
+  }
 
-interface Form {
-  readonly body?: RequestBody;
-  readonly fault?: StatusError;
-}
+  async #fail(exchange: Exchange, error: unknown, auditId: string): Promise<void> {
+    const { request, response } = exchange;
+    if (response.destroyed || request.socket.destroyed) return;
+    if (!isStatusError(error)) this.#report(error, request, auditId);
+    if (response.headersSent) {
+      // It is too late for a Status: an aborted response is the only signal left.
+      response.destroy();
+      return;
+    }
+    const message = `Internal error occurred: see the server's log for audit id ${auditId}`;
+    const { status } = isStatusError(error) ? error : statusError("InternalError", message);
+    await this.#responder.fail(exchange, status);
+  }
 
-const noForm: Form = {};
+  #switchProtocol(
+    request: IncomingMessage,
+    response: ServerResponse,
+    outcome: UpgradeOutcome,
+    { socket, head }: Upgrade,
+  ): void {
+    response.detachSocket(request.socket);
+    request.socket.setTimeout(0);
+    if (this.#isClosing) {
+      socket.destroy();
+      return;
+    }
+    this.#upgraded.add(socket);
+    socket.on("close", () => this.#upgraded.delete(socket));
+    outcome.connect({ socket, head, url: request.url ?? "/", headers: request.headers });
+  }
 
-/**
- * The body of a request, or what is wrong with the form of the request. That is not told right away: who may not send the request, or
- * sends it to what is not there, is told that.
- */
-async function readForm(request: IncomingMessage, { path, query }: Target, accepted: readonly Representation[]): Promise<Form> {
-  try {
-    // A patch of an unknown kind is refused before an answer of an unknown kind; otherwise it is the other way round.
-    const body = request.method === "PATCH" ? await readBody(request) : undefined;
-    if (accepted.length === 0 && isResourcePath(path)) throw notAcceptable();
-    includeObject(query);
-    if (body !== undefined) return { body };
-    return request.method === "GET" || request.method === "HEAD" ? {} : { body: await readBody(request) };
-  } catch (error) {
-    if (!(error instanceof StatusError)) throw error;
-    return { fault: error };
+  #report(error: unknown, request: IncomingMessage, auditId: string): void {
+    const { path } = splitTarget(request.url ?? "/");
+    this.#options.onError?.(error, { method: request.method ?? "", path, auditId });
   }
 }
 
-/** How this machine reaches a server that listens on `bindAddress`, as a URL has it. */
+/** The client closed the connection before its response was complete. The reason of the request's abort signal. */
+export class ClientDisconnectedError extends Error {
+  readonly code = "ECONNRESET";
+
+  constructor() {
+    super("the client disconnected");
+    this.name = "ClientDisconnectedError";
+  }
+}
+
+/** The host in a URL that reaches a server listening on `bindAddress` from this machine. */
 function reachableHost(bindAddress: string): string {
   if (bindAddress === "0.0.0.0") return "127.0.0.1";
   const address = bindAddress === "::" ? "::1" : bindAddress;
@@ -309,27 +275,4 @@ function reachableHost(bindAddress: string): string {
 
 function tlsOptions(tls: ServerTls): { cert: string; key: string; ca: string } {
   return { cert: tls.certificate, key: tls.key, ca: tls.clientAuthority };
-}
-
-/** The answer to bytes that are no request, as they go over the wire. */
-function refusalOf(error: NodeJS.ErrnoException): string {
-  const [line, status] =
-    error.code === "HPE_INVALID_METHOD"
-      ? [
-          "405 Method Not Allowed",
-          statusError("MethodNotAllowed", "the server does not allow this method on the requested resource"),
-        ]
-      : error.code === "HPE_HEADER_OVERFLOW"
-        ? ["431 Request Header Fields Too Large", undefined]
-        : error.code === "ERR_HTTP_REQUEST_TIMEOUT"
-          ? ["408 Request Timeout", undefined]
-          : ["400 Bad Request", undefined];
-  const body = status === undefined ? "" : JSON.stringify(status.status);
-  const type = status === undefined ? "" : "content-type: application/json\r\n";
-  return `HTTP/1.1 ${line}\r\nconnection: close\r\n${type}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
-}
-
-function isConnectionError(error: unknown): boolean {
-  const code = (error as NodeJS.ErrnoException | undefined)?.code;
-  return code === "ECONNRESET" || code === "EPIPE" || code === "ERR_STREAM_PREMATURE_CLOSE" || code === "ERR_STREAM_DESTROYED";
 }

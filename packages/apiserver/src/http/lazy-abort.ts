@@ -1,11 +1,11 @@
-/** An `AbortController` that is made when somebody looks at its signal: few requests have anybody who does, and one costs much. */
+/** An `AbortController` created on first use of its signal. Few requests use it, and creating one is expensive. */
 export interface LazyAbort {
   readonly signal: AbortSignal;
-  /** The first reason counts. */
+  /** Aborts. Only the first reason is kept. */
   abort(reason: Error): void;
 }
 
-/** Makes a {@link LazyAbort}. */
+/** Creates a {@link LazyAbort}. */
 export function createLazyAbort(): LazyAbort {
   let controller: AbortController | undefined;
   let ended: { readonly reason: Error } | undefined;

@@ -1,37 +1,29 @@
 import { type StatusError, statusError } from "@keelson/api-machinery";
 
-/** What an answer is to look like. */
+/** The form of a response. */
 export interface Representation {
   readonly format: "json" | "yaml";
-  /** Another kind than the resource's own, of the group `meta.k8s.io`. */
+  /** A kind of the group `meta.k8s.io` instead of the resource's own. */
   readonly as: "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList" | undefined;
   /** Version of that group: `v1` or `v1beta1`. */
   readonly version: "v1" | "v1beta1";
-  /** From the media type's parameter; the query parameter is the server's matter. */
+  /** From the media type's parameter. The query parameter is handled elsewhere. */
   readonly pretty: boolean;
 }
 
 const plainJson: Representation = { format: "json", as: undefined, version: "v1", pretty: false };
 const justJson: readonly Representation[] = [plainJson];
-const parsedHeaders = new Map<string, readonly Representation[]>();
-/** Clients send a handful of different headers; the bound is for those that don't. */
-const maxParsedHeaders = 256;
 
 /**
- * What an Accept header takes of that which the server can write, the preferred first. Empty: nothing of it. Protobuf and
- * other unknown media types are passed over, so that `application/vnd.kubernetes.protobuf, application/json` is JSON.
+ * The supported representations that an Accept header accepts, preferred first. Protobuf and unknown media types are skipped, so
+ * `application/vnd.kubernetes.protobuf, application/json` results in JSON.
  */
 export function acceptedRepresentations(accept: string | undefined): readonly Representation[] {
   if (accept === undefined || accept === "" || accept === "application/json" || accept === "*/*") return justJson;
-  const known = parsedHeaders.get(accept);
-  if (known !== undefined) return known;
-  const parsed = parseAccept(accept);
-  if (parsedHeaders.size >= maxParsedHeaders) parsedHeaders.clear();
-  parsedHeaders.set(accept, parsed);
-  return parsed;
+  return parseAccept(accept);
 }
 
-/** Whether an Accept header takes JSON or YAML of any kind: what discovery and OpenAPI documents are written in. */
+/** Whether an Accept header accepts JSON or YAML, the formats of discovery and OpenAPI documents. */
 export function acceptsDocument(accept: string | undefined): boolean {
   return (
     accept === undefined ||
@@ -40,12 +32,12 @@ export function acceptsDocument(accept: string | undefined): boolean {
   );
 }
 
-/** Of a failure: JSON unless YAML is what the client prefers. Failures are never Tables and never 406. */
+/** The format of a failure: JSON unless the client prefers YAML. Failures are never Tables and never 406. */
 export function failureFormat(accepted: readonly Representation[]): "json" | "yaml" {
   return accepted[0]?.format ?? "json";
 }
 
-/** The refusal of an Accept header. */
+/** None of the accepted media types is supported. */
 export function notAcceptable(message?: string): StatusError {
   return statusError(
     "NotAcceptable",

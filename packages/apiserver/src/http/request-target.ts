@@ -3,16 +3,16 @@ import { statusError } from "@keelson/api-machinery";
 import type { PipelineRequest } from "../endpoints/outcome.ts";
 import type { IncludeObject } from "./encode.ts";
 
-/** What a request line asks for. */
+/** The target of a request line. */
 export interface Target {
   /** Percent-encoded, without the query. */
   readonly path: string;
   readonly query: Readonly<Record<string, string | undefined>>;
 }
 
-/** Path as it came, and the query parameters; of a parameter given twice the first counts, as in Go's `Values.Get`. */
+/** Splits a URL into its raw path and query parameters. Of a repeated parameter the first wins, as in Go's `Values.Get`. */
 export function splitTarget(url: string): Target {
-  // A proxy's form ("GET https://host/path") is allowed by RFC 9112 section 3.2.2.
+  // RFC 9112 section 3.2.2 also allows the absolute form ("GET https://host/path").
   const local = /^https?:\/\/[^/?]*/i.exec(url);
   const rest = local === null ? url : url.slice(local[0].length);
   const mark = rest.indexOf("?");
@@ -21,17 +21,17 @@ export function splitTarget(url: string): Target {
   return { path: path === "" ? "/" : path, query: Object.fromEntries(entries) };
 }
 
-/** Whether a path is of a resource, so that its answer is an object or a list. */
+/** Whether a path belongs to a resource, so that the response is an object or a list. */
 export function isResourcePath(path: string): boolean {
   return /^\/(api\/[^/]+|apis\/[^/]+\/[^/]+)\/[^/]/.test(path);
 }
 
-/** Whether a method is one that the API knows. */
+/** Whether the API has a method. */
 export function isApiMethod(method: string | undefined): method is PipelineRequest["method"] {
   return method === "GET" || method === "POST" || method === "PUT" || method === "PATCH" || method === "DELETE";
 }
 
-/** Headers for the pipeline. Credentials stop here: nothing behind needs them, and they must not reach logs or webhooks. */
+/** Headers for the pipeline, without credentials: they must not reach logs or webhooks. */
 export function plainHeaders(request: IncomingMessage): Record<string, string> {
   const headers: Record<string, string> = {};
   const given = request.headers;
@@ -44,8 +44,8 @@ export function plainHeaders(request: IncomingMessage): Record<string, string> {
 }
 
 /**
- * The headers that say who sends a request, every value of each on its own (Node joins repeated ones by a comma, which a
- * group's name may contain).
+ * The headers that authenticate a request, with every value separate. Node joins repeated headers with a comma, which a group name may
+ * contain.
  */
 export function credentialHeaders({ rawHeaders }: IncomingMessage): Readonly<Record<string, readonly string[]>> {
   const found: Record<string, string[]> = {};
@@ -56,23 +56,23 @@ export function credentialHeaders({ rawHeaders }: IncomingMessage): Readonly<Rec
   return found;
 }
 
-/** The audit id that a client gave its request, if it is one that can be repeated. */
+/** The client's audit id, if it is printable ASCII of at most 64 characters. */
 export function requestedAuditId(request: IncomingMessage): string | undefined {
-  const asked = request.headers["audit-id"];
-  return typeof asked === "string" && /^[\x21-\x7e]{1,64}$/.test(asked) ? asked : undefined;
+  const requested = request.headers["audit-id"];
+  return typeof requested === "string" && /^[\x21-\x7e]{1,64}$/.test(requested) ? requested : undefined;
 }
 
-/** Whether JSON is to be indented: as the query says, else for programs that people look at. */
+/** Whether to indent JSON: according to the query, or for interactive programs. */
 export function wantsPretty(request: IncomingMessage, query: Target["query"]): boolean {
-  const asked = query["pretty"];
-  if (asked !== undefined) return asked !== "false" && asked !== "0";
+  const { pretty } = query;
+  if (pretty !== undefined) return pretty !== "false" && pretty !== "0";
   return /^(curl|Wget|Mozilla\/5\.0)/.test(request.headers["user-agent"] ?? "");
 }
 
-/** What the rows of a Table are to carry. Throws `BadRequest`. */
+/** How much of each object the rows of a Table carry. Throws `BadRequest`. */
 export function includeObject(query: Target["query"]): IncludeObject {
-  const asked = query["includeObject"];
-  if (asked === undefined || asked === "") return "Metadata";
-  if (asked === "None" || asked === "Metadata" || asked === "Object") return asked;
-  throw statusError("BadRequest", `includeObject: unrecognized value ${JSON.stringify(asked)}: use None, Metadata or Object`);
+  const value = query["includeObject"];
+  if (value === undefined || value === "") return "Metadata";
+  if (value === "None" || value === "Metadata" || value === "Object") return value;
+  throw statusError("BadRequest", `includeObject: unrecognized value ${JSON.stringify(value)}: use None, Metadata or Object`);
 }

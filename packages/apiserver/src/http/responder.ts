@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Status, statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
-import type { Outcome } from "../endpoints/outcome.ts";
+import type { Outcome, RawOutcome, WatchOutcome } from "../endpoints/outcome.ts";
 import {
   bodyOf,
   chooseRepresentation,
@@ -16,131 +16,141 @@ import {
 import { acceptsDocument, failureFormat, notAcceptable, type Representation } from "./negotiation.ts";
 import { includeObject, type Target, wantsPretty } from "./request-target.ts";
 import { type ResponseHeaders, sendBody, warningHeaders } from "./send.ts";
-import { sendWatch, type WatchLimits } from "./watch-stream.ts";
+import { ChunkCache, type WatchLimits, WatchStream } from "./watch-stream.ts";
 
-/** A request whose answer is to be sent. */
+/** A request and the response to send. */
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly accepted: readonly Representation[];
   readonly query: Target["query"];
-  /** What every answer to the request has; each kind of answer adds to them, and they are written once. */
+  /** Headers of every response. Each kind of outcome adds to them before they are written. */
   readonly headers: ResponseHeaders;
 }
 
-/** Writes answers in the form that was asked for, and knows the watches that it is writing. */
-export interface Responder {
-  /** Resolves when the answer is handed to the socket, or the watch is open. Throws a StatusError before anything is sent. */
-  send(exchange: Exchange, outcome: Outcome): Promise<void>;
-  fail(exchange: Exchange, status: Status): Promise<void>;
-  /** Ends all watches, also those that are opened later. */
-  endWatches(): void;
-}
-
-/** Makes a {@link Responder}. */
-export function createResponder(options: {
+/** What {@link Responder} takes. */
+export interface ResponderOptions {
   readonly toTable: ToTable;
   readonly clock: Clock;
   readonly limits: WatchLimits;
-}): Responder {
-  const { clock } = options;
-  const watches = new Set<() => void>();
-  let isEnded = false;
+}
 
-  async function send(exchange: Exchange, outcome: Outcome): Promise<void> {
-    const { request, response, accepted, query, headers } = exchange;
-    const pretty = wantsPretty(request, query);
-    const context = (): EncodeContext => ({ toTable: options.toTable, includeObject: includeObject(query), now: clock.now() });
-    const reply = (status: number, style: Pick<Representation, "format">, body: EncodedBody, extra = {}): Promise<void> =>
-      sendBody(
-        response,
-        { status, headers: Object.assign(headers, contentType[style.format], extra), body },
-        { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
-      );
-    const choose = (from: Parameters<typeof chooseRepresentation>[1]): Representation => {
-      const chosen = chooseRepresentation(accepted, from);
-      return { ...chosen, pretty: pretty || chosen.pretty };
-    };
+/** Writes responses in the negotiated representation and tracks open watches. */
+export class Responder {
+  readonly #options: ResponderOptions;
+  readonly #watches = new Set<WatchStream>();
+  readonly #chunks = new ChunkCache();
+  /** Memoizes the JSON of documents that stay the same object: discovery and OpenAPI are large and requested often. */
+  readonly #documents = new WeakMap<object, EncodedBody>();
+  #isEnded = false;
+
+  constructor(options: ResponderOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when the response is handed to the socket, or the watch is open. Throws a StatusError before anything is sent. */
+  async send(exchange: Exchange, outcome: Outcome): Promise<void> {
+    const { headers } = exchange;
     switch (outcome.kind) {
       case "object": {
-        const representation = choose(outcome);
+        const representation = this.#choose(exchange, outcome);
         setWarnings(headers, outcome.warnings);
-        return reply(outcome.status, representation, await encodeObject(outcome, representation, context()));
+        const body = await encodeObject(outcome, representation, this.#context(exchange));
+        return reply(exchange, outcome.status, representation, body);
       }
       case "list": {
-        const representation = choose(outcome);
+        const representation = this.#choose(exchange, outcome);
         setWarnings(headers, outcome.warnings);
-        return reply(200, representation, await encodeList(outcome, representation, context()));
+        return reply(exchange, 200, representation, await encodeList(outcome, representation, this.#context(exchange)));
       }
-      case "watch": {
-        const representation = choose(outcome);
-        if (request.method === "HEAD") throw statusError("MethodNotAllowed", "a watch needs GET");
+      case "watch":
+        return this.#sendWatch(exchange, outcome);
+      case "status":
         setWarnings(headers, outcome.warnings);
-        response.writeHead(200, Object.assign(headers, contentType.json));
-        const end = sendWatch(response, outcome, representation, context, clock, options.limits);
-        if (response.destroyed) return;
-        watches.add(end);
-        response.on("close", () => watches.delete(end));
-        if (isEnded) end();
-        return;
-      }
-      case "status": {
-        setWarnings(headers, outcome.warnings);
-        return fail(exchange, outcome.status);
-      }
+        return this.fail(exchange, outcome.status);
       case "document": {
+        const { request, accepted, query } = exchange;
         if (!acceptsDocument(request.headers.accept)) throw notAcceptable();
-        const style = { format: failureFormat(accepted), pretty };
-        return reply(outcome.status, style, await encodeDocument(outcome.body, style), outcome.headers);
+        const style = { format: failureFormat(accepted), pretty: wantsPretty(request, query) };
+        return reply(exchange, outcome.status, style, await this.#encodeDocument(outcome.body, style), outcome.headers);
       }
       case "raw":
         return sendRaw(exchange, outcome);
-      default:
-        throw new Error(`unknown kind of answer: ${JSON.stringify(outcome)}`);
+      case "upgrade":
+        throw new TypeError("the HTTP server handles upgrades");
     }
   }
 
-  async function fail({ request, response, accepted, query, headers }: Exchange, status: Status): Promise<void> {
+  /** Sends a Status. */
+  async fail(exchange: Exchange, status: Status): Promise<void> {
+    const { request, accepted, query, headers } = exchange;
     const style = { format: failureFormat(accepted), pretty: wantsPretty(request, query) };
     const code = status.code ?? (status.status === "Success" ? 200 : 500);
     const retryAfter = status.details?.retryAfterSeconds;
-    // What is left of an unread body is not worth reading: the connection goes.
+    // The rest of an unread body is not worth reading, so the connection is closed.
     if (!request.complete) headers["connection"] = "close";
     if (retryAfter !== undefined) headers["retry-after"] = String(retryAfter);
-    await sendBody(
-      response,
-      { status: code, headers: Object.assign(headers, contentType[style.format]), body: await encodeStatus(status, style) },
-      { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
-    );
+    await reply(exchange, code, style, await encodeStatus(status, style));
   }
 
-  return {
-    send,
-    fail,
-    endWatches() {
-      isEnded = true;
-      for (const end of watches) end();
-    },
-  };
+  /** Ends all watches, including those opened later. */
+  endWatches(): void {
+    this.#isEnded = true;
+    for (const watch of this.#watches) watch.end();
+  }
+
+  #sendWatch(exchange: Exchange, outcome: WatchOutcome): void {
+    const { request, response, headers } = exchange;
+    const { clock, limits } = this.#options;
+    const representation = this.#choose(exchange, outcome);
+    if (request.method === "HEAD") throw statusError("MethodNotAllowed", "a watch needs GET");
+    setWarnings(headers, outcome.warnings);
+    response.writeHead(200, Object.assign(headers, contentType.json));
+    const context = (): EncodeContext => this.#context(exchange);
+    const watch = new WatchStream({ response, outcome, representation, context, clock, limits, chunks: this.#chunks });
+    watch.start();
+    if (response.destroyed) return;
+    this.#watches.add(watch);
+    response.on("close", () => this.#watches.delete(watch));
+    if (this.#isEnded) watch.end();
+  }
+
+  #choose({ accepted, request, query }: Exchange, outcome: Parameters<typeof chooseRepresentation>[1]): Representation {
+    const chosen = chooseRepresentation(accepted, outcome);
+    return { ...chosen, pretty: wantsPretty(request, query) || chosen.pretty };
+  }
+
+  #context({ query }: Exchange): EncodeContext {
+    const { toTable, clock } = this.#options;
+    return { toTable, includeObject: includeObject(query), now: clock.now() };
+  }
+
+  async #encodeDocument(body: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
+    if (body === undefined || body === null) return bodyOf(new Uint8Array());
+    if (style.format !== "json" || style.pretty || typeof body !== "object") return encodeValue(body, style);
+    const known = this.#documents.get(body);
+    if (known !== undefined) return known;
+    const encoded = await encodeValue(body, style);
+    this.#documents.set(body, encoded);
+    return encoded;
+  }
 }
 
-/** JSON of documents that stay the same object: discovery and OpenAPI are long and asked for often. */
-const documents = new WeakMap<object, EncodedBody>();
-
-async function encodeDocument(body: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
-  if (body === undefined || body === null) return bodyOf(new Uint8Array());
-  if (style.format !== "json" || style.pretty || typeof body !== "object") return encodeValue(body, style);
-  const known = documents.get(body);
-  if (known !== undefined) return known;
-  const encoded = await encodeValue(body, style);
-  documents.set(body, encoded);
-  return encoded;
-}
-
-async function sendRaw(
-  { request, response, headers: common }: Exchange,
-  outcome: Extract<Outcome, { kind: "raw" }>,
+function reply(
+  { request, response, headers }: Exchange,
+  status: number,
+  style: Pick<Representation, "format">,
+  body: EncodedBody,
+  extra: Readonly<Record<string, string>> = {},
 ): Promise<void> {
+  return sendBody(
+    response,
+    { status, headers: Object.assign(headers, contentType[style.format], extra), body },
+    { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
+  );
+}
+
+async function sendRaw({ request, response, headers: common }: Exchange, outcome: RawOutcome): Promise<void> {
   const { body, status } = outcome;
   const headers = Object.assign(common, outcome.headers);
   if (typeof body === "string" || body instanceof Uint8Array) {

@@ -4,13 +4,13 @@ import { pipeline } from "node:stream/promises";
 import { constants, createGzip } from "node:zlib";
 import type { EncodedBody } from "./encode.ts";
 
-/** Answers longer than this are compressed for clients that take it, as kube-apiserver does (KEP-156). */
+/** Larger responses are compressed for clients that accept gzip, as in kube-apiserver (KEP-156). */
 const gzipBytes = 128 * 1024;
 
-/** Headers of an answer on their way: names in lower case, one value each or several. */
+/** Response headers, with names in lower case. */
 export type ResponseHeaders = Record<string, string | string[]>;
 
-/** Sends an answer whose body is known, and adds to its headers what follows from the body. */
+/** Sends a response with a complete body. Adds the headers that depend on the body. */
 export async function sendBody(
   response: ServerResponse,
   answer: {
@@ -43,7 +43,7 @@ export async function sendBody(
   await pipeline(Readable.from(parts), response);
 }
 
-/** Whether an Accept-Encoding header takes gzip. */
+/** Whether an Accept-Encoding header accepts gzip. */
 export function acceptsGzip(header: string | undefined): boolean {
   return (header ?? "").split(",").some((clause) => {
     const [coding = "", ...parameters] = clause.split(";").map((part) => part.trim().toLowerCase());
@@ -51,11 +51,11 @@ export function acceptsGzip(header: string | undefined): boolean {
   });
 }
 
-/** Values of the `warning` header (RFC 7234 section 5.5): code 299, no agent, the text quoted. */
+/** Values of the `warning` header (RFC 7234 section 5.5): code 299, no agent, the quoted text. */
 export function warningHeaders(warnings: readonly string[]): string[] {
   return warnings.map((text) => {
     const oneLine = text.replaceAll(/\p{Cc}+/gu, " ").replaceAll(/["\\]/g, "\\$&");
-    // Node writes headers as Latin-1; this makes those bytes UTF-8, which is what clients read.
+    // Node writes headers as Latin-1. This produces the UTF-8 bytes that clients expect.
     return `299 - "${Buffer.from(oneLine, "utf8").toString("latin1")}"`;
   });
 }

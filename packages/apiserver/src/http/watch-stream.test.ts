@@ -5,10 +5,11 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, test, vi } from "vitest";
 import type { EncodedObject, WatchSink } from "../endpoints/outcome.ts";
 import { configMaps } from "../testing/config-maps.ts";
-import { sendWatch } from "./watch-stream.ts";
+import { ChunkCache, WatchStream } from "./watch-stream.ts";
 
-test("a hundred watchers of an event are sent the same bytes, which were made once", () => {
+test("sends a hundred watchers of an event the same bytes, encoded once", () => {
   const clock = createVirtualClock();
+  const chunks = new ChunkCache();
   const object: KubernetesObject = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", resourceVersion: "7" } };
   const encoded: EncodedObject = { bytes: Buffer.from(JSON.stringify(object)), object };
   const sinks: WatchSink[] = [];
@@ -22,9 +23,9 @@ test("a hundred watchers of an event are sent the same bytes, which were made on
     const response = new ServerResponse(request);
     response.assignSocket(socket);
     response.writeHead(200);
-    sendWatch(
+    const stream = new WatchStream({
       response,
-      {
+      outcome: {
         kind: "watch",
         resource: configMaps,
         open(sink) {
@@ -32,13 +33,15 @@ test("a hundred watchers of an event are sent the same bytes, which were made on
           return { close: () => undefined };
         },
       },
-      { format: "json", as: undefined, version: "v1", pretty: false },
-      () => {
-        throw new Error("nothing is to be converted");
+      representation: { format: "json", as: undefined, version: "v1", pretty: false },
+      context: () => {
+        throw new Error("no conversion expected");
       },
       clock,
-      { pendingBytes: 1024, stallMs: 1_000 },
-    );
+      limits: { pendingBytes: 1024, stallMs: 1_000 },
+      chunks,
+    });
+    stream.start();
   }
   written.length = 0;
   for (const sink of sinks) sink.events([{ type: "ADDED", object: encoded }]);
@@ -52,6 +55,6 @@ test("a hundred watchers of an event are sent the same bytes, which were made on
     { type: "ADDED", object: encoded },
     { type: "ADDED", object: encoded },
   ]);
-  // What comes together is one chunk.
+  // Events of one batch share a chunk.
   expect(written.map(String)).toEqual([`${(2 * line.length).toString(16)}\r\n${line}${line}\r\n`]);
 });

@@ -1,137 +1,159 @@
 import type { ServerResponse } from "node:http";
+import type { Writable } from "node:stream";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { EncodedObject, WatchedEvent, WatchOutcome } from "../endpoints/outcome.ts";
 import { type EncodeContext, objectValue } from "./encode.ts";
 import type { Representation } from "./negotiation.ts";
 
-/** How much a watcher may be behind. */
+/** How far a watcher may fall behind. */
 export interface WatchLimits {
-  /** Bytes of events that wait to be sent, not counting those that were there when the watch began. */
+  /** Bytes of events waiting to be sent, not counting the initial state. */
   readonly pendingBytes: number;
-  /** How long a watcher may take nothing while something waits for it. */
+  /** How long a watcher may read nothing while events are waiting. */
   readonly stallMs: number;
 }
 
-/** Bytes of one write: as much as a socket takes at once. */
+/** What {@link WatchStream} takes. */
+export interface WatchStreamOptions {
+  readonly response: ServerResponse;
+  readonly outcome: WatchOutcome;
+  readonly representation: Representation;
+  /** The context of Tables, evaluated per event. */
+  readonly context: () => EncodeContext;
+  readonly clock: Clock;
+  readonly limits: WatchLimits;
+  /** Shared by all watches of a server. */
+  readonly chunks: ChunkCache;
+}
+
+/** Bytes per write: about what a socket takes at a time. */
 const writeBytes = 64 * 1024;
 
 /**
- * Sends a watch as newline-delimited JSON until the server or the client ends it. A client that does not read is
- * disconnected when it is further behind than `limits` say: it resumes from the last event that it has seen.
- *
- * @returns a function that ends the stream after what was accepted so far.
+ * Sends a watch as newline-delimited JSON until the server or the client ends it. A client that exceeds the limits is disconnected; it
+ * resumes from the last event it has seen.
  */
-export function sendWatch(
-  response: ServerResponse,
-  outcome: WatchOutcome,
-  representation: Representation,
-  context: () => EncodeContext,
-  clock: Clock,
-  limits: WatchLimits,
-): () => void {
-  response.flushHeaders();
-  const { socket } = response;
-  // Chunks are written to the connection itself: so they are made once for all who watch, and are one buffer to encrypt. Not where the
-  // client knows no chunks (HTTP/1.0), nor where the connection is still taken by the answer to an earlier request.
-  const isDirect = socket !== null && response.chunkedEncoding;
-  const connection = isDirect ? socket : response;
-  let queue: WatchedEvent[] = [];
-  let head = 0;
-  let pendingBytes = 0;
-  /** Events at the head of the queue that count for no limit. */
-  let initial = 0;
-  let isEnding = false;
-  let isBlocked = false;
-  let stall: Timer | undefined;
-  let source: { close(): void } | undefined;
+export class WatchStream {
+  readonly #options: WatchStreamOptions;
+  /**
+   * Whether chunks are written to the socket directly: then they are encoded once for all watchers and encrypted as one buffer. Not for
+   * HTTP/1.0 clients, nor while the socket is busy with the response to an earlier pipelined request.
+   */
+  readonly #isDirect: boolean;
+  readonly #connection: Writable;
+  #queue: WatchedEvent[] = [];
+  #head = 0;
+  #pendingBytes = 0;
+  /** Number of initial events at the head of the queue, which do not count towards the limit. */
+  #initial = 0;
+  #isEnding = false;
+  #isBlocked = false;
+  /** The columns of a Table are sent once, with the first event. */
+  #hasSentColumns = false;
+  #stall: Timer | undefined;
+  #source: { close(): void } | undefined;
 
-  /** The columns of Tables are told once, with the first event. */
-  let hasColumns = false;
-  const encode = (event: WatchedEvent): Chunk => {
-    if (event.type === "ERROR") return chunkOf([errorLine(event)]);
-    if (representation.as === undefined) return sharedChunk(event.type, event.object);
-    const line = convertedLine(event, outcome, representation, context(), hasColumns);
-    hasColumns ||= representation.as === "Table";
-    return chunkOf([line]);
-  };
-  const join = (chunks: readonly Chunk[]): Uint8Array => {
-    const [only] = chunks;
-    const lines = chunks.map(({ line }) => line);
-    if (!isDirect) return Buffer.concat(lines);
-    return (chunks.length === 1 && only !== undefined ? only : chunkOf(lines)).bytes;
-  };
+  constructor(options: WatchStreamOptions) {
+    const { response } = options;
+    this.#options = options;
+    response.flushHeaders();
+    const { socket } = response;
+    this.#isDirect = socket !== null && response.chunkedEncoding;
+    this.#connection = socket !== null && this.#isDirect ? socket : response;
+  }
 
-  const stop = (): void => {
-    stall?.cancel();
-    stall = undefined;
-    queue = [];
-    head = 0;
-    isEnding = true;
-    source?.close();
+  /** Opens the watch and starts sending. */
+  start(): void {
+    const { response, outcome, limits } = this.#options;
+    this.#connection.on("drain", this.#resume);
+    response.on("close", () => this.#stop());
+    this.#source = outcome.open({
+      events: (batch, isInitial = false) => {
+        if (this.#isEnding) return;
+        for (const event of batch) {
+          this.#queue.push(event);
+          if (isInitial) this.#initial++;
+          else this.#pendingBytes += sizeOf(event);
+        }
+        if (!this.#isBlocked) this.#pump();
+        else if (this.#pendingBytes > limits.pendingBytes) {
+          this.#stop();
+          response.destroy();
+        }
+      },
+      end: () => this.end(),
+    });
+    // The sink may have been ended before `open` returned the source.
+    if (this.#isEnding || response.destroyed) this.#source.close();
+  }
+
+  /** Ends the stream after the events accepted so far. */
+  end(): void {
+    if (this.#isEnding) return;
+    this.#isEnding = true;
+    this.#source?.close();
+    this.#pump();
+  }
+
+  #stop(): void {
+    this.#stall?.cancel();
+    this.#stall = undefined;
+    this.#queue = [];
+    this.#head = 0;
+    this.#isEnding = true;
+    this.#source?.close();
     // The connection may serve other requests after this one.
-    connection.off("drain", resume);
+    this.#connection.off("drain", this.#resume);
+  }
+
+  readonly #resume = (): void => {
+    this.#stall?.cancel();
+    this.#stall = undefined;
+    this.#isBlocked = false;
+    this.#pump();
   };
 
-  const resume = (): void => {
-    stall?.cancel();
-    stall = undefined;
-    isBlocked = false;
-    pump();
-  };
-
-  const pump = (): void => {
-    while (!isBlocked && head < queue.length) {
-      const chunks: Chunk[] = [];
-      let bytes = 0;
-      while (head < queue.length && bytes < writeBytes) {
-        const event = queue[head++];
-        if (event === undefined) continue;
-        const chunk = encode(event);
-        if (initial > 0) initial--;
-        else pendingBytes -= sizeOf(event);
-        chunks.push(chunk);
-        bytes += chunk.line.length;
-      }
-      isBlocked = !connection.write(join(chunks));
+  #pump(): void {
+    while (!this.#isBlocked && this.#head < this.#queue.length) {
+      this.#isBlocked = !this.#connection.write(this.#nextWrite());
     }
-    if (head === queue.length) {
-      queue = [];
-      head = 0;
-      if (isEnding) response.end();
+    const { response, clock, limits } = this.#options;
+    if (this.#head === this.#queue.length) {
+      this.#queue = [];
+      this.#head = 0;
+      if (this.#isEnding) response.end();
     }
-    if (isBlocked && stall === undefined)
-      stall = clock.setTimer(limits.stallMs, () => response.destroy(), { background: true });
-  };
+    if (this.#isBlocked) {
+      this.#stall ??= clock.setTimer(limits.stallMs, () => response.destroy(), { background: true });
+    }
+  }
 
-  const end = (): void => {
-    if (isEnding) return;
-    isEnding = true;
-    source?.close();
-    pump();
-  };
+  #nextWrite(): Uint8Array {
+    const chunks: Chunk[] = [];
+    let bytes = 0;
+    while (this.#head < this.#queue.length && bytes < writeBytes) {
+      const event = this.#queue[this.#head++];
+      if (event === undefined) continue;
+      const chunk = this.#encode(event);
+      if (this.#initial > 0) this.#initial--;
+      else this.#pendingBytes -= sizeOf(event);
+      chunks.push(chunk);
+      bytes += chunk.line.length;
+    }
+    const [first] = chunks;
+    const lines = chunks.map(({ line }) => line);
+    if (!this.#isDirect) return Buffer.concat(lines);
+    return (chunks.length === 1 && first !== undefined ? first : chunkOf(lines)).bytes;
+  }
 
-  connection.on("drain", resume);
-  response.on("close", stop);
-
-  source = outcome.open({
-    events(batch, isInitial = false) {
-      if (isEnding) return;
-      for (const event of batch) {
-        queue.push(event);
-        if (isInitial) initial++;
-        else pendingBytes += sizeOf(event);
-      }
-      if (!isBlocked) pump();
-      else if (pendingBytes > limits.pendingBytes) {
-        stop();
-        response.destroy();
-      }
-    },
-    end,
-  });
-  // The sink may have been ended before there was a source to close.
-  if (isEnding || response.destroyed) source.close();
-  return end;
+  #encode(event: WatchedEvent): Chunk {
+    const { outcome, representation, context } = this.#options;
+    if (event.type === "ERROR") return chunkOf([errorLine(event)]);
+    if (representation.as === undefined) return this.#options.chunks.get(event.type, event.object);
+    const line = convertedLine(event, outcome, representation, context(), this.#hasSentColumns);
+    this.#hasSentColumns ||= representation.as === "Table";
+    return chunkOf([line]);
+  }
 }
 
 function sizeOf(event: WatchedEvent): number {
@@ -146,30 +168,34 @@ const openings = {
 };
 const closing = Buffer.from("}\n");
 
-/** A chunk of HTTP/1.1 (RFC 9112 section 7.1), and the line in it. */
+/** A chunk of HTTP/1.1 (RFC 9112 section 7.1) and the line it contains. */
 interface Chunk {
   readonly bytes: Uint8Array;
   readonly line: Uint8Array;
 }
 
-/** Chunks of recent events: watchers are told of an event one after the other, and all are sent the same bytes. */
-let shared = new WeakMap<EncodedObject, Chunk & { readonly type: WatchedEvent["type"] }>();
-let sharedBytes = 0;
-/** A chunk lives as long as its object does, which is long for most. So that they don't double storage, all are dropped now and then. */
+/** Chunks live as long as their objects, which may be long. The cache is dropped at this size so that it does not double storage. */
 const maxSharedBytes = 4 * 1024 * 1024;
 
-function sharedChunk(type: keyof typeof openings, object: EncodedObject): Chunk {
-  const known = shared.get(object);
-  if (known?.type === type) return known;
-  const { bytes, line } = chunkOf([openings[type], object.bytes, closing]);
-  if (sharedBytes > maxSharedBytes) {
-    shared = new WeakMap();
-    sharedBytes = 0;
+/** Chunks of recent events, shared by all watchers of an event. */
+export class ChunkCache {
+  #chunks = new WeakMap<EncodedObject, Chunk & { readonly type: WatchedEvent["type"] }>();
+  #bytes = 0;
+
+  /** The chunk of an event. */
+  get(type: keyof typeof openings, object: EncodedObject): Chunk {
+    const known = this.#chunks.get(object);
+    if (known?.type === type) return known;
+    const { bytes, line } = chunkOf([openings[type], object.bytes, closing]);
+    if (this.#bytes > maxSharedBytes) {
+      this.#chunks = new WeakMap();
+      this.#bytes = 0;
+    }
+    const chunk = { type, bytes, line };
+    this.#chunks.set(object, chunk);
+    this.#bytes += bytes.length;
+    return chunk;
   }
-  const chunk = { type, bytes, line };
-  shared.set(object, chunk);
-  sharedBytes += bytes.length;
-  return chunk;
 }
 
 const chunkEnd = Buffer.from("\r\n");
@@ -191,7 +217,7 @@ function convertedLine(
   const value = {
     ...(objectValue(event.object, outcome.resource, representation, context) as object),
     ...(hasColumns ? { columnDefinitions: null } : {}),
-    // A bookmark is no object: its Table has the version that it is for, and no row.
+    // The Table of a bookmark has a resourceVersion and no rows.
     ...(event.type === "BOOKMARK" && representation.as === "Table" ? { rows: [] } : {}),
   };
   return Buffer.from(`{"type":"${event.type}","object":${JSON.stringify(value)}}\n`);

@@ -16,7 +16,7 @@ export interface CertificateRenewalOptions {
 }
 
 /** A day: certificates are renewed 30 of them before they expire. */
-const lookEveryMs = 24 * 60 * 60 * 1000;
+const checkIntervalMs = 24 * 60 * 60 * 1000;
 
 /** Looks every day whether keys and certificates are to be renewed, and has what is new used, until it is stopped. */
 export function startCertificateRenewal(options: CertificateRenewalOptions): { stop(): Promise<void> } {
@@ -37,7 +37,7 @@ export function startCertificateRenewal(options: CertificateRenewalOptions): { s
   };
   const wait = () =>
     clock.setTimer(
-      lookEveryMs,
+      checkIntervalMs,
       () => {
         looking = look().then(() => {
           if (!isStopped) timer = wait();

@@ -40,8 +40,8 @@ export interface ReviewsOptions {
 const authorizationGroup = "authorization.k8s.io";
 const authenticationGroup = "authentication.k8s.io";
 const hourSeconds = 3_600;
-const shortestSeconds = 600;
-const longestSeconds = 2 ** 32;
+const minTokenSeconds = 600;
+const maxTokenSeconds = 2 ** 32;
 
 /** Makes the {@link Reviews} of one server. */
 export function createReviews(options: ReviewsOptions): Reviews {
@@ -132,14 +132,14 @@ export function createReviews(options: ReviewsOptions): Reviews {
           `Invalid value: ${JSON.stringify(expirationSeconds)}: must be an integer`,
         );
       }
-      if (expirationSeconds < shortestSeconds) {
+      if (expirationSeconds < minTokenSeconds) {
         throw invalid(
           object,
           "spec.expirationSeconds",
           `Invalid value: ${expirationSeconds}: may not specify a duration less than 10 minutes`,
         );
       }
-      if (expirationSeconds > longestSeconds) {
+      if (expirationSeconds > maxTokenSeconds) {
         throw invalid(
           object,
           "spec.expirationSeconds",

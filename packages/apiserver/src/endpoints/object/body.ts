@@ -2,25 +2,27 @@ import { apiVersionOf, isJsonObject, type JsonObject, type KubernetesObject, set
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalid } from "../errors.ts";
 
-/** How deep a body may be nested; what walks it recurses. */
-const deepest = 256;
+/** Maximum nesting of a body. The functions that walk one are recursive. */
+const maxDepth = 256;
 
 /**
- * A copy of a JSON value that may be changed, without `undefined`. Throws `BadRequest` where it is nested too deep or holds what
- * JSON can't say (a Date, a function): a client in process can hand over anything.
+ * Returns a mutable copy of a JSON value without `undefined`. In-process clients can pass any value, so anything JSON cannot
+ * represent (a Date, a function) is rejected.
+ *
+ * **Errors**: `BadRequest` if the value is nested too deep or is not JSON.
  */
 export function copyJson(value: unknown, depth = 0): unknown {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;
   if (typeof value === "number") {
-    if (!Number.isFinite(value)) throw badRequest(`the body contains ${value}, which JSON has no form for`);
+    if (!Number.isFinite(value)) throw badRequest(`the body contains ${value}, which JSON cannot represent`);
     return value;
   }
-  if (typeof value !== "object") throw badRequest(`the body contains a ${typeof value}, which JSON has no form for`);
-  if (depth >= deepest) throw badRequest(`the body is nested more than ${deepest} levels deep`);
+  if (typeof value !== "object") throw badRequest(`the body contains a ${typeof value}, which JSON cannot represent`);
+  if (depth >= maxDepth) throw badRequest(`the body is nested more than ${maxDepth} levels deep`);
   if (Array.isArray(value)) return value.map((item) => copyJson(item ?? null, depth + 1));
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) {
-    throw badRequest(`the body contains a ${value.constructor.name}, which JSON has no form for`);
+    throw badRequest(`the body contains a ${value.constructor.name}, which JSON cannot represent`);
   }
   const result: JsonObject = {};
   for (const key of Object.keys(value)) {
@@ -30,7 +32,7 @@ export function copyJson(value: unknown, depth = 0): unknown {
   return result;
 }
 
-/** A body as an object of `resource`: its kind and version are checked, or filled in for a built-in kind. Its own copy. */
+/** Reads a body as an object of `resource`. Checks its kind and version, or fills them in for a built-in kind. Returns a copy. */
 export function readBody(resource: ServedResource, body: unknown): KubernetesObject {
   if (!isJsonObject(body)) {
     throw badRequest(
@@ -40,11 +42,11 @@ export function readBody(resource: ServedResource, body: unknown): KubernetesObj
     );
   }
   const object = copyJson(body) as JsonObject;
-  return asObject(resource, object);
+  return withTypeMeta(resource, object);
 }
 
-/** Checks `apiVersion` and `kind` and gives them and `metadata` where a built-in kind leaves them out. */
-export function asObject(resource: ServedResource, object: JsonObject): KubernetesObject {
+/** Checks `apiVersion` and `kind`. For a built-in kind, missing ones are filled in, and so is `metadata`. */
+export function withTypeMeta(resource: ServedResource, object: JsonObject): KubernetesObject {
   const apiVersion = apiVersionOf(resource);
   const given = object["apiVersion"] ?? "";
   const kind = object["kind"] ?? "";
@@ -82,7 +84,7 @@ function nameOf(object: JsonObject): string {
   return isJsonObject(metadata) && typeof metadata["name"] === "string" ? metadata["name"] : "";
 }
 
-/** The body of a write through an object's URL names that object. `Kubernetes` says so in three ways. */
+/** Checks that the body of a write names the object in the URL, with kube-apiserver's three messages. */
 export function requireNames(object: KubernetesObject, name: string, namespace: string): void {
   const given = object.metadata.name ?? "";
   if (given === "") throw badRequest(`the name of the object (${name} based on URL) was undeterminable: name must be provided`);

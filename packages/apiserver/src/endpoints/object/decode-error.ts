@@ -4,8 +4,8 @@ import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest } from "../errors.ts";
 
 /**
- * The `BadRequest` for an object of a built-in kind with a value of the wrong type at `path` (`spec.containers[0].image`), in the
- * words of Go's decoder: `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
+ * The `BadRequest` for an object of a built-in kind with a value of the wrong type at `path` (`spec.containers[0].image`), with the
+ * message of Go's decoder: `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
  */
 export function decodeError(
   resource: Pick<ServedResource, "group" | "version" | "kind">,
@@ -26,9 +26,9 @@ export function decodeError(
 }
 
 interface Target {
-  /** The innermost struct, without its package. */
+  /** The innermost struct without its package. */
   readonly struct: string;
-  /** Names of fields from the root, without indexes and keys of maps. */
+  /** Field names from the root, without indexes and map keys. */
   readonly field: string;
   readonly type: string;
   readonly value: unknown;
@@ -60,7 +60,7 @@ function walk(root: Definition, object: unknown, steps: readonly string[]): Targ
   return { struct, field: fields.join("."), type: goType(type), value };
 }
 
-/** How many of the steps are one key of the map: a key may have dots. */
+/** Number of steps that form one map key, since a key may contain dots. */
 function keyLength(map: unknown, steps: readonly string[]): number {
   if (!isJsonObject(map)) return 1;
   for (let count = steps.length; count > 1; count--) if (Object.hasOwn(map, steps.slice(0, count).join("."))) return count;
@@ -86,7 +86,7 @@ function goType(type: string): string {
   return goNames[type] ?? type;
 }
 
-/** What a value is, as Go's decoder names it. */
+/** The type of a value as Go's decoder names it. */
 export function jsonType(value: unknown): string {
   if (Array.isArray(value)) return "array";
   if (isJsonObject(value)) return "object";

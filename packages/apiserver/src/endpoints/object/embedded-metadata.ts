@@ -4,10 +4,10 @@ import { badRequest } from "../errors.ts";
 import { readMetadata } from "./metadata.ts";
 
 /**
- * Reads the type and the metadata of objects within an object of a custom kind (`x-kubernetes-embedded-resource`) as the server reads
- * those of the object itself, in place: what metadata does not know goes, its name to `unknown`.
+ * Normalizes, in place, the type and metadata of objects embedded in a custom object (`x-kubernetes-embedded-resource`), with the rules
+ * for top-level metadata. Unknown metadata fields are dropped and their paths added to `unknown`.
  *
- * **Errors**: `BadRequest` where a field has the wrong type.
+ * **Errors**: `BadRequest` if a field has the wrong type.
  */
 export function readEmbedded(schema: Schema, value: unknown, path: string, unknown: string[], depth = 0): void {
   if (typeof value !== "object" || value === null || depth > maxDepth || !hasEmbedded(schema)) return;
@@ -41,7 +41,7 @@ function readOne(object: Record<string, unknown>, path: string, unknown: string[
 
 const withEmbedded = new WeakMap<Schema, boolean>();
 
-/** Whether a schema of a custom kind or what is below it embeds an object. */
+/** Whether a custom schema contains an embedded object at any depth. Memoized: the schema is immutable. */
 function hasEmbedded(schema: Schema): boolean {
   const known = withEmbedded.get(schema);
   if (known !== undefined) return known;

@@ -16,7 +16,7 @@ const strings = [
 ];
 const numbers = ["generation", "deletionGracePeriodSeconds"];
 const maps = ["labels", "annotations"];
-/** Lists, with the Go types of their items. */
+/** Lists and the Go types of their items. */
 const listTypes: Readonly<Record<string, string>> = {
   ownerReferences: "v1.OwnerReference",
   finalizers: "string",
@@ -26,8 +26,9 @@ const lists = Object.keys(listTypes);
 const known = new Set([...strings, ...numbers, ...maps, ...lists]);
 
 /**
- * Metadata as the server reads it: null and empty values are absent, unknown fields are dropped (their names go to `unknown`).
- * Throws `BadRequest` where a field has the wrong type.
+ * Reads metadata: null and empty values are absent, unknown fields are dropped and added to `unknown`.
+ *
+ * **Errors**: `BadRequest` if a field has the wrong type.
  */
 export function readMetadata(value: unknown, kind: string, version: string, unknown: string[]): ObjectMeta {
   const wrong = (found: unknown, field: string, type: string): Error => {
@@ -65,7 +66,7 @@ export function readMetadata(value: unknown, kind: string, version: string, unkn
       const stray: unknown = field.find((item) => (type === "string" ? typeof item !== "string" : !isJsonObject(item)));
       if (stray !== undefined) throw wrong(stray, `ObjectMeta.metadata.${name}`, type);
       if (name === "ownerReferences") requireReferences(field, wrong);
-      // An empty list of managedFields says to forget them all.
+      // An empty managedFields list resets field management.
       if (field.length > 0 || name === "managedFields") result[name] = field;
     }
   }
@@ -102,7 +103,7 @@ const serviceRule =
   "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an " +
   "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
-/** What is wrong with a name of this kind; empty when nothing is. */
+/** Problems with a name of this kind; empty if it is valid. */
 export function nameProblems(resource: Pick<ServedResource, "group" | "plural">, name: string): string[] {
   if (resource.group === "rbac.authorization.k8s.io" || (resource.group === "certificates.k8s.io" && name.includes(":"))) {
     return pathSegmentProblems(name);
@@ -124,7 +125,7 @@ function pathSegmentProblems(name: string): string[] {
   return ["/", "%"].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`);
 }
 
-/** What is wrong with a label's or annotation's key. */
+/** Problems with a label or annotation key. */
 export function qualifiedNameProblems(key: string): string[] {
   const parts = key.split("/");
   const name = parts.at(-1) ?? "";
@@ -145,20 +146,25 @@ export function qualifiedNameProblems(key: string): string[] {
   return problems;
 }
 
-const longestAnnotationsBytes = 256 * 1024;
+const maxAnnotationsBytes = 256 * 1024;
 
 /** Finalizers that need no domain. */
 const standardFinalizers = new Set(["foregroundDeletion", "kubernetes", "orphan"]);
 
-/** Groups of built-in kinds whose finalizers may do without a domain: they do not share the validation of the others. */
-const looseGroups = new Set(["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "policy"]);
+/** Groups of built-in kinds whose validation accepts finalizers without a domain. */
+const lenientFinalizerGroups = new Set([
+  "admissionregistration.k8s.io",
+  "apiextensions.k8s.io",
+  "apiregistration.k8s.io",
+  "policy",
+]);
 
-/** Finalizers without a domain, which others may use too: built-in kinds refuse them, custom ones warn. */
+/** Finalizers without a domain, which may collide with others. Built-in kinds reject them, custom ones warn. */
 export function unqualifiedFinalizers(metadata: DeepReadonly<ObjectMeta>): readonly string[] {
   return (metadata.finalizers ?? []).filter((name) => !name.includes("/") && !standardFinalizers.has(name));
 }
 
-/** What is wrong with an object's metadata, its name aside. */
+/** Validates an object's metadata except its name. */
 export function metadataProblems(
   { origin, group }: Pick<ServedResource, "origin" | "group">,
   metadata: ObjectMeta,
@@ -185,11 +191,11 @@ export function metadataProblems(
     add("metadata.annotations", key, qualifiedNameProblems(key.toLowerCase()));
     bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
   }
-  if (bytes > longestAnnotationsBytes) {
+  if (bytes > maxAnnotationsBytes) {
     causes.push({
       reason: "FieldValueTooLong",
       field: "metadata.annotations",
-      message: `Too long: may not be more than ${longestAnnotationsBytes} bytes`,
+      message: `Too long: may not be more than ${maxAnnotationsBytes} bytes`,
     });
   }
   const { finalizers = [] } = metadata;
@@ -197,7 +203,7 @@ export function metadataProblems(
   if (finalizers.includes("orphan") && finalizers.includes("foregroundDeletion")) {
     add("metadata.finalizers", finalizers, ["finalizer orphan and foregroundDeletion cannot be both set"]);
   }
-  if (origin === "builtin" && !looseGroups.has(group)) {
+  if (origin === "builtin" && !lenientFinalizerGroups.has(group)) {
     for (const name of unqualifiedFinalizers(metadata)) {
       const detail = "name is neither a standard finalizer name nor is it fully qualified";
       add(`metadata.finalizers[${finalizers.indexOf(name)}]`, name, [detail]);
@@ -207,7 +213,7 @@ export function metadataProblems(
   return causes;
 }
 
-/** Owner references without those whose uid occurred before, and a warning for the client where there were any. */
+/** Removes owner references with a repeated uid and returns a warning for the client if there were any. */
 export function withoutRepeatedOwners(metadata: ObjectMeta): { readonly metadata: ObjectMeta; readonly warning?: string } {
   const { ownerReferences = [] } = metadata;
   const kept = ownerReferences.filter(({ uid }, index) => ownerReferences.findIndex((other) => other.uid === uid) === index);
@@ -249,7 +255,7 @@ function ownerProblems(metadata: ObjectMeta): StatusCause[] {
   return causes;
 }
 
-/** The causes of a bad or missing name at create, and of a prefix that no name may begin with. */
+/** Validates the name and `generateName` of an object to create. */
 export function nameCauses(resource: Pick<ServedResource, "group" | "plural">, object: KubernetesObject): StatusCause[] {
   const { name, generateName } = object.metadata;
   if (!name) {
@@ -264,8 +270,8 @@ export function nameCauses(resource: Pick<ServedResource, "group" | "plural">, o
   });
   const ofName = nameProblems(resource, name).map((problem) => invalidName("metadata.name", name, problem));
   if (!generateName) return ofName;
-  // As kube-apiserver looks at a prefix: what follows makes up for a hyphen at its end.
-  const whole = generateName.endsWith("-") ? `${generateName.slice(0, -1)}a` : generateName;
-  const ofPrefix = nameProblems(resource, whole).map((problem) => invalidName("metadata.generateName", generateName, problem));
+  // kube-apiserver masks a trailing hyphen, since the generated suffix follows it.
+  const masked = generateName.endsWith("-") ? `${generateName.slice(0, -1)}a` : generateName;
+  const ofPrefix = nameProblems(resource, masked).map((problem) => invalidName("metadata.generateName", generateName, problem));
   return [...ofPrefix, ...ofName];
 }

@@ -1,39 +1,39 @@
 import type { DeepReadonly, JsonObject, KubernetesObject } from "@keelson/api-machinery";
-import { applyDefaults, createRuleEvaluator, prune, unknownFieldMessages, validate } from "@keelson/api-machinery/server";
 import type { StatusCause } from "@keelson/api-machinery/validation";
+import { applyDefaults, createRuleEvaluator, prune, unknownFieldMessages, validate } from "@keelson/api-machinery/server";
 import { canonicalValues } from "../../registry/builtin/canonical-values.ts";
 import { scaleCauses } from "../../registry/crd/scale-validation.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { Call } from "../call.ts";
 import { decodeError } from "./decode-error.ts";
 import { readEmbedded } from "./embedded-metadata.ts";
-import { dropEmpty } from "./empty-values.ts";
+import { dropEmptyValues } from "./empty-values.ts";
 import { badRequest } from "../errors.ts";
 import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./metadata.ts";
-import { bringsStatusOnly, isStored, statusSchemaOf } from "../write/mutable-copy.ts";
+import { changesStatusOnly, isFrozenValue, statusSchemaOf } from "../write/mutable-copy.ts";
 import type { WriteOptions } from "../write/write-options.ts";
 
 /**
- * The form of an object that goes on: metadata read, unknown fields dropped (and told or refused, as `fieldValidation` says),
- * defaults set. Built-in kinds are Go structs to their clients: null and empty lists and maps are absent there, and a value of the
- * wrong type can't be decoded (`BadRequest`). What else the schema finds wrong is kept for {@link validationCauses}.
+ * Brings an object into the form that is validated and stored: reads metadata, prunes unknown fields (and warns or fails according
+ * to `fieldValidation`), sets defaults. Clients decode built-in kinds into Go structs, so null and empty lists and maps are
+ * treated as absent, and a value of the wrong type is a `BadRequest`. Other schema violations are kept for {@link validationCauses}.
  *
- * Changes what it is given, but for what is frozen: managedFields that are stored so or were made here, and in a write through
- * `status` that brings nothing else, all but metadata and status. These are conformed already, and not looked at.
+ * Changes `object` in place except for frozen parts, which come from storage and are normalized already: managedFields and, in a
+ * write to `status` that changes nothing else, all fields except metadata and status.
  */
-export function conform(
+export function normalizeObject(
   call: Call,
   object: KubernetesObject,
   options: Pick<WriteOptions, "fieldValidation">,
 ): KubernetesObject {
   const { resource } = call;
-  const isStatusAlone = call.info.subresource === "status" && bringsStatusOnly(object);
+  const isStatusAlone = call.info.subresource === "status" && changesStatusOnly(object);
   const schema = isStatusAlone ? statusSchemaOf(resource.schema) : resource.schema;
   const unknown: string[] = [];
   const { managedFields, ...untracked } = object.metadata ?? {};
-  const isTracked = isStored(managedFields);
-  const given = isTracked ? untracked : object.metadata;
-  const { metadata, warning } = withoutRepeatedOwners(readMetadata(given, resource.kind, resource.version, unknown));
+  const isTracked = isFrozenValue(managedFields);
+  const sent = isTracked ? untracked : object.metadata;
+  const { metadata, warning } = withoutRepeatedOwners(readMetadata(sent, resource.kind, resource.version, unknown));
   if (warning !== undefined && !call.warnings.includes(warning)) call.warnings.push(warning);
   const pruned = prune(schema, { ...object, metadata });
   unknown.push(...pruned.unknown);
@@ -42,7 +42,7 @@ export function conform(
   const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
   const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;
   if (resource.origin === "builtin") {
-    dropEmpty(schema, result as unknown as JsonObject);
+    dropEmptyValues(schema, result as unknown as JsonObject);
     try {
       canonicalValues(schema, result);
     } catch (error) {
@@ -52,14 +52,14 @@ export function conform(
     }
   }
   applyDefaults(schema, result);
-  call.schemaFaults.causes = [];
+  call.schemaErrors.causes = [];
   if (resource.origin === "builtin") {
-    // Items twice in a list are for each kind's own rules to tell, which know them by other keys.
+    // Each kind's own rules report duplicate list items: they know the keys.
     const causes = validate(schema, result).filter(({ reason }) => reason !== "FieldValueDuplicate");
     const wrongType = causes.find(({ reason }) => reason === "FieldValueTypeInvalid");
     if (wrongType !== undefined) throw decodeError(resource, result, wrongType.field ?? "");
-    call.schemaFaults.causes = causes;
-    // After the types are known to be right, so that a kind's defaults can rely on them.
+    call.schemaErrors.causes = causes;
+    // Runs after the type check so that a kind's defaults can rely on the types.
     const { strategy } = resource;
     (isStatusAlone ? strategy.status?.default : strategy.default)?.(result);
   }
@@ -67,7 +67,7 @@ export function conform(
   return result;
 }
 
-/** What is wrong with an object that was conformed, by its schema and its kind's own rules. `live` is what it replaces. */
+/** Validates a normalized object against its schema and its kind's own rules. `live` is the object it replaces. */
 export function validationCauses(
   call: Call,
   object: KubernetesObject,
@@ -76,16 +76,16 @@ export function validationCauses(
   const { resource, info } = call;
   const causes =
     resource.origin === "builtin"
-      ? call.schemaFaults.causes.filter((cause) => counts(cause, resource, info.subresource))
+      ? call.schemaErrors.causes.filter((cause) => isReported(cause, resource, info.subresource))
       : validate(resource.schema, object, "", {
           rules: createRuleEvaluator(),
           ...(live === undefined ? {} : { oldValue: live }),
         });
   if (resource.origin === "custom") warnOfFinalizers(call, object, live);
-  // What is missing is told once, by the schema or by the kind.
+  // A missing field is reported once, by the schema or by the kind.
   const missing = new Set(causes.filter(({ reason }) => reason === "FieldValueRequired").map(({ field }) => field));
   const { strategy } = resource;
-  // Through `status`, all else is as it is stored.
+  // A write to `status` leaves everything else as stored.
   const rules = info.subresource === "status" ? strategy.status?.validate : strategy.validate;
   const own = (rules?.(object) ?? []).filter(({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field));
   const isScaled = resource.origin === "custom" && resource.scale !== undefined;
@@ -105,8 +105,12 @@ function warnOfFinalizers(
   }
 }
 
-/** Of what the request brought, only the part that its endpoint takes is worth a complaint. */
-function counts({ field = "", reason }: StatusCause, { hasStatus, strategy }: ServedResource, subresource: string): boolean {
+/** Whether a schema violation is in the part of the object that this endpoint writes. */
+function isReported(
+  { field = "", reason }: StatusCause,
+  { hasStatus, strategy }: ServedResource,
+  subresource: string,
+): boolean {
   if (field.startsWith("metadata") || (reason === "FieldValueRequired" && strategy.reportsRequired === true)) return false;
   const isStatus = field === "status" || field.startsWith("status.");
   if (subresource === "status") return isStatus;

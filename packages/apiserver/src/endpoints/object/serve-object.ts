@@ -13,8 +13,8 @@ import type { StoredObject } from "../../storage/store.ts";
 import type { Call } from "../call.ts";
 import type { EncodedObject } from "../outcome.ts";
 
-/** An object that is not stored (a dry run, a Scale, a review), encoded when somebody asks. Takes it over and freezes it. */
-export function encodePlain(plain: KubernetesObject): EncodedObject {
+/** Wraps an object that is not stored (a dry run, a Scale, a review). Freezes it, and encodes it on first use. */
+export function encodeUnstored(plain: KubernetesObject): EncodedObject {
   const { apiVersion, kind, metadata, ...rest } = plain;
   const object: DeepReadonly<KubernetesObject> = deepFreeze({ apiVersion, kind, metadata, ...rest });
   let bytes: Uint8Array | undefined;
@@ -27,20 +27,23 @@ export function encodePlain(plain: KubernetesObject): EncodedObject {
   };
 }
 
-/** A stored object in the version that the call's resource serves. What was stored before its kind got a default has it here too. */
+/**
+ * A stored object in the version that the call's resource serves, with the current defaults: an object may be older than a default of
+ * its CRD.
+ */
 export function serve(call: Pick<Call, "resource" | "resources">, stored: StoredObject): EncodedObject {
   const { resource } = call;
-  if (resource.conversion !== undefined) return encodePlain(resource.conversion.fromStorage(stored.object));
+  if (resource.conversion !== undefined) return encodeUnstored(resource.conversion.fromStorage(stored.object));
   const to = apiVersionOf(resource);
-  // What was stored while another version was the storage version says so itself.
+  // The storage version may have changed since the object was written: its bytes name the version.
   const from = storedApiVersion(resource, stored);
   const complete = resource.origin === "custom" ? withDefaults(schemaOf(call, from), stored) : stored;
   return from === to ? complete : convert(resource, complete, to);
 }
 
-/** In another version than the stored one: what that one does not know is left out. Its defaults are for requests, not for this. */
+/** Converts to another version by pruning fields it does not have. Its defaults apply to requests, not to conversion. */
 function convert(resource: ServedResource, stored: EncodedObject, apiVersion: string): EncodedObject {
-  return encodePlain(prune(resource.schema, { ...stored.object, apiVersion }).value as KubernetesObject);
+  return encodeUnstored(prune(resource.schema, { ...stored.object, apiVersion }).value as KubernetesObject);
 }
 
 function schemaOf({ resource, resources }: Pick<Call, "resource" | "resources">, apiVersion: string): Schema | undefined {
@@ -49,44 +52,39 @@ function schemaOf({ resource, resources }: Pick<Call, "resource" | "resources">,
   return resources.get(group, version, resource.plural)?.schema;
 }
 
-/** Whether an object has all its defaults in storage too; where not, even an update that changes nothing writes them. */
-export function isStoredWhole(call: Pick<Call, "resource" | "resources">, stored: StoredObject): boolean {
+/** Whether all defaults are in storage too. If not, even an update that changes nothing writes them. */
+export function isStoredWithDefaults(call: Pick<Call, "resource" | "resources">, stored: StoredObject): boolean {
   if (call.resource.origin !== "custom") return true;
   const schema = schemaOf(call, storedApiVersion(call.resource, stored));
   return schema === undefined || !lacksDefaults(schema, stored.object);
 }
 
-/** Stored objects as they are with their defaults, made once for all who read them. */
-const completed = new WeakMap<StoredObject, { readonly schema: Schema; readonly encoded: EncodedObject }>();
+/** Memoizes the defaulted form of stored objects, which are immutable, for all readers. */
+const defaulted = new WeakMap<StoredObject, { readonly schema: Schema; readonly encoded: EncodedObject }>();
 
-/** With the defaults of the version that it is stored in. It stays as it is in storage until somebody writes it. */
+/** Adds the defaults of the version the object is stored in. Storage is unchanged until the next write. */
 function withDefaults(schema: Schema | undefined, stored: StoredObject): EncodedObject {
   if (schema === undefined || !lacksDefaults(schema, stored.object)) return stored;
-  const known = completed.get(stored);
+  const known = defaulted.get(stored);
   if (known?.schema === schema) return known.encoded;
   const object = draft(stored.object) as KubernetesObject;
   applyDefaults(schema, object);
-  const encoded = encodePlain(object);
-  completed.set(stored, { schema, encoded });
+  const encoded = encodeUnstored(object);
+  defaulted.set(stored, { schema, encoded });
   return encoded;
 }
 
 const head = '{"apiVersion":"';
-/** How the objects stored in a version begin, by that version. */
-const beginnings = new Map<string, Buffer>();
 
 function storedApiVersion({ storageApiVersion: expected }: ServedResource, { bytes }: StoredObject): string {
-  let beginning = beginnings.get(expected);
-  if (beginning === undefined) {
-    beginning = Buffer.from(`${head}${expected}"`);
-    beginnings.set(expected, beginning);
-  }
-  if (beginning.compare(bytes, 0, Math.min(beginning.length, bytes.length)) === 0) return expected;
+  const length = Math.min(bytes.length, head.length + expected.length + 1);
+  const start = Buffer.from(bytes.buffer, bytes.byteOffset, length).toString("latin1", head.length);
+  if (start.endsWith('"') && start.startsWith(expected)) return expected;
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, 512)).toString("latin1");
   return text.slice(head.length, text.indexOf('"', head.length));
 }
 
-/** Length of `{"apiVersion":"...","kind":"...",`, which every object of the resource begins with. */
+/** Length of `{"apiVersion":"...","kind":"...",`, the first bytes of every object of the resource. */
 export function typeMetaBytes(resource: ServedResource): number {
   return Buffer.byteLength(`{"apiVersion":${JSON.stringify(apiVersionOf(resource))},"kind":${JSON.stringify(resource.kind)},`);
 }

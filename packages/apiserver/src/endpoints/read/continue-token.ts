@@ -1,30 +1,30 @@
 import { isJsonObject } from "@keelson/api-machinery";
 import { badRequest } from "../errors.ts";
 
-/** Where the next page of a list begins. */
+/** Where the next page of a list starts. */
 export interface Position {
-  /** The revision that all pages show; -1 after it was lost: each page then shows what is there. */
+  /** The revision that all pages show. -1 after that revision was compacted: each page then shows the newest state. */
   readonly revision: number;
-  /** The last key of the page before. */
+  /** The last key of the previous page. */
   readonly startAfter: string;
 }
 
-/** Makes the opaque token of a position. Keys are told relative to `prefix`, so that a token can't reach another resource. */
+/** Encodes a position as an opaque token. Keys are relative to `prefix`, so a token cannot reach another resource. */
 export function encodeContinue(position: Position, prefix: string): string {
   const start = position.startAfter.slice(prefix.length);
   return Buffer.from(JSON.stringify({ v: "meta.k8s.io/v1", rv: position.revision, start })).toString("base64url");
 }
 
-/** Reads a token. Throws `BadRequest` for anything that {@link encodeContinue} did not make. */
+/** Decodes a token. Throws `BadRequest` for anything that {@link encodeContinue} did not create. */
 export function decodeContinue(token: string, prefix: string): Position {
   const fail = (why: string): Error => badRequest(`continue key is not valid: ${why}`);
   let value: unknown;
   try {
     value = JSON.parse(Buffer.from(token, "base64url").toString());
   } catch {
-    throw fail("it is no token of this server");
+    throw fail("it was not issued by this server");
   }
-  if (!isJsonObject(value) || value["v"] !== "meta.k8s.io/v1") throw fail("it is no token of this server");
+  if (!isJsonObject(value) || value["v"] !== "meta.k8s.io/v1") throw fail("it was not issued by this server");
   const { rv, start } = value;
   if (typeof rv !== "number" || !Number.isSafeInteger(rv) || (rv < 1 && rv !== -1)) throw fail("it has no resource version");
   if (typeof start !== "string" || start === "" || start.includes("..")) throw fail("it has no start key");

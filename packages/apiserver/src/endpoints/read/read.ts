@@ -7,30 +7,30 @@ import { type Call, keyOf, prefixOf } from "../call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
 import { serve, typeMetaBytes } from "../object/serve-object.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "../errors.ts";
-import { untilRevision } from "./wait-for-revision.ts";
+import { waitForRevision } from "./wait-for-revision.ts";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../outcome.ts";
 import { integerOf, parseResourceVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
-import { inSlices, sliceSize } from "./slices.ts";
+import { forEachSlice, sliceSize } from "./slices.ts";
 
-/** Answers a get, of the object or its status. */
+/** Serves get of an object or its status. */
 export async function getObject(call: Call): Promise<ObjectOutcome> {
   const { resource, info, store, query } = call;
   const atLeast = parseResourceVersion(query["resourceVersion"]);
-  if (atLeast !== undefined) await untilRevision(call, atLeast);
+  if (atLeast !== undefined) await waitForRevision(call, atLeast);
   const stored = store.get(keyOf(call));
   if (stored === undefined) throw notFound(resource, info.name);
   return { kind: "object", status: 200, object: serve(call, stored), resource, subresource: info.subresource };
 }
 
-/** Answers a list. */
+/** Serves list. */
 export async function listObjects(call: Call): Promise<ListOutcome> {
   const { resource, query } = call;
   const selection = selectionOf(resource, query);
   const stored = await listStored(call, selection);
   const items: EncodedObject[] = [];
-  // Of a custom kind, each is parsed to see whether it lacks defaults.
-  await inSlices(stored.items, (slice) => {
+  // Custom objects are parsed to check whether they lack defaults.
+  await forEachSlice(stored.items, (slice) => {
     for (const item of slice) items.push(serve(call, item));
   });
   const { listMeta } = stored;
@@ -49,22 +49,22 @@ interface StoredList {
 }
 
 /**
- * The stored objects of a list: what deletecollection goes through as well. A long one is read in slices of one state, and other
- * requests have their turn between them.
+ * Reads the stored objects of a list or deletecollection from one snapshot. Long lists are read in slices, and other requests run in
+ * between.
  */
 export async function listStored(call: Call, selection: Selection): Promise<StoredList> {
   const prefix = prefixOf(call);
-  const asked = limitOf(call.query["limit"]);
+  const requested = limitOf(call.query["limit"]);
   integerOf("timeoutSeconds", call.query["timeoutSeconds"]);
-  const position = await startOf(call, prefix, asked);
-  const limit = asked ?? Number.POSITIVE_INFINITY;
+  const position = await startOf(call, prefix, requested);
+  const limit = requested ?? Number.POSITIVE_INFINITY;
   using state = position.revision === undefined ? call.store.pin() : await pinPast(call, prefix, position.revision, position);
   const listMeta: ListMeta = { resourceVersion: String(state.revision) };
   const items: StoredObject[] = [];
   let { startAfter } = position;
   for (;;) {
     const left = limit - items.length;
-    // With a selector a slice may have too few that match.
+    // With a selector, a slice may contain too few matches.
     const size = selection.isSelective ? sliceSize : Math.min(sliceSize, left);
     const page = state.list(prefix, { limit: size, ...(startAfter === undefined ? {} : { startAfter }) });
     const matching = selection.isSelective ? page.items.filter((stored) => selection.matches(stored)) : page.items;
@@ -83,13 +83,13 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
 }
 
 interface Start {
-  /** Undefined: the newest. */
+  /** Undefined for the newest. */
   readonly revision: number | undefined;
   readonly startAfter: string | undefined;
   readonly isInconsistent: boolean;
 }
 
-/** The state of an earlier revision. */
+/** Pins the state at an earlier revision. */
 async function pinPast(call: Call, prefix: string, revision: number, { startAfter }: Start): Promise<PinnedState> {
   try {
     return await call.store.pinAt(prefix, revision);
@@ -99,7 +99,7 @@ async function pinPast(call: Call, prefix: string, revision: number, { startAfte
   }
 }
 
-/** The list's snapshot is forgotten: the client may start anew, or go on with the token in this answer. */
+/** The list's snapshot is compacted: the client may start over or continue with the token in this error. */
 function expiredContinue(token: string, why: string): StatusError {
   const message =
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue " +
@@ -132,12 +132,12 @@ async function startOf(call: Call, prefix: string, limit: number | undefined): P
     const isInconsistent = position.revision < 0;
     return { revision: isInconsistent ? undefined : position.revision, startAfter: position.startAfter, isInconsistent };
   }
-  // Without a match, a limit together with a version means exactly that version (the rule from before there was a match).
+  // Without resourceVersionMatch, a limit together with a resourceVersion means exactly that version (legacy rule).
   const isExact = match === "Exact" || (match === "" && limit !== undefined && revision !== undefined && revision > 0);
   if (revision !== undefined && revision > store.revision) {
-    // Exactly this state: nobody waits for it.
+    // An exact read does not wait.
     if (isExact) throw tooLargeResourceVersion(revision, store.revision);
-    await untilRevision(call, revision);
+    await waitForRevision(call, revision);
   }
   return { revision: isExact ? revision : undefined, startAfter: undefined, isInconsistent: false };
 }
@@ -167,6 +167,6 @@ function requireMatch(match: string, query: Call["query"], token: string): void 
 function limitOf(text: string | undefined): number | undefined {
   if (text === undefined || text === "") return undefined;
   const limit = integerOf("limit", text);
-  // As in Kubernetes, less than nothing is no limit.
+  // As in kube-apiserver, a negative limit means no limit.
   return limit > 0 ? limit : undefined;
 }

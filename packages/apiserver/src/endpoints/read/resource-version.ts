@@ -1,6 +1,6 @@
 import { badRequest } from "../errors.ts";
 
-/** A `resourceVersion` parameter: undefined when unset, else a whole number. Throws `BadRequest`. */
+/** Parses a `resourceVersion` parameter; undefined if unset. Throws `BadRequest` unless it is an integer. */
 export function parseResourceVersion(text: string | undefined): number | undefined {
   if (text === undefined || text === "") return undefined;
   if (!/^\d{1,15}$/.test(text))
@@ -8,7 +8,7 @@ export function parseResourceVersion(text: string | undefined): number | undefin
   return Number(text);
 }
 
-/** A whole number of the query, 0 where it is absent or empty. Throws `BadRequest` for anything else. */
+/** Parses an integer query parameter; 0 if absent or empty. Throws `BadRequest` for anything else. */
 export function integerOf(name: string, text: string | undefined): number {
   if (text === undefined || text === "") return 0;
   if (!/^[-+]?\d{1,15}$/.test(text)) {

@@ -4,16 +4,16 @@ import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import { badRequest } from "../errors.ts";
 
-/** Which objects a list, watch or deletecollection is about. */
+/** The objects that a list, watch or deletecollection selects. */
 export interface Selection {
-  /** Whether it selects at all; without, objects need not be parsed. */
+  /** False if it matches everything, so that objects need not be parsed. */
   readonly isSelective: boolean;
   matches(stored: StoredObject): boolean;
 }
 
 const everything: Selection = { isSelective: false, matches: () => true };
 
-/** Reads `labelSelector` and `fieldSelector`. Throws `BadRequest` for one that can't be read or names an unknown field. */
+/** Parses `labelSelector` and `fieldSelector`. Throws `BadRequest` for invalid syntax or an unknown field. */
 export function selectionOf(
   resource: Pick<ServedResource, "scope" | "selectableFields">,
   query: Readonly<Record<string, string | undefined>>,

@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 
-/** How many objects are read or parsed in one turn of the event loop: a few milliseconds. */
+/** Objects read or parsed in one turn of the event loop, which takes a few milliseconds. */
 export const sliceSize = 250;
 
-/** Calls `each` with the items in order, at most `size` of them in one turn of the event loop; others have their turn between. */
-export async function inSlices<T>(
+/** Calls `each` with slices of at most `size` items, in order, one slice per turn of the event loop. */
+export async function forEachSlice<T>(
   items: readonly T[],
   each: (slice: readonly T[]) => void,
   size: number = sliceSize,

@@ -1,16 +1,17 @@
 import type { Call } from "../call.ts";
 import { tooLargeResourceVersion } from "../errors.ts";
 
-/** How long a read waits for a state that is not there yet; as kube-apiserver. */
-const patienceMs = 3_000;
-/** When who waited in vain may ask again. */
+/** How long a read waits for a future revision. Same as kube-apiserver. */
+const maxWaitMs = 3_000;
+/** When the client may retry after a timeout. */
 const retryAfterSeconds = 1;
 
 /**
- * Resolves when the store has come to `revision`, which a client has seen elsewhere. Rejects with `Timeout` when it has not within three
- * seconds, and with the reason of the request's signal when that is aborted.
+ * Waits until the store has reached `revision`, which the client may have seen on another server.
+ *
+ * **Errors**: `Timeout` after three seconds; the abort reason if the request's signal is aborted.
  */
-export async function untilRevision(
+export async function waitForRevision(
   { store, clock, request }: Pick<Call, "store" | "clock" | "request">,
   revision: number,
 ): Promise<void> {
@@ -32,7 +33,7 @@ export async function untilRevision(
       stop();
       resolve();
     });
-    const timer = clock.setTimer(patienceMs, () => {
+    const timer = clock.setTimer(maxWaitMs, () => {
       stop();
       reject(tooLargeResourceVersion(revision, store.revision, retryAfterSeconds));
     });

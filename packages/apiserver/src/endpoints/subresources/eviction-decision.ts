@@ -1,62 +1,58 @@
-import { type DeepReadonly, isJsonObject, type KubernetesObject, type StatusError, statusError } from "@keelson/api-machinery";
-import { listAt, mapAt, textAt, valueAt } from "../../registry/object-fields.ts";
+import { type DeepReadonly, type StatusError, statusError } from "@keelson/api-machinery";
+import type { PodDisruptionBudgetObject, PodObject } from "@keelson/api-machinery/kinds";
 import { forbidden } from "../errors.ts";
 
-type Seen = DeepReadonly<KubernetesObject>;
+type Budget = DeepReadonly<PodDisruptionBudgetObject>;
+type BudgetStatus = NonNullable<Budget["status"]>;
 
-/** What becomes of an eviction: refused, done, or done once `budget` has its new status, which counts it. */
+/** The result of an eviction request: rejected, evict, or evict once `budget` has the new `status` that counts the eviction. */
 export type EvictionDecision =
-  | { readonly kind: "refused"; readonly error: StatusError }
+  | { readonly kind: "rejected"; readonly error: StatusError }
   | { readonly kind: "evict" }
-  | { readonly kind: "evict-counted"; readonly budget: Seen; readonly status: Readonly<Record<string, unknown>> };
+  | { readonly kind: "evict-counted"; readonly budget: Budget; readonly status: BudgetStatus };
 
 /**
- * Whether a Pod may be evicted, by the PodDisruptionBudgets that select it (policy/v1, KEP-85 and KEP-3017), worded as kube-apiserver
- * does. Their status is a controller's to keep: while it is behind a change of the budget, the client is to come again.
+ * Decides whether the PodDisruptionBudgets that select a Pod allow its eviction (policy/v1, KEP-85, KEP-3017). A controller maintains
+ * the budgets' status; if it has not observed the latest generation yet, the client is asked to retry.
  *
- * @param time now, as metadata has it
+ * @param time the current time in RFC 3339
  */
-export function decideEviction(pod: Seen, budgets: readonly Seen[], time: string): EvictionDecision {
-  const phase = textAt(pod, "status", "phase");
+export function decideEviction(pod: DeepReadonly<PodObject>, budgets: readonly Budget[], time: string): EvictionDecision {
+  const phase = pod.status?.phase ?? "";
   const isIdle = phase === "Pending" || phase === "Succeeded" || phase === "Failed";
   const [budget, ...others] = budgets;
   if (isIdle || pod.metadata.deletionTimestamp !== undefined || budget === undefined) return { kind: "evict" };
   if (others.length > 0) {
     const message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-    return { kind: "refused", error: statusError("InternalError", message) };
+    return { kind: "rejected", error: statusError("InternalError", message) };
   }
   const name = budget.metadata.name ?? "";
-  const count = (field: string): number => Number(valueAt(budget, "status", field) ?? 0);
-  const currentHealthy = count("currentHealthy");
-  const desiredHealthy = count("desiredHealthy");
-  const disruptionsAllowed = count("disruptionsAllowed");
+  const { currentHealthy = 0, desiredHealthy = 0, disruptionsAllowed = 0, observedGeneration = 0 } = budget.status ?? {};
   if (!isReady(pod)) {
-    const isAlways = textAt(budget, "spec", "unhealthyPodEvictionPolicy") === "AlwaysAllow";
-    if (isAlways || (currentHealthy >= desiredHealthy && desiredHealthy > 0)) return { kind: "evict" };
+    const isAlwaysAllowed = budget.spec?.unhealthyPodEvictionPolicy === "AlwaysAllow";
+    if (isAlwaysAllowed || (currentHealthy >= desiredHealthy && desiredHealthy > 0)) return { kind: "evict" };
   }
-  if (count("observedGeneration") < (budget.metadata.generation ?? 0)) {
-    return { kind: "refused", error: tooMany(`The disruption budget ${name} is still being processed by the server.`, 10) };
+  if (observedGeneration < (budget.metadata.generation ?? 0)) {
+    return { kind: "rejected", error: tooMany(`The disruption budget ${name} is still being processed by the server.`, 10) };
   }
   if (disruptionsAllowed < 0) {
     const subject = { group: "policy", plural: "poddisruptionbudgets" };
-    return { kind: "refused", error: forbidden(subject, name, "pdb disruptions allowed is negative") };
+    return { kind: "rejected", error: forbidden(subject, name, "pdb disruptions allowed is negative") };
   }
   if (disruptionsAllowed === 0) {
     const needs = `needs ${desiredHealthy} healthy pods and has ${currentHealthy} currently`;
-    return { kind: "refused", error: tooMany(`The disruption budget ${name} ${needs}`) };
+    return { kind: "rejected", error: tooMany(`The disruption budget ${name} ${needs}`) };
   }
-  const status = {
-    ...mapAt(budget, "status"),
+  const status: BudgetStatus = {
+    ...budget.status,
     disruptionsAllowed: disruptionsAllowed - 1,
-    disruptedPods: { ...mapAt(budget, "status", "disruptedPods"), [pod.metadata.name ?? ""]: time },
+    disruptedPods: { ...budget.status?.disruptedPods, [pod.metadata.name ?? ""]: time },
   };
   return { kind: "evict-counted", budget, status };
 }
 
-function isReady(pod: Seen): boolean {
-  return listAt(pod, "status", "conditions").some(
-    (condition) => isJsonObject(condition) && condition["type"] === "Ready" && condition["status"] === "True",
-  );
+function isReady({ status }: DeepReadonly<PodObject>): boolean {
+  return status?.conditions?.some(({ type, status: value }) => type === "Ready" && value === "True") ?? false;
 }
 
 function tooMany(cause: string, retryAfterSeconds?: number): StatusError {

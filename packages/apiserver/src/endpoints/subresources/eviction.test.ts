@@ -1,4 +1,4 @@
-import type { KubernetesObject } from "@keelson/api-machinery";
+import type { PodDisruptionBudgetObject, PodObject } from "@keelson/api-machinery/kinds";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemUser } from "../../server.ts";
@@ -12,7 +12,7 @@ beforeEach(async () => {
 });
 afterEach(() => environment.stop());
 
-/** The object that a request is answered with, or its Status. */
+/** Sends a request. Returns the object or Status of the response. */
 async function ask(
   method: PipelineRequest["method"],
   path: string,
@@ -53,7 +53,7 @@ const refusal = (message: string, retry: object = {}): object => ({
 });
 
 describe("an eviction", () => {
-  it("takes one of the disruptions that the budget's status allows, and is refused when none is left", async () => {
+  it("uses one allowed disruption and is rejected when none is left", async () => {
     await makeBudget(
       { minAvailable: 1 },
       { observedGeneration: 1, disruptionsAllowed: 1, currentHealthy: 2, desiredHealthy: 1, expectedPods: 2 },
@@ -73,7 +73,7 @@ describe("an eviction", () => {
     expect(left.filter(({ kind }) => kind === "Pod")).toHaveLength(1);
   });
 
-  it("has to wait while a change of the budget is not processed", async () => {
+  it("is delayed until the controller has observed the budget's latest generation", async () => {
     await makePod("a");
     await makeBudget({ minAvailable: 0 }, { observedGeneration: 1, disruptionsAllowed: 1 });
     const budget = await ask("GET", `${budgets}/b`);
@@ -83,7 +83,7 @@ describe("an eviction", () => {
     );
   });
 
-  it("has to wait where no controller has looked at the budget yet", async () => {
+  it("is delayed until a controller has observed the budget", async () => {
     await makePod("a");
     await makeBudget({ minAvailable: 0 });
     expect(await evict("a")).toMatchObject({ code: 429, details: { retryAfterSeconds: 10 } });
@@ -91,14 +91,15 @@ describe("an eviction", () => {
   });
 });
 
-describe("whether a Pod may be evicted", () => {
-  const pod = (status: object, metadata: object = {}): KubernetesObject & { status: object } => ({
+describe("decideEviction", () => {
+  const pod = (status: object, metadata: object = {}): PodObject => ({
     apiVersion: "v1",
     kind: "Pod",
     metadata: { name: "p", ...metadata },
+    spec: { containers: [] },
     status: { phase: "Running", ...status },
   });
-  const budget = (spec: object, status: object): KubernetesObject & { spec: object; status: object } => ({
+  const budget = (spec: object, status: object): PodDisruptionBudgetObject => ({
     apiVersion: "policy/v1",
     kind: "PodDisruptionBudget",
     metadata: { name: "b", generation: 1 },
@@ -106,20 +107,20 @@ describe("whether a Pod may be evicted", () => {
     status: { observedGeneration: 1, disruptionsAllowed: 0, ...status },
   });
   const full = budget({}, { currentHealthy: 1, desiredHealthy: 2 });
-  const decide = (one: KubernetesObject, ...all: KubernetesObject[]) => decideEviction(one, all, "2026-01-01T00:00:00Z");
+  const decide = (one: PodObject, ...all: PodDisruptionBudgetObject[]) => decideEviction(one, all, "2026-01-01T00:00:00Z");
 
-  it.each(["Pending", "Succeeded", "Failed"])("is no matter of budgets while it is %s", (phase) => {
+  it.each(["Pending", "Succeeded", "Failed"])("ignores budgets for a Pod that is %s", (phase) => {
     expect(decide(pod({ phase }), full)).toEqual({ kind: "evict" });
   });
 
-  it("is no matter of budgets when it is being deleted, nor where none selects it", () => {
+  it("ignores budgets for a terminating Pod, and allows a Pod that no budget selects", () => {
     expect(decide(pod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" }), full)).toEqual({ kind: "evict" });
     expect(decide(pod({}))).toEqual({ kind: "evict" });
   });
 
-  it("is not known where two budgets select it", () => {
+  it("fails if two budgets select the Pod", () => {
     expect(decide(pod({}), full, full)).toMatchObject({
-      kind: "refused",
+      kind: "rejected",
       error: {
         status: {
           code: 500,
@@ -129,8 +130,8 @@ describe("whether a Pod may be evicted", () => {
     });
   });
 
-  it("depends, for one that is not ready, on whether the others are enough, or on nothing", () => {
-    expect(decide(pod({}), full).kind).toBe("refused");
+  it("allows evicting an unready Pod if enough others are healthy or the policy is AlwaysAllow", () => {
+    expect(decide(pod({}), full).kind).toBe("rejected");
     expect(decide(pod({}), budget({}, { currentHealthy: 2, desiredHealthy: 2 }))).toEqual({ kind: "evict" });
     expect(decide(pod({}), budget({ unhealthyPodEvictionPolicy: "AlwaysAllow" }, { desiredHealthy: 9 }))).toEqual({
       kind: "evict",

@@ -1,6 +1,6 @@
-import { type DeepReadonly, draft, isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { type DeepReadonly, draft, isJsonObject } from "@keelson/api-machinery";
+import type { PodDisruptionBudgetObject, PodObject } from "@keelson/api-machinery/kinds";
 import { selectorFromObject } from "@keelson/api-machinery/selectors";
-import { setField, valueAt } from "../../registry/object-fields.ts";
 import { type StoredObject, storageKey } from "../../storage/store.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";
 import { deleteNamed } from "../write/delete.ts";
@@ -12,7 +12,7 @@ import { deleteOptions, writeOptions } from "../write/write-options.ts";
 
 const budgets = { group: "policy", plural: "poddisruptionbudgets" };
 
-/** Answers `pods/eviction`: deletes the Pod if the PodDisruptionBudget that selects it allows that, else 429. */
+/** Serves `pods/eviction`: deletes the Pod if the PodDisruptionBudget that selects it allows it, or fails with 429. */
 export async function evictPod(call: Call): Promise<Outcome> {
   const { request, info, store } = call;
   namedMetadata(call, "Eviction");
@@ -22,17 +22,13 @@ export async function evictPod(call: Call): Promise<Outcome> {
   for (;;) {
     const stored = store.get(keyOf(call));
     if (stored === undefined) throw notFound(call.resource, info.name);
-    const pod = stored.object;
-    const selecting = store.list(storageKey(budgets, call.namespace, "")).items.filter(({ object }) => selects(object, pod));
+    const pod = stored.object as DeepReadonly<PodObject>;
+    const selecting = store.list(storageKey(budgets, call.namespace, "")).items.filter((item) => selects(budgetOf(item), pod));
     const [first] = selecting;
-    const decision = decideEviction(
-      pod,
-      selecting.map(({ object }) => object),
-      timestamp(call.clock),
-    );
-    if (decision.kind === "refused") throw decision.error;
+    const decision = decideEviction(pod, selecting.map(budgetOf), timestamp(call.clock));
+    if (decision.kind === "rejected") throw decision.error;
     if (decision.kind === "evict-counted" && first !== undefined && !isDryRun) {
-      // Two evictions at a time must not both have the last disruption that is allowed.
+      // Concurrent evictions must not both use the last allowed disruption.
       if (!(await writeStatus(call, first, decision.status))) continue;
     }
     await deleteNamed(call, info.name, { ...options, isDryRun });
@@ -40,14 +36,20 @@ export async function evictPod(call: Call): Promise<Outcome> {
   }
 }
 
-function selects(budget: DeepReadonly<KubernetesObject>, pod: DeepReadonly<KubernetesObject>): boolean {
-  const selector = valueAt(budget, "spec", "selector");
-  return isJsonObject(selector) && selectorFromObject(selector).matches(pod.metadata.labels ?? {});
+function budgetOf({ object }: StoredObject): DeepReadonly<PodDisruptionBudgetObject> {
+  return object;
 }
 
-async function writeStatus({ store, namespace }: Call, budget: StoredObject, status: object): Promise<boolean> {
-  const next = draft(budget.object) as KubernetesObject;
-  setField(next, "status", status);
+function selects({ spec }: DeepReadonly<PodDisruptionBudgetObject>, pod: DeepReadonly<PodObject>): boolean {
+  return isJsonObject(spec?.selector) && selectorFromObject(spec.selector).matches(pod.metadata.labels ?? {});
+}
+
+async function writeStatus(
+  { store, namespace }: Call,
+  budget: StoredObject,
+  status: DeepReadonly<PodDisruptionBudgetObject>["status"],
+): Promise<boolean> {
+  const next = draft({ ...budgetOf(budget), status });
   const { ok } = await store.write(storageKey(budgets, namespace, next.metadata.name ?? ""), budget.revision, next);
   return ok;
 }

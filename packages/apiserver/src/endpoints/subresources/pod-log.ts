@@ -1,49 +1,50 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
-import { listAt, textAt } from "../../registry/object-fields.ts";
+
 import { storageKey } from "../../storage/store.ts";
 import { type Call, keyOf } from "../call.ts";
 import { badRequest, invalid, notFound } from "../errors.ts";
 import type { RawOutcome } from "../outcome.ts";
 
-/** Answers `pods/log` where no node runs Pods: what is wrong with the request is told, and else there is no log yet. */
+/** Serves `pods/log` without a kubelet: validates the request and returns an empty log. */
 export async function emptyLog(call: Call): Promise<RawOutcome> {
   const { info, resource, store, query } = call;
   const causes = optionCauses(query);
   if (causes.length > 0) throw invalid({ group: "", kind: "PodLogOptions" }, info.name, causes);
-  const pod = store.get(keyOf(call))?.object;
+  const pod = store.get(keyOf(call))?.object as DeepReadonly<PodObject> | undefined;
   if (pod === undefined) throw notFound(resource, info.name);
   requireContainer(info.name, pod, query["container"] ?? "");
-  const node = textAt(pod, "spec", "nodeName");
+  const node = pod.spec?.nodeName ?? "";
   const nodes = { group: "", plural: "nodes" };
   if (node !== "" && store.get(storageKey(nodes, "", node)) === undefined) throw notFound(nodes, node);
   return { kind: "raw", status: 200, headers: { "content-type": "text/plain" }, body: "" };
 }
 
-function requireContainer(name: string, pod: unknown, container: string): void {
-  const fields = ["initContainers", "containers", "ephemeralContainers"];
-  const names = (field: string): string[] => listAt(pod, "spec", field).map((one) => textAt(one, "name"));
+function requireContainer(name: string, { spec }: DeepReadonly<PodObject>, container: string): void {
+  const fields = ["initContainers", "containers", "ephemeralContainers"] as const;
   if (container !== "") {
-    if (fields.some((field) => names(field).includes(container))) return;
+    if (fields.some((field) => spec?.[field]?.some((candidate) => candidate.name === container))) return;
     throw badRequest(`container ${container} is not valid for pod ${name}`);
   }
-  const choice = names("containers");
+  const choice = (spec?.containers ?? []).map((candidate) => candidate.name);
   if (choice.length === 1) return;
   throw badRequest(`a container name must be specified for pod ${name}, choose one of: [${choice.join(" ")}]`);
 }
 
 function optionCauses(query: Call["query"]): StatusCause[] {
   const causes: StatusCause[] = [];
-  const number = (name: string, least: number): void => {
+  const check = (name: string, min: number): void => {
     const text = query[name];
     if (text === undefined || text === "") return;
     if (!/^-?\d{1,15}$/.test(text)) throw badRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
-    const detail = least === 0 ? "must be greater than or equal to 0" : "must be greater than 0";
-    if (Number(text) < least) causes.push(invalidCause(name, Number(text), detail));
+    const detail = min === 0 ? "must be greater than or equal to 0" : "must be greater than 0";
+    if (Number(text) < min) causes.push(invalidCause(name, Number(text), detail));
   };
-  number("tailLines", 0);
-  number("limitBytes", 1);
+  check("tailLines", 0);
+  check("limitBytes", 1);
   if (query["sinceSeconds"] && query["sinceTime"]) {
     causes.push(forbiddenCause("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
-  } else number("sinceSeconds", 1);
+  } else check("sinceSeconds", 1);
   return causes;
 }

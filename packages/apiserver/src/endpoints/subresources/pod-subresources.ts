@@ -1,11 +1,5 @@
-import {
-  draft,
-  isJsonObject,
-  type JsonObject,
-  type KubernetesObject,
-  type ObjectMeta,
-  type Status,
-} from "@keelson/api-machinery";
+import { draft, isJsonObject, type ObjectMeta, type Status } from "@keelson/api-machinery";
+import type { BuiltInCondition, PodObject } from "@keelson/api-machinery/kinds";
 import { unclassifiedError } from "@keelson/api-machinery/validation";
 import { type Call, keyOf, timestamp } from "../call.ts";
 import { badRequest, conflict, notFound } from "../errors.ts";
@@ -14,15 +8,15 @@ import type { Outcome } from "../outcome.ts";
 import { commitUpdate } from "../write/update.ts";
 import { writeOptions } from "../write/write-options.ts";
 
-/** Answers a subresource that is no view of its object. The object need not exist. */
+/** Serves a subresource that is not a view of its object. The object need not exist. */
 export type SubresourceHandler = (call: Call) => Promise<Outcome>;
 
-/** The answer to what is done and has no object to show. */
+/** The response to a successful action that returns no object. */
 export function success(code: number): Status {
   return { kind: "Status", apiVersion: "v1", metadata: {}, status: "Success", code };
 }
 
-/** The metadata in the body of a subresource's create, which names the Pod of the URL. Throws `BadRequest` where it does not. */
+/** Reads the metadata in the body of a subresource's create. Throws `BadRequest` unless it names the Pod in the URL. */
 export function namedMetadata(call: Call, kind: "Binding" | "Eviction"): Partial<ObjectMeta> {
   const { info } = call;
   const metadata = bodyMetadata(call, kind);
@@ -32,9 +26,9 @@ export function namedMetadata(call: Call, kind: "Binding" | "Eviction"): Partial
 
 function bodyMetadata({ request, info, resource }: Call, kind: "Binding" | "Eviction"): Partial<ObjectMeta> {
   const body = isJsonObject(request.body) ? request.body : {};
-  const { kind: given = kind } = body;
-  if (given !== "" && given !== kind) {
-    throw badRequest(`${String(given)} in version ${JSON.stringify(resource.version)} cannot be handled as a ${kind}`);
+  const { kind: sent = kind } = body;
+  if (sent !== "" && sent !== kind) {
+    throw badRequest(`${String(sent)} in version ${JSON.stringify(resource.version)} cannot be handled as a ${kind}`);
   }
   const metadata = readMetadata(body["metadata"] ?? {}, kind, resource.version, []);
   if (metadata.namespace !== undefined && metadata.namespace !== info.namespace) {
@@ -43,7 +37,7 @@ function bodyMetadata({ request, info, resource }: Call, kind: "Binding" | "Evic
   return metadata;
 }
 
-/** Answers a create of `bindings`: as `pods/binding`, with the Pod named in the body. */
+/** Serves create of `bindings`: like `pods/binding`, with the Pod named in the body. */
 export async function bindByName(call: Call): Promise<Outcome> {
   const resource = call.resources.get("", "v1", "pods");
   const { name } = bodyMetadata(call, "Binding");
@@ -51,7 +45,7 @@ export async function bindByName(call: Call): Promise<Outcome> {
   return bindPod({ ...call, resource, info: { ...call.info, resource: "pods", subresource: "binding", name, isNamed: true } });
 }
 
-/** Answers `pods/binding`: gives a Pod its node, once. */
+/** Serves `pods/binding`: assigns a Pod to its node, once. */
 export async function bindPod(call: Call): Promise<Outcome> {
   const { request, info, resource, clock } = call;
   const options = writeOptions(request, "CreateOptions");
@@ -70,8 +64,8 @@ export async function bindPod(call: Call): Promise<Outcome> {
     attempts: Number.POSITIVE_INFINITY,
     subresource: "binding",
     produce(live) {
-      const next = draft(live) as KubernetesObject & { spec?: JsonObject; status?: JsonObject };
-      const before = next.spec?.["nodeName"];
+      const next = draft(live) as PodObject;
+      const before = next.spec?.nodeName;
       const subject = { group: "", plural: "pods/binding" };
       if (uid !== undefined && uid !== next.metadata.uid) {
         const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${next.metadata.uid ?? ""}`;
@@ -85,16 +79,16 @@ export async function bindPod(call: Call): Promise<Outcome> {
       }
       if (annotations !== undefined) next.metadata.annotations = { ...next.metadata.annotations, ...annotations };
       next.spec = { ...next.spec, nodeName: node };
-      next.status = { ...next.status, conditions: scheduled(next.status?.["conditions"], timestamp(clock)) };
+      next.status = { ...next.status, conditions: withScheduled(next.status?.conditions, timestamp(clock)) };
       return next;
     },
   });
   return { kind: "status", status: success(201) };
 }
 
-function scheduled(conditions: unknown, time: string): JsonObject[] {
-  const others = (Array.isArray(conditions) ? conditions : [])
-    .filter(isJsonObject)
-    .filter(({ type }) => type !== "PodScheduled");
-  return [...others, { type: "PodScheduled", status: "True", lastProbeTime: null, lastTransitionTime: time }];
+function withScheduled(conditions: readonly BuiltInCondition[] = [], time: string): BuiltInCondition[] {
+  const others = conditions.filter(({ type }) => type !== "PodScheduled");
+  // Go encodes the zero lastProbeTime as null, which the type does not have.
+  const scheduled: unknown = { type: "PodScheduled", status: "True", lastProbeTime: null, lastTransitionTime: time };
+  return [...others, scheduled as BuiltInCondition];
 }

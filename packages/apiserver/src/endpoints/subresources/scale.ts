@@ -12,20 +12,20 @@ import { builtinSchema } from "../../registry/builtin/builtin-schemas.ts";
 import { valueAt } from "../../registry/object-fields.ts";
 import { segmentsOf } from "../../registry/crd/scale-validation.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
-import { asObject, copyJson } from "../object/body.ts";
+import { copyJson, requireNames, withTypeMeta } from "../object/body.ts";
 import { type Call, keyOf } from "../call.ts";
-import { conform } from "../object/normalize.ts";
-import { encodePlain, serve } from "../object/serve-object.ts";
+import { normalizeObject } from "../object/normalize.ts";
+import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { badRequest, conflict, invalid, methodNotAllowed, notFound } from "../errors.ts";
 import { fieldContext } from "../write/field-context.ts";
 import type { ObjectOutcome } from "../outcome.ts";
-import { ownCopy } from "../write/mutable-copy.ts";
+import { mutableCopy } from "../write/mutable-copy.ts";
 import { decodePatched, patchType, readPatch } from "../write/patch.ts";
-import { requireNames } from "../object/body.ts";
+
 import { commitUpdate } from "../write/update.ts";
 import { type WriteOptions, writeOptions } from "../write/write-options.ts";
 
-/** Answers get, update and patch of `scale` (autoscaling/v1 Scale). */
+/** Serves get, update and patch of `scale` (autoscaling/v1 Scale). */
 export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   const { resource, info, request } = call;
   const scale = resource.scale;
@@ -33,7 +33,7 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   const answer = (object: DeepReadonly<KubernetesObject>): ObjectOutcome => ({
     kind: "object",
     status: 200,
-    object: encodePlain(scaleOf(resource, scale, object)),
+    object: encodeUnstored(scaleOf(resource, scale, object)),
     resource,
     subresource: "scale",
   });
@@ -58,7 +58,7 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   return answer(result.object);
 }
 
-/** A uid in a Scale is a precondition. */
+/** The uid of a Scale is a precondition. */
 function requireUid({ resource, info }: Call, changed: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
   const { uid = "" } = changed.metadata;
   if (uid === "" || uid === live.metadata.uid) return;
@@ -66,14 +66,14 @@ function requireUid({ resource, info }: Call, changed: KubernetesObject, live: D
   throw conflict(resource, info.name, why);
 }
 
-/** Applies a Scale: what is owned then are the replicas of the object itself, through the subresource. */
+/** Applies a Scale. The manager then owns the replicas of the object itself, through the subresource. */
 async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepReadonly<KubernetesObject>> {
   const { request, resource, info, namespace } = call;
   const options = writeOptions(request, "PatchOptions", true);
-  const given = readScale(call, request.body);
-  requireNames({ ...given, metadata: { name: info.name, ...given.metadata } }, info.name, namespace);
-  const replicas = replicasOf(given);
-  const { resourceVersion, managedFields } = given.metadata;
+  const applied = readScale(call, request.body);
+  requireNames({ ...applied, metadata: { name: info.name, ...applied.metadata } }, info.name, namespace);
+  const replicas = replicasOf(applied);
+  const { resourceVersion, managedFields } = applied.metadata;
   if (managedFields !== undefined) throw badRequest("metadata.managedFields must be nil");
   const config: KubernetesObject = { apiVersion: apiVersionOf(resource), kind: resource.kind, metadata: { name: info.name } };
   if (replicas !== undefined) {
@@ -87,9 +87,9 @@ async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepRead
     attempts: 5,
     subresource: "scale",
     produce: (live) => {
-      const applied = applyConfiguration(live, config, context);
-      if (applied === live) return ownCopy(live, false);
-      const next = conform(call, ownCopy(applied, false), options);
+      const merged = applyConfiguration(live, config, context);
+      if (merged === live) return mutableCopy(live, false);
+      const next = normalizeObject(call, mutableCopy(merged, false), options);
       if (resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
       return next;
     },
@@ -102,10 +102,10 @@ type ChangeScale = (live: KubernetesObject) => KubernetesObject;
 const scaleSchema = builtinSchema("autoscaling.v1.Scale");
 const scaleResource = { origin: "builtin", group: "autoscaling", version: "v1", kind: "Scale" } as const;
 
-function readScale({ resource }: Call, given: unknown): KubernetesObject {
-  const body = copyJson(given);
+function readScale({ resource }: Call, sent: unknown): KubernetesObject {
+  const body = copyJson(sent);
   if (!isJsonObject(body)) throw badRequest("the body must be a Scale");
-  return asObject({ ...resource, ...scaleResource }, body);
+  return withTypeMeta({ ...resource, ...scaleResource }, body);
 }
 
 function replacement(call: Call): ChangeScale {
@@ -118,11 +118,11 @@ function replacement(call: Call): ChangeScale {
 function patched(call: Call): ChangeScale {
   const { request, resource, info, namespace } = call;
   const type = patchType(request, resource);
-  if (type === "apply") throw new TypeError("an apply is no patch of this kind");
+  if (type === "apply") throw new TypeError("apply patches are handled by applyScale");
   const patch = readPatch(type, request.body, scaleSchema);
   return (live) => {
     const object = decodePatched(patch(live), (result) => {
-      const scale = asObject({ ...resource, ...scaleResource }, result);
+      const scale = withTypeMeta({ ...resource, ...scaleResource }, result);
       replicasOf(scale);
       return scale;
     });
@@ -131,7 +131,7 @@ function patched(call: Call): ChangeScale {
   };
 }
 
-/** The replicas of a Scale. Throws `BadRequest` where they are no number of them. */
+/** The replicas of a Scale. Throws `BadRequest` unless they are an integer. */
 function replicasOf(scale: KubernetesObject): number | undefined {
   const replicas = valueAt(scale, "spec", "replicas") ?? undefined;
   if (replicas === undefined) return undefined;
@@ -142,7 +142,7 @@ function replicasOf(scale: KubernetesObject): number | undefined {
   );
 }
 
-/** The object with the Scale's replicas. Its resourceVersion, if any, is the precondition. */
+/** Sets the Scale's replicas on the object. The Scale's resourceVersion, if any, is a precondition. */
 function withReplicas(
   call: Call,
   scale: ScaleSubresource,
@@ -151,7 +151,7 @@ function withReplicas(
   options: WriteOptions,
 ): KubernetesObject {
   const replicas = replicasOf(changed) ?? 0;
-  // Of a custom resource its own validation tells.
+  // The validation of a custom resource reports this itself.
   if (replicas < 0 && call.resource.origin === "builtin") {
     throw invalid({ group: "autoscaling", kind: "Scale" }, call.info.name, [
       {
@@ -161,15 +161,15 @@ function withReplicas(
       },
     ]);
   }
-  const next = ownCopy(live, false);
+  const next = mutableCopy(live, false);
   writePath(next as unknown as Record<string, unknown>, segmentsOf(scale.specReplicasPath), replicas);
   const { resourceVersion } = changed.metadata;
   if (resourceVersion === undefined) delete next.metadata.resourceVersion;
   else next.metadata.resourceVersion = resourceVersion;
-  return conform(call, next, options);
+  return normalizeObject(call, next, options);
 }
 
-/** The Scale of an object. */
+/** Returns the Scale of an object. */
 export function scaleOf(
   resource: ServedResource,
   scale: ScaleSubresource,
@@ -190,7 +190,7 @@ export function scaleOf(
       ...(resourceVersion === undefined ? {} : { resourceVersion }),
       ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
     },
-    // As Kubernetes sends it: no replicas is 0 replicas.
+    // As in kube-apiserver, 0 replicas are omitted.
     spec: replicas === undefined || replicas === 0 ? {} : { replicas: requireReplicas(resource, scale, replicas) },
     status: { replicas: typeof current === "number" ? current : 0, ...(text === "" ? {} : { selector: text }) },
   };
@@ -205,7 +205,7 @@ function requireReplicas(resource: ServedResource, scale: ScaleSubresource, repl
   );
 }
 
-/** A selector as text: it is text in custom resources, a LabelSelector (or a plain map) in built-in ones. */
+/** Formats a selector. It is a string in custom resources, a LabelSelector or a map of labels in built-in ones. */
 function selectorText(selector: unknown): string {
   if (typeof selector === "string") return selector;
   if (!isJsonObject(selector)) return "";
@@ -233,9 +233,9 @@ function writePath(target: Record<string, unknown>, segments: readonly string[],
       current = child;
       continue;
     }
-    const made: Record<string, unknown> = {};
-    setOwn(current, segment, made);
-    current = made;
+    const created: Record<string, unknown> = {};
+    setOwn(current, segment, created);
+    current = created;
   }
   setOwn(current, segments.at(-1) ?? "", value);
 }

@@ -4,8 +4,8 @@ import { unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest } from "../../admission/admission.ts";
 import { readBody } from "../object/body.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";
-import { conform, validationCauses } from "../object/normalize.ts";
-import { encodePlain, serve } from "../object/serve-object.ts";
+import { normalizeObject, validationCauses } from "../object/normalize.ts";
+import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed } from "../errors.ts";
 import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems, nameCauses } from "../object/metadata.ts";
@@ -13,7 +13,7 @@ import type { ObjectOutcome } from "../outcome.ts";
 import { generateName } from "../random-source.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
-/** Metadata of which a create takes nothing from its client. */
+/** Metadata that the server sets; a create ignores the client's values. */
 const serverFields: ReadonlySet<string> = new Set([
   "uid",
   "resourceVersion",
@@ -23,10 +23,10 @@ const serverFields: ReadonlySet<string> = new Set([
   "generation",
 ]);
 
-/** How often a generated name that is taken is drawn again. */
-const nameAttempts = 8;
+/** Attempts to generate a name that is not taken. */
+const maxNameAttempts = 8;
 
-/** Answers a create. */
+/** Serves create. */
 export async function createObject(call: Call): Promise<ObjectOutcome> {
   const { resource, request, info } = call;
   const options = writeOptions(request, "CreateOptions");
@@ -38,32 +38,32 @@ export async function createObject(call: Call): Promise<ObjectOutcome> {
       namespace: call.namespace,
       name: info.name,
     });
-    return { kind: "object", status: 201, object: encodePlain(evaluated), resource, subresource: "" };
+    return { kind: "object", status: 201, object: encodeUnstored(evaluated), resource, subresource: "" };
   }
-  object = conform(call, object, options);
+  object = normalizeObject(call, object, options);
   const { metadata } = object;
-  // Where the kind has no namespaces, one that is given is dropped.
+  // A namespace on a cluster-scoped object is dropped.
   if (resource.scope === "Namespaced" && metadata.namespace !== undefined && metadata.namespace !== call.namespace) {
     throw badRequest("the namespace of the provided object does not match the namespace sent on the request");
   }
   return createFrom(call, { object, options, isTracked: false });
 }
 
-/** What is to be created, conformed to its schema. */
+/** A normalized object to create. */
 export interface Creation {
   readonly object: KubernetesObject;
   readonly options: WriteOptions;
-  /** Whether its managedFields are made already (apply). */
+  /** Whether its managedFields are already set (apply). */
   readonly isTracked: boolean;
 }
 
-/** Creates the object: names, admission, strategy, validation, storage. */
+/** Creates an object: name, admission, strategy, validation, storage. */
 export async function createFrom(call: Call, creation: Creation): Promise<ObjectOutcome> {
   const { generateName: prefix, name } = creation.object.metadata;
-  const attempts = !name && prefix ? nameAttempts : 1;
+  const attempts = !name && prefix ? maxNameAttempts : 1;
   for (let attempt = 1; ; attempt++) {
     const isLast = attempt === attempts;
-    // Admission and strategies may change the object: each attempt has its own, the last one the original.
+    // Admission and strategies may change the object, so each attempt except the last works on a copy.
     const object = isLast ? creation.object : structuredClone(creation.object);
     const outcome = await attemptCreate(call, { ...creation, object });
     if (outcome !== undefined) return outcome;
@@ -76,14 +76,14 @@ export async function createFrom(call: Call, creation: Creation): Promise<Object
 
 async function attemptCreate(call: Call, { object, options, isTracked }: Creation): Promise<ObjectOutcome | undefined> {
   const { resource, store, random, clock } = call;
-  const given = object.metadata;
-  if (given.resourceVersion !== undefined && !isTracked) {
+  const sent = object.metadata;
+  if (sent.resourceVersion !== undefined && !isTracked) {
     throw unclassifiedError("resourceVersion should not be set on objects to be created");
   }
-  const name = given.name ?? (given.generateName ? generateName(given.generateName, random) : undefined);
+  const name = sent.name ?? (sent.generateName ? generateName(sent.generateName, random) : undefined);
   const metadata: ObjectMeta & Record<string, unknown> = name === undefined ? {} : { name };
-  for (const field of Object.keys(given) as (keyof ObjectMeta)[]) {
-    if (!serverFields.has(field)) setOwn(metadata, field, given[field]);
+  for (const field of Object.keys(sent) as (keyof ObjectMeta)[]) {
+    if (!serverFields.has(field)) setOwn(metadata, field, sent[field]);
   }
   if (resource.scope === "Namespaced") metadata.namespace = call.namespace;
   else delete metadata.namespace;
@@ -106,13 +106,13 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   };
   const isMutated = await call.admission.mutate(admission);
   next = admission.object ?? next;
-  if (isMutated) next = conform(call, next, { fieldValidation: "Ignore" });
+  if (isMutated) next = normalizeObject(call, next, { fieldValidation: "Ignore" });
   admission.object = next;
-  // What the kind itself adds is derived from the name: a bad name is told once.
+  // Validated before the strategy runs: what it adds derives from the name, and a bad name should be reported once.
   const metadataCauses = metadataProblems(resource, next.metadata);
   resource.strategy.prepareForCreate?.(next);
   if (resource.strategy.hasGeneration !== false) next.metadata.generation = 1;
-  // Admission comes before validation where it refuses by namespace: that is what a client has to be told first.
+  // Admission precedes validation: a missing or terminating namespace is the first error a client needs to see.
   await call.admission.validate(admission);
   const causes = [
     ...nameCauses(resource, next),
@@ -125,14 +125,14 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   const key = keyOf(call, next.metadata.name);
   if (options.isDryRun) {
     if (store.get(key) !== undefined) return undefined;
-    return { kind: "object", status: 201, object: encodePlain(next), resource, subresource: "" };
+    return { kind: "object", status: 201, object: encodeUnstored(next), resource, subresource: "" };
   }
   const result = await store.write(key, 0, toStorageVersion(call, next));
   if (!result.ok) return undefined;
   return { kind: "object", status: 201, object: serve(call, result.stored), resource, subresource: "" };
 }
 
-/** Status is written through its subresource. Only kubelets bring their Node's along when they register. */
+/** Status is written through its subresource, except that a kubelet registers its Node with a status. */
 function resetsStatus({ resource }: Call): boolean {
   return resource.hasStatus && !(resource.group === "" && resource.plural === "nodes");
 }

@@ -8,10 +8,10 @@ import { listStored } from "../read/read.ts";
 import { selectionOf } from "../read/selection.ts";
 import { deleteOptions } from "./write-options.ts";
 
-/** How many deletes of a collection are under way at once: enough to share commits. */
-const parallelDeletes = 64;
+/** Concurrent deletes of one collection: enough to share commits. */
+const maxParallelDeletes = 64;
 
-/** Deletes what a list with the same query shows, and answers that list as it was. */
+/** Deletes the objects that a list with the same query returns. Responds with that list as it was. */
 export async function deleteCollection(call: Call): Promise<ListOutcome> {
   const { resource } = call;
   if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed(resource);
@@ -19,9 +19,9 @@ export async function deleteCollection(call: Call): Promise<ListOutcome> {
   const { items, listMeta } = await listStored(call, selectionOf(resource, call.query));
   const prefix = prefixOf(call);
   const { uid: _uid, resourceVersion: _version, ...each } = options;
-  for (let start = 0; start < items.length; start += parallelDeletes) {
-    const names = items.slice(start, start + parallelDeletes).map(({ key }) => key.slice(prefix.length));
-    await Promise.all(names.map((name) => deleteUnlessGone(call, name, each)));
+  for (let start = 0; start < items.length; start += maxParallelDeletes) {
+    const names = items.slice(start, start + maxParallelDeletes).map(({ key }) => key.slice(prefix.length));
+    await Promise.all(names.map((name) => deleteIfPresent(call, name, each)));
   }
   return {
     kind: "list",
@@ -32,7 +32,7 @@ export async function deleteCollection(call: Call): Promise<ListOutcome> {
   };
 }
 
-async function deleteUnlessGone(call: Call, name: string, options: ReturnType<typeof deleteOptions>): Promise<void> {
+async function deleteIfPresent(call: Call, name: string, options: ReturnType<typeof deleteOptions>): Promise<void> {
   try {
     await deleteNamed(call, name, options);
   } catch (error) {

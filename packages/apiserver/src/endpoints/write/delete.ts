@@ -1,8 +1,9 @@
 import { type DeepReadonly, draft, type KubernetesObject } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";
-import { encodePlain, serve } from "../object/serve-object.ts";
+import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { conflict, deletedStatus, notFound, preconditionFailed } from "../errors.ts";
 import { toStorageVersion } from "./field-context.ts";
 import type { ObjectOutcome, StatusOutcome } from "../outcome.ts";
@@ -10,12 +11,12 @@ import { withoutRevision } from "./update.ts";
 import { showsDeletedObject } from "./update-rules.ts";
 import { type DeleteOptions, deleteOptions } from "./write-options.ts";
 
-/** Answers a delete of the object that the URL names. */
+/** Serves delete of the object in the URL. */
 export async function deleteObject(call: Call): Promise<ObjectOutcome | StatusOutcome> {
   return deleteNamed(call, call.info.name, deleteOptions(call.request));
 }
 
-/** Deletes one object, or marks it where finalizers or a grace period hold it. Retries while others write to it. */
+/** Deletes one object, or marks it for deletion if it has finalizers or a grace period. Retries on concurrent writes. */
 export async function deleteNamed(call: Call, name: string, options: DeleteOptions): Promise<ObjectOutcome | StatusOutcome> {
   const { resource, store } = call;
   const key = keyOf(call, name);
@@ -43,29 +44,29 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
       (offsetSeconds) => timestamp(call.clock, offsetSeconds),
       call.clock.now(),
     );
-    if (plan.kind === "unchanged") return held(call, serve(call, stored), options);
+    if (plan.kind === "unchanged") return terminating(call, serve(call, stored), options);
     if (plan.kind === "mark") {
-      if (options.isDryRun) return held(call, encodePlain(plan.next), options);
+      if (options.isDryRun) return terminating(call, encodeUnstored(plan.next), options);
       const result = await store.write(key, stored.revision, toStorageVersion(call, plan.next));
-      if (result.ok) return held(call, serve(call, result.stored), options);
+      if (result.ok) return terminating(call, serve(call, result.stored), options);
     } else {
-      if (options.isDryRun) return gone(call, name, stored);
+      if (options.isDryRun) return deleted(call, name, stored);
       const result = await store.write(key, stored.revision, undefined);
-      if (result.ok) return gone(call, name, stored);
+      if (result.ok) return deleted(call, name, stored);
     }
     if (options.resourceVersion !== undefined) throw conflict(resource, name);
   }
 }
 
-function held(call: Call, object: ObjectOutcome["object"], options: DeleteOptions): ObjectOutcome {
-  return { kind: "object", status: options.isCascadeDemanded ? 202 : 200, object, resource: call.resource, subresource: "" };
+function terminating(call: Call, object: ObjectOutcome["object"], options: DeleteOptions): ObjectOutcome {
+  return { kind: "object", status: options.isCascadeRequested ? 202 : 200, object, resource: call.resource, subresource: "" };
 }
 
-function gone(call: Call, name: string, stored: StoredObject): ObjectOutcome | StatusOutcome {
+function deleted(call: Call, name: string, stored: StoredObject): ObjectOutcome | StatusOutcome {
   const { resource } = call;
   const last = serve(call, stored).object;
   if (!showsDeletedObject(resource)) return { kind: "status", status: deletedStatus(resource, name, last.metadata.uid) };
-  return { kind: "object", status: 200, object: encodePlain(withoutRevision(last)), resource, subresource: "" };
+  return { kind: "object", status: 200, object: encodeUnstored(withoutRevision(last)), resource, subresource: "" };
 }
 
 function requirePreconditions(
@@ -88,15 +89,15 @@ function requirePreconditions(
   }
 }
 
-/** What a delete does to an object: nothing more than was done, mark it, or remove it. */
+/** The effect of a delete: none because the object is already terminating, mark it for deletion, or remove it. */
 export type DeletionPlan =
   | { readonly kind: "unchanged" }
   | { readonly kind: "mark"; readonly next: KubernetesObject }
   | { readonly kind: "remove" };
 
 /**
- * Decides a delete (rest.BeforeDelete). `time(offset)` is now plus so many seconds. A delete that comes again can shorten the
- * grace period, never lengthen it.
+ * Decides a delete (rest.BeforeDelete). `time(offsetSeconds)` formats the current time plus an offset. A repeated delete can
+ * shorten the grace period but never extend it.
  */
 export function planDeletion(
   resource: ServedResource,
@@ -118,7 +119,7 @@ export function planDeletion(
   if (metadata.deletionTimestamp === undefined) {
     isChanged = true;
     next.metadata.deletionTimestamp = time(grace);
-    // A Namespace has no grace to speak of: it goes when its content is gone.
+    // A Namespace has no grace period: it is removed once its content is.
     if (!isHeldOtherwise) next.metadata.deletionGracePeriodSeconds = grace;
     if (metadata.generation !== undefined) next.metadata.generation = metadata.generation + 1;
   } else {
@@ -133,26 +134,21 @@ export function planDeletion(
   return isChanged ? { kind: "mark", next } : { kind: "unchanged" };
 }
 
-/** The grace of a delete in seconds. Only Pods that may run somewhere have one, and kinds whose strategy says so. */
+/** Grace period of a delete in seconds. Only Pods bound to a node, and kinds whose strategy sets a default, have one. */
 function graceSeconds(resource: ServedResource, live: DeepReadonly<KubernetesObject>, options: DeleteOptions): number {
   const { defaultGraceSeconds } = resource.strategy;
   if (resource.group !== "" || resource.plural !== "pods") {
     if (defaultGraceSeconds === undefined || defaultGraceSeconds === 0) return 0;
     return options.gracePeriodSeconds ?? defaultGraceSeconds;
   }
-  const pod = live as {
-    readonly spec?: Readonly<Record<string, unknown>>;
-    readonly status?: Readonly<Record<string, unknown>>;
-  };
-  const phase = pod.status?.["phase"];
-  if (!pod.spec?.["nodeName"] || phase === "Succeeded" || phase === "Failed") return 0;
-  const own = pod.spec["terminationGracePeriodSeconds"];
+  const { spec, status } = live as DeepReadonly<PodObject>;
+  if (!spec?.nodeName || status?.phase === "Succeeded" || status?.phase === "Failed") return 0;
   const before = live.metadata.deletionGracePeriodSeconds;
-  const asked = options.gracePeriodSeconds ?? (typeof own === "number" ? own : (defaultGraceSeconds ?? 30));
-  return live.metadata.deletionTimestamp === undefined || before === undefined ? asked : Math.min(asked, before);
+  const requested = options.gracePeriodSeconds ?? spec.terminationGracePeriodSeconds ?? defaultGraceSeconds ?? 30;
+  return live.metadata.deletionTimestamp === undefined || before === undefined ? requested : Math.min(requested, before);
 }
 
-/** The garbage collector's finalizers as the propagation policy wants them; without a policy they stay. */
+/** Sets the garbage collector's finalizers according to the propagation policy. Without a policy they stay unchanged. */
 function finalizersAfter(finalizers: readonly string[], { propagationPolicy }: DeleteOptions): readonly string[] {
   if (propagationPolicy === undefined) return finalizers;
   const wanted =

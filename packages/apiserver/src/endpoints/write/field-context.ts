@@ -3,7 +3,7 @@ import { type FieldManagementContext, prune } from "@keelson/api-machinery/serve
 import { type Call, timestamp } from "../call.ts";
 import type { WriteOptions } from "./write-options.ts";
 
-/** What field management has to know of a write. */
+/** The inputs of field management for a write. */
 export function fieldContext(call: Call, options: WriteOptions, subresource: string): FieldManagementContext {
   const { resource } = call;
   return {
@@ -18,8 +18,8 @@ export function fieldContext(call: Call, options: WriteOptions, subresource: str
 }
 
 /**
- * The same object as it is stored: in the storage version, without what that version does not know, where it came in another one
- * (conversion None changes `apiVersion` and nothing else).
+ * Converts an object to its storage version, pruning fields that version does not have. Conversion strategy `None` changes nothing but
+ * `apiVersion`.
  */
 export function toStorageVersion({ resource, resources }: Call, object: KubernetesObject): KubernetesObject {
   if (resource.conversion !== undefined) return resource.conversion.toStorage(object);

@@ -2,14 +2,14 @@ import { type DeepReadonly, draft, type KubernetesObject, setOwn } from "@keelso
 import type { Schema } from "@keelson/api-machinery/schema";
 
 /**
- * A copy of an object that may be changed, but for what no request changes in place: managedFields that were read from storage or
- * made here, and of a write through `status` all fields that are stored ones. What is stored is frozen, what a request brings is not.
+ * Returns a mutable copy of an object. Parts that no request changes in place stay shared and frozen: managedFields from storage and,
+ * in a write to `status`, all stored fields except the status.
  */
-export function ownCopy(object: DeepReadonly<KubernetesObject>, isStatus: boolean): KubernetesObject {
+export function mutableCopy(object: DeepReadonly<KubernetesObject>, isStatus: boolean): KubernetesObject {
   const result: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(object)) {
     if (name === "metadata") setOwn(result, name, copyMetadata(value));
-    else setOwn(result, name, isStatus && name !== "status" && isStored(value) ? value : draft(value));
+    else setOwn(result, name, isStatus && name !== "status" && isFrozenValue(value) ? value : draft(value));
   }
   return result as unknown as KubernetesObject;
 }
@@ -18,26 +18,26 @@ function copyMetadata(metadata: unknown): unknown {
   if (typeof metadata !== "object" || metadata === null || Array.isArray(metadata)) return draft(metadata);
   const result: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(metadata)) {
-    setOwn(result, name, name === "managedFields" && isStored(value) ? value : draft(value));
+    setOwn(result, name, name === "managedFields" && isFrozenValue(value) ? value : draft(value));
   }
   return result;
 }
 
-/** Whether a value is none of a request's own: an object or a list that is frozen. */
-export function isStored(value: unknown): boolean {
+/** Whether a value is a frozen object or list, that is, comes from storage and not from the request. */
+export function isFrozenValue(value: unknown): boolean {
   return typeof value === "object" && value !== null && Object.isFrozen(value);
 }
 
-/** Whether an object brings nothing of its own but type, metadata and status: then a write through `status` loses nothing else. */
-export function bringsStatusOnly(object: DeepReadonly<KubernetesObject>): boolean {
-  for (const [name, value] of Object.entries(object)) if (!ownFields.has(name) && !isStored(value)) return false;
+/** Whether only type, metadata and status of an object come from the request. */
+export function changesStatusOnly(object: DeepReadonly<KubernetesObject>): boolean {
+  for (const [name, value] of Object.entries(object)) if (!ownFields.has(name) && !isFrozenValue(value)) return false;
   return true;
 }
 
 const ownFields: ReadonlySet<string> = new Set(["apiVersion", "kind", "metadata", "status"]);
 const statusSchemas = new WeakMap<Schema, Schema>();
 
-/** The schema as far as a write through `status` is concerned: what it leaves as it was may be anything. */
+/** The schema for a write to `status`: fields that such a write does not change are not checked. Memoized: schemas are immutable. */
 export function statusSchemaOf(schema: Schema): Schema {
   let result = statusSchemas.get(schema);
   if (result === undefined) {

@@ -11,18 +11,18 @@ import { jsonPatch, mergePatch, strategicMergePatch } from "@keelson/api-machine
 import { applyConfiguration } from "@keelson/api-machinery/server";
 import { invalidCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
-import { asObject, copyJson, readBody, requireNames } from "../object/body.ts";
+import { withTypeMeta, copyJson, readBody, requireNames } from "../object/body.ts";
 import { type Call, keyOf } from "../call.ts";
-import { conform } from "../object/normalize.ts";
+import { normalizeObject } from "../object/normalize.ts";
 import { createFrom } from "./create.ts";
 import { badRequest, conflict, invalid, notFound } from "../errors.ts";
 import { fieldContext } from "./field-context.ts";
 import type { ObjectOutcome, PipelineRequest } from "../outcome.ts";
-import { ownCopy } from "./mutable-copy.ts";
+import { mutableCopy } from "./mutable-copy.ts";
 import { commitUpdate } from "./update.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
-/** The kinds of patch, by what is in the Content-Type. */
+/** The patch types, by Content-Type. */
 export type PatchType = "json" | "merge" | "strategic" | "apply";
 
 const types: Readonly<Record<string, PatchType>> = {
@@ -32,10 +32,10 @@ const types: Readonly<Record<string, PatchType>> = {
   "application/apply-patch+yaml": "apply",
 };
 
-/** How often a patch is done anew on what another write left. */
+/** Attempts to apply a patch to the newest object. */
 const patchAttempts = 5;
 
-/** Which patch a request is. Throws `UnsupportedMediaType` for any other, and for strategic ones of custom resources. */
+/** The patch type of a request. Throws `UnsupportedMediaType` for unknown types and for strategic patches of custom resources. */
 export function patchType(request: PipelineRequest, resource: Pick<ServedResource, "origin">): PatchType {
   const mediaType = (request.headers?.["content-type"] ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
   const type = Object.hasOwn(types, mediaType) ? types[mediaType] : undefined;
@@ -47,7 +47,7 @@ export function patchType(request: PipelineRequest, resource: Pick<ServedResourc
   );
 }
 
-/** A function from the live value to the patched one. Reads the patch now, so that a bad one is refused before anything. */
+/** Parses a patch and returns a function that applies it. A malformed patch fails here, before the object is read. */
 export function readPatch(type: Exclude<PatchType, "apply">, body: unknown, schema: ServedResource["schema"]) {
   const patch = copyJson(body);
   if (type === "json") {
@@ -59,7 +59,7 @@ export function readPatch(type: Exclude<PatchType, "apply">, body: unknown, sche
   return (target: unknown): unknown => patched(() => strategicMergePatch(schema, target, patch));
 }
 
-/** A patch that does not fit the object is the client's fault, in the words of kube-apiserver. */
+/** Reports a patch that cannot be applied to the object with kube-apiserver's message. */
 function patched(apply: () => unknown): unknown {
   try {
     return apply();
@@ -83,10 +83,10 @@ function patched(apply: () => unknown): unknown {
   }
 }
 
-/** What a patch leaves, as an object of its kind. Where it is none, the patch is told to be `Invalid`, as kube-apiserver does. */
+/** Decodes the result of a patch. As in kube-apiserver, the patch is `Invalid` if the result is not an object of the kind. */
 export function decodePatched(result: unknown, decode: (result: JsonObject) => KubernetesObject): KubernetesObject {
   try {
-    if (!isJsonObject(result)) throw badRequest("it leaves no object");
+    if (!isJsonObject(result)) throw badRequest("the result is not an object");
     return decode(result);
   } catch (error) {
     if (!isStatusError(error, "BadRequest")) throw error;
@@ -94,7 +94,7 @@ export function decodePatched(result: unknown, decode: (result: JsonObject) => K
   }
 }
 
-/** Answers a patch of an object or its status. */
+/** Serves patch of an object or its status. */
 export async function patchObject(call: Call): Promise<ObjectOutcome> {
   const { resource, request, info } = call;
   const type = patchType(request, resource);
@@ -108,9 +108,9 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
     attempts: patchAttempts,
     produce(live) {
       const next = decodePatched(patch(live), (result) => {
-        // A strategic merge patch is of this kind and version, whatever it says of them.
+        // A strategic merge patch cannot change kind and version.
         const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
-        return conform(call, ownCopy(asObject(resource, named), isStatus), options);
+        return normalizeObject(call, mutableCopy(withTypeMeta(resource, named), isStatus), options);
       });
       requireNames(next, info.name, call.namespace);
       return next;
@@ -119,7 +119,7 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
   return { kind: "object", status: 200, object, resource, subresource: info.subresource };
 }
 
-/** Answers a server-side apply, which creates what is not there. */
+/** Serves server-side apply, which creates a missing object. */
 async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOutcome> {
   const { resource, request, info, store } = call;
   const config = readConfiguration(call);
@@ -127,9 +127,9 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   const isStatus = info.subresource === "status";
   const apply = (live: DeepReadonly<KubernetesObject> | undefined): KubernetesObject => {
     const applied = applyConfiguration(live, config, context);
-    if (applied === live) return ownCopy(live, isStatus);
-    const next = conform(call, ownCopy(applied, isStatus), options);
-    // The version that the configuration names is a precondition, which merging drops.
+    if (applied === live) return mutableCopy(live, isStatus);
+    const next = normalizeObject(call, mutableCopy(applied, isStatus), options);
+    // The configuration's resourceVersion is a precondition, but merging drops it.
     const { resourceVersion } = config.metadata;
     if (live !== undefined && resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
     return next;
@@ -158,7 +158,7 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
     const metadata: unknown = object.metadata;
     if (!isJsonObject(metadata)) throw badRequest("metadata must be an object");
     const named: JsonObject = { ...metadata };
-    // Of what is there already, the name may be left out: the URL says it.
+    // An apply to an existing object may omit the name.
     if (store.get(keyOf(call)) !== undefined) named["name"] ??= info.name;
     if (namespace !== "") named["namespace"] ??= namespace;
     const result = { ...object, metadata: named } as KubernetesObject;

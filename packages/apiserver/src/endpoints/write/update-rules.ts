@@ -36,22 +36,22 @@ const shown = new Set([
   "storageclasses.storage.k8s.io",
 ]);
 
-/** Whether an update without a resourceVersion replaces whatever is there. Custom resources always say what they replace. */
+/** Whether an update may omit the resourceVersion. Updates of custom resources never may. */
 export function allowsUnconditionalUpdate(resource: Identified): boolean {
   return resource.origin === "builtin" && !conditional.has(qualifiedResource(resource));
 }
 
-/** Whether an update of what is not there creates it. */
+/** Whether an update creates a missing object. */
 export function allowsCreateOnUpdate(resource: Identified): boolean {
   return resource.origin === "builtin" && created.has(qualifiedResource(resource));
 }
 
-/** Whether a write through `status` may change labels and annotations too. */
+/** Whether a write to `status` may also change labels and annotations. */
 export function statusKeepsLabels(resource: Identified): boolean {
   return resource.origin === "builtin" && labelled.has(qualifiedResource(resource));
 }
 
-/** Whether a delete answers the object's last state rather than a Status. */
+/** Whether a delete returns the object's last state instead of a Status. */
 export function showsDeletedObject(resource: Identified): boolean {
   return resource.origin === "builtin" && shown.has(qualifiedResource(resource));
 }

@@ -6,23 +6,23 @@ import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import { readBody, requireNames } from "../object/body.ts";
 import { type Call, keyOf } from "../call.ts";
-import { conform, validationCauses } from "../object/normalize.ts";
+import { normalizeObject, validationCauses } from "../object/normalize.ts";
 import { createFrom } from "./create.ts";
-import { encodePlain, isStoredWhole, serve } from "../object/serve-object.ts";
+import { encodeUnstored, isStoredWithDefaults, serve } from "../object/serve-object.ts";
 import { conflict, invalid, notFound } from "../errors.ts";
 import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems } from "../object/metadata.ts";
 import type { EncodedObject, ObjectOutcome } from "../outcome.ts";
-import { ownCopy } from "./mutable-copy.ts";
+import { mutableCopy } from "./mutable-copy.ts";
 import { allowsCreateOnUpdate, allowsUnconditionalUpdate, statusKeepsLabels } from "./update-rules.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
-/** Answers an update (PUT) of an object or its status. */
+/** Serves update (PUT) of an object or its status. */
 export async function updateObject(call: Call): Promise<ObjectOutcome> {
   const { resource, request, info } = call;
   const options = writeOptions(request, "UpdateOptions");
   const read = (): KubernetesObject => {
-    const object = conform(call, readBody(resource, request.body), options);
+    const object = normalizeObject(call, readBody(resource, request.body), options);
     requireNames(object, info.name, call.namespace);
     return object;
   };
@@ -42,24 +42,24 @@ export async function updateObject(call: Call): Promise<ObjectOutcome> {
   return { kind: "object", status: 200, object, resource, subresource: info.subresource };
 }
 
-/** How an update comes about. */
+/** How an update produces the next state of an object. */
 export interface Update {
   readonly options: WriteOptions;
-  /** Whether a uid in the next state is a precondition (PUT), not a change (PATCH). */
+  /** Whether a uid in the next state is a precondition (PUT) or a change (PATCH). */
   readonly isUidChecked: boolean;
-  /** How often it is done anew because another write came between. */
+  /** Attempts before a concurrent write fails the update with a conflict. */
   readonly attempts: number;
-  /** Makes the next state of the live object (in the version of the request): an object of its own, conformed to the schema. */
+  /** Returns the next state of the live object, in the request's version: a normalized object that may be mutated. */
   readonly produce: (live: DeepReadonly<KubernetesObject>) => KubernetesObject;
-  /** The error where there is no object. Default: `NotFound`. */
+  /** The error for a missing object. Default: `NotFound`. */
   readonly absent?: () => Error | undefined;
-  /** Whether `produce` makes the managedFields too (apply). */
+  /** Whether `produce` also sets managedFields (apply). */
   readonly isTracked?: boolean;
-  /** Default: the URL's. A write through `scale` changes the object itself. */
+  /** Default: the URL's. A write to `scale` changes the object itself. */
   readonly subresource?: string;
 }
 
-/** Reads, changes, checks and writes until nobody came between. */
+/** Reads, changes, validates and writes an object, and starts over if it was written concurrently. */
 export async function commitUpdate(call: Call, update: Update): Promise<EncodedObject> {
   const { resource, store, info } = call;
   const key = keyOf(call);
@@ -68,15 +68,15 @@ export async function commitUpdate(call: Call, update: Update): Promise<EncodedO
     if (stored === undefined) throw update.absent?.() ?? notFound(resource, info.name);
     const next = await prepare(call, update, stored);
     if (next === undefined) return serve(call, stored);
-    if (update.options.isDryRun) return encodePlain(next);
-    const isGone = isReleased(resource, next);
-    const result = await store.write(key, stored.revision, isGone ? undefined : toStorageVersion(call, next));
-    if (result.ok) return isGone ? encodePlain(withoutRevision(next)) : serve(call, result.stored);
+    if (update.options.isDryRun) return encodeUnstored(next);
+    const isRemoved = canBeRemoved(resource, next);
+    const result = await store.write(key, stored.revision, isRemoved ? undefined : toStorageVersion(call, next));
+    if (result.ok) return isRemoved ? encodeUnstored(withoutRevision(next)) : serve(call, result.stored);
     if (attempt >= update.attempts) throw conflict(resource, info.name);
   }
 }
 
-/** The next state, admitted and valid; undefined when it is the state that is there. */
+/** The next state after admission and validation; undefined if it equals the stored one. */
 async function prepare(call: Call, update: Update, stored: StoredObject): Promise<KubernetesObject | undefined> {
   const { resource, info } = call;
   const { options } = update;
@@ -84,7 +84,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const live = serve(call, stored).object;
   let next = update.produce(live);
   requireUnmodified(call, update, next, live);
-  keepIdentity(next, live);
+  restoreServerFields(next, live);
   const own = resource.subresources?.find(({ name }) => name === subresource);
   if (subresource === "status") next = withStatusOf(resource, next, live);
   else if (resource.hasStatus && subresource !== "binding") keepStatus(next, live);
@@ -104,15 +104,15 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const isMutated = await call.admission.mutate(admission);
   next = admission.object ?? next;
   if (isMutated) {
-    next = conform(call, ownCopy(next, subresource === "status"), { fieldValidation: "Ignore" });
-    keepIdentity(next, live);
+    next = normalizeObject(call, mutableCopy(next, subresource === "status"), { fieldValidation: "Ignore" });
+    restoreServerFields(next, live);
     admission.object = next;
   }
   if (own !== undefined) own.prepareForUpdate?.(next, live);
   else if (subresource === "") resource.strategy.prepareForUpdate?.(next, live);
-  const isDesireChanged = subresource !== "status" && desireChanged(resource, next, live);
+  const isSpecChanged = subresource !== "status" && specChanged(resource, next, live);
   const { generation } = live.metadata;
-  if (isDesireChanged && resource.strategy.hasGeneration !== false) next.metadata.generation = (generation ?? 0) + 1;
+  if (isSpecChanged && resource.strategy.hasGeneration !== false) next.metadata.generation = (generation ?? 0) + 1;
   const causes = [
     ...immutableCauses(next, live),
     ...metadataProblems(resource, next.metadata),
@@ -121,7 +121,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   ];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
   await call.admission.validate(admission);
-  return isSame(next, live) && !isReleased(resource, next) && isStoredWhole(call, stored) ? undefined : next;
+  return isSame(next, live) && !canBeRemoved(resource, next) && isStoredWithDefaults(call, stored) ? undefined : next;
 }
 
 function uidConflict({ resource, info }: Call, wanted: string, found: string): Error {
@@ -151,18 +151,24 @@ function requireUnmodified(call: Call, update: Update, next: KubernetesObject, l
   }
 }
 
-/** What a write can't change is as it was, whatever the request says. */
-const kept = ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] as const;
-const notTaken: ReadonlySet<string> = new Set([...kept, "selfLink"]);
+/** Metadata that a write cannot change. */
+const immutableFields = [
+  "creationTimestamp",
+  "deletionTimestamp",
+  "deletionGracePeriodSeconds",
+  "generation",
+  "resourceVersion",
+] as const;
+const serverOwnedFields: ReadonlySet<string> = new Set([...immutableFields, "selfLink"]);
 
-// Made anew rather than changed: an object that had a property deleted is slow ever after.
-function keepIdentity(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
+/** Restores server-owned metadata. Builds a new object because V8 handles objects with deleted properties slowly. */
+function restoreServerFields(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
   const { namespace, uid } = live.metadata;
   const metadata: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(next.metadata)) {
-    if (!notTaken.has(name) && (name !== "namespace" || namespace !== undefined)) setOwn(metadata, name, value);
+    if (!serverOwnedFields.has(name) && (name !== "namespace" || namespace !== undefined)) setOwn(metadata, name, value);
   }
-  for (const name of kept) if (live.metadata[name] !== undefined) metadata[name] = live.metadata[name];
+  for (const name of immutableFields) if (live.metadata[name] !== undefined) metadata[name] = live.metadata[name];
   metadata["uid"] ??= uid;
   if (namespace !== undefined) metadata["namespace"] ??= namespace;
   next.metadata = metadata;
@@ -173,7 +179,7 @@ function keepStatus(next: KubernetesObject, live: DeepReadonly<KubernetesObject>
   else Reflect.deleteProperty(next, "status");
 }
 
-/** What a write through `status` leaves: the stored object with its status; of the metadata, for some kinds, labels and annotations. */
+/** The result of a write to `status`: the stored object with the new status and, for some kinds, new labels and annotations. */
 function withStatusOf(
   resource: ServedResource,
   next: KubernetesObject,
@@ -198,14 +204,14 @@ function withStatusOf(
   return result as unknown as KubernetesObject;
 }
 
-/** Whether anything but metadata and a status of its own differs. */
-function desireChanged(resource: ServedResource, next: KubernetesObject, live: DeepReadonly<KubernetesObject>): boolean {
-  const desire = (object: DeepReadonly<KubernetesObject>): Record<string, unknown> => {
+/** Whether anything but metadata and the status subresource differs. */
+function specChanged(resource: ServedResource, next: KubernetesObject, live: DeepReadonly<KubernetesObject>): boolean {
+  const specOf = (object: DeepReadonly<KubernetesObject>): Record<string, unknown> => {
     const { metadata: _, ...rest } = object;
     if (resource.hasStatus) Reflect.deleteProperty(rest, "status");
     return rest;
   };
-  return !jsonEquals(desire(next), desire(live));
+  return !jsonEquals(specOf(next), specOf(live));
 }
 
 function immutableCauses(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): StatusCause[] {
@@ -235,11 +241,11 @@ function immutableCauses(next: KubernetesObject, live: DeepReadonly<KubernetesOb
   return causes;
 }
 
-/** Whether nothing differs but the times of managedFields. */
+/** Whether the objects are equal except for the times in managedFields. */
 function isSame(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): boolean {
   const { metadata, ...rest } = next;
   const { metadata: liveMetadata, ...liveRest } = live;
-  // Most writes change more than metadata, and most metadata is managedFields.
+  // Compares metadata last: most writes change more, and managedFields are large.
   if (!jsonEquals(rest, liveRest)) return false;
   const { managedFields, ...others } = metadata;
   const { managedFields: liveFields, ...liveOthers } = liveMetadata;
@@ -251,14 +257,14 @@ function withoutTime(entry: DeepReadonly<ManagedFieldsEntry>): unknown {
   return rest;
 }
 
-/** Whether an object that is being deleted is held by nothing any more. */
-export function isReleased(resource: ServedResource, object: DeepReadonly<KubernetesObject>): boolean {
+/** Whether a terminating object has no finalizers and no grace period left. */
+export function canBeRemoved(resource: ServedResource, object: DeepReadonly<KubernetesObject>): boolean {
   const { deletionTimestamp, deletionGracePeriodSeconds = 0, finalizers = [] } = object.metadata;
   if (deletionTimestamp === undefined || deletionGracePeriodSeconds > 0 || finalizers.length > 0) return false;
   return resource.strategy.isHeld?.(object) !== true;
 }
 
-/** What is gone has no version: an answer that shows its last state leaves it out. */
+/** A copy without resourceVersion: the last state of a deleted object has none. */
 export function withoutRevision(object: DeepReadonly<KubernetesObject>): KubernetesObject {
   const { resourceVersion: _, ...metadata } = object.metadata;
   return { ...object, metadata } as KubernetesObject;

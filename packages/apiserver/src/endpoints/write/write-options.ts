@@ -4,22 +4,22 @@ import { badRequest, invalid, invalidOptions, type OptionsKind } from "../errors
 import type { PipelineRequest } from "../outcome.ts";
 import { isTrue } from "../request-info.ts";
 
-/** What is done about fields that the schema does not know or that occur twice. */
+/** How unknown and duplicate fields are handled. */
 export type FieldValidation = "Ignore" | "Warn" | "Strict";
 
 /** Options of create, update and patch, from the query. */
 export interface WriteOptions {
   readonly isDryRun: boolean;
-  /** At most 128 printable characters; where the query names none, the User-Agent's first part. */
+  /** At most 128 printable characters. Default: the User-Agent's part before the first `/`. */
   readonly fieldManager: string;
   readonly fieldValidation: FieldValidation;
-  /** Apply only: take fields over from other managers. */
+  /** Apply only: take ownership of fields from other managers. */
   readonly isForced: boolean;
 }
 
-const longestManager = 128;
+const maxManagerLength = 128;
 
-/** Reads the options of a write. Throws `Invalid` as kube-apiserver does. */
+/** Parses the options of a write. Throws `Invalid`. */
 export function writeOptions(request: PipelineRequest, kind: OptionsKind, isApply = false): WriteOptions {
   const query = request.query ?? {};
   const named = query["fieldManager"] ?? "";
@@ -47,26 +47,26 @@ export function writeOptions(request: PipelineRequest, kind: OptionsKind, isAppl
   };
 }
 
-/** What stands before the first `/` of the User-Agent, cut to what a manager may be. */
+/** The User-Agent's part before the first `/`, truncated and stripped to a valid manager name. */
 function managerOfUserAgent(userAgent: string | undefined): string {
   const first = (userAgent ?? "").split("/", 1)[0] ?? "";
   if (first !== "" && plainManager.test(first)) return first;
   const printable = [...first].filter((character) => !isUnprintable(character)).join("");
-  return printable.slice(0, longestManager) || "unknown";
+  return printable.slice(0, maxManagerLength) || "unknown";
 }
 
 function isUnprintable(character: string): boolean {
   return /[\p{C}\p{Zl}\p{Zp}]/u.test(character);
 }
 
-/** What nearly every manager is, and nothing is wrong with. */
+/** Fast path for names that are valid without further checks. */
 const plainManager = /^[\x20-\x7e]{0,128}$/;
 
 function managerProblem(manager: string): StatusCause | undefined {
   if (plainManager.test(manager)) return undefined;
   const field = "fieldManager";
-  if (Buffer.byteLength(manager) > longestManager) {
-    return { reason: "FieldValueTooLong", field, message: `Too long: must have at most ${longestManager} bytes` };
+  if (Buffer.byteLength(manager) > maxManagerLength) {
+    return { reason: "FieldValueTooLong", field, message: `Too long: must have at most ${maxManagerLength} bytes` };
   }
   const position = [...manager].findIndex(isUnprintable);
   if (position < 0) return undefined;
@@ -79,16 +79,16 @@ function managerProblem(manager: string): StatusCause | undefined {
   };
 }
 
-function isDryRun(given: readonly unknown[], kind: OptionsKind): boolean {
-  if (given.some((value) => value !== "All")) {
-    const shown = given.map((value) => JSON.stringify(value)).join(", ");
+function isDryRun(values: readonly unknown[], kind: OptionsKind): boolean {
+  if (values.some((value) => value !== "All")) {
+    const shown = values.map((value) => JSON.stringify(value)).join(", ");
     throw invalidOptions(kind, {
       reason: "FieldValueNotSupported",
       field: "dryRun",
       message: `Unsupported value: []string{${shown}}: supported values: "All"`,
     });
   }
-  return given.length > 0;
+  return values.length > 0;
 }
 
 function fieldValidation(value: string | undefined, kind: OptionsKind): FieldValidation {
@@ -101,18 +101,18 @@ function fieldValidation(value: string | undefined, kind: OptionsKind): FieldVal
   });
 }
 
-/** Options of a delete, from its body and its query; the body wins. */
+/** Options of a delete, from its body and query. The body takes precedence. */
 export interface DeleteOptions {
   readonly isDryRun: boolean;
   readonly gracePeriodSeconds?: number;
   readonly propagationPolicy?: "Orphan" | "Background" | "Foreground";
   readonly uid?: string;
   readonly resourceVersion?: string;
-  /** Whether `orphanDependents: false` was said, which changes the answer's status code. */
-  readonly isCascadeDemanded: boolean;
+  /** Whether the request has `orphanDependents: false`, which changes the response's status code. */
+  readonly isCascadeRequested: boolean;
 }
 
-/** Reads DeleteOptions (meta/v1). Throws `BadRequest` or `Invalid`. */
+/** Parses DeleteOptions (meta/v1). Throws `BadRequest` or `Invalid`. */
 export function deleteOptions(request: PipelineRequest): DeleteOptions {
   const query = request.query ?? {};
   const body = request.body ?? {};
@@ -138,7 +138,7 @@ export function deleteOptions(request: PipelineRequest): DeleteOptions {
   const propagationPolicy = policyOf(policy, orphanDependents);
   return {
     isDryRun: isDryRun(dryRun, "DeleteOptions"),
-    isCascadeDemanded: orphanDependents === false,
+    isCascadeRequested: orphanDependents === false,
     ...(grace === undefined ? {} : { gracePeriodSeconds: grace }),
     ...(propagationPolicy === undefined ? {} : { propagationPolicy }),
     ...(uid === undefined ? {} : { uid }),
@@ -146,12 +146,12 @@ export function deleteOptions(request: PipelineRequest): DeleteOptions {
   };
 }
 
-/** A precondition that cannot be read must not be taken for none: the delete would be done. */
-function preconditionsOf(given: unknown): Pick<DeleteOptions, "uid" | "resourceVersion"> {
-  if (given === undefined || given === null) return {};
-  if (!isJsonObject(given)) throw badRequest("preconditions must be an object");
+/** A malformed precondition is an error. Ignoring it would delete the object. */
+function preconditionsOf(preconditions: unknown): Pick<DeleteOptions, "uid" | "resourceVersion"> {
+  if (preconditions === undefined || preconditions === null) return {};
+  if (!isJsonObject(preconditions)) throw badRequest("preconditions must be an object");
   const read = (name: "uid" | "resourceVersion"): object => {
-    const value = given[name];
+    const value = preconditions[name];
     if (value === undefined || value === null) return {};
     if (typeof value !== "string") throw badRequest(`preconditions.${name} must be a string`);
     return { [name]: value };
@@ -162,15 +162,15 @@ function preconditionsOf(given: unknown): Pick<DeleteOptions, "uid" | "resourceV
 function gracePeriod(value: unknown): number | undefined {
   if (value === undefined || value === null || value === "") return undefined;
   const seconds = typeof value === "string" ? Number(value) : value;
-  if (typeof seconds !== "number" || !Number.isInteger(seconds)) throw badRequest("gracePeriodSeconds must be a whole number");
+  if (typeof seconds !== "number" || !Number.isInteger(seconds)) throw badRequest("gracePeriodSeconds must be an integer");
   if (seconds < 0) {
-    // Kubernetes takes -1 for "at once, for want of better".
-    return seconds === -1 ? 1 : refuseGrace(seconds);
+    // kube-apiserver treats -1 as 1.
+    return seconds === -1 ? 1 : rejectGracePeriod(seconds);
   }
   return seconds;
 }
 
-function refuseGrace(seconds: number): never {
+function rejectGracePeriod(seconds: number): never {
   throw invalid({ group: "meta.k8s.io", kind: "DeleteOptions" }, "", [
     {
       reason: "FieldValueInvalid",

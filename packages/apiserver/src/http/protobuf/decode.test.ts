@@ -282,9 +282,9 @@ describe("a protobuf body", () => {
 
   test("of a kind that is not known is refused, naming it", () => {
     expect(() => decodeProtobuf(body("example.com/v1", "Widget", []))).toThrow(
-      "Widget in version example.com/v1 is not understood as protobuf",
+      "Widget in version example.com/v1 is not supported as protobuf",
     );
-    expect(() => decodeProtobuf(body("v1", "__proto__", []))).toThrow("not understood");
+    expect(() => decodeProtobuf(body("v1", "__proto__", []))).toThrow("not supported");
   });
 
   test("that is malformed is a bad request, whatever is wrong with it", () => {
@@ -304,6 +304,6 @@ describe("a protobuf body", () => {
       { numRuns: 2_000 },
     );
     expect(() => decodeProtobuf(Buffer.from("k8s\0\x0a\xff"))).toThrow(/not valid protobuf/);
-    expect(() => decodeProtobuf(Buffer.from("{}"))).toThrow(/does not begin/);
+    expect(() => decodeProtobuf(Buffer.from("{}"))).toThrow(/does not start/);
   });
 });

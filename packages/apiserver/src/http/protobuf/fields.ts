@@ -1,20 +1,21 @@
 import { fieldTable } from "./field-table.generated.ts";
 
-/** A field of a message: its name in JSON and what it holds. */
+/** A field of a message. */
 export interface Field {
+  /** The name in JSON. */
   readonly name: string;
-  /** A letter for what is no message of its own (see the generator), else a message's name. Of a map: of its values. */
+  /** A letter for scalars and well-known types (see the generator), or the name of a message. For a map, the type of its values. */
   readonly type: string;
-  /** `inlined`: the fields of the message are those of the one around it. */
+  /** `inlined`: the fields of the message belong to the enclosing one. */
   readonly shape: "single" | "repeated" | "map" | "inlined";
-  /** Zero, false and the empty text are values, not absence. */
+  /** Whether zero, false and the empty string are values rather than absence. */
   readonly keepsZero: boolean;
 }
 
 let lines: ReadonlyMap<string, string> | undefined;
 const parsed = new Map<string, ReadonlyMap<number, Field>>();
 
-/** The fields of a message (`core.v1.Pod`) by number; undefined when it is not known. */
+/** The fields of a message (`core.v1.Pod`) by number; undefined if it is unknown. Parses the generated table lazily. */
 export function fieldsOf(message: string): ReadonlyMap<number, Field> | undefined {
   const known = parsed.get(message);
   if (known !== undefined) return known;
@@ -28,7 +29,7 @@ export function fieldsOf(message: string): ReadonlyMap<number, Field> | undefine
 
 function parseField(text: string): [number, Field] {
   const match = /^(\d+)([<!]?)([^:]+):([*%]?)(.+)$/.exec(text);
-  if (match === null) throw new Error(`malformed field ${JSON.stringify(text)} in the generated table`);
+  if (match === null) throw new TypeError(`malformed field ${JSON.stringify(text)} in the generated table`);
   const [, number, flag, name = "", prefix, type = ""] = match;
   const shape = flag === "<" ? "inlined" : prefix === "*" ? "repeated" : prefix === "%" ? "map" : "single";
   return [Number(number), { name, type, shape, keepsZero: flag === "!" }];

@@ -1,4 +1,6 @@
-/** One field as it is on the wire (protobuf encoding): a varint in `integer`, anything else in `bytes`. */
+import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
+
+/** One field on the wire: a varint in `integer`, anything else in `bytes`. */
 export interface WireField {
   readonly number: number;
   readonly integer: number;
@@ -7,44 +9,24 @@ export interface WireField {
 
 const noBytes = new Uint8Array();
 
-/** The fields of a message in their order. Throws RangeError where the message is malformed or cut off. */
+/** Reads the fields of a message in order. Throws RangeError if the message is malformed or truncated. */
 export function* readFields(bytes: Uint8Array): Generator<WireField> {
-  let at = 0;
+  const reader = new BinaryReader(bytes);
+  while (reader.pos < reader.len) yield readField(reader);
+}
 
-  const varint = (): bigint => {
-    let value = 0n;
-    for (let shift = 0n; shift < 70n; shift += 7n) {
-      const byte = bytes[at++];
-      if (byte === undefined) break;
-      value |= BigInt(byte & 0x7f) << shift;
-      if (byte < 0x80) return BigInt.asIntN(64, value);
-    }
-    throw new RangeError("a number is cut off or too long");
-  };
-  const take = (length: number): Uint8Array => {
-    if (length < 0 || length > bytes.length - at) throw new RangeError("a field is longer than its message");
-    at += length;
-    return bytes.subarray(at - length, at);
-  };
-
-  while (at < bytes.length) {
-    const tag = Number(varint());
-    const number = Math.floor(tag / 8);
-    switch (tag & 7) {
-      case 0:
-        yield { number, integer: Number(varint()), bytes: noBytes };
-        break;
-      case 1:
-        yield { number, integer: 0, bytes: take(8) };
-        break;
-      case 2:
-        yield { number, integer: 0, bytes: take(Number(varint())) };
-        break;
-      case 5:
-        yield { number, integer: 0, bytes: take(4) };
-        break;
+function readField(reader: BinaryReader): WireField {
+  try {
+    const [number, type] = reader.tag();
+    switch (type) {
+      case WireType.Varint:
+        return { number, integer: Number(reader.int64()), bytes: noBytes };
+      case WireType.LengthDelimited:
+        return { number, integer: 0, bytes: reader.bytes() };
       default:
-        throw new RangeError(`wire type ${tag & 7} is not known`);
+        return { number, integer: 0, bytes: reader.skip(type, number) };
     }
+  } catch (error) {
+    throw error instanceof RangeError ? error : new RangeError((error as Error).message, { cause: error });
   }
 }

@@ -1,58 +1,50 @@
 import { isJsonObject, statusError } from "@keelson/api-machinery";
+import { maxDepth, maxValues, tooDeep, tooManyValues } from "./body-limits.ts";
 
-/** How deep objects and arrays of a request may nest. No kind needs a tenth of it, and recursive code can bear it. */
-export const maxDepth = 512;
-
-/** A parsed body, and what only its text shows. */
+/** A parsed body and what only its text shows. */
 export interface ParsedText {
   readonly value: unknown;
-  /** Paths of keys that occur twice in one object (`metadata.labels.app`); the last one counts, as in `JSON.parse`. */
+  /** Paths of keys that occur twice in one object (`metadata.labels.app`), at most 100. As in `JSON.parse`, the last one wins. */
   readonly duplicateFields: readonly string[];
 }
+
+/** Maximum number of duplicate fields that are reported. Same as kube-apiserver. */
+const maxDuplicates = 100;
 
 /**
  * Parses JSON. `__proto__` becomes an ordinary own property.
  *
- * @throws StatusError `BadRequest` when it is no JSON or nests deeper than {@link maxDepth}.
+ * **Errors**: `BadRequest` if the text is not JSON or nests too deep, `RequestEntityTooLarge` if it has too many values. Both limits are
+ * checked before anything is allocated.
  */
 export function parseJson(text: string): ParsedText {
+  const parsed = tryParseJson(text);
+  if (!(parsed instanceof SyntaxError)) return parsed;
+  throw statusError("BadRequest", `the body of the request is not valid JSON: ${parsed.message}`);
+}
+
+/** Like {@link parseJson}, but returns a syntax error. */
+export function tryParseJson(text: string): ParsedText | SyntaxError {
   const keysInText = scan(text);
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw statusError("BadRequest", `the body of the request is not valid JSON: ${(error as Error).message}`);
+    if (error instanceof SyntaxError) return error;
+    throw error;
   }
-  // Counting is cheap and nearly always the end of it; only a body that has duplicates is gone through again.
+  // Counting is cheap and usually sufficient. Only a body with duplicates is scanned again.
   return { value, duplicateFields: countKeys(value) === keysInText ? [] : findDuplicates(text) };
-}
-
-/**
- * Refuses a value that JSON can't carry or that nests too deep: what a YAML body may bring.
- *
- * @throws StatusError `BadRequest`.
- */
-export function requireJsonValue(value: unknown, depth = 0): void {
-  if (depth > maxDepth) throw tooDeep();
-  if (typeof value === "number" && !Number.isFinite(value)) {
-    throw statusError("BadRequest", `the body of the request has the number ${value}, which JSON does not know`);
-  }
-  if (typeof value === "object" && value !== null) {
-    for (const child of Object.values(value)) requireJsonValue(child, depth + 1);
-  }
-}
-
-function tooDeep(): Error {
-  return statusError("BadRequest", `the body of the request nests deeper than ${maxDepth} levels`);
 }
 
 const quoteCode = 0x22;
 const backslashCode = 0x5c;
 
-/** Number of keys in the text, which is the number of colons outside of strings. Refuses deep nesting on its way. */
+/** Returns the number of keys in the text, which is the number of colons outside strings. Enforces the limits. */
 function scan(text: string): number {
   let colons = 0;
   let depth = 0;
+  let values = 0;
   for (let at = 0; at < text.length; at++) {
     switch (text.charCodeAt(at)) {
       case quoteCode:
@@ -64,6 +56,10 @@ function scan(text: string): number {
       case 0x7b:
       case 0x5b:
         if (++depth > maxDepth) throw tooDeep();
+        if (++values > maxValues) throw tooManyValues();
+        break;
+      case 0x2c:
+        if (++values > maxValues) throw tooManyValues();
         break;
       case 0x7d:
       case 0x5d:
@@ -75,7 +71,7 @@ function scan(text: string): number {
   return colons;
 }
 
-/** Index of the quote that ends the string beginning at `start`, or the text's length when none does. */
+/** Index of the closing quote of the string starting at `start`, or the text's length if it is not closed. */
 function endOfString(text: string, start: number): number {
   let at = start;
   for (;;) {
@@ -102,7 +98,7 @@ interface Level {
   index: number;
 }
 
-/** Goes through valid JSON and gathers the paths of keys that an object has twice. */
+/** Collects the paths of duplicate keys in valid JSON. */
 function findDuplicates(text: string): string[] {
   const duplicates = new Set<string>();
   const levels: Level[] = [];
@@ -113,7 +109,7 @@ function findDuplicates(text: string): string[] {
     return level.path === "" ? level.key : `${level.path}.${level.key}`;
   };
   let isKey = false;
-  for (let at = 0; at < text.length; at++) {
+  for (let at = 0; at < text.length && duplicates.size < maxDuplicates; at++) {
     const level = levels.at(-1);
     switch (text.charCodeAt(at)) {
       case quoteCode: {

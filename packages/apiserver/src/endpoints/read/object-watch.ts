@@ -1,0 +1,238 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { apiVersionOf, type KubernetesObject } from "@keelson/api-machinery";
+import type { Timer } from "@keelson/api-machinery/time";
+import type { PinnedState, StoredObject, StoreEvent, StoreWatch } from "../../storage/store.ts";
+import { DeletedObject } from "../../storage/objects/stored-object.ts";
+import { type Call, prefixOf } from "../call.ts";
+import { statusOf } from "../errors.ts";
+import { encodeUnstored, serve } from "../object/serve-object.ts";
+import type { WatchedEvent, WatchSink } from "../outcome.ts";
+import type { Selection } from "./selection.ts";
+import { sliceSize } from "./slices.ts";
+import { waitForRevision } from "./wait-for-revision.ts";
+
+/** Interval of bookmarks on a quiet watch that requested them. */
+const bookmarkIntervalMs = 60_000;
+/** A final bookmark precedes the timeout by this much, so that the client resumes from a recent revision. */
+const lastBookmarkMs = 2_000;
+
+/** What a watch sends. */
+export interface WatchPlan {
+  /** Changes after this revision are sent; with `startsWithState`, the initial state is not older than it. */
+  readonly from: number;
+  /** Whether the watch starts with the existing objects. */
+  readonly startsWithState: boolean;
+  /** Whether a bookmark marks the end of the initial state. */
+  readonly marksInitialEnd: boolean;
+  readonly hasBookmarks: boolean;
+  readonly timeoutMs: number;
+  readonly selection: Selection;
+}
+
+/**
+ * A watch of a collection: sends the initial state (if the plan has one), then changes, then ends at its timeout. Long initial states are
+ * sent in slices; changes during that time are held back until it is complete.
+ */
+export class ObjectWatch {
+  readonly #call: Call;
+  readonly #plan: WatchPlan;
+  readonly #sink: WatchSink;
+  readonly #prefix: string;
+  readonly #timers = new Set<Timer>();
+  readonly #onClosed: (() => void)[] = [];
+  readonly #aborted = new AbortController();
+  #isOpen = true;
+  #source: StoreWatch | undefined;
+  /** Changes held back while the initial state is being sent. */
+  #held: StoreEvent[] | undefined;
+
+  constructor(call: Call, plan: WatchPlan, sink: WatchSink) {
+    this.#call = call;
+    this.#plan = plan;
+    this.#sink = sink;
+    this.#prefix = prefixOf(call);
+  }
+
+  /** Starts sending. Failures are sent as an ERROR event. */
+  start(): void {
+    const { store } = this.#call;
+    const { startsWithState, from, timeoutMs, hasBookmarks } = this.#plan;
+    try {
+      if (startsWithState) this.#startWithState();
+      else
+        this.#source = store.watch(
+          this.#prefix,
+          from,
+          (events, isReplay) => this.#sendChanges(events, isReplay),
+          (error) => this.#fail(error),
+        );
+      // The sink may have closed the watch during the replay.
+      if (!this.#isOpen) this.#source?.close();
+    } catch (error) {
+      this.#fail(error);
+    }
+    if (!this.#isOpen) return;
+    this.#after(timeoutMs, () => this.end());
+    if (!hasBookmarks) return;
+    this.#scheduleBookmark();
+    if (timeoutMs <= bookmarkIntervalMs) {
+      this.#after(Math.max(timeoutMs - lastBookmarkMs, timeoutMs / 2), () => this.#sendCurrentBookmark());
+    }
+  }
+
+  /** Ends the watch from the server's side. */
+  end(): void {
+    if (!this.#isOpen) return;
+    this.close();
+    this.#sink.end();
+  }
+
+  /** Stops sending. */
+  close(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.#source?.close();
+    this.#aborted.abort();
+    for (const timer of this.#timers) timer.cancel();
+    for (const callback of this.#onClosed) callback();
+  }
+
+  /** Calls back when the watch closes, immediately if it has. */
+  onClosed(callback: () => void): void {
+    if (this.#isOpen) this.#onClosed.push(callback);
+    else callback();
+  }
+
+  #fail(error: unknown): void {
+    this.#send([{ type: "ERROR", status: statusOf(error) }]);
+    this.end();
+  }
+
+  #send(events: readonly WatchedEvent[], isInitial = false): void {
+    if (this.#isOpen && events.length > 0) this.#sink.events(events, isInitial);
+  }
+
+  #sendChanges(events: readonly StoreEvent[], isReplay?: boolean): void {
+    const selected: WatchedEvent[] = [];
+    for (const event of events) {
+      const change = changeOf(event, this.#plan.selection);
+      if (change !== undefined) selected.push({ type: change.type, object: serve(this.#call, change.stored) });
+    }
+    this.#send(selected, isReplay);
+  }
+
+  /** The requested revision may be newer than the store's. */
+  #startWithState(): void {
+    const { from } = this.#plan;
+    if (from <= this.#call.store.revision) {
+      this.#sendState();
+      return;
+    }
+    const request = { ...this.#call.request, signal: this.#aborted.signal };
+    waitForRevision({ ...this.#call, request }, from)
+      .then(() => {
+        if (this.#isOpen) this.#sendState();
+      })
+      .catch((error: unknown) => this.#fail(error));
+  }
+
+  #sendState(): void {
+    const { store } = this.#call;
+    const state = store.pin();
+    this.#held = [];
+    this.#source = store.watch(this.#prefix, state.revision, (events, isReplay) => {
+      if (this.#held === undefined) this.#sendChanges(events, isReplay);
+      else for (const event of events) this.#held.push(event);
+    });
+    const release = (): void => state[Symbol.dispose]();
+    try {
+      const next = this.#sendSlice(state);
+      if (next !== undefined) {
+        this.#sendRest(state, next)
+          .catch((error: unknown) => this.#fail(error))
+          .finally(release);
+        return;
+      }
+      this.#finishState(state);
+    } catch (error) {
+      release();
+      throw error;
+    }
+    release();
+  }
+
+  /** Sends a slice of the state. Returns where the next one starts. */
+  #sendSlice(state: PinnedState, startAfter?: string): string | undefined {
+    const page = state.list(this.#prefix, { limit: sliceSize, ...(startAfter === undefined ? {} : { startAfter }) });
+    const matching = page.items.filter((stored) => this.#plan.selection.matches(stored));
+    this.#send(
+      matching.map((stored) => ({ type: "ADDED", object: serve(this.#call, stored) })),
+      true,
+    );
+    return page.next;
+  }
+
+  async #sendRest(state: PinnedState, from: string): Promise<void> {
+    for (let next: string | undefined = from; next !== undefined; next = this.#sendSlice(state, next)) {
+      await nextTurn();
+      if (!this.#isOpen) return;
+    }
+    this.#finishState(state);
+  }
+
+  #finishState(state: PinnedState): void {
+    const annotations = { "k8s.io/initial-events-end": "true" };
+    if (this.#plan.marksInitialEnd) this.#sendBookmark({ resourceVersion: String(state.revision), annotations }, true);
+    const held = this.#held ?? [];
+    this.#held = undefined;
+    if (held.length > 0) this.#sendChanges(held, false);
+  }
+
+  #sendBookmark(metadata: KubernetesObject["metadata"], isInitial: boolean): void {
+    const { resource } = this.#call;
+    const object: KubernetesObject = { apiVersion: apiVersionOf(resource), kind: resource.kind, metadata };
+    this.#send([{ type: "BOOKMARK", object: encodeUnstored(object) }], isInitial);
+  }
+
+  #sendCurrentBookmark(): void {
+    const { revision } = this.#call.store;
+    // Until the initial state or the replay is complete, the client has not seen everything up to this revision.
+    if (this.#source === undefined || this.#held !== undefined || this.#source.isReplaying === true) return;
+    // A watch from a future revision must not send an earlier one.
+    if (revision >= this.#plan.from) this.#sendBookmark({ resourceVersion: String(revision) }, false);
+  }
+
+  #scheduleBookmark(): void {
+    this.#after(bookmarkIntervalMs, () => {
+      this.#sendCurrentBookmark();
+      this.#scheduleBookmark();
+    });
+  }
+
+  #after(delayMs: number, callback: () => void): void {
+    const timer = this.#call.clock.setTimer(
+      delayMs,
+      () => {
+        this.#timers.delete(timer);
+        if (this.#isOpen) callback();
+      },
+      { background: true },
+    );
+    this.#timers.add(timer);
+  }
+}
+
+/** A change as a watcher with this selection sees it; undefined if it is not affected. */
+export function changeOf(
+  event: StoreEvent,
+  selection: Selection,
+): { readonly type: "ADDED" | "MODIFIED" | "DELETED"; readonly stored: StoredObject } | undefined {
+  const { previous, object } = event;
+  const wasIn = previous !== undefined && selection.matches(previous);
+  if (event.type === "delete") return wasIn ? { type: "DELETED", stored: object } : undefined;
+  const isIn = selection.matches(object);
+  if (isIn) return { type: wasIn ? "MODIFIED" : "ADDED", stored: object };
+  if (!wasIn || previous === undefined) return undefined;
+  // The object left the selection: send its last selected state with the revision of the change.
+  return { type: "DELETED", stored: new DeletedObject(previous, event.revision) };
+}

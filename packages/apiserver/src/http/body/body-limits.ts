@@ -1,0 +1,28 @@
+import { type StatusError, statusError } from "@keelson/api-machinery";
+
+/** Maximum size of a request body. Same as kube-apiserver. */
+export const maxBodyBytes = 3 * 1024 * 1024;
+
+/** Maximum nesting of objects and lists in a body. No kind needs a tenth of it, and recursive code can handle it. */
+export const maxDepth = 512;
+
+/**
+ * Maximum number of values in a body. Objects are validated, tracked and encoded on one thread, so their number of values is limited
+ * in addition to their size. The largest CRDs have about 30,000.
+ */
+export const maxValues = 100_000;
+
+/** The body exceeds {@link maxBodyBytes}. */
+export function tooLarge(): StatusError {
+  return statusError("RequestEntityTooLarge", `Request entity too large: limit is ${maxBodyBytes}`);
+}
+
+/** The body exceeds {@link maxValues}. */
+export function tooManyValues(): StatusError {
+  return statusError("RequestEntityTooLarge", `the body of the request has more than ${maxValues} values`);
+}
+
+/** The body exceeds {@link maxDepth}. */
+export function tooDeep(): StatusError {
+  return statusError("BadRequest", `the body of the request nests deeper than ${maxDepth} levels`);
+}

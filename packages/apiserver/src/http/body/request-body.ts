@@ -1,0 +1,144 @@
+import type { IncomingMessage } from "node:http";
+import { statusError } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
+import { maxBodyBytes, maxDepth, maxValues, tooDeep, tooLarge, tooManyValues } from "./body-limits.ts";
+import { type ParsedText, parseJson, tryParseJson } from "./json-text.ts";
+import { type YamlResult, yamlToJson } from "./yaml-program.ts";
+import { YamlWorker } from "./yaml-worker.ts";
+
+/** A parsed body and its size; `value` is undefined if there is none. */
+export interface RequestBody extends ParsedText {
+  readonly bytes: number;
+}
+
+/** Reads and parses request bodies within limits. */
+export interface BodyReader {
+  /**
+   * Reads and parses the body of a request.
+   *
+   * **Errors**: `RequestEntityTooLarge` beyond the limits, `UnsupportedMediaType`, or `BadRequest` if it does not match its media type.
+   */
+  read(request: IncomingMessage): Promise<RequestBody>;
+  close(): Promise<void>;
+}
+
+const noBody: RequestBody = { value: undefined, duplicateFields: [], bytes: 0 };
+
+/** Media types of a PATCH. The endpoint decides which kinds support which. */
+const patchTypes: ReadonlySet<string> = new Set([
+  "application/json-patch+json",
+  "application/merge-patch+json",
+  "application/strategic-merge-patch+json",
+  "application/apply-patch+yaml",
+]);
+
+/** YAML up to this size is parsed inline: even the worst document takes a few milliseconds. */
+const maxInlineYamlBytes = 2048;
+
+/** Creates a {@link BodyReader}. It starts a worker thread for larger YAML bodies. */
+export function createBodyReader({ clock }: { readonly clock: Clock }): BodyReader {
+  const limits = { maxDepth, maxValues };
+  const worker = new YamlWorker(clock, limits);
+
+  const parseYaml = async (text: string): Promise<ParsedText> => {
+    // JSON is YAML and much faster to parse as JSON. A YAML flow mapping starts the same way.
+    const json = /^\s*[{[]/.test(text) ? tryParseJson(text) : undefined;
+    if (json !== undefined && !(json instanceof SyntaxError)) return json;
+    const isSmall = text.length <= maxInlineYamlBytes;
+    const result = isSmall ? yamlToJson(await import("yaml"), text, limits) : await worker.parse(text);
+    return readYamlResult(result);
+  };
+
+  return {
+    async read(request) {
+      const announced = request.headers["content-length"];
+      if (announced === undefined && request.headers["transfer-encoding"] === undefined) return noBody;
+      if (Number(announced) > maxBodyBytes) throw tooLarge();
+      const format = bodyFormat(request.method ?? "", request.headers["content-type"], Number(announced) === 0);
+      const bytes = await readBytes(request);
+      if (bytes.length === 0) return noBody;
+      if (format === "protobuf") {
+        const { decodeProtobuf } = await import("../protobuf/decode.ts");
+        return { value: decodeProtobuf(bytes), duplicateFields: [], bytes: bytes.length };
+      }
+      const text = decodeText(bytes);
+      const parsed = format === "json" ? parseJson(text) : await parseYaml(text);
+      return { ...parsed, bytes: bytes.length };
+    },
+    close: () => worker.close(),
+  };
+}
+
+function readYamlResult(result: YamlResult): ParsedText {
+  switch (result.kind) {
+    case "parsed":
+      return { value: JSON.parse(result.json), duplicateFields: result.duplicateFields };
+    case "too-deep":
+      throw tooDeep();
+    case "too-many-values":
+      throw tooManyValues();
+    case "invalid":
+      throw statusError("BadRequest", `the body of the request is not valid YAML: ${result.reason}`);
+  }
+}
+
+function decodeText(bytes: Buffer): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw statusError("BadRequest", "the body of the request is not valid UTF-8");
+  }
+}
+
+function bodyFormat(method: string, contentType: string | undefined, isEmpty: boolean): "json" | "yaml" | "protobuf" {
+  const mediaType = (contentType ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
+  if (isEmpty) return "json";
+  if (method === "PATCH") {
+    if (!patchTypes.has(mediaType)) {
+      throw statusError(
+        "UnsupportedMediaType",
+        `the body of the request was in an unknown format - accepted media types include: ${[...patchTypes].join(", ")}`,
+      );
+    }
+    return mediaType.endsWith("yaml") ? "yaml" : "json";
+  }
+  if (mediaType === "" || mediaType === "application/json") return "json";
+  if (mediaType === "application/yaml") return "yaml";
+  if (mediaType === "application/vnd.kubernetes.protobuf") return "protobuf";
+  throw statusError(
+    "UnsupportedMediaType",
+    "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+  );
+}
+
+function readBytes(request: IncomingMessage): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    request.on("data", (chunk: Buffer) => {
+      length += chunk.length;
+      if (length <= maxBodyBytes) chunks.push(chunk);
+      else {
+        request.pause();
+        reject(tooLarge());
+      }
+    });
+    request.on("end", () =>
+      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, length)),
+    );
+    request.on("error", reject);
+    request.on("close", () => {
+      if (!request.complete) reject(new IncompleteRequestError());
+    });
+  });
+}
+
+/** The client closed the connection before its request was complete. */
+export class IncompleteRequestError extends Error {
+  readonly code = "ECONNRESET";
+
+  constructor() {
+    super("the client disconnected before its request was complete");
+    this.name = "IncompleteRequestError";
+  }
+}

@@ -1,0 +1,79 @@
+import type * as Yaml from "yaml";
+
+/** Limits of {@link yamlToJson}. */
+export interface YamlLimits {
+  readonly maxDepth: number;
+  readonly maxValues: number;
+}
+
+/** The JSON text of a YAML document, or the reason why it was rejected. */
+export type YamlResult =
+  | { readonly kind: "parsed"; readonly json: string; readonly duplicateFields: readonly string[] }
+  | { readonly kind: "invalid"; readonly reason: string }
+  | { readonly kind: "too-deep" }
+  | { readonly kind: "too-many-values" };
+
+/**
+ * Converts YAML to JSON within limits. The lexer runs first, since it can reject a document without building it. Must be self-contained:
+ * its source text is also the program of the YAML worker.
+ */
+export function yamlToJson(yaml: typeof Yaml, text: string, limits: YamlLimits): YamlResult {
+  const { maxDepth, maxValues } = limits;
+  let values = 0;
+  let flowDepth = 0;
+  let indicatorsOnLine = 0;
+  for (const token of new yaml.Lexer().lex(text)) {
+    const first = token[0] ?? "";
+    if (first === "\n" || first === "\r") indicatorsOnLine = 0;
+    if (first === " " || first === "\n" || first === "\r" || first === "#") continue;
+    if (++values > 4 * maxValues) return { kind: "too-many-values" };
+    if (first === "[" || first === "{") flowDepth++;
+    else if (first === "]" || first === "}") flowDepth--;
+    else if (token === "-" || token === "?") indicatorsOnLine++;
+    else if (first === "&" && ++indicatorsOnLine > maxDepth) return { kind: "too-deep" };
+    if (flowDepth > maxDepth || indicatorsOnLine > maxDepth) return { kind: "too-deep" };
+  }
+  const duplicateFields: string[] = [];
+  /** Kubernetes warns about duplicate keys, which the parser would reject. */
+  const findDuplicates = (node: unknown, path: string, depth: number): void => {
+    if (depth > maxDepth || duplicateFields.length >= 100) return;
+    if (yaml.isSeq(node)) node.items.forEach((item, index) => findDuplicates(item, `${path}[${index}]`, depth + 1));
+    if (!yaml.isMap(node)) return;
+    const seen = new Set<string>();
+    for (const { key, value: child } of node.items) {
+      const name = String(yaml.isScalar(key) ? key.value : key);
+      const at = path === "" ? name : `${path}.${name}`;
+      if (seen.has(name)) duplicateFields.push(at);
+      seen.add(name);
+      findDuplicates(child, at, depth + 1);
+    }
+  };
+  let count = 0;
+  /** Rejects values that JSON cannot represent, and aliases that expand to too many values. */
+  const problemOf = (value: unknown, depth: number): YamlResult | undefined => {
+    if (depth > maxDepth) return { kind: "too-deep" };
+    if (++count > maxValues) return { kind: "too-many-values" };
+    if (typeof value === "number" && !Number.isFinite(value)) {
+      return { kind: "invalid", reason: `JSON cannot represent the number ${value}` };
+    }
+    if (typeof value !== "object" || value === null) return undefined;
+    for (const child of Object.values(value)) {
+      const problem = problemOf(child, depth + 1);
+      if (problem !== undefined) return problem;
+    }
+    return undefined;
+  };
+  try {
+    const document = yaml.parseDocument(text, { merge: true, prettyErrors: false, strict: true, uniqueKeys: false });
+    const [error] = document.errors;
+    if (error !== undefined) return { kind: "invalid", reason: error.message };
+    const value: unknown = document.toJS({ maxAliasCount: 100 });
+    const problem = problemOf(value, 0);
+    if (problem !== undefined) return problem;
+    findDuplicates(document.contents, "", 0);
+    return { kind: "parsed", json: JSON.stringify(value) ?? "null", duplicateFields };
+  } catch (error) {
+    if (error instanceof RangeError) return { kind: "too-deep" };
+    return { kind: "invalid", reason: error instanceof Error ? error.message : String(error) };
+  }
+}

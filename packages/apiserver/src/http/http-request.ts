@@ -1,0 +1,61 @@
+import type { IncomingMessage } from "node:http";
+import { statusError } from "@keelson/api-machinery";
+import type { PipelineRequest } from "../endpoints/outcome.ts";
+import type { UserInfo } from "../registry/served-resource.ts";
+import type { BodyReader } from "./body/request-body.ts";
+import type { LazyAbort } from "./lazy-abort.ts";
+import { notAcceptable, type Representation } from "./negotiation.ts";
+import { includeObject, isApiMethod, isResourcePath, plainHeaders, type Target } from "./request-target.ts";
+
+/** What {@link pipelineRequest} takes. */
+export interface HttpRequestOptions {
+  readonly request: IncomingMessage;
+  readonly target: Target;
+  readonly user: UserInfo;
+  readonly accepted: readonly Representation[];
+  readonly abort: LazyAbort;
+  /** The bytes after an upgrade request are not a body. */
+  readonly isUpgrade: boolean;
+  readonly bodies: BodyReader;
+}
+
+/**
+ * Returns an HTTP request as the pipeline takes it. Its body is read and parsed by `receive`, which the pipeline calls after
+ * authorization.
+ *
+ * **Errors**: `MethodNotAllowed` for a method that the API does not have.
+ */
+export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
+  const { request, target, user, accepted, abort, isUpgrade, bodies } = options;
+  const method = request.method === "HEAD" ? "GET" : request.method;
+  if (!isApiMethod(method)) {
+    throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");
+  }
+  let received: Promise<void> | undefined;
+  const result: PipelineRequest = {
+    method,
+    path: target.path,
+    query: target.query,
+    headers: plainHeaders(request),
+    get signal() {
+      return abort.signal;
+    },
+    user,
+    userAgent: request.headers["user-agent"],
+    receive() {
+      received ??= receive();
+      return received;
+    },
+  };
+  const receive = async (): Promise<void> => {
+    if (isUpgrade) return;
+    // A patch with an unknown media type fails before an unacceptable response type; other requests the other way round.
+    const patch = method === "PATCH" ? await bodies.read(request) : undefined;
+    if (accepted.length === 0 && isResourcePath(target.path)) throw notAcceptable();
+    includeObject(target.query);
+    const body = patch ?? (method === "GET" ? undefined : await bodies.read(request));
+    if (body?.value === undefined) return;
+    Object.assign(result, { body: body.value, bodyBytes: body.bytes, duplicateFields: body.duplicateFields });
+  };
+  return result;
+}
