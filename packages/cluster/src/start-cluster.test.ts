@@ -95,6 +95,40 @@ test("foreground deletion keeps the owner until its blocking dependents are dele
   await deleted(client, ConfigMap, "top", "default");
 });
 
+/** Creates ConfigMaps that own each other in a circle, and returns their names. */
+async function createCircle(client: Client, size: number): Promise<readonly string[]> {
+  const names = Array.from({ length: size }, (_, index) => `ring-${index}`);
+  const uids = new Map<string, string>();
+  for (const name of names) uids.set(name, (await createOwned(client, name)).uid);
+  for (const [index, name] of names.entries()) {
+    const owner = names[(index + 1) % size] ?? "";
+    const ownerReferences = [
+      { apiVersion: "v1", kind: "ConfigMap", name: owner, uid: uids.get(owner), blockOwnerDeletion: true },
+    ];
+    await client.patch(ConfigMap, { name, namespace: "default" }, { type: "merge", body: { metadata: { ownerReferences } } });
+  }
+  return names;
+}
+
+test.each(["Foreground", "Background"] as const)("%s deletion of a member deletes a circle of owners", async (policy) => {
+  await using cluster = await start();
+  const { client } = cluster;
+  const names = await createCircle(client, 3);
+  await client.delete(ConfigMap, { name: names[0] ?? "", namespace: "default" }, { propagationPolicy: policy });
+  await Promise.all(names.map((name) => deleted(client, ConfigMap, name, "default")));
+});
+
+test("foreground deletion of all members deletes a circle of owners", async () => {
+  await using cluster = await start();
+  const { client } = cluster;
+  const names = await createCircle(client, 4);
+  const deletions = names.map((name) =>
+    client.delete(ConfigMap, { name, namespace: "default" }, { propagationPolicy: "Foreground" }),
+  );
+  await Promise.allSettled(deletions);
+  await Promise.all(names.map((name) => deleted(client, ConfigMap, name, "default")));
+});
+
 test("orphaning deletes the owner and keeps dependents without the reference", async () => {
   await using cluster = await start();
   const { client } = cluster;

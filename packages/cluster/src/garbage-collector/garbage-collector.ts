@@ -66,7 +66,7 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
     if (node === undefined || !monitor.isSynced) return;
     const states = new Map<string, OwnerState>();
     for (const owner of node.owners) states.set(owner.uid, await ownerState(node, owner, signal));
-    const action = decideGarbage(node, monitor.graph.dependentsOf(uid), (owner) => states.get(owner) ?? "solid");
+    const action = decideGarbage(node, (owner) => monitor.graph.dependentsOf(owner), (owner) => states.get(owner) ?? "solid");
     await act(node, action, signal);
   };
 
@@ -75,7 +75,7 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
     if (known !== undefined) {
       // Owners in another namespace count as absent: such references are not allowed.
       if (known.namespace !== "" && known.namespace !== node.namespace) return "dangling";
-      return isDeletingDependents(known) && owner.blockOwnerDeletion === true ? "waiting" : "solid";
+      return isDeletingDependents(known) ? "waiting" : "solid";
     }
     const { group, version } = parseApiVersion(owner.apiVersion);
     const type = monitor.typeOfOwner(group, owner.kind);
@@ -114,6 +114,11 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
         return;
       case "orphanDependents":
         for (const dependent of action.dependents) await dropOwners(dependent, new Set([node.uid]), signal);
+        return;
+      case "unblockOwners":
+        await change(node, signal, (object) => ({
+          ownerReferences: (object.metadata.ownerReferences ?? []).map((owner) => ({ ...owner, blockOwnerDeletion: false })),
+        }));
         return;
       case "visit":
         for (const dependent of action.dependents) workers.add(dependent.uid);

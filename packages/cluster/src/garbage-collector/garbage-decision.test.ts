@@ -25,16 +25,22 @@ const states =
   (uid: string): OwnerState =>
     known[uid] ?? "dangling";
 
+const none = (): readonly GraphNode[] => [];
+const among =
+  (...nodes: readonly GraphNode[]) =>
+  (uid: string): readonly GraphNode[] =>
+    nodes.filter(({ owners }) => owners.some((each) => each.uid === uid));
+
 test("an object without owners is kept", () => {
-  expect(decideGarbage(node({}), [], states({}))).toEqual({ kind: "nothing" });
+  expect(decideGarbage(node({}), none, states({}))).toEqual({ kind: "nothing" });
 });
 
 test("an object whose only owner is absent is deleted in the background", () => {
-  expect(decideGarbage(node({ owners: [owner("a")] }), [], states({}))).toEqual({ kind: "delete", policy: "Background" });
+  expect(decideGarbage(node({ owners: [owner("a")] }), none, states({}))).toEqual({ kind: "delete", policy: "Background" });
 });
 
 test("an object with one remaining owner drops its references to absent ones", () => {
-  expect(decideGarbage(node({ owners: [owner("a"), owner("b")] }), [], states({ a: "solid" }))).toEqual({
+  expect(decideGarbage(node({ owners: [owner("a"), owner("b")] }), none, states({ a: "solid" }))).toEqual({
     kind: "dropOwners",
     uids: ["b"],
   });
@@ -44,30 +50,54 @@ test("an owner in foreground deletion waits only for dependents that block it", 
   const deleting = node({ uid: "o", isDeleting: true, finalizers: ["foregroundDeletion"] });
   const blocking = node({ uid: "d", owners: [owner("o", true)] });
   const free = node({ uid: "f", owners: [owner("o")] });
-  expect(decideGarbage(deleting, [blocking, free], states({}))).toEqual({ kind: "visit", dependents: [blocking] });
-  expect(decideGarbage(deleting, [free], states({}))).toEqual({ kind: "removeFinalizer", finalizer: "foregroundDeletion" });
+  expect(decideGarbage(deleting, among(blocking, free), states({}))).toEqual({ kind: "visit", dependents: [blocking] });
+  expect(decideGarbage(deleting, among(free), states({}))).toEqual({ kind: "removeFinalizer", finalizer: "foregroundDeletion" });
 });
 
 test("a dependent with dependents of its own is deleted in the foreground as well", () => {
   const middle = node({ owners: [owner("o", true)] });
-  expect(decideGarbage(middle, [node({ uid: "leaf", owners: [owner("n", true)] })], states({ o: "waiting" }))).toEqual({
+  expect(decideGarbage(middle, among(node({ uid: "leaf", owners: [owner("n", true)] })), states({ o: "waiting" }))).toEqual({
     kind: "delete",
     policy: "Foreground",
   });
-  expect(decideGarbage(middle, [], states({ o: "waiting" }))).toEqual({ kind: "delete", policy: "Background" });
+  expect(decideGarbage(middle, none, states({ o: "waiting" }))).toEqual({ kind: "delete", policy: "Background" });
 });
 
 test("orphaning releases the dependents before the owner", () => {
   const deleting = node({ isDeleting: true, finalizers: ["orphan"] });
   const dependent = node({ uid: "d", owners: [owner("n")] });
-  expect(decideGarbage(deleting, [dependent], states({}))).toEqual({ kind: "orphanDependents", dependents: [dependent] });
-  expect(decideGarbage(deleting, [], states({}))).toEqual({ kind: "removeFinalizer", finalizer: "orphan" });
+  expect(decideGarbage(deleting, among(dependent), states({}))).toEqual({ kind: "orphanDependents", dependents: [dependent] });
+  expect(decideGarbage(deleting, none, states({}))).toEqual({ kind: "removeFinalizer", finalizer: "orphan" });
 });
 
 test("an object that is already being deleted is left to its finalizers", () => {
-  expect(decideGarbage(node({ isDeleting: true, owners: [owner("a")], finalizers: ["x/y"] }), [], states({}))).toEqual({
+  expect(decideGarbage(node({ isDeleting: true, owners: [owner("a")], finalizers: ["x/y"] }), none, states({}))).toEqual({
     kind: "nothing",
   });
+});
+
+test("an object whose dependent is in foreground deletion stops blocking its owners, then is deleted", () => {
+  const foreground = { isDeleting: true, finalizers: ["foregroundDeletion"] };
+  const first = node({ uid: "a", owners: [owner("c", true)], ...foreground });
+  const last = (blocks: boolean): GraphNode => node({ uid: "c", owners: [owner("b", blocks)] });
+  expect(decideGarbage(last(true), among(first, last(true)), states({ b: "waiting" }))).toEqual({ kind: "unblockOwners" });
+  expect(decideGarbage(last(false), among(first, last(false)), states({ b: "waiting" }))).toEqual({
+    kind: "delete",
+    policy: "Foreground",
+  });
+});
+
+test("a circle of objects that are all in foreground deletion is broken; a chain waits", () => {
+  const foreground = { isDeleting: true, finalizers: ["foregroundDeletion"] };
+  const [a, b, c] = [
+    node({ uid: "a", owners: [owner("c", true)], ...foreground }),
+    node({ uid: "b", owners: [owner("a", true)], ...foreground }),
+    node({ uid: "c", owners: [owner("b", true)], ...foreground }),
+  ];
+  expect(decideGarbage(a, among(a, b, c), states({}))).toEqual({ kind: "unblockOwners" });
+  const top = node({ uid: "a", ...foreground });
+  const leaf = node({ uid: "d", owners: [owner("c", true)], ...foreground });
+  expect(decideGarbage(top, among(b, c, leaf), states({}))).toEqual({ kind: "nothing" });
 });
 
 test("the graph follows changes of owners and removals", () => {
