@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
+import { startEventLoopWatchdog } from "@keelson/cluster/watchdog";
 import { aborted, listenForShutdown } from "@keelson/controller";
 import type { Operator } from "@keelson/operator";
 import { logLevelFlag, portFlag, UsageError } from "@keelson/operator/flags";
@@ -76,6 +77,10 @@ async function up(
   await createDataFolder(dataDir);
   const log = createLogger({ level, file: resolve(dataDir, "keelson.log") });
   const shutdown = listenForShutdown({ faults: { log } });
+  const watchdog = startEventLoopWatchdog({
+    thresholdMs: 2_000,
+    onStall: ({ blockedMs, stack }) => log.warn({ blockedMs, stack }, "event loop was blocked"),
+  });
   try {
     const local = await startLocal({
       dataDir,
@@ -122,6 +127,7 @@ async function up(
     if (shutdown.signal.aborted && error === shutdown.signal.reason && shutdown.fault === undefined) return 130;
     throw error;
   } finally {
+    await watchdog.stop();
     shutdown.dispose();
   }
 }

@@ -66,7 +66,11 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
     if (node === undefined || !monitor.isSynced) return;
     const states = new Map<string, OwnerState>();
     for (const owner of node.owners) states.set(owner.uid, await ownerState(node, owner, signal));
-    const action = decideGarbage(node, (owner) => monitor.graph.dependentsOf(owner), (owner) => states.get(owner) ?? "solid");
+    const action = decideGarbage(
+      node,
+      (owner) => monitor.graph.dependentsOf(owner),
+      (owner) => states.get(owner) ?? "solid",
+    );
     await act(node, action, signal);
   };
 

@@ -51,7 +51,10 @@ test("an owner in foreground deletion waits only for dependents that block it", 
   const blocking = node({ uid: "d", owners: [owner("o", true)] });
   const free = node({ uid: "f", owners: [owner("o")] });
   expect(decideGarbage(deleting, among(blocking, free), states({}))).toEqual({ kind: "visit", dependents: [blocking] });
-  expect(decideGarbage(deleting, among(free), states({}))).toEqual({ kind: "removeFinalizer", finalizer: "foregroundDeletion" });
+  expect(decideGarbage(deleting, among(free), states({}))).toEqual({
+    kind: "removeFinalizer",
+    finalizer: "foregroundDeletion",
+  });
 });
 
 test("a dependent with dependents of its own is deleted in the foreground as well", () => {

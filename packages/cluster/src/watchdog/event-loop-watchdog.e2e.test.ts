@@ -24,7 +24,9 @@ test("names the function that blocks the event loop synchronously", async () => 
 });
 
 test("names the function whose promises starve the event loop", async () => {
-  const stderr = await run("async function circle(until) { while (performance.now() < until) await null; } await circle(performance.now() + 900);");
+  const stderr = await run(
+    "async function circle(until) { while (performance.now() < until) await null; } await circle(performance.now() + 900);",
+  );
   expect(stderr).toMatch(/^test: event loop blocked for \d+ ms in .*circle \(/);
 });
 
