@@ -3,8 +3,8 @@ import type { Scope } from "../objects/resource.ts";
 import type { LabelSelector } from "../selectors/label-selector.ts";
 
 /*
- * The built-in kinds that controllers use, with as much of their fields as controllers use. What is not typed here is still
- * there at run time: these types are open to declaration of more, not a schema.
+ * The core kinds, with the fields that controllers use. Fields that are not typed here still exist at run time: these types
+ * are not schemas, and declaration merging can extend them.
  */
 
 /** A reference to an object (core/v1 ObjectReference). */
@@ -37,7 +37,7 @@ export interface SecretObject extends KubernetesObject {
   type?: string;
   /** Values are base64. */
   data?: Record<string, string>;
-  /** Written only: plain text that the server turns into `data`. */
+  /** Write-only plain text; the server moves it to `data`. */
   stringData?: Record<string, string>;
   immutable?: boolean;
 }
@@ -163,7 +163,7 @@ export interface ClusterRoleObject extends KubernetesObject {
   aggregationRule?: { clusterRoleSelectors?: LabelSelector[] };
 }
 
-/** A role's binding, in a namespace (RoleBinding) or everywhere (ClusterRoleBinding). */
+/** rbac/v1 RoleBinding and ClusterRoleBinding. */
 export interface RoleBindingObject extends KubernetesObject {
   roleRef: { apiGroup: string; kind: "Role" | "ClusterRole"; name: string };
   subjects?: { kind: "User" | "Group" | "ServiceAccount"; name: string; namespace?: string; apiGroup?: string }[];

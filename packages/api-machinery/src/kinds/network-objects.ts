@@ -3,11 +3,11 @@ import type { Condition, KubernetesObject } from "../objects/object.ts";
 import type { LabelSelector } from "../selectors/label-selector.ts";
 
 /*
- * The built-in kinds that connect programs, with as much of their fields as controllers use. What is not typed here is still there at run time: these
- * types are open to declaration of more, not a schema.
+ * The networking kinds, with the fields that controllers use. Fields that are not typed here still exist at run time: these
+ * types are not schemas, and declaration merging can extend them.
  */
 
-/** Where a load balancer can be reached. */
+/** An address of a load balancer (core/v1 LoadBalancerStatus). */
 interface LoadBalanced {
   loadBalancer?: {
     ingress?: {
@@ -84,7 +84,7 @@ export interface NetworkPolicyPeer {
   ipBlock?: { cidr: string; except?: string[] };
 }
 
-/** A port, by number or by the name that the container gives it, or a range (networking.k8s.io/v1 NetworkPolicyPort). */
+/** A port number, a container port's name, or a range (networking.k8s.io/v1 NetworkPolicyPort). */
 export interface NetworkPolicyPort {
   port?: number | string;
   endPort?: number;
@@ -101,9 +101,9 @@ export interface NetworkPolicyObject extends KubernetesObject {
   };
 }
 
-/** Where requests go (networking.k8s.io/v1 IngressBackend). */
+/** The target of a request (networking.k8s.io/v1 IngressBackend). */
 export interface IngressBackend {
-  /** The port by number or by name. */
+  /** The port, by number or by name. */
   service?: { name: string; port?: { number?: number; name?: string } };
   resource?: { apiGroup?: string; kind: string; name: string };
 }

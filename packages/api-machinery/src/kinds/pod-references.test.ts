@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { podReferences } from "./pod-references.ts";
 
-test("a Pod names objects in volumes, variables, pull secrets and as its account", () => {
+test("collects references from volumes, variables, pull secrets and the service account", () => {
   const spec = {
     serviceAccountName: "robot",
     imagePullSecrets: [{ name: "registry" }],
@@ -32,7 +32,7 @@ test("a Pod names objects in volumes, variables, pull secrets and as its account
   expect(found.serviceAccount).toBe("robot");
 });
 
-test("a Pod that names nothing, or is none, has the default account alone", () => {
+test("returns only the default service account for a Pod without references and for other objects", () => {
   for (const spec of [undefined, {}, { containers: "x", volumes: [null, 1, []] }]) {
     const found = podReferences({ spec });
     expect([found.configMaps.size, found.secrets.size, found.claims.size, found.serviceAccount]).toEqual([0, 0, 0, "default"]);

@@ -1,11 +1,11 @@
 import { isJsonObject } from "../objects/json.ts";
 
-/** Objects of a Pod's own namespace that it names, by kind. */
+/** The objects that a Pod refers to in its own namespace, by kind. */
 export interface PodReferences {
   readonly configMaps: ReadonlySet<string>;
   readonly secrets: ReadonlySet<string>;
   readonly claims: ReadonlySet<string>;
-  /** `default` where it names none. */
+  /** `default` if the Pod names none. */
   readonly serviceAccount: string;
 }
 
@@ -21,8 +21,8 @@ const parts = (value: Parts | undefined, key: string): readonly unknown[] => {
 };
 
 /**
- * What a Pod names: in volumes, variables of its containers, image pull secrets, and as its account. Takes any object and skips what has
- * another form than a Pod's.
+ * Collects the objects that a Pod refers to: in volumes, in variables of its containers, as image pull secrets, and as its
+ * service account. Accepts any object and skips whatever is not shaped like a Pod.
  */
 export function podReferences(pod: {
   readonly metadata?: { readonly name?: string | undefined };

@@ -2,7 +2,7 @@ import type { ObjectMeta } from "../objects/object.ts";
 import type { Affinity, Toleration, TopologySpreadConstraint } from "./scheduling.ts";
 import type { Volume } from "./volumes.ts";
 
-/** One variable of a container's environment (core/v1 EnvVar). */
+/** An environment variable of a container (core/v1 EnvVar). */
 export interface EnvVar {
   name: string;
   value?: string;
@@ -14,7 +14,7 @@ export interface EnvVar {
   };
 }
 
-/** How a container is asked whether it is well (core/v1 Probe). */
+/** A health check of a container (core/v1 Probe). */
 export interface Probe {
   exec?: { command?: string[] };
   httpGet?: {
@@ -34,20 +34,20 @@ export interface Probe {
   terminationGracePeriodSeconds?: number;
 }
 
-/** What a container needs at least and gets at most: quantities by resource (core/v1 ResourceRequirements). */
+/** Requests and limits of a container, as quantities by resource (core/v1 ResourceRequirements). */
 export interface ResourceRequirements {
   requests?: Record<string, string | number>;
   limits?: Record<string, string | number>;
 }
 
-/** What runs when a container has started, or before it is stopped (core/v1 LifecycleHandler). */
+/** A hook that runs after a container starts or before it stops (core/v1 LifecycleHandler). */
 export interface LifecycleHandler {
   exec?: { command?: string[] };
   httpGet?: Probe["httpGet"];
   sleep?: { seconds: number };
 }
 
-/** Mandatory access control of a program (core/v1 SELinuxOptions). */
+/** SELinux labels of a container (core/v1 SELinuxOptions). */
 export interface SELinuxOptions {
   level?: string;
   role?: string;
@@ -55,13 +55,13 @@ export interface SELinuxOptions {
   user?: string;
 }
 
-/** Limits of system calls and of access by profile (core/v1 SeccompProfile and AppArmorProfile). */
+/** A seccomp or AppArmor profile (core/v1 SeccompProfile and AppArmorProfile). */
 export interface SecurityProfile {
   type: "Localhost" | "RuntimeDefault" | "Unconfined";
   localhostProfile?: string;
 }
 
-/** A program of a Pod (core/v1 Container). */
+/** A container of a Pod (core/v1 Container). */
 export interface Container {
   name: string;
   image?: string;
@@ -111,11 +111,11 @@ export interface Container {
   tty?: boolean;
 }
 
-/** What a Pod is to be (core/v1 PodSpec). */
+/** The desired state of a Pod (core/v1 PodSpec). */
 export interface PodSpec {
   containers: Container[];
   initContainers?: Container[];
-  /** Added to a running Pod by its subresource `ephemeralcontainers`. */
+  /** Added to a running Pod through the `ephemeralcontainers` subresource. */
   ephemeralContainers?: (Container & { targetContainerName?: string })[];
   volumes?: Volume[];
   nodeName?: string;
@@ -163,13 +163,13 @@ export interface PodSpec {
   };
 }
 
-/** The Pods that a workload makes (core/v1 PodTemplateSpec). */
+/** The template of a workload's Pods (core/v1 PodTemplateSpec). */
 export interface PodTemplate {
   metadata?: ObjectMeta;
   spec: PodSpec;
 }
 
-/** What became of a container (core/v1 ContainerStatus). */
+/** The observed state of a container (core/v1 ContainerStatus). */
 export interface ContainerStatus {
   name: string;
   ready: boolean;
@@ -182,7 +182,7 @@ export interface ContainerStatus {
   lastState?: ContainerState;
 }
 
-/** Exactly one of these is set (core/v1 ContainerState). */
+/** Exactly one field is set (core/v1 ContainerState). */
 export interface ContainerState {
   waiting?: { reason?: string; message?: string };
   running?: { startedAt?: string };

@@ -2,7 +2,7 @@ import { expect, expectTypeOf, test } from "vitest";
 import * as builtIns from "./resources.ts";
 import { apiVersionOf, type ObjectType } from "../objects/resource.ts";
 
-test("every built-in resource is addressed as Kubernetes does", () => {
+test("addresses every built-in resource as Kubernetes does", () => {
   const addresses = Object.values(builtIns).map((type) => `${apiVersionOf(type)}/${type.plural} ${type.kind} ${type.scope}`);
   expect(new Set(addresses).size).toBe(addresses.length);
   expect(addresses).toContain("v1/namespaces Namespace Cluster");
@@ -11,6 +11,6 @@ test("every built-in resource is addressed as Kubernetes does", () => {
   expect(addresses).toContain("apiextensions.k8s.io/v1/customresourcedefinitions CustomResourceDefinition Cluster");
 });
 
-test("a resource carries its object's type", () => {
+test("carries the object's type", () => {
   expectTypeOf<ObjectType<typeof builtIns.Job>["spec"]["backoffLimit"]>().toEqualTypeOf<number | undefined>();
 });

@@ -39,7 +39,7 @@ import type {
   RuntimeClassObject,
 } from "./workload-objects.ts";
 
-/* How clients address the built-in kinds that controllers use. */
+/* The built-in kinds as clients address them. */
 
 function builtIn<T extends KubernetesObject>(
   group: string,
@@ -72,9 +72,9 @@ export const PersistentVolumeClaim = builtIn<PersistentVolumeClaimObject>(
   "PersistentVolumeClaim",
   "persistentvolumeclaims",
 );
-/** core/v1 Event, as `kubectl get events` reads it. */
+/** core/v1 Event, the form that `kubectl get events` reads. */
 export const Event = builtIn<EventObject>("", "v1", "Event", "events");
-/** events.k8s.io/v1 Event, as controllers write it. */
+/** events.k8s.io/v1 Event, the form that controllers write. */
 export const EventsEvent = builtIn<EventsEventObject>("events.k8s.io", "v1", "Event", "events");
 /** The resource of {@link LeaseObject}. */
 export const Lease = builtIn<LeaseObject>("coordination.k8s.io", "v1", "Lease", "leases");

@@ -1,21 +1,21 @@
 import type { LabelSelector } from "../selectors/label-selector.ts";
 
-/** A requirement on a label, or on a field where it stands in `matchFields` (core/v1 NodeSelectorRequirement). */
+/** A requirement on a label, or on a field when used in `matchFields` (core/v1 NodeSelectorRequirement). */
 export interface NodeSelectorRequirement {
   key: string;
   operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
   values?: string[];
 }
 
-/** What a node has to be: all of these (core/v1 NodeSelectorTerm). */
+/** Requirements on a node, all of which must hold (core/v1 NodeSelectorTerm). */
 export interface NodeSelectorTerm {
   matchExpressions?: NodeSelectorRequirement[];
   matchFields?: NodeSelectorRequirement[];
 }
 
-/** Pods beside which a Pod is to run, or not (core/v1 PodAffinityTerm). */
+/** Pods to run close to or away from (core/v1 PodAffinityTerm). */
 export interface PodAffinityTerm {
-  /** The label of nodes whose value makes them one place: `kubernetes.io/hostname`. */
+  /** The node label that defines the topology domain, such as `kubernetes.io/hostname`. */
   topologyKey: string;
   labelSelector?: LabelSelector;
   namespaceSelector?: LabelSelector;
@@ -29,7 +29,7 @@ interface PodAffinityTerms {
   preferredDuringSchedulingIgnoredDuringExecution?: { weight: number; podAffinityTerm: PodAffinityTerm }[];
 }
 
-/** Where a Pod may run, and where it would rather (core/v1 Affinity). */
+/** Required and preferred placement of a Pod (core/v1 Affinity). */
 export interface Affinity {
   nodeAffinity?: {
     requiredDuringSchedulingIgnoredDuringExecution?: { nodeSelectorTerms: NodeSelectorTerm[] };
@@ -39,7 +39,7 @@ export interface Affinity {
   podAntiAffinity?: PodAffinityTerms;
 }
 
-/** A taint that a Pod bears (core/v1 Toleration). */
+/** A taint that a Pod tolerates (core/v1 Toleration). */
 export interface Toleration {
   key?: string;
   operator?: string;
@@ -48,7 +48,7 @@ export interface Toleration {
   tolerationSeconds?: number;
 }
 
-/** How evenly Pods are spread (core/v1 TopologySpreadConstraint). */
+/** How Pods spread over topology domains (core/v1 TopologySpreadConstraint). */
 export interface TopologySpreadConstraint {
   maxSkew: number;
   topologyKey: string;

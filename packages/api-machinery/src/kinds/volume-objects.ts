@@ -4,8 +4,8 @@ import type { NodeSelectorTerm } from "./scheduling.ts";
 import type { PersistentVolumeClaimSpec } from "./volumes.ts";
 
 /*
- * The built-in kinds that keep files, with as much of their fields as controllers use. What is not typed here is still there at run time: these
- * types are open to declaration of more, not a schema.
+ * The storage kinds, with the fields that controllers use. Fields that are not typed here still exist at run time: these
+ * types are not schemas, and declaration merging can extend them.
  */
 
 /** core/v1 PersistentVolumeClaim. */
@@ -19,7 +19,7 @@ export interface PersistentVolumeClaimObject extends KubernetesObject {
   };
 }
 
-/** core/v1 PersistentVolume. Its source (`hostPath`, `local`, `csi` ...) is a field of the spec by its name. */
+/** core/v1 PersistentVolume. Its source (`hostPath`, `local`, `csi` and others) is a field of the spec named after it. */
 export interface PersistentVolumeObject extends KubernetesObject {
   spec?: {
     capacity?: Record<string, string>;

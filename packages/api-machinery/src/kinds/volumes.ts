@@ -16,7 +16,7 @@ export interface DownwardApiFile {
   mode?: number;
 }
 
-/** One of the sources that a projected volume lays into one folder (core/v1 VolumeProjection). */
+/** One source of a projected volume (core/v1 VolumeProjection). */
 export interface VolumeProjection {
   configMap?: { name?: string; items?: KeyToPath[]; optional?: boolean };
   secret?: { name?: string; items?: KeyToPath[]; optional?: boolean };
@@ -24,7 +24,7 @@ export interface VolumeProjection {
   serviceAccountToken?: { path: string; audience?: string; expirationSeconds?: number };
 }
 
-/** What a claim asks for (core/v1 PersistentVolumeClaimSpec). */
+/** The desired state of a claim (core/v1 PersistentVolumeClaimSpec). */
 export interface PersistentVolumeClaimSpec {
   accessModes?: string[];
   storageClassName?: string;
@@ -32,12 +32,14 @@ export interface PersistentVolumeClaimSpec {
   volumeMode?: string;
   resources?: { requests?: Record<string, string>; limits?: Record<string, string> };
   selector?: LabelSelector;
-  /** What the volume is filled from: a VolumeSnapshot or another claim. */
+  /** The VolumeSnapshot or claim that the volume is populated from. */
   dataSource?: { apiGroup?: string; kind: string; name: string };
   dataSourceRef?: { apiGroup?: string; kind: string; name: string; namespace?: string };
 }
 
-/** Where files of a Pod come from (core/v1 Volume). Sources that are not typed (`iscsi`, `rbd` ...) are fields by their names. */
+/**
+ * A volume of a Pod (core/v1 Volume). Sources without a type here (`iscsi`, `rbd` and others) are fields named after them.
+ */
 export interface Volume {
   name: string;
   emptyDir?: { medium?: string; sizeLimit?: string };
@@ -47,7 +49,7 @@ export interface Volume {
   persistentVolumeClaim?: { claimName: string; readOnly?: boolean };
   projected?: { sources?: VolumeProjection[]; defaultMode?: number };
   downwardAPI?: { items?: DownwardApiFile[]; defaultMode?: number };
-  /** A claim that is made for the Pod and goes with it. */
+  /** A claim that is created for the Pod and deleted with it. */
   ephemeral?: { volumeClaimTemplate?: { metadata?: ObjectMeta; spec: PersistentVolumeClaimSpec } };
   csi?: {
     driver: string;

@@ -5,8 +5,8 @@ import type { LabelSelector } from "../selectors/label-selector.ts";
 import type { PersistentVolumeClaimObject } from "./volume-objects.ts";
 
 /*
- * The built-in kinds that run programs, and what is around them, with as much of their fields as controllers use. What is not typed here is still there at run time: these
- * types are open to declaration of more, not a schema.
+ * The workload kinds and their companions, with the fields that controllers use. Fields that are not typed here still exist
+ * at run time: these types are not schemas, and declaration merging can extend them.
  */
 
 /** core/v1 Pod. */
@@ -202,7 +202,7 @@ export interface PodDisruptionBudgetObject extends KubernetesObject {
   status?: {
     currentHealthy?: number;
     desiredHealthy?: number;
-    /** Names of Pods whose eviction was granted, with its time. */
+    /** Evictions that were granted: Pod names with the time of the eviction. */
     disruptedPods?: Record<string, string>;
     disruptionsAllowed?: number;
     expectedPods?: number;
@@ -213,13 +213,13 @@ export interface PodDisruptionBudgetObject extends KubernetesObject {
 
 /** node.k8s.io/v1 RuntimeClass. */
 export interface RuntimeClassObject extends KubernetesObject {
-  /** The name under which nodes know the runtime. */
+  /** The name that nodes know the runtime by. */
   handler: string;
   overhead?: { podFixed?: Record<string, string> };
   scheduling?: { nodeSelector?: Record<string, string> };
 }
 
-/** apps/v1 ControllerRevision: a state of a StatefulSet or DaemonSet, by number. */
+/** apps/v1 ControllerRevision: a numbered revision of a StatefulSet or DaemonSet. */
 export interface ControllerRevisionObject extends KubernetesObject {
   data?: unknown;
   revision: number;

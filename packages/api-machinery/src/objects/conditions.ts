@@ -1,18 +1,18 @@
 import type { Condition } from "./object.ts";
 import { formatTime } from "../values/time.ts";
 
-/** A condition to be set: the time is taken from the clock, and `message` may be left out. */
+/** A condition to set. The transition time comes from the clock; `message` defaults to the empty string. */
 export interface ConditionInput {
   readonly type: string;
   readonly status: Condition["status"] | boolean;
-  /** CamelCase, at least one character. */
+  /** CamelCase, not empty. */
   readonly reason: string;
   readonly message?: string;
-  /** The generation that this was observed on. */
+  /** The `metadata.generation` that the condition was observed at. */
   readonly observedGeneration?: number | undefined;
 }
 
-/** The condition of this type. */
+/** Returns the condition of the given type. */
 export function findCondition<C extends { readonly type: string }>(
   conditions: readonly C[] | undefined,
   type: string,
@@ -20,7 +20,7 @@ export function findCondition<C extends { readonly type: string }>(
   return conditions?.find((condition) => condition.type === type);
 }
 
-/** Whether there is a condition of this type with status `True`. */
+/** Reports whether the condition of the given type has status `True`. */
 export function isConditionTrue(
   conditions: readonly { readonly type?: string | undefined; readonly status?: string | undefined }[] | undefined,
   type: string,
@@ -29,9 +29,9 @@ export function isConditionTrue(
 }
 
 /**
- * The conditions with one set: replaced where it stands, else appended. `lastTransitionTime` changes only where `status`
- * does. Where nothing changes at all, the very same list comes back, so that a caller can tell that there is nothing to
- * write. `nowMs` counts from the epoch.
+ * Returns the conditions with one replaced in place, or appended. `lastTransitionTime` changes only when `status` does. If
+ * nothing changes, the same list is returned, so callers can skip the write by comparing identity. `nowMs` counts from the
+ * epoch.
  */
 export function setCondition(
   conditions: readonly Condition[] | undefined,
@@ -59,7 +59,7 @@ export function setCondition(
   return isSame ? list : list.with(index, after);
 }
 
-/** The conditions without those of these types; the very same list where there are none. */
+/** Returns the conditions without those types; the same list if none of them is present. */
 export function removeConditions(conditions: readonly Condition[], ...types: readonly string[]): readonly Condition[] {
   return conditions.some((condition) => types.includes(condition.type))
     ? conditions.filter((condition) => !types.includes(condition.type))

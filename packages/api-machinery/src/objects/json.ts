@@ -1,12 +1,12 @@
-/** A JSON value. Kubernetes numbers are JSON numbers: integers beyond 2^53 lose precision, as in any JavaScript client. */
+/** A JSON value. Kubernetes numbers are JSON numbers: integers beyond 2^53 lose precision, as in every JavaScript client. */
 export type JsonValue = null | boolean | number | string | JsonValue[] | JsonObject;
 
-/** A JSON object. Keys may be any string, `__proto__` included: read them with `Object.hasOwn` where input decides the key. */
+/** A JSON object. Any string can be a key, `__proto__` included: use `Object.hasOwn` when the key comes from input. */
 export interface JsonObject {
   [key: string]: JsonValue;
 }
 
-/** `T` with every property and element read-only, all the way down: the type of what comes out of a cache. */
+/** `T` with every property and element read-only, recursively. Objects from a cache have this type. */
 export type DeepReadonly<T> = T extends (infer E)[]
   ? readonly DeepReadonly<E>[]
   : T extends readonly (infer E)[]
@@ -16,8 +16,8 @@ export type DeepReadonly<T> = T extends (infer E)[]
       : T;
 
 /**
- * `T` with every property optional, all the way down: the type of an apply configuration. `undefined` is as good as absent, also
- * for those who compile with `exactOptionalPropertyTypes`.
+ * `T` with every property optional, recursively: the type of an apply configuration. `undefined` means absent, also with
+ * `exactOptionalPropertyTypes`.
  */
 export type DeepPartial<T> = T extends (infer E)[]
   ? DeepPartial<E>[]
@@ -26,8 +26,8 @@ export type DeepPartial<T> = T extends (infer E)[]
     : T;
 
 /**
- * Freezes a JSON value in place, all the way down, and returns it. A value whose top is frozen already is taken as frozen
- * throughout, so that freezing a shared object twice costs nothing.
+ * Freezes a JSON value recursively, in place, and returns it. A value that is frozen at the top is assumed to be frozen
+ * throughout, so freezing a shared object again is free.
  */
 export function deepFreeze<T>(value: T): DeepReadonly<T> {
   if (typeof value === "object" && value !== null && !Object.isFrozen(value)) {
@@ -37,7 +37,7 @@ export function deepFreeze<T>(value: T): DeepReadonly<T> {
   return value as DeepReadonly<T>;
 }
 
-/** A mutable deep copy of a JSON value: the way from a frozen object out of a cache to one's own draft of it. */
+/** Returns a mutable deep copy of a JSON value, such as an object from a cache. */
 export function draft<T>(value: T): Mutable<T> {
   return copy(value) as Mutable<T>;
 }
@@ -57,7 +57,7 @@ function copy(value: unknown): unknown {
   return result;
 }
 
-/** Sets a property as `JSON.parse` would: `__proto__` becomes an ordinary own property and never touches the prototype. */
+/** Sets a property as `JSON.parse` does: `__proto__` becomes an ordinary own property. */
 export function setOwn(target: Record<string, unknown>, key: string, value: unknown): void {
   if (key === "__proto__") {
     Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
@@ -66,12 +66,15 @@ export function setOwn(target: Record<string, unknown>, key: string, value: unkn
   }
 }
 
-/** Whether `value` is a JSON object: not null and not an array. */
+/** Reports whether `value` is a JSON object: neither null nor an array. */
 export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Whether two JSON values are equal: objects whatever the order of their keys, `undefined` properties as absent ones. */
+/**
+ * Reports whether two JSON values are equal. The order of keys does not matter, and an `undefined` property equals an absent
+ * one.
+ */
 export function jsonEquals(a: unknown, b: unknown): boolean {
   if (a === b) return true;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;

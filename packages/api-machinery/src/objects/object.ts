@@ -1,18 +1,18 @@
 import type { DeepReadonly, JsonObject } from "./json.ts";
 
-/** Which kind of object an owner is, and which one (meta/v1 OwnerReference). */
+/** A reference to an owner (meta/v1 OwnerReference). */
 export interface OwnerReference {
   apiVersion: string;
   kind: string;
   name: string;
   uid: string;
-  /** Set on at most one reference: the controller that manages this object. */
+  /** Marks the controller that manages this object; at most one reference has it. */
   controller?: boolean;
-  /** Foreground deletion of the owner waits for this object. */
+  /** Foreground deletion of the owner waits until this object is deleted. */
   blockOwnerDeletion?: boolean;
 }
 
-/** Who owns which fields of an object (meta/v1 ManagedFieldsEntry, KEP-555). */
+/** One manager's ownership of fields (meta/v1 ManagedFieldsEntry, KEP-555). */
 export interface ManagedFieldsEntry {
   manager?: string;
   operation?: "Apply" | "Update";
@@ -21,17 +21,17 @@ export interface ManagedFieldsEntry {
   time?: string;
   fieldsType?: "FieldsV1";
   fieldsV1?: JsonObject;
-  /** `""` or absent for the object itself, else the subresource through which the fields were written. */
+  /** The subresource that the fields were written through; `""` or absent for the object itself. */
   subresource?: string;
 }
 
-/** Metadata of every stored object (meta/v1 ObjectMeta). */
+/** The metadata of every stored object (meta/v1 ObjectMeta). */
 export interface ObjectMeta {
   name?: string;
   generateName?: string;
   namespace?: string;
   uid?: string;
-  /** Opaque to users; a decimal number here. Compare with `compareResourceVersions`, never with `parseInt`. */
+  /** Opaque to users; a decimal number in practice. Compare with `compareResourceVersions`, never with `parseInt`. */
   resourceVersion?: string;
   generation?: number;
   /** RFC 3339, whole seconds. */
@@ -46,7 +46,7 @@ export interface ObjectMeta {
   selfLink?: string;
 }
 
-/** What every API object has. */
+/** The fields that every API object has. */
 export interface KubernetesObject {
   apiVersion: string;
   kind: string;
@@ -54,8 +54,8 @@ export interface KubernetesObject {
 }
 
 /**
- * An object as clients and caches answer it: read-only, and with the metadata that the server gives to every object, whatever `T` leaves
- * open. It goes wherever a `DeepReadonly<T>` is wanted.
+ * An object as returned by clients and caches: read-only, with the metadata that the server sets on every object. It is
+ * assignable to `DeepReadonly<T>`.
  */
 export type Stored<T extends KubernetesObject = KubernetesObject> = DeepReadonly<T> & {
   readonly metadata: {
@@ -66,14 +66,14 @@ export type Stored<T extends KubernetesObject = KubernetesObject> = DeepReadonly
   };
 };
 
-/** Metadata of a list (meta/v1 ListMeta). */
+/** The metadata of a list (meta/v1 ListMeta). */
 export interface ListMeta {
   resourceVersion?: string;
   continue?: string;
   remainingItemCount?: number;
 }
 
-/** A list of objects. Items of a typed list may lack `apiVersion` and `kind`, as kube-apiserver leaves them out. */
+/** A list of objects. Items of a typed list may lack `apiVersion` and `kind`, which kube-apiserver omits. */
 export interface KubernetesList<T> {
   apiVersion: string;
   kind: string;
@@ -81,13 +81,15 @@ export interface KubernetesList<T> {
   items: T[];
 }
 
-/** Names an object within its kind. `namespace` is absent for cluster-scoped objects. */
+/** Identifies an object within its kind. `namespace` is absent for cluster-scoped objects. */
 export interface ObjectKey {
   readonly namespace?: string | undefined;
   readonly name: string;
 }
 
-/** One line of a watch (meta/v1 WatchEvent). A BOOKMARK has only `metadata.resourceVersion`, an ERROR a Status. */
+/**
+ * One event of a watch (meta/v1 WatchEvent). A BOOKMARK carries only `metadata.resourceVersion`; an ERROR carries a Status.
+ */
 export interface WatchEvent<T = KubernetesObject> {
   type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" | "ERROR";
   object: T;
@@ -100,13 +102,13 @@ export interface Condition {
   observedGeneration?: number;
   /** RFC 3339. Changes only when `status` does. */
   lastTransitionTime: string;
-  /** CamelCase, at least one character. */
+  /** CamelCase, not empty. */
   reason: string;
   message: string;
 }
 
 /**
- * A condition of a built-in kind, of which only type and status are sure. Nodes have `lastHeartbeatTime`, Pods and Jobs
+ * A condition of a built-in kind; only `type` and `status` are guaranteed. Nodes have `lastHeartbeatTime`, Pods and Jobs
  * `lastProbeTime`, Deployments `lastUpdateTime`.
  */
 export interface BuiltInCondition extends Partial<Omit<Condition, "type" | "status">> {

@@ -13,7 +13,7 @@ import {
 const owner = { apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "d", namespace: "ns", uid: "1" } };
 const child = { kind: "Pod", metadata: { name: "p", namespace: "ns" } };
 
-test("an owner becomes the controller", () => {
+test("sets the controller reference", () => {
   const ownerReferences = setControllerReference(child, owner);
   expect(ownerReferences).toEqual([
     { apiVersion: "apps/v1", kind: "Deployment", name: "d", uid: "1", controller: true, blockOwnerDeletion: true },
@@ -27,7 +27,7 @@ test("an owner becomes the controller", () => {
   expect(removeOwnerReference(owned, owner)).toEqual([]);
 });
 
-test("an owner made anew under the same name is another one", () => {
+test("treats an owner that was recreated under the same name as a different owner", () => {
   const owned = { ...child, metadata: { ...child.metadata, ownerReferences: setControllerReference(child, owner) } };
   const anew = { ...owner, metadata: { ...owner.metadata, uid: "2" } };
   expect(isControlledBy(owned, anew)).toBe(false);
@@ -36,14 +36,14 @@ test("an owner made anew under the same name is another one", () => {
   );
 });
 
-test("an owner that is no controller stands beside it", () => {
+test("adds a non-controller owner next to the controller", () => {
   const owned = { metadata: { ...child.metadata, ownerReferences: setControllerReference(child, owner) } };
   const other = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c", namespace: "ns", uid: "9" } };
   expect(setOwnerReference(owned, other)).toHaveLength(2);
   expect(setOwnerReference(owned, owner)).toEqual([controllerReference(owner)]);
 });
 
-test("owners in other namespaces, and namespaced owners of cluster-scoped objects, are refused", () => {
+test("rejects owners in other namespaces and namespaced owners of cluster-scoped objects", () => {
   expect(() => setControllerReference({ metadata: { name: "p", namespace: "other" } }, owner)).toThrow(
     expect.objectContaining({ code: "CrossNamespace" }),
   );
@@ -54,11 +54,11 @@ test("owners in other namespaces, and namespaced owners of cluster-scoped object
   expect(setControllerReference(child, cluster)).toHaveLength(1);
 });
 
-test("an owner that was not created yet is refused by the field that it lacks", () => {
+test("names the missing field of an owner that has not been created yet", () => {
   expect(() => ownerReference({ ...owner, metadata: { name: "d" } })).toThrow("the owner Deployment d has no metadata.uid");
 });
 
-test("references match by group and kind, whatever the version", () => {
+test("matches references by group and kind, regardless of version", () => {
   expect(refersTo(controllerReference(owner), { group: "apps", kind: "Deployment" })).toBe(true);
   expect(refersTo(controllerReference(owner), { group: "", kind: "Deployment" })).toBe(false);
 });

@@ -5,13 +5,13 @@ import { parseApiVersion } from "./resource.ts";
 type Owner = DeepReadonly<Pick<KubernetesObject, "apiVersion" | "kind" | "metadata">>;
 type Owned = DeepReadonly<Pick<KubernetesObject, "metadata">> & { readonly kind?: string };
 
-/** Why an owner reference cannot be set. */
+/** The reason why an owner reference cannot be set. */
 export type OwnerReferenceErrorCode = "AlreadyOwned" | "CrossNamespace" | "ClusterScopedDependent" | "IncompleteOwner";
 
-/** An owner reference cannot be set. Recognise it by `code`. */
+/** An owner reference cannot be set; `code` says why. */
 export class OwnerReferenceError extends Error {
   readonly code: OwnerReferenceErrorCode;
-  /** The controller that owns the object already, where `code` is `AlreadyOwned`. */
+  /** The object's current controller, if `code` is `AlreadyOwned`. */
   readonly owner: OwnerReference | undefined;
 
   constructor(code: OwnerReferenceErrorCode, message: string, owner?: OwnerReference) {
@@ -23,41 +23,43 @@ export class OwnerReferenceError extends Error {
 }
 
 /**
- * The reference to an owner: without `controller` and `blockOwnerDeletion`.
+ * Creates a reference to an owner, without `controller` and `blockOwnerDeletion`.
  *
- * **Errors**: throws an {@link OwnerReferenceError} `IncompleteOwner` where the owner has no kind, name or uid (yet).
+ * **Errors**: an {@link OwnerReferenceError} with code `IncompleteOwner` if the owner lacks a kind, name or uid.
  */
 export function ownerReference(owner: Owner): OwnerReference {
   const { apiVersion, kind } = owner;
   const { name, uid } = owner.metadata;
   for (const [field, value] of Object.entries({ apiVersion, kind, "metadata.name": name, "metadata.uid": uid })) {
-    if (!value) throw new OwnerReferenceError("IncompleteOwner", `the owner ${kind || "object"} ${name ?? ""} has no ${field}`);
+    if (!value) throw new OwnerReferenceError("IncompleteOwner", `owner ${kind || "object"} ${name ?? ""} has no ${field}`);
   }
   return { apiVersion, kind, name: name ?? "", uid: uid ?? "" };
 }
 
-/** The reference to the controller of an object: deletion of the owner in the foreground waits for it. */
+/** Creates a controller reference; foreground deletion of the owner waits for the dependent. */
 export function controllerReference(owner: Owner): OwnerReference {
   return { ...ownerReference(owner), controller: true, blockOwnerDeletion: true };
 }
 
-/** The reference to the controller that manages the object. */
+/** Returns the reference to the object's controller. */
 export function getController(object: Owned): DeepReadonly<OwnerReference> | undefined {
   return object.metadata.ownerReferences?.find((reference) => reference.controller === true);
 }
 
-/** Whether the object is controlled by this owner. Owners are told apart by uid: one made anew under the same name is another. */
+/**
+ * Reports whether `owner` is the object's controller. Owners are compared by uid: an object recreated under the same name is
+ * a different owner.
+ */
 export function isControlledBy(object: Owned, owner: Owner): boolean {
   const uid = owner.metadata.uid;
   return uid !== undefined && getController(object)?.uid === uid;
 }
 
 /**
- * The object's owner references with `owner` as its controller.
+ * Returns the object's owner references with `owner` as the controller.
  *
- * **Errors**: throws an {@link OwnerReferenceError}: `AlreadyOwned` where another object (by uid) is its controller,
- * `CrossNamespace` where the owner lives in another namespace, `ClusterScopedDependent` where a namespaced owner is to own
- * an object without a namespace.
+ * **Errors**: an {@link OwnerReferenceError}: `AlreadyOwned` if another object (by uid) is the controller, `CrossNamespace`
+ * if the owner lives in another namespace, `ClusterScopedDependent` if the owner is namespaced and the object is not.
  */
 export function setControllerReference(object: Owned, owner: Owner): OwnerReference[] {
   const reference = controllerReference(owner);
@@ -71,7 +73,10 @@ export function setControllerReference(object: Owned, owner: Owner): OwnerRefere
   return withReference(object, reference);
 }
 
-/** The object's owner references with `owner` among them, not as its controller. Throws as {@link setControllerReference}. */
+/**
+ * Returns the object's owner references with `owner` added as a non-controller. Throws as {@link setControllerReference}
+ * does.
+ */
 export function setOwnerReference(object: Owned, owner: Owner): OwnerReference[] {
   const reference = ownerReference(owner);
   checkScopes(object, owner);
@@ -79,12 +84,12 @@ export function setOwnerReference(object: Owned, owner: Owner): OwnerReference[]
   return withReference(object, { ...before, ...reference });
 }
 
-/** The object's owner references without `owner`, by uid. */
+/** Returns the object's owner references without `owner`, matched by uid. */
 export function removeOwnerReference(object: Owned, owner: Owner): OwnerReference[] {
   return (object.metadata.ownerReferences ?? []).filter(({ uid }) => uid !== owner.metadata.uid).map((one) => ({ ...one }));
 }
 
-/** Whether a reference is to an object of this group and kind; the version does not matter. */
+/** Reports whether a reference points to an object of this group and kind; the version does not matter. */
 export function refersTo(
   reference: DeepReadonly<OwnerReference>,
   type: { readonly group: string; readonly kind: string },
@@ -97,11 +102,11 @@ function checkScopes(object: Owned, owner: Owner): void {
   const to = object.metadata.namespace;
   if (!from) return;
   if (!to) {
-    const message = `the namespaced ${owner.kind} ${from}/${owner.metadata.name} cannot own a cluster-scoped object`;
+    const message = `namespaced ${owner.kind} ${from}/${owner.metadata.name} cannot own a cluster-scoped object`;
     throw new OwnerReferenceError("ClusterScopedDependent", message);
   }
   if (from !== to) {
-    const message = `the ${owner.kind} ${from}/${owner.metadata.name} cannot own an object in namespace ${to}: owners live in the same one`;
+    const message = `${owner.kind} ${from}/${owner.metadata.name} cannot own an object in namespace ${to}: an owner must be in the same namespace`;
     throw new OwnerReferenceError("CrossNamespace", message);
   }
 }

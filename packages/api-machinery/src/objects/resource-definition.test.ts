@@ -38,7 +38,7 @@ const Lamp = defineResource({
   servedVersions: ["v1alpha1"],
 });
 
-test("a kind's schema is structural: unions of literals are enums, records additionalProperties", () => {
+test("turns unions of literals into enums and records into additionalProperties", () => {
   expect(JSON.parse(JSON.stringify(Lamp.schema.properties?.spec))).toEqual({
     type: "object",
     required: ["parts"],
@@ -55,7 +55,7 @@ test("a kind's schema is structural: unions of literals are enums, records addit
   });
 });
 
-test("its CustomResourceDefinition serves every version and stores one", () => {
+test("serves every version in the CustomResourceDefinition and stores one", () => {
   expect(Lamp.crd).toMatchObject({
     metadata: { name: "lamps.example.com" },
     spec: {
@@ -69,7 +69,7 @@ test("its CustomResourceDefinition serves every version and stores one", () => {
   });
 });
 
-test("the static type follows the schemas", () => {
+test("derives the static type from the schemas", () => {
   expectTypeOf<ObjectType<typeof Lamp>["spec"]["mode"]>().toEqualTypeOf<"on" | "off" | undefined>();
   expectTypeOf<NonNullable<ObjectType<typeof Lamp>["status"]>["lit"]>().toEqualTypeOf<boolean | undefined>();
 });
@@ -140,12 +140,12 @@ test.each<[string, TSchema, string]>([
   expect(() => specOf(Type.Object({ x: type }))).toThrow(message);
 });
 
-test("a spec without required fields is there by default", () => {
+test("defaults a spec without required fields to an empty object", () => {
   expect(specOf(Type.Object({ a: Type.Optional(Type.String()) }))).toMatchObject({ default: {} });
   expect(Lamp.schema.required).toEqual(["spec"]);
 });
 
-test("ready-made schemas carry their static types and are structural", () => {
+test("provides structural schemas of common types with their static types", () => {
   const Kind = defineResource({
     group: "g.io",
     version: "v1",
@@ -175,7 +175,7 @@ test("ready-made schemas carry their static types and are structural", () => {
   ]);
 });
 
-test("a rule is compiled by who judges the definition, not by who declares the kind", () => {
+test("leaves compiling CEL rules to the server", () => {
   const { crd } = defineResource({
     group: "g.io",
     version: "v1",

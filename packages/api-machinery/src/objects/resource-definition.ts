@@ -30,7 +30,7 @@ export function defineResource<Spec extends TSchema, Stat extends TSchema = TSch
 ): DefinedResource<Spec, Stat> {
   const { group, version, kind, plural, scope = "Namespaced", singular = kind.toLowerCase() } = options;
   const schema = objectSchema(options);
-  // Who declares a kind need not load what evaluates CEL; the server compiles the rules when it is given the CRD.
+  // Declaring a kind must not load the CEL library. The server compiles the rules when it receives the CRD.
   const [fault] = validateStructural(schema, "", { leavesRules: true });
   if (fault) throw new TypeError(`${kind}.${group}: schema ${fault.field}: ${fault.message}`);
   return {

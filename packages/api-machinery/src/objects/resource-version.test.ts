@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { compareResourceVersions } from "./resource-version.ts";
 
-test("resourceVersions compare as whole numbers of any size", () => {
+test("compares resourceVersions as integers of any size", () => {
   const any = fc.bigInt({ min: 0n, max: 2n ** 128n });
   fc.assert(
     fc.property(any, any, (a, b) => {
@@ -11,7 +11,7 @@ test("resourceVersions compare as whole numbers of any size", () => {
   );
 });
 
-test.each(["", "abc", "-1", "01", "1.0"])("the resourceVersion %j is refused", (version) => {
+test.each(["", "abc", "-1", "01", "1.0"])("rejects the resourceVersion %j", (version) => {
   expect(() => compareResourceVersions("1", version)).toThrow(
     `resourceVersion ${JSON.stringify(version)} is not a decimal number`,
   );

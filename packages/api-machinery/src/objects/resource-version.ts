@@ -1,10 +1,10 @@
 const decimal = /^(?:0|[1-9]\d*)$/;
 
 /**
- * Compares two resourceVersions: negative where `a` is older, 0 where they are equal, positive where `a` is newer. They are
- * decimal numbers of any size (KEP-5504), so they are compared as such and never become JavaScript numbers.
+ * Compares two resourceVersions: negative if `a` is older, 0 if they are equal, positive if `a` is newer. They are decimal
+ * numbers of any size (KEP-5504) and are never converted to JavaScript numbers.
  *
- * **Errors**: throws a `RangeError` that names the value where one is not a decimal number.
+ * **Errors**: a `RangeError` that names the value if one is not a decimal number.
  */
 export function compareResourceVersions(a: string, b: string): number {
   for (const version of [a, b]) {
@@ -14,7 +14,7 @@ export function compareResourceVersions(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** Whether `value` is a decimal number without leading zeros, as every comparable resourceVersion is. */
+/** Reports whether `value` is a decimal number without leading zeros, as every comparable resourceVersion is. */
 export function isResourceVersion(value: string): boolean {
   return decimal.test(value);
 }

@@ -3,12 +3,12 @@ import type { CustomResourceDefinitionObject } from "../kinds/core-objects.ts";
 import type { KubernetesObject, ObjectMeta } from "./object.ts";
 import type { Schema } from "../schema/schema.ts";
 
-/** How many objects of a kind share a name: one a namespace, or one in all. */
+/** Whether names of a kind are unique within a namespace or within the cluster. */
 export type Scope = "Namespaced" | "Cluster";
 
 /**
- * Names a kind to a client: enough to address it. `T` is the object's type and exists for the compiler only. Built-in
- * kinds are plain values of this; a kind of one's own is made by {@link defineResource}.
+ * Identifies a kind to a client. `T` is the type of its objects and exists at compile time only. The built-in kinds are plain
+ * values of this type; custom kinds are created by {@link defineResource}.
  */
 export interface ResourceType<T extends KubernetesObject = KubernetesObject> {
   /** `""` for the core group. */
@@ -18,7 +18,7 @@ export interface ResourceType<T extends KubernetesObject = KubernetesObject> {
   /** The resource's name in URLs: `jobs`. */
   readonly plural: string;
   readonly scope: Scope;
-  /** Never set: carries `T`. */
+  /** Never set; carries `T`. */
   readonly _type?: T;
 }
 
@@ -29,7 +29,7 @@ export interface PrinterColumn {
   readonly jsonPath: string;
   readonly description?: string;
   readonly format?: string;
-  /** 0 (the default) is always shown; above 0 only with `-o wide`. */
+  /** 0 (the default) is always shown; a higher one only with `-o wide`. */
   readonly priority?: number;
 }
 
@@ -40,44 +40,44 @@ export interface ScaleSubresource {
   readonly labelSelectorPath?: string;
 }
 
-/** What {@link defineResource} takes. Schemas are TypeBox values. */
+/** Options of {@link defineResource}. Schemas are TypeBox values. */
 export interface ResourceOptions<Spec extends TSchema, Stat extends TSchema> {
   readonly group: string;
   readonly version: string;
   readonly kind: string;
   readonly plural: string;
-  /** Default: the kind in lower case. */
+  /** Default: the lower-case kind. */
   readonly singular?: string;
   readonly shortNames?: readonly string[];
-  /** Groups such as `all` under which `kubectl get` lists the kind. */
+  /** Groups, such as `all`, that `kubectl get` lists the kind under. */
   readonly categories?: readonly string[];
   /** Default: `Namespaced`. */
   readonly scope?: Scope;
-  /** What the kind is: the text of `kubectl explain`. */
+  /** Describes the kind; shown by `kubectl explain`. */
   readonly description: string;
   readonly spec: Spec;
-  /** With a status, the kind has the status subresource. */
+  /** Enables the status subresource. */
   readonly status?: Stat;
   readonly scale?: ScaleSubresource;
   readonly columns?: readonly PrinterColumn[];
-  /** CEL rules on the whole object. */
+  /** CEL rules for the whole object. */
   readonly validations?: Schema["x-kubernetes-validations"];
-  /** Further versions that are served and not stored; they share this one's schema (conversion None). */
+  /** Further versions that are served but not stored. They share the schema (conversion strategy None). */
   readonly servedVersions?: readonly string[];
 }
 
-/** The static type of a kind with this spec and status. */
+/** The static type of a kind with these types of spec and status. */
 export interface ObjectOf<Spec, Stat> extends KubernetesObject {
   metadata: ObjectMeta;
   spec: Spec;
   status?: Stat;
 }
 
-/** A kind declared once: its address, its static type, and the CustomResourceDefinition made of it. */
+/** A custom kind: its identity, its static type, its schema and its CustomResourceDefinition. */
 export interface ResourceDefinition<T extends KubernetesObject = KubernetesObject> extends ResourceType<T> {
   readonly apiVersion: string;
   readonly singular: string;
-  /** The whole object's structural schema. */
+  /** The structural schema of the whole object. */
   readonly schema: Schema;
   /** The CustomResourceDefinition (apiextensions.k8s.io/v1) of this kind. */
   readonly crd: CustomResourceDefinitionObject & { readonly metadata: { readonly name: string } };
@@ -86,17 +86,17 @@ export interface ResourceDefinition<T extends KubernetesObject = KubernetesObjec
 /** The object type of a resource: `type Job = ObjectType<typeof Job>`. */
 export type ObjectType<R> = R extends ResourceType<infer T> ? T : never;
 
-/** The static type that {@link defineResource} gives for these schemas. */
+/** The static type that {@link defineResource} derives from these schemas. */
 export type DefinedResource<Spec extends TSchema, Stat extends TSchema> = ResourceDefinition<
   ObjectOf<Static<Spec>, Static<Stat>>
 >;
 
-/** `apiVersion` of a group and version: `v1`, `apps/v1`. */
+/** Formats the `apiVersion` of a group and version: `v1`, `apps/v1`. */
 export function apiVersionOf(type: { readonly group: string; readonly version: string }): string {
   return type.group === "" ? type.version : `${type.group}/${type.version}`;
 }
 
-/** Group and version of an `apiVersion`. */
+/** Splits an `apiVersion` into group and version. */
 export function parseApiVersion(apiVersion: string): { group: string; version: string } {
   const slash = apiVersion.indexOf("/");
   return slash < 0

@@ -9,7 +9,7 @@ import {
   requiredCause,
 } from "./field-causes.ts";
 
-test("one cause stands alone in the message, several in brackets, and each once", () => {
+test("puts several causes in brackets and each distinct one once", () => {
   const type = { group: "example.com", kind: "Widget" };
   expect(invalidError(type, "x", [requiredCause("spec.a")])).toMatchObject({
     code: 422,
@@ -34,7 +34,7 @@ test("one cause stands alone in the message, several in brackets, and each once"
   );
 });
 
-test("values are shown as Kubernetes shows them", () => {
+test("formats values as Kubernetes does", () => {
   expect(duplicateCause("a", "x").message).toBe('Duplicate value: "x"');
   expect(notFoundCause("a", "missing").message).toBe('Not found: "missing"');
   expect(invalidCause("a", undefined, "").message).toBe("Invalid value: null");

@@ -1,6 +1,6 @@
 import { statusError, type StatusCause, type StatusError } from "./status.ts";
 
-/** Names of `StatusCause.reason` for faults of a field (apimachinery `field.ErrorType`). */
+/** The values of `StatusCause.reason` for invalid fields (apimachinery `field.ErrorType`). */
 export type FieldReason =
   | "FieldValueDuplicate"
   | "FieldValueForbidden"
@@ -13,7 +13,7 @@ export type FieldReason =
   | "FieldValueTypeInvalid"
   | "InternalError";
 
-/** Makes a cause whose message is already complete. */
+/** Creates a cause from a complete message. */
 export function fieldCause(reason: FieldReason, field: string, message: string): StatusCause {
   return { reason, message, field };
 }
@@ -28,7 +28,7 @@ export function invalidCause(field: string, value: unknown, detail: string): Sta
   return fieldCause("FieldValueInvalid", field, withDetail(`Invalid value: ${printValue(value)}`, detail));
 }
 
-/** As {@link invalidCause}, for a value of the wrong type. */
+/** Like {@link invalidCause}, for a value of the wrong type. */
 export function typeInvalidCause(field: string, value: unknown, detail: string): StatusCause {
   return fieldCause("FieldValueTypeInvalid", field, withDetail(`Invalid value: ${printValue(value)}`, detail));
 }
@@ -54,7 +54,7 @@ export function forbiddenCause(field: string, detail: string): StatusCause {
   return fieldCause("FieldValueForbidden", field, withDetail("Forbidden", detail));
 }
 
-/** `Too long: may not be more than 3 bytes`. The value itself is left out, as it is long. */
+/** `Too long: may not be more than 3 bytes`. The value is omitted because it is long. */
 export function tooLongCause(field: string, maxLength: number): StatusCause {
   return fieldCause("FieldValueTooLong", field, `Too long: may not be more than ${maxLength} bytes`);
 }
@@ -65,8 +65,8 @@ export function tooManyCause(field: string, actual: number, max: number): Status
 }
 
 /**
- * The answer 422 Invalid to an object: `Widget.example.com "x" is invalid: spec.a: Required value`. Causes that say the same
- * about the same field appear once in the message.
+ * Creates the 422 Invalid error for an object: `Widget.example.com "x" is invalid: spec.a: Required value`. Identical causes
+ * of a field appear once in the message.
  */
 export function invalidError(
   type: { readonly group: string; readonly kind: string },
@@ -84,12 +84,12 @@ export function invalidError(
   });
 }
 
-/** A value as the API's messages show it: strings quoted, numbers and booleans bare, all else as JSON. */
+/** Formats a value as in messages of the API: strings quoted, numbers and booleans bare, everything else as JSON. */
 export function printValue(value: unknown): string {
   return value === undefined ? "null" : JSON.stringify(value);
 }
 
-/** The path of a field below `path`; the root's path is `""`. */
+/** Returns the path of a field below `path`; the path of the root is `""`. */
 export function childPath(path: string, field: string): string {
   return path === "" ? field : `${path}.${field}`;
 }

@@ -1,4 +1,4 @@
-/** One cause of a refusal (meta/v1 StatusCause). */
+/** One cause of a rejection (meta/v1 StatusCause). */
 export interface StatusCause {
   /** The field's path as Kubernetes writes it: `spec.taskGroups[0].count`. */
   field?: string;
@@ -6,7 +6,7 @@ export interface StatusCause {
   reason?: string;
 }
 
-/** The answer of the API to anything that is not an object (meta/v1 Status). */
+/** The API's answer when it returns no object (meta/v1 Status). */
 export interface Status {
   apiVersion: "v1";
   kind: "Status";
@@ -25,7 +25,10 @@ export interface Status {
   code?: number;
 }
 
-/** Names of `Status.reason` that Keelson uses (apimachinery StatusReason; `InsufficientStorage` is RFC 4918 section 11.5). */
+/**
+ * The values of `Status.reason` that Keelson uses (apimachinery StatusReason; `InsufficientStorage` is RFC 4918 section
+ * 11.5).
+ */
 export type StatusReason =
   | "AlreadyExists"
   | "BadRequest"
@@ -71,7 +74,7 @@ const codes: Readonly<Record<StatusReason, number>> = {
 
 const brand = Symbol.for("keelson.StatusError");
 
-/** An error that the API answered, or is to answer. Carries the whole Status. Recognise it with {@link isStatusError}. */
+/** An error from, or for, the API. Carries the whole Status. Test for it with {@link isStatusError}. */
 export class StatusError extends Error {
   readonly status: Status;
   readonly [brand] = true;
@@ -87,12 +90,13 @@ export class StatusError extends Error {
     return this.status.code ?? 500;
   }
 
+  /** The reason, or `""`. */
   get reason(): string {
     return this.status.reason ?? "";
   }
 }
 
-/** Makes a {@link StatusError} from a reason, a message and, where there are some, details. The code follows the reason. */
+/** Creates a {@link StatusError} from a reason, a message and optional details. The code follows from the reason. */
 export function statusError(reason: StatusReason, message: string, details?: Status["details"]): StatusError {
   return new StatusError({
     kind: "Status",
@@ -106,25 +110,30 @@ export function statusError(reason: StatusReason, message: string, details?: Sta
   });
 }
 
-/** An error that kube-apiserver has no reason for: code 500, with its message as it is. */
+/** Creates an error for which kube-apiserver has no reason: code 500 with the message as given. */
 export function unclassifiedError(message: string): StatusError {
   return new StatusError({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, code: 500 });
 }
 
-/** Whether `error` is a {@link StatusError}, also one from another copy of this package; with `reason`, one of that reason. */
+/**
+ * Reports whether `error` is a {@link StatusError}, optionally with the given reason. Works across copies of this package.
+ */
 export function isStatusError(error: unknown, reason?: StatusReason): error is StatusError {
   if (typeof error !== "object" || error === null || !(brand in error)) return false;
   return reason === undefined || (error as StatusError).status.reason === reason;
 }
 
+/** Reports whether `error` is a `NotFound` from the API. */
 export const isNotFound = (error: unknown): error is StatusError => isStatusError(error, "NotFound");
-/** Whether an error says that the kind is not served, not that an object of it is not there. */
+/** Reports whether `error` means that the kind is not served, as opposed to an object that was not found. */
 export const isMissingKind = (error: unknown): error is StatusError =>
   isNotFound(error) && error.status.details?.name === undefined;
 
+/** Reports whether `error` is a `Conflict` from the API. */
 export const isConflict = (error: unknown): error is StatusError => isStatusError(error, "Conflict");
+/** Reports whether `error` is an `AlreadyExists` from the API. */
 export const isAlreadyExists = (error: unknown): error is StatusError => isStatusError(error, "AlreadyExists");
 
-/** Whether a watch or list has to start anew: what it asked for is compacted (410, `Expired` or `Gone`). */
+/** Reports whether a list or watch must start over because its resourceVersion was compacted (410, `Expired` or `Gone`). */
 export const isExpired = (error: unknown): error is StatusError =>
   isStatusError(error, "Expired") || isStatusError(error, "Gone");
