@@ -12,7 +12,6 @@ export { trackUpdate } from "./apply/track-update.ts";
 export { createRuleEvaluator } from "./cel/rule-evaluator.ts";
 export * from "./schema/default.ts";
 export * from "./schema/formats.ts";
-export * from "./pattern/pattern.ts";
 export * from "./schema/prune.ts";
 export * from "./schema/structural.ts";
 export * from "./schema/validate.ts";

@@ -17,6 +17,7 @@ import {
 import { hasFormat } from "../schema/formats.ts";
 import { celEngine } from "./engine.ts";
 import { celEquals } from "./object-types.ts";
+import { CelError } from "./cel-error.ts";
 
 /** Functions on lists, sets, quantities and named formats, as Kubernetes adds them to CEL. */
 export function registerKubernetesLibrary(environment: Environment): void {
@@ -34,7 +35,7 @@ function compareValues(a: unknown, b: unknown): number {
 }
 
 function extreme(list: readonly unknown[], sign: 1 | -1): unknown {
-  if (list.length === 0) throw new Error(`${sign < 0 ? "min" : "max"} called on empty list`);
+  if (list.length === 0) throw new CelError("InvalidArgument", `${sign < 0 ? "min" : "max"} called on empty list`);
   return list.reduce((best, item) => (compareValues(item, best) * sign > 0 ? item : best));
 }
 
@@ -103,7 +104,7 @@ function registerQuantities(environment: Environment): void {
     )
     .registerFunction(`${type}.isInteger(): bool`, ({ quantity }: CelQuantity) => quantity.nanos % unit === 0n)
     .registerFunction(`${type}.asInteger(): int`, ({ quantity }: CelQuantity) => {
-      if (quantity.nanos % unit !== 0n) throw new Error("cannot convert value to integer");
+      if (quantity.nanos % unit !== 0n) throw new CelError("InvalidArgument", "cannot convert value to integer");
       return quantity.nanos / unit;
     })
     .registerFunction(`${type}.asApproximateFloat(): double`, ({ quantity }: CelQuantity) => Number(quantity.nanos) / 1e9)

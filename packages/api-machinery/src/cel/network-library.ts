@@ -1,5 +1,6 @@
 import type { Environment } from "@marcbachmann/cel-js";
 import { Cidr, IpAddress, parseCidr, parseIp } from "./address.ts";
+import { CelError } from "./cel-error.ts";
 
 /** Functions on addresses, networks and URLs, as Kubernetes adds them to CEL. */
 export function registerNetworkLibrary(environment: Environment): void {
@@ -10,14 +11,15 @@ export function registerNetworkLibrary(environment: Environment): void {
 
 function ipOf(text: string): IpAddress {
   const address = parseIp(text);
-  if (address === undefined) throw new Error(`IP Address ${JSON.stringify(text)} parse error during conversion from string`);
+  if (address === undefined)
+    throw new CelError("ParseError", `IP Address ${JSON.stringify(text)} parse error during conversion from string`);
   return address;
 }
 
 function cidrOf(text: string): Cidr {
   const network = parseCidr(text);
   if (network === undefined)
-    throw new Error(`network address parse error during conversion from string: ${JSON.stringify(text)}`);
+    throw new CelError("ParseError", `network address parse error during conversion from string: ${JSON.stringify(text)}`);
   return network;
 }
 
@@ -103,7 +105,8 @@ function registerUrl(environment: Environment): void {
     .registerFunction("isURL(string): bool", (text: string) => parseUrl(text) !== undefined)
     .registerFunction("url(string): kubernetes.URL", (text: string) => {
       const url = parseUrl(text);
-      if (url === undefined) throw new Error(`URL parse error during conversion from string: ${JSON.stringify(text)}`);
+      if (url === undefined)
+        throw new CelError("ParseError", `URL parse error during conversion from string: ${JSON.stringify(text)}`);
       return url;
     })
     .registerFunction("kubernetes.URL.getScheme(): string", ({ url, isPath }: CelUrl) =>

@@ -1,11 +1,9 @@
 import type { Environment } from "@marcbachmann/cel-js";
-import { compilePattern } from "../pattern/pattern.ts";
+import { compilePattern } from "../schema/pattern.ts";
+import { CelError } from "./cel-error.ts";
 
 /** The name under which `matches` is called here: cel-js has one of its own, by JavaScript's backtracking expressions. */
 export const linearMatches = "matchesPattern";
-
-/** JavaScript's own engine finds the place of a match; beyond this length it might take too long. */
-const maxFindLength = 1_024;
 
 /** Functions on texts that CEL's extensions and Kubernetes add. */
 export function registerStringLibrary(environment: Environment): void {
@@ -16,14 +14,19 @@ export function registerStringLibrary(environment: Environment): void {
     .registerFunction(`${linearMatches}(string, string): bool`, (text: string, pattern: string) =>
       compilePattern(pattern).test(text),
     )
-    .registerFunction("string.find(string): string", (text: string, pattern: string) => matchesOf(text, pattern, 1)[0] ?? "")
-    .registerFunction("string.findAll(string): list<string>", (text: string, pattern: string) => matchesOf(text, pattern))
+    .registerFunction(
+      "string.find(string): string",
+      (text: string, pattern: string) => compilePattern(pattern).find(text, 1)[0] ?? "",
+    )
+    .registerFunction("string.findAll(string): list<string>", (text: string, pattern: string) =>
+      compilePattern(pattern).find(text),
+    )
     .registerFunction("string.findAll(string, int): list<string>", (text: string, pattern: string, limit: bigint) =>
-      matchesOf(text, pattern, limit < 0n ? undefined : Number(limit)),
+      compilePattern(pattern).find(text, limit < 0n ? undefined : Number(limit)),
     )
     .registerFunction("string.charAt(int): string", (text: string, index: bigint) => {
       const characters = [...text];
-      if (index < 0n || index > characters.length) throw new Error(`index out of range: ${index}`);
+      if (index < 0n || index > characters.length) throw new CelError("OutOfRange", `index out of range: ${index}`);
       return characters[Number(index)] ?? "";
     })
     .registerFunction("string.replace(string, string): string", (text: string, from: string, to: string) =>
@@ -32,18 +35,6 @@ export function registerStringLibrary(environment: Environment): void {
     .registerFunction("string.replace(string, string, int): string", replaceSome)
     .registerFunction("string.reverse(): string", (text: string) => [...text].reverse().join(""))
     .registerFunction("string.format(list): string", formatText);
-}
-
-function matchesOf(text: string, pattern: string, limit = Number.POSITIVE_INFINITY): string[] {
-  compilePattern(pattern);
-  if (text.length > maxFindLength)
-    throw new Error(`find takes texts of up to ${maxFindLength} characters, this has ${text.length}`);
-  const found: string[] = [];
-  for (const [match] of text.matchAll(new RegExp(pattern, "gu"))) {
-    if (found.length >= limit) break;
-    found.push(match);
-  }
-  return found;
 }
 
 function replaceSome(text: string, from: string, to: string, limit: bigint): string {
@@ -64,7 +55,7 @@ function formatText(template: string, values: readonly unknown[]): string {
   let next = 0;
   return template.replaceAll(/%(?:\.(\d+))?([a-zA-Z%])/g, (_all, precision: string | undefined, verb: string) => {
     if (verb === "%") return "%";
-    if (next >= values.length) throw new Error(`index ${next} out of range`);
+    if (next >= values.length) throw new CelError("OutOfRange", `index ${next} out of range`);
     const value = values[next++];
     switch (verb) {
       case "s":
@@ -85,7 +76,10 @@ function formatText(template: string, values: readonly unknown[]): string {
         return verb === "X" ? text.toUpperCase() : text;
       }
       default:
-        throw new Error(`could not parse formatting clause: unrecognized formatting clause ${JSON.stringify(verb)}`);
+        throw new CelError(
+          "InvalidArgument",
+          `could not parse formatting clause: unrecognized formatting clause ${JSON.stringify(verb)}`,
+        );
     }
   });
 }

@@ -55,7 +55,7 @@ test("rejects owners in other namespaces and namespaced owners of cluster-scoped
 });
 
 test("names the missing field of an owner that has not been created yet", () => {
-  expect(() => ownerReference({ ...owner, metadata: { name: "d" } })).toThrow("the owner Deployment d has no metadata.uid");
+  expect(() => ownerReference({ ...owner, metadata: { name: "d" } })).toThrow("owner Deployment d has no metadata.uid");
 });
 
 test("matches references by group and kind, regardless of version", () => {

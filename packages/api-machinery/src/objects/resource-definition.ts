@@ -6,14 +6,13 @@ import type { Schema } from "../schema/schema.ts";
 import { validateStructural } from "../schema/structural.ts";
 
 /**
- * Declares a kind once: gives its static type, its address for clients, its structural schema and its
- * CustomResourceDefinition.
+ * Declares a custom kind: its static type, its identity for clients, its structural schema and its CustomResourceDefinition.
  *
- * `spec` is required in the CRD where any field of it is; else it defaults to `{}`, so that it is always there, as its
- * type says. The schema of the CRD leaves `metadata` to the server; `schema` has it in full.
+ * In the CRD, `spec` is required if any of its fields is; otherwise it defaults to `{}`, so that it is always set, as its type says.
+ * The CRD leaves the schema of `metadata` to the server; `schema` includes it.
  *
- * **Errors**: a `TypeError` that names the path, where a schema is not structural (see {@link schemaFromTypeBox}). A CEL rule that does
- * not compile is refused by the server, with the CRD.
+ * **Errors**: a `TypeError` that names the path if a schema is not structural (see `schemaFromTypeBox`). Patterns and CEL rules are
+ * compiled by the server, which rejects the CRD if one is invalid.
  *
  * **Example**
  *
@@ -30,8 +29,8 @@ export function defineResource<Spec extends TSchema, Stat extends TSchema = TSch
 ): DefinedResource<Spec, Stat> {
   const { group, version, kind, plural, scope = "Namespaced", singular = kind.toLowerCase() } = options;
   const schema = objectSchema(options);
-  // Declaring a kind must not load the CEL library. The server compiles the rules when it receives the CRD.
-  const [fault] = validateStructural(schema, "", { leavesRules: true });
+  // Programs that only declare kinds must not load the engines for patterns and CEL. The server compiles both.
+  const [fault] = validateStructural(schema, "", { compileExpressions: false });
   if (fault) throw new TypeError(`${kind}.${group}: schema ${fault.field}: ${fault.message}`);
   return {
     group,

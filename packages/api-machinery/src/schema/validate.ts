@@ -5,29 +5,16 @@ import {
   invalidCause,
   notSupportedCause,
   requiredCause,
-  tooLongCause,
   tooManyCause,
   typeInvalidCause,
 } from "../protocol/field-causes.ts";
 import { isJsonObject, jsonEquals } from "../objects/json.ts";
-import { dns1035LabelFaults, dns1123SubdomainFaults } from "../values/names.ts";
 import type { StatusCause } from "../protocol/status.ts";
-import { hasFormat, isInFormatRange } from "./formats.ts";
-import { compilePattern } from "../pattern/pattern.ts";
+import { checkEmbeddedResource } from "./embedded-resource.ts";
+import { evaluateRules, type RuleEvaluator } from "./evaluate-rules.ts";
+import { canonical, correlateItems, identityOf } from "./list-identity.ts";
 import type { Schema } from "./schema.ts";
-
-/** What a {@link RuleEvaluator} is asked about: one place with `x-kubernetes-validations`. */
-export interface RuleSite {
-  readonly schema: Schema;
-  readonly value: unknown;
-  /** The value before the update at the same place; `undefined` where there was none or no correlation is possible. */
-  readonly oldValue: unknown;
-  /** `""` for the root. */
-  readonly path: string;
-}
-
-/** Evaluates the CEL rules of one place. Gives causes with paths that begin with `site.path`. */
-export type RuleEvaluator = (site: RuleSite) => readonly StatusCause[];
+import { checkNumber, checkString } from "./validate-scalar.ts";
 
 /** Options of {@link validate}. */
 export interface ValidateOptions {
@@ -110,65 +97,6 @@ function wrongType(schema: Schema, actual: string, path: string): StatusCause {
   return typeInvalidCause(path, actual, `${path} in body must be of type ${wanted}: ${JSON.stringify(actual)}`);
 }
 
-function checkString(schema: Schema, value: string, path: string, causes: StatusCause[]): void {
-  const { minLength, maxLength, pattern, format } = schema;
-  if (maxLength !== undefined && value.length > maxLength && lengthOf(value) > maxLength)
-    causes.push(tooLongCause(path, maxLength));
-  if (minLength !== undefined && lengthOf(value) < minLength) {
-    causes.push(invalidCause(path, value, `${path} in body should be at least ${minLength} chars long`));
-  }
-  if (pattern !== undefined && !matches(pattern, value)) {
-    causes.push(invalidCause(path, value, `${path} in body should match '${pattern}'`));
-  }
-  if (format !== undefined && !hasFormat(format, value)) {
-    causes.push(typeInvalidCause(path, value, `${path} in body must be of type ${format}: ${JSON.stringify(value)}`));
-  }
-}
-
-/** Characters, not UTF-16 units: an emoji counts once. */
-function lengthOf(text: string): number {
-  let length = text.length;
-  for (let at = 0; at < text.length - 1; at++) {
-    const code = text.charCodeAt(at);
-    if (code >= 0xd800 && code < 0xdc00) length--;
-  }
-  return length;
-}
-
-function matches(pattern: string, value: string): boolean {
-  try {
-    return compilePattern(pattern).test(value);
-  } catch {
-    // The structural check refuses such a schema; one that came in some other way matches nothing.
-    return false;
-  }
-}
-
-function checkNumber(schema: Schema, value: number, path: string, causes: StatusCause[]): void {
-  const { minimum, maximum, multipleOf, format } = schema;
-  const exclusiveMinimum = schema.exclusiveMinimum === true;
-  const exclusiveMaximum = schema.exclusiveMaximum === true;
-  if (minimum !== undefined && (value < minimum || (exclusiveMinimum && value === minimum))) {
-    causes.push(
-      invalidCause(path, value, `${path} in body should be greater than ${exclusiveMinimum ? "" : "or equal to "}${minimum}`),
-    );
-  }
-  if (maximum !== undefined && (value > maximum || (exclusiveMaximum && value === maximum))) {
-    causes.push(
-      invalidCause(path, value, `${path} in body should be less than ${exclusiveMaximum ? "" : "or equal to "}${maximum}`),
-    );
-  }
-  if (multipleOf !== undefined && multipleOf > 0) {
-    const quotient = value / multipleOf;
-    if (Math.abs(quotient - Math.round(quotient)) > 1e-9 * Math.max(1, Math.abs(quotient))) {
-      causes.push(invalidCause(path, value, `${path} in body should be a multiple of ${multipleOf}`));
-    }
-  }
-  if (format !== undefined && Number.isInteger(value) && !isInFormatRange(format, value)) {
-    causes.push(typeInvalidCause(path, value, `${path} in body must be of type ${format}: ${JSON.stringify(value)}`));
-  }
-}
-
 function checkArray(schema: Schema, value: unknown[], old: unknown, path: string, depth: number, causes: StatusCause[]): void {
   const { minItems, maxItems, items } = schema;
   if (minItems !== undefined && value.length < minItems) {
@@ -203,27 +131,6 @@ function checkUnique(schema: Schema, value: readonly unknown[], path: string, ca
   }
 }
 
-/** The map keys of an item with their values, absent ones by their defaults, as JSON; `undefined` where it has none. */
-function identityOf(schema: Schema, item: unknown, keys: readonly string[]): string | undefined {
-  if (!isJsonObject(item)) return undefined;
-  let text = "";
-  for (const key of keys) {
-    const value = Object.hasOwn(item, key) ? item[key] : schema.items?.properties?.[key]?.default;
-    if (value !== undefined) text += `${text === "" ? "{" : ","}${JSON.stringify(key)}:${canonical(value)}`;
-  }
-  return text === "" ? undefined : `${text}}`;
-}
-
-/** Finds the item of the old list with the same map keys; lists of other types have no correlation. */
-function correlateItems(schema: Schema, old: unknown): ((item: unknown) => unknown) | undefined {
-  const keys = schema["x-kubernetes-list-map-keys"];
-  if (schema["x-kubernetes-list-type"] !== "map" || !keys || !Array.isArray(old)) return undefined;
-  const byKey = new Map<string | undefined, unknown>();
-  for (const item of old) byKey.set(identityOf(schema, item, keys), item);
-  byKey.delete(undefined);
-  return (item) => byKey.get(identityOf(schema, item, keys));
-}
-
 function checkObject(
   schema: Schema,
   value: Record<string, unknown>,
@@ -250,27 +157,7 @@ function checkObject(
     causes.push(invalidCause(path, keys.length, `${path} in body should have at least ${minProperties} properties`));
   }
   if (maxProperties !== undefined && keys.length > maxProperties) causes.push(tooManyCause(path, keys.length, maxProperties));
-  if (schema["x-kubernetes-embedded-resource"] === true) checkEmbedded(value, path, causes);
-}
-
-function checkEmbedded(value: Record<string, unknown>, path: string, causes: StatusCause[]): void {
-  const { apiVersion, kind, metadata } = value;
-  const versionPath = childPath(path, "apiVersion");
-  if (apiVersion === undefined || apiVersion === "") causes.push(requiredCause(versionPath, "must not be empty"));
-  else if (typeof apiVersion === "string" && apiVersion.split("/").length > 2) {
-    causes.push(invalidCause(versionPath, apiVersion, `unexpected GroupVersion string: ${apiVersion}`));
-  }
-  const kindPath = childPath(path, "kind");
-  if (kind === undefined || kind === "") causes.push(requiredCause(kindPath, "must not be empty"));
-  else if (typeof kind === "string" && dns1035LabelFaults(kind.toLowerCase()).length > 0) {
-    const detail = `may have mixed case, but should otherwise match: ${dns1035LabelFaults(kind.toLowerCase()).join(", ")}`;
-    causes.push(invalidCause(kindPath, kind, detail));
-  }
-  if (!isJsonObject(metadata)) return;
-  const namePath = childPath(path, "metadata.name");
-  if (typeof metadata.name === "string" && metadata.name !== "") {
-    for (const fault of dns1123SubdomainFaults(metadata.name)) causes.push(invalidCause(namePath, metadata.name, fault));
-  }
+  if (schema["x-kubernetes-embedded-resource"] === true) checkEmbeddedResource(value, path, causes);
 }
 
 function checkLogic(schema: Schema, value: unknown, path: string, depth: number, causes: StatusCause[]): void {
@@ -312,42 +199,4 @@ function checkLogic(schema: Schema, value: unknown, path: string, depth: number,
 
 function fewest(results: readonly StatusCause[][]): StatusCause[] {
   return results.reduce((best, faults) => (faults.length < best.length ? faults : best), results[0] ?? []);
-}
-
-function evaluateRules(
-  schema: Schema,
-  value: unknown,
-  old: unknown,
-  path: string,
-  rules: RuleEvaluator,
-  causes: StatusCause[],
-): void {
-  if (value === null || value === undefined) return;
-  if (schema["x-kubernetes-validations"]?.length) causes.push(...rules({ schema, value, oldValue: old, path }));
-  if (Array.isArray(value)) {
-    const { items } = schema;
-    if (!items) return;
-    const oldItem = correlateItems(schema, old);
-    value.forEach((item, index) => {
-      evaluateRules(items, item, oldItem?.(item), `${path}[${index}]`, rules, causes);
-    });
-  } else if (isJsonObject(value)) {
-    const { properties, additionalProperties } = schema;
-    const oldObject = isJsonObject(old) ? old : undefined;
-    for (const key of Object.keys(value)) {
-      const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
-      const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
-      if (!child) continue;
-      const before = oldObject && Object.hasOwn(oldObject, key) ? oldObject[key] : undefined;
-      evaluateRules(child, value[key], before, childPath(path, key), rules, causes);
-    }
-  }
-}
-
-/** A text that is equal for equal JSON values, whatever the order of keys. */
-function canonical(value: unknown): string {
-  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
-  return JSON.stringify(value, (_, inner: unknown) =>
-    isJsonObject(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner,
-  );
 }
