@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "./manager/create-manager.ts";
 import { EventsEvent, Lease } from "@keelson/api-machinery/kinds";
 import type { Manager } from "./manager/manager.ts";
-import { defineController } from "./reconcile/reconcile.ts";
+import { defineController } from "./reconcile/define-controller.ts";
 import { type ConfigMap, configMapType } from "./testing/kinds.ts";
 
 interface Service extends KubernetesObject {

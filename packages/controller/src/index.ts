@@ -29,7 +29,11 @@ export {
 } from "./probes/probe-access.ts";
 export * from "./probes/probe-server.ts";
 export * from "./metrics/prometheus-metrics.ts";
-export * from "./reconcile/reconcile.ts";
+export { type Cache, type CacheListOptions, type IndexFunction, type Read, readOf } from "./cache/cache.ts";
+export type * from "./cache/change.ts";
+export type * from "./reconcile/controller-definition.ts";
+export * from "./reconcile/define-controller.ts";
+export * from "./reconcile/result.ts";
 export { ReconcileTimeoutError } from "./reconcile/reconcile-attempt.ts";
 export type * from "./reconcile/reconcile-trace.ts";
 export { mapToOwners } from "./reconcile/request-mapping.ts";

@@ -5,7 +5,7 @@ import { createClient, TransportError } from "@keelson/client";
 import { expect, test } from "vitest";
 import { createManager } from "./manager/create-manager.ts";
 import { type Logger, silentLogger } from "./logging/logger.ts";
-import { defineController } from "./reconcile/reconcile.ts";
+import { defineController } from "./reconcile/define-controller.ts";
 import { FakeApiServer } from "./testing/fake-api-server.ts";
 import { type ConfigMap, configMapType, type Robot, robotType } from "./testing/kinds.ts";
 

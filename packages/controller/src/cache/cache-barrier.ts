@@ -1,11 +1,9 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey } from "@keelson/api-machinery";
+import type { CacheWait } from "./cache-wait.ts";
 import type { CachedKind } from "./cached-kind.ts";
 
-/** Waits for the cache to show something: calls `met` once, later. Returns the way to stop waiting. */
-export type Wait = (met: () => void) => () => void;
-
 /** Waits until a kind shows this version of an object or a later one; `undefined` where it does, or never will. */
-export function versionBarrier(kind: CachedKind, object: DeepReadonly<KubernetesObject>): Wait | undefined {
+export function versionBarrier(kind: CachedKind, object: DeepReadonly<KubernetesObject>): CacheWait | undefined {
   const { resourceVersion, namespace } = object.metadata;
   // Of what is not selected the cache never tells: there is nothing to wait for.
   if (resourceVersion === undefined || !kind.isTold(object)) return undefined;
@@ -15,7 +13,7 @@ export function versionBarrier(kind: CachedKind, object: DeepReadonly<Kubernetes
 }
 
 /** Waits until a kind shows that the object of this uid is deleted, or is being; `undefined` where it does. */
-export function deletionBarrier(kind: CachedKind, key: ObjectKey, uid: string): Wait | undefined {
+export function deletionBarrier(kind: CachedKind, key: ObjectKey, uid: string): CacheWait | undefined {
   const isShown = (): boolean => {
     const object = kind.get(key);
     return object === undefined || object.metadata.uid !== uid || object.metadata.deletionTimestamp !== undefined;

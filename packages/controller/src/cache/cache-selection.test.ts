@@ -4,7 +4,8 @@ import { createClient } from "@keelson/client";
 import { describe, expect, test } from "vitest";
 import { cacheOf } from "./cache-options.ts";
 import { createManager } from "../manager/create-manager.ts";
-import { defineController, readOf } from "../reconcile/reconcile.ts";
+import { defineController } from "../reconcile/define-controller.ts";
+import { readOf } from "./cache.ts";
 
 /* On the embedded server: what is selected is the server's to say. */
 describe.each(["pages", "stream"] as const)("cache of a selection, begun by %s", (initialList) => {

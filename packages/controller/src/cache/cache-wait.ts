@@ -1,5 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
-import type { Wait } from "./cache-barrier.ts";
+
+/** Waits for a state of the cache: calls `reached` once, later. Returns a function that stops waiting. */
+export type CacheWait = (reached: () => void) => () => void;
 
 /** Options of {@link Cache.whenSeen} and {@link Cache.whenDeleted}. */
 export interface CacheWaitOptions {
@@ -30,7 +32,7 @@ export interface CacheWaitContext {
  *
  * **Errors**: those of the context; the signal's reason.
  */
-export function waitForCache(wait: Wait, context: CacheWaitContext, options: CacheWaitOptions): Promise<void> {
+export function waitForCache(wait: CacheWait, context: CacheWaitContext, options: CacheWaitOptions): Promise<void> {
   const { clock, stop, late, stopped } = context;
   const { timeoutMs = 5_000, signal } = options;
   return new Promise((resolve, reject) => {

@@ -8,7 +8,7 @@ import type { StoreEffect } from "../informer/informer-state.ts";
 import type { Logger } from "../logging/logger.ts";
 import { idOf, idOfObject } from "./object-id.ts";
 import { ObjectStore } from "./object-store.ts";
-import type { Change } from "../reconcile/reconcile.ts";
+import type { Change } from "./change.ts";
 
 /** Beside a change: why it is told. */
 export interface ChangeOrigin {

@@ -4,7 +4,7 @@ import { createClient } from "@keelson/client";
 import { expect, test, vi } from "vitest";
 import { createManager } from "../manager/create-manager.ts";
 import { metadataOf } from "./metadata-only.ts";
-import { defineController } from "../reconcile/reconcile.ts";
+import { defineController } from "../reconcile/define-controller.ts";
 
 test("a kind is watched and cached by its metadata alone, beside the whole kind, and own writes are waited for in both", async () => {
   await using environment = await startTestEnvironment();

@@ -1,7 +1,8 @@
 import type { KubernetesObject, Stored } from "@keelson/api-machinery";
 import type { CachedObject } from "./cached-object.ts";
 import { idOfObject } from "./object-id.ts";
-import type { Change, IndexFunction } from "../reconcile/reconcile.ts";
+import type { Change } from "./change.ts";
+import type { IndexFunction } from "./cache.ts";
 
 interface Index {
   readonly valuesOf: (object: CachedObject) => readonly string[];

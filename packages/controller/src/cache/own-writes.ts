@@ -4,7 +4,8 @@ import { metadataOf } from "./metadata-only.ts";
 import type { WriteVerb } from "../reconcile/reconcile-trace.ts";
 import type { CachedKind } from "./cached-kind.ts";
 import type { SharedCache } from "./shared-cache.ts";
-import { deletionBarrier, versionBarrier, type Wait } from "./cache-barrier.ts";
+import { deletionBarrier, versionBarrier } from "./cache-barrier.ts";
+import type { CacheWait } from "./cache-wait.ts";
 
 /** Something that the cache has yet to show. */
 interface Expectation {
@@ -96,7 +97,7 @@ export class OwnWrites {
     };
   }
 
-  #expect(id: string, wait: Wait | undefined): void {
+  #expect(id: string, wait: CacheWait | undefined): void {
     if (wait === undefined) return;
     let expectations = this.#pending.get(id);
     if (expectations === undefined) this.#pending.set(id, (expectations = new Set()));

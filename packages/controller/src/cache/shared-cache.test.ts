@@ -4,7 +4,7 @@ import { type Client, createClient, TransportError } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { cacheOf, type CacheOptions } from "./cache-options.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
-import type { CacheListOptions } from "../reconcile/reconcile.ts";
+import type { CacheListOptions } from "./cache.ts";
 import { SharedCache } from "./shared-cache.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
 import { type Robot, robotType } from "../testing/kinds.ts";

@@ -7,16 +7,16 @@ import {
   type ResourceType,
   type Stored,
 } from "@keelson/api-machinery";
-import { CacheTimeoutError, type CacheWaitOptions, waitForCache } from "./cache-wait.ts";
+import { CacheTimeoutError, type CacheWait, type CacheWaitOptions, waitForCache } from "./cache-wait.ts";
 import { CachedKind, type ChangeHandler, type FollowOptions } from "./cached-kind.ts";
 import type { CachedObject } from "./cached-object.ts";
 import { labelSelectorOf } from "../informer/label-selector.ts";
 import { ListGate } from "../informer/list-gate.ts";
 import { objectKey, typeId } from "./object-id.ts";
 import type { CacheFigures } from "../metrics/metrics.ts";
-import type { OnChange } from "../reconcile/reconcile.ts";
-import type { Cache, CacheListOptions, IndexFunction } from "../reconcile/reconcile.ts";
-import { deletionBarrier, versionBarrier, type Wait } from "./cache-barrier.ts";
+import type { OnChange } from "./change.ts";
+import type { Cache, CacheListOptions, IndexFunction } from "./cache.ts";
+import { deletionBarrier, versionBarrier } from "./cache-barrier.ts";
 
 const resyncMs = 10 * 60 * 60_000;
 
@@ -155,7 +155,7 @@ export class SharedCache implements Cache {
       for (const informer of kind.informers) this.#runs.push(informer.run(this.#stop.signal));
     this.#armResync();
     const listed = Promise.all([...this.#kinds.values()].flatMap((kind) => kind.informers.map((informer) => informer.listed)));
-    const wait: Wait = (met) => {
+    const wait: CacheWait = (met) => {
       let isWaiting = true;
       void listed.then(() => isWaiting && met());
       return () => {
@@ -182,7 +182,7 @@ export class SharedCache implements Cache {
     this.#resyncTimer = this.#options.clock.setTimer(delay, fire, { background: true });
   }
 
-  async #wait(wait: Wait | undefined, missing: () => string, options: CacheWaitOptions): Promise<void> {
+  async #wait(wait: CacheWait | undefined, missing: () => string, options: CacheWaitOptions): Promise<void> {
     if (wait === undefined) return;
     const late = (timeoutMs: number): Error => new CacheTimeoutError(`after ${timeoutMs / 1000} s ${missing()}`);
     const stopped = (): Error => new Error(`the cache was stopped: ${missing()}`);

@@ -8,7 +8,8 @@ import { createDeferred } from "@keelson/api-machinery/deferred";
 import { LeaderElection } from "./leader-election.ts";
 import { Lease } from "@keelson/api-machinery/kinds";
 import { silentLogger } from "../logging/logger.ts";
-import { defineController, type ReconcileContext } from "../reconcile/reconcile.ts";
+import { defineController } from "../reconcile/define-controller.ts";
+import type { ReconcileContext } from "../reconcile/controller-definition.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
 import { robotType } from "../testing/kinds.ts";
 

@@ -6,7 +6,25 @@ import { EventsEvent, type EventsEventObject, type ObjectReference } from "@keel
 import { EventCorrelator } from "./event-correlator.ts";
 import { formatMicroTime } from "@keelson/api-machinery/time";
 import type { Logger } from "../logging/logger.ts";
-import type { EventRecorder } from "../reconcile/reconcile.ts";
+
+/** Writes Kubernetes events (events.k8s.io/v1) about objects, as series if they repeat. Never throws, never waits. */
+export interface EventRecorder {
+  event(
+    regarding: DeepReadonly<KubernetesObject>,
+    event: {
+      readonly type: "Normal" | "Warning";
+      /** CamelCase, at most 128 characters. */
+      readonly reason: string;
+      /** The action taken or attempted, CamelCase. Default: the reason. */
+      readonly action?: string;
+      /** At most 1 kB; longer notes are truncated. */
+      readonly note: string;
+      readonly related?: DeepReadonly<KubernetesObject>;
+      /** `reportingController`. Default: the recorder's. */
+      readonly controller?: string;
+    },
+  ): void;
+}
 
 /** Options of {@link createEventRecorder}. */
 export interface EventRecorderOptions {

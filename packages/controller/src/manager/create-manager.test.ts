@@ -3,7 +3,9 @@ import { type Client, createClient } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "./create-manager.ts";
 import type { Manager, ManagerOptions } from "./manager.ts";
-import { defineController, type ReconcileContext, type Request, TerminalError } from "../reconcile/reconcile.ts";
+import { defineController } from "../reconcile/define-controller.ts";
+import type { ReconcileContext } from "../reconcile/controller-definition.ts";
+import { type Request, TerminalError } from "../reconcile/result.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
 import { configMapType, robotType } from "../testing/kinds.ts";
 

@@ -4,8 +4,9 @@ import type { Client } from "@keelson/client";
 import type { CacheOptions } from "../cache/cache-options.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import type { OnChange } from "../reconcile/reconcile.ts";
-import type { Cache, ControllerDefinition, Read } from "../reconcile/reconcile.ts";
+import type { OnChange } from "../cache/change.ts";
+import type { Cache, Read } from "../cache/cache.ts";
+import type { ControllerDefinition } from "../reconcile/controller-definition.ts";
 import type { ReconcileFilter, ReconcileRecord } from "../reconcile/reconcile-trace.ts";
 
 /** Where a manager stands: its controllers run, or they wait for a lease that `holder` has (absent: it could not be read). */

@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";
 import { measuredTransport } from "./measured-transport.ts";
 import { createPrometheusMetrics } from "./prometheus-metrics.ts";
-import { readOf } from "../reconcile/reconcile.ts";
+import { readOf } from "../cache/cache.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
 import { robotType } from "../testing/kinds.ts";
 

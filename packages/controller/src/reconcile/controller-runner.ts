@@ -5,14 +5,10 @@ import type { Logger } from "../logging/logger.ts";
 import type { ControllerMetrics, ReconcileResult } from "../metrics/metrics.ts";
 import { idOf } from "../cache/object-id.ts";
 import { OwnWrites } from "../cache/own-writes.ts";
-import {
-  type Change,
-  type ControllerDefinition,
-  type EventRecorder,
-  type Request,
-  type Result,
-  TerminalError,
-} from "./reconcile.ts";
+import type { Change } from "../cache/change.ts";
+import type { ControllerDefinition } from "./controller-definition.ts";
+import type { EventRecorder } from "../events/event-recorder.ts";
+import { type Request, type Result, TerminalError } from "./result.ts";
 import { Attempt, messageOf } from "./reconcile-attempt.ts";
 import { keyFields, type ReconcileCause, type ReconcileRecord, ReconcileTrace } from "./reconcile-trace.ts";
 import type { Source } from "./request-mapping.ts";

@@ -11,7 +11,7 @@ import {
   or,
   resourceVersionChanged,
 } from "./predicates.ts";
-import type { Predicate } from "./reconcile.ts";
+import type { Predicate } from "./controller-definition.ts";
 
 const object = (metadata: DeepReadonly<KubernetesObject["metadata"]>): DeepReadonly<KubernetesObject> => ({
   apiVersion: "v1",

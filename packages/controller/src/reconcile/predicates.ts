@@ -1,6 +1,7 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { labelSelectorOf } from "../informer/label-selector.ts";
-import type { Change, Predicate } from "./reconcile.ts";
+import type { Change } from "../cache/change.ts";
+import type { Predicate } from "./controller-definition.ts";
 
 /**
  * Passes updates that changed `metadata.generation`: the spec, not the status or the metadata. Creates and deletes pass, and

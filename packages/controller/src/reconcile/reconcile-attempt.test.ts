@@ -4,7 +4,7 @@ import { getEventListeners } from "node:events";
 import { expect, test } from "vitest";
 import { silentLogger } from "../logging/logger.ts";
 import { Attempt } from "./reconcile-attempt.ts";
-import { defineController } from "./reconcile.ts";
+import { defineController } from "./define-controller.ts";
 import { SharedCache } from "../cache/shared-cache.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
 import { robotType } from "../testing/kinds.ts";

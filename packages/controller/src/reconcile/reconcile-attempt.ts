@@ -4,7 +4,10 @@ import type { Client } from "@keelson/client";
 import { randomUUID } from "node:crypto";
 import { InterceptedClient, type WriteHooks } from "./intercepted-client.ts";
 import type { Logger } from "../logging/logger.ts";
-import type { Cache, ControllerDefinition, EventRecorder, ReconcileContext, Request } from "./reconcile.ts";
+import type { Cache } from "../cache/cache.ts";
+import type { ControllerDefinition, ReconcileContext } from "./controller-definition.ts";
+import type { EventRecorder } from "../events/event-recorder.ts";
+import type { Request } from "./result.ts";
 import { keyFields, note, type ReconcileRead, type ReconcileWrite, TracedCache, type WriteVerb } from "./reconcile-trace.ts";
 
 /** A reconcile took longer than its controller allows: the reason of its signal. */

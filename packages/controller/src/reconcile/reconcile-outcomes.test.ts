@@ -9,15 +9,10 @@ import { LeaderElection } from "../election/leader-election.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
 import type { ManagerOptions } from "../manager/manager.ts";
 import { generationChanged } from "./predicates.ts";
-import {
-  type ControllerOptions,
-  defineController,
-  type ReconcileContext,
-  readOf,
-  type Request,
-  type Result,
-  TerminalError,
-} from "./reconcile.ts";
+import { type ControllerOptions, defineController } from "./define-controller.ts";
+import type { ReconcileContext } from "./controller-definition.ts";
+import { readOf } from "../cache/cache.ts";
+import { type Request, type Result, TerminalError } from "./result.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
 import { configMapType, type Robot, robotType } from "../testing/kinds.ts";
 

@@ -1,7 +1,8 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
 import type { CacheWaitOptions } from "../cache/cache-wait.ts";
 import type { ReconcileResult } from "../metrics/metrics.ts";
-import type { Cache, CacheListOptions, Request } from "./reconcile.ts";
+import type { Cache, CacheListOptions } from "../cache/cache.ts";
+import type { Request } from "./result.ts";
 
 /** Why a request was put in the queue. */
 export interface ReconcileCause {

@@ -9,7 +9,9 @@ import {
 import { idOf, objectKey } from "../cache/object-id.ts";
 import type { CachedKind } from "../cache/cached-kind.ts";
 import type { SharedCache } from "../cache/shared-cache.ts";
-import type { Change, ControllerDefinition, Predicate, Request } from "./reconcile.ts";
+import type { Change } from "../cache/change.ts";
+import type { ControllerDefinition, Predicate } from "./controller-definition.ts";
+import type { Request } from "./result.ts";
 
 type ObjectMapping = (object: DeepReadonly<KubernetesObject>) => readonly Request[];
 
