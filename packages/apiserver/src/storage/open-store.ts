@@ -1,9 +1,15 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
 import { LmdbEngine } from "./database/lmdb-engine.ts";
 import { lockFolder } from "./folder-lock.ts";
+import { damageError } from "./integrity/damage-report.ts";
+import { HighWaterMark } from "./integrity/high-water-mark.ts";
+import { inspectFolder } from "./integrity/inspection.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournaledEngine } from "./journal/journaled-engine.ts";
 import { type StoreOptions, TransactionStore } from "./objects/transaction-store.ts";
+import { isOutOfSpace, isStorageError } from "./storage-error.ts";
 import type { Store } from "./store.ts";
 
 /** What {@link openStore} takes. */
@@ -15,19 +21,23 @@ export interface OpenStoreOptions extends StoreOptions {
   readonly sync?: boolean;
 }
 
+/** Leaf pages of the database to check at the start: all of 128 MiB, a sample of more. */
+const maxCheckedPages = 32_768;
+
 /** A store that owns its folder until it is closed. */
 class FolderStore extends TransactionStore {
-  #unlock: (() => void) | undefined;
+  #release: (() => Promise<void>) | undefined;
 
-  constructor(engine: JournaledEngine, options: StoreOptions, unlock: () => void) {
+  constructor(engine: JournaledEngine, options: StoreOptions, release: () => Promise<void>) {
     super(engine, options);
-    this.#unlock = unlock;
+    this.#release = release;
   }
 
   override async close(): Promise<void> {
     await super.close();
-    this.#unlock?.();
-    this.#unlock = undefined;
+    const release = this.#release;
+    this.#release = undefined;
+    await release?.();
   }
 }
 
@@ -40,12 +50,37 @@ class FolderStore extends TransactionStore {
 export async function openStore(options: OpenStoreOptions): Promise<Store> {
   const unlock = lockFolder(options.dir);
   try {
-    const { dir, sync = true } = options;
-    const journal = new Journal({ dir, isFlushed: sync });
-    const engine = new JournaledEngine({ database: new LmdbEngine({ dir, sync }), journal });
-    return new FolderStore(engine, options, unlock);
+    return await openLocked(options, unlock);
   } catch (error) {
     unlock();
     throw error;
   }
+}
+
+async function openLocked(options: OpenStoreOptions, unlock: () => void): Promise<Store> {
+  const { dir, clock, sync = true } = options;
+  const inspection = inspectFolder(dir, { maxLeafPages: maxCheckedPages });
+  if (inspection.faults.length > 0) throw damageError(dir, inspection);
+  // Nobody else has the database open, so LMDB's table of readers is stale, and a damaged one could crash LMDB.
+  rmSync(join(dir, "lock.mdb"), { force: true });
+  const openMark = (): HighWaterMark =>
+    new HighWaterMark(dir, { revision: inspection.revision, isFlushed: sync, now: () => clock.now() });
+  // A sealed database requires a mark and a journal, so they come first in a new folder.
+  let mark = inspection.isNew || inspection.database?.format === 2 ? openMark() : undefined;
+  const journal = new Journal({ dir, isFlushed: sync });
+  const database = new LmdbEngine({ dir, sync });
+  try {
+    if (!database.isSealed) await database.seal(() => void (mark ??= openMark()));
+  } catch (error) {
+    // Without space for checksums, an older folder stays as it is until the next start.
+    if (!isStorageError(error, "StorageFull") && !isOutOfSpace(error)) {
+      await Promise.all([database.close(), journal.close(), mark?.close()]);
+      throw error;
+    }
+  }
+  const engine = new JournaledEngine({ database, journal, onDurable: (revision) => mark?.raise(revision) });
+  return new FolderStore(engine, options, async () => {
+    await mark?.close();
+    unlock();
+  });
 }

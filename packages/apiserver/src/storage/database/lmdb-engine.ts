@@ -11,6 +11,7 @@ import {
   type Position,
   type State,
 } from "./engine.ts";
+import { damagedValue, isSealed, sealValue, unsealValue } from "./sealed-value.ts";
 
 /** A read transaction and its number of users: the engine itself, and pins. */
 interface Snapshot {
@@ -34,12 +35,14 @@ export class LmdbEngine implements Engine {
   readonly #root: RootDatabase;
   readonly #objects: Database<Buffer, string>;
   readonly #log: Database<Buffer, number>;
-  readonly #meta: Database<Position, string>;
+  readonly #meta: Database<Buffer, string>;
   readonly #pins = new Set<() => void>();
   readonly #current: State;
   /** All reads use one snapshot that is renewed when a commit is acknowledged: LMDB itself would show commits earlier. */
   #snapshot: Snapshot;
   #position: Position;
+  /** Whether every value has a checksum. */
+  #isSealed: boolean;
 
   constructor({ dir, sync }: LmdbEngineOptions) {
     this.#dir = dir;
@@ -48,15 +51,34 @@ export class LmdbEngine implements Engine {
     this.#root = open({ path: dir, maxDbs: 4, maxReaders, overlappingSync: false, noSync: !sync, encoding: "binary" });
     this.#objects = this.#root.openDB({ name: "objects", encoding: "binary" });
     this.#log = this.#root.openDB({ name: "log", encoding: "binary" });
-    this.#meta = this.#root.openDB({ name: "meta", encoding: "json" });
+    this.#meta = this.#root.openDB({ name: "meta", encoding: "binary" });
     this.#snapshot = this.#newSnapshot();
     this.#current = this.#stateOf(() => this.#snapshot);
-    const stored = this.#meta.get("position", this.#snapshot);
-    this.#position = stored === undefined ? initialPosition : { revision: stored.revision, compacted: stored.compacted };
+    this.#isSealed = this.#meta.get("format", this.#snapshot) !== undefined;
+    this.#position = this.#readPosition();
   }
 
   get position(): Position {
     return this.#position;
+  }
+
+  /** Whether every value has a checksum. Data folders of earlier versions have none. */
+  get isSealed(): boolean {
+    return this.#isSealed;
+  }
+
+  /**
+   * Adds checksums to the values of an older data folder. It can be interrupted and repeated. `onSealed` is called before the folder
+   * requires them.
+   */
+  async seal(onSealed: () => void): Promise<void> {
+    await this.#sealTable(this.#objects);
+    await this.#sealTable(this.#log);
+    await this.#transact([this.#meta.put("position", sealedJson("position", this.#position))]);
+    onSealed();
+    await this.#transact([this.#meta.put("format", sealedJson("format", { version: 2 }))]);
+    this.#isSealed = true;
+    this.#renewSnapshot();
   }
 
   get(key: string): Uint8Array | undefined {
@@ -87,12 +109,24 @@ export class LmdbEngine implements Engine {
 
   async commit(batch: Batch): Promise<void> {
     // Puts of one turn form one transaction; each returns a promise that rejects if the transaction fails.
-    const puts: Promise<unknown>[] = [this.#meta.put("position", batch.position)];
+    const puts: Promise<unknown>[] = [this.#meta.put("position", sealedJson("position", batch.position))];
     for (const { key, value } of batch.objects) {
-      puts.push(value ? this.#objects.put(key, asBuffer(value)) : this.#objects.remove(key));
+      puts.push(value ? this.#objects.put(key, sealValue(key, value)) : this.#objects.remove(key));
     }
-    for (const { revision, value } of batch.log) puts.push(this.#log.put(revision, asBuffer(value)));
+    for (const { revision, value } of batch.log) puts.push(this.#log.put(revision, sealValue(String(revision), value)));
     for (let old = batch.dropAfter + 1; old <= batch.position.compacted; old++) puts.push(this.#log.remove(old));
+    await this.#transact(puts);
+    this.#position = batch.position;
+    this.#renewSnapshot();
+  }
+
+  async close(): Promise<void> {
+    for (const release of this.#pins) release();
+    leave(this.#snapshot);
+    await this.#root.close();
+  }
+
+  async #transact(puts: readonly Promise<unknown>[]): Promise<void> {
     try {
       await Promise.all(puts);
     } catch (error) {
@@ -100,15 +134,38 @@ export class LmdbEngine implements Engine {
       this.#root.committed.then(undefined, () => undefined);
       throw await failureOf(error, this.#dir);
     }
-    this.#position = batch.position;
-    leave(this.#snapshot);
-    this.#snapshot = this.#newSnapshot();
   }
 
-  async close(): Promise<void> {
-    for (const release of this.#pins) release();
+  async #sealTable<K extends string | number>(table: Database<Buffer, K>): Promise<void> {
+    let puts: Promise<unknown>[] = [];
+    for (const { key, value } of table.getRange({ snapshot: true })) {
+      if (isSealed(value)) continue;
+      puts.push(table.put(key, sealValue(String(key), value)));
+      if (puts.length < sealBatch) continue;
+      await this.#transact(puts);
+      puts = [];
+    }
+    await this.#transact(puts);
+  }
+
+  #readPosition(): Position {
+    const value = this.#meta.get("position", this.#snapshot);
+    if (value === undefined) return initialPosition;
+    const { revision, compacted } = JSON.parse(this.#unseal("position", "the position", value).toString()) as Position;
+    return { revision, compacted };
+  }
+
+  /** The bytes of a value; `what` names it in errors. */
+  #unseal(key: string, what: string, value: Buffer): Buffer {
+    if (!this.#isSealed && !isSealed(value)) return value;
+    const bytes = unsealValue(key, value);
+    if (bytes === undefined) throw damagedValue(what);
+    return bytes;
+  }
+
+  #renewSnapshot(): void {
     leave(this.#snapshot);
-    await this.#root.close();
+    this.#snapshot = this.#newSnapshot();
   }
 
   #newSnapshot(): Snapshot {
@@ -118,11 +175,19 @@ export class LmdbEngine implements Engine {
   #stateOf(read: () => Snapshot): State {
     const objects = this.#objects;
     const entries = this.#log;
+    const object = (key: string, value: Buffer): Buffer => this.#unseal(key, `object ${key}`, value);
+    const event = (revision: number, value: Buffer): Buffer =>
+      this.#unseal(String(revision), `the event of revision ${revision}`, value);
     return {
-      get: (key) => objects.get(key, read()),
+      get(key) {
+        const value = objects.get(key, read());
+        return value && object(key, value);
+      },
       *range(start, end) {
         const bounds = { start, ...(end === undefined ? {} : { end }) };
-        for (const { key, value } of objects.getRange({ transaction: read().transaction, ...bounds })) yield { key, value };
+        for (const { key, value } of objects.getRange({ transaction: read().transaction, ...bounds })) {
+          yield { key, value: object(key, value) };
+        }
       },
       count: (start, end) =>
         objects.getKeysCount({ transaction: read().transaction, start, ...(end === undefined ? {} : { end }) }),
@@ -131,20 +196,23 @@ export class LmdbEngine implements Engine {
         const upper = before === undefined ? {} : { start: before - 1 };
         const bounds = newestFirst ? { ...upper, end: after, reverse: true } : { start: after + 1 };
         for (const { key, value } of entries.getRange({ transaction: read().transaction, ...bounds })) {
-          yield { revision: key, value };
+          yield { revision: key, value: event(key, value) };
         }
       },
     };
   }
 }
 
+/** Values per transaction when checksums are added. */
+const sealBatch = 1_000;
+
+function sealedJson(key: string, value: unknown): Buffer {
+  return sealValue(key, Buffer.from(JSON.stringify(value)));
+}
+
 function leave(snapshot: Snapshot): void {
   snapshot.users -= 1;
   if (snapshot.users === 0) snapshot.transaction.done();
-}
-
-function asBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
 /** Codes of LMDB (lmdb.h) and the operating system (errno.h of Linux and macOS) for a lack of space. */

@@ -2,7 +2,8 @@ import { close, constants, fdatasync, fstatSync, openSync, readSync, write, writ
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { isOutOfSpace } from "../storage-error.ts";
-import { decodeJournalRecord, type JournalRecord } from "./journal-record.ts";
+import type { JournalRecord } from "./journal-record.ts";
+import { scanJournal, type ScannedRecord } from "./journal-scan.ts";
 
 /** Writes bytes at a position of an open file and returns how many were written. Tests inject failures here. */
 export type WriteAt = (file: number, bytes: Uint8Array, position: number) => Promise<number>;
@@ -39,7 +40,7 @@ const blankBytes = 4;
 
 /** One of the two files of a journal. */
 export class JournalFile {
-  /** Records found when it was opened, in order of revision. */
+  /** All complete records found when it was opened, including leftovers of an earlier use of the file. */
   readonly records: readonly JournalRecord[];
   /** Bytes that it can hold. */
   readonly capacity: number;
@@ -56,10 +57,12 @@ export class JournalFile {
     const { size } = fstatSync(this.#file);
     const content = Buffer.alloc(size);
     readSync(this.#file, content, 0, size, 0);
-    const { records, end, revision } = readRecords(content);
-    this.records = records;
-    this.#end = end;
-    this.#revision = revision;
+    const found = scanJournal(path, content);
+    this.records = found.map(({ record }) => record);
+    // The file is rewritten from its beginning, so the newest record is the last one of the current use.
+    const newest = found.reduce<ScannedRecord | undefined>((a, b) => (revisionOf(a) > revisionOf(b) ? a : b), undefined);
+    this.#end = newest?.end ?? 0;
+    this.#revision = revisionOf(newest);
     this.capacity = isFlushed ? extend(this.#file, size, fileBytes) : fileBytes;
   }
 
@@ -101,18 +104,8 @@ export class JournalFile {
   }
 }
 
-function readRecords(content: Buffer): { readonly records: JournalRecord[]; readonly end: number; readonly revision: number } {
-  const records: JournalRecord[] = [];
-  let end = 0;
-  let revision = 0;
-  for (let found = decodeJournalRecord(content, 0); found !== undefined; found = decodeJournalRecord(content, end)) {
-    // An older record is a leftover from before the file was rewritten.
-    if (found.record.batch.position.revision < revision) break;
-    records.push(found.record);
-    ({ end } = found);
-    revision = found.record.batch.position.revision;
-  }
-  return { records, end, revision };
+function revisionOf(found: ScannedRecord | undefined): number {
+  return found?.record.batch.position.revision ?? 0;
 }
 
 /** Fills the file with zeros up to `wanted` bytes and returns its length, which is smaller if there is no space. */

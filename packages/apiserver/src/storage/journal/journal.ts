@@ -25,7 +25,7 @@ export const journalFileNames: readonly [string, string] = ["journal-0", "journa
  * has everything in it. Their blocks are allocated in advance, so that appending a record is one flush and needs no space.
  */
 export class Journal {
-  /** Records found when it was opened, in order of revision. */
+  /** All complete records found when it was opened, in order of revision, including leftovers that the database has. */
   readonly records: readonly JournalRecord[];
   #active: JournalFile;
   #other: JournalFile;

@@ -11,6 +11,8 @@ export interface JournaledEngineOptions {
   readonly journal: Journal;
   /** Bytes to gather before they are flushed to the database. Default 256 KiB. */
   readonly gatherBytes?: number;
+  /** Called with the newest revision when a commit is durable, before it is acknowledged. */
+  readonly onDurable?: (revision: number) => void;
 }
 
 /** Puts and removals per database commit: handing them over takes about a millisecond. */
@@ -32,6 +34,7 @@ export class JournaledEngine implements Engine {
   readonly #database: Engine;
   readonly #journal: Journal;
   readonly #gatherBytes: number;
+  readonly #onDurable: (revision: number) => void;
   readonly #recent = new RecentWrites();
   readonly #state: State;
   #position: Position;
@@ -39,10 +42,12 @@ export class JournaledEngine implements Engine {
   #failure: { readonly cause: unknown } | undefined;
   #flushing: Promise<void> | undefined;
 
-  constructor({ database, journal, gatherBytes = 256 * 1024 }: JournaledEngineOptions) {
+  constructor(options: JournaledEngineOptions) {
+    const { database, journal, gatherBytes = 256 * 1024, onDurable = () => undefined } = options;
     this.#database = database;
     this.#journal = journal;
     this.#gatherBytes = gatherBytes;
+    this.#onDurable = onDurable;
     this.#state = this.#recent.over(database);
     this.#position = database.position;
     for (const { base, batch } of journal.records) {
@@ -97,7 +102,7 @@ export class JournaledEngine implements Engine {
     if (record === undefined || record.length > this.#journal.capacity) {
       await this.#drain();
       await this.#database.commit(batch);
-      this.#position = batch.position;
+      this.#acknowledge(batch.position);
       return;
     }
     while (!this.#journal.hasRoom(record.length, this.#database.position.revision)) {
@@ -110,8 +115,13 @@ export class JournaledEngine implements Engine {
       throw isOutOfSpace(error) ? storageFull(error) : error;
     }
     this.#recent.add(batch);
-    this.#position = batch.position;
+    this.#acknowledge(batch.position);
     if (this.#recent.bytes >= this.#gatherBytes) void this.#flush();
+  }
+
+  #acknowledge(position: Position): void {
+    this.#position = position;
+    this.#onDurable(position.revision);
   }
 
   async close(): Promise<void> {

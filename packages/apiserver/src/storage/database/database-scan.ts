@@ -1,0 +1,379 @@
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { fromBufferKey } from "ordered-binary";
+import {
+  freePages,
+  type MetaRecord,
+  nodeFlags,
+  noPage,
+  pageFlags,
+  pageHeaderBytes,
+  type PageNode,
+  parseMeta,
+  parseNode,
+  parseOverflow,
+  parsePageHeader,
+  parseTree,
+  treeBytes,
+  type TreeRecord,
+} from "./page-format.ts";
+
+/** A named database of the store. */
+export type TableName = "objects" | "log" | "meta";
+
+/** An entry of a table. */
+export interface ScannedEntry {
+  readonly table: TableName;
+  /** A revision in `log`, otherwise a string. */
+  readonly key: string | number;
+  readonly value: Buffer;
+  /** Offset of the page in the file. */
+  readonly offset: number;
+}
+
+/** Damage in the database file. */
+export interface DatabaseFault {
+  readonly offset: number;
+  readonly message: string;
+  /** The keys that cannot be reached because of it: from the first (inclusive) to the second (exclusive). */
+  readonly lost?: { readonly table: string; readonly from?: string; readonly to?: string };
+}
+
+/** Receives what a scan finds. */
+export interface ScanSink {
+  entry(entry: ScannedEntry): void;
+  fault(fault: DatabaseFault): void;
+}
+
+/** What a scan covered. */
+export interface ScanSummary {
+  /** Undefined if no meta page is readable. */
+  readonly txnid: number | undefined;
+  /** Whether some leaf pages were skipped. */
+  readonly isSampled: boolean;
+  /** Bytes of pages in use. */
+  readonly usedBytes: number;
+}
+
+/** Trees are at most this deep. */
+const maxDepth = 32;
+const tableNames: ReadonlySet<string> = new Set(["objects", "log", "meta"]);
+
+/**
+ * Reads an LMDB file without mapping it: every page in use is checked, every entry is handed over, and damage is reported instead of
+ * crashing the process. With `maxLeafPages`, leaf pages beyond that number are sampled.
+ *
+ * Where a page is damaged, the scan skips what is below it and continues.
+ */
+export function scanDatabase(path: string, sink: ScanSink, { maxLeafPages = Number.POSITIVE_INFINITY } = {}): ScanSummary {
+  const file = openSync(path, "r");
+  try {
+    return new DatabaseScan(file, sink, maxLeafPages).run();
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** The keys below a branch: from `from` (inclusive) to `to` (exclusive). */
+interface KeyBounds {
+  readonly from: Buffer | undefined;
+  readonly to: Buffer | undefined;
+}
+
+/** The tree that is being walked, with what was counted so far. */
+interface TreeWalk {
+  readonly name: string;
+  readonly isFreeList: boolean;
+  branchPages: number;
+  leafPages: number;
+  overflowPages: number;
+  entries: number;
+  hasFaults: boolean;
+  readonly visit: (node: PageNode, value: Buffer, offset: number) => void;
+}
+
+class DatabaseScan {
+  readonly #file: number;
+  readonly #sink: ScanSink;
+  readonly #maxLeafPages: number;
+  readonly #fileBytes: number;
+  readonly #used = new Set<number>();
+  #pageSize = 4096;
+  #meta: MetaRecord | undefined;
+  #leafStep = 1;
+  #leafCount = 0;
+
+  constructor(file: number, sink: ScanSink, maxLeafPages: number) {
+    this.#file = file;
+    this.#sink = sink;
+    this.#maxLeafPages = maxLeafPages;
+    this.#fileBytes = fstatSync(file).size;
+  }
+
+  run(): ScanSummary {
+    const meta = this.#readMetas();
+    this.#meta = meta;
+    if (meta === undefined) return { txnid: undefined, isSampled: false, usedBytes: 0 };
+    this.#leafStep = Math.max(1, Math.ceil(meta.lastPage / this.#maxLeafPages));
+    const trees: { readonly name: string; readonly tree: TreeRecord }[] = [];
+    this.#walkTree("directory", meta.main, ({ key, flags }, value, offset) => {
+      const name = key.toString("latin1").replace(/\0$/, "");
+      if ((flags & nodeFlags.tree) === 0 || value.length !== treeBytes || !tableNames.has(name)) {
+        this.#sink.fault({ offset, message: `unknown entry ${JSON.stringify(name)} in the directory` });
+      } else trees.push({ name, tree: parseTree(value, 0) });
+    });
+    for (const { name, tree } of trees)
+      this.#walkTree(name, tree, (node, value, offset) => this.#entry(name, node, value, offset));
+    const used = new Set(this.#used);
+    this.#walkFreeList(meta, used);
+    return { txnid: meta.txnid, isSampled: this.#leafStep > 1, usedBytes: used.size * this.#pageSize };
+  }
+
+  /** Reads both meta pages and returns the newer one, as LMDB does. */
+  #readMetas(): MetaRecord | undefined {
+    if (this.#fileBytes < 2 * this.#pageSize) {
+      this.#sink.fault({ offset: this.#fileBytes, message: `the file is cut off after ${this.#fileBytes} bytes` });
+      return undefined;
+    }
+    const metas: MetaRecord[] = [];
+    for (const page of [0, 1]) {
+      const meta = parseMeta(this.#read(page * this.#pageSize, this.#pageSize));
+      if (typeof meta === "string") {
+        this.#sink.fault({ offset: page * this.#pageSize, message: `meta page ${page} ${meta}` });
+        continue;
+      }
+      this.#pageSize = meta.pageSize;
+      metas.push(meta);
+    }
+    const [first, second] = metas;
+    if (first === undefined || second === undefined) return first;
+    for (const field of ["pageSize"] as const) {
+      if (first[field] !== second[field]) this.#sink.fault({ offset: 0, message: `the meta pages disagree on ${field}` });
+    }
+    if (first.free.flags !== second.free.flags) {
+      this.#sink.fault({ offset: 0, message: "the meta pages disagree on flags" });
+    }
+    return first.txnid >= second.txnid ? first : second;
+  }
+
+  #walkFreeList(meta: MetaRecord, used: ReadonlySet<number>): void {
+    const free = new Set<number>();
+    const report = (offset: number, message: string): void => this.#sink.fault({ offset, message });
+    this.#walkTree("free list", meta.free, (_, value, offset) => {
+      for (const page of freePages(value)) {
+        if (page === undefined) return report(offset, "the free list is unreadable");
+        if (page < 2 || page > meta.lastPage) return report(offset, `the free list names page ${page} of ${meta.lastPage + 1}`);
+        if (used.has(page) || free.has(page)) return report(offset, `page ${page} is in use and on the free list`);
+        free.add(page);
+      }
+    });
+    for (const page of this.#used) {
+      if (free.has(page) && !used.has(page)) report(page * this.#pageSize, `page ${page} is in use and on the free list`);
+    }
+  }
+
+  #walkTree(name: string, tree: TreeRecord, visit: TreeWalk["visit"]): void {
+    const walk: TreeWalk = {
+      name,
+      isFreeList: name === "free list",
+      branchPages: 0,
+      leafPages: 0,
+      overflowPages: 0,
+      entries: 0,
+      hasFaults: false,
+      visit,
+    };
+    if (tree.root !== noPage) this.#walkPage(walk, tree.root, 1, tree.depth, { from: undefined, to: undefined });
+    if (walk.hasFaults || this.#leafStep > 1) return;
+    const expectedFlags = walk.isFreeList ? tree.flags : 0;
+    for (const field of ["branchPages", "leafPages", "overflowPages", "entries"] as const) {
+      if (tree[field] === walk[field]) continue;
+      const offset = Math.max(tree.root, 0) * this.#pageSize;
+      this.#fault(walk, offset, `${name} has ${walk[field]} ${wordsOf[field]}, not ${tree[field]}`);
+    }
+    if (tree.flags !== expectedFlags)
+      this.#fault(walk, Math.max(tree.root, 0) * this.#pageSize, `${name} has flags ${tree.flags}`);
+  }
+
+  #walkPage(walk: TreeWalk, page: number, level: number, depth: number, bounds: KeyBounds): void {
+    const offset = page * this.#pageSize;
+    const content = this.#claim(walk, page, bounds);
+    if (content === undefined) return;
+    const header = parsePageHeader(content);
+    const isBranch = header.flags === pageFlags.branch;
+    if (header.page !== page || (!isBranch && header.flags !== pageFlags.leaf) || Number.isNaN(header.nodes)) {
+      return this.#fault(walk, offset, `page ${page} of ${walk.name} is not a valid page`, bounds);
+    }
+    if (header.txnid > (this.#meta?.txnid ?? 0)) {
+      return this.#fault(walk, offset, `page ${page} of ${walk.name} is newer than the database`, bounds);
+    }
+    if (isBranch ? level >= Math.min(depth, maxDepth) : level !== depth) {
+      return this.#fault(walk, offset, `page ${page} of ${walk.name} is at the wrong depth`, bounds);
+    }
+    const nodes = this.#nodesOf(walk, content, header.nodes, isBranch, offset, bounds);
+    if (isBranch) this.#walkBranch(walk, nodes, level, depth, offset, bounds);
+    else this.#walkLeaf(walk, nodes, offset);
+  }
+
+  /** The valid nodes of a page, whose keys have to ascend within `bounds`. */
+  #nodesOf(
+    walk: TreeWalk,
+    content: Buffer,
+    count: number,
+    isBranch: boolean,
+    offset: number,
+    bounds: KeyBounds,
+  ): readonly PageNode[] {
+    const nodes: PageNode[] = [];
+    let last: Buffer | undefined;
+    for (let index = 0; index < count; index++) {
+      const node = parseNode(content, index, isBranch);
+      // The first key of a branch is not used.
+      const isCompared = !walk.isFreeList && !(isBranch && index === 0);
+      const isOrdered =
+        !isCompared ||
+        node === undefined ||
+        ((last === undefined || Buffer.compare(last, node.key) < 0) &&
+          (bounds.from === undefined || Buffer.compare(bounds.from, node.key) <= 0) &&
+          (bounds.to === undefined || Buffer.compare(node.key, bounds.to) < 0));
+      if (node === undefined || !isOrdered) {
+        this.#fault(walk, offset, `entry ${index} of a page of ${walk.name} is damaged`, bounds);
+        if (isBranch) break;
+        continue;
+      }
+      if (isCompared) last = node.key;
+      nodes.push(node);
+    }
+    return nodes;
+  }
+
+  #walkBranch(
+    walk: TreeWalk,
+    nodes: readonly PageNode[],
+    level: number,
+    depth: number,
+    offset: number,
+    bounds: KeyBounds,
+  ): void {
+    walk.branchPages += 1;
+    if (nodes.length === 0) return this.#fault(walk, offset, `a branch of ${walk.name} is empty`, bounds);
+    for (const [index, node] of nodes.entries()) {
+      const isLeafLevel = level + 1 === depth;
+      if (isLeafLevel && walk.isFreeList === false && this.#leafCount++ % this.#leafStep !== 0) continue;
+      const from = index === 0 ? bounds.from : node.key;
+      this.#walkPage(walk, node.child, level + 1, depth, { from, to: nodes[index + 1]?.key ?? bounds.to });
+    }
+  }
+
+  #walkLeaf(walk: TreeWalk, nodes: readonly PageNode[], offset: number): void {
+    walk.leafPages += 1;
+    for (const node of nodes) {
+      walk.entries += 1;
+      const allowed = walk.name === "directory" ? nodeFlags.tree : nodeFlags.big;
+      if ((node.flags & ~allowed) !== 0) {
+        this.#fault(walk, offset, `${this.#describe(walk, node.key)} has unknown flags`, onlyKey(node.key));
+        continue;
+      }
+      const value = (node.flags & nodeFlags.big) === 0 ? node.data : this.#readOverflow(walk, node, offset);
+      if (value !== undefined) walk.visit(node, value, offset);
+    }
+  }
+
+  #readOverflow(walk: TreeWalk, { key, data, size }: PageNode, offset: number): Buffer | undefined {
+    const { page, pages } = parseOverflow(data);
+    const needed = Math.ceil((pageHeaderBytes + size) / this.#pageSize);
+    const start = page * this.#pageSize;
+    const lost = onlyKey(key);
+    const isWithin = pages === needed && page >= 2 && page + pages - 1 <= (this.#meta?.lastPage ?? 0);
+    if (!isWithin || start + pageHeaderBytes + size > this.#fileBytes) {
+      this.#fault(walk, offset, `${this.#describe(walk, key)} refers to pages outside the file`, lost);
+      return undefined;
+    }
+    const content = this.#read(start, pageHeaderBytes + size);
+    const header = parsePageHeader(content);
+    for (let each = page; each < page + pages; each++) {
+      if (this.#used.has(each)) {
+        this.#fault(walk, start, `page ${each} is used twice`, lost);
+        return undefined;
+      }
+      this.#used.add(each);
+    }
+    walk.overflowPages += pages;
+    if (header.page !== page || header.flags !== pageFlags.overflow || header.overflowPages !== pages) {
+      this.#fault(walk, start, `the value of ${this.#describe(walk, key)} is damaged`, lost);
+      return undefined;
+    }
+    return content.subarray(pageHeaderBytes);
+  }
+
+  /** Reads a page that no one else uses. */
+  #claim(walk: TreeWalk, page: number, bounds: KeyBounds): Buffer | undefined {
+    const offset = page * this.#pageSize;
+    if (page < 2 || page > (this.#meta?.lastPage ?? 0)) {
+      this.#fault(walk, 0, `${walk.name} refers to page ${page}, which does not exist`, bounds);
+      return undefined;
+    }
+    if (offset + this.#pageSize > this.#fileBytes) {
+      this.#fault(walk, offset, `the file ends at ${this.#fileBytes}, before page ${page} of ${walk.name}`, bounds);
+      return undefined;
+    }
+    if (this.#used.has(page)) {
+      this.#fault(walk, offset, `page ${page} is used twice`, bounds);
+      return undefined;
+    }
+    this.#used.add(page);
+    return this.#read(offset, this.#pageSize);
+  }
+
+  #entry(table: string, { key }: PageNode, value: Buffer, offset: number): void {
+    const decoded = decodeKey(key);
+    if (table === "log" ? typeof decoded !== "number" : typeof decoded !== "string") {
+      this.#sink.fault({ offset, message: `a key of ${table} is damaged` });
+    } else if (isTableName(table) && decoded !== undefined) this.#sink.entry({ table, key: decoded, value, offset });
+  }
+
+  #describe(walk: TreeWalk, key: Buffer): string {
+    return walk.isFreeList ? "an entry of the free list" : `${walk.name} ${String(decodeKey(key) ?? "with an unreadable key")}`;
+  }
+
+  #fault(walk: TreeWalk, offset: number, message: string, bounds?: KeyBounds): void {
+    walk.hasFaults = true;
+    const [from, to] = [textOf(bounds?.from), textOf(bounds?.to)];
+    const lost = { table: walk.name, ...(from === undefined ? {} : { from }), ...(to === undefined ? {} : { to }) };
+    this.#sink.fault({ offset, message, ...(bounds === undefined || walk.isFreeList ? {} : { lost }) });
+  }
+
+  #read(offset: number, length: number): Buffer {
+    const buffer = Buffer.alloc(length);
+    for (let done = 0; done < length; ) {
+      const read = readSync(this.#file, buffer, done, length - done, offset + done);
+      if (read === 0) break;
+      done += read;
+    }
+    return buffer;
+  }
+}
+
+const wordsOf = { branchPages: "branch pages", leafPages: "leaf pages", overflowPages: "overflow pages", entries: "entries" };
+
+function isTableName(name: string): name is TableName {
+  return tableNames.has(name);
+}
+
+function onlyKey(key: Buffer): KeyBounds {
+  return { from: key, to: Buffer.concat([key, Buffer.of(0)]) };
+}
+
+function textOf(key: Buffer | undefined): string | undefined {
+  const decoded = key === undefined ? undefined : decodeKey(key);
+  return decoded === undefined ? undefined : String(decoded).replace(/\0$/, "");
+}
+
+/** A key as lmdb-js encodes it; undefined if it is neither a string nor a number. */
+function decodeKey(key: Buffer): string | number | undefined {
+  try {
+    const decoded: unknown = fromBufferKey(Buffer.from(key));
+    return typeof decoded === "string" || typeof decoded === "number" ? decoded : undefined;
+  } catch {
+    return undefined;
+  }
+}
