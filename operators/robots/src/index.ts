@@ -16,3 +16,4 @@ export type { AgentOptions, RunningAgent, StartAgent } from "./commands/start-ag
 export { attributes } from "./placement/constraint.ts";
 export { robots } from "./operator.ts";
 export * from "./protocol/messages.ts";
+export { RobotsError, type RobotsErrorCode } from "./robots-error.ts";

@@ -32,7 +32,7 @@ const example = readFileSync(new URL("../../../examples/robots/hello.yaml", impo
 it.each([
   ["K8s4r", original],
   ["our own example", example],
-])("takes the manifest of %s as it is, with no field unknown", async (_, text) => {
+])("accepts the manifest of %s unchanged, without unknown fields", async (_, text) => {
   await using environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const manifest = parse(text) as Job;
@@ -47,14 +47,14 @@ it.each([
 
 it.each([
   [
-    "a group's name that cannot be part of a name",
+    "a group name that is not a DNS label",
     { taskGroups: [{ name: "A_b", count: 1, tasks: [] }] },
     /spec\.taskGroups\[0\]\.name/,
   ],
   ["a count of 0", { taskGroups: [{ name: "a", count: 0, tasks: [] }] }, /spec\.taskGroups\[0\]\.count/],
   ["no groups", { taskGroups: [] }, /spec\.taskGroups/],
   ["a priority of 101", { priority: 101 }, /spec\.priority/],
-])("refuses %s, and names the field", async (_, spec, message) => {
+])("rejects %s and names the field", async (_, spec, message) => {
   await using environment = await startTestEnvironment({ crds: [Job.crd] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const base = parse(original) as Job;

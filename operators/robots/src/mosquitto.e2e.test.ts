@@ -10,7 +10,7 @@ import { type RunningOperator, startOperator } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
-import { Secret } from "./controllers/robot.ts";
+import { Secret } from "./api/secret.ts";
 import { robots } from "./operator.ts";
 import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
 import { watched } from "@keelson/client/testing";
@@ -34,16 +34,16 @@ async function freePort(): Promise<number> {
   return typeof address === "object" && address !== null ? address.port : 0;
 }
 
-/** Resolves when it says that it runs. */
+/** Resolves once Mosquitto reports that it is running. */
 async function startMosquitto(): Promise<ChildProcess> {
   const child = spawn(mosquitto, ["-c", join(dir, "mosquitto.conf")], { stdio: ["ignore", "ignore", "pipe"] });
-  let said = "";
+  let output = "";
   await new Promise<void>((resolve, reject) => {
     child.stderr?.on("data", (chunk: Buffer) => {
-      said += chunk.toString();
-      if (said.includes(" running")) resolve();
+      output += chunk.toString();
+      if (output.includes(" running")) resolve();
     });
-    child.once("exit", (code) => reject(new Error(`mosquitto ended with ${code}: ${said}`)));
+    child.once("exit", (code) => reject(new Error(`mosquitto exited with ${code}: ${output}`)));
   });
   return child;
 }
@@ -57,7 +57,7 @@ async function stopMosquitto(): Promise<void> {
 beforeEach(async () => {
   if (!existsSync(mosquitto)) throw new Error(`${mosquitto} is missing: apt-get install mosquitto`);
   dir = mkdtempSync(join(tmpdir(), "robots-mosquitto-"));
-  // Mosquitto gives up root's rights and has to read its files.
+  // Mosquitto drops root's privileges and still has to read its files.
   chmodSync(dir, 0o755);
   port = await freePort();
   writeFileSync(join(dir, "password"), "bridge-password\n");
@@ -130,25 +130,25 @@ describe("the bridge with Mosquitto", () => {
   it("runs a task from its creation to completed", async () => {
     const agent = await robot("robot-001", "one");
     await client.create(Task, task("first", "robot-001"));
-    const { task: given } = await agent.dispatched();
-    await agent.report({ uid: given.metadata.uid ?? "", attempt: 1, seq: 1 }, "completed", { exitCode: 0 });
+    const { task: dispatched } = await agent.dispatched();
+    await agent.report({ uid: dispatched.metadata.uid ?? "", attempt: 1, seq: 1 }, "completed", { exitCode: 0 });
     const done = await watched(client, Task, "first", (each) => each?.status?.state === "completed");
     expect(done?.status?.exitCode).toBe(0);
     await agent.leave();
   });
 
-  it("takes a robot offline by its last will when its connection breaks", async () => {
+  it("takes a robot offline by its last will if its connection breaks", async () => {
     const agent = await robot("robot-001", "one");
     await agent.leave(false);
     const lost = await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Offline");
     expect(lost?.status?.message).toBe("the robot's agent is not connected");
   });
 
-  it("is not told by one robot about another's task (S4)", async () => {
+  it("ignores one robot's reports about another's task (S4)", async () => {
     const [one, two] = [await robot("robot-001", "one"), await robot("robot-002", "two")];
     await client.create(Task, task("mine", "robot-001"));
-    const { task: given } = await one.dispatched();
-    const of = { uid: given.metadata.uid ?? "", attempt: 1 };
+    const { task: dispatched } = await one.dispatched();
+    const of = { uid: dispatched.metadata.uid ?? "", attempt: 1 };
     await two.client.publishAsync(
       `k8s4r/robots/robot-001/tasks/${of.uid}/status`,
       JSON.stringify({
@@ -177,7 +177,7 @@ describe("the bridge with Mosquitto", () => {
     await two.leave();
   });
 
-  it("dispatches anew after the broker was killed and forgot everything (B6, F1)", async () => {
+  it("dispatches again after the broker was killed and lost everything (B6, F1)", async () => {
     const agent = await robot("robot-001", "one");
     await client.create(Task, task("twice", "robot-001"));
     await agent.dispatched();
@@ -189,15 +189,15 @@ describe("the bridge with Mosquitto", () => {
       token: (await client.get(Secret, { namespace, name: "robot-join-token" })).data?.token ?? "",
       password: "one",
     });
-    // The bridge comes back by itself and tells the robot once more, without being asked.
-    const { task: given } = await again.dispatched();
-    expect(given.status?.attempt).toBe(1);
-    await again.report({ uid: given.metadata.uid ?? "", attempt: 1, seq: 1 }, "completed", { exitCode: 0 });
+    // The bridge reconnects and dispatches again without a registration.
+    const { task: dispatched } = await again.dispatched();
+    expect(dispatched.status?.attempt).toBe(1);
+    await again.report({ uid: dispatched.metadata.uid ?? "", attempt: 1, seq: 1 }, "completed", { exitCode: 0 });
     await watched(client, Task, "twice", (each) => each?.status?.state === "completed");
     await again.leave();
   });
 
-  it("names the flags when the broker refuses the credentials", async () => {
+  it("names the flags if the broker rejects the credentials", async () => {
     writeFileSync(join(dir, "password"), "wrong");
     const start = startOperator({
       operator: { ...robots, controllers: () => [] },
@@ -205,6 +205,6 @@ describe("the bridge with Mosquitto", () => {
       dataDir: join(dir, "other"),
       flags: { "mqtt-url": `mqtt://127.0.0.1:${port}`, "mqtt-username": "server", "mqtt-password-file": join(dir, "password") },
     });
-    await expect(start).rejects.toThrow(/refuses the credentials .*--mqtt-username and --mqtt-password-file/);
+    await expect(start).rejects.toThrow(/rejected the credentials .*--mqtt-username and --mqtt-password-file/);
   });
 });

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { readOf } from "@keelson/controller";
@@ -10,27 +11,31 @@ import { ensureJoinToken, joinTokenFile } from "./identity/join-token.ts";
 import { equalsSecret } from "./identity/secret.ts";
 import { taskReads } from "./controllers/indexes.ts";
 
-const waitForBrokerMs = 10_000;
+const connectTimeoutMs = 10_000;
 
 const flags = {
   bindAddress: textFlag({
     name: "mqtt-bind-address",
     value: "ADDRESS",
-    description: "address that the MQTT broker listens on",
+    description: "listen address of the embedded MQTT broker",
     default: "127.0.0.1",
   }),
   port: portFlag({
     name: "mqtt-port",
-    description: "port that the MQTT broker listens on; 0 picks a free one",
+    description: "port of the embedded MQTT broker; 0 picks a free one",
     default: "1883",
   }),
   url: textFlag({
     name: "mqtt-url",
     value: "URL",
-    description: "use this MQTT broker (mqtt://, mqtts://) instead of one of its own",
+    description: "external MQTT broker (mqtt://, mqtts://) to use instead of the embedded one",
   }),
-  username: textFlag({ name: "mqtt-username", value: "NAME", description: "user at that broker" }),
-  passwordFile: textFlag({ name: "mqtt-password-file", value: "FILE", description: "file with that user's password" }),
+  username: textFlag({ name: "mqtt-username", value: "NAME", description: "user name at the external broker" }),
+  passwordFile: textFlag({
+    name: "mqtt-password-file",
+    value: "FILE",
+    description: "file with the password at the external broker",
+  }),
   namespace: textFlag({
     name: "robots-namespace",
     value: "NAME",
@@ -39,12 +44,12 @@ const flags = {
   }),
 };
 
-/** The MQTT side: a broker of one's own (or somebody else's) and the bridge between it and the API. */
+/** The MQTT side: the embedded broker (or an external one) and the bridge between it and the API. */
 export const mqttServer: ServerDefinition = {
   name: "mqtt",
   flags: Object.values(flags),
   reads: [taskReads, readOf(Robot)],
-  // Two bridges would tell every robot everything twice.
+  // Two bridges would send every message twice.
   needsLeaderElection: true,
   start,
 };
@@ -52,15 +57,16 @@ export const mqttServer: ServerDefinition = {
 async function start(context: ServerContext): Promise<RunningServer> {
   const { client, cache, clock, dataDir, log, onChange } = context;
   const namespace = flags.namespace.read(context.flags);
-  const outside = await outsideBroker(context.flags);
+  const external = await externalBroker(context.flags);
   const port = flags.port.read(context.flags);
   const joinToken = await ensureJoinToken({ dataDir, client, namespace });
   const bindAddress = flags.bindAddress.read(context.flags);
   const broker: Broker | undefined =
-    outside === undefined ? await startBroker({ bindAddress, port, joinToken, log }) : undefined;
-  const url = broker?.url ?? outside?.url ?? "";
+    external === undefined ? await startBroker({ bindAddress, port, joinToken, log }) : undefined;
+  const url = broker?.url ?? external?.url ?? "";
   const bridge: Bridge = startBridge({
-    ...(outside ?? { url, ...broker?.bridgeCredentials }),
+    ...(external ?? { url, ...broker?.bridgeCredentials }),
+    clientId: `k8s4r-server-${randomUUID().slice(0, 8)}`,
     namespace,
     client,
     cache,
@@ -70,7 +76,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
     isJoinToken: equalsSecret(joinToken),
   });
   const stop = async (): Promise<void> => {
-    // The bridge first: to robots that lose the broker with us, nothing happened that the API should hear of.
+    // The bridge first: it must not report robots as disconnected because the broker stops.
     await bridge.stop();
     await broker?.stop();
   };
@@ -84,17 +90,23 @@ async function start(context: ServerContext): Promise<RunningServer> {
   return { description: `${kind} ${url}, join token in ${joinTokenFile(dataDir)}`, endpoints: { mqtt: url }, stop };
 }
 
-/** A broker that is not there yet is waited for in the background; one that refuses us is an error. */
+/** Waits a while for the first connect, which may also happen later. **Errors**: rejects if the broker rejects the credentials. */
 async function firstConnect(ready: Promise<void>, clock: Clock): Promise<void> {
   const timeout = new AbortController();
   try {
-    await Promise.race([ready, sleep(clock, waitForBrokerMs, timeout.signal)]);
+    await Promise.race([ready, sleep(clock, connectTimeoutMs, timeout.signal)]);
   } finally {
     timeout.abort();
   }
 }
 
-async function outsideBroker(values: FlagValues): Promise<{ url: string; username?: string; password?: string } | undefined> {
+interface ExternalBroker {
+  readonly url: string;
+  readonly username?: string;
+  readonly password?: string;
+}
+
+async function externalBroker(values: FlagValues): Promise<ExternalBroker | undefined> {
   const url = flags.url.read(values);
   if (url === undefined) return undefined;
   if (!URL.canParse(url) || !["mqtt:", "mqtts:", "tcp:", "ssl:"].includes(new URL(url).protocol)) {

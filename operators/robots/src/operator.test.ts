@@ -11,7 +11,7 @@ import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
 import { joinTokenFile } from "./identity/join-token.ts";
-import { Secret } from "./controllers/robot.ts";
+import { Secret } from "./api/secret.ts";
 import { robots } from "./operator.ts";
 import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
 import { watched } from "@keelson/client/testing";
@@ -50,7 +50,7 @@ async function robot(robotId: string, labels: Record<string, string> = { env: "d
   return agent;
 }
 
-/** Does what an agent does with every task that it is given. */
+/** Runs a task to completion. */
 async function complete(agent: ScriptedAgent, name: string): Promise<void> {
   const { task } = await agent.dispatched((message) => message.action === "create" && message.task.metadata.name === name);
   const of = { uid: task.metadata.uid ?? "", attempt: task.status?.attempt ?? 0 };
@@ -84,7 +84,7 @@ const hello = {
 };
 
 describe("the robots operator", () => {
-  it("takes a Job from its creation to completed, over groups, tasks and robots", async () => {
+  it("runs a Job to completion through groups, tasks and robots", async () => {
     const [one, two] = [await robot("robot-001"), await robot("robot-002")];
     for (const id of ["robot-001", "robot-002"]) await watched(client, Robot, id, (each) => each?.status?.phase === "Online");
     await client.create(Job, hello);
@@ -92,9 +92,9 @@ describe("the robots operator", () => {
     const work = (agent: ScriptedAgent, count: number) =>
       Promise.all(
         Array.from({ length: count }, async (_, index) => {
-          const { task: given } = await agent.dispatched((message) => agent.dispatches.indexOf(message) === index);
-          seen.add(given.metadata.name ?? "");
-          await complete(agent, given.metadata.name ?? "");
+          const { task: dispatched } = await agent.dispatched((message) => agent.dispatches.indexOf(message) === index);
+          seen.add(dispatched.metadata.name ?? "");
+          await complete(agent, dispatched.metadata.name ?? "");
         }),
       );
     await Promise.all([work(one, 2), work(two, 2)]);
@@ -127,7 +127,7 @@ describe("the robots operator", () => {
     });
   });
 
-  it("makes the join token once, for its owner only, and a restart keeps it", async () => {
+  it("generates the join token once, readable by its owner only, and keeps it across a restart", async () => {
     expect(statSync(joinTokenFile(dataDir)).mode & 0o777).toBe(0o600);
     await operator.stop();
     operator = await start();
@@ -135,12 +135,12 @@ describe("the robots operator", () => {
     expect(Buffer.from(secret.data?.token ?? "", "base64").toString()).toBe(token);
   });
 
-  it("tells a robot that it is registered once it is approved (Flow 1, step 6)", async () => {
+  it("responds to a registration once the robot is approved (Flow 1, step 6)", async () => {
     const agent = await robot("robot-001");
     expect(await agent.responded()).toEqual({ success: true, message: "Robot registered", robotId: "robot-001" });
   });
 
-  it("says why a task waits, and schedules it when a robot appears (B1, B2)", async () => {
+  it("says why a task waits and schedules it when a robot appears (B1, B2)", async () => {
     await client.create(Task, task("alone", { robotSelector: { env: "prod" } }));
     const waiting = await watched(client, Task, "alone", (each) => each?.status?.state === "pending");
     expect(waiting?.status?.message).toBe("no robot fits: there are no robots in this namespace");
@@ -158,7 +158,7 @@ describe("the robots operator", () => {
     expect(done?.status?.conditions?.find((condition) => condition.type === "Scheduled")?.status).toBe("True");
   });
 
-  it("spreads tasks that are made at the same time over the robots", async () => {
+  it("spreads tasks that are created at the same time over the robots", async () => {
     await robot("robot-001");
     await robot("robot-002");
     for (const id of ["robot-001", "robot-002"]) await watched(client, Robot, id, (each) => each?.status?.phase === "Online");
@@ -171,7 +171,7 @@ describe("the robots operator", () => {
     expect([countOf("robot-001"), countOf("robot-002")]).toEqual([4, 4]);
   });
 
-  it("dispatches again to a robot that comes back, with the same attempt", async () => {
+  it("dispatches the same attempt again to a robot that reconnects", async () => {
     const agent = await robot("robot-001");
     await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Online");
     await client.create(Task, task("lost"));
@@ -179,18 +179,18 @@ describe("the robots operator", () => {
     await agent.leave(false);
     await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Offline");
     const again = await robot("robot-001");
-    const { task: given } = await again.dispatched();
-    expect(given.status?.attempt).toBe(1);
+    const { task: dispatched } = await again.dispatched();
+    expect(dispatched.status?.attempt).toBe(1);
     await complete(again, "lost");
     await watched(client, Task, "lost", (each) => each?.status?.state === "completed");
   });
 
-  it("keeps a deleted task until its robot has let go of it", async () => {
+  it("keeps a deleted task until its robot has removed it", async () => {
     const agent = await robot("robot-001");
     await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Online");
     await client.create(Task, task("gone"));
-    const { task: given } = await agent.dispatched();
-    const of = { uid: given.metadata.uid ?? "", attempt: 1 };
+    const { task: dispatched } = await agent.dispatched();
+    const of = { uid: dispatched.metadata.uid ?? "", attempt: 1 };
     await agent.report({ ...of, seq: 1 }, "running");
     await client.delete(Task, { namespace, name: "gone" });
     await agent.dispatched((message) => message.action === "delete" && message.task.metadata.uid === of.uid);
@@ -200,12 +200,12 @@ describe("the robots operator", () => {
     expect(await agent.acknowledged((ack) => ack.seq === 2)).toEqual({ taskUid: of.uid, attempt: 1, seq: 2 });
   });
 
-  it("starts a failed attempt again by the restart policy, and fails when it is used up", async () => {
+  it("restarts a failed attempt by the restart policy and fails when it is used up", async () => {
     const agent = await robot("robot-001");
     await client.create(Task, task("flaky", { restartPolicy: { attempts: 1, interval: "1h", delay: "0s", mode: "fail" } }));
     for (const attempt of [1, 2]) {
-      const { task: given } = await agent.dispatched((message) => message.task.status?.attempt === attempt);
-      const of = { uid: given.metadata.uid ?? "", attempt };
+      const { task: dispatched } = await agent.dispatched((message) => message.task.status?.attempt === attempt);
+      const of = { uid: dispatched.metadata.uid ?? "", attempt };
       await agent.report({ ...of, seq: 1 }, "running");
       await agent.report({ ...of, seq: 2 }, "failed", { exitCode: 3, message: "exit code 3" });
     }
@@ -214,7 +214,7 @@ describe("the robots operator", () => {
     expect(failed?.status?.message).toBe("exit code 3 (1 of 1 restarts within 1h are used up)");
   });
 
-  it("needs no right that its rules do not name", async () => {
+  it("needs no permission that its rules do not grant", async () => {
     await operator.stop();
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", metadata: { name: "robots" } };
     const resource = (kind: string, plural: string) =>
@@ -230,16 +230,16 @@ describe("the robots operator", () => {
       roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "robots" },
       subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "robots-operator" }],
     } as never);
-    // Nothing is there yet, so that this user has to make it all.
+    // Deleted, so that this user has to create it.
     await client.delete(Secret, { namespace, name: "robot-join-token" });
     const user = { username: "robots-operator", groups: ["system:authenticated"] };
     const limited = createClient({ transport: environment.transport(user), fieldManager: "robots" });
-    const refused: string[] = [];
+    const denied: string[] = [];
     const log: Logger = {
       ...silentLogger,
       child: () => log,
-      error: (fields, message) => refused.push(`${message} ${JSON.stringify(fields)}`),
-      warn: (fields, message) => /forbidden|cannot/.test(message) && refused.push(`${message} ${JSON.stringify(fields)}`),
+      error: (fields, message) => denied.push(`${message} ${JSON.stringify(fields)}`),
+      warn: (fields, message) => /forbidden|cannot/.test(message) && denied.push(`${message} ${JSON.stringify(fields)}`),
     };
     operator = await startOperator({ operator: robots, client: limited, dataDir, flags: { "mqtt-port": "0" }, logger: log });
     const agent = await robot("robot-001");
@@ -247,13 +247,13 @@ describe("the robots operator", () => {
     await complete(agent, "hello-check-look-0");
     await watched(client, Job, "hello", (each) => each?.status?.state === "completed");
     await client.delete(Task, { namespace, name: "hello-check-look-0" });
-    const { task: given } = await agent.dispatched((message) => message.action === "delete");
-    await agent.report({ uid: given.metadata.uid ?? "", attempt: 1, seq: 3 }, "deleted");
+    const { task: dispatched } = await agent.dispatched((message) => message.action === "delete");
+    await agent.report({ uid: dispatched.metadata.uid ?? "", attempt: 1, seq: 3 }, "deleted");
     await watched(client, Task, "hello-check-look-0", (each) => each === undefined);
-    expect(refused).toEqual([]);
+    expect(denied).toEqual([]);
   });
 
-  it("stops what a robot still runs of a task that is no more", async () => {
+  it("has a robot remove a task that no longer exists", async () => {
     const agent = await robot("robot-001");
     const uid = "00000000-0000-4000-8000-000000000001";
     await agent.report({ uid, attempt: 1, seq: 5 }, "running");

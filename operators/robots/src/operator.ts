@@ -12,7 +12,7 @@ import { createTaskController } from "./controllers/task.ts";
 import { taskGroupController } from "./controllers/taskgroup.ts";
 import { mqttServer } from "./mqtt-server.ts";
 
-/** The robots family: Jobs of programs that run on robots, over MQTT. */
+/** The robots family: Jobs whose tasks run as programs on robots, over MQTT. */
 export const robots: Operator = {
   name: "robots",
   description: "run jobs on fleets of robots over MQTT",
@@ -23,10 +23,10 @@ export const robots: Operator = {
     { apiGroups: [group], resources: ["tasks"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["robots"], verbs: ["get", "list", "watch", "create", "patch"] },
     { apiGroups: [group], resources: ["jobs/status", "taskgroups/status", "tasks/status", "robots/status"], verbs: ["patch"] },
-    // Owner references that hold back a foreground deletion need this where that admission check is on.
+    // Required for blockOwnerDeletion if the admission plugin OwnerReferencesPermissionEnforcement is enabled.
     { apiGroups: [group], resources: ["jobs/finalizers", "taskgroups/finalizers"], verbs: ["update"] },
     { apiGroups: [""], resources: ["secrets"], resourceNames: [joinTokenSecret], verbs: ["get", "patch"] },
-    // Kubernetes cannot limit the making of an object to a name.
+    // RBAC cannot restrict create to a resource name.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
   ],
   controllers: () => [jobController, taskGroupController, createTaskController(), createRobotController()],

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { reconnectPauseMs } from "./agent-connection.ts";
 
-test("pauses between tries are anything from half a second to a limit that doubles up to 30 s", () => {
+test("reconnect pauses are random, from half a second to a limit that doubles up to 30 s", () => {
   expect([0, 1, 2, 3, 10, 1000].map((tries) => reconnectPauseMs(tries, () => 1))).toEqual([
     1000, 2000, 4000, 8000, 30_000, 30_000,
   ]);

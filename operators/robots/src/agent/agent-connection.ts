@@ -1,13 +1,13 @@
-import type { Clock, Timer } from "@keelson/api-machinery/time";
+import { type Clock, sleep, type Timer } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import mqtt from "mqtt";
-import type { IClientOptions, MqttClient } from "mqtt";
+import type { IClientOptions, ISubscriptionGrant, MqttClient } from "mqtt";
 import { agentClientId, topics } from "../protocol/messages.ts";
 
-/** How to reach the broker; mqtt.js's `connect`, replaceable in tests. */
+/** Connects to a broker: mqtt.js's `connect`, replaceable in tests. */
 export type ConnectMqtt = (url: string, options: IClientOptions) => MqttClient;
 
-/** Options of {@link connectAgent}. */
+/** Options of an {@link AgentConnection}. */
 export interface AgentConnectionOptions {
   readonly brokerUrl: string;
   readonly robotId: string;
@@ -16,143 +16,152 @@ export interface AgentConnectionOptions {
   readonly random: () => number;
   readonly log: Logger;
   readonly connect?: ConnectMqtt;
-  /** The broker gets its acknowledgement when this settles. */
+  /** Handles a message. The broker gets its acknowledgement when this settles. */
   readonly onMessage: (topic: string, payload: Uint8Array) => Promise<void>;
-  /** Connected, and subscribed to everything. */
+  /** Called on every connect, after the subscriptions are in place. */
   readonly onReady: () => void;
 }
 
-/** An agent's connection, which comes back by itself. */
-export interface AgentConnection {
-  /** Publishes with QoS 1, or drops it where there is no connection: whoever publishes does it again in `onReady`. */
-  publish(topic: string, payload: unknown): void;
-  /** Says good-bye (retained `online: false`) where it can, and disconnects. */
-  stop(): Promise<void>;
-}
+const minPauseMs = 500;
+const maxPauseMs = 30_000;
 
-const shortestPauseMs = 500;
-const longestPauseMs = 30_000;
+/** Maximum time for publishing `online: false` before disconnecting. */
+const goodbyeTimeoutMs = 1000;
 
-/** How long a good-bye may take. */
-const goodbyeMs = 1000;
-
-/** Publishes without the broker's acknowledgement; further ones are dropped, and said again later. */
+/** Maximum number of publishes that the broker has not acknowledged. Further ones are dropped and repeated later. */
 const maxUnacknowledged = 1024;
 
-/** The pause before try number `tries` (from 0): anything up to a limit that doubles, so that a fleet does not come back at once. */
+/**
+ * Pause before reconnect attempt number `tries` (from 0): random up to a limit that doubles, so that a fleet does not reconnect at the
+ * same time.
+ */
 export function reconnectPauseMs(tries: number, random: () => number): number {
-  const limit = Math.min(longestPauseMs, 2 * shortestPauseMs * 2 ** Math.min(tries, 16));
-  return shortestPauseMs + random() * (limit - shortestPauseMs);
+  const limit = Math.min(maxPauseMs, 2 * minPauseMs * 2 ** Math.min(tries, 16));
+  return minPauseMs + random() * (limit - minPauseMs);
 }
 
-/** Connects an agent: MQTT 3.1.1, clean session (nothing may depend on what a broker remembers), last will on `online`. */
-export function connectAgent(options: AgentConnectionOptions): AgentConnection {
-  const { brokerUrl, robotId, token, clock, random, log, onMessage, onReady } = options;
-  const client = (options.connect ?? mqtt.connect)(brokerUrl.replace(/^ssl:/, "mqtts:"), {
-    clientId: agentClientId(robotId),
-    username: robotId,
-    password: token,
-    protocolVersion: 4,
-    clean: true,
-    keepalive: 15,
-    connectTimeout: 10_000,
-    // By our own clock, and with jitter.
-    reconnectPeriod: 0,
-    resubscribe: false,
-    queueQoSZero: false,
-    manualConnect: true,
-    will: { topic: topics.online(robotId), payload: Buffer.from('{"online":false}'), qos: 1, retain: true },
-  });
-  let tries = 0;
-  let pause: Timer | undefined;
-  let isReady = false;
-  let isStopped = false;
-  /** Of this connection. What was under way on an earlier one is said again, and its acknowledgements count no more. */
-  let underWay = new Set<symbol>();
+/**
+ * An agent's connection, which reconnects automatically: MQTT 3.1.1, clean session (nothing may depend on what a broker remembers),
+ * last will on `online`.
+ */
+export class AgentConnection {
+  readonly #options: AgentConnectionOptions;
+  readonly #client: MqttClient;
+  #tries = 0;
+  #pause: Timer | undefined;
+  #isReady = false;
+  #isStopped = false;
+  /** Unacknowledged publishes of the current connection. Those of earlier connections are repeated and no longer count. */
+  #unacknowledged = new Set<symbol>();
 
-  function send(topic: string, payload: unknown, retain: boolean): Promise<void> {
+  constructor(options: AgentConnectionOptions) {
+    const { brokerUrl, robotId, token, log } = options;
+    this.#options = options;
+    this.#client = (options.connect ?? mqtt.connect)(brokerUrl.replace(/^ssl:/, "mqtts:"), {
+      clientId: agentClientId(robotId),
+      username: robotId,
+      password: token,
+      protocolVersion: 4,
+      clean: true,
+      keepalive: 15,
+      connectTimeout: 10_000,
+      // Reconnects use the injected clock, with jitter.
+      reconnectPeriod: 0,
+      resubscribe: false,
+      queueQoSZero: false,
+      manualConnect: true,
+      will: { topic: topics.online(robotId), payload: Buffer.from('{"online":false}'), qos: 1, retain: true },
+    });
+    // Set before connecting: a later listener would miss a message that arrives with the connection. The event `message` would not do,
+    // because the broker's acknowledgement waits for this callback.
+    this.#client.handleMessage = (packet, callback) => {
+      const payload = typeof packet.payload === "string" ? Buffer.from(packet.payload) : packet.payload;
+      options.onMessage(packet.topic, payload).then(
+        () => callback(),
+        (error: unknown) => {
+          log.error({ topic: packet.topic, error: String(error) }, "could not handle a message from the server");
+          callback();
+        },
+      );
+    };
+    this.#client.on("connect", () => this.#onConnect());
+    this.#client.on("error", (error) => {
+      if (!this.#isStopped) log.warn({ broker: brokerUrl }, `connection to the broker: ${error.message}`);
+    });
+    this.#client.on("close", () => this.#onClose());
+    this.#client.connect();
+  }
+
+  /** Publishes with QoS 1. Drops the message if there is no connection: the caller publishes again in `onReady`. */
+  publish(topic: string, payload: unknown): void {
+    if (!this.#isReady || this.#isStopped) return;
+    if (this.#unacknowledged.size >= maxUnacknowledged) {
+      this.#options.log.debug({ topic }, "publish postponed: too many unacknowledged publishes");
+      return;
+    }
+    void this.#send(topic, payload, false);
+  }
+
+  /** Publishes `online: false` (retained) if it can, and disconnects. */
+  async stop(): Promise<void> {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    this.#pause?.cancel();
+    if (this.#isReady) {
+      const cancel = new AbortController();
+      const timeout = sleep(this.#options.clock, goodbyeTimeoutMs, cancel.signal).catch(() => {});
+      await Promise.race([this.#send(topics.online(this.#options.robotId), { online: false }, true), timeout]);
+      cancel.abort();
+    }
+    await this.#client.endAsync(true);
+  }
+
+  #send(topic: string, payload: unknown, retain: boolean): Promise<void> {
     const id = Symbol(topic);
-    const current = underWay.add(id);
+    const current = this.#unacknowledged.add(id);
     return new Promise((resolve) => {
-      client.publish(topic, JSON.stringify(payload), { qos: 1, retain }, () => {
+      this.#client.publish(topic, JSON.stringify(payload), { qos: 1, retain }, () => {
         current.delete(id);
         resolve();
       });
     });
   }
 
-  // Before connecting: a message that comes with the connection would be lost to a later listener. Here rather than on
-  // `message`, because the broker's acknowledgement waits for this callback.
-  client.handleMessage = (packet, callback) => {
-    const payload = typeof packet.payload === "string" ? Buffer.from(packet.payload) : packet.payload;
-    onMessage(packet.topic, payload).then(
-      () => callback(),
-      (error: unknown) => {
-        log.error({ topic: packet.topic, error: String(error) }, "a message from the server could not be handled");
-        callback();
-      },
-    );
-  };
-  client.on("connect", () => {
-    // Node leaves Nagle's algorithm on, which holds every second packet back for 44 ms.
-    const stream = client.stream as { setNoDelay?: (noDelay: boolean) => void };
+  #onConnect(): void {
+    const { robotId } = this.#options;
+    // Node enables Nagle's algorithm by default, which delays every second packet by 44 ms.
+    const stream = this.#client.stream as { setNoDelay?: (noDelay: boolean) => void };
     stream.setNoDelay?.(true);
     const filters = [topics.response(robotId), topics.dispatch(robotId), topics.ownAcks(robotId)];
-    client.subscribe(filters, { qos: 1 }, (error, granted) => {
-      if (isStopped) return;
-      const refused = (granted ?? []).filter((grant) => grant.qos === 128).map((grant) => grant.topic);
-      if (error || refused.length > 0) {
-        log.error(
-          { broker: brokerUrl, refused },
-          `the broker refuses the agent's subscriptions: ${error?.message ?? "not allowed"}`,
-        );
-        client.stream.destroy();
-        return;
-      }
-      tries = 0;
-      isReady = true;
-      log.info({ broker: brokerUrl }, "connected to the broker");
-      void send(topics.online(robotId), { online: true }, true);
-      onReady();
+    this.#client.subscribe(filters, { qos: 1 }, (error, granted) => this.#onSubscribed(error, granted ?? []));
+  }
+
+  #onSubscribed(error: Error | null, granted: readonly ISubscriptionGrant[]): void {
+    const { brokerUrl, robotId, log, onReady } = this.#options;
+    if (this.#isStopped) return;
+    const rejected = granted.filter((grant) => grant.qos === 128).map((grant) => grant.topic);
+    if (error || rejected.length > 0) {
+      log.error({ broker: brokerUrl, rejected }, `the broker rejected the subscriptions: ${error?.message ?? "not allowed"}`);
+      this.#client.stream.destroy();
+      return;
+    }
+    this.#tries = 0;
+    this.#isReady = true;
+    log.info({ broker: brokerUrl }, "connected to the broker");
+    void this.#send(topics.online(robotId), { online: true }, true);
+    onReady();
+  }
+
+  #onClose(): void {
+    const { brokerUrl, clock, random, log } = this.#options;
+    this.#isReady = false;
+    this.#unacknowledged = new Set();
+    if (this.#isStopped || this.#pause !== undefined) return;
+    const pauseMs = reconnectPauseMs(this.#tries++, random);
+    log.warn({ broker: brokerUrl, pauseMs: Math.round(pauseMs) }, "no connection to the broker; retrying");
+    this.#pause = clock.setTimer(pauseMs, () => {
+      this.#pause = undefined;
+      this.#client.reconnect();
     });
-  });
-  client.on("error", (error) => {
-    if (!isStopped) log.warn({ broker: brokerUrl }, `connection to the broker: ${error.message}`);
-  });
-  client.on("close", () => {
-    isReady = false;
-    underWay = new Set();
-    if (isStopped || pause !== undefined) return;
-    const pauseMs = reconnectPauseMs(tries++, random);
-    log.warn({ broker: brokerUrl, pauseMs: Math.round(pauseMs) }, "no connection to the broker; trying again after a pause");
-    pause = clock.setTimer(pauseMs, () => {
-      pause = undefined;
-      client.reconnect();
-    });
-  });
-  client.connect();
-  return {
-    publish(topic, payload) {
-      if (!isReady || isStopped) return;
-      if (underWay.size >= maxUnacknowledged) {
-        log.debug({ topic }, "not published: the broker is slow; it is said again later");
-        return;
-      }
-      void send(topic, payload, false);
-    },
-    async stop() {
-      if (isStopped) return;
-      isStopped = true;
-      pause?.cancel();
-      if (isReady) {
-        let timer: Timer | undefined;
-        const late = new Promise<void>((resolve) => {
-          timer = clock.setTimer(goodbyeMs, resolve);
-        });
-        await Promise.race([send(topics.online(robotId), { online: false }, true), late]);
-        timer?.cancel();
-      }
-      await client.endAsync(true);
-    },
-  };
+  }
 }

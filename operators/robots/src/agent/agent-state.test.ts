@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Exited } from "@keelson/execution";
-import { keptFinished, keptRecords, step } from "./agent-state.ts";
+import { maxFinishedTasks, maxRecords, step } from "./agent-state.ts";
 import type { AgentEffect, AgentEvent, AgentState } from "./agent-state.ts";
 
 const uid = "00000000-0000-4000-8000-000000000001";
@@ -45,15 +45,15 @@ const exited = (attempt: number, how = exit("Completed", 0), id = uid): AgentEve
 });
 const remove = (attempt: number, id = uid): AgentEvent => ({ kind: "delete", uid: id, attempt });
 const kinds = (effects: readonly AgentEffect[]): readonly string[] => effects.map((effect) => effect.kind);
-const said = (effects: readonly AgentEffect[]) =>
+const reportsIn = (effects: readonly AgentEffect[]) =>
   effects.flatMap((effect) => (effect.kind === "publish" ? [effect.report] : []));
 
-test("a task is written down before it is started", () => {
+test("a task is recorded before it starts", () => {
   expect(kinds(run([create(1)]).effects)).toEqual(["save", "start"]);
 });
 
-test("a task's life is reported with rising numbers, the end with code and logs", () => {
-  const reports = said(run([create(1), started(1), exited(1, exit("Error", 7))]).effects);
+test("reports have increasing sequence numbers, and the last one has the exit code and logs", () => {
+  const reports = reportsIn(run([create(1), started(1), exited(1, exit("Error", 7))]).effects);
   expect(reports).toMatchObject([
     { state: "running", event: "Started", attempt: 1, seq: 1, robotName: "r1", taskUid: uid },
     { state: "failed", event: "Failed", attempt: 1, seq: 2, exitCode: 7, logsStdout: "out" },
@@ -65,21 +65,21 @@ test.each([
   ["Timeout", 143, "failed", "Timeout", "Task terminated: Task timeout"],
   ["StartFailed", 127, "failed", "StartFailed", "Task failed: m"],
   ["OOMKilled", 137, "failed", "Failed", "Task failed: OOMKilled: m"],
-] as const)("%s is said as K8s4r does", (reason, exitCode, state, event, message) => {
-  expect(said(run([create(1), exited(1, exit(reason, exitCode))]).effects)).toMatchObject([
+] as const)("%s is reported as in K8s4r", (reason, exitCode, state, event, message) => {
+  expect(reportsIn(run([create(1), exited(1, exit(reason, exitCode))]).effects)).toMatchObject([
     { state, event, message, exitCode },
   ]);
 });
 
-test("an exit code that nobody knows is left out", () => {
-  expect(said(run([create(1), exited(1, exit("Lost", -1))]).effects)[0]).not.toHaveProperty("exitCode");
+test("an unknown exit code is omitted", () => {
+  expect(reportsIn(run([create(1), exited(1, exit("Lost", -1))]).effects)[0]).not.toHaveProperty("exitCode");
 });
 
-test("a create that comes twice starts nothing, and the last report is said again", () => {
+test("a duplicate create starts nothing and repeats the last report", () => {
   expect(run([create(1), create(1)]).last).toEqual([]);
   expect(kinds(run([create(1), started(1), create(1)]).last)).toEqual(["publish"]);
   const finished = run([create(1), exited(1), { kind: "ack", uid, attempt: 1, seq: 1 }, create(1)]);
-  expect(said(finished.last)).toMatchObject([{ state: "completed", seq: 1 }]);
+  expect(reportsIn(finished.last)).toMatchObject([{ state: "completed", seq: 1 }]);
 });
 
 test("a create of an earlier attempt changes nothing", () => {
@@ -87,79 +87,79 @@ test("a create of an earlier attempt changes nothing", () => {
   expect(step(before, create(1), 9)).toEqual({ state: before, effects: [] });
 });
 
-test("a later attempt takes the place of an earlier one, which is stopped first", () => {
+test("a later attempt replaces an earlier one, which is stopped first", () => {
   const { last, state } = run([create(1), started(1), create(2)]);
   expect(kinds(last)).toEqual(["save", "discard", "start"]);
   expect(last[1]).toMatchObject({ attempt: 1 });
-  // What the earlier program still does is nobody's business any more.
+  // The exit of the earlier program is not reported.
   expect(step(state, exited(1), 9).effects).toEqual([]);
 });
 
-test("a task that cannot run here is answered and nothing is started", () => {
+test("a task that cannot run here fails without starting a program", () => {
   const { effects } = run([{ kind: "create", uid, attempt: 1, problem: "no docker" }]);
   expect(kinds(effects)).toEqual(["save", "publish"]);
-  expect(said(effects)).toMatchObject([
+  expect(reportsIn(effects)).toMatchObject([
     { state: "failed", event: "StartFailed", message: expect.stringContaining("no docker") },
   ]);
 });
 
-test("a delete stops, clears and then answers", () => {
+test("a delete stops the program, removes the files and then confirms", () => {
   const { last, state } = run([create(1), started(1), remove(1)]);
   expect(kinds(last)).toEqual(["save", "discard", "clear"]);
   const answered = step(state, { kind: "removed", uid }, 9);
-  expect(said(answered.effects)).toMatchObject([{ state: "deleted", event: "Deleted", attempt: 1, seq: 2 }]);
+  expect(reportsIn(answered.effects)).toMatchObject([{ state: "deleted", event: "Deleted", attempt: 1, seq: 2 }]);
 });
 
-test("a later attempt starts nothing while what came before it is being removed", () => {
+test("a later attempt does not start while an earlier one is being removed", () => {
   expect(run([create(1), started(1), remove(1), create(2)]).last).toEqual([]);
 });
 
-test("a delete of an unknown task is answered at once, each time it comes", () => {
-  expect(said(run([remove(3)]).last)).toMatchObject([{ state: "deleted", attempt: 3 }]);
-  expect(said(run([remove(3), remove(3)]).last)).toMatchObject([{ state: "deleted", attempt: 3 }]);
+test("every delete of an unknown task is confirmed", () => {
+  expect(reportsIn(run([remove(3)]).last)).toMatchObject([{ state: "deleted", attempt: 3 }]);
+  expect(reportsIn(run([remove(3), remove(3)]).last)).toMatchObject([{ state: "deleted", attempt: 3 }]);
 });
 
-test("a delete answers for the attempt that it names, also one that never came", () => {
+test("a delete confirms the attempt that it names, even one that never arrived", () => {
   const { state } = run([create(1), started(1), remove(2)]);
-  expect(said(step(state, { kind: "removed", uid }, 9).effects)).toMatchObject([{ state: "deleted", attempt: 2, seq: 1 }]);
+  expect(reportsIn(step(state, { kind: "removed", uid }, 9).effects)).toMatchObject([{ state: "deleted", attempt: 2, seq: 1 }]);
 });
 
-test("a late delete of an earlier attempt leaves the present one alone", () => {
+test("a late delete of an earlier attempt does not affect the current one", () => {
   expect(run([create(2), started(2), remove(1)]).last).toEqual([]);
 });
 
-test("a create that comes after its delete runs nothing; a later attempt does", () => {
+test("a create after its delete starts nothing, but a later attempt does", () => {
   const gone = [create(1), remove(1), { kind: "removed", uid } as const];
   expect(run([...gone, create(1)]).last).toEqual([]);
   expect(kinds(run([...gone, create(2)]).last)).toEqual(["save", "start"]);
 });
 
-test("what is not acknowledged is said again on every connect, what is, is not", () => {
+test("unacknowledged reports are repeated on every connect, acknowledged ones are not", () => {
   const before = [create(1), exited(1)];
-  expect(said(run([...before, { kind: "connected" }]).last)).toMatchObject([{ state: "completed" }]);
+  expect(reportsIn(run([...before, { kind: "connected" }]).last)).toMatchObject([{ state: "completed" }]);
   expect(run([...before, { kind: "ack", uid, attempt: 1, seq: 9 }, { kind: "connected" }]).last).toHaveLength(1);
   expect(run([...before, { kind: "ack", uid, attempt: 1, seq: 1 }, { kind: "connected" }]).last).toEqual([]);
 });
 
-test("what nobody acknowledges is said again ever more rarely", () => {
+test("unacknowledged reports are repeated with exponential backoff", () => {
   const { effects } = run([create(1), exited(1), ...Array.from({ length: 64 }, () => ({ kind: "tick" }) as const)]);
-  // Once when it happened, then after 1, 2, 4 ... 64 heartbeats.
-  expect(said(effects)).toHaveLength(1 + 7);
+  // Once immediately, then after 1, 2, 4 ... 64 heartbeats.
+  expect(reportsIn(effects)).toHaveLength(1 + 7);
 });
 
-test("files of the oldest finished tasks go, and records stay bounded", () => {
+test("files of the oldest finished tasks are removed and records stay bounded", () => {
   const events: AgentEvent[] = [];
-  for (let n = 0; n < keptRecords + 200; n++) events.push(create(1, uidOf(n)), exited(1, exit("Completed", 0), uidOf(n)));
+  for (let n = 0; n < maxRecords + 200; n++) events.push(create(1, uidOf(n)), exited(1, exit("Completed", 0), uidOf(n)));
   const { state, effects } = run(events);
-  expect(state.tasks.size).toBe(keptRecords);
-  expect([...state.tasks.values()].filter((task) => task.programAttempt !== undefined)).toHaveLength(keptFinished);
-  expect(effects.filter((effect) => effect.kind === "discard")).toHaveLength(keptRecords + 200 - keptFinished);
+  expect(state.tasks.size).toBe(maxRecords);
+  expect([...state.tasks.values()].filter((task) => task.programAttempt !== undefined)).toHaveLength(maxFinishedTasks);
+  expect(effects.filter((effect) => effect.kind === "discard")).toHaveLength(maxRecords + 200 - maxFinishedTasks);
   expect(effects.filter((effect) => effect.kind === "forget")).toHaveLength(200);
 });
 
-test("reports that nobody has acknowledged outlive older ones that were", () => {
+test("unacknowledged reports outlive acknowledged ones", () => {
   const events: AgentEvent[] = [create(1, uidOf(0)), exited(1, exit("Completed", 0), uidOf(0))];
-  for (let n = 1; n <= keptRecords; n++) {
+  for (let n = 1; n <= maxRecords; n++) {
     const ack = { kind: "ack", uid: uidOf(n), attempt: 1, seq: 1 } as const;
     events.push(create(1, uidOf(n)), exited(1, exit("Completed", 0), uidOf(n)), ack);
   }
@@ -190,14 +190,14 @@ const anyEvent: fc.Arbitrary<AgentEvent> = fc
     return made[kind] ?? { kind: "tick" };
   });
 
-test("whatever comes in whatever order: an attempt starts once, numbers rise, and after an end only deleted is said", () => {
+test("for any sequence of events, an attempt starts once, sequence numbers increase, and only deleted follows a terminal report", () => {
   fc.assert(
     fc.property(fc.array(anyEvent, { maxLength: 40 }), (events) => {
       const { effects } = run(events);
       const starts = effects.flatMap((effect) => (effect.kind === "start" ? [`${effect.uid}/${effect.attempt}`] : []));
       expect(new Set(starts).size).toBe(starts.length);
       const last = new Map<string, { seq: number; state: string }>();
-      for (const report of said(effects)) {
+      for (const report of reportsIn(effects)) {
         const key = `${report.taskUid}/${report.attempt}`;
         const before = last.get(key);
         const seq = report.seq ?? 0;

@@ -10,34 +10,35 @@ import type { LogTails, ReportBody } from "./task-reports.ts";
  *     accepted --> running --> ended --\
  *         \-----------\----------\------> deleting --> gone
  *
- * `gone` is kept for a while, so that a create which comes late or twice does not run the task again.
+ * A task that is `gone` is kept for a while, so that a late or duplicate create does not run it again. Records on disk contain these
+ * phases.
  */
 export interface HeldTask {
   readonly uid: string;
   readonly attempt: number;
   readonly phase: "accepted" | "running" | "ended" | "deleting" | "gone";
-  /** Number of the last report of this attempt. */
+  /** Sequence number of the last report of this attempt. */
   readonly seq: number;
-  /** What to run; until it runs. */
+  /** The program to run, until it runs. */
   readonly order?: TaskOrder;
-  /** The last report, and whether the server has said that it is stored. */
+  /** The last report, and whether the server has acknowledged it. */
   readonly report?: StatusMessage;
   readonly isAcknowledged: boolean;
-  /** Heartbeats since the last report was made. */
+  /** Heartbeats since the last report. */
   readonly ticks: number;
   /** Attempt whose program and files are on this robot. */
   readonly programAttempt?: number;
-  /** When it last changed, for what to drop first. By the wall clock; an order that is a little wrong does no harm. */
+  /** Time of the last change by the wall clock. The oldest records are dropped first; clock jumps only affect that order. */
   readonly changedAt: number;
 }
 
-/** Everything that decisions are made from. */
+/** The agent's state. */
 export interface AgentState {
   readonly robotId: string;
   readonly tasks: ReadonlyMap<string, HeldTask>;
 }
 
-/** What happens to an agent. */
+/** Input of {@link step}. */
 export type AgentEvent =
   | { readonly kind: "create"; readonly uid: string; readonly attempt: number; readonly order: TaskOrder }
   | { readonly kind: "create"; readonly uid: string; readonly attempt: number; readonly problem: string }
@@ -55,39 +56,39 @@ export type AgentEvent =
   | { readonly kind: "connected" }
   | { readonly kind: "tick" };
 
-/** What an agent then does. The effects on one task are carried out in their order, across steps. */
+/** Output of {@link step}. The effects on one task run in order, across steps. */
 export type AgentEffect =
-  /** Write the record down. What follows in the same step waits for it. */
+  /** Write the record to disk. Later effects of the same step wait for it. */
   | { readonly kind: "save"; readonly uid: string; readonly task: HeldTask }
   /** Drop the record. */
   | { readonly kind: "forget"; readonly uid: string }
-  /** Start the program; answer with `started` or `exited`. */
+  /** Start the program; continue with `started` or `exited`. */
   | { readonly kind: "start"; readonly uid: string; readonly attempt: number; readonly order: TaskOrder }
-  /** Stop an attempt's program and remove it, its logs with it. */
+  /** Stop an attempt's program and remove it with its logs. */
   | { readonly kind: "discard"; readonly uid: string; readonly attempt: number }
-  /** Remove the task's folder, and answer with `removed` where `answer` is set. */
+  /** Remove the task's folder; continue with `removed` if `answer` is set. */
   | { readonly kind: "clear"; readonly uid: string; readonly answer: boolean }
   | { readonly kind: "publish"; readonly uid: string; readonly report: StatusMessage };
 
-/** A step's result. */
+/** Result of {@link step}. */
 export interface Step {
   readonly state: AgentState;
   readonly effects: readonly AgentEffect[];
 }
 
-/** Tasks that have ended and whose files and logs are kept. */
-export const keptFinished = 50;
+/** Maximum number of ended tasks whose files and logs are kept. */
+export const maxFinishedTasks = 50;
 
-/** Records in all; the oldest of tasks that are gone or ended are dropped beyond that. */
-export const keptRecords = 1000;
+/** Maximum number of records. Beyond it, the oldest records of tasks that have ended or are gone are dropped. */
+export const maxRecords = 1000;
 
 const isPowerOfTwo = (n: number): boolean => n > 0 && (n & (n - 1)) === 0;
 
 /**
- * Decides. Pure: it reads no clock, starts nothing and writes nothing.
+ * The agent's decisions, as a pure function.
  *
- * **Guarantees**: an attempt is started at most once; a report with a terminal state is an attempt's last but for `deleted`;
- * reports of an attempt have rising numbers; a task whose delete was answered is not run again by a late create.
+ * **Guarantees**: an attempt starts at most once. A terminal report is an attempt's last, except for `deleted`. Sequence numbers of
+ * an attempt increase. A late create does not run a task whose deletion was confirmed.
  */
 export function step(state: AgentState, event: AgentEvent, now: number): Step {
   switch (event.kind) {
@@ -116,7 +117,10 @@ export function step(state: AgentState, event: AgentEvent, now: number): Step {
 const publish = (task: HeldTask): readonly AgentEffect[] =>
   task.report === undefined ? [] : [{ kind: "publish", uid: task.uid, report: task.report }];
 
-/** Reports that nobody acknowledges (the bridge was away, or is an original that never does) are said again ever more rarely. */
+/**
+ * Repeats unacknowledged reports with exponential backoff. The bridge may have been down, or an original server, which never
+ * acknowledges.
+ */
 function tick(state: AgentState): Step {
   const tasks = new Map(state.tasks);
   const effects: AgentEffect[] = [];
@@ -134,8 +138,8 @@ function change(state: AgentState, task: HeldTask, then: (task: HeldTask) => rea
   return prune({ ...state, tasks }, [{ kind: "save", uid: task.uid, task }, ...then(task)]);
 }
 
-/** The task with one more report. */
-function reported(state: AgentState, task: HeldTask, body: ReportBody, now: number): HeldTask {
+/** The task with a new report. */
+function withReport(state: AgentState, task: HeldTask, body: ReportBody, now: number): HeldTask {
   const seq = task.seq + 1;
   const report: StatusMessage = {
     taskUid: task.uid,
@@ -152,7 +156,7 @@ function create(state: AgentState, event: AgentEvent & { readonly kind: "create"
   const { uid, attempt } = event;
   const held = state.tasks.get(uid);
   if (held !== undefined && attempt <= held.attempt) {
-    // Sent again: the server may have missed the answer.
+    // A repeated create: the server may have missed the answer.
     const isAnswered = attempt === held.attempt && held.phase !== "deleting" && held.phase !== "gone";
     return { state, effects: isAnswered ? publish(held) : [] };
   }
@@ -166,7 +170,7 @@ function create(state: AgentState, event: AgentEvent & { readonly kind: "create"
       event: "StartFailed",
       message: `Task cannot run on this robot: ${event.problem}`,
     };
-    return change(state, reported(state, { ...base, phase: "ended" }, body, now), (task) => [...discard, ...publish(task)]);
+    return change(state, withReport(state, { ...base, phase: "ended" }, body, now), (task) => [...discard, ...publish(task)]);
   }
   const accepted: HeldTask = { ...base, phase: "accepted", order: event.order, programAttempt: attempt };
   return change(state, accepted, () => [...discard, { kind: "start", uid, attempt, order: event.order }]);
@@ -185,17 +189,17 @@ function remove(state: AgentState, event: AgentEvent & { readonly kind: "delete"
       ticks: 0,
       changedAt: now,
     };
-    return change(state, reported(state, unknown, deletedBody, now), publish);
+    return change(state, withReport(state, unknown, deletedBody, now), publish);
   }
-  // A delete of an attempt that another has replaced since. 0: whoever sent it knows no attempts and means them all.
+  // A late delete of an earlier attempt. Attempt 0 comes from a server without attempts and deletes any.
   if (event.attempt > 0 && event.attempt < held.attempt) return { state, effects: [] };
   if (held.phase === "deleting") return { state, effects: [] };
-  // The answer has to name the attempt that the server speaks of, also one that never came here.
+  // The confirmation must name the server's attempt, even if that attempt never arrived here.
   const attempt = Math.max(held.attempt, event.attempt);
   const seq = attempt === held.attempt ? held.seq : 0;
   if (held.phase === "gone") {
     if (attempt === held.attempt) return { state, effects: publish(held) };
-    return change(state, reported(state, { ...held, attempt, seq }, deletedBody, now), publish);
+    return change(state, withReport(state, { ...held, attempt, seq }, deletedBody, now), publish);
   }
   const { order: _, report: _report, ...rest } = held;
   const deleting: HeldTask = { ...rest, attempt, seq, phase: "deleting", isAcknowledged: true, changedAt: now };
@@ -205,13 +209,13 @@ function remove(state: AgentState, event: AgentEvent & { readonly kind: "delete"
   ]);
 }
 
-const deletedBody: ReportBody = { state: "deleted", event: "Deleted", message: "Nothing of the task is left on the robot" };
+const deletedBody: ReportBody = { state: "deleted", event: "Deleted", message: "The robot has removed the task" };
 
 function removed(state: AgentState, uid: string, now: number): Step {
   const held = state.tasks.get(uid);
   if (held?.phase !== "deleting") return { state, effects: [] };
   const { programAttempt: _, ...rest } = held;
-  return change(state, reported(state, { ...rest, phase: "gone" }, deletedBody, now), publish);
+  return change(state, withReport(state, { ...rest, phase: "gone" }, deletedBody, now), publish);
 }
 
 function progress(state: AgentState, event: AgentEvent & { readonly kind: "started" | "exited" }, now: number): Step {
@@ -221,7 +225,7 @@ function progress(state: AgentState, event: AgentEvent & { readonly kind: "start
     return { state, effects: [] };
   const { order: _, ...rest } = held;
   if (event.kind === "exited") {
-    return change(state, reported(state, { ...rest, phase: "ended" }, reportOfExit(event.exited, event.logs), now), publish);
+    return change(state, withReport(state, { ...rest, phase: "ended" }, reportOfExit(event.exited, event.logs), now), publish);
   }
   if (held.phase === "running") return { state, effects: [] };
   const body: ReportBody = {
@@ -230,10 +234,10 @@ function progress(state: AgentState, event: AgentEvent & { readonly kind: "start
     message: "Task started",
     startedAt: new Date(event.startedAt).toISOString(),
   };
-  return change(state, reported(state, { ...rest, phase: "running" }, body, now), publish);
+  return change(state, withReport(state, { ...rest, phase: "running" }, body, now), publish);
 }
 
-/** Keeps the disk and the memory bounded: drops files of tasks that ended long ago, then their records. */
+/** Bounds disk and memory use: drops the files of the oldest ended tasks, then the oldest records. */
 function prune(state: AgentState, effects: readonly AgentEffect[]): Step {
   const byAge = (a: HeldTask, b: HeldTask): number => a.changedAt - b.changedAt;
   const finished = [...state.tasks.values()]
@@ -241,18 +245,18 @@ function prune(state: AgentState, effects: readonly AgentEffect[]): Step {
     .sort(byAge);
   const tasks = new Map(state.tasks);
   const more: AgentEffect[] = [];
-  for (const task of finished.slice(0, Math.max(finished.length - keptFinished, 0))) {
+  for (const task of finished.slice(0, Math.max(finished.length - maxFinishedTasks, 0))) {
     const { programAttempt, ...rest } = task;
     tasks.set(task.uid, rest);
     more.push({ kind: "save", uid: task.uid, task: rest });
     if (programAttempt !== undefined) more.push({ kind: "discard", uid: task.uid, attempt: programAttempt });
     more.push({ kind: "clear", uid: task.uid, answer: false });
   }
-  if (tasks.size > keptRecords) {
+  if (tasks.size > maxRecords) {
     const rank = (task: HeldTask): number => (task.phase === "gone" ? 0 : 1) + (task.isAcknowledged ? 0 : 2);
     const droppable = [...tasks.values()].filter((task) => task.phase === "gone" || task.phase === "ended");
     droppable.sort((a, b) => rank(a) - rank(b) || byAge(a, b));
-    for (const task of droppable.slice(0, tasks.size - keptRecords)) {
+    for (const task of droppable.slice(0, tasks.size - maxRecords)) {
       tasks.delete(task.uid);
       if (task.programAttempt !== undefined) more.push({ kind: "discard", uid: task.uid, attempt: task.programAttempt });
       more.push({ kind: "clear", uid: task.uid, answer: false }, { kind: "forget", uid: task.uid });

@@ -16,7 +16,7 @@ import type { RunningAgent } from "../commands/start-agent.ts";
 import { topics } from "../protocol/messages.ts";
 import type { RegisterMessage, StatusMessage } from "../protocol/messages.ts";
 import { startAgent } from "./agent.ts";
-import type { AgentExtras } from "./agent.ts";
+import type { AgentDependencies } from "./agent.ts";
 
 const robotId = "robot-1";
 const token = "join-me";
@@ -35,7 +35,7 @@ afterEach(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-/** What the agent says to the server, and a hand to answer with. */
+/** The server's side: records what the agent sends and sends messages to it. */
 interface Server {
   readonly registrations: readonly RegisterMessage[];
   readonly statuses: readonly StatusMessage[];
@@ -59,17 +59,17 @@ async function startServer(broker: Broker, options: { readonly acknowledges: boo
   const statuses: StatusMessage[] = [];
   const online: boolean[] = [];
   let changed: () => void = () => {};
-  // What a test's end or a broker's end cuts off is of no interest.
-  const say = (topic: string, body: object): Promise<unknown> =>
+  // A publish that the end of the test or the broker cuts off does not matter.
+  const send = (topic: string, body: object): Promise<unknown> =>
     client.publishAsync(topic, JSON.stringify(body), { qos: 1 }).catch(() => {});
   const ack = async ({ taskUid, attempt, seq }: StatusMessage): Promise<void> => {
-    await say(topics.ack(robotId, taskUid), { taskUid, attempt, seq });
+    await send(topics.ack(robotId, taskUid), { taskUid, attempt, seq });
   };
   client.on("message", (topic, payload) => {
     const body = JSON.parse(payload.toString());
     if (topic === topics.register) {
       registrations.push(body);
-      void say(topics.response(robotId), { success: true, message: "ok" });
+      void send(topics.response(robotId), { success: true, message: "ok" });
     } else if (topic === topics.online(robotId)) {
       online.push(body.online);
     } else {
@@ -105,7 +105,7 @@ async function startServer(broker: Broker, options: { readonly acknowledges: boo
     registered: (count) => until(() => registrations.length >= count),
     async send(action, uid, attempt, spec) {
       const task = { metadata: { uid }, spec, status: { attempt } };
-      await say(topics.dispatch(robotId), { action, task });
+      await send(topics.dispatch(robotId), { action, task });
     },
     ack,
     leave,
@@ -118,7 +118,10 @@ async function broker(port = 0): Promise<Broker> {
   return started;
 }
 
-async function agent(url: string, extras: AgentExtras & { readonly stopTasksOnExit?: boolean } = {}): Promise<RunningAgent> {
+async function agent(
+  url: string,
+  extras: AgentDependencies & { readonly stopTasksOnExit?: boolean } = {},
+): Promise<RunningAgent> {
   const options = {
     robotId,
     token,
@@ -140,7 +143,7 @@ const shell = (script: string, more: object = {}): object => ({
   ...more,
 });
 
-/** Not gone, and not a zombie that waits for its parent. */
+/** Whether the process exists and is not a zombie. */
 function isRunning(pid: number): boolean {
   try {
     return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
@@ -151,7 +154,7 @@ function isRunning(pid: number): boolean {
 
 const file = (name: string): string => join(base, name);
 
-test("an agent registers with what it is, runs a task, and reports its start and its end with its output", async () => {
+test("an agent registers, runs a task, and reports its start and its exit with the output", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   await agent(at.url);
@@ -181,7 +184,7 @@ test("an agent registers with what it is, runs a task, and reports its start and
   expect(server.online.at(-1)).toBe(true);
 });
 
-test("the agent's own environment stays its own", async () => {
+test("a task does not see the agent's environment", async () => {
   process.env.AGENT_SECRET = "leak";
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
@@ -194,7 +197,7 @@ test("the agent's own environment stays its own", async () => {
   expect(logsStdout).not.toContain("AGENT_SECRET");
 });
 
-test("a task that is sent many times runs once", async () => {
+test("a task that is dispatched many times runs once", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   await agent(at.url);
@@ -213,7 +216,7 @@ test("a task that is sent many times runs once", async () => {
   expect(readFileSync(file("ran"), "utf8")).toBe("ran\n");
 });
 
-test("a timeout is reported when the program is dead, and nothing after it", async () => {
+test("a timeout is reported once the program is dead, and nothing after it", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   await agent(at.url);
@@ -226,7 +229,7 @@ test("a timeout is reported when the program is dead, and nothing after it", asy
   expect(server.statuses.at(-1)).toEqual(end);
 });
 
-test("a delete ends the task's whole tree and leaves no file of it", async () => {
+test("a delete stops the task's whole process tree and removes its files", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   await agent(at.url);
@@ -249,7 +252,7 @@ test("a delete ends the task's whole tree and leaves no file of it", async () =>
   expect(readdirSync(join(workDir, ".agent", "programs")).filter((name) => !name.startsWith("."))).toEqual([]);
 });
 
-test("a driver that the robot does not have is refused with those that it has", async () => {
+test("an unknown driver is rejected with the list of known ones", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   await agent(at.url, { allowedDrivers: ["exec"] });
@@ -259,7 +262,7 @@ test("a driver that the robot does not have is refused with those that it has", 
   expect(end).toMatchObject({ event: "StartFailed", message: expect.stringMatching(/raw_exec.*it has exec/) });
 });
 
-test("a broker that is away for a while loses no status, and the agent comes back by itself with what it holds", async () => {
+test("an agent reconnects to a restarted broker, lists its tasks and loses no status", async () => {
   const first = await broker();
   const before = await startServer(first, { acknowledges: false });
   await agent(first.url, { random: () => 0 });
@@ -270,7 +273,7 @@ test("a broker that is away for a while loses no status, and the agent comes bac
   await before.leave();
   await first.stop();
   writeFileSync(file("gate"), "");
-  // The program ends while nobody can be told.
+  // The program ends while there is no broker.
   const record = join(workDir, ".agent", "tasks", `${uid}.json`);
   while (!readFileSync(record, "utf8").includes('"ended"')) await new Promise((resolve) => setImmediate(resolve));
 
@@ -282,7 +285,7 @@ test("a broker that is away for a while loses no status, and the agent comes bac
   expect(after.registrations[0]?.tasks).toEqual([{ taskUid: uid, attempt: 1 }]);
 });
 
-test("an agent that is stopped leaves its tasks running, and the next one reports their real exit", async () => {
+test("a stopped agent leaves its tasks running, and the next one reports their real exit", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   const first = await agent(at.url);
@@ -298,7 +301,7 @@ test("an agent that is stopped leaves its tasks running, and the next one report
   expect(await server.status((status) => status.state === "failed")).toMatchObject({ exitCode: 7, attempt: 1, seq: 2 });
 });
 
-test("with stopTasksOnExit the tasks end with the agent, and that is reported", async () => {
+test("with stopTasksOnExit the tasks stop with the agent, which reports it", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   const first = await agent(at.url, { stopTasksOnExit: true });
@@ -309,7 +312,7 @@ test("with stopTasksOnExit the tasks end with the agent, and that is reported", 
   expect(await server.status((status) => status.state === "failed")).toMatchObject({ exitCode: 143 });
 });
 
-test("a damaged record does not lose a task that runs", async () => {
+test("a damaged record does not lose a running task", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   const first = await agent(at.url);
@@ -327,7 +330,7 @@ test("a damaged record does not lose a task that runs", async () => {
   expect(end.seq).toBeGreaterThan(1);
 });
 
-test("a robot whose disk takes no record runs nothing and says why", async () => {
+test("a robot that cannot write a record runs nothing and says why", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   await agent(at.url);
@@ -341,7 +344,7 @@ test("a robot whose disk takes no record runs nothing and says why", async () =>
   expect(readdirSync(base)).not.toContain("ran");
 });
 
-/** An agent in a process of its own, to be killed. */
+/** An agent in its own process, to be killed. */
 const killable = `
   import { startAgent } from ${JSON.stringify(new URL("../../dist/agent/agent.js", import.meta.url).href)};
   import { silentLogger } from "@keelson/controller";
@@ -349,7 +352,7 @@ const killable = `
   await startAgent({ brokerUrl, robotId, token, workDir, heartbeatIntervalMs: 30000, labels: {}, clock: systemClock, log: silentLogger, stopTasksOnExit: false });
 `;
 
-test("after kill -9 of the agent its tasks go on, none runs twice, and the next agent reports their real exits", async () => {
+test("after kill -9 of the agent its tasks keep running, none runs twice, and the next agent reports their real exits", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   const child: ChildProcess = spawn(

@@ -28,15 +28,12 @@ function readDistribution(): {
   };
 }
 
-/** Changes when the machine restarts; empty where the system does not tell. */
+/** The kernel's boot ID, which changes when the machine reboots. Empty if the system has none. */
 export function readBootId(): string {
   return readText("/proc/sys/kernel/random/boot_id").trim();
 }
 
-/**
- * What the computer tells of itself without waiting. Nothing is sampled over time: the original sleeps 2 s for a number that
- * has changed when it arrives.
- */
+/** Reads what the machine reports without waiting. Nothing is sampled over time; the original agent blocks 2 s for its CPU usage. */
 export function readDeviceInfo(now: number): DeviceInfo {
   const cores = cpus();
   const first = cores[0];

@@ -9,7 +9,7 @@ const read = (topic: string, message: unknown) =>
     drivers: ["exec"],
   });
 
-it("reads what the server answers to a registration, cut to what a log takes", () => {
+it("parses the response to a registration and shortens its message", () => {
   expect(read(topics.response("r1"), { success: true, message: "x".repeat(1000) })).toEqual({
     kind: "response",
     isRegistered: true,
@@ -18,17 +18,18 @@ it("reads what the server answers to a registration, cut to what a log takes", (
   expect(read(topics.response("r1"), { success: "true" })).toEqual({ kind: "response", isRegistered: false, answer: "" });
 });
 
-it("reads an acknowledgement of the task that its topic names, and of no other", () => {
+it("accepts an acknowledgement only of the task that its topic names", () => {
   const ack = { taskUid: uid, attempt: 2, seq: 7 };
   expect(read(topics.ack("r1", uid), ack)).toEqual({ kind: "ack", uid, attempt: 2, seq: 7 });
-  expect(read(topics.ack("r1", "another"), ack)).toEqual({ kind: "dropped", reason: "it acknowledges nothing" });
-  expect(read(topics.ack("r1", uid), { ...ack, seq: "7" })).toEqual({ kind: "dropped", reason: "it acknowledges nothing" });
+  const invalid = { kind: "invalid", reason: "not a valid acknowledgement" };
+  expect(read(topics.ack("r1", "another"), ack)).toEqual(invalid);
+  expect(read(topics.ack("r1", uid), { ...ack, seq: "7" })).toEqual(invalid);
 });
 
 it.each([
-  [topics.response("r1"), "no JSON", "it is no JSON object"],
-  [topics.ack("r1", uid), "[]", "it is no JSON object"],
-  [topics.dispatch("r1"), "null", "a dispatch: "],
-])("drops what is no message on %s", (topic, text, reason) => {
-  expect(read(topic, text)).toMatchObject({ kind: "dropped", reason: expect.stringContaining(reason) });
+  [topics.response("r1"), "not JSON", "payload must be a JSON object"],
+  [topics.ack("r1", uid), "[]", "payload must be a JSON object"],
+  [topics.dispatch("r1"), "null", "dispatch: "],
+])("rejects an invalid message on %s", (topic, text, reason) => {
+  expect(read(topic, text)).toMatchObject({ kind: "invalid", reason: expect.stringContaining(reason) });
 });

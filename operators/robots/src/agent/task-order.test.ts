@@ -15,7 +15,7 @@ const task = (spec: object, status: object = { attempt: 2 }) => ({
   },
 });
 
-test("a task becomes a program with its limits and a name for everything", () => {
+test("a task becomes a program with its limits and variables that identify it", () => {
   const spec = {
     jobName: "job",
     taskGroupName: "job-group",
@@ -49,7 +49,7 @@ test("a task becomes a program with its limits and a name for everything", () =>
   });
 });
 
-test("a task of an original server, without attempts, is attempt 0", () => {
+test("a task of an original server, which has no attempts, is attempt 0", () => {
   expect(read(task({}, {}))).toMatchObject({ attempt: 0 });
 });
 
@@ -65,16 +65,16 @@ test.each([
   [{ resources: { memory: "lots" } }, /spec\.resources\.memory/],
   [{ targetRobot: "r2" }, /r2.*r1/],
   [{ artifacts: [{ getterSource: "https://h/x" }] }, /spec\.artifacts/],
-])("a task with %j is refused and the field is named", (spec, field) => {
+])("a task with %j is rejected with the field's name", (spec, field) => {
   expect(read(task(spec))).toMatchObject({ uid, attempt: 2, problem: expect.stringMatching(field) });
 });
 
-test.each(["../..", "..", "", "x", `${uid}/..`, uid.toUpperCase(), 5, null])("a uid %j never becomes a folder", (bad) => {
+test.each(["../..", "..", "", "x", `${uid}/..`, uid.toUpperCase(), 5, null])("the uid %j never becomes a folder", (bad) => {
   expect(read({ action: "create", task: { metadata: { uid: bad } } })).toMatch(/uid/);
   expect(read({ action: "delete", task: { metadata: { uid: bad } } })).toMatch(/uid/);
 });
 
-test("no bytes make it throw", () => {
+test("parsing never throws", () => {
   fc.assert(fc.property(fc.uint8Array(), (bytes) => typeof readDispatch(bytes, policy) === "string"));
   fc.assert(
     fc.property(fc.jsonValue(), fc.jsonValue(), (spec, status) => {
@@ -83,7 +83,7 @@ test("no bytes make it throw", () => {
   );
 });
 
-test("what a program printed cannot steer a terminal", () => {
+test("a program's output cannot control a terminal", () => {
   expect(withoutControls("a\u001b[31mb\tc\nd\r\u0007")).toBe("a\ufffd[31mb\tc\nd\ufffd\ufffd");
   const exited = { kind: "exited", reason: "Error", message: "\u001b]0;x", exitCode: 1, finishedAt: 0 } as const;
   expect(JSON.stringify(reportOfExit(exited, { stdout: "\u001b", stderr: "\u0000" }))).not.toMatch(/\\u00/);

@@ -4,10 +4,10 @@ import { parseDuration } from "@keelson/api-machinery/time";
 import type { Limits } from "@keelson/execution";
 import { taskUidPattern } from "../protocol/messages.ts";
 
-/** What a task asks a robot to run, after it was checked. JSON, so that it can be written down before it runs. */
+/** The program of a task, validated. It is JSON, so that it can be recorded before it runs. */
 export interface TaskOrder {
   readonly command: readonly [string, ...string[]];
-  /** The task's own variables and those that say what it is; PATH and HOME are the agent's to add. */
+  /** The task's variables and those that identify it. The agent adds PATH and HOME. */
   readonly env: Readonly<Record<string, string>>;
   readonly user?: string;
   readonly timeoutMs?: number;
@@ -15,7 +15,7 @@ export interface TaskOrder {
   readonly limits?: Limits;
 }
 
-/** A dispatch message, read. `problem` instead of an order where the task cannot run here; it names the field. */
+/** A parsed dispatch message. It has `problem`, which names the field, instead of `order` if the task cannot run here. */
 export type Dispatch =
   | { readonly action: "create"; readonly uid: string; readonly attempt: number; readonly order: TaskOrder }
   | { readonly action: "create"; readonly uid: string; readonly attempt: number; readonly problem: string }
@@ -24,13 +24,13 @@ export type Dispatch =
 /** What the robot's owner allows. */
 export interface AgentPolicy {
   readonly robotId: string;
-  /** Of `exec` and `raw_exec`; others are refused. */
+  /** Allowed drivers, of `exec` and `raw_exec`. */
   readonly drivers: readonly string[];
 }
 
-/** A field that cannot be used, with its name. */
-class FieldProblem extends Error {
-  override readonly name = "FieldProblem";
+/** A field has an invalid value. The message starts with the field. */
+class InvalidField extends Error {
+  override readonly name = "InvalidField";
 }
 
 const own = (object: JsonObject, field: string): unknown => (Object.hasOwn(object, field) ? object[field] : undefined);
@@ -43,24 +43,25 @@ const child = (object: JsonObject, field: string): JsonObject => {
 function text(object: JsonObject, field: string, path: string): string | undefined {
   const value = own(object, field);
   if (value === undefined || value === null || value === "") return undefined;
-  if (typeof value !== "string" || value.includes("\0")) throw new FieldProblem(`${path}.${field} has to be a text`);
+  if (typeof value !== "string" || value.includes("\0")) throw new InvalidField(`${path}.${field} must be a string`);
   return value;
 }
 
 function texts(value: unknown, path: string): readonly string[] {
   if (value === undefined || value === null) return [];
-  const isGood = Array.isArray(value) && value.every((item) => typeof item === "string" && !item.includes("\0"));
-  if (!isGood) throw new FieldProblem(`${path} has to be a list of texts`);
+  const isValid = Array.isArray(value) && value.every((item) => typeof item === "string" && !item.includes("\0"));
+  if (!isValid) throw new InvalidField(`${path} must be a list of strings`);
   return value;
 }
 
 function variables(value: unknown): Readonly<Record<string, string>> {
   if (value === undefined || value === null) return {};
-  if (!isJsonObject(value)) throw new FieldProblem("spec.env has to map names to texts");
+  if (!isJsonObject(value)) throw new InvalidField("spec.env must be an object with string values");
   for (const [name, content] of Object.entries(value)) {
-    if (name === "" || /[=\0]/.test(name))
-      throw new FieldProblem(`spec.env: ${JSON.stringify(name)} cannot be a variable's name`);
-    if (typeof content !== "string" || content.includes("\0")) throw new FieldProblem(`spec.env.${name} has to be a text`);
+    if (name === "" || /[=\0]/.test(name)) {
+      throw new InvalidField(`spec.env: ${JSON.stringify(name)} is not a valid variable name`);
+    }
+    if (typeof content !== "string" || content.includes("\0")) throw new InvalidField(`spec.env.${name} must be a string`);
   }
   return Object.fromEntries(Object.entries(value).map(([name, content]) => [name, String(content)]));
 }
@@ -72,9 +73,9 @@ function durationMs(spec: JsonObject, field: string): number | undefined {
   try {
     ms = parseDuration(value);
   } catch {
-    throw new FieldProblem(`spec.${field}: ${JSON.stringify(value)} has to be a duration like 90s or 1m30s`);
+    throw new InvalidField(`spec.${field}: ${JSON.stringify(value)} must be a duration such as 90s or 1m30s`);
   }
-  if (!(ms >= 0)) throw new FieldProblem(`spec.${field}: ${JSON.stringify(value)} has to be positive`);
+  if (!(ms >= 0)) throw new InvalidField(`spec.${field}: ${JSON.stringify(value)} must not be negative`);
   return Math.ceil(ms);
 }
 
@@ -85,10 +86,10 @@ function amount(resources: JsonObject, field: string, read: (value: string | num
   try {
     if (typeof value === "string" || typeof value === "number") found = read(value);
   } catch {
-    // Not a quantity: told below.
+    // Not a quantity; reported below.
   }
   if (!Number.isSafeInteger(found) || found < 0) {
-    throw new FieldProblem(`spec.resources.${field}: ${JSON.stringify(value)} has to be a quantity like 500m or 64Mi`);
+    throw new InvalidField(`spec.resources.${field}: ${JSON.stringify(value)} must be a quantity such as 500m or 64Mi`);
   }
   return found === 0 ? undefined : found;
 }
@@ -96,13 +97,15 @@ function amount(resources: JsonObject, field: string, read: (value: string | num
 function commandOf(spec: JsonObject, policy: AgentPolicy): readonly [string, ...string[]] {
   const driver = own(spec, "driver");
   if (typeof driver !== "string" || !policy.drivers.includes(driver)) {
-    throw new FieldProblem(
+    throw new InvalidField(
       `spec.driver: robot ${policy.robotId} has no driver ${JSON.stringify(driver)}; it has ${policy.drivers.join(", ")}`,
     );
   }
   const config = child(child(spec, "config"), "execConfig");
   const command = text(config, "command", "spec.config.execConfig");
-  if (command === undefined) throw new FieldProblem(`spec.config.execConfig.command is missing; the driver ${driver} needs it`);
+  if (command === undefined) {
+    throw new InvalidField(`spec.config.execConfig.command is missing; the driver ${driver} requires it`);
+  }
   return [command, ...texts(own(config, "args"), "spec.config.execConfig.args")];
 }
 
@@ -110,16 +113,15 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
   const spec = child(task, "spec");
   const target = text(spec, "targetRobot", "spec");
   if (target !== undefined && target !== policy.robotId) {
-    throw new FieldProblem(`spec.targetRobot is ${target}, and this is robot ${policy.robotId}`);
+    throw new InvalidField(`spec.targetRobot is ${target}, but this is robot ${policy.robotId}`);
   }
   for (const field of ["artifacts", "templates"]) {
     const value = own(spec, field);
-    if (Array.isArray(value) && value.length > 0)
-      throw new FieldProblem(`spec.${field}: this agent cannot fetch or make files for a task`);
+    if (Array.isArray(value) && value.length > 0) throw new InvalidField(`spec.${field}: not supported by this agent`);
   }
   const command = commandOf(spec, policy);
   const metadata = child(task, "metadata");
-  const about = {
+  const identity = {
     K8S4R_JOB: text(spec, "jobName", "spec"),
     K8S4R_TASK_GROUP: text(spec, "taskGroupName", "spec"),
     K8S4R_TASK: text(spec, "name", "spec"),
@@ -138,7 +140,7 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     command,
     env: {
       ...variables(own(spec, "env")),
-      ...Object.fromEntries(Object.entries(about).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))),
+      ...Object.fromEntries(Object.entries(identity).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))),
     },
     ...(user !== undefined && { user }),
     ...(timeoutMs !== undefined && timeoutMs > 0 && { timeoutMs }),
@@ -150,31 +152,31 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
 }
 
 /**
- * Reads a dispatch message. Text: why it cannot even be answered (there is no uid that may become a topic and a folder).
- * A task without `status.attempt` comes from an original server, which has no attempts: it is attempt 0.
+ * Parses a dispatch message. Returns a string, the reason, if the message cannot even be answered (it has no uid that may become a
+ * topic and a folder). A task without `status.attempt` comes from an original server, which has no attempts: it is attempt 0.
  */
 export function readDispatch(payload: Uint8Array, policy: AgentPolicy): Dispatch | string {
   let message: unknown;
   try {
     message = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload));
   } catch {
-    return "it is not JSON";
+    return "payload is not valid JSON";
   }
-  if (!isJsonObject(message)) return "it is no object";
+  if (!isJsonObject(message)) return "payload must be a JSON object";
   const action = own(message, "action");
-  if (action !== "create" && action !== "delete") return "action has to be create or delete";
+  if (action !== "create" && action !== "delete") return "action must be create or delete";
   const task = child(message, "task");
   const uid = own(child(task, "metadata"), "uid");
-  if (typeof uid !== "string" || !taskUidPattern.test(uid)) return "task.metadata.uid has to be a UUID";
+  if (typeof uid !== "string" || !taskUidPattern.test(uid)) return "task.metadata.uid must be a UUID";
   const attempt = own(child(task, "status"), "attempt") ?? 0;
   if (typeof attempt !== "number" || !Number.isInteger(attempt) || attempt < 0 || attempt >= 2 ** 31) {
-    return "task.status.attempt has to be a whole number";
+    return "task.status.attempt must be a whole number";
   }
   if (action === "delete") return { action, uid, attempt };
   try {
     return { action, uid, attempt, order: orderOf(task, uid, attempt, policy) };
   } catch (error) {
-    if (error instanceof FieldProblem) return { action, uid, attempt, problem: error.message };
+    if (error instanceof InvalidField) return { action, uid, attempt, problem: error.message };
     throw error;
   }
 }

@@ -4,11 +4,11 @@ import { isJsonObject } from "@keelson/api-machinery";
 import { taskUidPattern } from "../protocol/messages.ts";
 import type { HeldTask } from "./agent-state.ts";
 
-/** Records of tasks on disk, one file each: what an agent knows after it was killed. */
+/** Task records on disk, one file each. An agent resumes from them after it was killed. */
 export interface TaskRecords {
-  /** Every record that can be read. Damaged ones are put aside and named. */
+  /** Loads every valid record. Damaged ones are moved aside and their uids returned. */
   load(): Promise<{ readonly tasks: readonly HeldTask[]; readonly damaged: readonly string[] }>;
-  /** On the disk when it resolves. */
+  /** Resolves when the record is on disk. */
   save(task: HeldTask): Promise<void>;
   forget(uid: string): Promise<void>;
 }
@@ -23,7 +23,7 @@ function parse(text: string, uid: string): HeldTask | undefined {
     return undefined;
   }
   if (!isJsonObject(value)) return undefined;
-  const isGood =
+  const isValid =
     value.uid === uid &&
     typeof value.attempt === "number" &&
     typeof value.seq === "number" &&
@@ -32,11 +32,11 @@ function parse(text: string, uid: string): HeldTask | undefined {
     phases.includes(value.phase) &&
     (value.phase !== "accepted" || isJsonObject(value.order)) &&
     (value.report === undefined || isJsonObject(value.report));
-  // Written by this agent, whole or not at all; the fields that decisions hang on are checked above.
-  return isGood ? ({ ...value, ticks: 0 } as unknown as HeldTask) : undefined;
+  // Written atomically by an agent; the fields that decisions depend on are checked above.
+  return isValid ? ({ ...value, ticks: 0 } as unknown as HeldTask) : undefined;
 }
 
-/** Opens the records in a folder, which is made when it is not there. */
+/** Opens the records in a folder and creates the folder if necessary. */
 export async function openTaskRecords(dir: string): Promise<TaskRecords> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   const fileOf = (uid: string): string => join(dir, `${uid}.json`);

@@ -5,20 +5,20 @@ const text = (description: string) => Type.Optional(Type.String({ description })
 const whole = (description: string) => Type.Optional(Type.Integer({ format: "int64", description }));
 const real = (description: string) => Type.Optional(Type.Number({ description }));
 
-/** What a robot says about the computer in it. */
+/** What a robot's agent reports about its computer. */
 export const DeviceInfo = Type.Object(
   {
-    hostname: text("Name of the computer."),
+    hostname: text("Host name."),
     platform: Type.Optional(
       Type.Object(
         {
-          os: text("linux, darwin ..."),
-          arch: text("amd64, arm64 ..."),
-          platform: text("The distribution: debian."),
-          platformFamily: text("The family that it is of."),
-          platformVersion: text("Its version."),
-          kernelVersion: text("Version of the kernel."),
-          kernelArch: text("What the kernel calls the architecture."),
+          os: text("Operating system, such as linux or darwin."),
+          arch: text("Architecture by its Go name, such as amd64 or arm64."),
+          platform: text("Distribution, such as debian."),
+          platformFamily: text("Distribution family."),
+          platformVersion: text("Distribution version."),
+          kernelVersion: text("Kernel version."),
+          kernelArch: text("Architecture by its kernel name, such as x86_64."),
         },
         { description: "Operating system." },
       ),
@@ -26,13 +26,13 @@ export const DeviceInfo = Type.Object(
     cpu: Type.Optional(
       Type.Object(
         {
-          physicalCores: whole("Cores."),
-          logicalCores: whole("Threads that run at once: what tasks' cpu is counted against."),
-          modelName: text("Model."),
-          vendor: text("Maker."),
-          mhz: real("Clock in MHz."),
-          usagePercent: real("How busy it is."),
-          perCpuUsage: Type.Optional(Type.Array(Type.Number(), { description: "How busy each core is." })),
+          physicalCores: whole("Number of cores."),
+          logicalCores: whole("Number of hardware threads. CPU requests of tasks are counted against it."),
+          modelName: text("Model name."),
+          vendor: text("Vendor."),
+          mhz: real("Clock rate in MHz."),
+          usagePercent: real("Utilisation in percent."),
+          perCpuUsage: Type.Optional(Type.Array(Type.Number(), { description: "Utilisation of each core in percent." })),
         },
         { description: "Processor." },
       ),
@@ -40,11 +40,11 @@ export const DeviceInfo = Type.Object(
     memory: Type.Optional(
       Type.Object(
         {
-          total: whole("Bytes: what tasks' memory is counted against."),
-          available: whole("Bytes that programs can have."),
+          total: whole("Total bytes. Memory requests of tasks are counted against it."),
+          available: whole("Bytes available to programs."),
           used: whole("Bytes in use."),
-          free: whole("Bytes not in use for anything."),
-          usagePercent: real("Share in use."),
+          free: whole("Unused bytes."),
+          usagePercent: real("Bytes in use, in percent of the total."),
           buffers: whole("Bytes of buffers."),
           cached: whole("Bytes of cache."),
         },
@@ -54,10 +54,10 @@ export const DeviceInfo = Type.Object(
     swap: Type.Optional(
       Type.Object(
         {
-          total: whole("Bytes."),
+          total: whole("Total bytes."),
           used: whole("Bytes in use."),
           free: whole("Bytes free."),
-          usagePercent: real("Share in use."),
+          usagePercent: real("Bytes in use, in percent of the total."),
         },
         { description: "Swap." },
       ),
@@ -66,12 +66,12 @@ export const DeviceInfo = Type.Object(
       Type.Array(
         Type.Object({
           device: text("Device."),
-          mountPoint: text("Where it is mounted."),
-          fsType: text("File system."),
-          total: whole("Bytes."),
+          mountPoint: text("Mount point."),
+          fsType: text("File system type."),
+          total: whole("Total bytes."),
           used: whole("Bytes in use."),
           free: whole("Bytes free."),
-          usagePercent: real("Share in use."),
+          usagePercent: real("Bytes in use, in percent of the total."),
           inodesTotal: whole("Inodes."),
           inodesUsed: whole("Inodes in use."),
           inodesFree: whole("Inodes free."),
@@ -85,24 +85,26 @@ export const DeviceInfo = Type.Object(
           name: text("Name."),
           hardwareAddr: text("Hardware address."),
           addresses: Type.Optional(Type.Array(Type.String(), { description: "Addresses." })),
-          mtu: whole("Largest packet."),
+          mtu: whole("Maximum transmission unit in bytes."),
           flags: Type.Optional(Type.Array(Type.String(), { description: "Flags." })),
           bytesSent: whole("Bytes sent."),
           bytesRecv: whole("Bytes received."),
           packetsSent: whole("Packets sent."),
           packetsRecv: whole("Packets received."),
-          errin: whole("Errors on receiving."),
-          errout: whole("Errors on sending."),
-          dropin: whole("Received packets dropped."),
-          dropout: whole("Packets to send dropped."),
+          errin: whole("Receive errors."),
+          errout: whole("Send errors."),
+          dropin: whole("Incoming packets dropped."),
+          dropout: whole("Outgoing packets dropped."),
         }),
         { description: "Network interfaces." },
       ),
     ),
-    bootTime: whole("When the computer started, in seconds since 1970."),
-    uptime: whole("For how long it has run, in seconds."),
-    lastUpdated: Type.Optional(time("When this was measured, by the robot's clock.")),
+    bootTime: whole("Boot time in seconds since the epoch."),
+    uptime: whole("Uptime in seconds."),
+    lastUpdated: Type.Optional(time("Time of the measurement, by the robot's clock.")),
   },
-  { description: "The computer in the robot. Written anew when the machine changes, not with every measurement." },
+  {
+    description: "The robot's computer, as its agent reports it. Written when the machine changes, not with every measurement.",
+  },
 );
 export type DeviceInfo = Static<typeof DeviceInfo>;

@@ -1,24 +1,24 @@
 import { type Static, Type } from "typebox";
 import { choice, int32 } from "@keelson/api-machinery/fields";
 
-/** How a program is run. */
+/** The driver of a task. */
 export const driver = choice(
   ["exec", "docker", "java", "raw_exec"],
-  "How the program is run: exec isolated where the robot can, raw_exec as the agent's own child. docker and java are refused by agents that do not have them.",
+  "Driver that runs the program. Agents have exec and raw_exec, which run a plain process; an agent rejects a driver that it does not have.",
 );
 
 const ExecConfig = Type.Object(
   {
-    command: Type.String({ description: "The program: a path, or a name that is looked up in PATH.", minLength: 1 }),
-    args: Type.Optional(Type.Array(Type.String(), { description: "Its arguments. No shell reads them." })),
+    command: Type.String({ description: "Program: a path, or a name that is looked up in PATH.", minLength: 1 }),
+    args: Type.Optional(Type.Array(Type.String(), { description: "Arguments. They do not pass through a shell." })),
   },
   { description: "A program and its arguments, for the drivers exec and raw_exec." },
 );
 
 const DockerConfig = Type.Object(
   {
-    image: Type.String({ description: "The image.", minLength: 1 }),
-    command: Type.Optional(Type.Array(Type.String(), { description: "Instead of the image's entry point." })),
+    image: Type.String({ description: "Image reference.", minLength: 1 }),
+    command: Type.Optional(Type.Array(Type.String(), { description: "Replaces the image's entry point." })),
     args: Type.Optional(Type.Array(Type.String(), { description: "Arguments." })),
     workDir: Type.Optional(Type.String({ description: "Working directory inside the container." })),
     ports: Type.Optional(
@@ -29,7 +29,7 @@ const DockerConfig = Type.Object(
           to: Type.Optional(int32("Port in the container.", { minimum: 0, maximum: 65535 })),
           hostIP: Type.Optional(Type.String({ description: "Address on the robot." })),
         }),
-        { description: "Ports to open." },
+        { description: "Ports to publish." },
       ),
     ),
     volumes: Type.Optional(
@@ -37,9 +37,9 @@ const DockerConfig = Type.Object(
         Type.Object({
           target: Type.String({ description: "Path in the container." }),
           source: Type.String({ description: "Path on the robot." }),
-          readOnly: Type.Optional(Type.Boolean({ description: "Whether the container may only read it." })),
+          readOnly: Type.Optional(Type.Boolean({ description: "Mount it read-only." })),
         }),
-        { description: "Folders of the robot to show in the container." },
+        { description: "Folders of the robot to mount into the container." },
       ),
     ),
     networkMode: Type.Optional(Type.String({ description: "Docker's network mode." })),
@@ -49,11 +49,11 @@ const DockerConfig = Type.Object(
 
 const JavaConfig = Type.Object(
   {
-    jarPath: Type.String({ description: "The JAR file.", minLength: 1 }),
-    jvmOptions: Type.Optional(Type.Array(Type.String(), { description: "Options of the virtual machine." })),
+    jarPath: Type.String({ description: "Path of the JAR file.", minLength: 1 }),
+    jvmOptions: Type.Optional(Type.Array(Type.String(), { description: "Options of the Java virtual machine." })),
     args: Type.Optional(Type.Array(Type.String(), { description: "Arguments of the program." })),
-    class: Type.Optional(Type.String({ description: "Main class, where the JAR names none." })),
-    classpath: Type.Optional(Type.Array(Type.String(), { description: "Further entries of the class path." })),
+    class: Type.Optional(Type.String({ description: "Main class, if the JAR file does not name one." })),
+    classpath: Type.Optional(Type.Array(Type.String(), { description: "Additional class path entries." })),
   },
   { description: "A Java program, for the driver java." },
 );
@@ -61,6 +61,6 @@ const JavaConfig = Type.Object(
 /** What the driver runs. */
 export const DriverConfig = Type.Object(
   { execConfig: Type.Optional(ExecConfig), dockerConfig: Type.Optional(DockerConfig), javaConfig: Type.Optional(JavaConfig) },
-  { description: "What the driver runs: the one of these that belongs to it." },
+  { description: "What the driver runs. Set the field that belongs to the driver." },
 );
 export type DriverConfig = Static<typeof DriverConfig>;

@@ -6,55 +6,61 @@ import { group, version } from "./names.ts";
 import { EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { taskDefinitions } from "./task-definition.ts";
 
-/** What kind of work a Job is. */
+/** How the tasks of a Job run. */
 export const jobType = choice(
   ["service", "batch", "system"],
-  "What kind of work it is: service runs until it is deleted, batch and system run to their end. It decides the restart policy where a group names none.",
+  "How the tasks run: service until it is deleted, batch and system to completion. The type also selects the default restart policy.",
   {
     default: "batch",
   },
 );
 
-/** Which work goes first. */
-export const priority = int32("Which work goes first, from 0 to 100.", { minimum: 0, maximum: 100, default: 50 });
+/** Scheduling priority. */
+export const priority = int32("Scheduling priority, from 0 to 100. Stored; scheduling does not use it yet.", {
+  minimum: 0,
+  maximum: 100,
+  default: 50,
+});
 
-/** Which robots may do work. */
+/** Selects robots by label. */
 export const robotSelector = stringMap(
-  "Labels that a robot must have in its spec.labels, all of them. Empty: any robot of the namespace.",
+  "Labels that a robot must have in its spec.labels, all of them. Empty selects every robot in the namespace.",
 );
 
-/** How many copies of a group there are. */
-export const count = int32("How many copies of the group run, spread over the robots.", { minimum: 1, maximum: 10_000 });
+/** Number of copies of a group. */
+export const count = int32("Number of copies of the group. They spread over the robots.", { minimum: 1, maximum: 10_000 });
 
 const TaskGroupTemplate = Type.Object(
   {
     name: partName("Name of the group within the Job."),
     count,
     tasks: taskDefinitions,
-    constraints: Type.Optional(Type.Array(Constraint, { description: "Demands on the robots of all tasks of the group." })),
+    constraints: Type.Optional(
+      Type.Array(Constraint, { description: "Requirements on the robots of all tasks of the group." }),
+    ),
     restartPolicy: Type.Optional(RestartPolicy),
     reschedulePolicy: Type.Optional(ReschedulePolicy),
     ephemeralDisk: Type.Optional(EphemeralDisk),
-    meta: Type.Optional(stringMap("Anything you want to note about the group.")),
+    meta: Type.Optional(stringMap("Free-form notes about the group.")),
   },
-  { description: "A group of tasks and how many copies of it run." },
+  { description: "A group of tasks and its number of copies." },
 );
 export type TaskGroupTemplate = Static<typeof TaskGroupTemplate>;
 
 const spec = Type.Object(
   {
-    name: Type.String({ description: "Name of the work, as a rule that of the object." }),
+    name: Type.String({ description: "Name of the work. Usually the same as metadata.name." }),
     robotSelector: Type.Optional(robotSelector),
     type: Type.Optional(jobType),
-    datacenters: Type.Optional(Type.Array(Type.String(), { description: "Kept for manifests of K8s4r; not read." })),
+    datacenters: Type.Optional(Type.Array(Type.String(), { description: "Accepted for compatibility with K8s4r. Not used." })),
     priority: Type.Optional(priority),
     taskGroups: Type.Array(TaskGroupTemplate, {
-      ...listMap("name", "The groups of tasks. Once a group's TaskGroup is made, only its count can be changed."),
+      ...listMap("name", "The groups of tasks. Once a group's TaskGroup exists, only its count can change."),
       minItems: 1,
     }),
-    meta: Type.Optional(stringMap("Anything you want to note about the work.")),
+    meta: Type.Optional(stringMap("Free-form notes about the work.")),
   },
-  { description: "The work to do." },
+  { description: "Desired work." },
 );
 
 /** States of a Job and a TaskGroup. */
@@ -62,26 +68,28 @@ export const workState = (description: string) => choice(["pending", "running", 
 
 const status = Type.Object(
   {
-    status: Type.Optional(workState("The same as state, under the name that K8s4r first gave it.")),
+    status: Type.Optional(workState("Same as state. K8s4r's first release used this name.")),
     state: Type.Optional(
       workState(
-        'pending: nothing runs yet; running; completed: every task ended well; failed: every task ended and at least one failed. (K8s4r\'s first release called completed "complete".)',
+        'pending: no task has started; running; completed: every task succeeded; failed: every task ended and at least one failed. (K8s4r\'s first release called completed "complete".)',
       ),
     ),
-    statusDescription: Type.Optional(Type.String({ description: "How far the work is, for people." })),
-    observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
-    createIndex: Type.Optional(int64("Kept for K8s4r; never written.")),
-    modifyIndex: Type.Optional(int64("Kept for K8s4r; never written.")),
-    totalTasks: Type.Optional(int32("How many tasks there are.")),
-    succeededTasks: Type.Optional(int32("How many ended well.")),
-    failedTasks: Type.Optional(int32("How many failed.")),
-    runningTasks: Type.Optional(int32("How many run.")),
-    pendingTasks: Type.Optional(int32("How many wait: for a robot, for their robot to answer, or to be started again.")),
-    startedAt: Type.Optional(time("When the first task started.")),
-    completedAt: Type.Optional(time("When the last task ended.")),
+    statusDescription: Type.Optional(Type.String({ description: "Progress as readable text." })),
+    observedGeneration: Type.Optional(int64("Generation of spec that this status reflects.")),
+    createIndex: Type.Optional(int64("Kept for compatibility with K8s4r. Never written.")),
+    modifyIndex: Type.Optional(int64("Kept for compatibility with K8s4r. Never written.")),
+    totalTasks: Type.Optional(int32("Number of tasks.")),
+    succeededTasks: Type.Optional(int32("Number of tasks that succeeded.")),
+    failedTasks: Type.Optional(int32("Number of tasks that failed.")),
+    runningTasks: Type.Optional(int32("Number of running tasks.")),
+    pendingTasks: Type.Optional(int32("Number of tasks that wait for a robot, for their robot's answer or for a restart.")),
+    startedAt: Type.Optional(time("Start of the first task.")),
+    completedAt: Type.Optional(time("End of the last task.")),
     taskGroups: Type.Optional(Type.Array(Type.String(), { description: "Names of the TaskGroups." })),
     tasks: Type.Optional(
-      Type.Array(Type.String(), { description: "Kept for K8s4r; never written, a list of all tasks has no bound." }),
+      Type.Array(Type.String(), {
+        description: "Kept for compatibility with K8s4r. Never written, because a list of all tasks is unbounded.",
+      }),
     ),
     taskGroupSummary: Type.Optional(
       Type.Unsafe<
@@ -91,22 +99,22 @@ const status = Type.Object(
         >
       >({
         type: "object",
-        description: "Counts of tasks by group.",
+        description: "Task counts by group.",
         additionalProperties: Type.Object({
-          queued: Type.Optional(int32("Wait.")),
-          complete: Type.Optional(int32("Ended well.")),
-          failed: Type.Optional(int32("Failed.")),
-          running: Type.Optional(int32("Run.")),
-          starting: Type.Optional(int32("Kept for K8s4r; never written.")),
-          lost: Type.Optional(int32("Kept for K8s4r; never written.")),
+          queued: Type.Optional(int32("Number of waiting tasks.")),
+          complete: Type.Optional(int32("Number of tasks that succeeded.")),
+          failed: Type.Optional(int32("Number of tasks that failed.")),
+          running: Type.Optional(int32("Number of running tasks.")),
+          starting: Type.Optional(int32("Kept for compatibility with K8s4r. Never written.")),
+          lost: Type.Optional(int32("Kept for compatibility with K8s4r. Never written.")),
         }),
       }),
     ),
     conditions: Type.Optional(
-      conditions("Completed, Failed, and SpecApplied (False: a change of spec that cannot take effect)."),
+      conditions("Completed, Failed, and SpecApplied (False: part of a spec change cannot take effect)."),
     ),
   },
-  { description: "How the work goes." },
+  { description: "Observed state of the work." },
 );
 
 /** Work for robots: groups of tasks. */
@@ -116,7 +124,7 @@ export const Job = defineResource({
   kind: "Job",
   plural: "jobs",
   shortNames: ["rjob"],
-  description: "Work for robots: groups of tasks, each a program that runs on a robot. It is done when all of them are.",
+  description: "Work for robots: groups of tasks, each a program that runs on a robot. It ends when all of them have ended.",
   spec,
   status,
   columns: [

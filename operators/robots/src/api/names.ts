@@ -1,24 +1,24 @@
-/** API group of the family. */
+/** API group of the robots kinds. */
 export const group = "robot.k8s4r.io";
 
-/** Its version. */
+/** API version of the robots kinds. */
 export const version = "v1alpha1";
 
-/** On Tasks from their binding to a robot until nothing of them is left there. */
+/** Finalizer of a Task, from its binding to a robot until the robot has removed the task. */
 export const agentFinalizer = "robot.k8s4r.io/agent";
 
-/** On Robots: SHA-256 (hex) of the join token that the robot registered with. Written by the bridge. */
+/** Annotation of a Robot: SHA-256 (hex) of the join token that it registered with. Written by the bridge. */
 export const joinTokenAnnotation = "robot.k8s4r.io/join-token-sha256";
 
-/** The Secret whose `data.token` a robot has to know to be approved without anybody's doing. */
+/** Name of the Secret whose `data.token` approves a robot automatically. */
 export const joinTokenSecret = "robot-join-token";
 
-/** Labels on TaskGroups and Tasks. */
+/** Labels of TaskGroups and Tasks. */
 export const labels = {
   /** Name of the Job. */
   job: "job",
   /** Name of the TaskGroup. */
   taskGroup: "taskgroup",
-  /** Which copy of the group's tasks, from 0. */
+  /** Index of the copy within the group, from 0. */
   taskIndex: "taskindex",
 } as const;

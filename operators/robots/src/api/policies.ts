@@ -1,44 +1,44 @@
 import { type Static, Type } from "typebox";
 import { choice, duration, int32 } from "@keelson/api-machinery/fields";
 
-/** When a program that failed is started again. */
+/** When a program that ended is restarted on its robot. */
 export const RestartPolicy = Type.Object(
   {
-    attempts: Type.Optional(int32("How often the program is started again within interval.", { minimum: 0, maximum: 10_000 })),
-    interval: Type.Optional(duration("The window in which attempts are counted; it begins with the first of them.")),
-    delay: Type.Optional(duration("How long to wait before starting again.")),
+    attempts: Type.Optional(int32("Maximum number of restarts within interval.", { minimum: 0, maximum: 10_000 })),
+    interval: Type.Optional(duration("Window in which restarts are counted. It starts with the first restart.")),
+    delay: Type.Optional(duration("Delay before a restart.")),
     mode: Type.Optional(
-      choice(["fail", "delay"], "What happens when attempts are used up: the task has failed, or waits for the next interval."),
+      choice(["fail", "delay"], "What happens when attempts are used up: the task fails, or it waits for the next interval."),
     ),
   },
   {
     description:
-      "When a program that failed is started again on its robot. A Job fills in what is left out: service 2 in 30m, else 3 in 24h; delay 15s; mode fail.",
+      "When a failed program is restarted on its robot. A Job fills in missing fields: service 2 in 30m, otherwise 3 in 24h; delay 15s; mode fail.",
   },
 );
 export type RestartPolicy = Static<typeof RestartPolicy>;
 
-/** How work is moved to another robot. */
+/** When work moves to another robot. */
 export const ReschedulePolicy = Type.Object(
   {
-    attempts: Type.Optional(int32("How often work is moved within interval.", { minimum: 0 })),
-    interval: Type.Optional(duration("The window in which attempts are counted.")),
-    delay: Type.Optional(duration("How long to wait before the first move.", { default: "30s" })),
+    attempts: Type.Optional(int32("Maximum number of moves within interval.", { minimum: 0 })),
+    interval: Type.Optional(duration("Window in which moves are counted.")),
+    delay: Type.Optional(duration("Delay before the first move.", { default: "30s" })),
     delayFunction: Type.Optional(
-      choice(["constant", "exponential", "fibonacci"], "How delay grows from move to move.", { default: "exponential" }),
+      choice(["constant", "exponential", "fibonacci"], "How delay grows with each move.", { default: "exponential" }),
     ),
-    maxDelay: Type.Optional(duration("The longest delay.", { default: "1h" })),
-    unlimited: Type.Optional(Type.Boolean({ description: "Move as often as it takes; attempts and interval are not read." })),
+    maxDelay: Type.Optional(duration("Maximum delay.", { default: "1h" })),
+    unlimited: Type.Optional(Type.Boolean({ description: "Move without limit; attempts and interval are ignored." })),
   },
-  { description: "How work is moved to another robot. Kept for manifests of K8s4r: nothing acts on it yet." },
+  { description: "When work moves to another robot. Accepted for compatibility with K8s4r; it has no effect yet." },
 );
 
 /** Disk that the tasks of a group share. */
 export const EphemeralDisk = Type.Object(
   {
-    migrate: Type.Optional(Type.Boolean({ description: "Take the data along when the work moves." })),
+    migrate: Type.Optional(Type.Boolean({ description: "Move the data with the work." })),
     sizeMB: Type.Optional(int32("Size in megabytes.", { minimum: 0 })),
-    sticky: Type.Optional(Type.Boolean({ description: "Prefer the robot that has the data." })),
+    sticky: Type.Optional(Type.Boolean({ description: "Prefer the robot that holds the data." })),
   },
-  { description: "Disk that the tasks of a group share. Kept for manifests of K8s4r: nothing acts on it yet." },
+  { description: "Disk that the tasks of a group share. Accepted for compatibility with K8s4r; it has no effect yet." },
 );

@@ -9,19 +9,19 @@ export type { DeviceInfo } from "./device-info.ts";
 const spec = Type.Object(
   {
     robotId: Type.String({
-      description: "The name under which the robot's agent registers; the object has the same name.",
+      description: "ID under which the robot's agent registers. metadata.name must be the same.",
       pattern: "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
     }),
-    description: Type.Optional(Type.String({ description: "What the robot is." })),
-    labels: Type.Optional(stringMap("What a Job's robotSelector is compared with.")),
+    description: Type.Optional(Type.String({ description: "Free-form description of the robot." })),
+    labels: Type.Optional(stringMap("Labels that a Job's robotSelector matches.")),
     approved: Type.Optional(
       Type.Boolean({
         description:
-          "true: the robot may work, whatever join token it knows. false: it may not. Left out: it may when it knows the join token.",
+          "true approves the robot and false rejects it, whatever join token it has. Unset: the robot is approved if it has the join token.",
       }),
     ),
   },
-  { description: "Which robot it is." },
+  { description: "Identity and labels of the robot." },
 );
 
 const status = Type.Object(
@@ -29,26 +29,22 @@ const status = Type.Object(
     phase: Type.Optional(
       choice(
         ["Pending", "Online", "Offline", "Unknown"],
-        "Pending: not yet registered or not approved; Online: gets work; Offline: was here, is not heard of now.",
+        "Pending: not registered or not approved; Online: receives work; Offline: has stopped reporting. Unknown is never written.",
       ),
     ),
-    message: Type.Optional(Type.String({ description: "Why the robot is in this phase, for people." })),
-    observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
-    lastHeartbeatTime: Type.Optional(time("When the robot was last heard of, to within 30 seconds.")),
-    connected: Type.Optional(
-      Type.Boolean({ description: "Whether the robot's agent is connected to the broker, as far as the broker says." }),
-    ),
-    bootId: Type.Optional(Type.String({ description: "Changes when the robot's computer restarts." })),
-    verifiedTokenSha256: Type.Optional(
-      Type.String({ description: "The registration (hash of its join token) that was approved." }),
-    ),
+    message: Type.Optional(Type.String({ description: "Why the robot is in this phase." })),
+    observedGeneration: Type.Optional(int64("Generation of spec that this status reflects.")),
+    lastHeartbeatTime: Type.Optional(time("Time of the last message from the robot's agent, accurate to 30 seconds.")),
+    connected: Type.Optional(Type.Boolean({ description: "Whether the robot's agent is connected, according to the broker." })),
+    bootId: Type.Optional(Type.String({ description: "Boot ID of the robot's computer. It changes with every reboot." })),
+    verifiedTokenSha256: Type.Optional(Type.String({ description: "SHA-256 of the join token of the approved registration." })),
     deviceInfo: Type.Optional(DeviceInfo),
-    conditions: Type.Optional(conditions("Approved: the robot may work. Online: its agent is heard of.")),
+    conditions: Type.Optional(conditions("Approved: the robot may run tasks. Online: its agent is reporting.")),
   },
-  { description: "How the robot is." },
+  { description: "Observed state of the robot." },
 );
 
-/** A robot. */
+/** A robot: a machine whose agent runs tasks. */
 export const Robot = defineResource({
   group,
   version,

@@ -3,24 +3,24 @@ import { choice, duration } from "@keelson/api-machinery/fields";
 
 const Check = Type.Object({
   name: Type.Optional(Type.String({ description: "Name of the check." })),
-  type: Type.Optional(choice(["http", "tcp", "script", "grpc"], "What is tried.")),
+  type: Type.Optional(choice(["http", "tcp", "script", "grpc"], "Type of the check.")),
   command: Type.Optional(Type.String({ description: "Program of a script check." })),
-  args: Type.Optional(Type.Array(Type.String(), { description: "Its arguments." })),
+  args: Type.Optional(Type.Array(Type.String(), { description: "Arguments of a script check." })),
   path: Type.Optional(Type.String({ description: "Path of an http check." })),
   protocol: Type.Optional(Type.String({ description: "http or https." })),
-  portLabel: Type.Optional(Type.String({ description: "Port, by name." })),
-  interval: Type.Optional(duration("How often.")),
-  timeout: Type.Optional(duration("How long one try may take.")),
-  initialStatus: Type.Optional(choice(["critical", "warning", "passing"], "What holds before the first try.")),
+  portLabel: Type.Optional(Type.String({ description: "Label of the port." })),
+  interval: Type.Optional(duration("Time between two checks.")),
+  timeout: Type.Optional(duration("Time limit of one check.")),
+  initialStatus: Type.Optional(choice(["critical", "warning", "passing"], "Status before the first check.")),
 });
 
 /** A service that a task offers. */
 export const Service = Type.Object(
   {
     name: Type.String({ description: "Name of the service.", minLength: 1 }),
-    portLabel: Type.String({ description: "Its port, by name." }),
-    tags: Type.Optional(Type.Array(Type.String(), { description: "Words to find it by." })),
-    checks: Type.Optional(Type.Array(Check, { description: "How to see that it works." })),
+    portLabel: Type.String({ description: "Label of the service's port." }),
+    tags: Type.Optional(Type.Array(Type.String(), { description: "Tags of the service." })),
+    checks: Type.Optional(Type.Array(Check, { description: "Health checks." })),
   },
-  { description: "A service that the task offers. Kept for manifests of K8s4r: nothing acts on it yet." },
+  { description: "A service that the task offers. Accepted for compatibility with K8s4r; it has no effect yet." },
 );

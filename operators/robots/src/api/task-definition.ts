@@ -7,33 +7,37 @@ import { Service } from "./service.ts";
 import { Artifact, Template } from "./task-files.ts";
 import { TaskResources } from "./task-resources.ts";
 
-/** What TaskDefinitions and Tasks have in common: the program and how it is run. */
+/** Fields that TaskDefinitions and Tasks have in common: the program and how it runs. */
 export const program = {
   driver,
   config: DriverConfig,
   resources: Type.Optional(TaskResources),
-  constraints: Type.Optional(Type.Array(Constraint, { description: "Demands on the robot, besides those of the group." })),
-  env: Type.Optional(stringMap("Environment variables of the program.")),
-  user: Type.Optional(Type.String({ description: "User of the robot that the program runs as, where the agent may switch." })),
-  timeout: Type.Optional(duration("How long the program may run, from its start; then it is stopped and the task has failed.")),
-  killTimeout: Type.Optional(
-    duration("How long a program that is told to stop (SIGTERM) may take before it is killed (SIGKILL).", { default: "5s" }),
+  constraints: Type.Optional(
+    Type.Array(Constraint, { description: "Requirements on the robot, in addition to those of the group." }),
   ),
+  env: Type.Optional(stringMap("Environment variables of the program.")),
+  user: Type.Optional(
+    Type.String({ description: "User that the program runs as. Only an agent that runs as root can switch." }),
+  ),
+  timeout: Type.Optional(
+    duration("Maximum run time, counted from the start of the program. After it, the program is stopped and the task fails."),
+  ),
+  killTimeout: Type.Optional(duration("Time between SIGTERM and SIGKILL when the program is stopped.", { default: "5s" })),
   restartPolicy: Type.Optional(RestartPolicy),
   artifacts: Type.Optional(Type.Array(Artifact, { description: "Files to fetch before the program starts." })),
-  templates: Type.Optional(Type.Array(Template, { description: "Files to make before the program starts." })),
+  templates: Type.Optional(Type.Array(Template, { description: "Files to render before the program starts." })),
   services: Type.Optional(Type.Array(Service, { description: "Services that the program offers." })),
 };
 
-/** A task as it is written in a Job or a TaskGroup. */
+/** A task as a Job or a TaskGroup defines it. */
 export const TaskDefinition = Type.Object(
   { name: partName("Name of the task within its group."), ...program },
   { description: "A program to run on a robot." },
 );
 export type TaskDefinition = Static<typeof TaskDefinition>;
 
-/** The tasks of a group, keyed by name. */
+/** The tasks of a group, by name. */
 export const taskDefinitions = Type.Array(TaskDefinition, {
-  ...listMap("name", "The programs. Each copy of the group runs each of them once."),
+  ...listMap("name", "The tasks. Each copy of the group runs each of them once."),
   minItems: 1,
 });

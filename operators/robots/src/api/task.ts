@@ -8,20 +8,20 @@ import { AllocatedResources } from "./task-resources.ts";
 
 const spec = Type.Object(
   {
-    jobName: Type.Optional(Type.String({ description: "Name of the Job that this task is of." })),
-    taskGroupName: Type.Optional(Type.String({ description: "Name of the TaskGroup that this task is of." })),
+    jobName: Type.Optional(Type.String({ description: "Name of the Job that the task belongs to." })),
+    taskGroupName: Type.Optional(Type.String({ description: "Name of the TaskGroup that the task belongs to." })),
     name: Type.String({ description: "Name of the task within its group.", minLength: 1 }),
     ...program,
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),
     targetRobot: Type.Optional(
       Type.String({
-        description: "The robot that runs the task. Set by the scheduler, or by you to choose one yourself.",
+        description: "Robot that runs the task. The scheduler sets it; set it yourself to pin the task to a robot.",
         maxLength: 63,
       }),
     ),
   },
-  { description: "A program and what it needs of its robot." },
+  { description: "A program and its requirements on the robot." },
 );
 
 const status = Type.Object(
@@ -29,49 +29,47 @@ const status = Type.Object(
     state: Type.Optional(
       choice(
         ["", "pending", "dispatching", "running", "exited", "completed", "failed"],
-        "pending: waits for a robot; dispatching: its robot is being told; running; exited: failed and waits to be started again; completed; failed.",
+        "pending: waits for a robot; dispatching: sent to its robot, not yet confirmed; running; exited: ended, waits for its restart; completed; failed.",
       ),
     ),
-    message: Type.Optional(Type.String({ description: "Why the task is in this state, for people." })),
-    reason: Type.Optional(Type.String({ description: "The same in one CamelCase word." })),
-    observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
-    attempt: Type.Optional(
-      int32("Which attempt at the task this is, from 1. What a robot reports of another attempt is not taken."),
-    ),
-    seq: Type.Optional(int32("Number of the last report that was taken of this attempt.")),
-    dispatchedAt: Type.Optional(time("When this attempt was given to the robot.")),
-    startedAt: Type.Optional(time("When the program started, by the robot's clock.")),
-    finishedAt: Type.Optional(time("When the program ended, by the robot's clock.")),
-    exitCode: Type.Optional(int32("The program's exit code. 128 and the signal's number when a signal ended it.")),
-    signal: Type.Optional(int32("The signal that ended the program.")),
-    restartCount: Type.Optional(int32("How often the program was started again.")),
-    lastRestartTime: Type.Optional(time("When it was last started again.")),
-    restartAt: Type.Optional(time("When it is to be started again.")),
-    restartWindowStart: Type.Optional(time("When the present interval of the restart policy began.")),
-    restartsInWindow: Type.Optional(int32("Restarts in that interval.")),
-    logs: Type.Optional(Type.String({ description: "Kept for K8s4r; see logsStdout and logsStderr." })),
-    logsStdout: Type.Optional(Type.String({ description: "The end of what the program printed." })),
-    logsStderr: Type.Optional(Type.String({ description: "The end of what it printed as errors." })),
+    message: Type.Optional(Type.String({ description: "Why the task is in this state." })),
+    reason: Type.Optional(Type.String({ description: "CamelCase reason for the state." })),
+    observedGeneration: Type.Optional(int64("Generation of spec that this status reflects.")),
+    attempt: Type.Optional(int32("Number of the current attempt, from 1. Reports about other attempts are ignored.")),
+    seq: Type.Optional(int32("Sequence number of the last report that was stored for this attempt.")),
+    dispatchedAt: Type.Optional(time("Time of this attempt's dispatch.")),
+    startedAt: Type.Optional(time("Start of the program, by the robot's clock.")),
+    finishedAt: Type.Optional(time("End of the program, by the robot's clock.")),
+    exitCode: Type.Optional(int32("Exit code of the program; 128 plus the signal number if a signal ended it.")),
+    signal: Type.Optional(int32("Number of the signal that ended the program.")),
+    restartCount: Type.Optional(int32("Number of restarts.")),
+    lastRestartTime: Type.Optional(time("Time of the last restart.")),
+    restartAt: Type.Optional(time("Time of the next restart.")),
+    restartWindowStart: Type.Optional(time("Start of the restart policy's current interval.")),
+    restartsInWindow: Type.Optional(int32("Number of restarts in the current interval.")),
+    logs: Type.Optional(Type.String({ description: "Kept for compatibility with K8s4r. See logsStdout and logsStderr." })),
+    logsStdout: Type.Optional(Type.String({ description: "Last 4 KiB of standard output." })),
+    logsStderr: Type.Optional(Type.String({ description: "Last 4 KiB of standard error." })),
     events: Type.Optional(
       Type.Array(
         Type.Object({
-          type: Type.Optional(Type.String({ description: "What happened." })),
-          time: Type.Optional(time("When, by the robot's clock.")),
-          displayMessage: Type.Optional(Type.String({ description: "What happened, for people." })),
-          details: Type.Optional(stringMap("More about it.")),
+          type: Type.Optional(Type.String({ description: "Type of the event." })),
+          time: Type.Optional(time("Time of the event, by the robot's clock.")),
+          displayMessage: Type.Optional(Type.String({ description: "Description of the event." })),
+          details: Type.Optional(stringMap("Details, such as the attempt.")),
         }),
-        { description: "The last 20 things that the robot reported.", "x-kubernetes-list-type": "atomic" },
+        { description: "Last 20 events that the robot reported.", "x-kubernetes-list-type": "atomic" },
       ),
     ),
     allocatedResources: Type.Optional(AllocatedResources),
     conditions: Type.Optional(
-      conditions("Scheduled: a robot is chosen, or why none is. Released: nothing of the task is left on its robot."),
+      conditions("Scheduled: the task is bound to a robot, or why not. Released: its robot has removed the task."),
     ),
   },
-  { description: "How the task goes." },
+  { description: "Observed state of the task." },
 );
 
-/** A program that runs once on one robot. */
+/** A program that runs on one robot. */
 export const Task = defineResource({
   group,
   version,

@@ -9,48 +9,50 @@ import { taskDefinitions } from "./task-definition.ts";
 
 const spec = Type.Object(
   {
-    jobName: Type.String({ description: "Name of the Job that this group is of." }),
+    jobName: Type.String({ description: "Name of the Job that the group belongs to." }),
     groupName: Type.String({ description: "Name of the group within the Job." }),
     count,
     tasks: taskDefinitions,
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),
-    constraints: Type.Optional(Type.Array(Constraint, { description: "Demands on the robots of all tasks of the group." })),
+    constraints: Type.Optional(
+      Type.Array(Constraint, { description: "Requirements on the robots of all tasks of the group." }),
+    ),
     restartPolicy: Type.Optional(RestartPolicy),
     reschedulePolicy: Type.Optional(ReschedulePolicy),
     ephemeralDisk: Type.Optional(EphemeralDisk),
-    meta: Type.Optional(stringMap("Anything you want to note about the group.")),
+    meta: Type.Optional(stringMap("Free-form notes about the group.")),
   },
-  { description: "The tasks and how many copies of them run." },
+  { description: "The tasks and their number of copies." },
 );
 
 const status = Type.Object(
   {
     state: Type.Optional(
-      workState("pending, running, completed (every task ended well) or failed (every task ended, at least one failed)."),
+      workState("pending, running, completed (every task succeeded) or failed (every task ended, at least one failed)."),
     ),
-    statusDescription: Type.Optional(Type.String({ description: "How far the group is, for people." })),
-    observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
-    totalTasks: Type.Optional(int32("How many tasks there are.")),
-    pendingTasks: Type.Optional(int32("How many wait: for a robot, for their robot to answer, or to be started again.")),
-    runningTasks: Type.Optional(int32("How many run.")),
-    succeededTasks: Type.Optional(int32("How many ended well.")),
-    failedTasks: Type.Optional(int32("How many failed.")),
-    startedAt: Type.Optional(time("When the first task started.")),
-    completedAt: Type.Optional(time("When the last task ended.")),
+    statusDescription: Type.Optional(Type.String({ description: "Progress as readable text." })),
+    observedGeneration: Type.Optional(int64("Generation of spec that this status reflects.")),
+    totalTasks: Type.Optional(int32("Number of tasks.")),
+    pendingTasks: Type.Optional(int32("Number of tasks that wait for a robot, for their robot's answer or for a restart.")),
+    runningTasks: Type.Optional(int32("Number of running tasks.")),
+    succeededTasks: Type.Optional(int32("Number of tasks that succeeded.")),
+    failedTasks: Type.Optional(int32("Number of tasks that failed.")),
+    startedAt: Type.Optional(time("Start of the first task.")),
+    completedAt: Type.Optional(time("End of the last task.")),
     conditions: Type.Optional(conditions("Completed and Failed.")),
   },
-  { description: "How the group goes." },
+  { description: "Observed state of the group." },
 );
 
-/** Tasks of a Job that belong together. */
+/** A group of tasks of a Job. */
 export const TaskGroup = defineResource({
   group,
   version,
   kind: "TaskGroup",
   plural: "taskgroups",
   shortNames: ["rtg"],
-  description: "Tasks of a Job that belong together, and how many copies of them run.",
+  description: "A group of tasks of a Job and its number of copies.",
   spec,
   status,
   columns: [

@@ -1,9 +1,8 @@
-import { randomUUID } from "node:crypto";
-import { type DeepReadonly, isNotFound } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
+import { isNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import type { Cache, Change, Logger } from "@keelson/controller";
-import type { OnChange } from "@keelson/controller";
+import type { Cache, Change, Logger, OnChange } from "@keelson/controller";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import {
@@ -14,26 +13,28 @@ import {
   type StatusMessage,
   topics,
 } from "../protocol/messages.ts";
-import { createDispatches } from "./dispatches.ts";
-import { createHeartbeats } from "./heartbeats.ts";
+import { Dispatcher } from "./dispatcher.ts";
+import { type HeartbeatStatus, Heartbeats } from "./heartbeats.ts";
 import { readIncoming } from "./incoming.ts";
-import { createKeyedQueue } from "./keyed-queue.ts";
-import { connectMqtt } from "./mqtt-connection.ts";
-import { createRegistrations } from "./registrations.ts";
-import { createReports } from "./reports.ts";
+import { KeyedQueue } from "./keyed-queue.ts";
+import { MqttConnection } from "./mqtt-connection.ts";
+import { Registrations } from "./registrations.ts";
+import { Reports } from "./reports.ts";
 
 const fieldManager = "robots-bridge";
 
 /** Options of {@link startBridge}. */
 export interface BridgeOptions {
-  /** The broker. */
+  /** URL of the broker. */
   readonly url: string;
   readonly username?: string;
   readonly password?: string;
-  /** Where Robots and Tasks are. */
+  /** MQTT client id: unique at the broker. */
+  readonly clientId: string;
+  /** Namespace of the Robots and Tasks. */
   readonly namespace: string;
   readonly client: Client;
-  /** Has Robots and Tasks with the indexes of `taskReads`. */
+  /** Contains Robots, and Tasks with the indexes of `taskReads`. */
   readonly cache: Cache;
   readonly onChange: OnChange;
   readonly clock: Clock;
@@ -41,163 +42,190 @@ export interface BridgeOptions {
   readonly isJoinToken: (token: string) => boolean;
 }
 
-/** A running bridge. */
-export interface Bridge {
-  /** Settles with the first connect to the broker. Rejects where it refuses the credentials. */
-  readonly ready: Promise<void>;
-  stop(): Promise<void>;
-  [Symbol.asyncDispose](): Promise<void>;
-}
-
 /**
- * Starts the bridge: MQTT to API and back, nothing else. It chooses no robot and calls none offline.
+ * Translates between MQTT and the API. It does not choose robots and does not set their phase.
  *
- * **Guarantees**: it holds nothing that has to survive. What robots are to be told follows from the Tasks; what they report
- * is acknowledged when it is stored, and said again by them until then. Reports on one Task are taken in order.
+ * **Guarantees**: it has no state that must survive a restart. Dispatches follow from the Tasks. A report is acknowledged once it is
+ * stored, and the robot repeats it until then. Reports on one Task are processed in order.
  */
-export function startBridge(options: BridgeOptions): Bridge {
-  const { url, username, password, namespace, client, cache, onChange, clock, log, isJoinToken } = options;
-  const queue = createKeyedQueue({
-    atOnce: 64,
-    maxPending: 8192,
-    onError: (key, error) =>
-      log.error({ key, error: String(error) }, "a message was not stored; its sender will send it again"),
-  });
-  const registrations = createRegistrations({ client, cache, namespace, isJoinToken, fieldManager, log });
-  const reports = createReports({ client, cache, clock, namespace, fieldManager, log });
-  const robotNamed = (name: string): DeepReadonly<Robot> | undefined => cache.get(Robot, { namespace, name });
-  const taskOf = (uid: string): DeepReadonly<Task> | undefined => cache.list(Task, { namespace, index: ["uid", uid] })[0];
+export class Bridge implements AsyncDisposable {
+  readonly #options: BridgeOptions;
+  readonly #queue: KeyedQueue;
+  readonly #registrations: Registrations;
+  readonly #reports: Reports;
+  readonly #dispatcher: Dispatcher;
+  readonly #heartbeats: Heartbeats;
+  readonly #connection: MqttConnection;
+  readonly #unsubscribes: readonly (() => void)[];
 
-  const dispatches = createDispatches({
-    clock,
-    taskOf,
-    isOnline: (robot) => robotNamed(robot)?.status?.phase === "Online",
-    send: (robot, message) => connection.publish(topics.dispatch(robot), message),
-  });
-  const heartbeats = createHeartbeats({
-    clock,
-    statusOf: (robot) => robotNamed(robot)?.status,
-    write: (robot, status) => {
-      queue.push(`robot/${robot}`, async () => {
-        try {
-          await client.applyStatus(Robot, { metadata: { name: robot, namespace }, status }, { fieldManager });
-        } catch (error) {
-          // Removed meanwhile: the next heartbeat makes it anew.
-          if (!isNotFound(error)) throw error;
-        }
-      });
-    },
-  });
+  constructor(options: BridgeOptions) {
+    const { url, username, password, clientId, namespace, client, cache, onChange, clock, log, isJoinToken } = options;
+    this.#options = options;
+    this.#queue = new KeyedQueue({
+      maxConcurrent: 64,
+      maxPending: 8192,
+      onError: (key, error) => log.error({ key, error: String(error) }, "could not store a message; its sender will repeat it"),
+    });
+    this.#registrations = new Registrations({ client, cache, namespace, isJoinToken, fieldManager, log });
+    this.#reports = new Reports({ client, cache, clock, namespace, fieldManager, log });
+    this.#dispatcher = new Dispatcher({
+      clock,
+      taskOf: (uid) => this.#taskOf(uid),
+      isOnline: (robot) => this.#robotNamed(robot)?.status?.phase === "Online",
+      send: (robot, message) => this.#connection.publish(topics.dispatch(robot), message),
+    });
+    this.#heartbeats = new Heartbeats({
+      clock,
+      statusOf: (robot) => this.#robotNamed(robot)?.status,
+      write: (robot, status) => void this.#queue.push(`robot/${robot}`, () => this.#writeHeartbeat(robot, status)),
+    });
+    this.#connection = new MqttConnection({
+      url,
+      ...(username === undefined ? {} : { username }),
+      ...(password === undefined ? {} : { password }),
+      clientId,
+      subscriptions: [topics.register, topics.heartbeat, topics.allStatus, topics.allOnline],
+      onMessage: (topic, payload) => this.#onMessage(topic, payload),
+      onReady: () => this.#dispatcher.resendAll(),
+      log,
+    });
+    this.#unsubscribes = [onChange(Task, (change) => this.#onTask(change)), onChange(Robot, (change) => this.#onRobot(change))];
+    for (const task of cache.list(Task, { namespace })) this.#dispatcher.taskChanged(task);
+  }
 
-  const respond = (robotId: string, response: ResponseMessage): void => connection.publish(topics.response(robotId), response);
-  const letGo = (robotId: string, uid: string, attempt: number): void => {
-    const task = { metadata: { uid }, status: { attempt } } as DispatchMessage["task"];
-    connection.publish(topics.dispatch(robotId), { action: "delete", task } satisfies DispatchMessage);
-  };
+  /** Resolves with the first connect to the broker. Rejects if the broker rejects the credentials. */
+  get ready(): Promise<void> {
+    return this.#connection.ready;
+  }
 
-  const takeRegistration = async (kind: "register" | "heartbeat", message: RegisterMessage): Promise<void> => {
-    const { robotId, deviceInfo, bootId, tasks = [] } = message;
-    const registration = await registrations.take(message);
-    if (registration.kind === "refused") {
-      log.warn({ robot: robotId }, `${kind} refused: ${registration.why}`);
-      if (kind === "register") respond(robotId, { success: false, message: registration.why, robotId });
+  async stop(): Promise<void> {
+    for (const unsubscribe of this.#unsubscribes) unsubscribe();
+    this.#dispatcher.stop();
+    this.#heartbeats.stop();
+    await this.#queue.close();
+    await this.#connection.stop();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  #robotNamed(name: string): DeepReadonly<Robot> | undefined {
+    return this.#options.cache.get(Robot, { namespace: this.#options.namespace, name });
+  }
+
+  #taskOf(uid: string): DeepReadonly<Task> | undefined {
+    return this.#options.cache.list(Task, { namespace: this.#options.namespace, index: ["uid", uid] })[0];
+  }
+
+  #onMessage(topic: string, payload: Uint8Array): void {
+    const { log } = this.#options;
+    const incoming = readIncoming(topic, payload);
+    if ("rejected" in incoming) {
+      log.warn({ topic: topic.slice(0, 200) }, `invalid MQTT message: ${incoming.rejected}`);
       return;
     }
-    heartbeats.heard(robotId, {
+    let isAccepted = true;
+    switch (incoming.kind) {
+      case "online": {
+        const { robotId, online } = incoming;
+        if (this.#robotNamed(robotId) !== undefined) this.#heartbeats.update(robotId, { connected: online });
+        break;
+      }
+      case "status": {
+        const { robotId, message } = incoming;
+        isAccepted = this.#queue.push(`task/${message.taskUid}`, () => this.#storeReport(robotId, message));
+        break;
+      }
+      default: {
+        const { kind, message } = incoming;
+        isAccepted = this.#queue.push(`robot/${message.robotId}`, () => this.#storeRegistration(kind, message));
+      }
+    }
+    if (!isAccepted) log.warn({ topic }, "message dropped: too many are waiting; its sender will repeat it");
+  }
+
+  async #storeRegistration(kind: "register" | "heartbeat", message: RegisterMessage): Promise<void> {
+    const { robotId, deviceInfo, bootId, tasks = [] } = message;
+    const registration = await this.#registrations.store(message);
+    if (registration.kind === "rejected") {
+      this.#options.log.warn({ robot: robotId }, `${kind} rejected: ${registration.reason}`);
+      if (kind === "register") this.#respond(robotId, { success: false, message: registration.reason, robotId });
+      return;
+    }
+    this.#heartbeats.update(robotId, {
       isAlive: true,
       ...(kind === "register" ? { connected: true } : {}),
       ...(deviceInfo === undefined ? {} : { deviceInfo }),
       ...(bootId === undefined ? {} : { bootId }),
     });
     if (kind === "heartbeat") return;
-    const answer = answerTo(registration.robot);
-    if (answer !== undefined) respond(robotId, answer);
+    const response = responseFor(registration.robot);
+    if (response !== undefined) this.#respond(robotId, response);
     for (const { taskUid, attempt } of tasks) {
-      const task = taskOf(taskUid);
-      if (task === undefined || task.spec.targetRobot !== robotId) letGo(robotId, taskUid, attempt);
+      const task = this.#taskOf(taskUid);
+      if (task === undefined || task.spec.targetRobot !== robotId) this.#sendDelete(robotId, taskUid, attempt);
     }
-    dispatches.repeat(robotId);
-  };
+    this.#dispatcher.resend(robotId);
+  }
 
-  const takeReport = async (robotId: string, report: StatusMessage): Promise<void> => {
-    const outcome = await reports.take(robotId, report);
+  async #storeReport(robotId: string, report: StatusMessage): Promise<void> {
+    const outcome = await this.#reports.store(robotId, report);
     const { taskUid, attempt, seq } = report;
-    if (outcome === "unwanted") letGo(robotId, taskUid, attempt ?? 0);
-    // An original agent sends neither, and listens to no acknowledgement.
+    if (outcome === "unwanted") this.#sendDelete(robotId, taskUid, attempt ?? 0);
+    // An original agent sends neither and does not subscribe to acknowledgements.
     if (attempt === undefined || seq === undefined) return;
-    connection.publish(topics.ack(robotId, taskUid), { taskUid, attempt, seq } satisfies AckMessage);
-  };
+    this.#connection.publish(topics.ack(robotId, taskUid), { taskUid, attempt, seq } satisfies AckMessage);
+  }
 
-  const onMessage = (topic: string, payload: Uint8Array): void => {
-    const incoming = readIncoming(topic, payload);
-    if ("refused" in incoming) {
-      log.warn({ topic: topic.slice(0, 200) }, `MQTT message not read: ${incoming.refused}`);
-      return;
+  async #writeHeartbeat(robot: string, status: HeartbeatStatus): Promise<void> {
+    const { client, namespace } = this.#options;
+    try {
+      await client.applyStatus(Robot, { metadata: { name: robot, namespace }, status }, { fieldManager });
+    } catch (error) {
+      // The Robot was deleted. Its next heartbeat creates it again.
+      if (!isNotFound(error)) throw error;
     }
-    let isTaken = true;
-    switch (incoming.kind) {
-      case "online": {
-        const { robotId, online } = incoming;
-        if (robotNamed(robotId) !== undefined) heartbeats.heard(robotId, { connected: online });
-        break;
-      }
-      case "status": {
-        const { robotId, message } = incoming;
-        isTaken = queue.push(`task/${message.taskUid}`, () => takeReport(robotId, message));
-        break;
-      }
-      default: {
-        const { kind, message } = incoming;
-        isTaken = queue.push(`robot/${message.robotId}`, () => takeRegistration(kind, message));
-      }
-    }
-    if (!isTaken) log.warn({ topic }, "too many messages wait; this one is dropped, its sender will send it again");
-  };
+  }
 
-  const onTask = ({ type, object }: Change<Task>): void => {
-    if (object.metadata.namespace !== namespace) return;
-    reports.seen(object);
-    if (type === "delete") dispatches.removed(object.metadata.uid ?? "");
-    else dispatches.changed(object);
-  };
-  const onRobot = ({ type, object, old }: Change<Robot>): void => {
-    if (object.metadata.namespace !== namespace) return;
+  #respond(robotId: string, response: ResponseMessage): void {
+    this.#connection.publish(topics.response(robotId), response);
+  }
+
+  /** Has a robot remove a task. */
+  #sendDelete(robotId: string, uid: string, attempt: number): void {
+    const task = { metadata: { uid }, status: { attempt } } as DispatchMessage["task"];
+    this.#connection.publish(topics.dispatch(robotId), { action: "delete", task } satisfies DispatchMessage);
+  }
+
+  #onTask({ type, object }: Change<Task>): void {
+    if (object.metadata.namespace !== this.#options.namespace) return;
+    this.#reports.taskChanged(object);
+    if (type === "delete") this.#dispatcher.taskDeleted(object.metadata.uid ?? "");
+    else this.#dispatcher.taskChanged(object);
+  }
+
+  #onRobot({ type, object, old }: Change<Robot>): void {
+    if (object.metadata.namespace !== this.#options.namespace) return;
     const name = object.metadata.name ?? "";
     if (type === "delete") {
-      heartbeats.removed(name);
+      this.#heartbeats.robotDeleted(name);
       return;
     }
-    const answer = answerTo(object);
-    const isNew = answer !== undefined && answer.message !== (old === undefined ? undefined : answerTo(old)?.message);
-    if (isNew) respond(name, answer);
-    if (object.status?.phase === "Online" && old?.status?.phase !== "Online") dispatches.repeat(name);
-  };
-
-  const connection = connectMqtt({
-    url,
-    ...(username === undefined ? {} : { username }),
-    ...(password === undefined ? {} : { password }),
-    clientId: `k8s4r-server-${randomUUID().slice(0, 8)}`,
-    subscriptions: [topics.register, topics.heartbeat, topics.allStatus, topics.allOnline],
-    onMessage,
-    onReady: () => dispatches.repeatAll(),
-    log,
-  });
-  const unsubscribes = [onChange(Task, onTask), onChange(Robot, onRobot)];
-  for (const task of cache.list(Task, { namespace })) dispatches.changed(task);
-
-  const stop = async (): Promise<void> => {
-    for (const unsubscribe of unsubscribes) unsubscribe();
-    dispatches.stop();
-    heartbeats.stop();
-    await queue.close();
-    await connection.stop();
-  };
-  return { ready: connection.ready, stop, [Symbol.asyncDispose]: stop };
+    const response = responseFor(object);
+    const before = old === undefined ? undefined : responseFor(old);
+    if (response !== undefined && response.message !== before?.message) this.#respond(name, response);
+    if (object.status?.phase === "Online" && old?.status?.phase !== "Online") this.#dispatcher.resend(name);
+  }
 }
 
-/** What a robot is told about its registration, once it is judged; undefined before. */
-function answerTo(robot: DeepReadonly<Robot>): ResponseMessage | undefined {
+/** Starts a {@link Bridge}. */
+export function startBridge(options: BridgeOptions): Bridge {
+  return new Bridge(options);
+}
+
+/** The response to a robot's registration; undefined until the registration is approved or rejected. */
+function responseFor(robot: DeepReadonly<Robot>): ResponseMessage | undefined {
   const { robotId } = robot.spec;
   if (robot.status?.phase === "Online") return { success: true, message: "Robot registered", robotId };
   const approved = robot.status?.conditions?.find((condition) => condition.type === "Approved");

@@ -1,16 +1,16 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { DeviceInfo } from "../api/device-info.ts";
 
-/** Whether the machine is another than it was: hardware, system, disks, interfaces; not how busy it is. */
+/** Whether the machine changed: its hardware, system, disks or interfaces. Utilisation is ignored. */
 export function isOtherMachine(
   before: DeepReadonly<DeviceInfo> | undefined,
   after: DeepReadonly<DeviceInfo> | undefined,
 ): boolean {
   if (after === undefined) return false;
-  return before === undefined || !jsonEquals(lasting(before), lasting(after));
+  return before === undefined || !jsonEquals(identityOf(before), identityOf(after));
 }
 
-function lasting(info: DeepReadonly<DeviceInfo>): unknown {
+function identityOf(info: DeepReadonly<DeviceInfo>): unknown {
   const { cpu, memory, disks, networkInterfaces } = info;
   return {
     hostname: info.hostname,

@@ -4,97 +4,105 @@ import type { DeviceInfo } from "../api/device-info.ts";
 import type { Robot } from "../api/robot.ts";
 import { isOtherMachine } from "./device-change.ts";
 
-/** A robot's heartbeats are written at most once in this time; what changes otherwise is written at once. */
-export const writeEveryMs = 30_000;
+/** Heartbeats of a robot are written at most once in this time. Other changes are written immediately. */
+export const writeIntervalMs = 30_000;
 
-/** What the bridge owns of a Robot's status. */
+/** The part of a Robot's status that the bridge owns. */
 export type HeartbeatStatus = Pick<NonNullable<Robot["status"]>, "lastHeartbeatTime" | "connected" | "bootId" | "deviceInfo">;
 
-/** What is heard of a robot. */
-export interface Heard {
-  /** A message of the robot itself; absent for what the broker says about it. */
+/** News about a robot. */
+export interface HeartbeatUpdate {
+  /** Whether the robot itself sent it. Unset for what the broker reports about the robot. */
   readonly isAlive?: boolean;
   readonly connected?: boolean;
   readonly bootId?: string;
   readonly deviceInfo?: DeviceInfo;
 }
 
-/** Gathers what is heard of robots into few writes. */
-export interface Heartbeats {
-  heard(robot: string, news: Heard): void;
-  /** The Robot is gone: what is known of it counts no more. */
-  removed(robot: string): void;
-  stop(): void;
+/** Options of {@link Heartbeats}. */
+export interface HeartbeatsOptions {
+  readonly clock: Clock;
+  /** The stored status of a robot. */
+  readonly statusOf: (robot: string) => DeepReadonly<Robot["status"]>;
+  /** Writes the status. Must not throw, and the last write must win. */
+  readonly write: (robot: string, status: HeartbeatStatus) => void;
 }
 
-interface Known {
+interface Entry {
   status: HeartbeatStatus;
   writtenAt: number;
   timer: Timer | undefined;
 }
 
 /**
- * Makes {@link Heartbeats}. A heartbeat within {@link writeEveryMs} of the last write is written when that time is over; a
- * change of connection, machine or boot at once. `write` must take the latest status and not reject.
+ * Coalesces heartbeats into few writes. A heartbeat within {@link writeIntervalMs} of the last write is written when that time is
+ * over. A change of connection, machine or boot is written immediately.
  */
-export function createHeartbeats(options: {
-  readonly clock: Clock;
-  readonly statusOf: (robot: string) => DeepReadonly<Robot["status"]>;
-  readonly write: (robot: string, status: HeartbeatStatus) => void;
-}): Heartbeats {
-  const { clock, statusOf, write } = options;
-  const known = new Map<string, Known>();
+export class Heartbeats {
+  readonly #options: HeartbeatsOptions;
+  readonly #entries = new Map<string, Entry>();
 
-  const knownOf = (robot: string): Known => {
-    let entry = known.get(robot);
+  constructor(options: HeartbeatsOptions) {
+    this.#options = options;
+  }
+
+  /** Applies news about a robot. */
+  update(robot: string, update: HeartbeatUpdate): void {
+    const { clock } = this.#options;
+    const entry = this.#entryOf(robot);
+    const { status } = entry;
+    // A robot that sends messages is connected, whatever its last will said before.
+    const connected = update.connected ?? (update.isAlive && status.connected === false ? true : status.connected);
+    const isOther = isOtherMachine(status.deviceInfo, update.deviceInfo);
+    const isUrgent =
+      connected !== status.connected || isOther || (update.bootId !== undefined && update.bootId !== status.bootId);
+    entry.status = {
+      ...status,
+      ...(update.isAlive ? { lastHeartbeatTime: new Date(clock.now()).toISOString() } : {}),
+      ...(connected === undefined ? {} : { connected }),
+      ...(update.bootId === undefined ? {} : { bootId: update.bootId }),
+      ...(isOther && update.deviceInfo !== undefined ? { deviceInfo: update.deviceInfo } : {}),
+    };
+    const dueInMs = entry.writtenAt + writeIntervalMs - clock.monotonic();
+    if (isUrgent || (update.isAlive && dueInMs <= 0)) this.#flush(robot, entry);
+    else if (update.isAlive && entry.timer === undefined) {
+      entry.timer = clock.setTimer(dueInMs, () => this.#flush(robot, entry), { background: true });
+    }
+  }
+
+  /** Forgets a robot that was deleted. */
+  robotDeleted(robot: string): void {
+    this.#entries.get(robot)?.timer?.cancel();
+    this.#entries.delete(robot);
+  }
+
+  stop(): void {
+    for (const entry of this.#entries.values()) entry.timer?.cancel();
+    this.#entries.clear();
+  }
+
+  #entryOf(robot: string): Entry {
+    let entry = this.#entries.get(robot);
     if (entry === undefined) {
-      const stored = statusOf(robot);
-      const status: HeartbeatStatus = {
-        ...(stored?.lastHeartbeatTime === undefined ? {} : { lastHeartbeatTime: stored.lastHeartbeatTime }),
-        ...(stored?.connected === undefined ? {} : { connected: stored.connected }),
-        ...(stored?.bootId === undefined ? {} : { bootId: stored.bootId }),
-        ...(stored?.deviceInfo === undefined ? {} : { deviceInfo: stored.deviceInfo as DeviceInfo }),
-      };
-      entry = { status, writtenAt: Number.NEGATIVE_INFINITY, timer: undefined };
-      known.set(robot, entry);
+      entry = { status: ownedStatus(this.#options.statusOf(robot)), writtenAt: Number.NEGATIVE_INFINITY, timer: undefined };
+      this.#entries.set(robot, entry);
     }
     return entry;
-  };
-  const flush = (robot: string, entry: Known): void => {
+  }
+
+  #flush(robot: string, entry: Entry): void {
     entry.timer?.cancel();
     entry.timer = undefined;
-    entry.writtenAt = clock.monotonic();
-    write(robot, entry.status);
-  };
+    entry.writtenAt = this.#options.clock.monotonic();
+    this.#options.write(robot, entry.status);
+  }
+}
+
+function ownedStatus(stored: DeepReadonly<Robot["status"]>): HeartbeatStatus {
   return {
-    heard(robot, news) {
-      const entry = knownOf(robot);
-      const { status } = entry;
-      // A robot that speaks is connected, whatever its last will said before.
-      const connected = news.connected ?? (news.isAlive && status.connected === false ? true : status.connected);
-      const isOther = isOtherMachine(status.deviceInfo, news.deviceInfo);
-      const isUrgent =
-        connected !== status.connected || isOther || (news.bootId !== undefined && news.bootId !== status.bootId);
-      entry.status = {
-        ...status,
-        ...(news.isAlive ? { lastHeartbeatTime: new Date(clock.now()).toISOString() } : {}),
-        ...(connected === undefined ? {} : { connected }),
-        ...(news.bootId === undefined ? {} : { bootId: news.bootId }),
-        ...(isOther && news.deviceInfo !== undefined ? { deviceInfo: news.deviceInfo } : {}),
-      };
-      const dueIn = entry.writtenAt + writeEveryMs - clock.monotonic();
-      if (isUrgent || (news.isAlive && dueIn <= 0)) flush(robot, entry);
-      else if (news.isAlive && entry.timer === undefined) {
-        entry.timer = clock.setTimer(dueIn, () => flush(robot, entry), { background: true });
-      }
-    },
-    removed(robot) {
-      known.get(robot)?.timer?.cancel();
-      known.delete(robot);
-    },
-    stop() {
-      for (const entry of known.values()) entry.timer?.cancel();
-      known.clear();
-    },
+    ...(stored?.lastHeartbeatTime === undefined ? {} : { lastHeartbeatTime: stored.lastHeartbeatTime }),
+    ...(stored?.connected === undefined ? {} : { connected: stored.connected }),
+    ...(stored?.bootId === undefined ? {} : { bootId: stored.bootId }),
+    ...(stored?.deviceInfo === undefined ? {} : { deviceInfo: stored.deviceInfo as DeviceInfo }),
   };
 }

@@ -16,7 +16,7 @@ const status = {
 };
 
 describe("readIncoming", () => {
-  it("reads what agents send, K8s4r's too", () => {
+  it("parses messages of agents, including K8s4r's", () => {
     expect(read("k8s4r/register", { robotId: "robot-001", token: "t", deviceInfo: { hostname: "h", gpu: 1 } })).toEqual({
       kind: "register",
       message: { robotId: "robot-001", token: "t", deviceInfo: { hostname: "h" } },
@@ -33,55 +33,55 @@ describe("readIncoming", () => {
     });
   });
 
-  it.each(["#", "+", "a/b", "", "A", "-a", "a".repeat(64), "../x"])("refuses the robot id %j (S5)", (robotId) => {
-    expect(read("k8s4r/register", { robotId, token: "t" })).toHaveProperty("refused");
-    expect(read(`k8s4r/robots/${robotId}/online`, { online: true })).toHaveProperty("refused");
+  it.each(["#", "+", "a/b", "", "A", "-a", "a".repeat(64), "../x"])("rejects the robot id %j (S5)", (robotId) => {
+    expect(read("k8s4r/register", { robotId, token: "t" })).toHaveProperty("rejected");
+    expect(read(`k8s4r/robots/${robotId}/online`, { online: true })).toHaveProperty("rejected");
   });
 
   it.each([
     ["another task than the topic's (S4)", { ...status, taskUid: "00000000-0000-4000-8000-000000000002" }],
     ["another robot than the topic's (S4)", { ...status, robotName: "robot-002" }],
-    ["a state that there is not", { ...status, state: "done" }],
+    ["an unknown state", { ...status, state: "done" }],
     ["a negative attempt", { ...status, attempt: -1 }],
-    ["a number that is a text", { ...status, seq: "1" }],
-  ])("refuses a status with %s", (_, body) => {
-    expect(read(statusTopic, body)).toHaveProperty("refused");
+    ["a number that is a string", { ...status, seq: "1" }],
+  ])("rejects a status with %s", (_, body) => {
+    expect(read(statusTopic, body)).toHaveProperty("rejected");
   });
 
-  it("refuses a uid that is a path (S6)", () => {
-    expect(read("k8s4r/robots/robot-001/tasks/../status", status)).toHaveProperty("refused");
+  it("rejects a uid that is a path (S6)", () => {
+    expect(read("k8s4r/robots/robot-001/tasks/../status", status)).toHaveProperty("rejected");
   });
 
-  it("cuts long text, keeps the end of logs, and takes control characters out (S15)", () => {
+  it("cuts long text, keeps the end of logs and replaces control characters (S15)", () => {
     const result = read(statusTopic, {
       ...status,
       message: `\u001b[31m${"x".repeat(9000)}`,
       logsStdout: `${"a".repeat(9000)}\u0007\tend\n`,
     });
-    if ("refused" in result || result.kind !== "status") throw new Error("refused");
+    if ("rejected" in result || result.kind !== "status") throw new Error("rejected");
     expect(result.message.message).toHaveLength(4096);
     expect(result.message.message.startsWith("\ufffd[31m")).toBe(true);
     expect(result.message.logsStdout).toHaveLength(4096);
     expect(result.message.logsStdout?.endsWith("\ufffd\tend\n")).toBe(true);
   });
 
-  it("takes a registration whose measurements are odd, without them", () => {
+  it("accepts a registration with invalid measurements, without them", () => {
     expect(read("k8s4r/heartbeat", { robotId: "r", token: "t", deviceInfo: { cpu: { logicalCores: "many" } } })).toEqual({
       kind: "heartbeat",
       message: { robotId: "r", token: "t" },
     });
   });
 
-  it("is not moved by __proto__ in a payload", () => {
+  it("is not affected by __proto__ in a payload", () => {
     const result = read("k8s4r/register", '{"robotId":"r","token":"t","labels":{"__proto__":"x"},"__proto__":{"robotId":"y"}}');
     expect(({} as Record<string, unknown>).robotId).toBeUndefined();
-    if ("refused" in result || result.kind !== "register") throw new Error("refused");
+    if ("rejected" in result || result.kind !== "register") throw new Error("rejected");
     expect(Object.getPrototypeOf(result.message.labels)).toBe(Object.prototype);
   });
 
-  it("refuses what is too large or no JSON object, and never throws", () => {
-    expect(readIncoming("k8s4r/register", Buffer.alloc(maxPayloadBytes + 1, 32))).toHaveProperty("refused");
-    expect(read("k8s4r/register", "[".repeat(100_000))).toHaveProperty("refused");
+  it("rejects payloads that are too large or not a JSON object, and never throws", () => {
+    expect(readIncoming("k8s4r/register", Buffer.alloc(maxPayloadBytes + 1, 32))).toHaveProperty("rejected");
+    expect(read("k8s4r/register", "[".repeat(100_000))).toHaveProperty("rejected");
     fc.assert(
       fc.property(
         fc.constantFrom("k8s4r/register", "k8s4r/heartbeat", statusTopic, "k8s4r/robots/r/online", "x"),

@@ -3,7 +3,7 @@ import { Check, Clean } from "typebox/value";
 import { DeviceInfo } from "../api/device-info.ts";
 import { type RegisterMessage, robotIdPattern, type StatusMessage, taskUidPattern, topics } from "../protocol/messages.ts";
 
-/** The largest payload that is read. */
+/** Maximum size of a payload. */
 export const maxPayloadBytes = 256 * 1024;
 
 const maxLabels = 64;
@@ -14,49 +14,55 @@ const maxTokenLength = 1024;
 
 const states = ["running", "completed", "failed", "deleted"] as const;
 
-/** A message of an agent, checked. */
+/** A validated message of an agent. */
 export type Incoming =
   | { readonly kind: "register" | "heartbeat"; readonly message: RegisterMessage }
   | { readonly kind: "status"; readonly robotId: string; readonly message: StatusMessage }
   | { readonly kind: "online"; readonly robotId: string; readonly online: boolean };
 
+/** Why a message is not valid. */
+export interface Rejection {
+  readonly rejected: string;
+}
+
 /**
- * Reads a message as it came. Everything in it is somebody else's: text is cut and rid of control characters, what is not of
- * its type is refused.
+ * Parses an untrusted message of an agent. Text is cut to its maximum length and stripped of control characters; a field of the wrong
+ * type rejects the message.
  *
- * **Errors**: answers `{refused}` with the reason; never throws.
+ * **Errors**: never throws; returns a {@link Rejection} with the reason.
  */
-export function readIncoming(topic: string, payload: Uint8Array): Incoming | { readonly refused: string } {
-  const place = placeOf(topic);
-  if (place === undefined) return { refused: "no topic of an agent" };
-  if (payload.length > maxPayloadBytes)
-    return { refused: `payload has ${payload.length} bytes; at most ${maxPayloadBytes} are read` };
+export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rejection {
+  const parsed = parseTopic(topic);
+  if (parsed === undefined) return { rejected: "not a topic that agents publish to" };
+  if (payload.length > maxPayloadBytes) {
+    return { rejected: `payload is ${payload.length} bytes; must be at most ${maxPayloadBytes} bytes` };
+  }
   let body: unknown;
   try {
     body = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload));
   } catch {
-    return { refused: "payload is no JSON" };
+    return { rejected: "payload is not valid JSON" };
   }
-  if (!isJsonObject(body)) return { refused: "payload is no JSON object" };
+  if (!isJsonObject(body)) return { rejected: "payload must be a JSON object" };
   const get = (field: string): unknown => (Object.hasOwn(body, field) ? body[field] : undefined);
-  switch (place.kind) {
+  switch (parsed.kind) {
     case "online": {
       const online = get("online");
-      return typeof online === "boolean" ? { ...place, online } : { refused: "online has to be true or false" };
+      return typeof online === "boolean" ? { ...parsed, online } : { rejected: "online must be true or false" };
     }
     case "status":
-      return readStatus(place.robotId, place.uid, get);
+      return readStatus(parsed.robotId, parsed.uid, get);
     default:
-      return readRegister(place.kind, get);
+      return readRegister(parsed.kind, get);
   }
 }
 
-type Place =
+type ParsedTopic =
   | { readonly kind: "register" | "heartbeat" }
   | { readonly kind: "online"; readonly robotId: string }
   | { readonly kind: "status"; readonly robotId: string; readonly uid: string };
 
-function placeOf(topic: string): Place | undefined {
+function parseTopic(topic: string): ParsedTopic | undefined {
   if (topic === topics.register) return { kind: "register" };
   if (topic === topics.heartbeat) return { kind: "heartbeat" };
   const [root, robots, robotId, ...rest] = topic.split("/");
@@ -69,23 +75,21 @@ function placeOf(topic: string): Place | undefined {
   return undefined;
 }
 
-function readRegister(
-  kind: "register" | "heartbeat",
-  get: (field: string) => unknown,
-): Incoming | { readonly refused: string } {
+function readRegister(kind: "register" | "heartbeat", get: (field: string) => unknown): Incoming | Rejection {
   const robotId = get("robotId");
   if (typeof robotId !== "string" || !robotIdPattern.test(robotId)) {
-    return { refused: "robotId has to be a DNS label: up to 63 of a-z, 0-9 and -, not at its ends" };
+    return { rejected: "robotId must be a DNS label of at most 63 characters" };
   }
   const token = get("token") ?? "";
-  if (typeof token !== "string" || token.length > maxTokenLength)
-    return { refused: `token has to be a text of up to ${maxTokenLength} characters` };
+  if (typeof token !== "string" || token.length > maxTokenLength) {
+    return { rejected: `token must be a string of at most ${maxTokenLength} characters` };
+  }
   const deviceInfo = readDeviceInfo(get("deviceInfo"));
   const labels = readLabels(get("labels"));
-  if (labels === null) return { refused: `labels have to be texts, at most ${maxLabels}` };
+  if (labels === null) return { rejected: `labels must be an object with at most ${maxLabels} string values` };
   const bootId = get("bootId");
   const tasks = readHeldTasks(get("tasks"));
-  if (tasks === null) return { refused: "tasks have to be a list of {taskUid, attempt}" };
+  if (tasks === null) return { rejected: "tasks must be a list of {taskUid, attempt}" };
   return {
     kind,
     message: {
@@ -99,7 +103,7 @@ function readRegister(
   };
 }
 
-/** Undefined also where it is not of its form: a robot whose measurements are odd is still a robot. */
+/** Undefined if it does not match the schema: a robot with invalid measurements can still register. */
 function readDeviceInfo(value: unknown): DeviceInfo | undefined {
   if (!isJsonObject(value) || !Check(DeviceInfo, value)) return undefined;
   return Clean(DeviceInfo, value) as DeviceInfo;
@@ -131,14 +135,14 @@ function readHeldTasks(value: unknown): { taskUid: string; attempt: number }[] |
   return held;
 }
 
-function readStatus(robotId: string, uid: string, get: (field: string) => unknown): Incoming | { readonly refused: string } {
-  if (get("taskUid") !== uid) return { refused: "taskUid is not that of the topic" };
-  if (get("robotName") !== robotId) return { refused: "robotName is not the robot of the topic" };
+function readStatus(robotId: string, uid: string, get: (field: string) => unknown): Incoming | Rejection {
+  if (get("taskUid") !== uid) return { rejected: "taskUid must match the topic" };
+  if (get("robotName") !== robotId) return { rejected: "robotName must match the topic" };
   const state = states.find((each) => each === get("state"));
-  if (state === undefined) return { refused: `state has to be one of ${states.join(", ")}` };
+  if (state === undefined) return { rejected: `state must be one of ${states.join(", ")}` };
   const [attempt, seq] = [get("attempt"), get("seq")];
-  if (attempt !== undefined && !isCount(attempt)) return { refused: "attempt has to be a whole number" };
-  if (seq !== undefined && !isCount(seq)) return { refused: "seq has to be a whole number" };
+  if (attempt !== undefined && !isCount(attempt)) return { rejected: "attempt must be a whole number" };
+  if (seq !== undefined && !isCount(seq)) return { rejected: "seq must be a whole number" };
   const text = (field: string, length: number): string => {
     const value = get(field);
     return typeof value === "string" ? clean(value, length) : "";
@@ -172,7 +176,7 @@ function readStatus(robotId: string, uid: string, get: (field: string) => unknow
   }
   for (const field of ["logsStdout", "logsStderr"]) {
     const value = get(field);
-    // Of a log the end tells most.
+    // The end of a log says most about the failure.
     if (typeof value === "string") message[field] = clean(value.slice(-maxLogLength), maxLogLength);
   }
   return { kind: "status", robotId, message: message as unknown as StatusMessage };
@@ -182,7 +186,7 @@ function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 31;
 }
 
-/** Without control characters other than line ends and tabs, which could steer a terminal. */
+/** Replaces control characters other than newline and tab, because they can control a terminal. */
 function clean(text: string, length: number): string {
   return text
     .slice(0, length)

@@ -1,24 +1,24 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { createKeyedQueue } from "./keyed-queue.ts";
+import { KeyedQueue } from "./keyed-queue.ts";
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-describe("createKeyedQueue", () => {
-  it("keeps the order within a key, runs one piece of a key and `atOnce` keys at a time, and does everything", async () => {
+describe("KeyedQueue", () => {
+  it("runs all work, in order within a key and for at most `maxConcurrent` keys concurrently", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.constantFrom("a", "b", "c", "d"), { maxLength: 40 }),
         fc.integer({ min: 1, max: 3 }),
-        async (keys, atOnce) => {
-          const queue = createKeyedQueue({ atOnce, maxPending: 100, onError: () => {} });
+        async (keys, maxConcurrent) => {
+          const queue = new KeyedQueue({ maxConcurrent, maxPending: 100, onError: () => {} });
           const done = new Map<string, number[]>();
           const running = new Set<string>();
           keys.forEach((key, index) => {
             queue.push(key, async () => {
               expect(running.has(key)).toBe(false);
               running.add(key);
-              expect(running.size).toBeLessThanOrEqual(atOnce);
+              expect(running.size).toBeLessThanOrEqual(maxConcurrent);
               await turn();
               running.delete(key);
               done.set(key, [...(done.get(key) ?? []), index]);
@@ -34,16 +34,16 @@ describe("createKeyedQueue", () => {
     );
   });
 
-  it("refuses work beyond its bound and after it is closed", async () => {
-    const queue = createKeyedQueue({ atOnce: 1, maxPending: 2, onError: () => {} });
+  it("rejects work beyond its bound and after it is closed", async () => {
+    const queue = new KeyedQueue({ maxConcurrent: 1, maxPending: 2, onError: () => {} });
     expect(["a", "b", "c"].map((key) => queue.push(key, turn))).toEqual([true, true, false]);
     await queue.close();
     expect(queue.push("d", turn)).toBe(false);
   });
 
-  it("goes on after work that fails, and tells of it", async () => {
+  it("reports failed work and continues", async () => {
     const failed: string[] = [];
-    const queue = createKeyedQueue({ atOnce: 1, maxPending: 9, onError: (key) => failed.push(key) });
+    const queue = new KeyedQueue({ maxConcurrent: 1, maxPending: 9, onError: (key) => failed.push(key) });
     let isDone = false;
     queue.push("a", () => Promise.reject(new Error("no")));
     queue.push("a", async () => void (isDone = true));

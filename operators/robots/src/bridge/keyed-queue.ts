@@ -1,73 +1,84 @@
-/** Runs work in order within a key and side by side across keys, and refuses work beyond its bounds. */
-export interface KeyedQueue {
-  /** Takes `work`, or answers false where the queue is full. Errors of work go to `onError`. */
-  push(key: string, work: () => Promise<void>): boolean;
-  /** Work that waits or runs. */
-  readonly size: number;
-  /** Takes nothing more; settles when what was taken is done. */
-  close(): Promise<void>;
+type Work = () => Promise<void>;
+
+/** Options of a {@link KeyedQueue}. */
+export interface KeyedQueueOptions {
+  /** Maximum number of keys whose work runs concurrently. */
+  readonly maxConcurrent: number;
+  /** Maximum number of pieces of work that wait or run. */
+  readonly maxPending: number;
+  /** Called when work rejects. */
+  readonly onError: (key: string, error: unknown) => void;
 }
 
-/** Makes a {@link KeyedQueue}: `atOnce` keys run side by side, `maxPending` pieces of work are kept in all. */
-export function createKeyedQueue(options: {
-  readonly atOnce: number;
-  readonly maxPending: number;
-  readonly onError: (key: string, error: unknown) => void;
-}): KeyedQueue {
-  const { atOnce, maxPending, onError } = options;
-  /** Work by key. A key that is here is either ready or running. */
-  const lanes = new Map<string, (() => Promise<void>)[]>();
-  const ready: string[] = [];
-  let running = 0;
-  let size = 0;
-  let isClosed = false;
-  let onIdle: (() => void) | undefined;
+/** Runs work in order within a key and concurrently across keys. Work beyond its bounds is rejected. */
+export class KeyedQueue {
+  readonly #options: KeyedQueueOptions;
+  /** Waiting work by key. A key in this map is either ready or running. */
+  readonly #lanes = new Map<string, Work[]>();
+  readonly #ready: string[] = [];
+  #running = 0;
+  #size = 0;
+  #isClosed = false;
+  #onIdle: (() => void) | undefined;
 
-  const runLane = async (key: string): Promise<void> => {
-    const lane = lanes.get(key);
+  constructor(options: KeyedQueueOptions) {
+    this.#options = options;
+  }
+
+  /** Number of pieces of work that wait or run. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Adds `work`. Returns false if the queue is full or closed. */
+  push(key: string, work: Work): boolean {
+    if (this.#isClosed || this.#size >= this.#options.maxPending) return false;
+    this.#size++;
+    const lane = this.#lanes.get(key);
+    if (lane !== undefined) {
+      lane.push(work);
+    } else {
+      this.#lanes.set(key, [work]);
+      this.#ready.push(key);
+      this.#startReady();
+    }
+    return true;
+  }
+
+  /** Accepts no more work; resolves when all accepted work has ended. */
+  close(): Promise<void> {
+    this.#isClosed = true;
+    if (this.#size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onIdle = resolve;
+    });
+  }
+
+  #startReady(): void {
+    while (this.#running < this.#options.maxConcurrent) {
+      const key = this.#ready.shift();
+      if (key === undefined) break;
+      this.#running++;
+      void this.#runNext(key).then(() => {
+        this.#running--;
+        this.#startReady();
+        if (this.#size === 0) this.#onIdle?.();
+      });
+    }
+  }
+
+  async #runNext(key: string): Promise<void> {
+    const lane = this.#lanes.get(key);
     const work = lane?.shift();
     if (lane === undefined || work === undefined) return;
     try {
       await work();
     } catch (error) {
-      onError(key, error);
+      this.#options.onError(key, error);
     }
-    size--;
-    // One piece a turn, so that a busy key does not keep others waiting.
-    if (lane.length > 0) ready.push(key);
-    else lanes.delete(key);
-  };
-  const startMore = (): void => {
-    while (running < atOnce) {
-      const key = ready.shift();
-      if (key === undefined) break;
-      running++;
-      void runLane(key).then(() => {
-        running--;
-        startMore();
-        if (size === 0) onIdle?.();
-      });
-    }
-  };
-  return {
-    push(key, work) {
-      if (isClosed || size >= maxPending) return false;
-      size++;
-      const lane = lanes.get(key);
-      if (lane) lane.push(work);
-      else {
-        lanes.set(key, [work]);
-        ready.push(key);
-        startMore();
-      }
-      return true;
-    },
-    get size() {
-      return size;
-    },
-    close() {
-      isClosed = true;
-      return size === 0 ? Promise.resolve() : new Promise((resolve) => (onIdle = resolve));
-    },
-  };
+    this.#size--;
+    // One piece of work per turn, so that a busy key does not starve the others.
+    if (lane.length > 0) this.#ready.push(key);
+    else this.#lanes.delete(key);
+  }
 }

@@ -1,113 +1,114 @@
 import type { Logger } from "@keelson/controller";
 import mqtt, { type MqttClient } from "mqtt";
+import { RobotsError } from "../robots-error.ts";
 
-/** Where a broker is and who connects. */
+/** Options of an {@link MqttConnection}. */
 export interface MqttConnectionOptions {
   /** `mqtt://host:port`, also `tcp://`, `mqtts://` and `ssl://`. */
   readonly url: string;
   readonly username?: string;
   readonly password?: string;
   readonly clientId: string;
-  /** Subscribed to (QoS 1) on every connect. */
+  /** Topic filters to subscribe to (QoS 1) on every connect. */
   readonly subscriptions: readonly string[];
   readonly onMessage: (topic: string, payload: Uint8Array) => void;
-  /** Subscriptions are in place. Called on every connect. */
+  /** Called on every connect, after the subscriptions are in place. */
   readonly onReady: () => void;
   readonly log: Logger;
 }
 
-/** A connection that comes back by itself. */
-export interface MqttConnection {
-  readonly isConnected: boolean;
-  /** Publishes with QoS 1 where there is a connection, else drops: who publishes sends again in `onReady`. */
-  publish(topic: string, payload: unknown): void;
-  /** Settles with the first connect. Rejects where the broker refuses the credentials. */
-  readonly ready: Promise<void>;
-  stop(): Promise<void>;
-}
-
-/** Publishes that no broker has acknowledged yet; beyond this many, further ones are dropped. */
+/** Maximum number of publishes that the broker has not acknowledged. Further ones are dropped. */
 const maxUnacknowledged = 8192;
 
+/** CONNACK codes "bad user name or password" and "not authorized" (MQTT 3.1.1 section 3.2.2.3). */
+const badCredentials: readonly unknown[] = [4, 5];
+
 /**
- * Connects to a broker: MQTT 3.1.1, clean session, since nothing may depend on what a broker remembers.
+ * A connection to a broker that reconnects every second: MQTT 3.1.1 with a clean session, since nothing may depend on what a broker
+ * remembers.
  */
-export function connectMqtt(options: MqttConnectionOptions): MqttConnection {
-  const { url, username, password, clientId, subscriptions, onMessage, onReady, log } = options;
-  const client: MqttClient = mqtt.connect(url, {
-    clientId,
-    clean: true,
-    protocolVersion: 4,
-    keepalive: 30,
-    reconnectPeriod: 1000,
-    connectTimeout: 10_000,
-    resubscribe: false,
-    queueQoSZero: false,
-    manualConnect: true,
-    ...(username === undefined ? {} : { username }),
-    ...(password === undefined ? {} : { password }),
-  });
-  let unacknowledged = 0;
-  let isStopped = false;
-  const ready = new Promise<void>((resolve, reject) => {
-    client.on("connect", () => {
-      // Node leaves Nagle's algorithm on, which holds every second packet back for 44 ms.
-      const stream = client.stream as { setNoDelay?: (noDelay: boolean) => void };
-      stream.setNoDelay?.(true);
-      client.subscribe([...subscriptions], { qos: 1 }, (error, granted) => {
-        const refused = granted?.filter((grant) => grant.qos === 128).map((grant) => grant.topic) ?? [];
-        if (error || refused.length > 0) {
-          if (isStopped) return;
-          const why = refused.length > 0 ? `refuses the subscription to ${refused.join(", ")}` : (error?.message ?? "");
-          log.error({ broker: url }, `MQTT broker ${why}`);
-          reject(new Error(`MQTT broker ${url} ${why}`));
-          return;
-        }
-        log.info({ broker: url }, "connected to the MQTT broker");
-        resolve();
-        onReady();
-      });
+export class MqttConnection {
+  readonly #options: MqttConnectionOptions;
+  readonly #client: MqttClient;
+  #unacknowledged = 0;
+  #isStopped = false;
+  /** Resolves with the first connect. Rejects if the broker rejects the credentials or a subscription. */
+  readonly ready: Promise<void>;
+
+  constructor(options: MqttConnectionOptions) {
+    const { url, username, password, clientId } = options;
+    this.#options = options;
+    this.#client = mqtt.connect(url, {
+      clientId,
+      clean: true,
+      protocolVersion: 4,
+      keepalive: 30,
+      reconnectPeriod: 1000,
+      connectTimeout: 10_000,
+      resubscribe: false,
+      queueQoSZero: false,
+      manualConnect: true,
+      ...(username === undefined ? {} : { username }),
+      ...(password === undefined ? {} : { password }),
     });
-    client.on("error", (error) => {
-      if (isStopped) return;
-      log.warn({ broker: url }, `MQTT: ${error.message}`);
-      // CONNACK 4 and 5: trying again would be refused again.
-      if ("code" in error && (error.code === 4 || error.code === 5)) {
-        reject(
-          new Error(
-            `MQTT broker ${url} refuses the credentials (${error.message}); see --mqtt-username and --mqtt-password-file`,
-          ),
-        );
-      }
+    this.ready = new Promise((resolve, reject) => {
+      this.#client.on("connect", () => this.#onConnect(resolve, reject));
+      this.#client.on("error", (error) => this.#onError(error, reject));
     });
-  });
-  // A failure after the first connect is logged above; who does not wait for `ready` shall not crash of it.
-  ready.catch(() => {});
-  client.on("offline", () => {
-    if (!isStopped) log.warn({ broker: url }, "no connection to the MQTT broker; trying again every second");
-  });
-  // Before connecting: with a message that is delivered at once, a later listener would lose it.
-  client.on("message", (topic, payload) => onMessage(topic, payload));
-  client.connect();
-  return {
-    get isConnected() {
-      return client.connected;
-    },
-    publish(topic, payload) {
-      if (!client.connected || isStopped) return;
-      if (unacknowledged >= maxUnacknowledged) {
-        log.warn({ topic }, "MQTT publish dropped: too many are not acknowledged yet");
+    // Failures are logged. A caller that does not wait for `ready` must not crash on them.
+    this.ready.catch(() => {});
+    this.#client.on("offline", () => {
+      if (!this.#isStopped) options.log.warn({ broker: url }, "lost the connection to the MQTT broker; retrying every second");
+    });
+    // Added before connecting: a later listener would miss a message that arrives with the connection.
+    this.#client.on("message", (topic, payload) => options.onMessage(topic, payload));
+    this.#client.connect();
+  }
+
+  /** Publishes with QoS 1. Drops the message if there is no connection: the caller publishes again in `onReady`. */
+  publish(topic: string, payload: unknown): void {
+    if (!this.#client.connected || this.#isStopped) return;
+    if (this.#unacknowledged >= maxUnacknowledged) {
+      this.#options.log.warn({ topic }, "MQTT publish dropped: too many unacknowledged publishes");
+      return;
+    }
+    this.#unacknowledged++;
+    this.#client.publish(topic, JSON.stringify(payload), { qos: 1 }, () => {
+      this.#unacknowledged--;
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#client.endAsync(true);
+  }
+
+  #onConnect(resolve: () => void, reject: (error: Error) => void): void {
+    const { url, subscriptions, onReady, log } = this.#options;
+    // Node enables Nagle's algorithm by default, which delays every second packet by 44 ms.
+    const stream = this.#client.stream as { setNoDelay?: (noDelay: boolean) => void };
+    stream.setNoDelay?.(true);
+    this.#client.subscribe([...subscriptions], { qos: 1 }, (error, granted) => {
+      const rejected = granted?.filter((grant) => grant.qos === 128).map((grant) => grant.topic) ?? [];
+      if (error || rejected.length > 0) {
+        if (this.#isStopped) return;
+        const why = rejected.length > 0 ? `rejected the subscription to ${rejected.join(", ")}` : (error?.message ?? "");
+        log.error({ broker: url }, `MQTT broker ${why}`);
+        reject(new RobotsError("BrokerRejected", `MQTT broker ${url} ${why}`, { cause: error }));
         return;
       }
-      unacknowledged++;
-      client.publish(topic, JSON.stringify(payload), { qos: 1 }, () => {
-        unacknowledged--;
-      });
-    },
-    ready,
-    async stop() {
-      isStopped = true;
-      await client.endAsync(true);
-    },
-  };
+      log.info({ broker: url }, "connected to the MQTT broker");
+      resolve();
+      onReady();
+    });
+  }
+
+  #onError(error: Error, reject: (error: Error) => void): void {
+    const { url, log } = this.#options;
+    if (this.#isStopped) return;
+    log.warn({ broker: url }, `MQTT: ${error.message}`);
+    if (!("code" in error) || !badCredentials.includes(error.code)) return;
+    const message = `MQTT broker ${url} rejected the credentials (${error.message}); check --mqtt-username and --mqtt-password-file`;
+    reject(new RobotsError("BrokerRejected", message, { cause: error }));
+  }
 }

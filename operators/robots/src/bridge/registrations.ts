@@ -3,40 +3,56 @@ import type { Client } from "@keelson/client";
 import type { Cache, Logger } from "@keelson/controller";
 import { joinTokenAnnotation } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
-import { joinTokenDigest } from "../controllers/robot-decision.ts";
+import { joinTokenDigest } from "../identity/secret.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
 
-/** Most Robots that registrations may lead to. */
+/** Maximum number of Robots that registrations can create. */
 export const maxRobots = 1000;
 
-/** What became of a registration or heartbeat. */
+/** Result of a registration or heartbeat. */
 export type Registration =
-  | { readonly kind: "taken"; readonly robot: DeepReadonly<Robot> }
-  | { readonly kind: "refused"; readonly why: string };
+  | { readonly kind: "accepted"; readonly robot: DeepReadonly<Robot> }
+  | { readonly kind: "rejected"; readonly reason: string };
 
-/**
- * Brings a registration into the API: makes the Robot where there is none, and notes which join token it came with, for the
- * Robot controller to judge.
- *
- * **Guarantees**: who does not know the join token can neither take over a Robot that another registered, nor keep it alive,
- * nor push the number of Robots over {@link maxRobots}.
- */
-export function createRegistrations(options: {
+/** Options of {@link Registrations}. */
+export interface RegistrationsOptions {
   readonly client: Client;
   readonly cache: Cache;
   readonly namespace: string;
   readonly isJoinToken: (token: string) => boolean;
   readonly fieldManager: string;
   readonly log: Logger;
-}): { take(message: RegisterMessage): Promise<Registration> } {
-  const { client, cache, namespace, isJoinToken, fieldManager, log } = options;
-  let making = 0;
+}
 
-  const make = async (message: RegisterMessage, digest: string): Promise<Registration> => {
-    if (cache.list(Robot, { namespace }).length + making >= maxRobots) {
-      return { kind: "refused", why: `there are ${maxRobots} robots already, the most that may register` };
+/**
+ * Stores registrations: creates the Robot if it does not exist, and records the join token that the agent presented, for the
+ * Robot controller to judge.
+ *
+ * **Guarantees**: without the join token, an agent can neither take over a Robot that another agent registered, nor keep it
+ * alive, nor push the number of Robots over {@link maxRobots}.
+ */
+export class Registrations {
+  readonly #options: RegistrationsOptions;
+  #creating = 0;
+
+  constructor(options: RegistrationsOptions) {
+    this.#options = options;
+  }
+
+  /** Stores a registration. Messages of one robot must be passed one after the other. */
+  async store(message: RegisterMessage): Promise<Registration> {
+    const { cache, namespace } = this.#options;
+    const digest = joinTokenDigest(message.token);
+    const robot = cache.get(Robot, { namespace, name: message.robotId });
+    return robot === undefined ? await this.#create(message, digest) : await this.#update(robot, message, digest);
+  }
+
+  async #create(message: RegisterMessage, digest: string): Promise<Registration> {
+    const { client, cache, namespace, fieldManager, log } = this.#options;
+    if (cache.list(Robot, { namespace }).length + this.#creating >= maxRobots) {
+      return { kind: "rejected", reason: `too many robots: at most ${maxRobots} can register` };
     }
-    making++;
+    this.#creating++;
     try {
       const robot = await client.create(
         Robot,
@@ -46,33 +62,28 @@ export function createRegistrations(options: {
         },
         { fieldManager },
       );
-      log.info({ robot: message.robotId }, "a new robot registered");
-      return { kind: "taken", robot };
+      log.info({ robot: message.robotId }, "new robot registered");
+      return { kind: "accepted", robot };
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
-      return await meet(await client.get(Robot, { namespace, name: message.robotId }), message, digest);
+      return await this.#update(await client.get(Robot, { namespace, name: message.robotId }), message, digest);
     } finally {
-      making--;
+      this.#creating--;
     }
-  };
-  const meet = async (robot: DeepReadonly<Robot>, message: RegisterMessage, digest: string): Promise<Registration> => {
+  }
+
+  async #update(robot: DeepReadonly<Robot>, message: RegisterMessage, digest: string): Promise<Registration> {
+    const { client, namespace, isJoinToken, fieldManager } = this.#options;
     const known = robot.metadata.annotations?.[joinTokenAnnotation];
-    if (known === digest) return { kind: "taken", robot };
+    if (known === digest) return { kind: "accepted", robot };
     if (known !== undefined && !isJoinToken(message.token)) {
       return {
-        kind: "refused",
-        why: "the join token is neither the present one nor the one that the robot registered with before",
+        kind: "rejected",
+        reason: "the join token is neither the current one nor the one that the robot registered with before",
       };
     }
     const body = { metadata: { annotations: { [joinTokenAnnotation]: digest } } };
     const key = { namespace, name: message.robotId };
-    return { kind: "taken", robot: await client.patch(Robot, key, { type: "merge", body }, { fieldManager }) };
-  };
-  return {
-    async take(message) {
-      const digest = joinTokenDigest(message.token);
-      const robot = cache.get(Robot, { namespace, name: message.robotId });
-      return robot === undefined ? await make(message, digest) : await meet(robot, message, digest);
-    },
-  };
+    return { kind: "accepted", robot: await client.patch(Robot, key, { type: "merge", body }, { fieldManager }) };
+  }
 }

@@ -22,7 +22,7 @@ const decide = (status: Task["status"], message: StatusMessage, robot = "robot-0
   decideReport(taskOf(status, { bound: true, spec }), robot, message, t0);
 
 describe("decideReport", () => {
-  it("takes a report that leads on", () => {
+  it("stores a report that advances the state", () => {
     expect(decide(dispatching, report("running", { startedAt: "2026-01-01T00:00:01.000Z" }))).toMatchObject({
       kind: "write",
       status: { state: "running", seq: 1, startedAt: "2026-01-01T00:00:01.000Z" },
@@ -35,24 +35,24 @@ describe("decideReport", () => {
     });
   });
 
-  it("takes nothing from a robot that the task is not bound to (B5)", () => {
+  it("ignores a robot that the task is not bound to (B5)", () => {
     expect(decide(dispatching, report("completed"), "robot-002").kind).toBe("ignore");
   });
 
-  it.each([1, 3])("takes nothing about attempt %i when the present one is 2 (B5)", (attempt) => {
+  it.each([1, 3])("ignores reports about attempt %i if the current one is 2 (B5)", (attempt) => {
     expect(decide(dispatching, report("completed", { attempt })).kind).toBe("ignore");
   });
 
-  it.each(["completed", "failed", "exited"] as const)("leaves a task that is %s as it is (B4, F20)", (state) => {
+  it.each(["completed", "failed", "exited"] as const)("does not change a task that is %s (B4, F20)", (state) => {
     expect(decide({ ...dispatching, state }, report("running", { seq: 9 })).kind).toBe("ignore");
   });
 
-  it("takes a report once, and none that is older than the last (F7)", () => {
+  it("stores a report once and ignores older ones (F7)", () => {
     expect(decide({ ...dispatching, state: "running", seq: 4 }, report("running", { seq: 4 })).kind).toBe("ignore");
     expect(decide({ ...dispatching, state: "running", seq: 4 }, report("completed", { seq: 3 })).kind).toBe("ignore");
   });
 
-  it("stores a failure as exited when the restart policy may start the task again", () => {
+  it("stores a failure as exited if the restart policy allows a restart", () => {
     const state = (policy: Task["spec"]["restartPolicy"]) => {
       const decision = decide(
         dispatching,
@@ -67,17 +67,17 @@ describe("decideReport", () => {
     expect(state(undefined)).toBe("failed");
   });
 
-  it("drops what the last attempt left behind with the first report of the next", () => {
+  it("clears the last attempt's results with the first report of the next", () => {
     const decision = decide(
       { ...dispatching, exitCode: 3, logsStdout: "old", finishedAt: "f", startedAt: "s" },
       report("running"),
     );
-    if (decision.kind !== "write") throw new Error("not taken");
+    if (decision.kind !== "write") throw new Error("ignored");
     for (const field of ["exitCode", "logsStdout", "finishedAt", "startedAt"])
       expect(decision.status).not.toHaveProperty(field);
   });
 
-  it("understands an original agent, which sends neither attempt nor number", () => {
+  it("accepts an original agent's reports, which have neither attempt nor number", () => {
     const original = (state: StatusMessage["state"]): StatusMessage => {
       const { attempt: _, seq: __, ...rest } = report(state);
       return rest;
@@ -100,7 +100,7 @@ describe("decideReport", () => {
     ]);
   });
 
-  it("takes `deleted` only of a task that is being deleted", () => {
+  it("accepts `deleted` only for a task that is being deleted", () => {
     expect(decide(dispatching, report("deleted")).kind).toBe("ignore");
     const decision = decideReport(
       taskOf({ ...dispatching, state: "completed", seq: 5 }, { bound: true, deleting: true }),

@@ -1,50 +1,38 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Task } from "../api/task.ts";
-import { conditionsOf } from "../work/conditions.ts";
 import type { StatusMessage } from "../protocol/messages.ts";
+import { conditionsOf } from "../work/conditions.ts";
 
 const maxEvents = 20;
 
 type TaskStatus = NonNullable<Task["status"]>;
 
-/** What a robot's report does to its Task. */
+/** What to do with a robot's report. */
 export type ReportDecision =
   | { readonly kind: "write"; readonly status: TaskStatus }
-  /** Nothing, and the robot need not say it again. */
-  | { readonly kind: "ignore"; readonly why: string };
+  /** Change nothing. The robot need not send the report again. */
+  | { readonly kind: "ignore"; readonly reason: string };
 
 /**
  * Decides about a report on a Task.
  *
- * **Guarantees**: a report counts only where it comes from the robot that the Task is bound to, is about the present attempt,
- * is newer than the last that counted, and the attempt has not ended; so what arrives twice, late, out of order or from
- * elsewhere changes nothing. Reports of an original agent have neither attempt nor number: they count where they lead on.
+ * **Guarantees**: a report counts only if it comes from the robot that the Task is bound to, is about the current attempt, is newer
+ * than the last stored report, and the attempt has not ended. Duplicate, late, reordered and foreign reports change nothing. An
+ * original agent sends neither attempt nor sequence number; its reports count if they advance the state.
  *
- * A failure of a Task with a restart policy is stored as `exited`: whether it is `failed` is the Task controller's to say.
+ * A failure of a Task with a restart policy is stored as `exited`. The Task controller decides whether the Task has `failed`.
  */
 export function decideReport(task: DeepReadonly<Task>, robotId: string, report: StatusMessage, now: number): ReportDecision {
   const status = task.status;
-  if (task.spec.targetRobot !== robotId) return { kind: "ignore", why: "the task is not this robot's" };
-  if (status?.attempt === undefined) return { kind: "ignore", why: "the task was not sent to a robot" };
-  if (report.attempt !== undefined && report.attempt !== status.attempt) {
-    return { kind: "ignore", why: `it is about attempt ${report.attempt}, the present one is ${status.attempt}` };
-  }
+  const reason = reasonToIgnore(task, robotId, report);
+  if (reason !== undefined) return { kind: "ignore", reason };
   if (report.state === "deleted") {
-    if (task.metadata.deletionTimestamp === undefined) return { kind: "ignore", why: "the task is not being deleted" };
-    return { kind: "write", status: { ...bridgePart(task), conditions: released(task, now) } };
+    return { kind: "write", status: { ...ownedStatus(task), conditions: released(task, now) } };
   }
-  const state = status.state ?? "";
-  if (state !== "dispatching" && state !== "running") return { kind: "ignore", why: `the attempt has ended: ${state}` };
-  const lastSeq = status.seq ?? 0;
-  if (report.seq !== undefined && report.seq <= lastSeq)
-    return { kind: "ignore", why: `report ${report.seq} is not newer than ${lastSeq}` };
-  if (report.seq === undefined && report.state === "running" && state === "running") {
-    return { kind: "ignore", why: "it says nothing new" };
-  }
-
-  const isOver = report.state !== "running";
+  const lastSeq = status?.seq ?? 0;
+  const hasEnded = report.state !== "running";
   const nowText = new Date(now).toISOString();
-  const before = bridgePart(task);
+  const before = ownedStatus(task);
   const {
     startedAt: pastStart,
     finishedAt: _,
@@ -54,7 +42,7 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
     logsStderr: _err,
     ...kept
   } = before;
-  // With no report counted yet, what is there of start and end is the last attempt's.
+  // Before the first report of this attempt, the stored start is the last attempt's.
   const startedAt =
     report.startedAt ?? (lastSeq > 0 ? pastStart : undefined) ?? (report.seq === undefined ? nowText : undefined);
   const exitCode = report.exitCode;
@@ -62,35 +50,53 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
     kind: "write",
     status: {
       ...kept,
-      state: report.state === "failed" && mayStartAgain(task) ? "exited" : report.state,
+      state: report.state === "failed" && mayRestart(task) ? "exited" : report.state,
       message: report.message,
       reason: report.event,
       seq: report.seq ?? lastSeq + 1,
       ...(startedAt === undefined ? {} : { startedAt }),
-      ...(isOver ? { finishedAt: report.finishedAt ?? nowText } : {}),
-      ...(isOver && exitCode !== undefined ? { exitCode } : {}),
-      ...(isOver && report.signal !== undefined ? { signal: report.signal } : {}),
-      ...(isOver && report.logsStdout !== undefined ? { logsStdout: report.logsStdout } : {}),
-      ...(isOver && report.logsStderr !== undefined ? { logsStderr: report.logsStderr } : {}),
+      ...(hasEnded ? { finishedAt: report.finishedAt ?? nowText } : {}),
+      ...(hasEnded && exitCode !== undefined ? { exitCode } : {}),
+      ...(hasEnded && report.signal !== undefined ? { signal: report.signal } : {}),
+      ...(hasEnded && report.logsStdout !== undefined ? { logsStdout: report.logsStdout } : {}),
+      ...(hasEnded && report.logsStderr !== undefined ? { logsStderr: report.logsStderr } : {}),
       events: [
         ...(before.events ?? []),
         {
           type: report.event,
           time: report.updatedAt === "" ? nowText : report.updatedAt,
           displayMessage: report.message,
-          details: { attempt: String(status.attempt) },
+          details: { attempt: String(status?.attempt) },
         },
       ].slice(-maxEvents),
     },
   };
 }
 
-function mayStartAgain(task: DeepReadonly<Task>): boolean {
+function reasonToIgnore(task: DeepReadonly<Task>, robotId: string, report: StatusMessage): string | undefined {
+  const { status } = task;
+  if (task.spec.targetRobot !== robotId) return "the task is bound to another robot";
+  if (status?.attempt === undefined) return "the task was never dispatched";
+  if (report.attempt !== undefined && report.attempt !== status.attempt) {
+    return `it is about attempt ${report.attempt}, the current one is ${status.attempt}`;
+  }
+  if (report.state === "deleted") {
+    return task.metadata.deletionTimestamp === undefined ? "the task is not being deleted" : undefined;
+  }
+  const state = status.state ?? "";
+  if (state !== "dispatching" && state !== "running") return `the attempt has ended: ${state}`;
+  const lastSeq = status.seq ?? 0;
+  if (report.seq !== undefined && report.seq <= lastSeq) return `report ${report.seq} is not newer than ${lastSeq}`;
+  if (report.seq === undefined && report.state === "running" && state === "running") return "the state is unchanged";
+  return undefined;
+}
+
+function mayRestart(task: DeepReadonly<Task>): boolean {
   return task.spec.restartPolicy !== undefined && task.spec.restartPolicy.attempts !== 0;
 }
 
-/** What the bridge owns of a Task's status: an apply has to repeat all of it. */
-function bridgePart(task: DeepReadonly<Task>): TaskStatus {
+/** The part of a Task's status that the bridge owns. Server-side apply must repeat all of it. */
+function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
   const own: Record<string, unknown> = {};
   for (const field of [
     "state",
@@ -116,7 +122,7 @@ function released(task: DeepReadonly<Task>, now: number): TaskStatus["conditions
     status: "True",
     observedGeneration: task.metadata.generation ?? 0,
     reason: "RemovedByRobot",
-    message: `nothing of the task is left on ${task.spec.targetRobot ?? "its robot"}`,
+    message: `${task.spec.targetRobot ?? "the robot"} has removed the task`,
   } as const;
   return conditionsOf([claim], task.status?.conditions, now);
 }

@@ -1,7 +1,7 @@
 import { isJsonObject } from "@keelson/api-machinery";
 import { robotIdPattern, taskUidPattern, topics } from "../protocol/messages.ts";
 
-/** A message that a robot wants to publish, as much of it as decides whether it may. */
+/** A publish of a robot. */
 export interface PublishAttempt {
   readonly topic: string;
   readonly qos: number;
@@ -10,16 +10,16 @@ export interface PublishAttempt {
 }
 
 /**
- * Why robot `id` may not publish this, or undefined where it may.
+ * Why robot `id` may not publish a message; undefined if it may.
  *
- * A robot may register and send heartbeats under its own id, report about its tasks, and say (retained) whether it is online.
- * Besides it may write its own `tasks/state`, as an original agent does; nobody reads that, so it is not kept.
+ * A robot may register and send heartbeats under its own id, report about its tasks, and publish (retained) whether it is online. It
+ * may also write its own `tasks/state`, as an original agent does. That message has no reader and is not retained.
  */
-export function publishRefusal(id: string, { topic, qos, retain, payload }: PublishAttempt): string | undefined {
-  if (qos > 1) return "QoS 2 is not used here";
+export function publishRejection(id: string, { topic, qos, retain, payload }: PublishAttempt): string | undefined {
+  if (qos > 1) return "QoS 2 is not supported";
   if (topic === topics.register || topic === topics.heartbeat) {
-    if (retain) return `${topic} is not retained`;
-    return namedRobot(payload) === id ? undefined : `payload of ${topic} has to name robotId ${id}`;
+    if (retain) return `${topic} must not be retained`;
+    return robotIdOf(payload) === id ? undefined : `payload of ${topic} must have robotId ${id}`;
   }
   if (topic === topics.online(id)) return payload.length <= 64 ? undefined : `payload of ${topic} is too long`;
   const own = `k8s4r/robots/${id}/tasks/`;
@@ -27,13 +27,13 @@ export function publishRefusal(id: string, { topic, qos, retain, payload }: Publ
     const [uid, leaf, ...more] = topic.slice(own.length).split("/");
     if (uid === "state" && leaf === undefined) return undefined;
     if (leaf === "status" && more.length === 0 && uid !== undefined && taskUidPattern.test(uid)) {
-      return retain ? `${topic} is not retained` : undefined;
+      return retain ? `${topic} must not be retained` : undefined;
     }
   }
-  return `the robot ${id} may not publish to ${topic}`;
+  return `robot ${id} may not publish to ${topic}`;
 }
 
-/** Whether robot `id` may subscribe to this filter. */
+/** Whether robot `id` may subscribe to a topic filter. */
 export function maySubscribe(id: string, filter: string): boolean {
   return (
     filter === topics.response(id) ||
@@ -43,7 +43,7 @@ export function maySubscribe(id: string, filter: string): boolean {
   );
 }
 
-/** Whether a message on this topic is to be kept for those who subscribe later. */
+/** Whether messages on a topic may be retained. */
 export function mayRetain(topic: string): boolean {
   const [root, kind, id, leaf, ...more] = topic.split("/");
   return (
@@ -56,7 +56,7 @@ export function mayRetain(topic: string): boolean {
   );
 }
 
-function namedRobot(payload: Uint8Array): string | undefined {
+function robotIdOf(payload: Uint8Array): string | undefined {
   try {
     const message: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload));
     if (!isJsonObject(message) || !Object.hasOwn(message, "robotId")) return undefined;

@@ -18,7 +18,7 @@ afterEach(async () => {
   await broker.stop();
 });
 
-/** Connects, or answers why not. */
+/** Connects; rejects with the broker's reason. */
 function connect(options: { clientId: string; username?: string; password?: string }): Promise<MqttClient> {
   const client = mqtt.connect(broker.url, { protocolVersion: 4, reconnectPeriod: 0, ...options });
   clients.push(client);
@@ -40,27 +40,27 @@ describe("the embedded broker", () => {
       "the bridge's name and the join token",
       { clientId: "k8s4r-agent-k8s4r-server", username: "k8s4r-server", password: "secret!" },
     ],
-    ["a name that is no robot id (S5)", { clientId: "k8s4r-agent-#", username: "#", password: "secret" }],
-  ])("refuses a connection with %s", async (_, options) => {
+    ["a name that is not a robot id (S5)", { clientId: "k8s4r-agent-#", username: "#", password: "secret" }],
+  ])("rejects a connection with %s", async (_, options) => {
     await expect(connect(options)).rejects.toThrow(/Not authorized/i);
   });
 
-  it("brings a robot's own messages to the bridge, and the bridge's to the robot", async () => {
+  it("delivers a robot's own messages to the bridge and the bridge's messages to the robot", async () => {
     const [server, r1] = [await bridge(), await robot("r1")];
     await server.subscribeAsync([topics.register, topics.allStatus, topics.allOnline], { qos: 1 });
     await r1.subscribeAsync([topics.dispatch("r1"), topics.response("r1"), topics.ownAcks("r1")], { qos: 1 });
-    const heard: string[] = [];
+    const received: string[] = [];
     const all = new Promise<void>((resolve) => {
       server.on("message", (topic) => {
-        heard.push(topic);
-        if (heard.length === 3) resolve();
+        received.push(topic);
+        if (received.length === 3) resolve();
       });
     });
     await r1.publishAsync(topics.register, JSON.stringify({ robotId: "r1", token: "secret" }), { qos: 1 });
     await r1.publishAsync(topics.online("r1"), '{"online":true}', { qos: 1, retain: true });
     await r1.publishAsync(topics.status("r1", uid), "{}", { qos: 1 });
     await all;
-    expect(heard).toEqual([topics.register, topics.online("r1"), topics.status("r1", uid)]);
+    expect(received).toEqual([topics.register, topics.online("r1"), topics.status("r1", uid)]);
     const got = new Promise<string>((resolve) => r1.once("message", (topic) => resolve(topic)));
     await server.publishAsync(topics.dispatch("r1"), "{}", { qos: 1 });
     expect(await got).toBe(topics.dispatch("r1"));
@@ -75,38 +75,38 @@ describe("the embedded broker", () => {
     ["a status whose uid is a path (S6)", "k8s4r/robots/r1/tasks/../status", "{}", false],
     ["another robot's presence", topics.online("r2"), "{}", true],
     ["anything else", "x", "{}", false],
-  ])("cuts off a robot that publishes %s, and delivers nothing of it", async (_, topic, payload, retain) => {
+  ])("disconnects a robot that publishes %s and does not deliver the message", async (_, topic, payload, retain) => {
     const [server, r1] = [await bridge(), await robot("r1")];
     await server.subscribeAsync("#", { qos: 1 });
-    const heard: string[] = [];
-    server.on("message", (each) => heard.push(each));
+    const received: string[] = [];
+    server.on("message", (each) => received.push(each));
     const gone = closed(r1);
     r1.publish(topic, payload, { qos: 1, retain });
     expect(await gone).toBe("closed");
-    // A message of our own comes after anything that was let through.
+    // The test's own message arrives after anything that was let through.
     const own = new Promise<void>((resolve) => server.on("message", (each) => each === "end" && resolve()));
     await server.publishAsync("end", "", { qos: 1 });
     await own;
-    expect(heard).toEqual(["end"]);
+    expect(received).toEqual(["end"]);
   });
 
   it.each(["#", "k8s4r/#", "k8s4r/robots/+/tasks/dispatch", topics.dispatch("r2"), topics.register])(
-    "refuses a robot's subscription to %s (S1)",
+    "rejects a robot's subscription to %s (S1)",
     async (filter) => {
       const r1 = await robot("r1");
       await expect(r1.subscribeAsync(filter, { qos: 1 })).rejects.toThrow(/subscribe/i);
     },
   );
 
-  it("cuts off a client that announces a packet over the limit (S12)", async () => {
+  it("disconnects a client that announces a packet over the limit (S12)", async () => {
     const r1 = await robot("r1");
     const gone = closed(r1);
-    // But for its size it would be allowed.
+    // It would be allowed if it were smaller.
     r1.publish(topics.register, JSON.stringify({ robotId: "r1", token: "x".repeat(maxPacketBytes) }), { qos: 1 });
     expect(await gone).toBe("closed");
   });
 
-  it("tells of a robot whose connection breaks", async () => {
+  it("publishes the last will of a robot whose connection breaks", async () => {
     const server = await bridge();
     await server.subscribeAsync(topics.allOnline, { qos: 1 });
     const r1 = mqtt.connect(broker.url, {
@@ -124,7 +124,7 @@ describe("the embedded broker", () => {
     expect(await said).toBe('{"online":false}');
   });
 
-  it("names the port and the flag when the port is in use", async () => {
+  it("names the port and the flag if the port is in use", async () => {
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
     const address = other.address();
@@ -135,7 +135,7 @@ describe("the embedded broker", () => {
     await new Promise((resolve) => other.close(resolve));
   });
 
-  it("answers in well under the 40 ms that Nagle's algorithm would cost", async () => {
+  it("acknowledges in well under the 40 ms that Nagle's algorithm would cost", async () => {
     const r1 = await robot("r1");
     (r1.stream as { setNoDelay?: (noDelay: boolean) => void }).setNoDelay?.(true);
     const times: number[] = [];
@@ -144,7 +144,7 @@ describe("the embedded broker", () => {
       await r1.publishAsync(topics.status("r1", uid), "x".repeat(2000), { qos: 1 });
       times.push(performance.now() - start);
     }
-    // The best of them: whatever else the machine does, with Nagle's algorithm none is below 40 ms.
+    // The minimum: with Nagle's algorithm, none is below 40 ms, whatever else the machine does.
     expect(Math.min(...times)).toBeLessThan(20);
   });
 });

@@ -14,7 +14,7 @@ function publish(length: number): Buffer {
 }
 
 describe("createPacketGuard", () => {
-  it("lets every packet up to the limit pass and refuses a larger one, however the bytes are cut", () => {
+  it("accepts packets up to the limit and rejects larger ones, however the bytes are split", () => {
     fc.assert(
       fc.property(
         fc.array(fc.integer({ min: 0, max: 400 }), { maxLength: 8 }),
@@ -35,7 +35,7 @@ describe("createPacketGuard", () => {
     );
   });
 
-  it("refuses by the header alone, before the packet has come", () => {
+  it("rejects by the header alone, before the packet has arrived", () => {
     expect(createPacketGuard(1000).accept(Buffer.from([0x30, 0xff, 0xff, 0x7f]))).toBe(false);
     expect(createPacketGuard(2 ** 40).accept(Buffer.from([0x30, 0x80, 0x80, 0x80, 0x80, 0x01]))).toBe(false);
   });

@@ -1,17 +1,17 @@
 /**
- * Watches the bytes of an MQTT connection for packets over a size, before a parser collects them in memory.
+ * Checks the bytes of an MQTT connection for oversized packets before a parser buffers them.
  *
- * Every MQTT packet begins with a byte of type and flags and a length of one to four bytes, seven bits each, low ones first
+ * Every MQTT packet starts with a byte of type and flags and a length of one to four bytes, seven bits each, least significant first
  * (MQTT 3.1.1 section 2.2.3).
  */
 export interface PacketGuard {
-  /** Takes the next bytes. False: a packet announces more than is allowed, or a length that cannot be. */
+  /** Checks the next bytes. Returns false if a packet announces a length that is too large or malformed. */
   accept(chunk: Uint8Array): boolean;
 }
 
-/** Makes a guard that allows packets with up to `maxBytes` after their header. */
+/** Creates a guard that allows packets with up to `maxBytes` after their header. */
 export function createPacketGuard(maxBytes: number): PacketGuard {
-  /** Bytes of the present packet that are still to come; with 0, a header is being read. */
+  /** Remaining bytes of the current packet. 0 while a header is being read. */
   let left = 0;
   let headerBytes = 0;
   let length = 0;

@@ -17,24 +17,29 @@ import { robotIdPattern } from "../protocol/messages.ts";
 import type { AgentOptions, StartAgent } from "./start-agent.ts";
 
 const flags = {
-  brokerUrl: textFlag({ name: "broker-url", value: "URL", description: "MQTT broker", default: "tcp://localhost:1883" }),
+  brokerUrl: textFlag({
+    name: "broker-url",
+    value: "URL",
+    description: "URL of the MQTT broker",
+    default: "tcp://localhost:1883",
+  }),
   robotId: textFlag({
     name: "robot-id",
     value: "ID",
-    description: "the robot's name: a-z, 0-9 and -, at most 63",
+    description: "ID of the robot: a DNS label of at most 63 characters",
     required: true,
   }),
   token: textFlag({
     name: "token",
     value: "TOKEN",
-    description: "join token; others on this machine can read it, better use --token-file",
+    description: "join token; visible to other users of this machine, prefer --token-file",
     env: "K8S4R_TOKEN",
   }),
   tokenFile: textFlag({ name: "token-file", value: "FILE", description: "file with the join token" }),
   heartbeatInterval: durationFlag({
     name: "heartbeat-interval",
     value: "SECONDS",
-    description: "how often to say that the robot is there",
+    description: "time between two heartbeats",
     bareUnit: "s",
     minMs: 1_000,
     maxMs: 3_600_000,
@@ -43,25 +48,25 @@ const flags = {
   workDir: textFlag({
     name: "work-dir",
     value: "DIR",
-    description: "where tasks have their folders (default: $HOME/.k8s4r/tasks)",
+    description: "folder of the tasks' folders (default: $HOME/.k8s4r/tasks)",
   }),
   label: pairsFlag({
     name: "label",
     value: "KEY=VALUE",
-    description: "label of the robot, when this registration makes it",
+    description: "label of the Robot if this registration creates it",
   }),
   stopTasksOnExit: switchFlag({
     name: "stop-tasks-on-exit",
-    description: "end running tasks when the agent ends; else they go on and the next agent finds them",
+    description: "stop running tasks when the agent stops; by default they keep running and the next agent adopts them",
   }),
   logLevel: logLevelFlag,
 };
 
-/** Makes the command `keelson robots agent`, which runs on a robot. */
+/** Creates the command `keelson robots agent`, which runs on a robot. */
 export function createAgentCommand(startAgent: StartAgent): CommandDefinition {
   return {
     name: "agent",
-    description: "run on a robot: register it, run the tasks that it is given, report how they go",
+    description: "register this robot, run its tasks and report their status",
     flags: Object.values(flags),
     usesCluster: false,
     run: (context) => run(context, startAgent),
@@ -79,7 +84,9 @@ async function run(context: CommandContext, startAgent: StartAgent): Promise<num
   }
   const agent = await startAgent(options);
   const stop = (): void =>
-    void agent.stop().catch((error: unknown) => context.log.error({ error: String(error) }, "the agent did not stop cleanly"));
+    void agent
+      .stop()
+      .catch((error: unknown) => context.log.error({ error: String(error) }, "could not stop the agent cleanly"));
   if (context.signal.aborted) stop();
   context.signal.addEventListener("abort", stop, { once: true });
   try {
@@ -91,9 +98,9 @@ async function run(context: CommandContext, startAgent: StartAgent): Promise<num
 }
 
 /**
- * The agent's options from the command's flags.
+ * Reads the agent's options from the command's flags.
  *
- * **Errors**: throws a {@link UsageError} that names the flag.
+ * **Errors**: {@link UsageError}, which names the flag.
  */
 export async function readAgentFlags({
   flags: values,
@@ -125,17 +132,17 @@ export async function readAgentFlags({
 
 async function readToken(values: FlagValues): Promise<string> {
   const file = flags.tokenFile.read(values);
-  // The environment stands in for --token, so a file that is named has to win over it.
+  // --token defaults to an environment variable, so an explicit file takes precedence.
   if (file === undefined) {
     const token = flags.token.read(values) ?? "";
-    if (token === "") throw new UsageError("the join token is missing: give --token-file, or K8S4R_TOKEN in the environment");
+    if (token === "") throw new UsageError("missing join token: set --token-file, or K8S4R_TOKEN in the environment");
     return token;
   }
   let content: string;
   try {
     content = await readFile(file, "utf8");
   } catch (error) {
-    throw new UsageError(`--token-file: ${(error as Error).message}`);
+    throw new UsageError(`--token-file: ${(error as Error).message}`, { cause: error });
   }
   if (content.trim() === "") throw new UsageError(`--token-file: ${file} is empty`);
   return content.trim();

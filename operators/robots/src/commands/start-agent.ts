@@ -1,7 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 
-/** What an agent runs with. */
+/** Options of an agent. */
 export interface AgentOptions {
   /** `tcp://host:port`, also `mqtt://`, `mqtts://` and `ssl://`. */
   readonly brokerUrl: string;
@@ -12,14 +12,14 @@ export interface AgentOptions {
   readonly labels: Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Ends tasks that run when the agent stops. Otherwise they go on, and the next agent finds them. */
+  /** Stops running tasks when the agent stops. Otherwise they keep running and the next agent adopts them. */
   readonly stopTasksOnExit: boolean;
 }
 
 /** A running agent. */
 export interface RunningAgent {
   stop(): Promise<void>;
-  /** Settles when it has stopped; rejects when it failed. */
+  /** Resolves when it has stopped; rejects if it failed. */
   readonly done: Promise<void>;
 }
 

@@ -3,19 +3,19 @@ import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { byController } from "../work/owner.ts";
 
-/** TaskGroups with the index `controller`: uid of the Job. */
+/** Reads TaskGroups with the index `controller`: uid of the Job. */
 export const taskGroupReads = readOf(TaskGroup, { controller: byController });
 
-/** Tasks with their indexes. */
+/** Reads Tasks with the indexes that controllers and the bridge use. */
 export const taskReads = readOf(Task, {
   /** uid of the TaskGroup. */
   controller: byController,
   /** uid of the Task itself. */
   uid: (task) => (task.metadata.uid === undefined ? [] : [task.metadata.uid]),
-  /** The robot that it is bound to. */
+  /** Name of the robot that the Task is bound to. */
   robot: (task) => (task.spec.targetRobot === undefined || task.spec.targetRobot === "" ? [] : [task.spec.targetRobot]),
-  /** Its state; `pending` also before it has one. */
+  /** State; `pending` if it is not set yet. */
   state: (task) => [task.status?.state || "pending"],
-  /** Name of its Job. */
+  /** Name of the Job. */
   job: (task) => (task.spec.jobName === undefined || task.spec.jobName === "" ? [] : [task.spec.jobName]),
 });

@@ -19,11 +19,11 @@ const counted = (
   ...counts,
 });
 const policy = { attempts: 3, interval: "24h", delay: "15s", mode: "fail" } as const;
-const made = (status?: TaskGroup["status"], spec: Partial<TaskGroup["spec"]> = {}) =>
+const existing = (status?: TaskGroup["status"], spec: Partial<TaskGroup["spec"]> = {}) =>
   groupOf({ robotSelector: {}, restartPolicy: policy, ...spec }, status ? { status } : {});
 
 describe("decideJob", () => {
-  it("makes a TaskGroup of every group, and the status with them (B3)", () => {
+  it("creates a TaskGroup for every group together with the status (B3)", () => {
     const { groups, status } = decide(jobOf({ robotSelector: { env: "demo" }, priority: 70 }));
     expect(groups).toEqual([
       {
@@ -43,33 +43,33 @@ describe("decideJob", () => {
     expect(status).toMatchObject({ status: "pending", state: "pending", totalTasks: 2, pendingTasks: 2 });
   });
 
-  it("makes a TaskGroup that is missing whatever the status says (B3)", () => {
+  it("creates a missing TaskGroup whatever the status says (B3)", () => {
     const status = { status: "pending", state: "pending", totalTasks: 2, pendingTasks: 2 } as const;
     expect(decide(jobOf({}, { status })).groups).toHaveLength(1);
     expect(decide(jobOf({}, { status: { ...status, state: "running" } })).groups).toHaveLength(1);
   });
 
-  it("writes nothing when nothing changed", () => {
-    const first = decide(jobOf(), [made()]);
-    expect(decide(jobOf({}, { status: first.status }), [made()])).toEqual({ groups: [] });
+  it("writes nothing if nothing changed", () => {
+    const first = decide(jobOf(), [existing()]);
+    expect(decide(jobOf({}, { status: first.status }), [existing()])).toEqual({ groups: [] });
   });
 
   it.each([
     ["pending", counted("pending", { pendingTasks: 2 }), "pending"],
     ["running", counted("running", { runningTasks: 1, pendingTasks: 1 }), "running"],
-    ["one failed, one runs: not over yet", counted("running", { runningTasks: 1, failedTasks: 1 }), "running"],
-    ["one failed, one waits: not over yet", counted("running", { pendingTasks: 1, failedTasks: 1 }), "running"],
+    ["one failed, one running: not ended", counted("running", { runningTasks: 1, failedTasks: 1 }), "running"],
+    ["one failed, one pending: not ended", counted("running", { pendingTasks: 1, failedTasks: 1 }), "running"],
     ["all succeeded", counted("completed", { succeededTasks: 2 }), "completed"],
     ["one failed, one succeeded", counted("failed", { succeededTasks: 1, failedTasks: 1 }), "failed"],
-  ] as const)("adds up: %s", (_, status, state) => {
-    expect(decide(jobOf(), [made(status)]).status).toMatchObject({ state, status: state });
+  ] as const)("aggregates: %s", (_, status, state) => {
+    expect(decide(jobOf(), [existing(status)]).status).toMatchObject({ state, status: state });
   });
 
-  it("sets the condition Completed, and keeps its time while it stays", () => {
-    const running = decide(jobOf(), [made(counted("running", { runningTasks: 2 }))]).status;
+  it("sets the condition Completed and keeps its transition time while it does not change", () => {
+    const running = decide(jobOf(), [existing(counted("running", { runningTasks: 2 }))]).status;
     const done = decideJob({
       job: jobOf({}, { status: running }),
-      groups: [made(counted("completed", { succeededTasks: 2 }))],
+      groups: [existing(counted("completed", { succeededTasks: 2 }))],
       groupNamed: () => undefined,
       now: t0 + 9000,
     }).status;
@@ -80,31 +80,31 @@ describe("decideJob", () => {
     ]);
   });
 
-  it.each(["completed", "failed"] as const)("leaves a Job that is %s as it is", (state) => {
+  it.each(["completed", "failed"] as const)("does not change a Job that has %s", (state) => {
     expect(decide(jobOf({}, { status: { state } }))).toEqual({ groups: [] });
   });
 
-  it("leaves a Job that is being deleted alone", () => {
+  it("ignores a Job that is being deleted", () => {
     expect(decide(jobOf({}, { deleting: true }))).toEqual({ groups: [] });
   });
 
-  it("takes a change of count, and keeps the rest of a group that is made", () => {
+  it("applies a change of count and keeps the rest of an existing group", () => {
     const changed = jobOf({
       taskGroups: [
         { name: "workers", count: 5, tasks: [{ ...definition, config: { execConfig: { command: "/bin/false" } } }] },
       ],
     });
-    const { groups, status } = decide(changed, [made()]);
+    const { groups, status } = decide(changed, [existing()]);
     expect(groups[0]?.spec).toMatchObject({ count: 5, tasks: [definition] });
     expect(status?.conditions?.find((condition) => condition.type === "SpecApplied")).toMatchObject({
       status: "False",
       reason: "TemplatesFrozen",
-      message: "a TaskGroup keeps the template that it was made from; without effect: taskGroups[name=workers]",
+      message: "a TaskGroup keeps the template that it was created from; without effect: taskGroups[name=workers]",
     });
   });
 
-  it.each(["completed", "failed"] as const)("does not change the count of a group that is %s, and says so", (state) => {
-    const over = made(counted(state, { succeededTasks: 2 }));
+  it.each(["completed", "failed"] as const)("does not change the count of a group that has %s and reports it", (state) => {
+    const over = existing(counted(state, { succeededTasks: 2 }));
     const more = { name: "next", count: 1, tasks: [definition] };
     const { groups, status } = decide(jobOf({ taskGroups: [{ name: "workers", count: 5, tasks: [definition] }, more] }), [
       over,
@@ -112,13 +112,13 @@ describe("decideJob", () => {
     expect(groups.map(({ name }) => name)).toEqual(["hello-next"]);
     expect(status?.conditions?.find(({ type }) => type === "SpecApplied")).toMatchObject({
       status: "False",
-      message: "a TaskGroup keeps the template that it was made from; without effect: taskGroups[name=workers].count",
+      message: "a TaskGroup keeps the template that it was created from; without effect: taskGroups[name=workers].count",
     });
   });
 
-  it("goes on counting a group that was taken out of the spec", () => {
+  it("keeps counting a group that was removed from the spec", () => {
     const left = groupOf({ groupName: "old" }, { name: "hello-old", status: counted("running", { runningTasks: 2 }) });
-    const done = made(counted("completed", { succeededTasks: 2 }));
+    const done = existing(counted("completed", { succeededTasks: 2 }));
     expect(decide(jobOf(), [done, left]).status).toMatchObject({
       state: "running",
       totalTasks: 4,
@@ -131,27 +131,27 @@ describe("decideJob", () => {
     ["service", 2],
     ["batch", 3],
     ["system", 3],
-  ] as const)("gives groups of a %s Job its restart policy: %i attempts", (type, attempts) => {
+  ] as const)("fills in the restart policy of a %s Job: %i attempts", (type, attempts) => {
     expect(decide(jobOf({ type })).groups[0]?.spec.restartPolicy).toMatchObject({ attempts });
   });
 
-  it("does not take defaults that the API filled in for a change", () => {
-    const present = made(undefined, { tasks: [{ ...definition, killTimeout: "5s" }] });
+  it("does not mistake defaults that the API server filled in for a change", () => {
+    const present = existing(undefined, { tasks: [{ ...definition, killTimeout: "5s" }] });
     expect(decide(jobOf(), [present]).status?.conditions?.find((each) => each.type === "SpecApplied")?.status).toBe("True");
   });
 
-  it("waits for the TaskGroup of an earlier Job of the same name to go", () => {
+  it("waits until the TaskGroup of an earlier Job of the same name is deleted", () => {
     const old = groupOf({}, { owner: { uid: "job-0" } });
     expect(decide(jobOf(), [], [old]).groups).toEqual([]);
   });
 
-  it("gives a TaskGroup another name when another Job has the plain one", () => {
+  it("uses another name if another Job's TaskGroup has the plain one", () => {
     const foreign = groupOf({}, { owner: { name: "hello-workers-of", uid: "other" } });
     const name = decide(jobOf(), [], [foreign]).groups[0]?.name;
     expect(name).toMatch(/^hello-workers-[0-9a-f]{10}$/);
   });
 
-  it("shortens long names so that they stay unique", () => {
+  it("shortens long names and keeps them unique", () => {
     const name = "n".repeat(60);
     const [a, b] = ["left", "right"].map(
       (group) => decide(jobOf({ taskGroups: [{ name: group, count: 1, tasks: [definition] }] }, { name })).groups[0]?.name,

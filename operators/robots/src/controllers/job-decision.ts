@@ -15,12 +15,12 @@ import {
   workStateOf,
 } from "../work/tally.ts";
 
-/** What a decision about a Job is made from. */
+/** Input of {@link decideJob}. */
 export interface JobObservation {
   readonly job: DeepReadonly<Job>;
   /** The TaskGroups that the Job owns. */
   readonly groups: readonly DeepReadonly<TaskGroup>[];
-  /** Any TaskGroup of the namespace by its name, whoever owns it. */
+  /** Looks up any TaskGroup of the namespace by name. */
   readonly groupNamed: (name: string) => DeepReadonly<TaskGroup> | undefined;
   readonly now: number;
 }
@@ -32,25 +32,25 @@ export interface TaskGroupDraft {
   readonly spec: DeepReadonly<TaskGroup["spec"]>;
 }
 
-/** What to write: first the TaskGroups, then the status (absent: nothing to write). */
+/** Writes: first the TaskGroups, then the status (absent: unchanged). */
 export interface JobDecision {
   readonly groups: readonly TaskGroupDraft[];
   readonly status?: NonNullable<Job["status"]>;
 }
 
-const nothing: JobDecision = { groups: [] };
+const noWrites: JobDecision = { groups: [] };
 
 /**
  * Decides about a Job.
  *
- * **Guarantees**: a Job that has ended is left as it is. A TaskGroup that was made keeps the template that it was made from;
- * of later changes of `spec` only `count` and further groups take effect, and the condition SpecApplied says of the others
- * that they do not. Every TaskGroup's name follows from the Job alone, so making it twice makes it once.
+ * **Guarantees**: a Job that has ended does not change. A TaskGroup keeps the template that it was created from; of later spec
+ * changes, only `count` and new groups take effect, and the condition SpecApplied names the others. A TaskGroup's name follows
+ * from the Job alone, so creating it is idempotent.
  */
 export function decideJob({ job, groups, groupNamed, now }: JobObservation): JobDecision {
-  if (job.metadata.deletionTimestamp !== undefined) return nothing;
+  if (job.metadata.deletionTimestamp !== undefined) return noWrites;
   const before = job.status?.state;
-  if (before === "completed" || before === "failed") return nothing;
+  if (before === "completed" || before === "failed") return noWrites;
 
   const jobName = job.metadata.name ?? "";
   const owner = { kind: "Job", name: jobName, uid: job.metadata.uid ?? "" };
@@ -108,7 +108,7 @@ export function decideJob({ job, groups, groupNamed, now }: JobObservation): Job
           status: "False",
           observedGeneration: generation,
           reason: "TemplatesFrozen",
-          message: `a TaskGroup keeps the template that it was made from; without effect: ${ignored.join(", ")}`,
+          message: `a TaskGroup keeps the template that it was created from; without effect: ${ignored.join(", ")}`,
         },
   ];
   const { startedAt, completedAt, ...fields } = tallyFields(tally, state);
@@ -140,7 +140,7 @@ function specOf(job: DeepReadonly<Job>, template: DeepReadonly<TaskGroupTemplate
   };
 }
 
-/** Counts of a TaskGroup; of one that has not counted yet, what its template promises. */
+/** Tally of a TaskGroup. Before its first status, all tasks of the template are pending. */
 function tallyOf(group: DeepReadonly<TaskGroup> | undefined, template: DeepReadonly<TaskGroupTemplate> | undefined): Tally {
   const status = group?.status;
   if (status?.totalTasks === undefined || (status.totalTasks === 0 && template)) {
@@ -158,7 +158,7 @@ function tallyOf(group: DeepReadonly<TaskGroup> | undefined, template: DeepReado
   };
 }
 
-/** Whether `present` has everything that `wanted` has; defaults that the API filled in may be there besides. */
+/** Whether `present` contains everything in `wanted`. It may also contain defaults that the API server filled in. */
 function covers(present: unknown, wanted: unknown): boolean {
   if (Array.isArray(wanted)) {
     return (
@@ -178,7 +178,7 @@ function covers(present: unknown, wanted: unknown): boolean {
   return present === wanted;
 }
 
-/** A label's value has at most 63 characters; a longer name is shortened as names of children are. */
+/** A name as a label value, shortened like the name of a child if it exceeds 63 characters. */
 export function labelValue(name: string): string {
   return childName(name);
 }

@@ -8,7 +8,7 @@ import { controllerReference } from "../work/owner.ts";
 
 const fieldManager = "robots-job-controller";
 
-/** Makes a TaskGroup of every group of a Job and adds up how they go. */
+/** Creates a TaskGroup for every group of a Job and aggregates their status. */
 export const jobController = defineController({
   name: "robots-job",
   for: Job,
@@ -29,7 +29,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
     groupNamed: (name) => cache.get(TaskGroup, { namespace, name }),
     now: clock.now(),
   });
-  // Children first: a status without them would hide that they are missing if this stopped here.
+  // Children first: after a crash, a status without them would hide that they are missing.
   for (const group of decision.groups) await applyGroup(job, group, context);
   const status = decision.status;
   if (status === undefined) return;
@@ -41,10 +41,10 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
     ),
   );
   if (written !== undefined && (status.state === "completed" || status.state === "failed")) {
-    const isGood = status.state === "completed";
+    const isCompleted = status.state === "completed";
     events.event(job, {
-      type: isGood ? "Normal" : "Warning",
-      reason: isGood ? "Completed" : "Failed",
+      type: isCompleted ? "Normal" : "Warning",
+      reason: isCompleted ? "Completed" : "Failed",
       note: status.statusDescription ?? "",
     });
   }

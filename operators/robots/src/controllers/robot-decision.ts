@@ -1,52 +1,47 @@
-import { createHash, timingSafeEqual } from "node:crypto";
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { joinTokenAnnotation, joinTokenSecret } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
+import { isSameDigest, joinTokenDigest } from "../identity/secret.ts";
 import { type ConditionClaim, conditionsOf } from "../work/conditions.ts";
 
-/** A robot that is not heard of for this long is offline: three heartbeats. */
+/** A robot is offline after this time without a heartbeat: three heartbeat intervals. */
 export const heartbeatTimeoutMs = 90_000;
 
-/** What a decision about a Robot is made from. */
+/** Input of {@link decideRobot}. */
 export interface RobotObservation {
   readonly robot: DeepReadonly<Robot>;
-  /** The join token of the robot's namespace, or why there is none. Read only where {@link needsJoinToken}. */
+  /** The join token of the robot's namespace, or why it is missing. Undefined unless {@link needsJoinToken}. */
   readonly joinToken: { readonly value: string } | { readonly missing: string } | undefined;
-  /** When this manager began to watch: heartbeats from before it may have been missed. */
+  /** When this manager started to watch. It may have missed earlier heartbeats. */
   readonly watchedSince: number;
   readonly now: number;
 }
 
-/** What the controller owns of a Robot's status. */
+/** Status fields that the controller owns. */
 export type RobotStatusDraft = Pick<
   NonNullable<Robot["status"]>,
   "phase" | "message" | "observedGeneration" | "verifiedTokenSha256" | "conditions"
 >;
 
-/** What to write (absent: nothing), what to tell, and when to look again. */
+/** The status to write (absent: unchanged), the event to record and when to reconcile again. */
 export interface RobotDecision {
   readonly status?: RobotStatusDraft;
   readonly event?: { readonly type: "Normal" | "Warning"; readonly reason: string; readonly note: string };
   readonly requeueAfterMs?: number;
 }
 
-/** Whether a decision needs the join token: the robot's registration is not yet verified, and nobody decided by hand. */
+/** Whether the decision needs the join token: the registration is not verified yet and `spec.approved` is unset. */
 export function needsJoinToken(robot: DeepReadonly<Robot>): boolean {
   const registered = robot.metadata.annotations?.[joinTokenAnnotation];
   return robot.spec.approved === undefined && registered !== undefined && registered !== robot.status?.verifiedTokenSha256;
 }
 
-/** SHA-256 of a join token, hex: what the annotation holds. */
-export function joinTokenDigest(token: string): string {
-  return createHash("sha256").update(token).digest("hex");
-}
-
 /**
- * Decides about a Robot: whether it may work, and whether it is there.
+ * Decides about a Robot: its approval and its phase.
  *
- * **Guarantees**: a robot is Online only while it is approved, connected as far as the broker says, and heard of within
- * {@link heartbeatTimeoutMs}. A robot that was Online when this manager started is given that long to be heard of again, so
- * that a manager's absence takes no robot offline. A registration that was approved stays so when the token changes.
+ * **Guarantees**: a robot is Online only while it is approved, connected according to the broker, and has sent a heartbeat within
+ * {@link heartbeatTimeoutMs}. A robot that was Online when this manager started gets that long to send one, so that a manager's
+ * absence takes no robot offline. An approved registration stays approved when the join token changes.
  */
 export function decideRobot({ robot, joinToken, watchedSince, now }: RobotObservation): RobotDecision {
   if (robot.metadata.deletionTimestamp !== undefined) return {};
@@ -101,7 +96,7 @@ interface Approval {
 function approvalOf(robot: DeepReadonly<Robot>, joinToken: RobotObservation["joinToken"]): Approval {
   const refused = (reason: string, message: string): Approval => ({ isApproved: false, reason, message });
   if (robot.spec.robotId !== robot.metadata.name) {
-    return refused("NameMismatch", `the object's name has to be spec.robotId, ${robot.spec.robotId}`);
+    return refused("NameMismatch", `metadata.name must equal spec.robotId, ${robot.spec.robotId}`);
   }
   if (robot.spec.approved === false) return refused("Refused", "spec.approved is false");
   if (robot.spec.approved === true) return { isApproved: true, reason: "ApprovedByHand", message: "spec.approved is true" };
@@ -110,22 +105,19 @@ function approvalOf(robot: DeepReadonly<Robot>, joinToken: RobotObservation["joi
   const approved: Approval = {
     isApproved: true,
     reason: "JoinTokenAccepted",
-    message: "the robot knows the join token",
+    message: "the robot presented the join token",
     verified: registered,
   };
   if (registered === robot.status?.verifiedTokenSha256) return approved;
   if (joinToken === undefined || "missing" in joinToken) {
-    return refused("NoJoinToken", joinToken?.missing ?? `the Secret ${joinTokenSecret} is not read yet`);
+    return refused("NoJoinToken", joinToken?.missing ?? `Secret ${joinTokenSecret} has not been read yet`);
   }
   return isSameDigest(registered, joinTokenDigest(joinToken.value))
     ? approved
-    : refused("WrongJoinToken", `the robot registered with a join token that is not the one in the Secret ${joinTokenSecret}`);
-}
-
-/** Compares in a time that tells nothing about where the two differ. */
-function isSameDigest(a: string, b: string): boolean {
-  const [left, right] = [Buffer.from(a), Buffer.from(b)];
-  return left.length === right.length && timingSafeEqual(left, right);
+    : refused(
+        "WrongJoinToken",
+        `the robot registered with a join token that differs from the one in the Secret ${joinTokenSecret}`,
+      );
 }
 
 interface Presence {
@@ -142,22 +134,22 @@ function presenceOf(robot: DeepReadonly<Robot>, watchedSince: number, now: numbe
   }
   if (status.connected === false)
     return { phase: "Offline", reason: "Disconnected", message: "the robot's agent is not connected" };
-  const heardOfUntil = Date.parse(status.lastHeartbeatTime) + heartbeatTimeoutMs;
-  // Only a robot that was Online has something to lose by our absence.
+  const heartbeatUntil = Date.parse(status.lastHeartbeatTime) + heartbeatTimeoutMs;
+  // The grace is for robots whose heartbeats this manager may have missed while it was down.
   const graceUntil = status.phase === "Online" ? watchedSince + heartbeatTimeoutMs : 0;
-  const leftMs = Math.max(heardOfUntil, graceUntil) - now;
-  if (leftMs > 0) return { phase: "Online", reason: "HeartbeatReceived", message: "the robot's agent is heard of", leftMs };
+  const leftMs = Math.max(heartbeatUntil, graceUntil) - now;
+  if (leftMs > 0) return { phase: "Online", reason: "HeartbeatReceived", message: "the robot's agent is reporting", leftMs };
   return {
     phase: "Offline",
     reason: "HeartbeatMissed",
-    message: `not heard of for ${heartbeatTimeoutMs / 1000} seconds, last at ${status.lastHeartbeatTime}`,
+    message: `no heartbeat for ${heartbeatTimeoutMs / 1000} seconds, last one at ${status.lastHeartbeatTime}`,
   };
 }
 
 function eventOf(robot: DeepReadonly<Robot>, presence: Presence, approval: Approval): RobotDecision["event"] {
   const before = robot.status?.phase;
-  const wasRefusedFor = robot.status?.conditions?.find((condition) => condition.type === "Approved")?.reason;
-  if (!approval.isApproved && approval.reason !== "NotRegistered" && wasRefusedFor !== approval.reason) {
+  const lastApprovalReason = robot.status?.conditions?.find((condition) => condition.type === "Approved")?.reason;
+  if (!approval.isApproved && approval.reason !== "NotRegistered" && lastApprovalReason !== approval.reason) {
     return { type: "Warning", reason: approval.reason, note: approval.message };
   }
   if (presence.phase === "Online" && before !== "Online") return { type: "Normal", reason: "Online", note: presence.message };

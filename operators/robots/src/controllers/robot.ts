@@ -1,4 +1,4 @@
-import { isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { isNotFound } from "@keelson/api-machinery";
 import {
   type ControllerDefinition,
   defineController,
@@ -9,26 +9,12 @@ import {
 } from "@keelson/controller";
 import { joinTokenSecret } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
+import { Secret } from "../api/secret.ts";
 import { decideRobot, needsJoinToken, type RobotObservation } from "./robot-decision.ts";
 
 const fieldManager = "robots-robot-controller";
 
-/** A Secret, as much of it as is read here. */
-export interface TokenSecret extends KubernetesObject {
-  type?: string;
-  data?: Record<string, string>;
-}
-
-/** The built-in kind Secret. */
-export const Secret: ResourceType<TokenSecret> = {
-  group: "",
-  version: "v1",
-  kind: "Secret",
-  plural: "secrets",
-  scope: "Namespaced",
-};
-
-/** Approves robots and watches whether they are there. */
+/** Creates the controller that approves robots and sets their phase. */
 export function createRobotController(): ControllerDefinition {
   let watchedSince: number | undefined;
   return defineController({
@@ -76,7 +62,7 @@ async function readJoinToken(
     if (token === undefined) return { missing: `the Secret ${joinTokenSecret} has no data.token` };
     return { value: Buffer.from(token, "base64").toString("utf8").trim() };
   } catch (error) {
-    if (isNotFound(error)) return { missing: `there is no Secret ${joinTokenSecret} in this namespace` };
+    if (isNotFound(error)) return { missing: `Secret ${joinTokenSecret} not found in this namespace` };
     throw error;
   }
 }

@@ -9,19 +9,19 @@ const decide = (task: TaskObservation["task"], rest: Partial<TaskObservation> = 
 
 const running: Task["status"] = { state: "running", attempt: 1, seq: 1 };
 
-describe("a Task that has no robot", () => {
-  it.each([undefined, "", "pending"] as const)("is bound when one fits, whether its state is %j (B2)", (state) => {
+describe("a Task without a robot", () => {
+  it.each([undefined, "", "pending"] as const)("is bound if a robot fits, in state %j (B2)", (state) => {
     expect(decide(taskOf(state === undefined ? undefined : { state }))).toEqual({ kind: "bind", robot: "robot-001" });
   });
 
-  it("waits and says why when none fits", () => {
+  it("waits and says why if no robot fits", () => {
     expect(decide(taskOf(), { robots: [] })).toEqual({
       kind: "wait",
       message: "no robot fits: there are no robots in this namespace",
     });
   });
 
-  it("uses the Job's robotSelector where it has none of its own (B1)", () => {
+  it("uses the Job's robotSelector if it has none (B1)", () => {
     const task = taskOf(undefined, { spec: { robotSelector: undefined } });
     expect(decide(task, { job: jobOf({ robotSelector: { env: "prod" } }) })).toEqual({
       kind: "wait",
@@ -29,20 +29,20 @@ describe("a Task that has no robot", () => {
     });
   });
 
-  it("waits for a Job that is not there, and says so", () => {
+  it("waits for a missing Job and says so", () => {
     const decision = decide(taskOf(undefined, { spec: { robotSelector: undefined } }), { job: undefined });
     expect(decision).toEqual({
       kind: "wait",
-      message: "the Job hello that spec.jobName names is not there, so its robotSelector is not known",
+      message: "spec.jobName: Job hello not found, so the robotSelector is unknown",
     });
   });
 
-  it("needs no Job when it names none (B1)", () => {
+  it("does not need a Job if it names none (B1)", () => {
     const task = taskOf(undefined, { spec: { robotSelector: undefined, jobName: "" } });
     expect(decide(task, { job: undefined })).toEqual({ kind: "bind", robot: "robot-001" });
   });
 
-  it("goes to the robot that a person chose, and to no other", () => {
+  it("goes only to the robot that spec.targetRobot names", () => {
     const task = taskOf(undefined, { spec: { targetRobot: "robot-002" } });
     expect(decide(task, { robots: [robotOf("robot-001"), robotOf("robot-002")] })).toEqual({
       kind: "bind",
@@ -51,14 +51,14 @@ describe("a Task that has no robot", () => {
     expect(decide(task)).toEqual({ kind: "wait", message: "0/1 robots fit: 1 not the chosen robot robot-002" });
   });
 
-  it("fails at once when it is too large to be sent", () => {
+  it("fails if it is too large to be sent", () => {
     const decision = decide(taskOf(undefined, { spec: { env: { BIG: "x".repeat(250 * 1024) } } }));
     expect(decision).toMatchObject({ kind: "fail", reason: "TooLarge" });
   });
 });
 
-describe("a Task that is bound", () => {
-  it("is dispatched when the controller ended between binding and dispatching (B3)", () => {
+describe("a bound Task", () => {
+  it("is dispatched if the controller crashed between binding and dispatching (B3)", () => {
     expect(decide(taskOf(undefined, { bound: true }))).toEqual({
       kind: "dispatch",
       robot: "robot-001",
@@ -67,23 +67,23 @@ describe("a Task that is bound", () => {
     });
   });
 
-  it("keeps its robot while that is offline", () => {
+  it("keeps its robot while the robot is offline", () => {
     const robots = [robotOf("robot-001", { status: { phase: "Offline" } }), robotOf("robot-002")];
     expect(decide(taskOf({ state: "dispatching", attempt: 1 }, { bound: true }), { robots })).toEqual({ kind: "leave" });
     expect(decide(taskOf(running, { bound: true }), { robots })).toEqual({ kind: "leave" });
   });
 
-  it.each(["completed", "failed"] as const)("is left as it is when it is %s", (state) => {
+  it.each(["completed", "failed"] as const)("does not change once it has %s", (state) => {
     const task = taskOf({ state, attempt: 1 }, { bound: true, spec: { restartPolicy: { attempts: 3 } } });
     expect(decide(task)).toEqual({ kind: "leave" });
   });
 
-  it("fails when an attempt failed and there is no policy to start it again", () => {
+  it("fails if an attempt failed and there is no restart policy", () => {
     const decision = decide(taskOf({ state: "exited", attempt: 1, message: "exit code 3" }, { bound: true }));
     expect(decision).toEqual({ kind: "fail", reason: "Failed", message: "exit code 3" });
   });
 
-  it("plans the next attempt before it starts it", () => {
+  it("plans the next attempt before starting it", () => {
     const spec = { restartPolicy: { attempts: 2, delay: "5s" } };
     const task = taskOf({ state: "exited", attempt: 1 }, { bound: true, spec });
     expect(decide(task)).toEqual({ kind: "plan-restart", atMs: t0 + 5000, windowStartMs: t0, restartsInWindow: 1 });
@@ -103,37 +103,37 @@ describe("a Task that is being deleted", () => {
       },
     });
 
-  it("is left alone when nothing of it can be on a robot", () => {
+  it("is ignored if it cannot be on a robot", () => {
     expect(decide(deleting({ state: "pending" }, false))).toEqual({ kind: "leave" });
-    expect(decide(deleting(undefined))).toMatchObject({ kind: "release", why: "it was never sent to a robot" });
+    expect(decide(deleting(undefined))).toMatchObject({ kind: "release", why: "it was never dispatched" });
   });
 
-  it("is not scheduled any more", () => {
+  it("is not scheduled", () => {
     expect(decide(taskOf(undefined, { deleting: true }))).toEqual({ kind: "leave" });
   });
 
-  it("waits for its robot while that is online", () => {
+  it("waits for its robot while the robot is online", () => {
     expect(decide(deleting(running))).toEqual({ kind: "leave" });
   });
 
-  it("is released when the robot has removed it", () => {
+  it("is released once the robot has removed it", () => {
     const conditions = [{ type: "Released", status: "True", lastTransitionTime: after(0), reason: "x", message: "" }] as const;
     expect(decide(deleting({ ...running, conditions: [...conditions] }))).toMatchObject({ kind: "release" });
   });
 
-  it("is released when the robot is gone", () => {
+  it("is released if the robot was deleted", () => {
     expect(decide(deleting(running), { robots: [robotOf("robot-002")] })).toMatchObject({
       kind: "release",
-      why: "its robot is gone",
+      why: "its robot was deleted",
     });
   });
 
-  it("counts from when the robot went offline, which may be long before the deletion", () => {
+  it("counts from when the robot went offline, which may be before the deletion", () => {
     const robots = [offline(after(-lostAfterMs))];
     expect(decide(deleting(running), { robots })).toMatchObject({ kind: "release" });
   });
 
-  it("is released when the robot was offline for long enough, not before", () => {
+  it("is released once the robot was offline long enough, not before", () => {
     const robots = [offline(after(0))];
     expect(decide(deleting(running), { robots, now: t0 + lostAfterMs - 1 })).toEqual({ kind: "leave", requeueAfterMs: 1 });
     expect(decide(deleting(running), { robots, now: t0 + lostAfterMs })).toMatchObject({ kind: "release" });

@@ -6,47 +6,47 @@ import type { Task } from "../api/task.ts";
 import { amountsOf, decidePlacement, type Load } from "../placement/placement.ts";
 import { decideRestart } from "../work/restart-policy.ts";
 
-/** How long a robot may be offline before a deleted Task no longer waits for it. */
+/** Time after which a deleted Task no longer waits for its offline robot. */
 export const lostAfterMs = 5 * 60_000;
 
-/** The largest Task that is sent to a robot: what a broker takes (256 KiB), less room for the envelope. */
-export const largestTaskBytes = 240 * 1024;
+/** Maximum size of a Task that is sent to a robot: the broker's 256 KiB less the envelope. */
+export const maxTaskBytes = 240 * 1024;
 
-/** What a decision about a Task is made from. */
+/** Input of {@link decideTask}. */
 export interface TaskObservation {
   readonly task: DeepReadonly<Task>;
-  /** The Job that `spec.jobName` names, if it is there. */
+  /** The Job that `spec.jobName` names, if it exists. */
   readonly job: DeepReadonly<Job> | undefined;
   /** The robots of the Task's namespace. */
   readonly robots: readonly DeepReadonly<Robot>[];
-  /** What other Tasks take of a robot, those that were bound a moment ago included. */
+  /** Load of a robot from other Tasks, including those that were bound a moment ago. */
   readonly loadOf: (robot: string) => Load;
   readonly now: number;
 }
 
-/** What is to become of a Task. */
+/** What to do with a Task. */
 export type TaskDecision =
-  /** Nothing, until something changes or this time has passed. */
+  /** Nothing until something changes or this time has passed. */
   | { readonly kind: "leave"; readonly requeueAfterMs?: number }
-  /** No robot fits, and why. */
+  /** No robot fits. */
   | { readonly kind: "wait"; readonly message: string }
-  /** This robot runs it: record that, then dispatch. */
+  /** Bind the Task to this robot, then dispatch it. */
   | { readonly kind: "bind"; readonly robot: string }
-  /** The Task is bound: let the bridge send this attempt. */
+  /** The Task is bound. Have the bridge send this attempt. */
   | { readonly kind: "dispatch"; readonly robot: string; readonly attempt: number; readonly isRestart: boolean }
-  /** The attempt failed; another follows at this time. */
+  /** The attempt failed. The next one starts at this time. */
   | { readonly kind: "plan-restart"; readonly atMs: number; readonly windowStartMs: number; readonly restartsInWindow: number }
-  /** It has failed for good. */
+  /** The Task has failed permanently. */
   | { readonly kind: "fail"; readonly reason: string; readonly message: string }
-  /** Nothing holds the deletion up any longer. */
+  /** Remove the finalizer. */
   | { readonly kind: "release"; readonly why: string };
 
 /**
  * Decides about a Task.
  *
- * **Guarantees**: `completed` and `failed` are never left. A Task is bound once and keeps its robot; every attempt has a
- * number of its own, recorded before the robot is told. A bound Task that is deleted waits until its robot has confirmed
- * that nothing of it is left, the robot is gone, or the robot was offline for {@link lostAfterMs}.
+ * **Guarantees**: `completed` and `failed` are final. A Task is bound once and keeps its robot. Every attempt has its own number,
+ * which is recorded before it is dispatched. A deleted Task that is bound waits until its robot has confirmed the removal, the
+ * robot is deleted, or the robot was offline for {@link lostAfterMs}.
  */
 export function decideTask(observed: TaskObservation): TaskDecision {
   const { task, robots, now } = observed;
@@ -66,23 +66,19 @@ export function decideTask(observed: TaskObservation): TaskDecision {
 
 function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecision {
   const bytes = Buffer.byteLength(JSON.stringify(task.spec));
-  if (bytes > largestTaskBytes) {
-    return {
-      kind: "fail",
-      reason: "TooLarge",
-      message: `spec has ${bytes} bytes; at most ${largestTaskBytes} can be sent to a robot`,
-    };
+  if (bytes > maxTaskBytes) {
+    return { kind: "fail", reason: "TooLarge", message: `spec is ${bytes} bytes; must be at most ${maxTaskBytes} bytes` };
   }
   const target = task.spec.targetRobot;
   const isBound = target !== undefined && task.metadata.finalizers?.includes(agentFinalizer) === true;
-  // Bound before and not dispatched: the controller ended between the two writes.
+  // Bound but not dispatched: the controller crashed between the two writes.
   if (isBound) return { kind: "dispatch", robot: target, attempt: (task.status?.attempt ?? 0) + 1, isRestart: false };
 
   const jobName = task.spec.jobName;
   if (task.spec.robotSelector === undefined && job === undefined && jobName !== undefined && jobName !== "") {
     return {
       kind: "wait",
-      message: `the Job ${jobName} that spec.jobName names is not there, so its robotSelector is not known`,
+      message: `spec.jobName: Job ${jobName} not found, so the robotSelector is unknown`,
     };
   }
   const placement = decidePlacement(
@@ -121,24 +117,28 @@ function decideAfterFailure(task: DeepReadonly<Task>, now: number): TaskDecision
     const { atMs, windowStartMs, restartsInWindow } = decision;
     return { kind: "plan-restart", atMs, windowStartMs, restartsInWindow };
   }
-  const said = status?.message ?? "the program failed";
-  return { kind: "fail", reason: "Failed", message: (status?.restartCount ?? 0) > 0 ? `${said} (${decision.why})` : said };
+  const failure = status?.message ?? "the program failed";
+  return {
+    kind: "fail",
+    reason: "Failed",
+    message: (status?.restartCount ?? 0) > 0 ? `${failure} (${decision.why})` : failure,
+  };
 }
 
 function decideDeletion(task: DeepReadonly<Task>, robots: readonly DeepReadonly<Robot>[], now: number): TaskDecision {
   if (!task.metadata.finalizers?.includes(agentFinalizer)) return { kind: "leave" };
-  if (task.status?.attempt === undefined) return { kind: "release", why: "it was never sent to a robot" };
+  if (task.status?.attempt === undefined) return { kind: "release", why: "it was never dispatched" };
   if (task.status.conditions?.some((condition) => condition.type === "Released" && condition.status === "True")) {
     return { kind: "release", why: "its robot has removed it" };
   }
   const robot = robots.find((each) => each.metadata.name === task.spec.targetRobot);
-  if (robot === undefined) return { kind: "release", why: "its robot is gone" };
+  if (robot === undefined) return { kind: "release", why: "its robot was deleted" };
   if (robot.status?.phase === "Online") return { kind: "leave" };
   const online = robot.status?.conditions?.find((condition) => condition.type === "Online");
   const since = online?.status === "False" ? Date.parse(online.lastTransitionTime) : undefined;
-  // A robot that has never been seen offline begins to count when the Task was deleted.
-  const countsFrom = since ?? Date.parse(task.metadata.deletionTimestamp ?? "");
-  const leftMs = countsFrom + lostAfterMs - now;
+  // Without a time of going offline, the time counts from the deletion of the Task.
+  const offlineSince = since ?? Date.parse(task.metadata.deletionTimestamp ?? "");
+  const leftMs = offlineSince + lostAfterMs - now;
   return leftMs > 0
     ? { kind: "leave", requeueAfterMs: leftMs }
     : { kind: "release", why: "its robot has been offline for 5 minutes" };

@@ -1,104 +1,43 @@
-import { type Condition, type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import {
-  type Cache,
-  type Change,
   type ControllerDefinition,
   defineController,
+  ignoreConflict,
   type ReconcileContext,
   type Request,
   type Result,
-  watchOf,
-  ignoreConflict,
 } from "@keelson/controller";
 import { Job } from "../api/job.ts";
 import { agentFinalizer } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
-import { conditionsOf } from "../work/conditions.ts";
+import { RobotLoads } from "../placement/robot-loads.ts";
 import { taskReads } from "./indexes.ts";
-import { createRobotLoads, type RobotLoads } from "../placement/robot-loads.ts";
-import { decideTask, type TaskDecision } from "./task-decision.ts";
+import { decideTask } from "./task-decision.ts";
+import { dispatchedStatus, ownedStatus, type StatusDecision, statusAfter, type TaskStatus } from "./task-status.ts";
+import { taskWatches } from "./task-watches.ts";
 
 const fieldManager = "robots-task-controller";
 
-type TaskStatus = NonNullable<Task["status"]>;
-
-/** Chooses the robot of a Task, starts its attempts, and lets it go when it is deleted. */
+/** Creates the controller that binds Tasks to robots, dispatches their attempts, and releases deleted ones. */
 export function createTaskController(): ControllerDefinition {
-  const loads = createRobotLoads();
+  const loads = new RobotLoads();
   return defineController({
     name: "robots-task",
     for: Task,
     reads: [taskReads],
-    watches: [
-      // A robot that comes, goes or changes: Tasks that wait for one, and Tasks whose deletion waits for this one.
-      watchOf(
-        Robot,
-        (robot, { cache }) => [
-          ...waiting(cache, robot.metadata.namespace),
-          ...requestsOf(
-            cache
-              .list(Task, { namespace: robot.metadata.namespace, index: ["robot", robot.metadata.name ?? ""] })
-              .filter((task) => task.metadata.deletionTimestamp !== undefined),
-          ),
-        ],
-        [mattersForPlacement],
-      ),
-      // A Task that ends gives back what it took.
-      watchOf(Task, (task, { cache }) => waiting(cache, task.metadata.namespace), [givesBack]),
-      // A Job that appears tells which robots its hand-made Tasks may use.
-      watchOf(
-        Job,
-        (job, { cache }) =>
-          requestsOf(
-            cache
-              .list(Task, { namespace: job.metadata.namespace, index: ["job", job.metadata.name ?? ""] })
-              .filter((task) => task.spec.robotSelector === undefined && (task.status?.state || "pending") === "pending"),
-          ),
-        [
-          (change: Change<Job>) =>
-            change.type !== "update" || !jsonEquals(change.old?.spec.robotSelector, change.object.spec.robotSelector),
-        ],
-      ),
-    ],
-    // Between reading the cache and noting the choice nothing waits, so several at once do not choose the same place.
+    watches: taskWatches,
+    // Nothing waits between reading the cache and recording the choice, so concurrent reconciles see each other's choices.
     maxConcurrentReconciles: 8,
     reconcile: (request, context) => reconcile(request, context, loads),
   });
 }
 
-function requestsOf(tasks: readonly DeepReadonly<Task>[]): Request[] {
-  return tasks.map((task) => ({ namespace: task.metadata.namespace, name: task.metadata.name ?? "" }));
-}
-
-function waiting(cache: Cache, namespace: string | undefined): Request[] {
-  return requestsOf(cache.list(Task, { namespace, index: ["state", "pending"] }));
-}
-
-/** Heartbeats alone change nothing for Tasks. */
-function mattersForPlacement({ type, object, old }: Change<Robot>): boolean {
-  if (type !== "update" || old === undefined) return true;
-  return (
-    old.status?.phase !== object.status?.phase ||
-    old.metadata.deletionTimestamp !== object.metadata.deletionTimestamp ||
-    !jsonEquals(old.spec, object.spec) ||
-    !jsonEquals(old.status?.deviceInfo, object.status?.deviceInfo)
-  );
-}
-
-const isOver = (task: DeepReadonly<Task> | undefined): boolean =>
-  task?.status?.state === "completed" || task?.status?.state === "failed";
-
-function givesBack({ type, object, old }: Change<Task>): boolean {
-  if (type === "delete") return object.spec.targetRobot !== undefined && !isOver(object);
-  return isOver(object) && old !== undefined && !isOver(old);
-}
-
 async function reconcile(request: Request, context: ReconcileContext, loads: RobotLoads): Promise<Result | undefined> {
-  const { cache, client, clock, events, signal } = context;
+  const { cache, clock } = context;
   const task = cache.get(Task, request);
   if (task === undefined) return undefined;
-  const { namespace, name } = request;
+  const { namespace } = request;
   const now = clock.now();
   const jobName = task.spec.jobName ?? "";
   const decision = decideTask({
@@ -111,41 +50,45 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
   switch (decision.kind) {
     case "leave":
       return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
-    case "bind": {
-      const takeBack = loads.assume(task, decision.robot);
-      try {
-        const bound = await bind(task, decision.robot, context);
-        // The binding is stored; what follows may fail, and then the next reconcile dispatches.
-        if (bound === undefined) {
-          takeBack();
-          return undefined;
-        }
-        await applyStatus(bound, dispatched(bound, decision.robot, 1, false, now), context);
-        events.event(task, { type: "Normal", reason: "Scheduled", note: `bound to the robot ${decision.robot}` });
-      } catch (error) {
-        takeBack();
-        throw error;
-      }
+    case "bind":
+      await bindAndDispatch(task, decision.robot, loads, context);
       return undefined;
-    }
-    case "release": {
-      // A merge patch, since whoever applied an exported manifest owns the finalizer too, and apply would leave it to them.
-      const finalizers = (task.metadata.finalizers ?? []).filter((finalizer) => finalizer !== agentFinalizer);
-      const body = { metadata: { resourceVersion: task.metadata.resourceVersion, finalizers } };
-      await ignoreConflict(client.patch(Task, { namespace, name }, { type: "merge", body }, { fieldManager, signal }));
+    case "release":
+      await release(task, context);
       return undefined;
-    }
     default: {
       const status = statusAfter(task, decision, now);
-      if (jsonEquals(status, { ...ownedPart(task) })) return undefined;
+      if (jsonEquals(status, ownedStatus(task))) return undefined;
       const written = await applyStatus(task, status, context);
-      if (written !== undefined) tell(task, decision, events);
+      if (written !== undefined) recordEvent(task, decision, context.events);
       return undefined;
     }
   }
 }
 
-/** Records the choice: from here on, the Task is this robot's. Undefined where the Task has moved on. */
+async function bindAndDispatch(
+  task: DeepReadonly<Task>,
+  robot: string,
+  loads: RobotLoads,
+  context: ReconcileContext,
+): Promise<void> {
+  const undo = loads.assume(task, robot);
+  try {
+    const bound = await bind(task, robot, context);
+    if (bound === undefined) {
+      undo();
+      return;
+    }
+    // The binding is stored. If this write fails, the next reconcile dispatches.
+    await applyStatus(bound, dispatchedStatus(bound, { robot, attempt: 1, isRestart: false }, context.clock.now()), context);
+    context.events.event(task, { type: "Normal", reason: "Scheduled", note: `bound to the robot ${robot}` });
+  } catch (error) {
+    undo();
+    throw error;
+  }
+}
+
+/** Records the robot in the Task. Undefined if the Task has changed since it was read. */
 async function bind(
   task: DeepReadonly<Task>,
   robot: string,
@@ -168,6 +111,15 @@ async function bind(
   );
 }
 
+/** Removes the finalizer. */
+async function release(task: DeepReadonly<Task>, { client, signal }: ReconcileContext): Promise<void> {
+  const { name = "", namespace, resourceVersion } = task.metadata;
+  // A merge patch: a user who applied an exported manifest owns the finalizer too, and an apply would leave it in place.
+  const finalizers = (task.metadata.finalizers ?? []).filter((finalizer) => finalizer !== agentFinalizer);
+  const body = { metadata: { resourceVersion, finalizers } };
+  await ignoreConflict(client.patch(Task, { namespace, name }, { type: "merge", body }, { fieldManager, signal }));
+}
+
 async function applyStatus(
   task: DeepReadonly<Task>,
   status: TaskStatus,
@@ -179,93 +131,7 @@ async function applyStatus(
   );
 }
 
-/** What this controller owns of a Task's status: an apply has to repeat all of it. */
-function ownedPart(task: DeepReadonly<Task>): TaskStatus {
-  const { status } = task;
-  const own: Record<string, unknown> = {};
-  for (const field of [
-    "state",
-    "message",
-    "reason",
-    "attempt",
-    "dispatchedAt",
-    "restartCount",
-    "lastRestartTime",
-    "restartAt",
-    "restartWindowStart",
-    "restartsInWindow",
-    "observedGeneration",
-  ] as const) {
-    if (status?.[field] !== undefined) own[field] = status[field];
-  }
-  const scheduled = status?.conditions?.filter((condition) => condition.type === "Scheduled");
-  if (scheduled && scheduled.length > 0) own.conditions = scheduled;
-  return own as TaskStatus;
-}
-
-function dispatched(task: DeepReadonly<Task>, robot: string, attempt: number, isRestart: boolean, now: number): TaskStatus {
-  const { restartAt: _done, reason: _reason, ...before } = ownedPart(task);
-  const at = new Date(now).toISOString();
-  return {
-    ...before,
-    state: "dispatching",
-    message: isRestart ? `attempt ${attempt}: dispatching to ${robot}` : `Dispatching to ${robot}`,
-    attempt,
-    // Reports of this attempt count from 1; what the last attempt reported is no longer the last word.
-    seq: 0,
-    dispatchedAt: at,
-    restartCount: (task.status?.restartCount ?? 0) + (isRestart ? 1 : 0),
-    ...(isRestart ? { lastRestartTime: at } : {}),
-    observedGeneration: task.metadata.generation ?? 0,
-    conditions: scheduledCondition(task, "True", "RobotChosen", `bound to the robot ${robot}`, now),
-  };
-}
-
-function scheduledCondition(
-  task: DeepReadonly<Task>,
-  status: "True" | "False",
-  reason: string,
-  message: string,
-  now: number,
-): Condition[] {
-  const observedGeneration = task.metadata.generation ?? 0;
-  return conditionsOf([{ type: "Scheduled", status, observedGeneration, reason, message }], task.status?.conditions, now);
-}
-
-type StatusDecision = Exclude<TaskDecision, { readonly kind: "leave" | "bind" | "release" }>;
-
-function statusAfter(task: DeepReadonly<Task>, decision: StatusDecision, now: number): TaskStatus {
-  const before = ownedPart(task);
-  const observedGeneration = task.metadata.generation ?? 0;
-  switch (decision.kind) {
-    case "wait":
-      return {
-        ...before,
-        state: "pending",
-        message: decision.message,
-        reason: "Unschedulable",
-        observedGeneration,
-        conditions: scheduledCondition(task, "False", "Unschedulable", decision.message, now),
-      };
-    case "dispatch":
-      return dispatched(task, decision.robot, decision.attempt, decision.isRestart, now);
-    case "plan-restart": {
-      const at = new Date(decision.atMs).toISOString();
-      return {
-        ...before,
-        message: `${task.status?.message ?? "failed"}; starts again at ${at}`,
-        reason: "RestartPlanned",
-        restartAt: at,
-        restartWindowStart: new Date(decision.windowStartMs).toISOString(),
-        restartsInWindow: decision.restartsInWindow,
-      };
-    }
-    case "fail":
-      return { ...before, state: "failed", message: decision.message, reason: decision.reason, observedGeneration };
-  }
-}
-
-function tell(task: DeepReadonly<Task>, decision: StatusDecision, events: ReconcileContext["events"]): void {
+function recordEvent(task: DeepReadonly<Task>, decision: StatusDecision, events: ReconcileContext["events"]): void {
   switch (decision.kind) {
     case "wait":
       events.event(task, { type: "Warning", reason: "FailedScheduling", note: decision.message });

@@ -20,7 +20,7 @@ const pair = (a: Task["status"], b: Task["status"]) => [
 ];
 
 describe("decideTaskGroup", () => {
-  it("makes count copies of every task, with the names of Job and group in them (B1)", () => {
+  it("creates count copies of every task and names the Job and the group in them (B1)", () => {
     const { create } = decide(
       groupOf({ tasks: [definition, { ...definition, name: "watch" }], robotSelector: { env: "demo" }, priority: 3 }),
     );
@@ -36,7 +36,7 @@ describe("decideTaskGroup", () => {
     });
   });
 
-  it("passes everything that a task definition says on to the Task (H2)", () => {
+  it("copies every field of a task definition to the Task (H2)", () => {
     const full = {
       ...definition,
       env: { A: "b" },
@@ -62,24 +62,24 @@ describe("decideTaskGroup", () => {
     });
   });
 
-  it("makes a Task that is missing whatever the status says (B3)", () => {
+  it("creates a missing Task whatever the status says (B3)", () => {
     const status = { state: "running", totalTasks: 2, runningTasks: 2 } as const;
     expect(decide(groupOf({}, { status }), [taskOf()]).create.map((task) => task.name)).toEqual(["hello-workers-run-1"]);
   });
 
-  it("waits for the Task of an earlier group of the same name to go", () => {
+  it("waits until the Task of an earlier group of the same name is deleted", () => {
     const task = taskOf();
     const old = { ...task, metadata: { ...task.metadata, ownerReferences: [{ ...owner, uid: "group-0" }] } };
     expect(decide(groupOf(), [], [old]).create.map(({ name }) => name)).toEqual(["hello-workers-run-1"]);
   });
 
-  it("gives a Task another name when another group has the plain one", () => {
+  it("uses another name if another group's Task has the plain one", () => {
     const task = taskOf();
     const foreign = { ...task, metadata: { ...task.metadata, ownerReferences: [{ ...owner, name: "hello", uid: "x" }] } };
     expect(decide(groupOf({ count: 1 }), [], [foreign]).create[0]?.name).toMatch(/^hello-workers-run-0-[0-9a-f]{10}$/);
   });
 
-  it("deletes copies beyond count, once", () => {
+  it("deletes copies beyond count once", () => {
     const extra = taskOf(undefined, { name: "hello-workers-run-2", index: 2 });
     expect(decide(groupOf({}), [...pair(undefined, undefined), extra]).remove).toEqual(["hello-workers-run-2"]);
     const going = taskOf(undefined, { name: "hello-workers-run-2", index: 2, deleting: true });
@@ -89,12 +89,12 @@ describe("decideTaskGroup", () => {
   it.each([
     ["no state yet", undefined, { state: "" }, "pending", [2, 0, 0, 0]],
     ["dispatching counts as pending", { state: "dispatching" }, { state: "pending" }, "pending", [2, 0, 0, 0]],
-    ["one runs", { state: "running" }, { state: "dispatching" }, "running", [1, 1, 0, 0]],
-    ["one waits to be started again", { state: "exited" }, { state: "running" }, "running", [1, 1, 0, 0]],
-    ["one failed, one waits", { state: "failed" }, { state: "pending" }, "running", [1, 0, 0, 1]],
-    ["both ended well", { state: "completed" }, { state: "completed" }, "completed", [0, 0, 2, 0]],
+    ["one running", { state: "running" }, { state: "dispatching" }, "running", [1, 1, 0, 0]],
+    ["one waits for a restart", { state: "exited" }, { state: "running" }, "running", [1, 1, 0, 0]],
+    ["one failed, one pending", { state: "failed" }, { state: "pending" }, "running", [1, 0, 0, 1]],
+    ["both completed", { state: "completed" }, { state: "completed" }, "completed", [0, 0, 2, 0]],
     ["both ended, one failed", { state: "completed" }, { state: "failed" }, "failed", [0, 0, 1, 1]],
-  ] as const)("adds up: %s", (_, a, b, state, [pending, running, succeeded, failed]) => {
+  ] as const)("aggregates: %s", (_, a, b, state, [pending, running, succeeded, failed]) => {
     expect(decide(groupOf(), pair(a, b)).status).toMatchObject({
       state,
       totalTasks: 2,
@@ -105,7 +105,7 @@ describe("decideTaskGroup", () => {
     });
   });
 
-  it("says when the first task started and, once all ended, when the last did", () => {
+  it("reports the start of the first task and, once all have ended, the end of the last", () => {
     const tasks = pair(
       { state: "completed", startedAt: after(2000), finishedAt: after(3000) },
       { state: "completed", startedAt: after(1000), finishedAt: after(9000) },
@@ -114,11 +114,11 @@ describe("decideTaskGroup", () => {
     expect(decide(groupOf(), [tasks[0] ?? taskOf()]).status).not.toHaveProperty("completedAt");
   });
 
-  it.each(["completed", "failed"] as const)("leaves a group that is %s as it is, though its Tasks are gone", (state) => {
+  it.each(["completed", "failed"] as const)("does not change a group that has %s, even if its Tasks are deleted", (state) => {
     expect(decide(groupOf({}, { status: { state } }))).toEqual({ create: [], remove: [] });
   });
 
-  it("makes nothing for a group that is being deleted", () => {
+  it("creates nothing for a group that is being deleted", () => {
     expect(decide(groupOf({}, { deleting: true }))).toEqual({ create: [], remove: [] });
   });
 });

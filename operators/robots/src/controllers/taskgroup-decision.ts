@@ -7,12 +7,12 @@ import { conditionsOf } from "../work/conditions.ts";
 import { labelValue } from "./job-decision.ts";
 import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, workStateOf } from "../work/tally.ts";
 
-/** What a decision about a TaskGroup is made from. */
+/** Input of {@link decideTaskGroup}. */
 export interface TaskGroupObservation {
   readonly group: DeepReadonly<TaskGroup>;
   /** The Tasks that the group owns. */
   readonly tasks: readonly DeepReadonly<Task>[];
-  /** Any Task of the namespace by its name, whoever owns it. */
+  /** Looks up any Task of the namespace by name. */
   readonly taskNamed: (name: string) => DeepReadonly<Task> | undefined;
   readonly now: number;
 }
@@ -24,7 +24,7 @@ export interface TaskDraft {
   readonly spec: DeepReadonly<Task["spec"]>;
 }
 
-/** What to write: Tasks to make, Tasks to delete, then the status (absent: nothing to write). */
+/** Writes: Tasks to create, Tasks to delete, then the status (absent: unchanged). */
 export interface TaskGroupDecision {
   readonly create: readonly TaskDraft[];
   /** Names. */
@@ -32,18 +32,18 @@ export interface TaskGroupDecision {
   readonly status?: NonNullable<TaskGroup["status"]>;
 }
 
-const nothing: TaskGroupDecision = { create: [], remove: [] };
+const noWrites: TaskGroupDecision = { create: [], remove: [] };
 
 /**
- * Decides about a TaskGroup: which Tasks are missing, which are beyond `count`, and what the counts are.
+ * Decides about a TaskGroup: which Tasks are missing, which are beyond `count`, and the status.
  *
- * **Guarantees**: a group that has ended is left as it is. A Task's name follows from the group, the task and the copy, so
- * making it twice makes it once; a Task that somebody deleted is made again while the group has not ended.
+ * **Guarantees**: a group that has ended does not change. A Task's name follows from the group, the task and the index of the
+ * copy, so creating it is idempotent. A deleted Task is recreated while the group has not ended.
  */
 export function decideTaskGroup({ group, tasks, taskNamed, now }: TaskGroupObservation): TaskGroupDecision {
-  if (group.metadata.deletionTimestamp !== undefined) return nothing;
+  if (group.metadata.deletionTimestamp !== undefined) return noWrites;
   const before = group.status?.state;
-  if (before === "completed" || before === "failed") return nothing;
+  if (before === "completed" || before === "failed") return noWrites;
 
   const groupName = group.metadata.name ?? "";
   const owner = { kind: "TaskGroup", name: groupName, uid: group.metadata.uid ?? "" };
@@ -85,7 +85,7 @@ export function decideTaskGroup({ group, tasks, taskNamed, now }: TaskGroupObser
   return { create, remove, ...(jsonEquals(status, group.status) ? {} : { status }) };
 }
 
-/** Which task of the group it is: a Task keeps its place by its labels, whatever its name. */
+/** Identifies a Task within its group by task and index. It does not depend on the Task's name. */
 function keyOf(task: DeepReadonly<Task>): string {
   return `${task.spec.name}/${task.metadata.labels?.[labels.taskIndex] ?? ""}`;
 }

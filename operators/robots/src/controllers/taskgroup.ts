@@ -7,9 +7,9 @@ import { controllerReference } from "../work/owner.ts";
 import { decideTaskGroup, type TaskDraft } from "./taskgroup-decision.ts";
 
 const fieldManager = "robots-taskgroup-controller";
-const writesAtOnce = 8;
+const maxConcurrentWrites = 8;
 
-/** Makes the Tasks of a TaskGroup and adds up how they go. */
+/** Creates the Tasks of a TaskGroup and aggregates their status. */
 export const taskGroupController = defineController({
   name: "robots-taskgroup",
   for: TaskGroup,
@@ -30,9 +30,9 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
     taskNamed: (task) => cache.get(Task, { namespace, name: task }),
     now: clock.now(),
   });
-  // Children first: a status without them would hide that they are missing if this stopped here.
-  for (let start = 0; start < decision.create.length; start += writesAtOnce) {
-    await Promise.all(decision.create.slice(start, start + writesAtOnce).map((task) => applyTask(group, task, context)));
+  // Children first: after a crash, a status without them would hide that they are missing.
+  for (let start = 0; start < decision.create.length; start += maxConcurrentWrites) {
+    await Promise.all(decision.create.slice(start, start + maxConcurrentWrites).map((task) => applyTask(group, task, context)));
   }
   for (const task of decision.remove) {
     try {

@@ -4,20 +4,21 @@ import { join } from "node:path";
 import { isNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { joinTokenSecret } from "../api/names.ts";
-import { Secret } from "../controllers/robot.ts";
+import { RobotsError } from "../robots-error.ts";
+import { Secret } from "../api/secret.ts";
 
 const fieldManager = "robots-join-token";
 
-/** Where the join token is, within the operator's folder. */
+/** Path of the join token file in the operator's data folder. */
 export function joinTokenFile(dataDir: string): string {
   return join(dataDir, "join-token");
 }
 
 /**
- * The join token: that of the file, else that of the Secret, else a new one. Afterwards both hold it, the file readable by
- * its owner only.
+ * Reads the join token from the file, else from the Secret, else generates one. Afterwards both hold it. Only the owner can read
+ * the file.
  *
- * **Errors**: rejects where the file is there and empty, or where either cannot be written.
+ * **Errors**: {@link RobotsError} `InvalidJoinTokenFile` if the file is empty; rejects if the file or the Secret cannot be written.
  */
 export async function ensureJoinToken(options: {
   readonly dataDir: string;
@@ -67,11 +68,13 @@ async function readToken(file: string): Promise<string | undefined> {
     throw error;
   }
   const token = text.trim();
-  if (token === "") throw new Error(`${file} is empty: write a join token into it, or remove it to have one made`);
+  if (token === "") {
+    throw new RobotsError("InvalidJoinTokenFile", `${file} is empty; write a join token to it, or remove it to generate one`);
+  }
   return token;
 }
 
-/** Whole or not at all: a crash must not leave half a token. */
+/** Writes the file atomically, so that a crash does not leave half a token. */
 async function writeToken(dataDir: string, file: string, token: string): Promise<void> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
   const draft = `${file}.new`;

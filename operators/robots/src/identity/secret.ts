@@ -1,9 +1,20 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 
-/** A test of texts against `secret` that takes equally long wherever they differ. An empty secret equals nothing. */
+/** Returns a constant-time comparison with `secret`. An empty secret equals nothing. */
 export function equalsSecret(secret: string): (text: string | Uint8Array) => boolean {
-  const expected = digest(secret);
-  return (text) => timingSafeEqual(digest(text), expected) && secret.length > 0;
+  const expected = sha256(secret);
+  return (text) => timingSafeEqual(sha256(text), expected) && secret.length > 0;
 }
 
-const digest = (text: string | Uint8Array): Buffer => createHash("sha256").update(text).digest();
+/** SHA-256 of a join token in hex, the value of the Robot's annotation. */
+export function joinTokenDigest(token: string): string {
+  return sha256(token).toString("hex");
+}
+
+/** Compares two digests in constant time. */
+export function isSameDigest(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
+const sha256 = (text: string | Uint8Array): Buffer => createHash("sha256").update(text).digest();

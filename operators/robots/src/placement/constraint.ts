@@ -5,8 +5,8 @@ import type { Robot } from "../api/robot.ts";
 import { satisfiesVersion } from "./version-constraint.ts";
 
 /**
- * The attributes of a robot that a constraint can name as `${attr.NAME}`. An attribute that the robot's agent does not report
- * is not there, and a constraint that names it does not hold.
+ * Attributes of a robot that a constraint can reference as `${attr.NAME}`. A constraint on an attribute that the robot's agent
+ * does not report does not hold.
  */
 export const attributes: Readonly<Record<string, (robot: DeepReadonly<Robot>) => string | number | undefined>> = {
   "kernel.name": (robot) => robot.status?.deviceInfo?.platform?.os,
@@ -24,26 +24,26 @@ export const attributes: Readonly<Record<string, (robot: DeepReadonly<Robot>) =>
   "unique.hostname": (robot) => robot.status?.deviceInfo?.hostname,
 };
 
-/** Why a constraint does not hold for a robot, or undefined where it does. */
+/** Why a constraint does not hold for a robot; undefined if it holds. */
 export function violationOf(constraint: DeepReadonly<Constraint>, robot: DeepReadonly<Robot>): string | undefined {
   const leftText = constraint.lTarget ?? constraint.ltarget ?? "";
   const rightText = constraint.rTarget ?? constraint.rtarget ?? "";
   const operand = constraint.operand ?? "=";
-  const said = `${leftText} ${operand} ${rightText}`;
+  const expression = `${leftText} ${operand} ${rightText}`;
   const left = interpolate(leftText, robot);
   const right = interpolate(rightText, robot);
   if (left.unknown !== undefined || right.unknown !== undefined) {
-    // A robot without the attribute is surely not equal to any value of it.
+    // A robot without the attribute differs from every value of it.
     if (operand === "!=") return undefined;
-    return `${said} (the robot has no ${left.unknown ?? right.unknown})`;
+    return `${expression} (the robot has no ${left.unknown ?? right.unknown})`;
   }
   const holds = compare(left.text, right.text, operand);
-  return holds === true ? undefined : holds === false ? said : `${said} (${holds})`;
+  return holds === true ? undefined : holds === false ? expression : `${expression} (${holds})`;
 }
 
 const maxPatternLength = 256;
 
-/** Whether it holds, or why that cannot be said. */
+/** Whether the comparison holds, or why it cannot be evaluated. */
 function compare(left: string, right: string, operand: NonNullable<Constraint["operand"]>): boolean | string {
   switch (operand) {
     case "=":
@@ -65,11 +65,11 @@ function compare(left: string, right: string, operand: NonNullable<Constraint["o
       return elements(right).every((element) => present.has(element));
     }
     case "version":
-      return satisfiesVersion(left, right) ?? "not versions that can be compared";
+      return satisfiesVersion(left, right) ?? "not comparable versions";
   }
 }
 
-/** A pattern in RE2 syntax, as in the original, so that matching takes linear time. */
+/** Matches a pattern in RE2 syntax, as in the original, so that matching takes linear time. */
 function matchesPattern(text: string, pattern: string): boolean | string {
   if (pattern.length > maxPatternLength) return `the regular expression is longer than ${maxPatternLength} characters`;
   try {
@@ -82,7 +82,7 @@ function matchesPattern(text: string, pattern: string): boolean | string {
 
 const elements = (list: string): string[] => list.split(",").map((element) => element.trim());
 
-/** By number where both are numbers, else by code unit. */
+/** Compares as numbers if both are numbers, otherwise by code unit. */
 function order(left: string, right: string): number {
   const [a, b] = [Number(left), Number(right)];
   if (left.trim() !== "" && right.trim() !== "" && Number.isFinite(a) && Number.isFinite(b)) return a - b;

@@ -12,13 +12,13 @@ const place = (demand: Partial<Demand>, robots: Parameters<typeof decidePlacemen
 };
 
 describe("decidePlacement", () => {
-  it("takes the robot with the fewest tasks, the first by name among equals", () => {
+  it("chooses the robot with the fewest tasks, then the first by name", () => {
     const robots = [robotOf("b"), robotOf("a"), robotOf("c")];
     expect(place({}, robots)).toBe("a");
     expect(place({}, robots, { a: { ...noLoad, tasks: 1 } })).toBe("b");
   });
 
-  it("spreads any number of tasks so that no robot has two more than another", () => {
+  it("spreads tasks so that the loads of two robots differ by at most one", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 7 }), fc.integer({ min: 0, max: 40 }), (robotCount, taskCount) => {
         const robots = Array.from({ length: robotCount }, (_, index) => robotOf(`r-${index}`));
@@ -35,7 +35,7 @@ describe("decidePlacement", () => {
     );
   });
 
-  it("matches every label of the selector in spec.labels, exactly", () => {
+  it("requires every label of the selector in spec.labels", () => {
     const robots = [labelled("a", { env: "prod" }), labelled("b", { env: "prod", region: "us" })];
     expect(place({ selector: { env: "prod", region: "us" } }, robots)).toBe("b");
     expect(place({ selector: { constructor: "x" } }, robots)).toBe(
@@ -43,7 +43,7 @@ describe("decidePlacement", () => {
     );
   });
 
-  it("says of every filter how many robots it keeps out", () => {
+  it("counts the robots that each filter rejects", () => {
     const robots = [
       robotOf("a", { status: { phase: "Offline" } }),
       robotOf("b", { status: { phase: "Pending" } }),
@@ -54,7 +54,7 @@ describe("decidePlacement", () => {
     expect(place({}, robots.slice(0, 3))).toBe("0/3 robots fit: 1 being deleted, 1 offline, 1 pending approval");
   });
 
-  it("counts cpu and memory against what the robot's tasks leave", () => {
+  it("counts cpu and memory against what the robot's tasks leave free", () => {
     const robots = [
       robotOf("a", { status: { phase: "Online", deviceInfo: { cpu: { logicalCores: 1 }, memory: { total: 1000 } } } }),
     ];

@@ -5,7 +5,7 @@ import type { Robot } from "../api/robot.ts";
 import type { TaskResources } from "../api/task-resources.ts";
 import { violationOf } from "./constraint.ts";
 
-/** What the tasks that a robot has already take of it. */
+/** Resources that a robot's tasks use. */
 export interface Load {
   readonly tasks: number;
   /** Cores. */
@@ -13,25 +13,25 @@ export interface Load {
   readonly memoryBytes: number;
 }
 
-/** What a task demands. */
+/** A task's requirements on its robot. */
 export interface Demand {
   readonly selector: Readonly<Record<string, string>>;
   readonly constraints: readonly DeepReadonly<Constraint>[];
   readonly cpu: number;
   readonly memoryBytes: number;
-  /** The one robot that may run it, where that is settled. */
+  /** Name of the only robot that may run the task. */
   readonly pinned?: string;
 }
 
-/** A robot, or why there is none. */
+/** The chosen robot, or why no robot fits. */
 export type Placement =
   | { readonly kind: "placed"; readonly robot: DeepReadonly<Robot> }
   | { readonly kind: "none"; readonly message: string };
 
-/** A robot without work. */
+/** The load of an idle robot. */
 export const noLoad: Load = { tasks: 0, cpu: 0, memoryBytes: 0 };
 
-/** Cores and bytes that resources ask for; what cannot be read asks for nothing. */
+/** Requested cores and bytes. A malformed quantity requests nothing. */
 export function amountsOf(resources: DeepReadonly<TaskResources> | undefined): {
   readonly cpu: number;
   readonly memoryBytes: number;
@@ -43,8 +43,8 @@ export function amountsOf(resources: DeepReadonly<TaskResources> | undefined): {
 }
 
 /**
- * Chooses the robot for a task: of those that are Online, match the selector, meet every constraint and have the resources
- * left, the one with the fewest tasks, the first by name among equals. So copies of a group spread over the robots.
+ * Chooses the robot for a task. Candidates are Online, match the selector, meet every constraint and have the resources left.
+ * The one with the fewest tasks wins, then the first by name, so that copies of a group spread over the robots.
  *
  * A robot that does not report its cores or memory counts as having enough of them.
  */
@@ -53,13 +53,13 @@ export function decidePlacement(
   robots: readonly DeepReadonly<Robot>[],
   loadOf: (robot: string) => Load,
 ): Placement {
-  const refusals = new Map<string, number>();
+  const rejections = new Map<string, number>();
   let best: { readonly robot: DeepReadonly<Robot>; readonly tasks: number } | undefined;
   for (const robot of robots) {
     const load = loadOf(robot.metadata.name ?? "");
-    const refusal = refusalOf(demand, robot, load);
-    if (refusal !== undefined) {
-      refusals.set(refusal, (refusals.get(refusal) ?? 0) + 1);
+    const rejection = rejectionOf(demand, robot, load);
+    if (rejection !== undefined) {
+      rejections.set(rejection, (rejections.get(rejection) ?? 0) + 1);
     } else if (
       best === undefined ||
       load.tasks < best.tasks ||
@@ -69,11 +69,11 @@ export function decidePlacement(
     }
   }
   if (best) return { kind: "placed", robot: best.robot };
-  return { kind: "none", message: explain(robots.length, refusals) };
+  return { kind: "none", message: explain(robots.length, rejections) };
 }
 
-/** The first filter that keeps the task off the robot, in words that follow "1" and "2". */
-function refusalOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): string | undefined {
+/** The first filter that rejects the robot, as text that follows a count. */
+function rejectionOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): string | undefined {
   if (demand.pinned !== undefined && robot.metadata.name !== demand.pinned) return `not the chosen robot ${demand.pinned}`;
   if (robot.metadata.deletionTimestamp !== undefined) return "being deleted";
   const missing = Object.entries(demand.selector).filter(
@@ -91,7 +91,7 @@ function refusalOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): stri
     if (violation !== undefined) return `not meeting the constraint ${violation}`;
   }
   const cores = robot.status?.deviceInfo?.cpu?.logicalCores;
-  // Sums of fractions such as 0.1 miss whole numbers by a little.
+  // Sums of fractions such as 0.1 are slightly off whole numbers.
   if (demand.cpu > 0 && cores !== undefined && load.cpu + demand.cpu > cores + 1e-9) return "short of cpu";
   const memory = robot.status?.deviceInfo?.memory?.total;
   if (demand.memoryBytes > 0 && memory !== undefined && load.memoryBytes + demand.memoryBytes > memory)
@@ -99,11 +99,11 @@ function refusalOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): stri
   return undefined;
 }
 
-function explain(total: number, refusals: ReadonlyMap<string, number>): string {
+function explain(total: number, rejections: ReadonlyMap<string, number>): string {
   if (total === 0) return "no robot fits: there are no robots in this namespace";
-  const said = [...refusals]
+  const reasons = [...rejections]
     .sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1))
     .slice(0, 8)
-    .map(([refusal, count]) => `${count} ${refusal}`);
-  return `0/${total} robots fit: ${said.join(", ")}`;
+    .map(([rejection, count]) => `${count} ${rejection}`);
+  return `0/${total} robots fit: ${reasons.join(", ")}`;
 }

@@ -3,52 +3,45 @@ import type { Cache } from "@keelson/controller";
 import { Task } from "../api/task.ts";
 import { amountsOf, type Load, noLoad } from "./placement.ts";
 
-/**
- * What Tasks take of the robots: those that the cache shows bound, and those that were bound a moment ago, whose writes the
- * cache does not show yet. Without the latter, Tasks that are placed in a row would all see the same idle robot.
- */
-export interface RobotLoads {
-  loadOf(cache: Cache, namespace: string | undefined, robot: string, except: string): Load;
-  /** Notes that a Task (by uid) is being bound. Returns the way to take that back. */
-  assume(task: DeepReadonly<Task>, robot: string): () => void;
+interface Assumption {
+  readonly task: DeepReadonly<Task>;
+  readonly robot: string;
 }
 
-/** Creates {@link RobotLoads}, shared by all reconciles of Tasks. */
-export function createRobotLoads(): RobotLoads {
-  const assumed = new Map<string, { readonly task: DeepReadonly<Task>; readonly robot: string }>();
-  return {
-    loadOf(cache, namespace, robot, except) {
-      let load = noLoad;
-      for (const task of cache.list(Task, { namespace, index: ["robot", robot] })) {
-        if (task.metadata.uid !== except) load = add(load, task);
+/**
+ * Load of every robot: from the Tasks that the cache shows bound, and from those that were bound a moment ago and that the cache
+ * does not show yet. Without the latter, Tasks that are placed in a row would all see the same idle robot.
+ */
+export class RobotLoads {
+  readonly #assumed = new Map<string, Assumption>();
+
+  /** Load of a robot from all Tasks but the one with the uid `except`. */
+  loadOf(cache: Cache, namespace: string | undefined, robot: string, except: string): Load {
+    let load = noLoad;
+    for (const task of cache.list(Task, { namespace, index: ["robot", robot] })) {
+      if (task.metadata.uid !== except) load = add(load, task);
+    }
+    for (const [uid, assumption] of this.#assumed) {
+      const { task } = assumption;
+      const current = cache.get(Task, { namespace: task.metadata.namespace, name: task.metadata.name ?? "" });
+      if (current === undefined || current.metadata.uid !== uid || robotOf(current) !== robotOf(task)) {
+        this.#assumed.delete(uid);
+      } else if (assumption.robot === robot && uid !== except && task.metadata.namespace === namespace) {
+        if (current.spec.targetRobot !== robot) load = add(load, task);
       }
-      for (const [uid, assumption] of assumed) {
-        const { task } = assumption;
-        const seen = cache.get(Task, { namespace: task.metadata.namespace, name: task.metadata.name ?? "" });
-        if (
-          seen === undefined ||
-          seen.metadata.uid !== uid ||
-          (seen.spec.targetRobot ?? "") !== (task.spec.targetRobot ?? "")
-        ) {
-          assumed.delete(uid);
-        } else if (
-          assumption.robot === robot &&
-          uid !== except &&
-          task.metadata.namespace === namespace &&
-          seen.spec.targetRobot !== robot
-        ) {
-          load = add(load, task);
-        }
-      }
-      return load;
-    },
-    assume(task, robot) {
-      const uid = task.metadata.uid ?? "";
-      assumed.set(uid, { task, robot });
-      return () => void assumed.delete(uid);
-    },
-  };
+    }
+    return load;
+  }
+
+  /** Records that a Task is being bound to a robot. Returns a function that undoes it. */
+  assume(task: DeepReadonly<Task>, robot: string): () => void {
+    const uid = task.metadata.uid ?? "";
+    this.#assumed.set(uid, { task, robot });
+    return () => void this.#assumed.delete(uid);
+  }
 }
+
+const robotOf = (task: DeepReadonly<Task>): string => task.spec.targetRobot ?? "";
 
 function add(load: Load, task: DeepReadonly<Task>): Load {
   const state = task.status?.state;

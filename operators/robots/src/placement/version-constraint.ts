@@ -22,8 +22,8 @@ function compare(a: Version, b: Version): number {
 }
 
 /**
- * Whether `version` is within `constraint`: comparisons with commas between them, all of which have to hold, such as
- * `>= 1.2, < 2.0`, `1.4` or `~> 5.10` (5.10 and up, but not 6). Undefined where either of them cannot be read.
+ * Whether `version` satisfies `constraint`: comma-separated comparisons, all of which must hold, such as `>= 1.2, < 2.0`, `1.4` or
+ * `~> 5.10` (at least 5.10, below 6). Undefined if either cannot be parsed.
  */
 export function satisfiesVersion(version: string, constraint: string): boolean | undefined {
   const actual = parse(version);

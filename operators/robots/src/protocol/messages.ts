@@ -3,8 +3,8 @@ import type { DeviceInfo } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 
 /*
- * What goes over MQTT. Topics and payloads are K8s4r's; fields marked "added" are ours and may be absent, in both
- * directions, so that an original agent works with this bridge and this agent with an original server.
+ * MQTT topics and payloads. They are K8s4r's. Fields marked "added" are ours and may be absent in both directions, so that an
+ * original agent works with this bridge and this agent with an original server.
  */
 
 /** Agent to server, on `k8s4r/register` (QoS 1) and, every heartbeat interval, on `k8s4r/heartbeat`. */
@@ -12,11 +12,11 @@ export interface RegisterMessage {
   readonly robotId: string;
   readonly token: string;
   readonly deviceInfo?: DeviceInfo;
-  /** Added: labels for `spec.labels` of a Robot that is made by this registration. */
+  /** Added: `spec.labels` of the Robot if this registration creates it. */
   readonly labels?: Readonly<Record<string, string>>;
-  /** Added: changes when the machine restarts. */
+  /** Added: changes when the machine reboots. */
   readonly bootId?: string;
-  /** Added: tasks that the agent holds, so that the bridge sends what is missing and stops what is not wanted. */
+  /** Added: tasks that the agent has, so that the bridge can send missing ones and remove unwanted ones. */
   readonly tasks?: readonly { readonly taskUid: string; readonly attempt: number }[];
 }
 
@@ -38,7 +38,7 @@ export interface DispatchMessage {
 export interface StatusMessage {
   readonly taskUid: string;
   readonly robotName: string;
-  /** `deleted` (added) answers a delete: nothing of the task is left on the robot. */
+  /** `deleted` (added) confirms a delete: the robot has removed the task. */
   readonly state: "running" | "completed" | "failed" | "deleted";
   readonly exitCode?: number;
   readonly message: string;
@@ -54,36 +54,36 @@ export interface StatusMessage {
     | "Failed"
     | "Timeout"
     | "Deleted";
-  /** RFC 3339, by the robot's clock. For people: order comes from `attempt` and `seq`. */
+  /** RFC 3339, by the robot's clock. Informational: `attempt` and `seq` define the order. */
   readonly updatedAt: string;
-  /** Added: which attempt at the task this is about (`status.attempt` of the dispatched Task). */
+  /** Added: the attempt that this is about (`status.attempt` of the dispatched Task). */
   readonly attempt?: number;
-  /** Added: rises with every status of an attempt; a terminal state is its last. */
+  /** Added: increases with every status of an attempt. A terminal state is its last. */
   readonly seq?: number;
   /** Added: RFC 3339, when the program started and ended. */
   readonly startedAt?: string;
   readonly finishedAt?: string;
   /** Added: the signal number that ended the program. */
   readonly signal?: number;
-  /** Added: the last of the program's output (at most 4 KiB each, control characters replaced), with a terminal state. */
+  /** Added: the end of the program's output (at most 4 KiB each, control characters replaced), with a terminal state. */
   readonly logsStdout?: string;
   readonly logsStderr?: string;
 }
 
-/** Added. Server to agent, on `k8s4r/robots/{id}/tasks/{uid}/ack` (QoS 1): this status is stored; send it no more. */
+/** Added. Server to agent, on `k8s4r/robots/{id}/tasks/{uid}/ack` (QoS 1): this status is stored and need not be repeated. */
 export interface AckMessage {
   readonly taskUid: string;
   readonly attempt: number;
   readonly seq: number;
 }
 
-/** The agent's MQTT client id, as the original's. */
+/** The agent's MQTT client id, the same as the original's. */
 export const agentClientId = (robotId: string): string => `k8s4r-agent-${robotId}`;
 
-/** A robot's id: a DNS label, so that it is one level of a topic and a Robot's name. */
+/** A robot's id: a DNS label, so that it is a valid topic level and object name. */
 export const robotIdPattern = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 
-/** A task's uid as the API server makes them; checked before it becomes a topic level or a folder. */
+/** A task's uid as the API server generates it. Checked before it becomes a topic level or a folder. */
 export const taskUidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /** Topics. `id` and `uid` must match {@link robotIdPattern} and {@link taskUidPattern}. */
@@ -95,9 +95,9 @@ export const topics = {
   status: (id: string, uid: string) => `k8s4r/robots/${id}/tasks/${uid}/status`,
   ack: (id: string, uid: string) => `k8s4r/robots/${id}/tasks/${uid}/ack`,
   online: (id: string) => `k8s4r/robots/${id}/online`,
-  /** What the bridge subscribes to. */
+  /** Topic filters of the bridge. */
   allStatus: "k8s4r/robots/+/tasks/+/status",
   allOnline: "k8s4r/robots/+/online",
-  /** What an agent subscribes to. */
+  /** Topic filter of an agent. */
   ownAcks: (id: string) => `k8s4r/robots/${id}/tasks/+/ack`,
 } as const;

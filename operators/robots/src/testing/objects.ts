@@ -6,7 +6,7 @@ import type { Task } from "../api/task.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
 
 /*
- * Objects for tests of decisions, as the API would answer them.
+ * Objects for tests of decisions, as the API server would return them.
  */
 
 const apiVersion = "robot.k8s4r.io/v1alpha1";
@@ -14,7 +14,7 @@ const apiVersion = "robot.k8s4r.io/v1alpha1";
 /** 2026-01-01T00:00:00Z. */
 export const t0 = Date.UTC(2026, 0, 1);
 
-/** RFC 3339 of so many milliseconds after {@link t0}. */
+/** RFC 3339 time, `ms` milliseconds after {@link t0}. */
 export const after = (ms: number): string => new Date(t0 + ms).toISOString();
 
 export const definition: TaskGroup["spec"]["tasks"][number] = {

@@ -9,7 +9,7 @@ import {
   topics,
 } from "../protocol/messages.ts";
 
-/** An agent whose every step a test takes itself. */
+/** An agent that a test drives step by step. */
 export interface ScriptedAgent {
   readonly robotId: string;
   readonly client: MqttClient;
@@ -18,21 +18,21 @@ export interface ScriptedAgent {
   readonly acks: AckMessage[];
   register(extra?: Record<string, unknown>): Promise<void>;
   heartbeat(extra?: Record<string, unknown>): Promise<void>;
-  /** Reports on a Task. Fields that are left out are made up. */
+  /** Reports on a Task. Missing fields get defaults. */
   report(
     task: { readonly uid: string; readonly attempt?: number; readonly seq?: number },
     state: StatusMessage["state"],
     extra?: Partial<StatusMessage>,
   ): Promise<void>;
-  /** The first dispatch, past or to come, for which `matches` holds. */
+  /** The first past or future dispatch that matches. */
   dispatched(matches?: (message: DispatchMessage) => boolean): Promise<DispatchMessage>;
   responded(matches?: (message: ResponseMessage) => boolean): Promise<ResponseMessage>;
   acknowledged(matches?: (message: AckMessage) => boolean): Promise<AckMessage>;
-  /** Leaves; without `cleanly`, as a cut cable does. */
+  /** Disconnects; without `cleanly`, like a cut cable. */
   leave(cleanly?: boolean): Promise<void>;
 }
 
-/** Connects an agent for a test. `online: false` leaves presence out, as an original agent does. */
+/** Connects an agent for a test. With `online: false` it publishes no presence, like an original agent. */
 export async function connectScriptedAgent(options: {
   readonly url: string;
   readonly robotId: string;
@@ -71,7 +71,7 @@ export async function connectScriptedAgent(options: {
     client.once("close", () => reject(new Error("closed")));
     client.connect();
   });
-  // What the broker does to a misbehaving agent is for the test to see, not for the process to die of.
+  // An unhandled error event would crash the test's process.
   client.on("error", () => {});
   (client.stream as { setNoDelay?: (noDelay: boolean) => void }).setNoDelay?.(true);
   await client.subscribeAsync([topics.response(robotId), topics.dispatch(robotId), topics.ownAcks(robotId)], { qos: 1 });

@@ -1,9 +1,9 @@
 import type { Condition, DeepReadonly } from "@keelson/api-machinery";
 
-/** A condition as a decision states it: without the time, which follows from what was there. */
+/** A condition as a decision states it, without `lastTransitionTime`. */
 export type ConditionClaim = Omit<Condition, "lastTransitionTime">;
 
-/** The claims as conditions: `lastTransitionTime` is kept where the status of the condition is as it was. */
+/** Turns claims into conditions. `lastTransitionTime` is kept if the condition's status did not change. */
 export function conditionsOf(
   claims: readonly ConditionClaim[],
   present: DeepReadonly<Condition[]> | undefined,
@@ -16,7 +16,7 @@ export function conditionsOf(
   });
 }
 
-/** RFC 3339 with whole seconds, as conditions have it. */
+/** RFC 3339 with whole seconds, the format of condition times. */
 export function wholeSeconds(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19)}Z`;
 }

@@ -6,7 +6,7 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 
-/** The reference of a child to the object that manages it. */
+/** The owner reference of a child to its controller. */
 export function controllerReference(type: ResourceType, owner: DeepReadonly<KubernetesObject>): OwnerReference {
   return {
     apiVersion: apiVersionOf(type),
@@ -18,7 +18,7 @@ export function controllerReference(type: ResourceType, owner: DeepReadonly<Kube
   };
 }
 
-/** Index values of a child: the uid of the object that manages it. */
+/** Index values of a child: the uid of its controller. */
 export function byController(object: DeepReadonly<KubernetesObject>): readonly string[] {
   const uid = object.metadata.ownerReferences?.find((reference) => reference.controller)?.uid;
   return uid === undefined ? [] : [uid];

@@ -5,13 +5,13 @@ const policy = { attempts: 2, interval: "1m", delay: "10s", mode: "fail" } as co
 const never = { windowStartMs: undefined, restartsInWindow: 0 };
 
 describe("decideRestart", () => {
-  it("does not start a task again that has no policy, or one of 0 attempts", () => {
+  it("does not restart a task without a policy or with 0 attempts", () => {
     expect(decideRestart(undefined, never, 0)).toMatchObject({ kind: "fail" });
     expect(decideRestart({ ...policy, attempts: 0 }, never, 0)).toMatchObject({ kind: "fail" });
     expect(decideRestart({ ...policy, attempts: 0, mode: "delay" }, never, 0)).toMatchObject({ kind: "fail" });
   });
 
-  it("starts again after the delay, as often as attempts says within the interval", () => {
+  it("restarts after the delay, up to attempts times within the interval", () => {
     const first = decideRestart(policy, never, 1000);
     expect(first).toEqual({ kind: "restart", atMs: 11_000, windowStartMs: 1000, restartsInWindow: 1 });
     const second = decideRestart(policy, { windowStartMs: 1000, restartsInWindow: 1 }, 20_000);
@@ -19,7 +19,7 @@ describe("decideRestart", () => {
     expect(decideRestart(policy, { windowStartMs: 1000, restartsInWindow: 2 }, 40_000)).toMatchObject({ kind: "fail" });
   });
 
-  it("counts anew when the interval is over", () => {
+  it("counts from zero when the interval is over", () => {
     expect(decideRestart(policy, { windowStartMs: 1000, restartsInWindow: 2 }, 61_000)).toEqual({
       kind: "restart",
       atMs: 71_000,
@@ -37,14 +37,14 @@ describe("decideRestart", () => {
     });
   });
 
-  it("waits for the delay as well where the next interval begins before it", () => {
+  it("waits for the delay too if the next interval begins before it ends", () => {
     expect(decideRestart({ ...policy, mode: "delay" }, { windowStartMs: 1000, restartsInWindow: 2 }, 60_000)).toMatchObject({
       kind: "restart",
       atMs: 70_000,
     });
   });
 
-  it("fills in what a policy leaves out by the type of the Job", () => {
+  it("fills in missing fields by the type of the Job", () => {
     expect(completeRestartPolicy({ delay: "1s" }, "service")).toEqual({
       attempts: 2,
       interval: "30m",

@@ -2,14 +2,14 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import { isDuration, parseDuration } from "@keelson/api-machinery/time";
 import type { RestartPolicy } from "../api/policies.ts";
 
-/** What a policy falls back on, by the type of the Job (Nomad's defaults). */
+/** Default restart policy of a Job type (Nomad's defaults). */
 export function defaultRestartPolicy(type: "service" | "batch" | "system" | undefined): Required<RestartPolicy> {
   return type === "service"
     ? { attempts: 2, interval: "30m", delay: "15s", mode: "fail" }
     : { attempts: 3, interval: "24h", delay: "15s", mode: "fail" };
 }
 
-/** The policy with what it leaves out filled in. */
+/** The policy with defaults for missing fields. */
 export function completeRestartPolicy(
   policy: DeepReadonly<RestartPolicy> | undefined,
   type: "service" | "batch" | "system" | undefined,
@@ -17,19 +17,19 @@ export function completeRestartPolicy(
   return { ...defaultRestartPolicy(type), ...policy };
 }
 
-/** How a failed attempt goes on. */
+/** What follows a failed attempt. */
 export type RestartDecision =
   | {
       readonly kind: "restart";
       /** Milliseconds since the epoch. */
       readonly atMs: number;
-      /** What to remember for the next decision. */
+      /** Input of the next decision. */
       readonly windowStartMs: number;
       readonly restartsInWindow: number;
     }
   | { readonly kind: "fail"; readonly why: string };
 
-/** Decides whether an attempt that failed at `now` is followed by another. A task without a policy is not started again. */
+/** Decides whether an attempt that failed at `now` is restarted. A task without a policy is not restarted. */
 export function decideRestart(
   policy: DeepReadonly<RestartPolicy> | undefined,
   past: { readonly windowStartMs: number | undefined; readonly restartsInWindow: number },
@@ -50,7 +50,7 @@ export function decideRestart(
   return { kind: "restart", atMs, windowStartMs: atMs, restartsInWindow: 1 };
 }
 
-/** Durations are checked at admission; one that got past it counts as none. */
+/** Durations are validated at admission; a malformed one counts as 0. */
 function durationMsOf(text: string): number {
   return isDuration(text) ? parseDuration(text) : 0;
 }

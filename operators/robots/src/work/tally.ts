@@ -1,6 +1,6 @@
 import type { ConditionClaim } from "./conditions.ts";
 
-/** Counts of tasks by what became of them. They add up to `total`. */
+/** Task counts by state. They add up to `total`. */
 export interface Tally {
   readonly total: number;
   readonly pending: number;
@@ -15,7 +15,7 @@ export interface Tally {
 /** State of a TaskGroup or a Job. */
 export type WorkState = "pending" | "running" | "completed" | "failed";
 
-/** No tasks. */
+/** The tally of no tasks. */
 export const emptyTally: Tally = { total: 0, pending: 0, running: 0, succeeded: 0, failed: 0 };
 
 /** Adds two tallies. */
@@ -39,8 +39,8 @@ function pick(a: string | undefined, b: string | undefined, isBetter: (a: string
 }
 
 /**
- * The state that a tally means. Work ends only when every task has ended: a failed task does not end it while others run or
- * wait, since those would then run under work that is over.
+ * The state that follows from a tally. Work ends only when every task has ended: if one failed task ended it, the others would
+ * continue under work that is over.
  */
 export function workStateOf(tally: Tally): WorkState {
   if (tally.total === 0) return "pending";
@@ -49,7 +49,7 @@ export function workStateOf(tally: Tally): WorkState {
   return tally.running + tally.succeeded + tally.failed > 0 ? "running" : "pending";
 }
 
-/** The fields of a status that a tally gives, for Jobs and TaskGroups alike. */
+/** Status fields that follow from a tally, for Jobs and TaskGroups. */
 export function tallyFields(tally: Tally, state: WorkState) {
   const isOver = state === "completed" || state === "failed";
   return {
@@ -71,8 +71,8 @@ function describe(tally: Tally): string {
     [tally.running, "running"],
     [tally.pending, "pending"],
   ] as const;
-  const said = parts.filter(([count]) => count > 0).map(([count, word]) => `${count} ${word}`);
-  return `${tally.total} ${tally.total === 1 ? "task" : "tasks"}${said.length > 0 ? `: ${said.join(", ")}` : ""}`;
+  const counts = parts.filter(([count]) => count > 0).map(([count, state]) => `${count} ${state}`);
+  return `${tally.total} ${tally.total === 1 ? "task" : "tasks"}${counts.length > 0 ? `: ${counts.join(", ")}` : ""}`;
 }
 
 /** Conditions `Completed` and `Failed`, so that `kubectl wait --for=condition=Completed` works. */

@@ -1,0 +1,262 @@
+import { chown, mkdir, rm, symlink } from "node:fs/promises";
+import { join } from "node:path";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Logger } from "@keelson/controller";
+import { defaultPath, type Driver, type Exited, type Program, readLogTail, resolveLocalUser } from "@keelson/execution";
+import { taskUidPattern } from "../protocol/messages.ts";
+import type { StatusMessage } from "../protocol/messages.ts";
+import type { AgentEffect, AgentEvent, HeldTask } from "./agent-state.ts";
+import type { TaskOrder } from "./task-order.ts";
+import type { TaskRecords } from "./task-records.ts";
+import { logTailBytes } from "./task-reports.ts";
+
+/** Options of a {@link TaskRunner}. */
+export interface TaskRunnerOptions {
+  /** Runs the programs. The runner closes it. */
+  readonly driver: Driver;
+  readonly records: TaskRecords;
+  /** Folder of the tasks' folders. */
+  readonly workDir: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Publishes a report. It may be lost. */
+  readonly publish: (report: StatusMessage) => void;
+  /** Handles what happened to a program; resolves when the decision is on disk. */
+  readonly onEvent: (event: AgentEvent) => Promise<void>;
+  /** Whether a task is still waiting for this attempt to start. */
+  readonly isWaiting: (uid: string, attempt: number) => boolean;
+}
+
+/** First sequence number after a damaged record: above any number that its task can have reached. */
+const seqAfterDamage = 1000;
+
+const programId = (uid: string, attempt: number): string => `${uid}-${attempt}`;
+
+/** Carries out the agent's decisions: runs programs, keeps records, removes files. Effects on one task run in order. */
+export class TaskRunner {
+  readonly #options: TaskRunnerOptions;
+  readonly #queues = new Map<string, Promise<void>>();
+  readonly #followed = new Map<string, Promise<void>>();
+  /** Tasks whose last record could not be written. */
+  readonly #unsaved = new Set<string>();
+  #isStopping = false;
+
+  constructor(options: TaskRunnerOptions) {
+    this.#options = options;
+  }
+
+  /** Carries out effects; resolves when the records are on disk. */
+  async run(effects: readonly AgentEffect[]): Promise<void> {
+    const saves: Promise<void>[] = [];
+    for (const effect of effects) {
+      const done = this.#enqueue(effect.uid, () => this.#carryOut(effect));
+      if (effect.kind === "save") saves.push(done);
+    }
+    await Promise.all(saves);
+  }
+
+  /** Loads the tasks of the last agent, including those whose record is damaged but whose program is known. */
+  async load(): Promise<Map<string, HeldTask>> {
+    const { driver, records, clock, log } = this.#options;
+    const { tasks, damaged } = await records.load();
+    const known = new Map(tasks.map((task) => [task.uid, task]));
+    for (const uid of damaged) log.error({ task: uid }, "damaged task record moved aside");
+    for (const program of driver.list()) {
+      const { uid, attempt } = program.spec.metadata ?? {};
+      if (uid === undefined || !taskUidPattern.test(uid) || known.has(uid)) continue;
+      // The exit of its program must still be reported.
+      const number = Number(attempt);
+      const phase = { phase: "running" as const, seq: seqAfterDamage, isAcknowledged: true, ticks: 0, changedAt: clock.now() };
+      known.set(uid, { uid, attempt: number, programAttempt: number, ...phase });
+    }
+    return known;
+  }
+
+  /** Continues every task where the last agent stopped, and removes programs that belong to no task. */
+  async resume(tasks: ReadonlyMap<string, HeldTask>): Promise<void> {
+    const { driver, log } = this.#options;
+    for (const task of tasks.values()) await this.#resumeTask(task);
+    for (const program of driver.list()) {
+      const { uid = "", attempt } = program.spec.metadata ?? {};
+      if (tasks.get(uid)?.programAttempt === Number(attempt)) continue;
+      log.warn({ program: program.id }, "removing a program that belongs to no task");
+      void this.#enqueue(uid, async () => {
+        await program.stop();
+        await program.remove();
+      });
+    }
+  }
+
+  /** Starts no more programs. With `stopPrograms`, stops the running ones and waits until their ends are recorded. */
+  async stop({ stopPrograms }: { readonly stopPrograms: boolean }): Promise<void> {
+    this.#isStopping = true;
+    if (!stopPrograms) return;
+    const ends = [...this.#followed.values()];
+    await Promise.all([...this.#followed.keys()].flatMap((id) => this.#options.driver.get(id)?.stop() ?? []));
+    await Promise.all(ends);
+  }
+
+  /** Resolves when all effects so far are carried out. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#queues.values());
+  }
+
+  /** Stops supervising. Programs keep running. */
+  async close(): Promise<void> {
+    await this.#options.driver.close();
+  }
+
+  #taskDir(uid: string): string {
+    return join(this.#options.workDir, uid);
+  }
+
+  #enqueue(uid: string, work: () => Promise<void>): Promise<void> {
+    const next = (this.#queues.get(uid) ?? Promise.resolve()).then(work).catch((error: unknown) => {
+      this.#options.log.error({ task: uid, error: String(error) }, "could not carry out a decision about a task");
+    });
+    this.#queues.set(uid, next);
+    void next.then(() => this.#queues.get(uid) === next && this.#queues.delete(uid));
+    return next;
+  }
+
+  async #carryOut(effect: AgentEffect): Promise<void> {
+    const { driver, records, publish, onEvent } = this.#options;
+    const { uid } = effect;
+    switch (effect.kind) {
+      case "save":
+        return this.#save(effect.task);
+      case "forget":
+        return records.forget(uid);
+      case "publish":
+        publish(effect.report);
+        return;
+      case "start":
+        return this.#start(uid, effect.attempt, effect.order);
+      case "discard": {
+        const program = driver.get(programId(uid, effect.attempt));
+        await program?.stop();
+        await program?.remove();
+        return;
+      }
+      case "clear":
+        await rm(this.#taskDir(uid), { recursive: true, force: true });
+        if (effect.answer) void onEvent({ kind: "removed", uid });
+        return;
+    }
+  }
+
+  async #save(task: HeldTask): Promise<void> {
+    const { records, log } = this.#options;
+    try {
+      await records.save(task);
+      this.#unsaved.delete(task.uid);
+    } catch (error) {
+      this.#unsaved.add(task.uid);
+      log.error(
+        { task: task.uid, error: String(error) },
+        "could not write a task record; check whether the disk is full or read-only",
+      );
+    }
+  }
+
+  async #start(uid: string, attempt: number, order: TaskOrder): Promise<void> {
+    const { driver, log, isWaiting } = this.#options;
+    // The task may have been deleted while it waited for its turn.
+    if (this.#isStopping || !isWaiting(uid, attempt)) return;
+    if (this.#unsaved.has(uid)) {
+      // Without a record, the program would run again after a restart of the agent.
+      this.#fail(uid, attempt, "the agent could not record that it runs the task; its disk may be full or read-only");
+      return;
+    }
+    let program: Program;
+    try {
+      await this.#prepareFolder(uid, order);
+      program = await driver.start(this.#programSpec(uid, attempt, order));
+      await this.#linkLogs(uid, program);
+    } catch (error) {
+      this.#fail(uid, attempt, error instanceof Error ? error.message : String(error));
+      return;
+    }
+    if (program.limits.message !== undefined) log.warn({ task: uid }, program.limits.message);
+    this.#follow(uid, attempt, program);
+  }
+
+  async #prepareFolder(uid: string, order: TaskOrder): Promise<void> {
+    const dir = this.#taskDir(uid);
+    await mkdir(join(dir, "logs"), { recursive: true });
+    const user = order.user === undefined ? undefined : resolveLocalUser(order.user);
+    if (user !== undefined && "uid" in user && process.getuid?.() === 0) await chown(dir, user.uid, user.gid);
+  }
+
+  #programSpec(uid: string, attempt: number, order: TaskOrder): Parameters<Driver["start"]>[0] {
+    const dir = this.#taskDir(uid);
+    return {
+      id: programId(uid, attempt),
+      command: order.command,
+      env: { PATH: defaultPath, HOME: dir, ...order.env },
+      cwd: dir,
+      ...(order.user !== undefined && { user: order.user }),
+      ...(order.limits !== undefined && { limits: order.limits }),
+      ...(order.timeoutMs !== undefined && { timeoutMs: order.timeoutMs }),
+      ...(order.killGraceMs !== undefined && { killGraceMs: order.killGraceMs }),
+      metadata: { uid, attempt: String(attempt) },
+    };
+  }
+
+  async #linkLogs(uid: string, program: Program): Promise<void> {
+    for (const name of ["stdout", "stderr"] as const) {
+      const link = join(this.#taskDir(uid), "logs", `${name}.log`);
+      await rm(link, { force: true });
+      await symlink(program.logs[name], link);
+    }
+  }
+
+  #fail(uid: string, attempt: number, message: string): void {
+    void this.#options.onEvent({ kind: "exited", uid, attempt, exited: this.#startFailed(message), logs: noLogs });
+  }
+
+  #startFailed(message: string): Exited {
+    return { kind: "exited", reason: "StartFailed", message, exitCode: 126, finishedAt: this.#options.clock.now() };
+  }
+
+  /** Reports the start of a program and, later, its exit. */
+  #follow(uid: string, attempt: number, program: Program): void {
+    const { onEvent } = this.#options;
+    if (program.state.kind === "running") {
+      void onEvent({ kind: "started", uid, attempt, startedAt: program.state.startedAt });
+    }
+    const end = program.exited().then(async (exited) => {
+      const [stdout, stderr] = await Promise.all([
+        readLogTail(program.logs.stdout, logTailBytes),
+        readLogTail(program.logs.stderr, logTailBytes),
+      ]);
+      this.#followed.delete(program.id);
+      await onEvent({ kind: "exited", uid, attempt, exited, logs: { stdout, stderr } });
+    });
+    this.#followed.set(program.id, end);
+  }
+
+  async #resumeTask(task: HeldTask): Promise<void> {
+    const { driver, onEvent } = this.#options;
+    const { uid, attempt } = task;
+    if (task.phase === "deleting") {
+      const discard: readonly AgentEffect[] =
+        task.programAttempt === undefined ? [] : [{ kind: "discard", uid, attempt: task.programAttempt }];
+      await this.run([...discard, { kind: "clear", uid, answer: true }]);
+      return;
+    }
+    if (task.phase !== "accepted" && task.phase !== "running") return;
+    const program = driver.get(programId(uid, attempt));
+    if (program !== undefined) {
+      this.#follow(uid, attempt, program);
+    } else if (task.phase === "accepted" && task.order !== undefined) {
+      // The intent is on disk and the program is not: it never started.
+      await this.run([{ kind: "start", uid, attempt, order: task.order }]);
+    } else {
+      const exited: Exited = { ...this.#startFailed("its program is no longer on the robot"), reason: "Lost", exitCode: -1 };
+      await onEvent({ kind: "exited", uid, attempt, exited, logs: noLogs });
+    }
+  }
+}
+
+const noLogs = { stdout: "", stderr: "" };

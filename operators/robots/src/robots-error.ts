@@ -1,0 +1,23 @@
+/** What went wrong; see {@link RobotsError}. */
+export type RobotsErrorCode =
+  /** The robot id is not a DNS label. */
+  | "InvalidRobotId"
+  /** The join token file is empty. */
+  | "InvalidJoinTokenFile"
+  /** The embedded broker cannot listen on its address. */
+  | "CannotListen"
+  /** The MQTT broker rejected the credentials or a subscription. */
+  | "BrokerRejected"
+  /** A write conflicted with other writers too often. */
+  | "TooManyConflicts";
+
+/** Error of the robots operator and its agent. */
+export class RobotsError extends Error {
+  override readonly name = "RobotsError";
+  readonly code: RobotsErrorCode;
+
+  constructor(code: RobotsErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
