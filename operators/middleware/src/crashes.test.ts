@@ -9,14 +9,14 @@ const spec = {
   components: nodes({ replicas: 3, storage: { size: "64Mi" } }),
 };
 
-/** Changes of an App with what they may do to its Pods, at most, wherever the controllers die. */
+/** Changes of an App with the maximum disruption of its Pods, wherever the controllers crash. */
 const changes: readonly {
   readonly name: string;
   readonly change: object;
   readonly starts: readonly number[];
   readonly promotions: number;
   readonly pods?: number;
-  /** Every how-manieth write is tried. Default: each. */
+  /** Tests every n-th write. Default: every write. */
   readonly stride?: number;
 }[] = [
   { name: "a hot parameter", change: { config: { maxmemory: "96mb", databases: "16" } }, starts: [0, 0, 0], promotions: 0 },
@@ -64,8 +64,8 @@ async function provisioned(crashAfter?: number): Promise<Simulation> {
   return simulation;
 }
 
-/** What has to hold in the end, however it came there. */
-function expectWell({ store, redis, status, errors }: Simulation, pods: number): void {
+/** Invariants of the final state. */
+function expectHealthy({ store, redis, status, errors }: Simulation, pods: number): void {
   expect(status()).toMatchObject({ phase: pods === 0 ? "Stopped" : "Running", plan: { outcome: "Succeeded" } });
   expect(status().plan?.tasks.every((task) => task.status === "done" && task.attempt === 1)).toBe(true);
   expect(store.all("Pod")).toHaveLength(pods);
@@ -78,37 +78,37 @@ function expectWell({ store, redis, status, errors }: Simulation, pods: number):
   expect(errors).toEqual([]);
 }
 
-const count = ({ redis }: Simulation, from: number, deed: string, pod?: string): number =>
-  redis.deeds.slice(from).filter((each) => each.deed === deed && (pod === undefined || each.pod === pod)).length;
+const count = ({ redis }: Simulation, from: number, command: string, pod?: string): number =>
+  redis.commands.slice(from).filter((each) => each.command === command && (pod === undefined || each.pod === pod)).length;
 
-/** Dozens of whole lives of an App: on a busy machine they take their time. */
-const patience = { timeout: 180_000 };
+/** Dozens of simulated Apps: slow on a busy machine. */
+const slow = { timeout: 180_000 };
 
-describe("controllers that die after any of their writes and calls", () => {
-  it("provision each Pod once and name one primary", patience, async () => {
+describe("controllers that crash after any write or call", () => {
+  it("provision each Pod once with one primary", slow, async () => {
     const whole = await provisioned();
-    expectWell(whole, 3);
+    expectHealthy(whole, 3);
     expect(whole.actions.length).toBeGreaterThan(15);
     for (let at = 1; at <= whole.actions.length; at++) {
       const simulation = await provisioned(at);
-      expectWell(simulation, 3);
+      expectHealthy(simulation, 3);
       expect([count(simulation, 0, "starts"), count(simulation, 0, "promoted")], `after ${at}`).toEqual([3, 1]);
     }
   });
 
-  it.each(changes)("carry out $name once, and no acknowledged write is lost", patience, async (each) => {
+  it.each(changes)("apply $name once and lose no acknowledged write", slow, async (each) => {
     const { change, starts, promotions, pods = 3, stride = 1 } = each;
     const whole = await provisioned();
     const first = whole.actions.length;
     whole.change(change);
     await whole.run();
-    expectWell(whole, pods);
+    expectHealthy(whole, pods);
     for (let at = first + 1; at <= whole.actions.length; at += stride) {
       const simulation = await provisioned(at);
-      const from = simulation.redis.deeds.length;
+      const from = simulation.redis.commands.length;
       simulation.change(change);
       await simulation.run();
-      expectWell(simulation, pods);
+      expectHealthy(simulation, pods);
       const where = `after ${at}: ${whole.actions[at - 1]}`;
       const started = starts.map((_, ordinal) => count(simulation, from, "starts", `cache-redis-nodes-${ordinal}`));
       expect(started, where).toEqual(starts);

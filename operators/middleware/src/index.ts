@@ -3,7 +3,7 @@ export { App, type ChangeTask, type Plan, priorities, type TaskState, type TaskT
 export { Component } from "./api/component.ts";
 export { Group } from "./api/group.ts";
 export * from "./api/names.ts";
-export { planChanges } from "./controllers/app-plan.ts";
+export { planChanges } from "./controllers/plan/plan-changes.ts";
 export { createMiddleware, middleware, type MiddlewareOptions } from "./operator.ts";
 export type { Plugin } from "./plugin/plugin.ts";
 export { PluginError, readPlugin } from "./plugin/read-plugin.ts";

@@ -1,27 +1,36 @@
+import { randomBytes } from "node:crypto";
 import type { Operator } from "@keelson/operator";
-import { createAgentCalls } from "./agent/agent-calls.ts";
+import { createAgentClient } from "./agent/agent-client.ts";
 import { App } from "./api/app.ts";
 import { Component } from "./api/component.ts";
 import { Group } from "./api/group.ts";
 import { accessSecretName, group } from "./api/names.ts";
 import { agentCommand } from "./commands/agent.ts";
 import { changeCommands } from "./commands/changes.ts";
-import { createAppController } from "./controllers/app.ts";
-import { createComponentController } from "./controllers/component.ts";
-import { createGroupController } from "./controllers/group.ts";
+import { createAppController } from "./controllers/app/app.ts";
+import { createComponentController } from "./controllers/component/component.ts";
+import { createGroupController } from "./controllers/group/group.ts";
+import type { MiddlewareServices } from "./controllers/services.ts";
+import { PluginReader } from "./plugin/plugin-reader.ts";
 import { pluginServer } from "./plugin-server.ts";
 
-/** What differs where the operator runs. */
+/** Options of {@link createMiddleware}. */
 export interface MiddlewareOptions {
-  /** What Pods run as their agent, up to its flags. Default: `keelson middleware agent`. */
+  /** Command line of the agent in Pods, without flags. Default: `keelson middleware agent`. */
   readonly agentCommand?: readonly string[];
 }
 
-/** Makes the middleware family's operator. */
+/** Creates the middleware operator. */
 export function createMiddleware({
   agentCommand: command = ["keelson", "middleware", "agent"],
 }: MiddlewareOptions = {}): Operator {
-  const agents = createAgentCalls();
+  const agents = createAgentClient();
+  const services: MiddlewareServices = {
+    agents,
+    plugins: new PluginReader(),
+    agentCommand: command,
+    generateSecret: () => randomBytes(24).toString("base64url"),
+  };
   return {
     name: "middleware",
     commandName: "app",
@@ -39,10 +48,10 @@ export function createMiddleware({
         verbs: ["get", "list", "watch", "create", "patch"],
       },
       { apiGroups: [""], resources: ["namespaces"], verbs: ["get", "create", "patch"] },
-      // One Secret an App, named after it: Kubernetes cannot limit a rule to the end of a name.
+      // One Secret per App. RBAC cannot match a name suffix.
       { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
     ],
-    controllers: () => [createAppController(agents), createComponentController(agents), createGroupController(agents, command)],
+    controllers: () => [createAppController(services), createComponentController(services), createGroupController(services)],
     servers: [
       pluginServer,
       {

@@ -6,7 +6,7 @@ import { pluginConfigMapName } from "./plugin/read-plugin.ts";
 
 const fieldManager = "middleware-plugins";
 
-/** Brings the plugins that come with Keelson into the cluster. */
+/** Installs Keelson's built-in plugins in the cluster. */
 export const pluginServer: ServerDefinition = {
   name: "plugins",
   needsLeaderElection: true,

@@ -50,7 +50,7 @@ beforeEach(async () => {
     controllers: [...createWorkloadControllers(), ...createVolumeControllers({ directory: join(dataDir, "volumes") })],
   });
   await cluster.start();
-  // What a node does for a hostPath of type DirectoryOrCreate.
+  // Acts as the node does for a hostPath of type DirectoryOrCreate.
   const volumes = await client.watch(PersistentVolume);
   closeVolumes = () => volumes.close();
   void (async () => {
@@ -68,7 +68,7 @@ afterEach(async () => {
   for (const { metadata } of (await client.list(Pod)).items) {
     await client.delete(Pod, { namespace: metadata.namespace, name: metadata.name ?? "" }, { gracePeriodSeconds: 5 });
   }
-  await goneAll();
+  await waitUntilDeleted();
   await kubelet.stop();
   closeVolumes();
   await cluster.stop();
@@ -76,7 +76,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true, force: true });
 }, 60_000);
 
-async function goneAll(): Promise<void> {
+async function waitUntilDeleted(): Promise<void> {
   const left = await client.list(Pod);
   for (const { metadata } of left.items) await watched(client, Pod, metadata.name ?? "", (each) => each === undefined);
 }
@@ -117,8 +117,8 @@ const change = async (spec: object): Promise<number> =>
 
 const nodes = (part: object) => ({ components: [{ name: "redis", groups: [{ name: "nodes", ...part }] }] });
 
-describe("an App of Redis", () => {
-  it("is provisioned, takes hot and cold parameters under a live writer, grows its volumes and scales out", {
+describe("a Redis App", () => {
+  it("is provisioned, applies hot and cold parameters under a live writer, grows its volumes and scales out", {
     timeout: 300_000,
   }, async () => {
     await client.create(App, {
@@ -136,7 +136,7 @@ describe("an App of Redis", () => {
     const info = parseInfo((await ask(await primary(), "INFO", "replication")) as string);
     expect(info).toMatchObject({ role: "master", connected_slaves: "2" });
 
-    // Hot: no Pod is replaced, no program is started again.
+    // Hot: no Pod is replaced, no program is restarted.
     const before = await Promise.all(first.map((pod) => ask(pod.status?.podIP ?? "", "INFO", "server")));
     await settled("cache", await change({ config: { redisConfig: { maxmemory: "96mb" } } }));
     const after = await pods();
@@ -147,7 +147,7 @@ describe("an App of Redis", () => {
       expect(await ask(pod.status?.podIP ?? "", "CONFIG", "GET", "maxmemory")).toEqual(["maxmemory", String(96 * 1_048_576)]);
     }
 
-    // Cold, while somebody writes.
+    // Cold, under a live writer.
     let addresses = after.map((pod) => pod.status?.podIP ?? "");
     const writer = startLiveWriter(() => addresses, await password());
     const watch = await client.watch(Pod, { namespace });

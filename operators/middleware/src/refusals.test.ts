@@ -15,7 +15,7 @@ const spec = {
   components: nodes({ replicas: 3, storage: { size: "64Mi" } }),
 };
 
-describe("the API server refuses of an App", () => {
+describe("the API server rejects an App with", () => {
   let environment: TestEnvironment;
   let client: Client;
   beforeAll(async () => {
@@ -29,21 +29,21 @@ describe("the API server refuses of an App", () => {
     ["an empty plugin's name", { plugin: { name: "", version: "1" } }, "spec.plugin.name"],
     ["no version of the runtime", { runtime: { name: "redis" } }, "spec.runtime.version"],
     ["monitoring on port 0", { monitoring: { enabled: true, port: 0 } }, "spec.monitoring.port"],
-    ["monitoring each something", { monitoring: { interval: "often" } }, "spec.monitoring.interval"],
-    ["a timeout that is no duration", { changePolicy: { timeout: "5 minutes" } }, "spec.changePolicy.timeout"],
+    ["an invalid monitoring interval", { monitoring: { interval: "often" } }, "spec.monitoring.interval"],
+    ["a timeout that is not a duration", { changePolicy: { timeout: "5 minutes" } }, "spec.changePolicy.timeout"],
     ["a negative timeout", { changePolicy: { timeout: "-5s" } }, "spec.changePolicy.timeout"],
-    ["fewer than no retries", { changePolicy: { maxRetries: -1 } }, "spec.changePolicy.maxRetries"],
-    ["an order that there is not", { changePolicy: { order: "p1-last" } }, "spec.changePolicy.order"],
-    ["fewer than no replicas", { components: nodes({ replicas: -1 }) }, "spec.components[0].groups[0].replicas"],
+    ["negative retries", { changePolicy: { maxRetries: -1 } }, "spec.changePolicy.maxRetries"],
+    ["an unknown order", { changePolicy: { order: "p1-last" } }, "spec.changePolicy.order"],
+    ["negative replicas", { components: nodes({ replicas: -1 }) }, "spec.components[0].groups[0].replicas"],
     [
-      "a size that is no amount",
+      "a size that is not a quantity",
       { components: nodes({ storage: { size: "big" } }) },
       "spec.components[0].groups[0].storage.size",
     ],
     ["a volume without a size", { components: nodes({ storage: {} }) }, "spec.components[0].groups[0].storage.size"],
-    ["a component twice", { components: [...nodes({}), ...nodes({})] }, "spec.components[1]"],
-    ["a name that is no name", { components: [{ name: "../redis" }] }, "spec.components[0].name"],
-    ["a backup at no time", { backup: { schedule: "daily" } }, "spec.backup.schedule"],
+    ["a duplicate component", { components: [...nodes({}), ...nodes({})] }, "spec.components[1]"],
+    ["an invalid name", { components: [{ name: "../redis" }] }, "spec.components[0].name"],
+    ["an invalid backup schedule", { backup: { schedule: "daily" } }, "spec.backup.schedule"],
   ])("%s", async (_, part, field) => {
     const create = client.create(App, {
       metadata: { name: "bad", namespace: "default" },
@@ -53,62 +53,57 @@ describe("the API server refuses of an App", () => {
   });
 });
 
-/** The Redis plugin with one text in the place of another, in any of its documents. */
+/** The Redis plugin with a text replaced in all of its documents. */
 function pluginWith(from: string | RegExp, to: string): DeepReadonly<ConfigMapObject> {
   const data = Object.fromEntries(Object.entries(redisPlugin.data).map(([key, text]) => [key, text.replace(from, to)]));
   return { apiVersion: "v1", kind: ConfigMap.kind, metadata: { name: "redis-v1.0.0" }, data } as ConfigMapObject;
 }
 
-describe("a plugin is refused", () => {
+describe("a plugin is rejected", () => {
   it.each<[string, string | RegExp, string, string]>([
     [
-      "for a component twice in an order, which would be a cycle",
+      "for a duplicate component in an order",
       "update: [redis]",
       "update: [redis, [redis]]",
-      'orders.update: "redis" is there twice',
+      'orders.update: "redis" must be unique',
     ],
     [
       "for an unknown component in an order",
       "update: [redis]",
       "update: [redis, proxy]",
-      'orders.update: there is no component "proxy"',
+      'orders.update: unknown component "proxy"',
     ],
-    ["for an unknown scenario", "update: [redis]", "upgarde: [redis]", "orders.upgarde: there is no such scenario"],
+    ["for an unknown scenario", "update: [redis]", "upgarde: [redis]", "orders.upgarde: unknown scenario"],
     ["for a template that does not parse", "{{- with .Affinity }}", "{{- with }}", "templates[0]: pod.yaml:"],
+    ["for a missing template", "key: pod.yaml", "key: pods.yaml", 'templates[0].key: the ConfigMap has no key "pods.yaml"'],
     [
-      "for a template that is not there",
-      "key: pod.yaml",
-      "key: pods.yaml",
-      'templates[0].key: the ConfigMap has no "pods.yaml"',
-    ],
-    [
-      "for a kind of template that there is not",
+      "for an unknown kind of template",
       "type: Pod,",
       "type: Deployment,",
-      'templates[0].type: "Deployment" has to be one of Pod',
+      'templates[0].type: "Deployment" must be one of Pod',
     ],
     [
-      "for a parameter of no class",
+      "for an unknown class of parameter",
       "databases: cold",
       "databases: lukewarm",
-      'parameters.databases: "lukewarm" has to be hot, cold or forbidden',
+      'parameters.databases: "lukewarm" must be hot, cold or forbidden',
     ],
-    ["without a version", /version: 1.0.0/, "", "version: is missing"],
-    ["without components", /components:\n.*\n.*\n.*\n/, "components: []\n", "components: at least one is needed"],
+    ["without a version", /version: 1.0.0/, "", "version: required"],
+    ["without components", /components:\n.*\n.*\n.*\n/, "components: []\n", "components: must have at least one component"],
     [
-      "for a group twice",
+      "for a duplicate group",
       "        - {name: nodes, replicas: 3, storage: {size: 1Gi}}",
       "        - {name: nodes}\n        - {name: nodes}",
-      'components[0].groups: "nodes" is there twice',
+      'components[0].groups: "nodes" must be unique',
     ],
-    ["for a name that would leave its place", "- name: redis\n", "- name: ../redis\n", "components[0].name: "],
-    ["for YAML that is none", "kind: Plugin", "kind: [", 'data["plugin.yaml"]'],
+    ["for a path as a name", "- name: redis\n", "- name: ../redis\n", "components[0].name: "],
+    ["for invalid YAML", "kind: Plugin", "kind: [", 'data["plugin.yaml"]'],
   ])("%s", (_, from, to, message) => {
     expect(() => readPlugin(pluginWith(from, to))).toThrow(message);
   });
 });
 
-describe("an App says in its status what cannot be", () => {
+describe("an App reports in its status", () => {
   const accepted = async (more: object) => {
     const simulation = createSimulation();
     simulation.create({ ...spec, ...more });
@@ -119,23 +114,19 @@ describe("an App says in its status what cannot be", () => {
   };
 
   it.each<[string, object, string]>([
-    ["a plugin that there is not", { plugin: { name: "kafka", version: "2" } }, "spec.plugin: there is no ConfigMap kafka-v2"],
-    ["a runtime that the plugin does not know", { runtime: { name: "memcached", version: "7.0" } }, "spec.runtime.name: "],
-    ["a version that it does not know", { runtime: { name: "redis", version: "5.0" } }, "spec.runtime.version: "],
+    ["a missing plugin", { plugin: { name: "kafka", version: "2" } }, "spec.plugin: ConfigMap kafka-v2 not found"],
+    ["a runtime that the plugin does not support", { runtime: { name: "memcached", version: "7.0" } }, "spec.runtime.name: "],
+    ["a version that the plugin does not support", { runtime: { name: "redis", version: "5.0" } }, "spec.runtime.version: "],
+    ["an unknown component", { components: [{ name: "proxy" }] }, 'spec.components[0].name: unknown component "proxy"'],
     [
-      "a component that it does not have",
-      { components: [{ name: "proxy" }] },
-      'spec.components[0].name: the plugin has no component "proxy"',
-    ],
-    [
-      "a group that it does not have",
+      "an unknown group",
       { components: [{ name: "redis", groups: [{ name: "spare" }] }] },
       "spec.components[0].groups[0].name: ",
     ],
     [
       "a parameter that would break the topology",
       { config: { redisConfig: { port: "7000" } } },
-      "spec.config.port: is not for users",
+      "spec.config.port: must not be set",
     ],
   ])("%s", async (_, more, message) => {
     const condition = await accepted(more);
@@ -145,16 +136,16 @@ describe("an App says in its status what cannot be", () => {
 
   it.each<[string, object, string]>([
     [
-      "a volume that is to shrink",
+      "a shrinking volume",
       { components: nodes({ replicas: 3, storage: { size: "32Mi" } }) },
       "a volume cannot shrink from 64Mi to 32Mi",
     ],
     [
-      "a version that no way leads to",
+      "an unsupported upgrade",
       { runtime: { name: "redis", version: "6.2" } },
-      "the plugin knows no way from 7.0 to 6.2",
+      "the plugin does not support the upgrade from 7.0 to 6.2",
     ],
-  ])("%s, and what runs goes on", async (_, change, message) => {
+  ])("%s, and keeps running", async (_, change, message) => {
     const simulation = createSimulation();
     simulation.create(spec);
     await simulation.run();
@@ -166,21 +157,21 @@ describe("an App says in its status what cannot be", () => {
   });
 
   it.each<[string, string | RegExp, string, string]>([
-    ["a Pod without an image", /image: .*/, 'image: ""', "Pod: spec.containers[0].image: is missing"],
+    ["a Pod without an image", /image: .*/, 'image: ""', "Pod: spec.containers[0].image: required"],
     [
       "port 0",
       "containerPort: {{ .Values.port }}",
       "containerPort: 0",
-      "Pod: spec.containers[0].ports[0].containerPort: 0 has to be from 1 to 65535",
+      "Pod: spec.containers[0].ports[0].containerPort: 0 must be between 1 and 65535",
     ],
     [
-      "a Service's port that is none",
+      "an invalid port of a Service",
       "port: {{ .Values.port }}, targetPort",
       "port: 70000, targetPort",
       "Service: spec.ports[0].port: 70000",
     ],
-    ["a key that is not there", "{{ .AccessSecret }}", "{{ .NoSuchKey }}", "pod.yaml:"],
-  ])("%s in what a template renders to: the task fails at once and names the field", async (_, from, to, message) => {
+    ["a missing key", "{{ .AccessSecret }}", "{{ .NoSuchKey }}", "pod.yaml:"],
+  ])("%s in a rendered template: the task fails immediately and names the field", async (_, from, to, message) => {
     const simulation = createSimulation();
     simulation.store.edit("ConfigMap", "redis-v1.0.0", (each) => ({
       ...each,
@@ -197,12 +188,12 @@ describe("an App says in its status what cannot be", () => {
     expect(simulation.store.all("Pod")).toEqual([]);
   });
 
-  it("what the API server forbids: the task fails and says so", async () => {
+  it("a write that the API server forbids: the task fails with the message", async () => {
     const simulation = createSimulation();
     simulation.refuse = (action) =>
       action.startsWith("apply Pod") ? statusError("Forbidden", "exceeded quota: pods") : undefined;
     simulation.create(spec);
-    // Pods are tried again and again, so that it goes on by itself once there is room; the task is over.
+    // The controller keeps retrying the Pods, so that it recovers by itself; the task has failed.
     await simulation.run(() => simulation.status().plan?.outcome === "Failed");
     await simulation.run(() => simulation.status().phase === "Degraded");
     expect(simulation.status().plan?.tasks[0]).toMatchObject({ status: "failed", errorClass: "Forbidden", attempt: 1 });

@@ -1,6 +1,6 @@
 import { readFile, rename, writeFile } from "node:fs/promises";
 
-/** The value in a JSON file; `undefined` where there is no such file. Throws where it cannot be read, or is no JSON. */
+/** Reads a JSON file. Resolves to `undefined` if it does not exist. Rejects if it cannot be read or parsed. */
 export async function readJson(file: string): Promise<unknown> {
   try {
     return JSON.parse(await readFile(file, "utf8"));
@@ -10,7 +10,7 @@ export async function readJson(file: string): Promise<unknown> {
   }
 }
 
-/** Writes a value as JSON: whole and on the disk when this resolves, or not at all. Only its owner may read it. */
+/** Writes a JSON file atomically and durably, readable only by its owner. */
 export async function writeJson(file: string, value: unknown): Promise<void> {
   await writeFile(`${file}.new`, JSON.stringify(value), { mode: 0o600, flush: true });
   await rename(`${file}.new`, file);

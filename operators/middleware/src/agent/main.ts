@@ -5,7 +5,7 @@ import { type Logger, silentLogger } from "@keelson/controller";
 import { agentCommand } from "../commands/agent.ts";
 
 /*
- * The agent on its own, for images that have no `keelson` command.
+ * A standalone agent, for images without the `keelson` command.
  */
 
 const options = Object.fromEntries((agentCommand.flags ?? []).map((flag) => [flag.name, { type: "string" as const }]));
@@ -41,5 +41,5 @@ process.exitCode = await agentCommand.run({
   clock: systemClock,
   log,
   signal: ending.signal,
-  client: () => Promise.reject(new Error("the agent has no client")),
+  client: () => Promise.reject(new TypeError("the agent has no API client")),
 });

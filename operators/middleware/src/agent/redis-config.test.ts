@@ -15,7 +15,7 @@ const linesOf = (more: Partial<Parameters<typeof redisConfig>[0]>) =>
     .trimEnd()
     .split("\n");
 
-it("lets no value add a line or an option of its own", () => {
+it("does not let a value inject a line or an option", () => {
   const lines = linesOf({ parameters: { maxmemory: "1mb\nrequirepass x", save: "900 1\nbind 0.0.0.0" } });
   expect(lines).toHaveLength(linesOf({}).length + 2);
   expect(lines).toContain('requirepass "a\\"b\\\\c"');
@@ -23,7 +23,7 @@ it("lets no value add a line or an option of its own", () => {
   expect(linesOf({ parameters: { save: "900 1 300 10" } })).toContain("save 900 1 300 10");
 });
 
-it("puts the fence after what the user sets, so that it holds", () => {
+it("puts the fence after the user's parameters, so that it wins", () => {
   const lines = linesOf({ parameters: { "min-replicas-to-write": "1" }, isFenced: true, follows: "127.0.0.8" });
   expect(lines.slice(-3)).toEqual(['min-replicas-to-write "1"', "min-replicas-to-write 10000", "replicaof 127.0.0.8 6379"]);
 });

@@ -1,22 +1,22 @@
-/** So many replicas no group has: a primary that wants them (`min-replicas-to-write`) takes no writes. */
+/** A `min-replicas-to-write` that no group can satisfy: the server rejects all writes. */
 export const fence = "10000";
 
-/** What a server is started with. */
+/** Configuration of a server. */
 export interface RedisConfig {
-  /** Address and port that it listens on, and that it tells its primary. */
+  /** Address and port to listen on and to announce to the primary. */
   readonly host: string;
   readonly port: number;
   readonly dataDir: string;
-  /** Of its own, and of its primary. */
+  /** Password of this server and of its primary. */
   readonly password: string;
   readonly parameters: Readonly<Record<string, string>>;
-  /** Whether it takes no writes for now. */
+  /** Whether the server must reject writes. */
   readonly isFenced: boolean;
-  /** Address of the primary that it follows. */
+  /** Address of the primary to follow. */
   readonly follows: string | undefined;
 }
 
-/** The text of `redis.conf`. Of two lines for one parameter the server takes the later. */
+/** Renders `redis.conf`. If a parameter appears twice, the later line wins. */
 export function redisConfig({ host, port, dataDir, password, parameters, isFenced, follows }: RedisConfig): string {
   const lines = [
     `bind ${host}`,
@@ -35,13 +35,13 @@ export function redisConfig({ host, port, dataDir, password, parameters, isFence
   return `${lines.join("\n")}\n`;
 }
 
-/** A value as redis.conf has it: in double quotes, so that spaces and quotes are safe. */
+/** Quotes a value for redis.conf. */
 function quoteValue(value: string): string {
   return `"${value.replaceAll(/[\\"]/g, "\\$&").replaceAll("\n", "\\n").replaceAll("\r", "\\r")}"`;
 }
 
-/** `save "900 1 300 10"` and the buffer limits are several words in the file. */
+/** Renders a line. `save` and the buffer limits consist of several unquoted words. */
 function configLine(name: string, value: string): string {
-  const isSeveral = ["save", "client-output-buffer-limit", "oom-score-adj-values"].includes(name);
-  return isSeveral && value !== "" && /^[\w .-]+$/.test(value) ? `${name} ${value}` : `${name} ${quoteValue(value)}`;
+  const hasWords = ["save", "client-output-buffer-limit", "oom-score-adj-values"].includes(name);
+  return hasWords && value !== "" && /^[\w .-]+$/.test(value) ? `${name} ${value}` : `${name} ${quoteValue(value)}`;
 }

@@ -1,19 +1,22 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { isJsonObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import type { Assignment, Engine, EngineRole, Outcome, ReloadOutcome } from "./engine.ts";
+import { AgentError } from "./agent-error.ts";
+import type { Assignment, Engine, EngineRole, FailoverOrder, Outcome, ReloadOutcome, StopOptions } from "./engine.ts";
 import { readJson, writeJson } from "./json-file.ts";
 import { fence, redisConfig } from "./redis-config.ts";
-import { connectResp, parseInfo, type RespClient, RespError } from "./resp-client.ts";
+import { type RedisInfo, RedisConnection } from "./redis-connection.ts";
+import { RedisParameters } from "./redis-parameters.ts";
+import { RespError } from "./resp-client.ts";
+import { ServerProcess } from "./server-process.ts";
 
-/** Options of {@link createRedisEngine}. */
+/** Options of {@link RedisEngine}. */
 export interface RedisEngineOptions {
   /** `redis-server`, `valkey-server`, or a path. */
   readonly program: string;
-  /** Address of the Pod; the server listens there and nowhere else. */
+  /** Address of the Pod. The server listens only there. */
   readonly host: string;
   readonly port: number;
   readonly password: string;
@@ -24,296 +27,232 @@ export interface RedisEngineOptions {
   readonly log: Logger;
 }
 
-interface Memory {
+/** The role of the server, persisted in its volume. */
+interface RoleRecord {
   readonly role: "primary" | "replica";
   readonly primaryHost: string;
   readonly epoch: number;
 }
 
-const commandTimeoutMs = 3_000;
 const startTimeoutMs = 60_000;
-/** A replica further behind than this is not in sync enough to begin a switchover. */
-const mostLagBytes = 16 * 1_048_576;
+/** Maximum replication lag of a replica at the start of a switchover. */
+const maxLagBytes = 16 * 1_048_576;
 
-/** Drives one redis-server (or valkey-server) process. */
-export function createRedisEngine(options: RedisEngineOptions): Engine {
-  const { program, host, port, password, configFile, dataDir, clock, log } = options;
-  const memoryFile = join(dataDir, "keelson-role.json");
-  const fenceFile = join(dataDir, "keelson-fence.json");
-  let memory: Memory | undefined;
-  let parameters: Readonly<Record<string, string>> = {};
-  let hash = "";
-  let child: ChildProcess | undefined;
-  let exited: Promise<void> = Promise.resolve();
-  let connection: RespClient | undefined;
-  let isStopping = false;
-  let sayEnded: (message: string) => void = () => undefined;
-  const ended = new Promise<string>((resolve) => {
-    sayEnded = resolve;
-  });
+/** Drives one redis-server or valkey-server process. */
+export class RedisEngine implements Engine {
+  readonly #options: RedisEngineOptions;
+  readonly #server: ServerProcess;
+  readonly #connection: RedisConnection;
+  readonly #parameters: RedisParameters;
+  readonly #roleFile: string;
+  readonly #fenceFile: string;
+  #record: RoleRecord | undefined;
 
-  const connectTo = (target: string): Promise<RespClient> =>
-    connectResp({ host: target, port, password, timeoutMs: commandTimeoutMs, clock });
-
-  async function own(): Promise<RespClient> {
-    connection ??= await connectTo(host);
-    return connection;
+  constructor(options: RedisEngineOptions) {
+    const { program, clock, dataDir } = options;
+    this.#options = options;
+    this.#server = new ServerProcess(program, clock);
+    this.#connection = new RedisConnection(options);
+    this.#parameters = new RedisParameters(this.#connection);
+    this.#roleFile = join(dataDir, "keelson-role.json");
+    this.#fenceFile = join(dataDir, "keelson-fence.json");
   }
 
-  /** One try on the connection that is there, and one on a new one. */
-  async function run(...words: string[]): Promise<ReturnType<RespClient["command"]>> {
-    try {
-      return await (await own()).command(...words);
-    } catch (error) {
-      if (!(error instanceof RespError) || error.code === "Refused") throw error;
-      connection?.close();
-      connection = undefined;
-      throw error;
-    }
+  get ended(): Promise<string> {
+    return this.#server.ended;
   }
 
-  const info = async (): Promise<Readonly<Record<string, string>>> => parseInfo(await run("INFO"));
-
-  async function remember(next: Memory): Promise<void> {
-    await writeJson(memoryFile, next);
-    memory = next;
-  }
-
-  const minimum = (): string => parameters["min-replicas-to-write"] ?? "0";
-
-  async function start(): Promise<void> {
+  async start(): Promise<void> {
+    const { program, host, port, password, configFile, dataDir, log } = this.#options;
     await mkdir(dataDir, { recursive: true });
-    memory = (await readJson(memoryFile)) as Memory | undefined;
+    this.#record = (await readJson(this.#roleFile)) as RoleRecord | undefined;
     const wanted = await readJson(configFile);
-    if (!isJsonObject(wanted) || !isJsonObject(wanted.parameters)) throw new Error(`${configFile}: has no parameters`);
-    parameters = Object.fromEntries(Object.entries(wanted.parameters).map(([key, value]) => [key, String(value)]));
-    hash = String(wanted.hash ?? "");
-    const config = {
+    if (!isJsonObject(wanted) || !isJsonObject(wanted.parameters))
+      throw new AgentError("InvalidConfig", `${configFile}: parameters: must be an object`);
+    const parameters = Object.fromEntries(Object.entries(wanted.parameters).map(([key, value]) => [key, String(value)]));
+    this.#parameters.load(parameters, String(wanted.hash ?? ""));
+    const record = this.#record;
+    const config = redisConfig({
       ...{ host, port, password, dataDir, parameters },
-      // Who was never given a role takes no writes, nor does one whose switchover was cut off: see failover.
-      isFenced: memory === undefined || (await readJson(fenceFile)) !== undefined,
-      follows: memory?.role === "replica" ? memory.primaryHost : undefined,
-    };
+      // A server without a role takes no writes, nor does one whose switchover was interrupted: see failover.
+      isFenced: record === undefined || (await readJson(this.#fenceFile)) !== undefined,
+      follows: record?.role === "replica" ? record.primaryHost : undefined,
+    });
     const file = join(dataDir, "redis.conf");
-    await writeFile(file, redisConfig(config), { mode: 0o600 });
-    const process = spawn(program, [file], { stdio: ["ignore", "inherit", "inherit"], cwd: dataDir });
-    child = process;
-    let failure: string | undefined;
-    exited = new Promise((resolve) => {
-      process.once("error", (error) => {
-        failure = error.message;
-        resolve();
-      });
-      process.once("exit", (code, signal) => {
-        failure ??= `${program} ended with ${signal ?? `exit code ${code}`}`;
-        resolve();
-      });
-    });
-    void exited.then(() => {
-      if (!isStopping) sayEnded(failure ?? "ended");
-    });
-    const deadline = clock.monotonic() + startTimeoutMs;
-    for (;;) {
-      if (failure !== undefined) throw new Error(failure);
-      try {
-        const fields = await info();
-        // A leftover process on the same port would answer too.
-        if (fields.process_id !== String(process.pid))
-          throw new Error(`another process (${fields.process_id}) listens on ${host}:${port}`);
-        if (fields.loading === "0") break;
-      } catch (error) {
-        if (!(error instanceof RespError) || clock.monotonic() > deadline) {
-          process.kill("SIGKILL");
-          throw error;
-        }
-      }
-      // The only way to see that the server listens is to try.
-      await sleep(clock, 20);
-    }
-    log.info({ pid: process.pid, role: memory?.role ?? "unassigned", hash }, `${program} answers on ${host}:${port}`);
+    await writeFile(file, config, { mode: 0o600 });
+    const pid = this.#server.start([file], dataDir);
+    await this.#waitUntilLoaded(pid);
+    log.info(
+      { pid, role: record?.role ?? "unassigned", hash: this.#parameters.hash },
+      `${program} is listening on ${host}:${port}`,
+    );
   }
 
-  async function role(): Promise<EngineRole> {
-    if (isStopping) return { role: "stopped", info: {} };
-    const fields = await info();
-    if (fields.role === "master" && memory?.role === "replica") {
-      // Promoted by the agent of the primary before it.
-      await remember({ role: "primary", primaryHost: host, epoch: memory.epoch + 1 });
+  async role(): Promise<EngineRole> {
+    if (this.#server.isStopping) return { role: "stopped", info: {} };
+    const fields = await this.#connection.info();
+    const { host } = this.#options;
+    if (fields.role === "master" && this.#record?.role === "replica") {
+      // Promoted by the agent of the previous primary.
+      await this.#save({ role: "primary", primaryHost: host, epoch: this.#record.epoch + 1 });
     }
     const isReplica = fields.role === "slave";
     const isInSync =
       fields.loading === "0" && (!isReplica || (fields.master_link_status === "up" && fields.master_sync_in_progress === "0"));
     return {
-      role: isReplica ? "replica" : memory === undefined ? "unassigned" : "primary",
+      role: isReplica ? "replica" : this.#record === undefined ? "unassigned" : "primary",
       info: {
-        configHash: hash,
+        configHash: this.#parameters.hash,
         version: fields.valkey_version ?? fields.redis_version ?? "",
         isInSync: String(isInSync),
         primaryHost: isReplica ? (fields.master_host ?? "") : host,
         offset: (isReplica ? fields.slave_repl_offset : fields.master_repl_offset) ?? "0",
-        epoch: String(memory?.epoch ?? 0),
+        epoch: String(this.#record?.epoch ?? 0),
         pid: fields.process_id ?? "",
       },
     };
   }
 
-  async function assign(assignment: Assignment): Promise<Outcome> {
-    if (memory !== undefined && assignment.epoch < memory.epoch) {
-      return { ok: false, error: `epoch ${assignment.epoch} is older than ${memory.epoch}` };
+  async assign(assignment: Assignment): Promise<Outcome> {
+    const { host, port } = this.#options;
+    const record = this.#record;
+    if (record !== undefined && assignment.epoch < record.epoch) {
+      return { ok: false, error: `epoch ${assignment.epoch} is older than ${record.epoch}` };
     }
-    // Remembered first: a restart in between goes the new way.
-    await remember(assignment.role === "primary" ? { ...assignment, primaryHost: host } : assignment);
-    if (assignment.role === "primary") await run("REPLICAOF", "NO", "ONE");
-    else await run("REPLICAOF", assignment.primaryHost, String(port));
-    await run("CONFIG", "SET", "min-replicas-to-write", minimum());
-    await rm(fenceFile, { force: true });
+    // Saved first, so that a restart in between continues with the new role.
+    await this.#save(assignment.role === "primary" ? { ...assignment, primaryHost: host } : assignment);
+    if (assignment.role === "primary") await this.#connection.run("REPLICAOF", "NO", "ONE");
+    else await this.#connection.run("REPLICAOF", assignment.primaryHost, String(port));
+    await this.#unfence();
     return { ok: true };
   }
 
-  async function reload(wanted: Readonly<Record<string, string>>, wantedHash: string): Promise<ReloadOutcome> {
-    if (wantedHash === hash) return { ok: true };
-    const names = [...new Set([...Object.keys(parameters), ...Object.keys(wanted)])].filter(
-      (name) => parameters[name] !== wanted[name],
-    );
-    const before = new Map<string, string>();
-    const needsRestart: string[] = [];
-    for (const name of names) {
-      const found = (await run("CONFIG", "GET", name)) as readonly string[];
-      const value = found[1];
-      // Those that CONFIG does not know, and those that fall back to a default that only a start knows.
-      if (value === undefined || wanted[name] === undefined) needsRestart.push(name);
-      else {
-        before.set(name, value);
-        // Setting what is set already tells whether it can be set at all.
-        if ((await set(name, value)) !== undefined) needsRestart.push(name);
-      }
-    }
-    if (needsRestart.length > 0) return { ok: "restart", parameters: needsRestart };
-    const done: string[] = [];
-    for (const name of names) {
-      const error = await set(name, wanted[name] ?? "");
-      if (error !== undefined) {
-        for (const each of done.reverse()) await set(each, before.get(each) ?? "");
-        return { ok: false, error: `${name} ${wanted[name]}: ${error}` };
-      }
-      done.push(name);
-    }
-    parameters = wanted;
-    hash = wantedHash;
-    return { ok: true };
-  }
-
-  async function set(name: string, value: string): Promise<string | undefined> {
-    try {
-      await run("CONFIG", "SET", name, value);
-      return undefined;
-    } catch (error) {
-      if (error instanceof RespError && error.code === "Refused") return error.message;
-      throw error;
-    }
+  reload(wanted: Readonly<Record<string, string>>, hash: string): Promise<ReloadOutcome> {
+    return this.#parameters.reload(wanted, hash);
   }
 
   /**
-   * Fence, catch up, promote, point the others there, follow. Clients see refused writes for that time and none that was
-   * acknowledged is lost: the replica is promoted only when it has every byte that the fenced primary wrote.
+   * Fences this primary, waits until the target has caught up, promotes the target, points the other replicas at it, and follows
+   * it. Clients see refused writes meanwhile. No acknowledged write is lost: the target is promoted only when it has every byte
+   * that the fenced primary wrote.
    *
-   * The fence is on record before it is up: an agent that dies within keeps its server fenced until the controller asks again.
+   * The fence is persisted before it is raised: an agent that dies meanwhile keeps its server fenced until the controller retries.
    */
-  async function failover({ target, others, epoch, timeoutMs }: Parameters<Engine["failover"]>[0]): Promise<Outcome> {
-    if (memory !== undefined && epoch <= memory.epoch && memory.role === "primary") {
-      return { ok: false, error: `epoch ${epoch} is not newer than ${memory.epoch}` };
+  async failover({ target, others, epoch, timeoutMs }: FailoverOrder): Promise<Outcome> {
+    const record = this.#record;
+    if (record !== undefined && epoch <= record.epoch && record.role === "primary") {
+      return { ok: false, error: `epoch ${epoch} must be newer than ${record.epoch}` };
     }
-    const fields = await info();
+    const fields = await this.#connection.info();
     if (fields.role === "slave") {
-      return fields.master_host === target ? { ok: true } : { ok: false, error: `this is a replica of ${fields.master_host}` };
+      return fields.master_host === target
+        ? { ok: true }
+        : { ok: false, error: `this server is a replica of ${fields.master_host}` };
     }
-    const chosen = await connectTo(target).catch((error: unknown) =>
-      error instanceof RespError ? error : Promise.reject(error),
-    );
-    if (chosen instanceof RespError) return { ok: false, error: `the target does not answer: ${chosen.message}` };
-    let isPromoted = false;
-    try {
-      const seen = parseInfo(await chosen.command("INFO"));
-      isPromoted = seen.role === "master" && (await readJson(fenceFile)) !== undefined;
-      if (!isPromoted) {
-        const problem = whyNot(seen, Number(fields.master_repl_offset));
-        if (problem !== undefined) return { ok: false, error: problem };
-        await writeJson(fenceFile, { target, epoch });
-        await run("CONFIG", "SET", "min-replicas-to-write", fence);
-        if (!(await catchUp(chosen, timeoutMs))) {
-          await lift();
-          return { ok: false, error: `the target did not catch up within ${timeoutMs} ms` };
-        }
-        await chosen.command("REPLICAOF", "NO", "ONE");
-        isPromoted = true;
-      }
-    } catch (error) {
-      // Whether it was promoted is not known: stay fenced, and look again when asked again.
-      log.warn({ err: error, target }, "the switchover was cut off; writes stay fenced until it is tried again");
-      throw error;
-    } finally {
-      chosen.close();
-    }
-    for (const other of others) {
-      try {
-        const peer = await connectTo(other);
-        await peer.command("REPLICAOF", target, String(port));
-        peer.close();
-      } catch (error) {
-        // The controller makes it follow as soon as it answers.
-        log.warn({ err: error, other }, "could not be pointed at the new primary");
-      }
-    }
-    await run("REPLICAOF", target, String(port));
-    await remember({ role: "replica", primaryHost: target, epoch });
-    await lift();
+    const outcome = await this.#promote(target, epoch, timeoutMs, Number(fields.master_repl_offset));
+    if (!outcome.ok) return outcome;
+    await this.#repoint(others, target);
+    await this.#connection.run("REPLICAOF", target, String(this.#options.port));
+    await this.#save({ role: "replica", primaryHost: target, epoch });
+    await this.#unfence();
     return { ok: true };
   }
 
-  function whyNot(seen: Readonly<Record<string, string>>, offset: number): string | undefined {
-    if (seen.role !== "slave") return "the target is no replica";
-    if (seen.master_host !== host) return `the target follows ${seen.master_host}`;
-    if (seen.master_link_status !== "up" || seen.master_sync_in_progress !== "0")
-      return "the target is not in sync: its link is not up";
-    const lag = offset - Number(seen.slave_repl_offset);
-    return lag > mostLagBytes ? `the target is ${lag} bytes behind` : undefined;
+  stop(options: StopOptions): Promise<Outcome> {
+    return this.#server.stop(options);
   }
 
-  async function catchUp(chosen: RespClient, timeoutMs: number): Promise<boolean> {
+  async #promote(target: string, epoch: number, timeoutMs: number, offset: number): Promise<Outcome> {
+    const { log } = this.#options;
+    const peer = await this.#connection.connectTo(target).catch((error: unknown) => {
+      if (error instanceof RespError) return error;
+      throw error;
+    });
+    if (peer instanceof RespError) return { ok: false, error: `the target does not answer: ${peer.message}` };
+    try {
+      const seen = await peer.info();
+      if (seen.role === "master" && (await readJson(this.#fenceFile)) !== undefined) return { ok: true };
+      const obstacle = this.#switchoverObstacle(seen, offset);
+      if (obstacle !== undefined) return { ok: false, error: obstacle };
+      await writeJson(this.#fenceFile, { target, epoch });
+      await this.#connection.run("CONFIG", "SET", "min-replicas-to-write", fence);
+      if (!(await this.#hasCaughtUp(peer, timeoutMs))) {
+        await this.#unfence();
+        return { ok: false, error: `the target did not catch up within ${timeoutMs} ms` };
+      }
+      await peer.run("REPLICAOF", "NO", "ONE");
+      return { ok: true };
+    } catch (error) {
+      // It is not known whether the target was promoted: stay fenced until the controller retries.
+      log.warn({ err: error, target }, "switchover interrupted; writes stay fenced until it is retried");
+      throw error;
+    } finally {
+      peer.close();
+    }
+  }
+
+  #switchoverObstacle(seen: RedisInfo, offset: number): string | undefined {
+    if (seen.role !== "slave") return "the target is not a replica";
+    if (seen.master_host !== this.#options.host) return `the target follows ${seen.master_host}`;
+    if (seen.master_link_status !== "up" || seen.master_sync_in_progress !== "0")
+      return "the target is not in sync: its replication link is down";
+    const lag = offset - Number(seen.slave_repl_offset);
+    return lag > maxLagBytes ? `the target lags ${lag} bytes behind` : undefined;
+  }
+
+  async #hasCaughtUp(peer: RedisConnection, timeoutMs: number): Promise<boolean> {
+    const { clock } = this.#options;
     const deadline = clock.monotonic() + timeoutMs;
     for (;;) {
-      const mine = Number((await info()).master_repl_offset);
-      const its = Number(parseInfo(await chosen.command("INFO", "replication")).slave_repl_offset);
-      if (its >= mine) return true;
+      const written = Number((await this.#connection.info()).master_repl_offset);
+      if (Number((await peer.info("replication")).slave_repl_offset) >= written) return true;
       if (clock.monotonic() > deadline) return false;
       await sleep(clock, 2);
     }
   }
 
-  async function lift(): Promise<void> {
-    await run("CONFIG", "SET", "min-replicas-to-write", minimum());
-    await rm(fenceFile, { force: true });
+  /** Makes other replicas follow a new primary. Failures are logged: the controller repeats this when they answer. */
+  async #repoint(others: readonly string[], primary: string): Promise<void> {
+    for (const other of others) {
+      try {
+        const peer = await this.#connection.connectTo(other);
+        await peer.run("REPLICAOF", primary, String(this.#options.port));
+        peer.close();
+      } catch (error) {
+        this.#options.log.warn({ err: error, other }, "could not point a replica at the new primary");
+      }
+    }
   }
 
-  async function stop({ timeoutMs, force }: Parameters<Engine["stop"]>[0]): Promise<Outcome> {
-    isStopping = true;
-    const process = child;
-    if (process === undefined || process.exitCode !== null || process.signalCode !== null) return { ok: true };
-    process.kill("SIGTERM");
-    let giveUp = (): void => undefined;
-    // A timer that is left behind would keep the agent alive after its program.
-    const timer = clock.setTimer(timeoutMs, () => giveUp());
-    const tooLong = new Promise<false>((resolve) => {
-      giveUp = () => resolve(false);
-    });
-    const hasEnded = await Promise.race([exited.then(() => true), tooLong]);
-    timer.cancel();
-    if (hasEnded) return { ok: true };
-    if (!force) return { ok: false, error: `${program} has not ended within ${timeoutMs} ms` };
-    process.kill("SIGKILL");
-    await exited;
-    return { ok: true };
+  async #waitUntilLoaded(pid: number | undefined): Promise<void> {
+    const { host, port, clock } = this.#options;
+    const deadline = clock.monotonic() + startTimeoutMs;
+    for (;;) {
+      if (this.#server.failure !== undefined) throw new AgentError("ProgramExited", this.#server.failure);
+      try {
+        const fields = await this.#connection.info();
+        // A leftover process on the same port would answer too.
+        if (fields.process_id !== String(pid))
+          throw new AgentError("PortInUse", `another process (${fields.process_id}) is listening on ${host}:${port}`);
+        if (fields.loading === "0") return;
+      } catch (error) {
+        if (!(error instanceof RespError) || clock.monotonic() > deadline) {
+          this.#server.kill();
+          throw error;
+        }
+      }
+      // There is no notification for a listening server.
+      await sleep(clock, 20);
+    }
   }
 
-  return { start, role, assign, reload, failover, stop, ended };
+  async #save(next: RoleRecord): Promise<void> {
+    await writeJson(this.#roleFile, next);
+    this.#record = next;
+  }
+
+  async #unfence(): Promise<void> {
+    await this.#connection.run("CONFIG", "SET", "min-replicas-to-write", this.#parameters.minReplicasToWrite);
+    await rm(this.#fenceFile, { force: true });
+  }
 }

@@ -1,14 +1,14 @@
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { describe, expect, it } from "vitest";
 import type { EngineRole } from "./engine.ts";
-import { createRoleFeed } from "./role-feed.ts";
+import { RoleFeed } from "./role-feed.ts";
 
 const replica = (isInSync: boolean, offset = "0"): EngineRole => ({
   role: "replica",
   info: { isInSync: String(isInSync), offset, primaryHost: "10.0.0.1" },
 });
 
-/** A program whose answers a test sets, and a watch on its feed. */
+/** A program whose answers the test controls, and a subscriber. */
 function setUp(first: EngineRole) {
   let now: EngineRole | Error = first;
   let asked = 0;
@@ -19,7 +19,7 @@ function setUp(first: EngineRole) {
       return now instanceof Error ? Promise.reject(now) : Promise.resolve(now);
     },
   };
-  const feed = createRoleFeed(engine, clock);
+  const feed = new RoleFeed(engine, clock);
   const ending = new AbortController();
   const seen: EngineRole[] = [];
   const watching = (async () => {
@@ -41,7 +41,7 @@ function setUp(first: EngineRole) {
 }
 
 describe("the role feed", () => {
-  it("tells what the program is at once, and again when it gets in sync, within 50 ms", async () => {
+  it("publishes the role immediately, and again within 50 ms of getting in sync", async () => {
     const { clock, seen, answers, end } = setUp(replica(false));
     await clock.advance(0);
     answers(replica(true));
@@ -50,7 +50,7 @@ describe("the role feed", () => {
     await end();
   });
 
-  it("does not tell of an offset that grows", async () => {
+  it("does not publish a growing offset", async () => {
     const { clock, seen, answers, end } = setUp(replica(true, "1"));
     await clock.advance(0);
     answers(replica(true, "2"));
@@ -59,7 +59,7 @@ describe("the role feed", () => {
     await end();
   });
 
-  it("tells of a program that stops answering, and of its return", async () => {
+  it("publishes that the program stops answering, and that it answers again", async () => {
     const { clock, seen, answers, end } = setUp(replica(true));
     await clock.advance(0);
     answers(new Error("hangs"));
@@ -70,17 +70,17 @@ describe("the role feed", () => {
     await end();
   });
 
-  it("tells those who watch what somebody else's question found", async () => {
+  it("publishes a change that an explicit refresh found", async () => {
     const { clock, feed, seen, answers, end } = setUp(replica(true));
     await clock.advance(0);
     answers({ role: "primary", info: {} });
-    await feed.look();
+    await feed.refresh();
     await clock.advance(0);
     expect(seen.map(({ role }) => role)).toEqual(["replica", "primary"]);
     await end();
   });
 
-  it("asks nothing while nobody watches", async () => {
+  it("does not poll without subscribers", async () => {
     const { clock, asked, end } = setUp(replica(false));
     await clock.advance(100);
     await end();

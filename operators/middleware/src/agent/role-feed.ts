@@ -2,87 +2,86 @@ import { jsonEquals } from "@keelson/api-machinery";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Engine, EngineRole } from "./engine.ts";
 
-/** What a program is, for those who wait for it to change. */
-export interface RoleFeed {
-  /** Asks the program now. Rejects where it does not answer; either way whoever waits for a change hears of it. */
-  look(): Promise<EngineRole>;
-  /** What it is, at once and again after each change, until the signal fires. Changes that nobody was quick enough for are one. */
-  changes(signal: AbortSignal): AsyncGenerator<EngineRole>;
-}
-
-/** How soon to ask a program again that is on its way to be in sync, and one that is well. */
+/** Poll intervals: while a program is starting or out of sync, and while it is in sync. */
 const unsettledMs = 50;
 const settledMs = 1_000;
 
 /**
- * Makes a {@link RoleFeed}. Redis tells nobody when its link comes up or who promoted it, so its own agent asks it, over
- * loopback and only while somebody wants to know; nobody else has to ask again and again.
+ * Publishes changes of a program's role. Redis has no notification for a changed link or role, so its own agent polls it over
+ * loopback, and only while there is a subscriber. Nothing else polls.
  */
-export function createRoleFeed(engine: Pick<Engine, "role">, clock: Clock): RoleFeed {
-  let last: EngineRole | undefined;
-  let version = 0;
-  let timer: Timer | undefined;
-  const waiting = new Set<() => void>();
+export class RoleFeed {
+  readonly #engine: Pick<Engine, "role">;
+  readonly #clock: Clock;
+  readonly #subscribers = new Set<() => void>();
+  #last: EngineRole | undefined;
+  #version = 0;
+  #timer: Timer | undefined;
 
-  function take(next: EngineRole): void {
-    const isSame = last !== undefined && jsonEquals(essence(last), essence(next));
-    last = next;
-    if (!isSame) {
-      version += 1;
-      for (const wake of waiting) wake();
-    }
-    arm();
+  constructor(engine: Pick<Engine, "role">, clock: Clock) {
+    this.#engine = engine;
+    this.#clock = clock;
   }
 
-  function arm(): void {
-    timer?.cancel();
-    timer = undefined;
-    if (waiting.size === 0) return;
-    const isSettled = last !== undefined && last.role !== "unknown" && last.info.isInSync !== "false";
-    timer = clock.setTimer(isSettled ? settledMs : unsettledMs, () => void look().catch(() => undefined), { background: true });
-  }
-
-  async function look(): Promise<EngineRole> {
+  /** Queries the program now and notifies subscribers of a change. Rejects if the program does not answer. */
+  async refresh(): Promise<EngineRole> {
     try {
-      const role = await engine.role();
-      take(role);
+      const role = await this.#engine.role();
+      this.#update(role);
       return role;
     } catch (error) {
-      take({ role: "unknown", info: {} });
+      this.#update({ role: "unknown", info: {} });
       throw error;
     }
   }
 
-  return {
-    look,
-    async *changes(signal) {
-      let wake = (): void => undefined;
-      const onChange = (): void => wake();
-      waiting.add(onChange);
-      signal.addEventListener("abort", onChange, { once: true });
-      try {
-        await look().catch(() => undefined);
-        let seen = 0;
-        while (!signal.aborted) {
-          if (seen !== version && last !== undefined) {
-            seen = version;
-            yield last;
-          } else {
-            await new Promise<void>((resolve) => {
-              wake = resolve;
-            });
-          }
+  /** Yields the current role immediately and after each change, until the signal fires. A slow subscriber skips states. */
+  async *changes(signal: AbortSignal): AsyncGenerator<EngineRole> {
+    let wake = (): void => undefined;
+    const onChange = (): void => wake();
+    this.#subscribers.add(onChange);
+    signal.addEventListener("abort", onChange, { once: true });
+    try {
+      await this.refresh().catch(() => undefined);
+      let seen = 0;
+      while (!signal.aborted) {
+        if (seen !== this.#version && this.#last !== undefined) {
+          seen = this.#version;
+          yield this.#last;
+        } else {
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
         }
-      } finally {
-        waiting.delete(onChange);
-        if (waiting.size === 0) timer?.cancel();
-        signal.removeEventListener("abort", onChange);
       }
-    },
-  };
+    } finally {
+      this.#subscribers.delete(onChange);
+      if (this.#subscribers.size === 0) this.#timer?.cancel();
+      signal.removeEventListener("abort", onChange);
+    }
+  }
+
+  #update(next: EngineRole): void {
+    const isSame = this.#last !== undefined && jsonEquals(withoutOffset(this.#last), withoutOffset(next));
+    this.#last = next;
+    if (!isSame) {
+      this.#version += 1;
+      for (const notify of this.#subscribers) notify();
+    }
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    if (this.#subscribers.size === 0) return;
+    const isSettled = this.#last !== undefined && this.#last.role !== "unknown" && this.#last.info.isInSync !== "false";
+    const poll = (): void => void this.refresh().catch(() => undefined);
+    this.#timer = this.#clock.setTimer(isSettled ? settledMs : unsettledMs, poll, { background: true });
+  }
 }
 
-/** A role without what changes with every write. */
-function essence({ role, info }: EngineRole): object {
+/** A role without the replication offset, which changes with every write. */
+function withoutOffset({ role, info }: EngineRole): object {
   return { role, info: { ...info, offset: "" } };
 }

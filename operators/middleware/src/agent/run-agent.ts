@@ -1,5 +1,5 @@
 import type { Logger } from "@keelson/controller";
-import { createRedisEngine, type RedisEngineOptions } from "./redis-engine.ts";
+import { RedisEngine, type RedisEngineOptions } from "./redis-engine.ts";
 import { startToolServer } from "./tool-server.ts";
 
 /** Options of {@link runAgent}. */
@@ -8,17 +8,17 @@ export interface AgentOptions extends RedisEngineOptions {
   readonly agentPort: number;
   readonly token: string;
   readonly log: Logger;
-  /** Ends the program, then the agent. */
+  /** Stops the program, then the agent. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Runs a program of middleware and its tool server until the signal fires or the program ends. Answers the exit status: a
- * program that ended by itself is an error, so that the kubelet starts the container again.
+ * Runs a middleware program and its agent server until the signal fires or the program exits. Resolves to the exit code: a
+ * program that exits by itself is an error, so that the kubelet restarts the container.
  */
 export async function runAgent(options: AgentOptions): Promise<number> {
   const { host, agentPort, token, log, signal } = options;
-  const engine = createRedisEngine(options);
+  const engine = new RedisEngine(options);
   await engine.start();
   const server = await startToolServer({ engine, host, port: agentPort, token, clock: options.clock });
   const aborted = new Promise<"aborted">((resolve) => {
@@ -31,6 +31,6 @@ export async function runAgent(options: AgentOptions): Promise<number> {
     await engine.stop({ timeoutMs: 20_000, force: true });
     return 0;
   }
-  log.error({ cause }, "the program ended");
+  log.error({ cause }, "the program exited");
   return 1;
 }

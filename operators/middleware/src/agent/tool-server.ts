@@ -6,16 +6,16 @@ import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ToolInvoker } from "./agent2.generated.ts";
 import type { Engine, EngineRole } from "./engine.ts";
-import { createRoleFeed } from "./role-feed.ts";
+import { RoleFeed } from "./role-feed.ts";
 import { RespError } from "./resp-client.ts";
 
-/** A running {@link ToolInvoker} server. */
+/** A running agent server ({@link ToolInvoker}). */
 export interface ToolServer {
   readonly port: number;
   stop(): Promise<void>;
 }
 
-/** Serves an engine over gRPC, to those who know the token. */
+/** Serves an engine over gRPC to callers that know the token. */
 export async function startToolServer(options: {
   readonly engine: Engine;
   readonly host: string;
@@ -24,13 +24,13 @@ export async function startToolServer(options: {
   readonly clock: Clock;
 }): Promise<ToolServer> {
   const { engine, host, token } = options;
-  const feed = createRoleFeed(engine, options.clock);
-  /** What was asked for may have changed the role: whoever watches is told. */
-  const acted = async <T>(act: () => Promise<T>): Promise<T> => {
+  const feed = new RoleFeed(engine, options.clock);
+  /** Publishes the role after a call that may have changed it. */
+  const performing = async <T>(act: () => Promise<T>): Promise<T> => {
     try {
-      return await asked(act);
+      return await answering(act);
     } finally {
-      void feed.look().catch(() => undefined);
+      void feed.refresh().catch(() => undefined);
     }
   };
   const handler = connectNodeAdapter({
@@ -44,13 +44,13 @@ export async function startToolServer(options: {
           return { order: [...replicas, ...pods.filter((pod) => roles[pod] === "primary")], concurrent: false };
         },
         async getRole() {
-          return answerOf(await asked(() => feed.look()));
+          return answerOf(await answering(() => feed.refresh()));
         },
         async *watchRole(_request, { signal }) {
           for await (const role of feed.changes(signal)) yield answerOf(role);
         },
         async reloadConfig({ parameters, configHash }) {
-          const outcome = await acted(() => engine.reload(parameters, configHash));
+          const outcome = await performing(() => engine.reload(parameters, configHash));
           if (outcome.ok === "restart")
             return { success: false, requiresRestart: true, restartParameters: [...outcome.parameters] };
           return outcome.ok ? { success: true } : { success: false, error: outcome.error };
@@ -62,18 +62,18 @@ export async function startToolServer(options: {
             epoch: Number(epoch),
             timeoutMs: durationOf(timeout, 5_000),
           };
-          const outcome = await acted(() => engine.failover(order));
-          const { role } = await asked(() => engine.role());
+          const outcome = await performing(() => engine.failover(order));
+          const { role } = await answering(() => engine.role());
           return { success: outcome.ok, error: outcome.ok ? "" : outcome.error, previousRole: "primary", currentRole: role };
         },
         async assignRole({ role, primaryHost, epoch }) {
           if (role !== "primary" && role !== "replica")
-            throw new ConnectError("role has to be primary or replica", Code.InvalidArgument);
-          const outcome = await acted(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
+            throw new ConnectError("role: must be primary or replica", Code.InvalidArgument);
+          const outcome = await performing(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
           return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
         },
         async stop({ timeout, force }) {
-          const outcome = await acted(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
+          const outcome = await performing(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
           return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
         },
       });
@@ -108,13 +108,13 @@ function requireToken(token: string): Interceptor {
   const expected = digest(`Bearer ${token}`);
   return (next) => (request) => {
     if (token === "" || !timingSafeEqual(digest(request.header.get("authorization") ?? ""), expected)) {
-      throw new ConnectError("the App's token is needed", Code.Unauthenticated);
+      throw new ConnectError("missing or wrong token", Code.Unauthenticated);
     }
     return next(request);
   };
 }
 
-async function asked<T>(act: () => Promise<T>): Promise<T> {
+async function answering<T>(act: () => Promise<T>): Promise<T> {
   try {
     return await act();
   } catch (error) {
@@ -123,6 +123,6 @@ async function asked<T>(act: () => Promise<T>): Promise<T> {
   }
 }
 
-function durationOf(text: string, otherwise: number): number {
-  return isDuration(text) ? Math.min(parseDuration(text), 60_000) : otherwise;
+function durationOf(text: string, fallback: number): number {
+  return isDuration(text) ? Math.min(parseDuration(text), 60_000) : fallback;
 }

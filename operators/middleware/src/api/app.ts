@@ -4,10 +4,10 @@ import { anyMap, choice, conditions, duration, int32, int64, listMap, partName, 
 import { group, version } from "./names.ts";
 import { errorClasses, GroupPart, named, scenario } from "./parts.ts";
 
-/** What a task changes. The numbers are those of the original: P0 to P3. */
+/** Priorities of task types, from P0 to P3 as in the original. */
 export const priorities = { k8s_resources: 30, middleware_config: 20, storage_volume: 10, version_upgrade: 0 } as const;
 
-/** Types of tasks. */
+/** Type of a task. */
 export type TaskType = keyof typeof priorities;
 
 /** States of a task. */
@@ -23,68 +23,66 @@ export const taskStates = [
 ] as const;
 export type TaskState = (typeof taskStates)[number];
 
-/** A change of one aspect of one component. */
+/** A change to one aspect of one component. */
 export const ChangeTask = Type.Object(
   {
-    taskId: Type.String({ description: "task-<generation>-<nn>." }),
-    type: choice(Object.keys(priorities) as TaskType[], "Which aspect it changes."),
+    taskId: Type.String({ description: "Name of the task: task-<generation>-<nn>." }),
+    type: choice(Object.keys(priorities) as TaskType[], "Aspect that the task changes."),
     scenario,
-    description: Type.String({ description: "What changes, for people." }),
-    priority: int32("0 (P0) to 30 (P3)."),
-    stage: int32("Tasks of one stage run together; lower ones come first."),
+    description: Type.String({ description: "Human-readable description of the change." }),
+    priority: int32("Priority from 0 (P0) to 30 (P3)."),
+    stage: int32("Stage of the task. Tasks of a stage run concurrently; lower stages run first."),
     targetComponent: Type.String({ description: "Name of the component within the App." }),
-    desiredSpec: anyMap("The part of the Component's spec that it sets."),
-    baseSpec: Type.Optional(anyMap("What that part was before: what a cancelled task goes back to.")),
-    dependencies: Type.Array(Type.String(), { description: "Tasks that have to be done before." }),
-    status: choice(taskStates, "How far it is."),
-    reason: Type.Optional(Type.String({ description: "Why it is failed, skipped or cancelled, in one word." })),
-    retryCount: int32("How many retries there were."),
-    maxRetries: int32("How many there may be, after the first attempt."),
-    attempt: int32("Which attempt runs, from 1; manual retries go on counting."),
-    timeout: Type.String({ description: "How long an attempt may take." }),
-    token: Type.Optional(Type.String({ description: "What the Component was last asked with." })),
-    revert: Type.Optional(Type.Boolean({ description: "Whether it is on the way back." })),
+    desiredSpec: anyMap("The part of the Component's spec that the task sets."),
+    baseSpec: Type.Optional(anyMap("The previous value of that part, restored if the task is cancelled.")),
+    dependencies: Type.Array(Type.String(), { description: "Tasks that must be done first." }),
+    status: choice(taskStates, "State of the task."),
+    reason: Type.Optional(Type.String({ description: "Machine-readable reason of a failed, skipped or cancelled task." })),
+    retryCount: int32("Number of retries so far."),
+    maxRetries: int32("Maximum retries after the first attempt."),
+    attempt: int32("Number of the current attempt, from 1. Manual retries continue the count."),
+    timeout: Type.String({ description: "Timeout of an attempt." }),
+    token: Type.Optional(Type.String({ description: "Token of the operation last requested from the Component." })),
+    revert: Type.Optional(Type.Boolean({ description: "Whether the change is being reverted." })),
     startedAt: Type.Optional(time("When the attempt started.")),
-    deadlineAt: Type.Optional(time("When the attempt has taken too long.")),
+    deadlineAt: Type.Optional(time("When the attempt times out.")),
     retryAt: Type.Optional(time("When the next attempt starts.")),
-    completedAt: Type.Optional(time("When it ended.")),
-    errorClass: Type.Optional(choice(errorClasses, "What kind of failure it was.")),
-    error: Type.Optional(Type.String({ description: "What went wrong, for people." })),
+    completedAt: Type.Optional(time("When the task finished.")),
+    errorClass: Type.Optional(choice(errorClasses, "Class of the failure.")),
+    error: Type.Optional(Type.String({ description: "Human-readable error message." })),
   },
-  { description: "A change of one aspect of one component." },
+  { description: "A change to one aspect of one component." },
 );
 export type ChangeTask = Static<typeof ChangeTask>;
 
 const plan = Type.Object(
   {
     id: Type.String({ description: "Name of the plan." }),
-    generation: int64("Generation of the spec that it carries out."),
-    startedAt: time("When it was made."),
-    finishedAt: Type.Optional(time("When its last task ended.")),
-    outcome: Type.Optional(choice(["Succeeded", "Failed", "Cancelled"], "How it ended.")),
-    tasks: Type.Array(ChangeTask, { ...listMap("taskId", "Its tasks, in the order in which they go."), maxItems: 500 }),
+    generation: int64("Generation of the spec that the plan applies."),
+    startedAt: time("When the plan was created."),
+    finishedAt: Type.Optional(time("When the last task finished.")),
+    outcome: Type.Optional(choice(["Succeeded", "Failed", "Cancelled"], "Outcome of the plan.")),
+    tasks: Type.Array(ChangeTask, { ...listMap("taskId", "Tasks in order of execution."), maxItems: 500 }),
   },
-  { description: "The change that is carried out, or was last." },
+  { description: "The current or last change." },
 );
 export type Plan = Static<typeof plan>;
 
 const spec = Type.Object(
   {
-    plugin: named("What knows this middleware.", "Name of the plugin."),
-    runtime: named("The middleware itself.", "Name of the program, as the plugin calls it."),
+    plugin: named("The plugin for this middleware.", "Name of the plugin."),
+    runtime: named("The program to run.", "Name of the program in the plugin."),
     config: Type.Optional(
-      anyMap("Parameters of the middleware, for all components: under the plugin's key (redisConfig), or plain."),
+      anyMap("Parameters for all components, either under the plugin's key (redisConfig) or at the top level."),
     ),
     components: Type.Optional(
       Type.Array(
         Type.Object({
           name: partName("Name of a component of the plugin.", 40),
-          config: Type.Optional(anyMap("Parameters of this component; they win over those of the App.")),
-          groups: Type.Optional(
-            Type.Array(GroupPart, listMap("name", "Sizes of its groups, where they differ from the plugin's.")),
-          ),
+          config: Type.Optional(anyMap("Parameters of this component. They override those of the App.")),
+          groups: Type.Optional(Type.Array(GroupPart, listMap("name", "Overrides of the plugin's groups."))),
         }),
-        listMap("name", "What differs from the plugin's defaults, by component."),
+        listMap("name", "Overrides of the plugin's components."),
       ),
     ),
     stopped: Type.Optional(Type.Boolean({ description: "Stops all Pods and keeps their volumes." })),
@@ -92,86 +90,89 @@ const spec = Type.Object(
       Type.Object(
         {
           order: Type.Optional(
-            choice(["p0-last", "p0-first"], "Whether upgrades come after everything else, or first.", { default: "p0-last" }),
+            choice(["p0-last", "p0-first"], "Whether upgrades run after all other tasks, or first.", { default: "p0-last" }),
           ),
           onFailure: Type.Optional(
-            choice(["stop", "skip-dependents"], "What a failed task does to the rest of its plan.", { default: "stop" }),
+            choice(["stop", "skip-dependents"], "What happens to the remaining tasks after a failure.", { default: "stop" }),
           ),
-          timeout: Type.Optional(duration("How long an attempt of a task may take.", { default: "300s" })),
+          timeout: Type.Optional(duration("Timeout of an attempt of a task.", { default: "300s" })),
           maxRetries: Type.Optional(
-            int32("Retries of a task after its first attempt.", { minimum: 0, maximum: 100, default: 3 }),
+            int32("Maximum retries of a task after its first attempt.", { minimum: 0, maximum: 100, default: 3 }),
           ),
         },
-        { description: "How changes are carried out.", default: {} },
+        { description: "Policy for changes.", default: {} },
       ),
     ),
     monitoring: Type.Optional(
       Type.Object(
         {
-          enabled: Type.Optional(Type.Boolean({ description: "Whether to monitor." })),
-          port: Type.Optional(int32("Port of the metrics.", { minimum: 1, maximum: 65_535 })),
-          interval: Type.Optional(duration("How often they are read.")),
+          enabled: Type.Optional(Type.Boolean({ description: "Enables monitoring." })),
+          port: Type.Optional(int32("Port of the metrics endpoint.", { minimum: 1, maximum: 65_535 })),
+          interval: Type.Optional(duration("Scrape interval.")),
         },
-        { description: "Kept and checked; not carried out yet." },
+        { description: "Validated and stored; not implemented yet." },
       ),
     ),
     backup: Type.Optional(
       Type.Object(
         {
-          enabled: Type.Optional(Type.Boolean({ description: "Whether to back up." })),
-          schedule: Type.Optional(Type.String({ description: "When, in cron syntax.", pattern: "^(\\S+\\s+){4}\\S+$" })),
-          retention: Type.Optional(int32("How many are kept.", { minimum: 1 })),
+          enabled: Type.Optional(Type.Boolean({ description: "Enables backups." })),
+          schedule: Type.Optional(Type.String({ description: "Schedule in cron syntax.", pattern: "^(\\S+\\s+){4}\\S+$" })),
+          retention: Type.Optional(int32("Number of backups to keep.", { minimum: 1 })),
         },
-        { description: "Kept and checked; not carried out yet." },
+        { description: "Validated and stored; not implemented yet." },
       ),
     ),
   },
-  { description: "The middleware that is wanted." },
+  { description: "Desired state of the middleware." },
 );
 
 const status = Type.Object(
   {
     phase: Type.Optional(
-      choice(["Pending", "Provisioning", "Running", "Updating", "Degraded", "Failed", "Stopped", "Deleting"], "How it is."),
+      choice(
+        ["Pending", "Provisioning", "Running", "Updating", "Degraded", "Failed", "Stopped", "Deleting"],
+        "Phase of the App.",
+      ),
     ),
-    message: Type.Optional(Type.String({ description: "What it does or waits for, for people." })),
-    observedGeneration: Type.Optional(int64("Generation of the spec that was last looked at.")),
-    acceptedGeneration: Type.Optional(int64("Generation of the spec that the plan is about.")),
-    pendingGeneration: Type.Optional(int64("Generation that waits for the plan to end.")),
+    message: Type.Optional(Type.String({ description: "Human-readable progress." })),
+    observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
+    acceptedGeneration: Type.Optional(int64("Most recently planned generation of the spec.")),
+    pendingGeneration: Type.Optional(int64("Generation that is waiting for the current plan to finish.")),
     components: Type.Optional(
       Type.Array(
         Type.Object({
           name: Type.String({ description: "Name of the component." }),
-          ready: Type.Boolean({ description: "Whether all its Pods are." }),
-          message: Type.Optional(Type.String({ description: "What it does or waits for." })),
+          ready: Type.Boolean({ description: "Whether all Pods of the component are ready." }),
+          message: Type.Optional(Type.String({ description: "Human-readable progress." })),
         }),
-        listMap("name", "How the components are."),
+        listMap("name", "State of the components."),
       ),
     ),
     plan: Type.Optional(plan),
     control: Type.Optional(
       Type.Object(
         {
-          cancel: Type.Optional(Type.String({ description: "Hash of the cancel-control that was done." })),
-          retry: Type.Optional(Type.String({ description: "Hash of the retry-control that was done." })),
-          result: Type.Optional(Type.String({ description: "What came of them, as JSON." })),
+          cancel: Type.Optional(Type.String({ description: "Hash of the last processed cancel-control annotation." })),
+          retry: Type.Optional(Type.String({ description: "Hash of the last processed retry-control annotation." })),
+          result: Type.Optional(Type.String({ description: "Results of the last control annotations, as JSON." })),
         },
-        { description: "The last requests of people." },
+        { description: "Last processed control annotations." },
       ),
     ),
     conditions: Type.Optional(conditions("Accepted, Synced and Ready.")),
   },
-  { description: "How it goes." },
+  { description: "Observed state of the App." },
 );
 
-/** Middleware: what is wanted of it, and the plan that carries out changes. */
+/** Stateful middleware and the plan that applies changes to it. */
 export const App = defineResource({
   group,
   version,
   kind: "App",
   plural: "apps",
   shortNames: ["mwapp"],
-  description: "Stateful middleware. A change of its spec becomes a plan of tasks that are carried out one after another.",
+  description: "Stateful middleware. A change to its spec becomes a plan of tasks that are executed in order.",
   spec,
   status,
   columns: [

@@ -8,40 +8,40 @@ const spec = Type.Object(
   {
     appRef: Type.Object(
       { name: Type.String({ description: "Name." }), namespace: Type.Optional(Type.String({ description: "Namespace." })) },
-      { description: "The App that it is of." },
+      { description: "The App that owns the Component." },
     ),
-    plugin: named("What knows this middleware.", "Name of the plugin."),
-    runtime: named("The middleware itself.", "Name of the program."),
-    config: Type.Optional(anyMap("Parameters of the middleware.")),
-    groups: Type.Array(GroupPart, listMap("name", "Its groups.")),
-    stopped: Type.Optional(Type.Boolean({ description: "No Pods run." })),
+    plugin: named("The plugin for this middleware.", "Name of the plugin."),
+    runtime: named("The program to run.", "Name of the program."),
+    config: Type.Optional(anyMap("Parameters of the program.")),
+    groups: Type.Array(GroupPart, listMap("name", "Groups of the Component.")),
+    stopped: Type.Optional(Type.Boolean({ description: "Runs no Pods." })),
     operation: Type.Optional(operationRequest),
   },
-  { description: "The component that is wanted." },
+  { description: "Desired state of the Component." },
 );
 export type ComponentSpec = Static<typeof spec>;
 
 const status = Type.Object(
   {
-    phase: Type.Optional(Type.String({ description: "Pending, Updating, Running, Degraded or Stopped." })),
-    replicas: Type.Optional(int32("How many Pods there are to be.")),
-    readyReplicas: Type.Optional(int32("How many are ready.")),
-    observedGeneration: Type.Optional(int64("Generation of the spec that this is about.")),
+    phase: Type.Optional(Type.String({ description: "Phase: Pending, Updating, Running, Degraded or Stopped." })),
+    replicas: Type.Optional(int32("Desired number of Pods.")),
+    readyReplicas: Type.Optional(int32("Number of ready Pods.")),
+    observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
     operation: Type.Optional(operation),
     conditions: Type.Optional(conditions("Ready.")),
   },
-  { description: "How it goes." },
+  { description: "Observed state of the Component." },
 );
 export type ComponentStatus = Static<typeof status>;
 
-/** A part of an App: groups of Pods that are changed in an order. Made and changed by the App's controller. */
+/** A part of an App: groups of Pods that are changed in order. Managed by the App controller. */
 export const Component = defineResource({
   group,
   version,
   kind: "Component",
   plural: "components",
   shortNames: ["mwc"],
-  description: "A part of an App: groups of Pods that are changed in an order. Made and changed by the App's controller.",
+  description: "A part of an App: groups of Pods that are changed in order. Managed by the App controller.",
   spec,
   status,
   columns: [

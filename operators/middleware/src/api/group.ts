@@ -12,72 +12,70 @@ const reference = (description: string) =>
 
 const spec = Type.Object(
   {
-    componentRef: reference("The Component that it is of."),
-    pluginRef: reference("The ConfigMap of the plugin."),
-    plugin: named("What knows this middleware.", "Name of the plugin."),
-    runtime: named("The middleware itself.", "Name of the program."),
-    replicas: int32("How many Pods.", { minimum: 0, maximum: 100 }),
-    config: Type.Optional(anyMap("Parameters of the middleware.")),
+    componentRef: reference("The Component that owns the Group."),
+    pluginRef: reference("ConfigMap of the plugin."),
+    plugin: named("The plugin for this middleware.", "Name of the plugin."),
+    runtime: named("The program to run.", "Name of the program."),
+    replicas: int32("Number of Pods.", { minimum: 0, maximum: 100 }),
+    config: Type.Optional(anyMap("Parameters of the program.")),
     resources: Type.Optional(resources),
     storage: Type.Optional(storage),
-    affinity: Type.Optional(anyMap("Where the Pods may run.")),
+    affinity: Type.Optional(anyMap("Affinity of the Pods.")),
     values: Type.Optional(anyMap("Values for the plugin's templates.")),
-    stopped: Type.Optional(Type.Boolean({ description: "No Pods run." })),
+    stopped: Type.Optional(Type.Boolean({ description: "Runs no Pods." })),
     operation: Type.Optional(operationRequest),
   },
-  { description: "The Pods that are wanted." },
+  { description: "Desired Pods." },
 );
 export type GroupSpec = Static<typeof spec>;
 
 const status = Type.Object(
   {
-    phase: Type.Optional(Type.String({ description: "Pending, Updating, Running, Degraded or Stopped." })),
-    replicas: Type.Optional(int32("How many Pods there are to be.")),
-    readyReplicas: Type.Optional(int32("How many are ready.")),
-    observedGeneration: Type.Optional(int64("Generation of the spec that this is about.")),
-    currentVersion: Type.Optional(Type.String({ description: "Version that all Pods run, while they agree." })),
+    phase: Type.Optional(Type.String({ description: "Phase: Pending, Updating, Running, Degraded or Stopped." })),
+    replicas: Type.Optional(int32("Desired number of Pods.")),
+    readyReplicas: Type.Optional(int32("Number of ready Pods.")),
+    observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
+    currentVersion: Type.Optional(Type.String({ description: "Version that all programs report." })),
     primary: Type.Optional(
       Type.Object(
         {
           pod: Type.String({ description: "Name of the Pod." }),
-          epoch: int64("Grows with every primary."),
+          epoch: int64("Incremented for every new primary."),
         },
-        { description: "Which Pod takes writes." },
+        { description: "The Pod that accepts writes." },
       ),
     ),
     switchover: Type.Optional(
       Type.Object(
         {
-          token: Type.String({ description: "Identifies it." }),
-          from: Type.String({ description: "The Pod that gives the role." }),
-          to: Type.String({ description: "The Pod that takes it." }),
-          epoch: int64("Of the new primary."),
+          token: Type.String({ description: "Identifies the switchover." }),
+          from: Type.String({ description: "The current primary." }),
+          to: Type.String({ description: "The next primary." }),
+          epoch: int64("Epoch of the next primary."),
         },
-        { description: "A change of the primary that was begun." },
+        { description: "A switchover in progress." },
       ),
     ),
     restarting: Type.Optional(
       Type.Object(
         {
           pod: Type.String({ description: "Name of the Pod." }),
-          uid: Type.String({ description: "uid of the Pod that has to go." }),
-          remove: Type.Optional(Type.Boolean({ description: "It does not come back." })),
+          uid: Type.String({ description: "UID of the Pod to delete." }),
+          remove: Type.Optional(Type.Boolean({ description: "The Pod is not recreated." })),
         },
-        { description: "A Pod that is being replaced." },
+        { description: "A Pod that is being restarted." },
       ),
     ),
-    restartNeeded: Type.Optional(
-      Type.String({ description: "Hash of the parameters that a program said it needs a restart for." }),
-    ),
-    pods: Type.Optional(Type.Array(podState, listMap("name", "Its Pods."))),
+    restartNeeded: Type.Optional(Type.String({ description: "Hash of the parameters that require a restart." })),
+    pods: Type.Optional(Type.Array(podState, listMap("name", "Pods of the Group."))),
     operation: Type.Optional(operation),
     conditions: Type.Optional(conditions("Ready.")),
   },
-  { description: "How it goes." },
+  { description: "Observed state of the Group." },
 );
 export type GroupStatus = Static<typeof status>;
 
-/** Pods of one size within a Component, each with a name and a volume of its own. */
+/** Identical Pods of a Component, each with a stable name and its own volume. */
 export const Group = defineResource({
   group,
   version,
@@ -85,7 +83,7 @@ export const Group = defineResource({
   plural: "groups",
   shortNames: ["mwg"],
   description:
-    "Pods of one size within a Component, each with a name and a volume of its own. Made and changed by the Component's controller.",
+    "Identical Pods of a Component, each with a stable name and its own volume. Managed by the Component controller.",
   spec,
   status,
   columns: [

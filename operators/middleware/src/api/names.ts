@@ -1,49 +1,49 @@
-/** API group of the family. */
+/** API group of the middleware kinds. */
 export const group = "middleware.io";
 
-/** Its version. */
+/** API version of the middleware kinds. */
 export const version = "v1alpha1";
 
-/** Where plugins are looked for after the App's own namespace. */
+/** Namespace of shared plugins. Plugins in the App's own namespace take precedence. */
 export const pluginNamespace = "middleware-system";
 
 /** Annotations of Apps, Components and Groups. */
 export const annotations = {
-  /** On Apps: the tasks of the plan, as JSON. A mirror of `status.plan`, written by the controller. */
+  /** On Apps: the tasks of the plan as JSON, mirrored from `status.plan` by the controller. */
   tasks: "middleware.io/tasks",
-  /** On Apps: counts what is written to `tasks`. */
+  /** On Apps: incremented with every write of `tasks`. */
   tasksRevision: "middleware.io/tasks-revision",
-  /** On Apps, by people: `{"retryTaskIds": [...], "resetDependencies": false}`. Taken away once it is done. */
+  /** On Apps, set by users: `{"retryTaskIds": [...], "resetDependencies": false}`. Removed when processed. */
   retryControl: "middleware.io/retry-control",
-  /** On Apps, by people: `{"cancelTaskIds": [...]}`. Taken away once it is done. */
+  /** On Apps, set by users: `{"cancelTaskIds": [...]}`. Removed when processed. */
   cancelControl: "middleware.io/cancel-control",
-  /** On Apps: what came of the last retry-control and cancel-control. */
+  /** On Apps: results of the last retry-control and cancel-control. */
   controlResult: "middleware.io/control-result",
-  /** On Apps: "true" while a change of spec waits for the plan to end. */
+  /** On Apps: "true" while a change of the spec is waiting for the plan to finish. */
   pendingChange: "middleware.io/pending-change-detected",
-  /** On Components and Groups: the token of the operation that is to stop. */
+  /** On Components and Groups: the token of the operation to cancel. */
   cancelRequest: "middleware.io/cancel-request",
 } as const;
 
-/** Labels of what the family makes. */
+/** Labels of managed objects. */
 export const labels = {
   app: "middleware.io/app",
   component: "middleware.io/component",
   group: "middleware.io/group",
   plugin: "middleware.io/plugin",
   pluginVersion: "middleware.io/plugin-version",
-  /** On Pods: primary or replica, for Services. */
+  /** On Pods: the role that Services select. */
   role: "middleware.io/role",
 } as const;
 
-/** On Pods: hash of the template that it was made from. */
+/** On Pods: hash of the rendered Pod template. */
 export const revisionAnnotation = "middleware.io/revision";
 
-/** On the ConfigMap of a Pod: hash of the parameters in it. */
+/** On the ConfigMap of a Pod: hash of its parameters. */
 export const configHashAnnotation = "middleware.io/config-hash";
 
-/** The Secret of an App: the token of its agents and the password of its programs. */
+/** Name of an App's Secret with the token of its agents and the password of its programs. */
 export const accessSecretName = (app: string): string => `${app}-access`;
 
-/** The ConfigMap with an App's metadata. */
+/** Name of the ConfigMap with an App's metadata. */
 export const metadataName = (app: string): string => `${app}-metadata`;

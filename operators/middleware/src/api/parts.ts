@@ -1,77 +1,77 @@
 import { type Static, Type } from "typebox";
 import { anyMap, choice, int32, int64, listMap, partName, quantity, stringMap, time } from "@keelson/api-machinery/fields";
 
-/** A name and a version: of a plugin, of a runtime. */
+/** Schema of a plugin or runtime: a name and a version. */
 export const named = (description: string, name: string) =>
   Type.Object(
     {
       name: Type.String({ description: name, minLength: 1, maxLength: 100 }),
-      version: Type.String({ description: "Its version.", minLength: 1, maxLength: 40 }),
+      version: Type.String({ description: "Version.", minLength: 1, maxLength: 40 }),
     },
     { description },
   );
 
-/** Demands on a machine's resources (core/v1 ResourceRequirements). */
+/** Compute resources of a Pod (core/v1 ResourceRequirements). */
 export const resources = Type.Object(
   {
     requests: Type.Optional(
       Type.Unsafe<Record<string, string | number>>({
         type: "object",
-        additionalProperties: quantity("An amount."),
-        description: "What it needs at least.",
+        additionalProperties: quantity("A quantity."),
+        description: "Requested resources.",
       }),
     ),
     limits: Type.Optional(
       Type.Unsafe<Record<string, string | number>>({
         type: "object",
-        additionalProperties: quantity("An amount."),
-        description: "What it gets at most.",
+        additionalProperties: quantity("A quantity."),
+        description: "Resource limits.",
       }),
     ),
   },
-  { description: "What each Pod needs of its machine." },
+  { description: "Compute resources of each Pod." },
 );
 
 /** A volume for each Pod. */
 export const storage = Type.Object(
   {
-    size: quantity("How large. It can grow, never shrink."),
-    storageClass: Type.Optional(Type.String({ description: "StorageClass; default: the cluster's." })),
+    size: quantity("Size of the volume. It can grow but not shrink."),
+    storageClass: Type.Optional(Type.String({ description: "StorageClass. Default: the default class of the cluster." })),
   },
   { description: "A volume for each Pod." },
 );
 
-/** Pods of one size within a component. */
+/** A group of identical Pods of a component. */
 export const GroupPart = Type.Object(
   {
-    name: partName("Name within the component.", 40),
-    replicas: Type.Optional(int32("How many Pods. Default: the plugin's.", { minimum: 0, maximum: 100 })),
+    name: partName("Name of the group within the component.", 40),
+    replicas: Type.Optional(int32("Number of Pods. Default: set by the plugin.", { minimum: 0, maximum: 100 })),
     resources: Type.Optional(resources),
     storage: Type.Optional(storage),
-    affinity: Type.Optional(anyMap("Where the Pods may run (core/v1 Affinity).")),
+    affinity: Type.Optional(anyMap("Affinity of the Pods (core/v1 Affinity).")),
     values: Type.Optional(anyMap("Values for the plugin's templates.")),
   },
-  { description: "Pods of one size within a component." },
+  { description: "A group of identical Pods of a component." },
 );
 export type GroupPart = Static<typeof GroupPart>;
 
 /** Values of {@link scenario}. */
 export const scenarios = ["provision", "start", "stop", "update", "upgrade"] as const;
 
-/** What is being done. */
-export const scenario = choice(scenarios, "What is being done.");
+/** Schema of the scenario of an operation. */
+export const scenario = choice(scenarios, "Kind of operation.");
 export type Scenario = (typeof scenarios)[number];
 
-/** What a parent asks of its child: a new token is a new request. */
+/** Operation that a parent requests from its child. A new token is a new request. */
 export const operationRequest = Type.Object(
   {
     token: Type.String({ description: "Identifies the request: plan, task and attempt.", maxLength: 200 }),
     scenario,
   },
-  { description: "Which change this spec is part of." },
+  { description: "The operation that this spec belongs to." },
 );
 
-/** Why something failed. */
+/** Classes of failures. */
 export const errorClasses = [
   "Config",
   "Conflict",
@@ -84,41 +84,41 @@ export const errorClasses = [
 ] as const;
 export type ErrorClass = (typeof errorClasses)[number];
 
-/** How a child answers the request. */
+/** Progress of the operation that the parent requested. */
 export const operation = Type.Object(
   {
-    token: Type.String({ description: "Token of the request that this answers." }),
+    token: Type.String({ description: "Token of the requested operation." }),
     scenario,
-    phase: choice(["Running", "Succeeded", "Failed", "Cancelled"], "How far it is."),
-    order: Type.Optional(Type.Array(Type.String(), { description: "In which order it goes; fixed at its beginning." })),
+    phase: choice(["Running", "Succeeded", "Failed", "Cancelled"], "Phase of the operation."),
+    order: Type.Optional(Type.Array(Type.String(), { description: "Order of execution, fixed at the start." })),
     steps: Type.Optional(
       Type.Array(
         Type.Object({
           target: Type.String({ description: "Name of the Group or Pod." }),
-          action: Type.String({ description: "What was done." }),
-          at: time("When it was decided."),
+          action: Type.String({ description: "Action on the target." }),
+          at: time("Time of the action."),
         }),
-        { description: "What was done so far, the newest last; at most 50.", maxItems: 50 },
+        { description: "The last 50 actions, newest last.", maxItems: 50 },
       ),
     ),
-    pointOfNoReturn: Type.Optional(Type.Boolean({ description: "Whether it is too late to go back." })),
-    errorClass: Type.Optional(choice(errorClasses, "What kind of failure it was.")),
-    message: Type.Optional(Type.String({ description: "What it does or waits for, for people." })),
-    startedAt: time("When it was taken up."),
+    pointOfNoReturn: Type.Optional(Type.Boolean({ description: "Whether the operation can no longer be reverted." })),
+    errorClass: Type.Optional(choice(errorClasses, "Class of the failure.")),
+    message: Type.Optional(Type.String({ description: "Human-readable progress." })),
+    startedAt: time("When the operation started."),
   },
-  { description: "How the last request goes." },
+  { description: "Progress of the last requested operation." },
 );
 export type Operation = Static<typeof operation>;
 
-/** One Pod of a Group, as it was last seen. */
+/** Observed state of a Pod of a Group. */
 export const podState = Type.Object({
   name: Type.String({ description: "Name of the Pod." }),
-  uid: Type.Optional(Type.String({ description: "uid of the Pod." })),
-  ip: Type.Optional(Type.String({ description: "Its address." })),
-  role: Type.Optional(Type.String({ description: "primary, replica, unassigned, or unknown." })),
-  version: Type.Optional(Type.String({ description: "Version of the program that runs." })),
-  configHash: Type.Optional(Type.String({ description: "Hash of the parameters in force." })),
-  ready: Type.Optional(Type.Boolean({ description: "Whether it serves and, as a replica, is in sync." })),
+  uid: Type.Optional(Type.String({ description: "UID of the Pod." })),
+  ip: Type.Optional(Type.String({ description: "IP address of the Pod." })),
+  role: Type.Optional(Type.String({ description: "Role: primary, replica, unassigned, recovering or unknown." })),
+  version: Type.Optional(Type.String({ description: "Version that the program reports." })),
+  configHash: Type.Optional(Type.String({ description: "Hash of the active parameters." })),
+  ready: Type.Optional(Type.Boolean({ description: "Whether the program serves and, as a replica, is in sync." })),
 });
 export type PodState = Static<typeof podState>;
 

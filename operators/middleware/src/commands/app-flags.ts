@@ -1,6 +1,6 @@
 import type { CommandContext, FlagDefinition } from "@keelson/operator";
 
-/** Namespace of the App. */
+/** `--namespace` of an App. */
 export const namespaceFlag: FlagDefinition = {
   name: "namespace",
   short: "n",
@@ -9,7 +9,7 @@ export const namespaceFlag: FlagDefinition = {
   default: "default",
 };
 
-/** The App that a command is about. */
+/** The App named in the arguments of a command. */
 export function keyOf({ args, flags }: CommandContext): { namespace: string; name: string } {
   return { namespace: typeof flags.namespace === "string" ? flags.namespace : "default", name: args[0] ?? "" };
 }

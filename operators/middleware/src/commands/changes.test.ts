@@ -10,11 +10,12 @@ import { watched } from "@keelson/client/testing";
 import { createManager, type Manager, silentLogger } from "@keelson/controller";
 import { type FlagValues } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createAgentCalls } from "../agent/agent-calls.ts";
+import { createAgentClient } from "../agent/agent-client.ts";
 import { App } from "../api/app.ts";
 import { Component } from "../api/component.ts";
 import { pluginNamespace } from "../api/names.ts";
-import { createAppController } from "../controllers/app.ts";
+import { createAppController } from "../controllers/app/app.ts";
+import { PluginReader } from "../plugin/plugin-reader.ts";
 import { pluginConfigMapName } from "../plugin/read-plugin.ts";
 import { redisPlugin } from "../plugin/redis-plugin.ts";
 import { changeCommands } from "./changes.ts";
@@ -37,12 +38,19 @@ beforeEach(async () => {
   await client.create(Namespace, { metadata: { name: pluginNamespace } });
   const { name, version, data } = redisPlugin;
   await client.create(ConfigMap, { metadata: { name: pluginConfigMapName(name, version), namespace: pluginNamespace }, data });
-  // Components stay as they are: their controller does not run, so that the first task goes on until it is cancelled.
+  // The Component controller does not run, so that the first task stays in progress until it is cancelled.
   manager = createManager({
     name: "test",
     client,
     logger: silentLogger,
-    controllers: [createAppController(createAgentCalls())],
+    controllers: [
+      createAppController({
+        agents: createAgentClient(),
+        plugins: new PluginReader(),
+        agentCommand: ["agent"],
+        generateSecret: () => "secret",
+      }),
+    ],
   });
   await manager.start();
   await client.create(App, { metadata: { name: "cache", namespace }, spec });
@@ -79,21 +87,21 @@ function changed(more: object): string {
 }
 
 describe("keelson app", { timeout: 60_000 }, () => {
-  it("plan shows the tasks of a changed file with stage, priority and effect, in aligned columns, and changes nothing", async () => {
+  it("plan shows the tasks of a changed file with stage, priority and effect in aligned columns and changes nothing", async () => {
     const file = changed({ config: { redisConfig: { maxmemory: "96mb" } }, runtime: { name: "redis", version: "7.2" } });
     const { status, out } = await run("plan", ["cache"], { file });
     expect(status).toBe(0);
     const [heading = "", first = "", second = ""] = out.split("\n");
     expect(heading).toMatch(/^STAGE {2}TYPE +PRIO {2}COMPONENT {2}CHANGE +EFFECT$/);
     expect(first).toMatch(
-      /^1 +middleware_config {2}P2 +redis +maxmemory 64mb -> 96mb +restarts nothing, unless the program says so$/,
+      /^1 +middleware_config {2}P2 +redis +maxmemory 64mb -> 96mb +restarts nothing, unless the program requires it$/,
     );
     expect(second).toMatch(/^2 +version_upgrade {4}P0 +redis +version redis 7.0 -> redis 7.2 +restarts every Pod/);
     expect(first.indexOf("maxmemory")).toBe(heading.indexOf("CHANGE"));
     expect((await client.get(App, { namespace, name: "cache" })).metadata.generation).toBe(1);
   });
 
-  it("plan says as JSON what it shows, also of what the file no longer names", async () => {
+  it("plan prints JSON, including parameters that the file no longer contains", async () => {
     const { out } = await run("plan", ["cache"], { file: changed({ config: { databases: "32" } }), output: "json" });
     expect(JSON.parse(out)).toMatchObject([
       {
@@ -104,26 +112,26 @@ describe("keelson app", { timeout: 60_000 }, () => {
     ]);
   });
 
-  it("plan names the field of what cannot be, with exit status 1", async () => {
+  it("plan names the invalid field and exits with 1", async () => {
     const { status, err } = await run("plan", ["cache"], { file: changed({ runtime: { name: "redis", version: "5" } }) });
     expect(status).toBe(1);
-    expect(err).toContain('spec.runtime.version: "5" is not one of the plugin\'s');
+    expect(err).toContain('spec.runtime.version: "5" must be one of');
   });
 
-  it("cancel stops what runs, tasks shows it, and retry takes it up again", async () => {
+  it("cancel stops the running task, tasks shows it, and retry is refused until it has stopped", async () => {
     expect((await run("tasks", ["cache"])).out).toMatch(/task-1-01 {2}in_progress {2}P3 +redis +provision redis/);
     const cancelled = await run("cancel", ["cache"], { output: "json" });
     expect(cancelled.status).toBe(0);
     expect(JSON.parse(cancelled.out)).toEqual([{ action: "cancel", taskId: "task-1-01", result: "cancelling" }]);
     const refused = await run("retry", ["cache", "task-1-01"]);
-    expect(refused).toMatchObject({ status: 1, out: "task-1-01: refused: it is cancelling\n" });
+    expect(refused).toMatchObject({ status: 1, out: "task-1-01: refused: the task is cancelling\n" });
     expect(await run("retry", ["cache"])).toMatchObject({ status: 0, out: "nothing to retry\n" });
     expect(JSON.parse((await run("tasks", ["cache"], { output: "json" })).out)).toMatchObject({
       tasks: [{ taskId: "task-1-01", status: "cancelling" }],
     });
   });
 
-  it("tasks --watch goes on until the plan has ended, and its outcome is the exit status", async () => {
+  it("tasks --watch runs until the plan has finished and exits with its outcome", async () => {
     const watching = run("tasks", ["cache"], { watch: true });
     const component = await client.get(Component, { namespace, name: "cache-redis" });
     const { token = "", scenario = "provision" } = component.spec.operation ?? {};
@@ -137,7 +145,7 @@ describe("keelson app", { timeout: 60_000 }, () => {
     expect(out).toMatch(/task-1-01 {2}in_progress[\s\S]*task-1-01 {2}done/);
   });
 
-  it("refuses an App that there is not", async () => {
+  it("fails for an App that does not exist", async () => {
     expect(await run("tasks", ["nobody"])).toMatchObject({ status: 1 });
   });
 });

@@ -12,38 +12,38 @@ import { showTasks } from "./tasks.ts";
 export const changeCommands: readonly CommandDefinition[] = [
   {
     name: "plan",
-    description: "show the tasks that a change of an App would lead to, and what they restart",
+    description: "show the tasks that a change to an App would execute, and what they restart",
     args: ["NAME"],
     flags: [
       namespaceFlag,
       outputFlag,
-      { name: "file", value: "FILE", description: "the changed App; default: what is stored, against what was applied" },
+      { name: "file", value: "FILE", description: "manifest of the changed App; default: the stored spec" },
     ],
     run: (context) => withErrors(context, showPlan),
   },
   {
     name: "tasks",
-    description: "show the tasks of an App's plan and how far they are",
+    description: "show the tasks of an App's plan and their status",
     args: ["NAME"],
     flags: [
       namespaceFlag,
       outputFlag,
-      { name: "watch", short: "w", description: "go on until the plan has ended; its outcome is the exit status" },
+      { name: "watch", short: "w", description: "watch until the plan has finished; the exit code is its outcome" },
     ],
     run: (context) => withErrors(context, showTasks),
   },
   {
     name: "cancel",
-    description: "cancel tasks of an App's plan; without ids, those that are not over",
+    description: "cancel tasks of an App's plan; without ids, all unfinished tasks",
     args: ["NAME", "[IDS...]"],
     flags: [namespaceFlag, outputFlag],
     run: (context) => withErrors(context, (each) => control(each, "cancel")),
   },
   {
     name: "retry",
-    description: "try tasks of an App's plan again; without ids, those that failed, were skipped or cancelled",
+    description: "retry tasks of an App's plan; without ids, all failed, skipped and cancelled tasks",
     args: ["NAME", "[IDS...]"],
-    flags: [namespaceFlag, outputFlag, { name: "reset-dependencies", description: "also those that come before them" }],
+    flags: [namespaceFlag, outputFlag, { name: "reset-dependencies", description: "also retry the tasks that they depend on" }],
     run: (context) => withErrors(context, (each) => control(each, "retry")),
   },
 ];
@@ -62,12 +62,12 @@ async function control(context: CommandContext, action: "cancel" | "retry"): Pro
   const client = await context.client();
   const { namespace, name } = keyOf(context);
   const app = await client.get(App, { namespace, name });
-  const wanted = action === "cancel" ? ["pending", "in_progress", "retry_pending"] : ["failed", "skipped", "cancelled"];
-  const given = context.args.slice(1);
+  const states = action === "cancel" ? ["pending", "in_progress", "retry_pending"] : ["failed", "skipped", "cancelled"];
+  const requested = context.args.slice(1);
   const ids =
-    given.length > 0
-      ? given
-      : (app.status?.plan?.tasks ?? []).filter((task) => wanted.includes(task.status)).map((task) => task.taskId);
+    requested.length > 0
+      ? requested
+      : (app.status?.plan?.tasks ?? []).filter((task) => states.includes(task.status)).map((task) => task.taskId);
   if (ids.length === 0) {
     context.stdout.write(formatResult(context, [], () => `nothing to ${action}\n`));
     return 0;
@@ -84,7 +84,7 @@ async function control(context: CommandContext, action: "cancel" | "retry"): Pro
   );
   const results = await resultOf(client, { namespace, name }, key, context.signal);
   if (results === undefined) {
-    context.stderr.write(`${name} went away before the controller answered\n`);
+    context.stderr.write(`App ${name} was deleted before the controller responded\n`);
     return 1;
   }
   context.stdout.write(
@@ -98,7 +98,7 @@ interface TaskResult {
   readonly result: string;
 }
 
-/** Waits by watch until the controller has taken the request, and answers what came of it; undefined where the App went away. */
+/** Watches until the controller has processed the request. Resolves to the results; undefined if the App was deleted. */
 async function resultOf(
   client: Client,
   { namespace, name }: { namespace: string; name: string },

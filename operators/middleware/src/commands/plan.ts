@@ -7,12 +7,12 @@ import { parse } from "yaml";
 import { App, type ChangeTask } from "../api/app.ts";
 import { Component } from "../api/component.ts";
 import { labels, pluginNamespace } from "../api/names.ts";
-import { checkApp, planChanges } from "../controllers/app-plan.ts";
+import { validateApp, planChanges } from "../controllers/plan/plan-changes.ts";
 import type { Plugin } from "../plugin/plugin.ts";
 import { pluginConfigMapName, readPlugin } from "../plugin/read-plugin.ts";
 import { keyOf } from "./app-flags.ts";
 
-/** `keelson app plan`: the tasks that a change would lead to, by the very function that the controller plans with. */
+/** `keelson app plan`: shows the tasks of a change, planned by the same function as in the controller. */
 export async function showPlan(context: CommandContext): Promise<number> {
   const { flags, stdout, stderr } = context;
   const client = await context.client();
@@ -21,11 +21,11 @@ export async function showPlan(context: CommandContext): Promise<number> {
   if (typeof flags.file === "string") {
     const changed = parse(await readFile(flags.file, "utf8")) as App;
     if (changed?.kind !== "App" || changed.metadata?.name !== key.name) {
-      stderr.write(`--file: has no App ${key.name}\n`);
+      stderr.write(`--file: must contain App ${key.name}\n`);
       return 2;
     }
-    // The server fills in defaults and refuses what the schema does not allow.
-    // All of the spec is the file's, so that what it no longer names goes away, as with `kubectl apply`.
+    // A dry run, so that the server applies defaults and validates the schema.
+    // The whole spec is replaced, so that fields missing in the file are removed as with `kubectl apply`.
     const operations = [{ op: "replace" as const, path: "/spec", value: changed.spec ?? {} }];
     app = await client.patch(App, key, { type: "json", operations }, { dryRun: true });
   }
@@ -34,7 +34,7 @@ export async function showPlan(context: CommandContext): Promise<number> {
   const applied = new Map(
     components.items.map((component) => [component.metadata.labels?.[labels.component] ?? "", component.spec]),
   );
-  const problems = checkApp(app, plugin, applied);
+  const problems = validateApp(app, plugin, applied);
   for (const { field, message } of problems) stderr.write(`${field}: ${message}\n`);
   if (problems.length > 0) return 1;
   const tasks = planChanges(app, plugin, applied, { generation: app.metadata.generation ?? 0, after: 0 }).map((task) => ({
@@ -43,7 +43,7 @@ export async function showPlan(context: CommandContext): Promise<number> {
   }));
   const text = (): string =>
     tasks.length === 0
-      ? "nothing to do: what is wanted is what was applied\n"
+      ? "nothing to do: the spec has already been applied\n"
       : renderTable([
           ["STAGE", "TYPE", "PRIO", "COMPONENT", "CHANGE", "EFFECT"],
           ...tasks.map((task) => [
@@ -59,12 +59,13 @@ export async function showPlan(context: CommandContext): Promise<number> {
   return 0;
 }
 
-/** What a task does to Pods, as far as the plugin knows beforehand. */
+/** Predicts the effect of a task on Pods, as far as the plugin knows. */
 function predict(task: ChangeTask, plugin: Plugin): string {
   if (task.scenario === "provision") return "starts Pods";
   if (task.scenario === "stop") return "stops all Pods, the primary last";
-  if (task.type === "version_upgrade") return "restarts every Pod, replicas first, with one switchover; no way back after it";
-  if (task.type === "storage_volume") return "restarts nothing; cannot be taken back";
+  if (task.type === "version_upgrade")
+    return "restarts every Pod, replicas first, with one switchover; cannot be reverted after it";
+  if (task.type === "storage_volume") return "restarts nothing; cannot be reverted";
   if (task.type === "middleware_config") {
     const before = (task.baseSpec?.config ?? {}) as Record<string, unknown>;
     const after = (task.desiredSpec.config ?? {}) as Record<string, unknown>;
@@ -72,9 +73,9 @@ function predict(task: ChangeTask, plugin: Plugin): string {
     const cold = names.filter((name) => plugin.parameters[name] === "cold" || after[name] === undefined);
     return cold.length > 0
       ? `restarts every Pod for ${cold.join(", ")}, replicas first, with one switchover`
-      : "restarts nothing, unless the program says so";
+      : "restarts nothing, unless the program requires it";
   }
-  return "starts or takes away Pods; changed resources restart them one by one";
+  return "starts or removes Pods; changed resources restart them one by one";
 }
 
 async function pluginOf(client: Client, app: DeepReadonly<App>): Promise<Plugin> {

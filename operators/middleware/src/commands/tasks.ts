@@ -3,7 +3,7 @@ import { type CommandContext, formatResult, renderTable } from "@keelson/operato
 import { App } from "../api/app.ts";
 import { keyOf } from "./app-flags.ts";
 
-/** `keelson app tasks`: the plan as it is, or with `--watch` each change of it until it ends. */
+/** `keelson app tasks`: shows the plan, and with `--watch` every change until it finishes. */
 export async function showTasks(context: CommandContext): Promise<number> {
   const client = await context.client();
   const { namespace, name } = keyOf(context);
@@ -13,7 +13,7 @@ export async function showTasks(context: CommandContext): Promise<number> {
   let last = print(app);
   stdout.write(last);
   if (context.flags.watch !== true) return 0;
-  if (isOver(app)) return exitStatus(app);
+  if (isFinished(app)) return exitStatus(app);
   const options = { namespace, fieldSelector: `metadata.name=${name}`, signal };
   const watch = await client.watch(App, { ...options, resourceVersion: app.metadata.resourceVersion ?? "" });
   try {
@@ -23,17 +23,17 @@ export async function showTasks(context: CommandContext): Promise<number> {
       const next = print(event.object);
       if (next !== last) stdout.write(context.flags.output === "json" ? next : `\n${next}`);
       last = next;
-      if (isOver(event.object)) return exitStatus(event.object);
+      if (isFinished(event.object)) return exitStatus(event.object);
     }
   } finally {
     watch.close();
   }
-  context.stderr.write(`the App ${name} is gone\n`);
+  context.stderr.write(`App ${name} was deleted\n`);
   return 1;
 }
 
-/** Whether nothing is under way and no change waits. */
-const isOver = ({ metadata, status }: DeepReadonly<App>): boolean =>
+/** Whether no plan is active and no change is pending. */
+const isFinished = ({ metadata, status }: DeepReadonly<App>): boolean =>
   status?.observedGeneration === metadata.generation &&
   status?.pendingGeneration === undefined &&
   (status?.plan === undefined || status.plan.finishedAt !== undefined);
@@ -41,7 +41,7 @@ const isOver = ({ metadata, status }: DeepReadonly<App>): boolean =>
 const exitStatus = ({ status }: DeepReadonly<App>): number => (status?.plan?.outcome === "Succeeded" ? 0 : 1);
 
 function describe(status: DeepReadonly<App>["status"]): string {
-  if (status?.plan === undefined) return `no plan yet: ${status?.message ?? "the App was not looked at so far"}\n`;
+  if (status?.plan === undefined) return `no plan yet: ${status?.message ?? "the controller has not observed the App"}\n`;
   const rows = status.plan.tasks.map((task) => [
     task.taskId,
     task.status,
@@ -53,6 +53,6 @@ function describe(status: DeepReadonly<App>["status"]): string {
   const waiting =
     status.pendingGeneration === undefined
       ? ""
-      : "a newer change waits for this plan to end; cancel its tasks to have it at once\n";
+      : "a newer change is waiting for this plan to finish; cancel the tasks to apply it immediately\n";
   return `${renderTable([["TASK", "STATUS", "PRIO", "COMPONENT", "CHANGE", "NOTE"], ...rows])}${status.phase}: ${status.message ?? ""}\n${waiting}`;
 }

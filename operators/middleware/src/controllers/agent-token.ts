@@ -1,8 +1,9 @@
 import { Secret } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { accessSecretName } from "../api/names.ts";
+import { AgentCallError } from "./agent-call-error.ts";
 
-/** The token that the agents of an App want to see. */
+/** Reads the token of an App's agents from its Secret. */
 export async function readAgentToken(
   client: Client,
   namespace: string | undefined,
@@ -11,6 +12,6 @@ export async function readAgentToken(
 ): Promise<string> {
   const secret = await client.get(Secret, { namespace, name: accessSecretName(app) }, signal ? { signal } : {});
   const token = secret.data?.agentToken;
-  if (token === undefined) throw new Error(`the Secret ${accessSecretName(app)} has no data.agentToken`);
+  if (token === undefined) throw new AgentCallError("NoToken", `Secret ${accessSecretName(app)}: data.agentToken: required`);
   return Buffer.from(token, "base64").toString("utf8");
 }

@@ -1,6 +1,6 @@
 import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@keelson/api-machinery";
 
-/** A question or an order to the agent of a Pod. */
+/** A request to the agent of a Pod. */
 export type Call =
   | {
       readonly method: "GetGroupOrder";
@@ -37,25 +37,25 @@ export type Call =
     }
   | { readonly method: "Stop"; readonly token: string };
 
-/** What an agent answered. */
+/** Response of an agent. */
 export type CallResult =
   | { readonly kind: "order"; readonly order: readonly string[] }
   | { readonly kind: "done" }
   | { readonly kind: "restart"; readonly parameters: readonly string[] }
   | { readonly kind: "refused"; readonly message: string }
-  /** No answer: it may or may not have been done. */
+  /** No response: the outcome is not known. */
   | { readonly kind: "unreachable"; readonly message: string };
 
-/** Something to do that a decision asks for. Decisions are pure; whoever carries these out is not. */
+/** A side effect requested by a pure decision. */
 export type Effect =
-  /** Writes the status, unless the object has moved on from `object`. */
+  /** Writes the status, unless the object has changed since. */
   | {
       readonly kind: "status";
       readonly type: ResourceType;
       readonly object: DeepReadonly<KubernetesObject>;
       readonly status: object;
     }
-  /** Sets annotations (null takes one away), unless the object has moved on. */
+  /** Sets annotations (null removes one), unless the object has changed since. */
   | {
       readonly kind: "annotate";
       readonly type: ResourceType;
@@ -63,10 +63,10 @@ export type Effect =
       readonly annotations: Readonly<Record<string, string | null>>;
     }
   | { readonly kind: "apply"; readonly type: ResourceType; readonly object: DeepReadonly<KubernetesObject> }
-  /** Makes an object that has to have parts made at random; nothing where it is there. */
+  /** Creates the access Secret with random values, unless it exists. */
   | { readonly kind: "access-secret"; readonly name: string; readonly object: DeepReadonly<KubernetesObject> }
   | { readonly kind: "delete"; readonly type: ResourceType; readonly key: ObjectKey; readonly uid: string }
-  /** `after` says what becomes of the status then. */
+  /** `after` returns the status to record, or undefined. */
   | {
       readonly kind: "call";
       readonly ip: string;
@@ -74,7 +74,7 @@ export type Effect =
       readonly after: (result: CallResult) => object | undefined;
     };
 
-/** What a decision comes to. Effects are carried out in this order; a `status` that is refused ends them. */
+/** A decision. Effects are performed in order; a conflict on `status` drops the rest. */
 export interface Decision {
   readonly effects: readonly Effect[];
   readonly requeueAfterMs?: number;

@@ -1,7 +1,7 @@
 import { type Condition, type DeepReadonly, draft, setCondition } from "@keelson/api-machinery";
 import type { Operation } from "../api/parts.ts";
 
-/** The parts of a status of a Component or a Group that tell whether it is ready. */
+/** Status fields of a Component or a Group that determine readiness. */
 interface ReadyStatus {
   phase?: string;
   replicas?: number;
@@ -11,7 +11,7 @@ interface ReadyStatus {
   conditions?: Condition[];
 }
 
-/** Sets the condition Ready: whether all Pods are; the reason is the phase, or Failed with what went wrong. Changes `status`. */
+/** Sets the condition Ready: whether all Pods are ready. The reason is the phase, or OperationFailed. Mutates `status`. */
 export function setReady(status: ReadyStatus, now: number): void {
   const { replicas = 0, readyReplicas = 0, operation, phase = "Pending", observedGeneration } = status;
   const hasFailed = operation?.phase === "Failed";

@@ -2,29 +2,29 @@ import { isJsonObject, type JsonObject, type JsonValue } from "@keelson/api-mach
 import { PluginError } from "./read-plugin.ts";
 
 /**
- * Checks of a rendered Pod what the API server would refuse in words that say nothing of the plugin.
+ * Validates a rendered Pod, so that an error names the plugin's field instead of the API server's.
  *
  * **Errors**: a {@link PluginError} that names the field.
  */
 export function checkPod(pod: JsonObject): void {
   const { spec } = pod;
   const containers = isJsonObject(spec) && Array.isArray(spec.containers) ? (spec.containers as readonly JsonValue[]) : [];
-  if (containers.length === 0) throw new PluginError("Pod: spec.containers: at least one is needed");
+  if (containers.length === 0) throw new PluginError("Pod: spec.containers: must have at least one container");
   containers.forEach((container, index) => {
     const field = `Pod: spec.containers[${index}]`;
-    if (!isJsonObject(container)) throw new PluginError(`${field}: has to be a map`);
+    if (!isJsonObject(container)) throw new PluginError(`${field}: must be a map`);
     for (const key of ["name", "image"])
-      if (typeof container[key] !== "string" || container[key] === "") throw new PluginError(`${field}.${key}: is missing`);
+      if (typeof container[key] !== "string" || container[key] === "") throw new PluginError(`${field}.${key}: required`);
     checkPorts(container.ports, "containerPort", `${field}.ports`);
   });
 }
 
-/** Checks the ports of a container or a Service; `key` is what their number is called. */
+/** Validates the ports of a container or a Service. `key` is the name of the port field. */
 export function checkPorts(ports: JsonValue | undefined, key: string, field: string): void {
   if (!Array.isArray(ports)) return;
   (ports as readonly JsonValue[]).forEach((port, index) => {
     const number = isJsonObject(port) ? port[key] : undefined;
     if (!Number.isInteger(number) || Number(number) < 1 || Number(number) > 65_535)
-      throw new PluginError(`${field}[${index}].${key}: ${JSON.stringify(number ?? null)} has to be from 1 to 65535`);
+      throw new PluginError(`${field}[${index}].${key}: ${JSON.stringify(number ?? null)} must be between 1 and 65535`);
   });
 }

@@ -2,37 +2,37 @@ import type { DeepReadonly, JsonValue } from "@keelson/api-machinery";
 import type { GroupPart, Scenario } from "../api/parts.ts";
 import type { Template } from "../template/nodes.ts";
 
-/** How a parameter takes effect. `forbidden`: not by parameter, as it would break the topology or the volume. */
+/** How a parameter takes effect. `forbidden`: users must not set it, because it would break the topology or the volume. */
 export type ParameterClass = "hot" | "cold" | "forbidden";
 
-/** Kinds that a plugin's templates make. Services are made once a group, the others once a Pod. */
+/** Kinds of a plugin's templates. Services are rendered once per group, the others once per Pod. */
 export const templateKinds = ["Pod", "ConfigMap", "PersistentVolumeClaim", "Service"] as const;
 export type TemplateKind = (typeof templateKinds)[number];
 
-/** A plugin, read and checked: what knows one kind of middleware. */
+/** A parsed and validated plugin, which describes one kind of middleware. */
 export interface Plugin {
   readonly name: string;
   readonly version: string;
-  /** Namespace and name of the ConfigMap that it is in. */
+  /** Namespace and name of the plugin's ConfigMap. */
   readonly configMap: { readonly namespace: string; readonly name: string };
   readonly runtimes: readonly { readonly name: string; readonly versions: readonly string[] }[];
   readonly images: Readonly<Record<string, string>>;
-  /** To which version one may go from which others. */
+  /** Supported upgrades: target version to source versions. */
   readonly migrateFrom: Readonly<Record<string, readonly string[]>>;
-  /** The key under an App's `spec.config` that has the parameters. */
+  /** Key under an App's `spec.config` that contains the parameters. */
   readonly configKey: string | undefined;
   readonly components: readonly { readonly name: string; readonly groups: readonly DeepReadonly<GroupPart>[] }[];
-  /** Stages of components by scenario; a scenario without one has all components in one stage. */
+  /** Stages of components by scenario. Default: all components in one stage. */
   readonly orders: Readonly<Partial<Record<Scenario, readonly (readonly string[])[]>>>;
-  /** Parameters whose class is known beforehand. The program itself has the last word. */
+  /** Parameters whose class is known in advance. The program decides about the others. */
   readonly parameters: Readonly<Record<string, ParameterClass>>;
-  /** Parameters that hold where an App does not say. */
+  /** Default parameters. */
   readonly defaults: Readonly<Record<string, string>>;
   readonly values: Readonly<Record<string, JsonValue>>;
   readonly templates: readonly { readonly kind: TemplateKind; readonly template: Template }[];
 }
 
-/** Whether a list of versions has one: `7.0` stands for all of `7.0.*`. */
+/** Whether a list of versions matches a version. `7.0` matches `7.0.*`. */
 export function hasVersion(versions: readonly string[], version: string): boolean {
   return versions.some((each) => version === each || version.startsWith(`${each}.`));
 }

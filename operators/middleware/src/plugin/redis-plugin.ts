@@ -1,4 +1,4 @@
-/** The document of the Redis plugin: facts about Redis that controllers need. Measured with 6.0.16, 7.0.15 and Valkey 8.0.1. */
+/** The document of the Redis plugin. The facts were verified with Redis 6.0.16 and 7.0.15 and Valkey 8.0.1. */
 const document = `# Redis and Valkey: one primary and its replicas, each with a volume.
 kind: Plugin
 spec:
@@ -31,7 +31,7 @@ spec:
     appendonly: "yes"
     appendfsync: everysec
     repl-diskless-sync-delay: "0"
-  # Only what has to be known beforehand: everything else is found out from the program that runs.
+  # Parameters whose class must be known in advance. The running program decides about all others.
   parameters:
     bind: forbidden
     port: forbidden
@@ -75,7 +75,7 @@ spec:
     - {name: replicas, type: Service, key: replicas.yaml}
 `;
 
-const pod = `{{- /* The agent starts the program and is asked by the controllers. */ -}}
+const pod = `{{- /* The agent starts the program and serves the controllers. */ -}}
 spec:
   restartPolicy: Always
   terminationGracePeriodSeconds: 30
@@ -145,7 +145,7 @@ spec:
     - {name: redis, port: {{ .Values.port }}, targetPort: {{ .Values.port }}, protocol: TCP}
 `;
 
-/** The Redis plugin, as the data of its ConfigMap. */
+/** The Redis plugin as ConfigMap data. */
 export const redisPlugin: { readonly name: string; readonly version: string; readonly data: Readonly<Record<string, string>> } =
   {
     name: "redis",

@@ -15,18 +15,18 @@ import { hasVersion, type Plugin, type TemplateKind } from "./plugin.ts";
 import { checkPod, checkPorts } from "./check-rendered.ts";
 import { PluginError } from "./read-plugin.ts";
 
-/** One Pod as it is to be. */
+/** A rendered Pod with its ConfigMap and claim. */
 export interface Instance {
   readonly name: string;
   readonly ordinal: number;
   readonly pod: PodObject;
-  /** Hash of what cannot change while the Pod lives. */
+  /** Hash of everything that cannot change while the Pod exists. */
   readonly revision: string;
   readonly config: ConfigMapObject | undefined;
   readonly claim: PersistentVolumeClaimObject | undefined;
 }
 
-/** A Group as it is to be. */
+/** A rendered Group. */
 export interface RenderedGroup {
   readonly instances: readonly Instance[];
   readonly services: readonly KubernetesObject[];
@@ -34,7 +34,7 @@ export interface RenderedGroup {
   readonly configHash: string;
 }
 
-/** A short hash of a value, whatever the order of its keys. */
+/** A short hash of a value, independent of key order. */
 export function hashOf(value: unknown): string {
   return createHash("sha256")
     .update(JSON.stringify(sorted(value)) ?? "")
@@ -54,9 +54,9 @@ function sorted(value: unknown): unknown {
 }
 
 /**
- * Renders a plugin's templates for a Group: the Pods with their ConfigMaps and claims, and the Services. Pure.
+ * Renders a plugin's templates for a Group: Pods with their ConfigMaps and claims, and Services. Pure.
  *
- * **Errors**: a `TemplateError` with line and column, or a {@link PluginError} where what comes out is no object of its kind.
+ * **Errors**: a `TemplateError` with line and column, or a {@link PluginError} if the result is not a valid object.
  */
 export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCommand: readonly string[]): RenderedGroup {
   const { spec } = group;
@@ -99,18 +99,18 @@ export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCom
       .filter((each) => each.kind === kind)
       .flatMap(({ template }) => {
         const text = renderTemplate(template, data);
-        // A template that renders to nothing leaves its object out.
+        // A template that renders to nothing omits its object.
         if (text.trim() === "") return [];
         let value: unknown;
         try {
           value = parse(text, { maxAliasCount: 100 });
         } catch (error) {
-          throw new PluginError(`${template.name}: renders to something that is no YAML: ${(error as Error).message}`);
+          throw new PluginError(`${template.name}: rendered text is not valid YAML: ${(error as Error).message}`);
         }
-        if (!isJsonObject(value)) throw new PluginError(`${template.name}: does not render to a map`);
+        if (!isJsonObject(value)) throw new PluginError(`${template.name}: rendered YAML must be a map`);
         return [value];
       });
-  const dressed = (value: JsonObject, kind: string, ownName: string, extra: object = {}): KubernetesObject => {
+  const complete = (value: JsonObject, kind: string, ownName: string, extra: object = {}): KubernetesObject => {
     const metadata = isJsonObject(value.metadata) ? value.metadata : {};
     return {
       ...value,
@@ -130,7 +130,7 @@ export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCom
     const instance = `${name}-${ordinal}`;
     const data = { ...root, Instance: { Name: instance, Ordinal: ordinal } };
     const [pod] = render("Pod", data);
-    if (pod === undefined) throw new PluginError("templates: none of type Pod renders to anything");
+    if (pod === undefined) throw new PluginError("templates: no template of type Pod renders an object");
     checkPod(pod);
     const [config] = render("ConfigMap", data);
     const [claim] = spec.storage === undefined ? [] : render("PersistentVolumeClaim", data);
@@ -139,18 +139,18 @@ export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCom
       name: instance,
       ordinal,
       revision,
-      pod: dressed(pod, "Pod", instance, { ...owner, annotations: { [revisionAnnotation]: revision } }) as PodObject,
+      pod: complete(pod, "Pod", instance, { ...owner, annotations: { [revisionAnnotation]: revision } }) as PodObject,
       config:
         config &&
-        dressed(config, "ConfigMap", `${instance}-config`, { ...owner, annotations: { [configHashAnnotation]: configHash } }),
-      // Volumes outlive their Group: who deletes an App by mistake keeps the data.
-      claim: claim && (dressed(claim, "PersistentVolumeClaim", `${instance}-data`) as PersistentVolumeClaimObject),
+        complete(config, "ConfigMap", `${instance}-config`, { ...owner, annotations: { [configHashAnnotation]: configHash } }),
+      // Claims have no owner: deleting an App by mistake keeps its data.
+      claim: claim && (complete(claim, "PersistentVolumeClaim", `${instance}-data`) as PersistentVolumeClaimObject),
     };
   });
   const services = render("Service", root).map((service, index) => {
     checkPorts(isJsonObject(service.spec) ? service.spec.ports : undefined, "port", "Service: spec.ports");
-    const given = isJsonObject(service.metadata) ? service.metadata.name : undefined;
-    return dressed(service, "Service", typeof given === "string" ? given : `${name}-${index}`, owner);
+    const serviceName = isJsonObject(service.metadata) ? service.metadata.name : undefined;
+    return complete(service, "Service", typeof serviceName === "string" ? serviceName : `${name}-${index}`, owner);
   });
   return { instances, services, parameters, configHash };
 }

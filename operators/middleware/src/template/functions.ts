@@ -1,9 +1,9 @@
 import { stringify } from "yaml";
 
-/** A value in a template. `undefined` is a key that is not there: see {@link functions}. */
+/** A value in a template. `undefined` stands for a missing key: see {@link functions}. */
 export type Value = unknown;
 
-/** A function that went wrong: the place is added by whoever runs the template. */
+/** A failed function call. The renderer adds the position. */
 export class FunctionError extends Error {
   override readonly name = "FunctionError";
   readonly code = "Function";
@@ -13,16 +13,16 @@ const fail = (message: string): never => {
   throw new FunctionError(message);
 };
 
-/** Go's notion of truth: false, 0, "", nil and empty lists and maps are false. */
+/** Truth as in Go templates: false, 0, "", nil and empty lists and maps are false. */
 export function isTruthy(value: Value): boolean {
   if (Array.isArray(value)) return value.length > 0;
   if (typeof value === "object" && value !== null) return Object.keys(value).length > 0;
   return Boolean(value);
 }
 
-/** A value as `{{ }}` prints it. */
+/** Formats a value like `{{ }}`. */
 export function print(value: Value): string {
-  if (value === undefined) return fail("there is no such key");
+  if (value === undefined) return fail("key not found");
   if (value === null) return "<nil>";
   if (typeof value === "string") return value;
   if (typeof value === "number" || typeof value === "boolean") return String(value);
@@ -31,7 +31,7 @@ export function print(value: Value): string {
   return `map[${entries.map(([key, each]) => `${key}:${print(each)}`).join(" ")}]`;
 }
 
-/** The field or element `key` of a value; undefined where there is none. Only own keys count. */
+/** The own field or element `key` of a value, or undefined. */
 export function lookUp(value: Value, key: Value): Value {
   if (value === undefined || value === null) return undefined;
   if (Array.isArray(value)) {
@@ -64,7 +64,7 @@ function isEqual(a: Value, b: Value): boolean {
 }
 
 function indent(width: number, value: string): string {
-  if (!(width >= 0 && width <= 1000)) fail("an indent has to be from 0 to 1000");
+  if (!(width >= 0 && width <= 1000)) fail("indent: must be between 0 and 1000");
   const margin = " ".repeat(width);
   return value
     .split("\n")
@@ -94,31 +94,36 @@ function printf(format: Value, values: readonly Value[]): string {
 }
 
 function object(pairs: readonly Value[]): Value {
-  if (pairs.length % 2 !== 0) fail("dict: keys and values have to come in pairs");
+  if (pairs.length % 2 !== 0) fail("dict: must have an even number of arguments");
   const entries: [string, Value][] = [];
   for (let index = 0; index < pairs.length; index += 2) entries.push([text(pairs[index]), pairs[index + 1]]);
   return Object.fromEntries(entries);
 }
 
 interface Definition {
-  readonly least: number;
-  readonly most: number;
-  /** Takes a missing key as an argument; others refuse it, so that a typing error does not render as nothing. */
+  readonly minArgs: number;
+  readonly maxArgs: number;
+  /** Accepts a missing key as an argument. Other functions reject it, so that a typo does not render as nothing. */
   readonly takesMissing?: boolean;
   readonly run: (...values: readonly Value[]) => Value;
 }
 
 const many = Number.POSITIVE_INFINITY;
-const define = (least: number, most: number, run: Definition["run"]): Definition => ({ least, most, run });
-const lenient = (least: number, most: number, run: Definition["run"]): Definition => ({ least, most, run, takesMissing: true });
+const define = (minArgs: number, maxArgs: number, run: Definition["run"]): Definition => ({ minArgs, maxArgs, run });
+const lenient = (minArgs: number, maxArgs: number, run: Definition["run"]): Definition => ({
+  minArgs,
+  maxArgs,
+  run,
+  takesMissing: true,
+});
 
 /**
- * The functions, as Go and Helm (sprig) have them: those that plugins' templates use. None reads anything but its arguments.
- * `and` and `or` stop early and `include` renders, so they are part of the execution.
+ * The functions of Go templates and Helm (sprig) that plugins use. All are pure.
+ * `and` and `or` stop early and `include` renders, so the renderer implements them.
  */
 const functions: Readonly<Record<string, Definition>> = {
   not: lenient(1, 1, (value) => !isTruthy(value)),
-  default: lenient(2, 2, (otherwise, value) => (isTruthy(value) ? value : otherwise)),
+  default: lenient(2, 2, (fallback, value) => (isTruthy(value) ? value : fallback)),
   coalesce: lenient(1, many, (...values) => values.find(isTruthy) ?? null),
   empty: lenient(1, 1, (value) => !isTruthy(value)),
   ternary: lenient(3, 3, (yes, no, condition) => (isTruthy(condition) ? yes : no)),
@@ -154,7 +159,7 @@ const functions: Readonly<Record<string, Definition>> = {
   until: define(1, 1, (count) =>
     number(count) <= 10_000
       ? Array.from({ length: Math.max(0, number(count)) }, (_, each) => each)
-      : fail("until: more than 10000"),
+      : fail("until: must be at most 10000"),
   ),
   join: define(2, 2, (separator, values) => (Array.isArray(values) ? values.map(text).join(text(separator)) : text(values))),
   print: define(0, many, (...values) => values.map(text).join("")),
@@ -189,7 +194,7 @@ const functions: Readonly<Record<string, Definition>> = {
   div: define(2, 2, (a, b) => (number(b) === 0 ? fail("division by zero") : Math.trunc(number(a) / number(b)))),
 };
 
-/** Whether templates can call it. */
+/** Whether a function exists. */
 export function isFunction(name: string): boolean {
   return ["and", "or", "include"].includes(name) || Object.hasOwn(functions, name);
 }
@@ -197,18 +202,17 @@ export function isFunction(name: string): boolean {
 /**
  * Calls a function.
  *
- * **Errors**: a {@link FunctionError} where the arguments do not suit it.
+ * **Errors**: a {@link FunctionError} for invalid arguments.
  */
 export function callFunction(name: string, values: readonly Value[]): Value {
   const definition = Object.hasOwn(functions, name) ? functions[name] : undefined;
-  if (definition === undefined) return fail(`there is no function ${JSON.stringify(name)}`);
-  const { least, most, run, takesMissing } = definition;
-  if (values.length < least || values.length > most) {
+  if (definition === undefined) return fail(`function ${JSON.stringify(name)} not found`);
+  const { minArgs, maxArgs, run, takesMissing } = definition;
+  if (values.length < minArgs || values.length > maxArgs) {
     fail(
-      `${name}: wants ${least === most ? least : `${least} to ${most === many ? "any number of" : most}`} arguments, has ${values.length}`,
+      `${name}: must have ${minArgs === maxArgs ? minArgs : `${minArgs} to ${maxArgs === many ? "any number of" : maxArgs}`} arguments, has ${values.length}`,
     );
   }
-  if (!takesMissing && values.includes(undefined))
-    fail(`${name}: argument ${values.indexOf(undefined) + 1} is a key that is not there`);
+  if (!takesMissing && values.includes(undefined)) fail(`${name}: argument ${values.indexOf(undefined) + 1}: key not found`);
   return run(...values);
 }

@@ -1,21 +1,21 @@
 import { type Position, TemplateError } from "./template-error.ts";
 
-/** A piece of an action, or the text between two. */
+/** A token of an action, or the text between two actions. */
 export interface Token {
   readonly kind: "text" | "open" | "close" | "word" | "field" | "variable" | "string" | "number" | "mark" | "end";
   readonly text: string;
   readonly at: Position;
-  /** Whether white space stands before it: `.a .b` are two operands, `.a.b` is one. */
+  /** Whether white space precedes the token: `.a .b` are two operands, `.a.b` is one. */
   readonly isApart: boolean;
 }
 
 const escapes: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", "\\": "\\", '"': '"', "'": "'", "0": "\0" };
 
 /**
- * Cuts a template into tokens. `{{-` and `-}}` take the white space beside them, comments vanish.
+ * Splits a template into tokens. `{{-` and `-}}` trim adjacent white space; comments are dropped.
  *
- * **Errors**: a {@link TemplateError} with the place of an action, string or comment that does not end, or of a character
- * that means nothing.
+ * **Errors**: a {@link TemplateError} with the position of an unterminated action, string or comment, or of an unexpected
+ * character.
  */
 export function tokenize(name: string, source: string): readonly Token[] {
   const tokens: Token[] = [];
@@ -57,10 +57,10 @@ export function tokenize(name: string, source: string): readonly Token[] {
     const comment = /^\s*\/\*/.exec(source.slice(offset));
     if (comment) {
       const end = source.indexOf("*/", offset + comment[0].length);
-      if (end < 0) fail(start, "the comment does not end");
+      if (end < 0) fail(start, "unterminated comment");
       move(end + 2 - offset);
       const close = /^\s*?(\s-)?}}/.exec(source.slice(offset));
-      if (!close) fail(start, "the comment has to be alone in its action");
+      if (!close) fail(start, "an action with a comment must not contain anything else");
       move(close?.[0].length ?? 0);
       trimsNext = close?.[1] !== undefined;
       continue;
@@ -71,7 +71,7 @@ export function tokenize(name: string, source: string): readonly Token[] {
   push("end", "", at());
   return tokens;
 
-  /** Reads to the end of an action; answers whether it takes the white space after it. */
+  /** Reads an action. Returns whether it trims the white space after it. */
   function readAction(): boolean {
     const start = at();
     for (;;) {
@@ -79,7 +79,7 @@ export function tokenize(name: string, source: string): readonly Token[] {
       const isApart = move(space.length) !== "";
       const rest = source.slice(offset, offset + 4096);
       const place = at();
-      if (rest === "") fail(start, "the action does not end: }} is missing");
+      if (rest === "") fail(start, "unterminated action: missing }}");
       if (isApart && rest.startsWith("-}}")) {
         move(3);
         push("close", "}}", place, isApart);
@@ -93,7 +93,7 @@ export function tokenize(name: string, source: string): readonly Token[] {
       if (rest.startsWith('"')) push("string", quoted(place), place, isApart);
       else if (rest.startsWith("`")) {
         const end = source.indexOf("`", offset + 1);
-        if (end < 0) fail(place, "the raw string does not end");
+        if (end < 0) fail(place, "unterminated raw string");
         push("string", move(end + 1 - offset).slice(1, -1), place, isApart);
       } else {
         const match =
@@ -112,7 +112,7 @@ export function tokenize(name: string, source: string): readonly Token[] {
     let text = "";
     for (;;) {
       const char = move(1);
-      if (char === "" || char === "\n") fail(place, "the string does not end");
+      if (char === "" || char === "\n") fail(place, "unterminated string");
       if (char === '"') return text;
       if (char !== "\\") {
         text += char;

@@ -1,6 +1,6 @@
 import type { Position } from "./template-error.ts";
 
-/** A part of a template. Go's text/template is the language; see the package documentation there. */
+/** A node of a template. The language is Go's text/template. */
 export type Node =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "action"; readonly pipe: Pipe; readonly at: Position }
@@ -17,13 +17,13 @@ export interface Pipe {
   readonly commands: readonly Command[];
 }
 
-/** An operand, or a function with its arguments. */
+/** An operand, or a function call with arguments. */
 export interface Command {
   readonly at: Position;
   readonly operands: readonly Operand[];
 }
 
-/** A value as it is written. `fields` of anything but a literal are looked up on it in turn. */
+/** An operand. The `fields` of a non-literal are looked up in turn. */
 export type Operand = { readonly at: Position; readonly fields: readonly string[] } & (
   | { readonly kind: "dot" }
   | { readonly kind: "variable"; readonly name: string }
@@ -32,7 +32,7 @@ export type Operand = { readonly at: Position; readonly fields: readonly string[
   | { readonly kind: "pipe"; readonly pipe: Pipe }
 );
 
-/** A parsed template with the named ones that it defines. */
+/** A parsed template and the named templates that it defines. */
 export interface Template {
   readonly name: string;
   readonly body: readonly Node[];

@@ -3,19 +3,19 @@ import type { Command, Node, Operand, Pipe, Template } from "./nodes.ts";
 import { type Position, TemplateError } from "./template-error.ts";
 import { isFunction } from "./functions.ts";
 
-const deepest = 100;
-const longestSource = 262_144;
+const maxDepth = 100;
+const maxSourceLength = 262_144;
 
 type End = "end" | "else" | "eof";
 
 /**
- * Reads a template in the syntax of Go's text/template, as Helm's users write it.
+ * Parses a template in the syntax of Go's text/template and Helm.
  *
- * **Errors**: a {@link TemplateError} with line and column; functions that do not exist are named here, not when it runs.
+ * **Errors**: a {@link TemplateError} with line and column, also for unknown functions.
  */
 export function parseTemplate(name: string, source: string): Template {
-  if (source.length > longestSource) {
-    throw new TemplateError("Limit", name, { line: 1, column: 1 }, `longer than ${longestSource} characters`);
+  if (source.length > maxSourceLength) {
+    throw new TemplateError("Limit", name, { line: 1, column: 1 }, `must be at most ${maxSourceLength} characters`);
   }
   const tokens = tokenize(name, source);
   const defined = new Map<string, readonly Node[]>();
@@ -43,10 +43,10 @@ export function parseTemplate(name: string, source: string): Template {
   }
   function close(): void {
     const token = next();
-    if (token.kind !== "close") fail(token.at, `unexpected ${JSON.stringify(token.text)}, }} was expected`);
+    if (token.kind !== "close") fail(token.at, `unexpected ${JSON.stringify(token.text)}, expected }}`);
   }
   function nested<T>(at: Position, inner: () => T): T {
-    if (++depth > deepest) fail(at, `nested deeper than ${deepest}`);
+    if (++depth > maxDepth) fail(at, `nesting deeper than ${maxDepth}`);
     names.push([]);
     try {
       return inner();
@@ -56,19 +56,19 @@ export function parseTemplate(name: string, source: string): Template {
     }
   }
 
-  /** Nodes up to what ends them; the ending action is consumed but for what follows `else`. */
+  /** Parses nodes up to their end. The ending action is consumed, except for what follows `else`. */
   function list(ends: readonly End[], opened: Position | undefined): { nodes: Node[]; end: End } {
     const nodes: Node[] = [];
     for (;;) {
       const token = next();
       if (token.kind === "text") nodes.push({ kind: "text", text: token.text });
       else if (token.kind === "end") {
-        if (!ends.includes("eof")) fail(opened ?? token.at, "{{end}} is missing");
+        if (!ends.includes("eof")) fail(opened ?? token.at, "missing {{end}}");
         return { nodes, end: "eof" };
       } else {
         const first = peek();
         if (isWord(first, "end", "else")) {
-          if (!ends.includes(first.text as End)) fail(first.at, `{{${first.text}}} without its beginning`);
+          if (!ends.includes(first.text as End)) fail(first.at, `unexpected {{${first.text}}}`);
           next();
           if (first.text === "end") close();
           return { nodes, end: first.text as End };
@@ -100,8 +100,8 @@ export function parseTemplate(name: string, source: string): Template {
           const title = templateName();
           const pipe = first.text === "block" ? pipeline() : undefined;
           close();
-          if (first.text === "define" && depth > 0) fail(first.at, "{{define}} has to stand at the top");
-          if (defined.has(title)) fail(first.at, `the template ${JSON.stringify(title)} is defined twice`);
+          if (first.text === "define" && depth > 0) fail(first.at, "{{define}} must be at the top level");
+          if (defined.has(title)) fail(first.at, `template ${JSON.stringify(title)} must be unique`);
           const outer = loops;
           loops = 0;
           const outerNames = names.splice(0, names.length, ["$"]);
@@ -137,7 +137,7 @@ export function parseTemplate(name: string, source: string): Template {
         const follow = peek();
         if (kind !== "range" && isWord(follow, "if", "with")) {
           next();
-          // `{{else if}}` shares the `{{end}}` of the whole.
+          // `{{else if}}` shares the `{{end}}` of the outer branch.
           otherwise = [branch(follow.text as "if" | "with", follow.at)];
         } else {
           close();
@@ -150,7 +150,7 @@ export function parseTemplate(name: string, source: string): Template {
 
   function templateName(): string {
     const token = next();
-    if (token.kind !== "string") fail(token.at, "the template's name has to be a string");
+    if (token.kind !== "string") fail(token.at, "the name of a template must be a string");
     return token.text;
   }
 
@@ -164,11 +164,11 @@ export function parseTemplate(name: string, source: string): Template {
       if (peek().text === ",") {
         next();
         const second = next();
-        if (second.kind !== "variable") fail(second.at, "a variable was expected after the comma");
+        if (second.kind !== "variable") fail(second.at, "expected a variable after the comma");
         variables.push(second.text);
       }
       const sign = next();
-      if (sign.text !== ":=" && sign.text !== "=") fail(sign.at, ":= was expected");
+      if (sign.text !== ":=" && sign.text !== "=") fail(sign.at, "expected :=");
       isAssignment = sign.text === "=";
       for (const variable of isAssignment ? variables : []) requireVariable(variable, at);
     }
@@ -176,7 +176,7 @@ export function parseTemplate(name: string, source: string): Template {
     while (peek().text === "|" && peek().kind === "mark") {
       next();
       const following = command();
-      if (following.operands[0]?.kind !== "function") fail(following.at, "only a function can stand after |");
+      if (following.operands[0]?.kind !== "function") fail(following.at, "expected a function after |");
       commands.push(following);
     }
     if (!isAssignment) names.at(-1)?.push(...variables);
@@ -189,12 +189,12 @@ export function parseTemplate(name: string, source: string): Template {
     for (;;) {
       const token = peek();
       if (token.kind === "close" || token.kind === "end" || (token.kind === "mark" && [")", "|"].includes(token.text))) break;
-      if (operands.length > 0 && !token.isApart) fail(token.at, `white space is missing before ${JSON.stringify(token.text)}`);
+      if (operands.length > 0 && !token.isApart) fail(token.at, `missing white space before ${JSON.stringify(token.text)}`);
       operands.push(operand());
     }
     const [first] = operands;
-    if (first === undefined) fail(at, "a value is missing");
-    if (operands.length > 1 && first.kind !== "function") fail(at, "this is not a function and cannot have arguments");
+    if (first === undefined) fail(at, "missing value");
+    if (operands.length > 1 && first.kind !== "function") fail(at, "not a function, so it cannot have arguments");
     return { at, operands };
   }
 
@@ -216,16 +216,16 @@ export function parseTemplate(name: string, source: string): Template {
           return { kind: "literal", value: token.text === "true", fields: [], at };
         }
         if (token.text === "nil") return { kind: "literal", value: null, fields: [], at };
-        if (!isFunction(token.text)) fail(at, `there is no function ${JSON.stringify(token.text)}`);
+        if (!isFunction(token.text)) fail(at, `function ${JSON.stringify(token.text)} not found`);
         return { kind: "function", name: token.text, fields: [], at };
       case "mark":
         if (token.text === ".") return { kind: "dot", fields: [], at };
         if (token.text === "(") {
-          if (++depth > deepest) fail(at, `nested deeper than ${deepest}`);
+          if (++depth > maxDepth) fail(at, `nesting deeper than ${maxDepth}`);
           const pipe = pipeline();
           depth -= 1;
           const end = next();
-          if (end.text !== ")") fail(end.at, ") was expected");
+          if (end.text !== ")") fail(end.at, "expected )");
           return { kind: "pipe", pipe, fields: fields(), at };
         }
     }
@@ -233,7 +233,7 @@ export function parseTemplate(name: string, source: string): Template {
   }
 
   function requireVariable(variable: string, at: Position): void {
-    if (!names.some((scope) => scope.includes(variable))) fail(at, `the variable ${variable} is not defined`);
+    if (!names.some((scope) => scope.includes(variable))) fail(at, `variable ${variable} not defined`);
   }
 
   function fields(): string[] {

@@ -2,10 +2,10 @@ import { callFunction, FunctionError, isTruthy, lookUp, print, type Value } from
 import type { Command, Node, Operand, Pipe, Template } from "./nodes.ts";
 import { type Position, TemplateError } from "./template-error.ts";
 
-/** Bounds of one rendering, so that no template can hold up whoever renders it. */
+/** Limits of one rendering, so that no template can block the controller. */
 export const limits = { steps: 200_000, outputBytes: 1_048_576, depth: 64 } as const;
 
-/** A variable, in the scope that it was made in. */
+/** A variable in its scope. */
 interface Variable {
   readonly name: string;
   value: Value;
@@ -14,12 +14,12 @@ interface Variable {
 type Flow = "on" | "break" | "continue";
 
 /**
- * Renders a template with `data` as its dot. Pure: the same template and data give the same text.
+ * Renders a template with `data` as its dot. Pure.
  *
- * A key that is not there is an error where it is printed or given to a function; `if`, `with`, `and`, `or`, `not`,
- * `default`, `coalesce`, `empty`, `required` and `ternary` take it as empty. `<no value>` is never rendered.
+ * A missing key is an error where it is printed or passed to a function; `if`, `with`, `and`, `or`, `not`,
+ * `default`, `coalesce`, `empty`, `required` and `ternary` treat it as empty. `<no value>` is never rendered.
  *
- * **Errors**: a {@link TemplateError} with the place, also where a bound of {@link limits} is passed.
+ * **Errors**: a {@link TemplateError} with the position, also when {@link limits} are exceeded.
  */
 export function renderTemplate(template: Template, data: unknown): string {
   let steps = 0;
@@ -35,14 +35,14 @@ export function renderTemplate(template: Template, data: unknown): string {
     if (++steps > limits.steps) fail(at, `more than ${limits.steps} steps`, "Limit");
   }
 
-  /** A template has variables of its own. */
+  /** Runs a template in a new scope. */
   function run(body: readonly Node[], dot: Value, at: Position = { line: 1, column: 1 }): string {
-    if (++depth > limits.depth) fail(at, `templates call one another deeper than ${limits.depth}`, "Limit");
+    if (++depth > limits.depth) fail(at, `template calls nested deeper than ${limits.depth}`, "Limit");
     const out: string[] = [];
     let size = 0;
     const write = (text: string, place: Position): void => {
       size += text.length;
-      if (size > limits.outputBytes) fail(place, `renders to more than ${limits.outputBytes} characters`, "Limit");
+      if (size > limits.outputBytes) fail(place, `output exceeds ${limits.outputBytes} characters`, "Limit");
       out.push(text);
     };
     const scope: Variable[] = [{ name: "$", value: dot }];
@@ -77,7 +77,7 @@ export function renderTemplate(template: Template, data: unknown): string {
           return node.kind;
         case "template": {
           const inner = template.defined.get(node.name);
-          if (inner === undefined) fail(node.at, `there is no template ${JSON.stringify(node.name)}`);
+          if (inner === undefined) fail(node.at, `template ${JSON.stringify(node.name)} not found`);
           write(run(inner, node.pipe === undefined ? null : pipeline(node.pipe, current, variables), node.at), node.at);
           return "on";
         }
@@ -134,7 +134,7 @@ export function renderTemplate(template: Template, data: unknown): string {
     let value: Value;
     let hasValue = false;
     for (const command of pipe.commands) {
-      value = run1(command, dot, variables, hasValue ? [value] : []);
+      value = runCommand(command, dot, variables, hasValue ? [value] : []);
       hasValue = true;
     }
     for (const name of pipe.variables) {
@@ -145,13 +145,13 @@ export function renderTemplate(template: Template, data: unknown): string {
     return value;
   }
 
-  function run1(command: Command, dot: Value, variables: Variable[], piped: readonly Value[]): Value {
+  function runCommand(command: Command, dot: Value, variables: Variable[], piped: readonly Value[]): Value {
     tick(command.at);
     const [first, ...rest] = command.operands;
-    if (first === undefined) return fail(command.at, "a value is missing");
+    if (first === undefined) return fail(command.at, "missing value");
     if (first.kind !== "function") return operand(first, dot, variables);
     if (first.name === "and" || first.name === "or") {
-      // They answer the deciding argument and do not evaluate the ones after it.
+      // They return the deciding argument and do not evaluate later ones.
       let last: Value;
       for (const argument of rest) {
         last = operand(argument, dot, variables);
@@ -163,13 +163,13 @@ export function renderTemplate(template: Template, data: unknown): string {
     if (first.name === "include") {
       const [name, inner] = values;
       const body = typeof name === "string" ? template.defined.get(name) : undefined;
-      if (body === undefined) return fail(command.at, `include: there is no template ${JSON.stringify(name)}`);
+      if (body === undefined) return fail(command.at, `include: template ${JSON.stringify(name)} not found`);
       return run(body, inner, command.at);
     }
     return guarded(command.at, () => {
       const value = callFunction(first.name, values);
       if (typeof value === "string" && value.length > limits.outputBytes) {
-        fail(command.at, `${first.name} gives more than ${limits.outputBytes} characters`, "Limit");
+        fail(command.at, `${first.name}: result exceeds ${limits.outputBytes} characters`, "Limit");
       }
       return value;
     });
@@ -181,7 +181,7 @@ export function renderTemplate(template: Template, data: unknown): string {
       case "literal":
         return node.value;
       case "function":
-        return run1({ at: node.at, operands: [node] }, dot, variables, []);
+        return runCommand({ at: node.at, operands: [node] }, dot, variables, []);
       case "dot":
         value = dot;
         break;

@@ -1,4 +1,4 @@
-/** What is wrong with a template, and where: lines and columns count from 1. */
+/** A template error with its position. Lines and columns count from 1. */
 export class TemplateError extends Error {
   override readonly name = "TemplateError";
   readonly code: "Syntax" | "Execution" | "Limit";
@@ -15,7 +15,7 @@ export class TemplateError extends Error {
   }
 }
 
-/** A place in a template's source. */
+/** A position in a template's source. */
 export interface Position {
   readonly line: number;
   readonly column: number;

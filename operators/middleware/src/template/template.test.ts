@@ -43,28 +43,28 @@ describe("templates", () => {
   });
 
   it.each([
-    ["a\n  {{ .x }}", "t:2:6: there is no such key"],
-    ["{{ quote .x }}", "t:1:4: quote: argument 1 is a key that is not there"],
-    ["{{ .x.y }}", "t:1:4: there is no such key"],
-    ["{{ nope 1 }}", 't:1:4: there is no function "nope"'],
-    ["{{ if .x }}", "t:1:4: {{end}} is missing"],
-    ["x{{ end }}", "t:1:5: {{end}} without its beginning"],
-    ["{{ .x ", "t:1:3: the action does not end: }} is missing"],
-    ['{{ "abc }}', "t:1:4: the string does not end"],
-    ["{{ $x }}", "t:1:4: the variable $x is not defined"],
+    ["a\n  {{ .x }}", "t:2:6: key not found"],
+    ["{{ quote .x }}", "t:1:4: quote: argument 1: key not found"],
+    ["{{ .x.y }}", "t:1:4: key not found"],
+    ["{{ nope 1 }}", 't:1:4: function "nope" not found'],
+    ["{{ if .x }}", "t:1:4: missing {{end}}"],
+    ["x{{ end }}", "t:1:5: unexpected {{end}}"],
+    ["{{ .x ", "t:1:3: unterminated action: missing }}"],
+    ['{{ "abc }}', "t:1:4: unterminated string"],
+    ["{{ $x }}", "t:1:4: variable $x not defined"],
     ["{{ break }}", "t:1:4: {{break}} outside of a range"],
-    ['{{ include "x" . }}', 't:1:4: include: there is no template "x"'],
-    ['{{ define "x" }}{{ include "x" . }}{{ end }}{{ include "x" . }}', "t:1:20: templates call one another deeper than 64"],
+    ['{{ include "x" . }}', 't:1:4: include: template "x" not found'],
+    ['{{ define "x" }}{{ include "x" . }}{{ end }}{{ include "x" . }}', "t:1:20: template calls nested deeper than 64"],
     ['{{ required "name it" .x }}', "t:1:4: name it"],
-    ["{{ .__proto__.x }}", "t:1:4: there is no such key"],
+    ["{{ .__proto__.x }}", "t:1:4: key not found"],
     ["{{ div 1 0 }}", "t:1:4: division by zero"],
-    ["{{ 1 2 }}", "t:1:4: this is not a function and cannot have arguments"],
+    ["{{ 1 2 }}", "t:1:4: not a function, so it cannot have arguments"],
     ["{{ range until 9999 }}{{ range until 9999 }}{{ end }}{{ end }}", "t:1:32: more than 200000 steps"],
-  ])("refuses %s with the place", (source, message) => {
+  ])("rejects %s with the position", (source, message) => {
     expect(failure(source)).toBe(message);
   });
 
-  it("never throws anything but its own error, whatever the source", () => {
+  it("throws only TemplateErrors for any source", () => {
     const piece = fc.constantFrom(
       "{{",
       "}}",
@@ -93,7 +93,7 @@ describe("templates", () => {
     );
   });
 
-  it("gives text without actions back as it is", () => {
+  it("renders text without actions unchanged", () => {
     fc.assert(
       fc.property(
         fc.string().filter((text) => !text.includes("{{")),
@@ -104,7 +104,7 @@ describe("templates", () => {
     );
   });
 
-  it("gives quoted values back through YAML unchanged, whatever they are", () => {
+  it("quotes any value so that it survives JSON", () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
         expect(JSON.parse(render("{{ .x | quote }}", { x: text }))).toBe(text);

@@ -1,20 +1,19 @@
 import { systemClock } from "@keelson/api-machinery/time";
 import { connectResp, type RespClient, RespError } from "../agent/resp-client.ts";
 
-/** What a {@link LiveWriter} saw. */
+/** Result of a {@link LiveWriter}. */
 export interface WriterReport {
   readonly acknowledged: ReadonlySet<string>;
   /** Longest time between two acknowledged writes. */
-  readonly longestGapMs: number;
 }
 
-/** A client that writes as fast as it is answered, looking for the primary wherever it is. */
+/** A client that writes continuously and follows the primary. */
 export interface LiveWriter {
   stop(): Promise<WriterReport>;
   readonly count: number;
 }
 
-/** Starts a {@link LiveWriter}. `addresses` answers where servers may be at the moment. */
+/** Starts a {@link LiveWriter}. `addresses` returns the current addresses of the servers. */
 export function startLiveWriter(addresses: () => readonly string[], password: string, port = 6379): LiveWriter {
   const acknowledged = new Set<string>();
   let isStopped = false;
@@ -29,7 +28,7 @@ export function startLiveWriter(addresses: () => readonly string[], password: st
           client = await connectResp({ host, port, password, timeoutMs: 1_000, clock: systemClock });
           while (!isStopped) {
             const key = `key-${number++}`;
-            // Until it is acknowledged, it may or may not be there: a new key each time, so that one says nothing of another.
+            // An unacknowledged write may or may not be stored, so every attempt uses a new key.
             await client.command("SET", key, key);
             acknowledged.add(key);
             const now = performance.now();

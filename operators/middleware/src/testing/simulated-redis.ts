@@ -1,19 +1,19 @@
-import type { AgentCalls } from "../agent/agent-calls.ts";
+import type { AgentClient } from "../agent/agent-client.ts";
 import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
 import { hasVersion } from "../plugin/plugin.ts";
 
-/** What a volume keeps. */
+/** Persistent state of a Pod. */
 export interface SimulatedVolume {
   role?: "primary" | "replica";
   primaryHost?: string;
   epoch: number;
   isFenced?: boolean;
-  /** How many writes it has. There is one writer, so that less than were acknowledged is a loss. */
+  /** Number of writes. There is one writer, so fewer than acknowledged means a loss. */
   writes: number;
 }
 
-/** A program in a Pod, with its agent. */
+/** A program in a Pod with its agent. */
 interface Server {
   readonly ip: string;
   readonly pod: string;
@@ -25,17 +25,17 @@ interface Server {
   isStopped: boolean;
 }
 
-/** Something that a program did and that a test counts. */
-export interface Deed {
+/** An action of a program that tests count. */
+export interface SimulatedCommand {
   readonly pod: string;
-  readonly deed: "starts" | "stops" | "reloads" | "promoted";
+  readonly command: "starts" | "stops" | "reloads" | "promoted";
 }
 
-/** Programs that replicate as Redis does, and a client that writes to them all the time. */
+/** Simulated programs that replicate like Redis, and a client that writes continuously. */
 export interface SimulatedRedis {
-  readonly agents: AgentCalls;
-  readonly deeds: Deed[];
-  /** How many writes the servers of a Group acknowledged. */
+  readonly agents: AgentClient;
+  readonly commands: SimulatedCommand[];
+  /** Number of writes that a Group acknowledged. */
   acknowledgedBy(group: string): number;
   start(server: {
     readonly ip: string;
@@ -46,27 +46,27 @@ export interface SimulatedRedis {
     readonly parameters: Readonly<Record<string, string>>;
   }): void;
   end(ip: string): void;
-  /** One round of what programs do by themselves: links come up and data flows. Answers whether anything changed. */
+  /** One round of replication: links come up and data flows. Returns whether anything changed. */
   work(): boolean;
-  /** The client writes to each Group once, where a primary takes it. Throws where two do. */
+  /** Writes once to each Group that has a writable primary. Throws if a Group has two. */
   write(): void;
-  /** How many writes the server of a Pod has. */
+  /** Number of writes on a Pod. */
   writesOf(pod: string): number;
-  /** Makes agents refuse or not answer. */
+  /** Overrides the response of an agent. */
   answers: (call: Call, pod: string) => CallResult | undefined;
 }
 
-/** Parameters that the program wants a restart for. */
+/** Parameters that require a restart. */
 const cold = new Set(["databases", "io-threads"]);
 
-/** Makes {@link SimulatedRedis}. `act` surrounds what an agent is asked to do. */
+/** Creates a {@link SimulatedRedis}. `act` wraps every call to an agent. */
 export function createSimulatedRedis(act: <T>(name: string, perform: () => T) => T): SimulatedRedis {
   const servers = new Map<string, Server>();
   const watches = new Map<string, Set<() => void>>();
-  const deeds: Deed[] = [];
+  const commands: SimulatedCommand[] = [];
   const acknowledged = new Map<string, number>();
 
-  const tell = (ip: string): void => {
+  const notify = (ip: string): void => {
     for (const onChange of watches.get(ip) ?? []) onChange();
   };
   const up = (ip: string): Server | undefined => {
@@ -92,12 +92,12 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
           return { kind: "refused", message: "maxmemory nonsense: argument must be a memory value" };
         server.configHash = call.hash;
         server.parameters = call.parameters;
-        deeds.push({ pod: server.pod, deed: "reloads" });
+        commands.push({ pod: server.pod, command: "reloads" });
         return { kind: "done" };
       }
       case "AssignRole": {
-        if (volume.role !== undefined && call.epoch < volume.epoch) return { kind: "refused", message: "an old epoch" };
-        if (call.role === "primary" && volume.role !== "primary") deeds.push({ pod: server.pod, deed: "promoted" });
+        if (volume.role !== undefined && call.epoch < volume.epoch) return { kind: "refused", message: "the epoch is too old" };
+        if (call.role === "primary" && volume.role !== "primary") commands.push({ pod: server.pod, command: "promoted" });
         Object.assign(volume, { role: call.role, epoch: call.epoch, primaryHost: call.primary, isFenced: false });
         server.isLinked = false;
         return { kind: "done" };
@@ -109,7 +109,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
         if (target === undefined || !target.isLinked) return { kind: "refused", message: "the target is not in sync" };
         target.volume.writes = volume.writes;
         Object.assign(target.volume, { role: "primary", epoch: call.epoch, primaryHost: call.target });
-        deeds.push({ pod: target.pod, deed: "promoted" });
+        commands.push({ pod: target.pod, command: "promoted" });
         for (const ip of [server.ip, ...call.others]) {
           const other = up(ip);
           if (other === undefined) continue;
@@ -120,13 +120,13 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
       }
       case "Stop":
         server.isStopped = true;
-        deeds.push({ pod: server.pod, deed: "stops" });
+        commands.push({ pod: server.pod, command: "stops" });
         return { kind: "done" };
     }
   }
 
   const redis: SimulatedRedis = {
-    deeds,
+    commands,
     acknowledgedBy: (group) => acknowledged.get(group) ?? 0,
     answers: () => undefined,
     agents: {
@@ -134,10 +134,10 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
         const server = up(ip);
         if (server === undefined) return { kind: "unreachable", message: "connection refused" };
         return act(`${call.method} ${server.pod}`, () => {
-          const given = redis.answers(call, server.pod);
-          if (given !== undefined) return given;
+          const override = redis.answers(call, server.pod);
+          if (override !== undefined) return override;
           const result = perform(server, call);
-          tell(ip);
+          notify(ip);
           return result;
         });
       },
@@ -163,15 +163,15 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
     },
     start(server) {
       const { ip, pod, volume } = server;
-      deeds.push({ pod, deed: "starts" });
+      commands.push({ pod, command: "starts" });
       servers.set(ip, { ...server, isLinked: false, isStopped: false });
-      // A server that was the primary has another address now, and is it still.
+      // A restarted primary keeps its role under its new address.
       if (volume.role === "primary") volume.primaryHost = ip;
-      tell(ip);
+      notify(ip);
     },
     end(ip) {
       servers.delete(ip);
-      tell(ip);
+      notify(ip);
     },
     work() {
       let hasChanged = false;
@@ -179,16 +179,16 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
         const { volume } = server;
         if (server.isStopped || volume.role !== "replica") continue;
         const primary = up(volume.primaryHost ?? "");
-        // A newer primary's data cannot be read by an older replica.
+        // An older replica cannot read the data of a newer primary.
         const canRead =
           primary?.volume.role === "primary" &&
           (hasVersion([primary.version], server.version) || server.version > primary.version);
         if (server.isLinked !== canRead) {
           server.isLinked = canRead;
           hasChanged = true;
-          tell(server.ip);
+          notify(server.ip);
         }
-        // A full copy: what only the replica has goes away.
+        // A full sync: data that only the replica has is lost.
         if (canRead) volume.writes = primary.volume.writes;
       }
       return hasChanged;
@@ -199,7 +199,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
       );
       const groups = takers.map((server) => groupOf(server.pod));
       if (new Set(groups).size < groups.length)
-        throw new Error(`two primaries take writes: ${takers.map(({ pod }) => pod).join()}`);
+        throw new Error(`two primaries accept writes: ${takers.map(({ pod }) => pod).join()}`);
       for (const { pod, volume } of takers) {
         volume.writes += 1;
         acknowledged.set(groupOf(pod), redis.acknowledgedBy(groupOf(pod)) + 1);

@@ -11,7 +11,7 @@ import { parseLabelSelector } from "@keelson/api-machinery/selectors";
 import type { Client } from "@keelson/client";
 import type { Cache, CacheListOptions } from "@keelson/controller";
 
-/** Any object, with the parts that some kinds have. */
+/** Any object, with the fields of some kinds. */
 export interface AnyObject extends KubernetesObject {
   spec?: Record<string, unknown>;
   status?: Record<string, unknown>;
@@ -19,29 +19,29 @@ export interface AnyObject extends KubernetesObject {
   stringData?: Record<string, string>;
 }
 
-/** A change that somebody may be waiting for. */
+/** A change of an object. */
 export interface StoreChange {
   readonly kind: string;
   readonly old: DeepReadonly<AnyObject> | undefined;
   readonly object: DeepReadonly<AnyObject> | undefined;
 }
 
-/** Objects in memory with as much of an API server's rules as the family's controllers rely on: enough to run them thousands of times. */
+/** An in-memory store with the API server semantics that the controllers rely on, fast enough for thousands of runs. */
 export interface SimulatedStore {
   readonly cache: Cache;
-  /** What the controllers write with. Other methods than those that they use throw. */
+  /** Client of the controllers. Methods that they do not use are missing. */
   readonly client: Client;
   all(kind: string): readonly DeepReadonly<AnyObject>[];
   get(kind: string, name: string): DeepReadonly<AnyObject> | undefined;
-  /** Writes as somebody else: people, the kubelet, the volumes' controller. `undefined` takes the object away. */
+  /** Edits an object as another client, such as a user or the kubelet. `undefined` deletes it. */
   edit(kind: string, name: string, change: (object: AnyObject) => AnyObject | undefined): void;
   create(kind: string, object: KubernetesObject & { readonly spec?: object }): void;
 }
 
-/** The one namespace of simulations. */
+/** Namespace of simulations. */
 export const namespace = "default";
 
-/** Makes a {@link SimulatedStore}. `beforeWrite` may throw, and the write does not happen; what it returns is called after it. */
+/** Creates a {@link SimulatedStore}. `write` wraps every write; if it throws before the write, the write does not happen. */
 export function createSimulatedStore(
   onChange: (change: StoreChange) => void,
   write: (name: string, act: () => void) => void,
@@ -69,18 +69,19 @@ export function createSimulatedStore(
     onChange({ kind, old, object: next });
   }
 
-  function mine(type: ResourceType, key: ObjectKey): AnyObject {
+  function stored(type: ResourceType, key: ObjectKey): AnyObject {
     const found = objects.get(idOf(type.kind, key.name ?? ""));
     if (found === undefined) throw statusError("NotFound", `${type.plural} "${key.name}" not found`);
     return draft(found) as AnyObject;
   }
 
   function checkVersion(found: AnyObject, wanted: string | undefined): void {
-    if (wanted !== undefined && wanted !== found.metadata.resourceVersion) throw statusError("Conflict", "it has moved on");
+    if (wanted !== undefined && wanted !== found.metadata.resourceVersion)
+      throw statusError("Conflict", "the object has been modified");
   }
 
   const client: Partial<Client> = {
-    get: (type, key) => attempt(() => mine(type, key) as never),
+    get: (type, key) => attempt(() => stored(type, key) as never),
     apply: (type, configuration, { fieldManager = "" } = {}) =>
       attempt(() => {
         const wanted = draft(configuration) as unknown as AnyObject;
@@ -100,52 +101,52 @@ export function createSimulatedStore(
           applied.set(ownerId, wanted);
           put(type.kind, name, next);
         });
-        return mine(type, { name }) as never;
+        return stored(type, { name }) as never;
       }),
     applyStatus: (type, configuration) =>
       attempt(() => {
         const { metadata, status } = draft(configuration) as unknown as AnyObject;
         const name = metadata.name ?? "";
         write(`status ${type.kind} ${name}`, () => {
-          const found = mine(type, { name });
+          const found = stored(type, { name });
           checkVersion(found, metadata.resourceVersion);
           put(type.kind, name, { ...found, ...(status === undefined ? {} : { status }) });
         });
-        return mine(type, { name }) as never;
+        return stored(type, { name }) as never;
       }),
     patch: (type, key, patch) =>
       attempt(() => {
-        if (patch.type !== "merge") throw new Error(`no ${patch.type} patches here`);
+        if (patch.type !== "merge") throw new Error(`patch type ${patch.type} is not simulated`);
         const { metadata } = patch.body as {
           metadata: { resourceVersion?: string; annotations: Record<string, string | null> };
         };
         write(`patch ${type.kind} ${key.name}`, () => {
-          const found = mine(type, key);
+          const found = stored(type, key);
           checkVersion(found, metadata.resourceVersion);
           const merged = Object.entries({ ...found.metadata.annotations, ...metadata.annotations });
           found.metadata.annotations = Object.fromEntries(merged.filter((each): each is [string, string] => each[1] !== null));
           put(type.kind, key.name ?? "", found);
         });
-        return mine(type, key) as never;
+        return stored(type, key) as never;
       }),
     create: (type, object) =>
       attempt(() => {
-        const made = { ...typeMeta(type), ...draft(object) } as unknown as AnyObject;
-        const name = made.metadata.name ?? "";
+        const created = { ...typeMeta(type), ...draft(object) } as unknown as AnyObject;
+        const name = created.metadata.name ?? "";
         if (objects.has(idOf(type.kind, name))) throw statusError("AlreadyExists", `${name} already exists`);
-        if (made.stringData) {
+        if (created.stringData) {
           const encode = ([key, text]: [string, string]): [string, string] => [key, Buffer.from(text).toString("base64")];
-          made.data = Object.fromEntries(Object.entries(made.stringData).map(encode));
-          delete made.stringData;
+          created.data = Object.fromEntries(Object.entries(created.stringData).map(encode));
+          delete created.stringData;
         }
-        write(`create ${type.kind} ${name}`, () => put(type.kind, name, made));
-        return mine(type, { name }) as never;
+        write(`create ${type.kind} ${name}`, () => put(type.kind, name, created));
+        return stored(type, { name }) as never;
       }),
     delete: (type, key, options) =>
       attempt(() => {
-        const found = mine(type, key);
+        const found = stored(type, key);
         const uid = options?.preconditions?.uid;
-        if (uid !== undefined && uid !== found.metadata.uid) throw statusError("Conflict", "it is another one");
+        if (uid !== undefined && uid !== found.metadata.uid) throw statusError("Conflict", "the UID does not match");
         found.metadata.deletionTimestamp ??= "2026-01-01T00:00:00Z";
         write(`delete ${type.kind} ${key.name}`, () => put(type.kind, key.name ?? "", found));
       }),
@@ -159,7 +160,7 @@ export function createSimulatedStore(
       const selector = labelSelector === undefined ? undefined : parseLabelSelector(labelSelector);
       return all(type.kind).filter((object) => selector?.matches(object.metadata.labels) ?? true) as never;
     },
-    // It shows every write at once.
+    // Writes are visible immediately.
     whenSeen: () => Promise.resolve(),
     whenDeleted: () => Promise.resolve(),
   };
@@ -170,7 +171,7 @@ export function createSimulatedStore(
     get: (kind, name) => objects.get(idOf(kind, name)),
     edit(kind, name, change) {
       const found = objects.get(idOf(kind, name));
-      if (found === undefined) throw new Error(`there is no ${kind} ${name}`);
+      if (found === undefined) throw new Error(`${kind} ${name} not found`);
       put(kind, name, change(draft(found) as AnyObject));
     },
     create: (kind, object) => put(kind, object.metadata.name ?? "", object as AnyObject),
@@ -182,7 +183,7 @@ const typeMeta = ({ group, version, kind }: ResourceType): { apiVersion: string;
   kind,
 });
 
-/** What throws rejects. */
+/** Converts an exception into a rejection. */
 function attempt<T>(act: () => T): Promise<T> {
   return new Promise((resolve) => resolve(act()));
 }

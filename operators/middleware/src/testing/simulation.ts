@@ -3,27 +3,28 @@ import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import { type ControllerDefinition, type ReconcileContext, type Request, silentLogger } from "@keelson/controller";
 import { App, type AppStatus } from "../api/app.ts";
-import { createAppController } from "../controllers/app.ts";
-import { createComponentController } from "../controllers/component.ts";
-import { createGroupController } from "../controllers/group.ts";
+import { createAppController } from "../controllers/app/app.ts";
+import { createComponentController } from "../controllers/component/component.ts";
+import { createGroupController } from "../controllers/group/group.ts";
+import { PluginReader } from "../plugin/plugin-reader.ts";
 import { pluginConfigMapName } from "../plugin/read-plugin.ts";
 import { redisPlugin } from "../plugin/redis-plugin.ts";
 import { createSimulatedRedis, type SimulatedRedis, type SimulatedVolume } from "./simulated-redis.ts";
 import { type AnyObject, createSimulatedStore, namespace, type SimulatedStore, type StoreChange } from "./simulated-store.ts";
 
-/** The controllers' process has died. */
+/** The controllers crashed. */
 export class Crash extends Error {
   override readonly name = "Crash";
 }
 
-/** The family's three controllers with everything around them simulated: no time passes but by timers, and chance is given. */
+/** The three controllers in a simulated environment with virtual time and deterministic randomness. */
 export interface Simulation {
   readonly store: SimulatedStore;
   readonly redis: SimulatedRedis;
-  /** Writes and calls so far, in words. */
+  /** Writes and agent calls so far. */
   readonly actions: readonly string[];
   readonly events: { readonly reason: string; readonly note: string }[];
-  /** Makes writes fail: answers the error of an action, or undefined. */
+  /** Makes writes and calls fail: returns the error of an action, or undefined. */
   refuse: (action: string) => Error | undefined;
   /** Errors of reconciles. */
   readonly errors: readonly Error[];
@@ -33,42 +34,36 @@ export interface Simulation {
   /** Merges into the App's spec. */
   change(spec: object): void;
   annotate(annotations: Readonly<Record<string, string>>): void;
-  /** Runs until nothing is left to do, or `until` holds. Throws where it goes on for too long. */
+  /** Runs until nothing is left to do or `until` holds. Throws if it does not settle. */
   run(until?: () => boolean): Promise<void>;
-  /** Kills the controllers and starts them anew. */
+  /** Kills and restarts the controllers. */
   restart(): void;
   readonly clock: Clock;
 }
 
-const mostSteps = 3_000;
+const maxSteps = 3_000;
 
-const plugins = new Map<string, ConfigMapObject>();
-
-/** The ConfigMap of a plugin; one for each document, so that it is read once. */
+/** The ConfigMap of the Redis plugin with a changed document. */
 function pluginOf(plugin: (document: string) => string): ConfigMapObject {
   const { name, version, data } = redisPlugin;
   const document = plugin(data["plugin.yaml"] ?? "");
-  const known = plugins.get(document);
-  if (known) return known;
-  const configMap: ConfigMapObject = {
+  return {
     apiVersion: "v1",
     kind: "ConfigMap",
     metadata: { name: pluginConfigMapName(name, version), namespace },
     data: { ...data, "plugin.yaml": document },
   };
-  plugins.set(document, configMap);
-  return configMap;
 }
 
-/** Makes a {@link Simulation} with the Redis plugin, or what `plugin` makes of it. */
+/** Creates a {@link Simulation} with the Redis plugin. `plugin` may change its document. */
 export function createSimulation({
   crashAfter,
   random = () => 0,
   plugin = (document) => document,
 }: {
-  /** The controllers die right after this one of their writes and calls to agents, from 1: it has happened, and they do not know. */
+  /** The controllers crash right after this write or call, counted from 1, before they see its result. */
   readonly crashAfter?: number;
-  /** Chooses among what may happen next. Default: reconciles first, in the order of their causes. */
+  /** Chooses the next step. Default: reconciles first, in order. */
   readonly random?: () => number;
   readonly plugin?: (document: string) => string;
 } = {}): Simulation {
@@ -76,6 +71,7 @@ export function createSimulation({
   const events: { reason: string; note: string }[] = [];
   const errors: Error[] = [];
   const volumes = new Map<string, SimulatedVolume>();
+  const plugins = new PluginReader();
   let now = Date.UTC(2026, 0, 1);
   let addresses = 0;
   let queue: { readonly controller: ControllerDefinition; readonly request: Request }[] = [];
@@ -87,11 +83,11 @@ export function createSimulation({
     now: () => now,
     monotonic: () => now,
     setTimer: () => {
-      throw new Error("controllers set no timers of their own");
+      throw new Error("controllers must not set timers");
     },
   };
 
-  /** A write or call of the controllers: where they die is counted in these. */
+  /** Counts a write or call of the controllers, and crashes them after `crashAfter`. */
   function act<T>(name: string, perform: () => T): T {
     const refusal = simulation.refuse(name);
     if (refusal !== undefined) throw refusal;
@@ -109,7 +105,7 @@ export function createSimulation({
       queue.push({ controller, request });
   }
 
-  /** What the manager does with a change: each controller's own kinds decide whom it concerns. */
+  /** Maps a change to reconcile requests, like the manager. */
   function onChange({ kind, old, object }: StoreChange): void {
     for (const controller of controllers) {
       for (const each of [old, object]) {
@@ -131,7 +127,8 @@ export function createSimulation({
     queue = [];
     timers = [];
     const { agents } = redis;
-    controllers = [createAppController(agents), createComponentController(agents), createGroupController(agents, ["agent"])];
+    const services = { agents, plugins, agentCommand: ["agent"], generateSecret: () => "secret" };
+    controllers = [createAppController(services), createComponentController(services), createGroupController(services)];
     stops = controllers.flatMap((controller) =>
       (controller.triggers ?? []).map(({ start }) =>
         start({ ...store, clock, log: silentLogger, enqueue: (request) => enqueue(controller, request) }),
@@ -164,7 +161,7 @@ export function createSimulation({
     }
   }
 
-  /** What the kubelet and the volumes' controller would do next, each as one step. */
+  /** Possible next steps of the kubelet and the volume controller. */
   function machineSteps(): (() => void)[] {
     const steps: (() => void)[] = [];
     for (const claim of store.all("PersistentVolumeClaim")) {
@@ -208,7 +205,7 @@ export function createSimulation({
   }
 
   async function run(until: () => boolean = () => false): Promise<void> {
-    for (let step = 0; step < mostSteps; step++) {
+    for (let step = 0; step < maxSteps; step++) {
       if (until()) return;
       redis.write();
       const choices: (() => void | Promise<void>)[] = [
@@ -231,9 +228,7 @@ export function createSimulation({
       timers = timers.filter((timer) => timer !== next);
       enqueue(next.controller, next.request);
     }
-    throw new Error(
-      `still not done after ${mostSteps} steps: ${JSON.stringify(store.get("App", "cache")?.status, undefined, 1)}`,
-    );
+    throw new Error(`not settled after ${maxSteps} steps: ${JSON.stringify(store.get("App", "cache")?.status, undefined, 1)}`);
   }
 
   store.create("ConfigMap", pluginOf(plugin));

@@ -6,39 +6,44 @@ import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
 import { changePods } from "./parameters.ts";
 import { restart } from "./restart.ts";
-import { switchover } from "./switchover.ts";
-import type { View } from "./view.ts";
+import { switchover } from "../primary/switchover.ts";
+import type { PodView } from "./pod-view.ts";
 
-/** What an operation changes, once everything is well: volumes, then parameters and Pods in their order, then superfluous Pods. */
-export function change(observed: GroupObservation, rendered: RenderedGroup, views: readonly View[], status: GroupStatus): Next {
+/** Applies an operation once the topology is settled: volumes, then parameters and Pods in order, then superfluous Pods. */
+export function change(
+  observed: GroupObservation,
+  rendered: RenderedGroup,
+  views: readonly PodView[],
+  status: GroupStatus,
+): Next {
   const volumes = growVolumes(observed, rendered);
   if (volumes.kind !== "settled") return volumes;
   const pods = changePods(observed, rendered, views, status);
   if (pods.kind !== "settled") return pods;
   const superfluous = views.filter((view) => view.instance === undefined && view.pod !== undefined).reverse();
-  const [gone] = superfluous;
-  if (gone === undefined) return { kind: "settled" };
-  if (gone.name === status.primary?.pod) return switchover(gone, views, status, rendered);
-  return restart(gone, `takes ${gone.name} away; its volume stays`, true);
+  const [last] = superfluous;
+  if (last === undefined) return { kind: "settled" };
+  if (last.name === status.primary?.pod) return switchover(last, views, status, rendered);
+  return restart(last, `removing ${last.name}; its volume is kept`, true);
 }
 
 function growVolumes({ claims }: GroupObservation, rendered: RenderedGroup): Next {
   for (const { claim } of rendered.instances) {
-    const is = claims.find((each) => each.metadata.name === claim?.metadata.name);
+    const current = claims.find((each) => each.metadata.name === claim?.metadata.name);
     const wanted = claim?.spec?.resources?.requests?.storage;
-    const asked = is?.spec?.resources?.requests?.storage;
-    if (claim === undefined || is === undefined || wanted === undefined || asked === undefined) continue;
+    const requested = current?.spec?.resources?.requests?.storage;
+    if (claim === undefined || current === undefined || wanted === undefined || requested === undefined) continue;
     const name = claim.metadata.name ?? "";
-    if (compareQuantities(wanted, asked) > 0) {
+    if (compareQuantities(wanted, requested) > 0) {
       return {
         kind: "do",
-        message: `grows ${name} to ${wanted}`,
+        message: `resizing ${name} to ${wanted}`,
         effects: [{ kind: "apply", type: PersistentVolumeClaim, object: claim }],
       };
     }
-    const capacity = is.status?.capacity?.storage;
+    const capacity = current.status?.capacity?.storage;
     if (capacity === undefined || compareQuantities(capacity, wanted) < 0)
-      return wait(`waits for ${name} to have ${wanted}; it has ${capacity ?? "nothing yet"}`);
+      return wait(`waiting for ${name} to reach ${wanted}; current capacity: ${capacity ?? "none"}`);
   }
   return { kind: "settled" };
 }

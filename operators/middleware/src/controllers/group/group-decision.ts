@@ -5,15 +5,15 @@ import { annotations } from "../../api/names.ts";
 import type { Decision } from "../effect.ts";
 import { change } from "./change.ts";
 import { finish, withStep } from "./group-operation.ts";
-import { keepUp } from "./keep-up.ts";
+import { reconcileTopology } from "./topology.ts";
 import { setReady } from "../ready-condition.ts";
 import type { GroupObservation } from "./observation.ts";
-import { podStates, viewsOf } from "./view.ts";
+import { podStates, podViews } from "./pod-view.ts";
 
 /**
- * What to do about a Group. Pure: it compares what its Pods are with what they are to be, and takes the one next step. Of what
- * disturbs, one thing at a time and only while every other Pod is well: replicas first, the primary's role is handed over
- * before its Pod is touched. Intents are recorded in the status before they are carried out. There is no time in it: every wait is
+ * Decides about a Group. Pure: compares its Pods with their desired state and takes one step. Disruptions happen one
+ * at a time and only while all other Pods are healthy: replicas first, and the primary role is handed over
+ * before its Pod is touched. Intents are recorded in the status before they are executed. It has no timers: every wait is
  * for an event.
  */
 export function decideGroup(observed: GroupObservation): Decision {
@@ -41,7 +41,7 @@ export function decideGroup(observed: GroupObservation): Decision {
     setReady(status, now);
     return changed(group, status) ?? { effects: [] };
   }
-  const views = viewsOf(observed, rendered);
+  const views = podViews(observed, rendered);
   status.pods = podStates(views, status);
   status.replicas = spec.stopped ? 0 : spec.replicas;
   status.readyReplicas = status.pods.filter((pod) => pod.ready).length;
@@ -49,7 +49,7 @@ export function decideGroup(observed: GroupObservation): Decision {
   const [version] = versions;
   if (versions.size === 1 && version !== undefined) status.currentVersion = version;
 
-  let next = keepUp(observed, rendered, views, status);
+  let next = reconcileTopology(observed, rendered, views, status);
   const isSafe = status.restarting === undefined && status.switchover === undefined;
   if (isCancelled && isSafe && (next.kind === "settled" || next.kind === "wait")) finish(operation, "Cancelled", "cancelled");
   else if (next.kind === "settled" && isRunning) next = change(observed, rendered, views, status);

@@ -3,27 +3,27 @@ import type { ConfigMapObject, PersistentVolumeClaimObject, PodObject } from "@k
 import type { Group } from "../../api/group.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
 
-/** What the agent of a Pod says of it. */
+/** State of a Pod as reported by its agent. */
 export interface Role {
   readonly role: string;
-  /** The address that a replica follows. */
+  /** Address of the primary that a replica follows. */
   readonly primaryHost?: string;
-  /** Whether a replica has all that its primary has, but for what is on the way. */
+  /** Whether a replica is connected to its primary and has completed its initial sync. */
   readonly isInSync: boolean;
   readonly configHash?: string;
   readonly version?: string;
 }
 
-/** What the Group's controller sees. */
+/** Inputs of a decision about a Group. */
 export interface GroupObservation {
   readonly group: DeepReadonly<Group>;
-  /** The Group as the plugin renders it, or what is wrong with that. */
+  /** The rendered Group, or why it cannot be rendered. */
   readonly rendered: RenderedGroup | { readonly problem: string };
   readonly pods: readonly DeepReadonly<PodObject>[];
   readonly claims: readonly DeepReadonly<PersistentVolumeClaimObject>[];
   readonly configs: readonly DeepReadonly<ConfigMapObject>[];
   readonly services: readonly DeepReadonly<KubernetesObject>[];
-  /** What agents answered just now, by name of the Pod; those that did not answer are not in it. */
+  /** Current responses of agents by Pod name. Agents that did not respond are missing. */
   readonly roles: ReadonlyMap<string, Role>;
   readonly now: number;
 }

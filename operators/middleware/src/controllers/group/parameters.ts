@@ -7,40 +7,40 @@ import type { CallResult } from "../effect.ts";
 import { withStep } from "./group-operation.ts";
 import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
-import { askForOrder } from "./pod-order.ts";
+import { requestOrder } from "./pod-order.ts";
 import { restart } from "./restart.ts";
-import { switchover } from "./switchover.ts";
-import { isOutdated, type View } from "./view.ts";
+import { switchover } from "../primary/switchover.ts";
+import { isOutdated, type PodView } from "./pod-view.ts";
 
-/** Brings parameters and templates into force, Pod by Pod: without a restart where the program can. */
+/** Applies parameters and templates Pod by Pod, without a restart where the program supports it. */
 export function changePods(
   observed: GroupObservation,
   rendered: RenderedGroup,
-  views: readonly View[],
+  views: readonly PodView[],
   status: GroupStatus,
 ): Next {
   const { configHash, parameters } = rendered;
   const present = views.filter((view) => view.instance !== undefined);
-  const isOther = (view: View): boolean => view.role?.configHash !== configHash;
-  const outdated = present.filter((view) => isOutdated(view) || isOther(view));
+  const hasOtherParameters = (view: PodView): boolean => view.role?.configHash !== configHash;
+  const outdated = present.filter((view) => isOutdated(view) || hasOtherParameters(view));
   if (outdated.length > 0) {
     const { operation } = status;
     const primary = present.find((view) => view.name === status.primary?.pod);
     if (operation !== undefined && operation.order === undefined)
-      return askForOrder(observed, present, primary, status, operation);
+      return requestOrder(observed, present, primary, status, operation);
     const order = operation?.order ?? [];
-    // Roles may have changed since the order was fixed: whoever is the primary now goes last.
-    const rank = (view: View): number => (view === primary ? Number.MAX_SAFE_INTEGER : order.indexOf(view.name));
+    // Roles may have changed since the order was fixed: the current primary comes last.
+    const rank = (view: PodView): number => (view === primary ? Number.MAX_SAFE_INTEGER : order.indexOf(view.name));
     const [view] = [...outdated].sort((a, b) => rank(a) - rank(b));
     if (view === undefined) return { kind: "settled" };
     if (isOutdated(view) || status.restartNeeded === configHash) {
       if (view === primary && present.length > 1) return switchover(view, views, status, rendered);
-      return restart(view, `restarts ${view.name}`);
+      return restart(view, `restarting ${view.name}`);
     }
-    if (view.ip === undefined) return wait(`waits for the address of ${view.name}`);
+    if (view.ip === undefined) return wait(`waiting for the address of ${view.name}`);
     return {
       kind: "do",
-      message: `sets parameters on ${view.name}`,
+      message: `setting parameters on ${view.name}`,
       effects: [
         {
           kind: "call",
@@ -51,22 +51,22 @@ export function changePods(
       ],
     };
   }
-  // The files follow what the programs have taken.
+  // The files are updated after the programs accepted the parameters.
   const stale = rendered.instances.filter(({ config }) => {
-    const is = observed.configs.find((each) => each.metadata.name === config?.metadata.name);
-    return config !== undefined && is?.metadata.annotations?.[configHashAnnotation] !== configHash;
+    const current = observed.configs.find((each) => each.metadata.name === config?.metadata.name);
+    return config !== undefined && current?.metadata.annotations?.[configHashAnnotation] !== configHash;
   });
   if (stale.length === 0) return { kind: "settled" };
   return {
     kind: "do",
-    message: "writes parameters into their files",
+    message: "writing the parameters to their files",
     effects: stale.flatMap(({ config }) =>
       config === undefined ? [] : [{ kind: "apply" as const, type: ConfigMap, object: config }],
     ),
   };
 }
 
-/** The answer of a program to new parameters, as the Group remembers it. */
+/** The status after a program responded to new parameters. */
 function afterReload(status: GroupStatus, result: CallResult, pod: string, hash: string, now: number): object | undefined {
   const { operation } = status;
   if (operation === undefined) return undefined;
@@ -81,11 +81,11 @@ function afterReload(status: GroupStatus, result: CallResult, pod: string, hash:
           ...operation,
           phase: "Failed",
           errorClass: "Config",
-          message: `${pod} refuses the parameters: ${result.message}`,
+          message: `${pod} rejected the parameters: ${result.message}`,
         },
       };
     case "done":
-      return { ...status, operation: step("took the parameters") };
+      return { ...status, operation: step("accepted the parameters") };
     default:
       return undefined;
   }

@@ -1,16 +1,16 @@
 import { controllerReference, type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
 import { ConfigMap, type ConfigMapObject } from "@keelson/api-machinery/kinds";
-import { App, type AppStatus, type ChangeTask } from "../api/app.ts";
-import { Component, type ComponentSpec } from "../api/component.ts";
-import { accessSecretName, annotations, labels, metadataName } from "../api/names.ts";
+import { App, type AppStatus, type ChangeTask } from "../../api/app.ts";
+import { Component, type ComponentSpec } from "../../api/component.ts";
+import { accessSecretName, annotations, labels, metadataName } from "../../api/names.ts";
 import type { AppObservation } from "./app-observation.ts";
-import { withPart } from "./desired-components.ts";
-import type { Effect } from "./effect.ts";
+import { withPart } from "../plan/desired-components.ts";
+import type { Effect } from "../effect.ts";
 
 /** Name of the Component object of a component. */
 const componentName = (app: string, component: string): string => `${app}-${component}`;
 
-/** What follows from a status that is on record. */
+/** The effects of a recorded status. */
 export function effectsOf({ app, components, plugin, metadata }: AppObservation, status: AppStatus): Effect[] {
   const effects: Effect[] = [];
   const { name = "", namespace = "" } = app.metadata;
@@ -19,15 +19,15 @@ export function effectsOf({ app, components, plugin, metadata }: AppObservation,
     if (task.status !== "in_progress" && task.status !== "cancelling") continue;
     const current = components.get(task.targetComponent);
     const isStopping = task.status === "cancelling" && !task.revert;
-    // A cancel that comes before its Component ever heard of the task still goes by way of the Component: one path only.
+    // A cancel goes through the Component even if the Component has not seen the task yet, so that there is only one path.
     const spec = componentSpec(task, current?.spec);
     const wanted: Record<string, string> =
       isStopping && task.token !== undefined ? { [annotations.cancelRequest]: task.token } : {};
-    const isThere =
+    const isUpToDate =
       current !== undefined &&
       jsonEquals(current.spec, spec) &&
       current.metadata.annotations?.[annotations.cancelRequest] === wanted[annotations.cancelRequest];
-    if (isThere) continue;
+    if (isUpToDate) continue;
     effects.push({
       kind: "apply",
       type: Component,
@@ -83,12 +83,12 @@ function componentSpec(task: ChangeTask, current: DeepReadonly<ComponentSpec> | 
   return { ...spec, ...(task.token === undefined ? {} : { operation: { token: task.token, scenario: task.scenario } }) };
 }
 
-/** Annotations that are not as they should be. The controls that were done go away here. */
+/** Annotations that must change. Processed controls are removed. */
 function mirrorOf(app: DeepReadonly<App>, status: AppStatus): Record<string, string | null> {
-  const is = app.metadata.annotations ?? {};
+  const current = app.metadata.annotations ?? {};
   const change: Record<string, string | null> = {};
   const want = (key: string, value: string | undefined): void => {
-    if (is[key] !== value) change[key] = value ?? null;
+    if (current[key] !== value) change[key] = value ?? null;
   };
   if (status.plan !== undefined) {
     const text = JSON.stringify(
@@ -99,9 +99,9 @@ function mirrorOf(app: DeepReadonly<App>, status: AppStatus): Record<string, str
         error: task.error ?? null,
       })),
     );
-    if (is[annotations.tasks] !== text) {
+    if (current[annotations.tasks] !== text) {
       change[annotations.tasks] = text;
-      change[annotations.tasksRevision] = String(Number(is[annotations.tasksRevision] ?? 0) + 1 || 1);
+      change[annotations.tasksRevision] = String(Number(current[annotations.tasksRevision] ?? 0) + 1 || 1);
     }
   }
   want(annotations.pendingChange, status.pendingGeneration === undefined ? undefined : "true");
@@ -111,7 +111,7 @@ function mirrorOf(app: DeepReadonly<App>, status: AppStatus): Record<string, str
   return change;
 }
 
-/** What other programs may want to know of an App: its components and what they run. */
+/** Metadata of an App for other programs: its components and what they run. */
 function metadataOf(app: DeepReadonly<App>, components: ReadonlyMap<string, DeepReadonly<Component>>): object {
   return {
     name: app.metadata.name,

@@ -6,8 +6,8 @@ import type { PodState } from "../../api/parts.ts";
 import type { Instance, RenderedGroup } from "../../plugin/render-group.ts";
 import type { GroupObservation, Role } from "./observation.ts";
 
-/** A Pod of a Group: as it is, and as it is to be. */
-export interface View {
+/** A Pod of a Group: observed and desired state. */
+export interface PodView {
   readonly name: string;
   readonly pod: DeepReadonly<PodObject> | undefined;
   readonly instance: Instance | undefined;
@@ -15,21 +15,21 @@ export interface View {
   readonly ip: string | undefined;
 }
 
-/** Every Pod that there is or is to be, by ordinal. */
-export function viewsOf({ pods, roles }: GroupObservation, rendered: RenderedGroup): readonly View[] {
+/** All existing and desired Pods, by ordinal. */
+export function podViews({ pods, roles }: GroupObservation, rendered: RenderedGroup): readonly PodView[] {
   const names = new Set([
     ...rendered.instances.map((instance) => instance.name),
     ...pods.map((pod) => pod.metadata.name ?? ""),
   ]);
   return [...names]
-    .map((name): View => {
+    .map((name): PodView => {
       const pod = pods.find((each) => each.metadata.name === name);
-      const isGoing = pod?.metadata.deletionTimestamp !== undefined;
+      const isTerminating = pod?.metadata.deletionTimestamp !== undefined;
       return {
         name,
         pod,
         instance: rendered.instances.find((each) => each.name === name),
-        role: isGoing ? undefined : roles.get(name),
+        role: isTerminating ? undefined : roles.get(name),
         ip: pod?.status?.podIP,
       };
     })
@@ -38,21 +38,21 @@ export function viewsOf({ pods, roles }: GroupObservation, rendered: RenderedGro
 
 const ordinalOf = (name: string): number => Number(/-(\d+)$/.exec(name)?.[1] ?? 0);
 
-/** Whether a Pod has the role that it is to have and, as a replica, all that the primary has. */
-export function isSynced(view: View, status: GroupStatus, views: readonly View[]): boolean {
+/** Whether a Pod has its desired role and, as a replica, is in sync with the primary. */
+export function isSynced(view: PodView, status: GroupStatus, views: readonly PodView[]): boolean {
   if (view.role === undefined) return false;
   const primary = views.find((each) => each.name === status.primary?.pod);
   if (primary === view) return view.role.role === "primary";
   return view.role.role === "replica" && view.role.isInSync && view.role.primaryHost === primary?.ip;
 }
 
-/** Whether a Pod was made from another template than the one that is wanted. */
-export function isOutdated({ pod, instance }: View): boolean {
+/** Whether a Pod was created from an outdated template. */
+export function isOutdated({ pod, instance }: PodView): boolean {
   return pod?.metadata.annotations?.[revisionAnnotation] !== instance?.revision;
 }
 
-/** What the status says of the Pods. */
-export function podStates(views: readonly View[], status: GroupStatus): PodState[] {
+/** The Pods in the status. */
+export function podStates(views: readonly PodView[], status: GroupStatus): PodState[] {
   return views
     .filter((view) => view.pod !== undefined)
     .map((view) => ({

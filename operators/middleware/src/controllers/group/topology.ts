@@ -5,17 +5,22 @@ import type { Instance, RenderedGroup } from "../../plugin/render-group.ts";
 import type { Effect } from "../effect.ts";
 import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
-import { goOnRestarting, restart, stopAll } from "./restart.ts";
-import { settleRoles } from "./roles.ts";
-import { goOnSwitching } from "./switchover.ts";
-import { isOutdated, type View } from "./view.ts";
+import { continueRestart, restart, stopAll } from "./restart.ts";
+import { reconcileRoles } from "../primary/roles.ts";
+import { continueSwitchover } from "../primary/switchover.ts";
+import { isOutdated, type PodView } from "./pod-view.ts";
 
-/** What holds with or without an operation: Pods exist, one of them is the primary, the others follow it. */
-export function keepUp(observed: GroupObservation, rendered: RenderedGroup, views: readonly View[], status: GroupStatus): Next {
+/** Maintains the topology, with or without an operation: all Pods exist, one is the primary, and the others follow it. */
+export function reconcileTopology(
+  observed: GroupObservation,
+  rendered: RenderedGroup,
+  views: readonly PodView[],
+  status: GroupStatus,
+): Next {
   const { group } = observed;
   const { restarting } = status;
-  if (restarting !== undefined) return goOnRestarting(observed, restarting, views);
-  if (status.switchover !== undefined) return goOnSwitching(status.switchover, views, status);
+  if (restarting !== undefined) return continueRestart(observed, restarting, views);
+  if (status.switchover !== undefined) return continueSwitchover(status.switchover, views, status);
   if (group.spec.stopped) return stopAll(views, status);
 
   const missing = rendered.instances.filter(
@@ -28,7 +33,7 @@ export function keepUp(observed: GroupObservation, rendered: RenderedGroup, view
     const names = missing.map((instance) => instance.name);
     return {
       kind: "do",
-      message: `starts ${names.join(", ")}`,
+      message: `starting ${names.join(", ")}`,
       effects: [
         ...services.map((object): Effect => ({ kind: "apply", type: Service, object })),
         ...missing.flatMap((instance) => startEffects(instance, observed)),
@@ -39,24 +44,24 @@ export function keepUp(observed: GroupObservation, rendered: RenderedGroup, view
   for (const view of present) {
     if (view.role !== undefined || view.pod === undefined) continue;
     const { pod } = view;
-    if (pod.metadata.deletionTimestamp !== undefined) return wait(`waits for the old Pod ${view.name} to end`);
+    if (pod.metadata.deletionTimestamp !== undefined) return wait(`waiting for the old Pod ${view.name} to terminate`);
     const config = observed.configs.find((each) => each.metadata.name === view.instance?.config?.metadata.name);
     const isOld =
       isOutdated(view) || (config !== undefined && config.metadata.annotations?.[configHashAnnotation] !== rendered.configHash);
-    const isEnded = pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
-    // It serves nobody as it is, so nothing is lost by making it anew the way it is wanted now.
-    if (isEnded || (isOld && status.operation?.phase === "Running"))
-      return restart(view, `${view.name} is down and is made anew`);
-    return wait(`waits for the agent of ${view.name} to answer`);
+    const hasTerminated = pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
+    // The Pod serves no clients, so it can be replaced by the desired one immediately.
+    if (hasTerminated || (isOld && status.operation?.phase === "Running"))
+      return restart(view, `replacing ${view.name}, which is down`);
+    return wait(`waiting for the agent of ${view.name}`);
   }
-  const roles = settleRoles(present, views, status);
+  const roles = reconcileRoles(present, views, status);
   if (roles.kind !== "settled") return roles;
   const unlabelled = views.find((view) => view.role && view.pod && view.pod.metadata.labels?.[labels.role] !== view.role.role);
   if (unlabelled?.role !== undefined && unlabelled.pod !== undefined) {
     const { name = "", namespace = "" } = unlabelled.pod.metadata;
     return {
       kind: "do",
-      message: `marks ${name} as ${unlabelled.role.role}`,
+      message: `labelling ${name} as ${unlabelled.role.role}`,
       effects: [
         {
           kind: "apply",

@@ -27,13 +27,13 @@ const results = ({ store }: Simulation): readonly { taskId: string; result: stri
   JSON.parse(store.get("App", "cache")?.metadata.annotations?.[annotations.controlResult] ?? '{"results":[]}').results;
 const annotationsOf = ({ store }: Simulation) => store.get("App", "cache")?.metadata.annotations ?? {};
 const hasRestarted = (simulation: Simulation, from: number) =>
-  simulation.redis.deeds
+  simulation.redis.commands
     .slice(from)
-    .filter((each) => each.deed === "starts")
+    .filter((each) => each.command === "starts")
     .map((each) => each.pod.slice(-1));
 
 describe("a plan", { timeout: 60_000 }, () => {
-  it("goes from P3 to P0, one task after another, and says so in events", async () => {
+  it("runs from P3 to P0, one task after another, and records events", async () => {
     const simulation = await provisioned();
     simulation.change({
       runtime: { name: "redis", version: "7.2" },
@@ -56,27 +56,27 @@ describe("a plan", { timeout: 60_000 }, () => {
     expect(simulation.events.filter((event) => event.reason === "TaskDone")).toHaveLength(5);
   });
 
-  it("puts the upgrade first where the App wants it", async () => {
+  it("runs the upgrade first with p0-first", async () => {
     const simulation = await provisioned(undefined, { changePolicy: { order: "p0-first" } });
     simulation.change({ runtime: { name: "redis", version: "7.2" }, ...hot("96mb") });
     await simulation.run();
     expect(tasksOf(simulation).map(({ type }) => type)).toEqual(["version_upgrade", "middleware_config"]);
   });
 
-  it("upgrades replicas first and the primary after it has handed its role over", async () => {
+  it("upgrades replicas first, and the primary after the switchover", async () => {
     const simulation = await provisioned();
-    const from = simulation.redis.deeds.length;
+    const from = simulation.redis.commands.length;
     simulation.change({ runtime: { name: "redis", version: "7.2" } });
     await simulation.run();
     expect(hasRestarted(simulation, from)).toEqual(["2", "1", "0"]);
-    const deeds = simulation.redis.deeds.slice(from).map(({ pod, deed }) => `${pod.slice(-1)} ${deed}`);
-    const promoted = deeds.findIndex((each) => each.endsWith("promoted"));
+    const commands = simulation.redis.commands.slice(from).map(({ pod, command }) => `${pod.slice(-1)} ${command}`);
+    const promoted = commands.findIndex((each) => each.endsWith("promoted"));
     expect(promoted).toBeGreaterThan(0);
-    expect(deeds.indexOf("0 stops")).toBeGreaterThan(promoted);
+    expect(commands.indexOf("0 stops")).toBeGreaterThan(promoted);
     expect(simulation.store.all("Group")[0]?.status).toMatchObject({ currentVersion: "7.2" });
   });
 
-  it("keeps a change of spec until it is over, and then compares anew", async () => {
+  it("defers a spec change until it has finished, then plans again", async () => {
     const simulation = await provisioned();
     simulation.change(coldChange);
     await simulation.run(
@@ -90,16 +90,16 @@ describe("a plan", { timeout: 60_000 }, () => {
     expect(simulation.status()).toMatchObject({ acceptedGeneration: 4, phase: "Running", plan: { outcome: "Succeeded" } });
     expect(simulation.status()).not.toHaveProperty("pendingGeneration");
     expect(annotationsOf(simulation)).not.toHaveProperty(annotations.pendingChange);
-    // The second of two edits won, and the edit in between was never carried out.
+    // The second edit wins; the first one is never applied.
     expect(simulation.status().plan?.tasks[0]?.description).toContain("maxmemory 64mb -> 96mb");
   });
 
-  it("stops all Pods with the primary last, keeps the volumes, and starts again with the same data", async () => {
+  it("stops all Pods with the primary last, keeps the volumes, and restarts with the same data", async () => {
     const simulation = await provisioned();
-    const from = simulation.redis.deeds.length;
+    const from = simulation.redis.commands.length;
     simulation.change({ stopped: true });
     await simulation.run();
-    const stops = simulation.redis.deeds.slice(from).filter((each) => each.deed === "stops");
+    const stops = simulation.redis.commands.slice(from).filter((each) => each.command === "stops");
     expect(stops.map((each) => each.pod.slice(-1))).toEqual(["2", "1", "0"]);
     expect(simulation.status().phase).toBe("Stopped");
     expect(simulation.store.all("PersistentVolumeClaim")).toHaveLength(3);
@@ -110,11 +110,11 @@ describe("a plan", { timeout: 60_000 }, () => {
     expect(simulation.redis.writesOf("cache-redis-nodes-0")).toBeGreaterThanOrEqual(acknowledged);
   });
 
-  it("hands the role over before it takes away the Pod that has it", async () => {
+  it("hands the primary role over before it removes the primary's Pod", async () => {
     const simulation = await provisioned();
     simulation.change(coldChange);
     await simulation.run();
-    // The primary is not Pod 0 any more: scaling in to one takes it away.
+    // The primary is not Pod 0 any more: scaling in to one removes it.
     expect(simulation.store.all("Group")[0]?.status).not.toMatchObject({ primary: { pod: "cache-redis-nodes-0" } });
     simulation.change({ components: nodes({ replicas: 1, ...size }) });
     await simulation.run();
@@ -125,7 +125,7 @@ describe("a plan", { timeout: 60_000 }, () => {
 });
 
 describe("a task that fails", { timeout: 60_000 }, () => {
-  it("is tried again after 1, 2 and 4 s where an agent is not ready, and names the step", async () => {
+  it("is retried after 1, 2 and 4 s if an agent is not ready, and names the step", async () => {
     const simulation = await provisioned();
     simulation.redis.answers = (call) =>
       call.method === "Failover" ? { kind: "refused", message: "the target is not in sync" } : undefined;
@@ -141,8 +141,8 @@ describe("a task that fails", { timeout: 60_000 }, () => {
     expect(task).toMatchObject({ status: "failed", retryCount: 3, attempt: 4, errorClass: "AgentPrecondition" });
     expect(task?.error).toContain("the switchover was refused: the target is not in sync");
     expect(started.slice(1).map((at, index) => at - (started[index] ?? 0))).toEqual([1_000, 2_000, 4_000]);
-    // Nobody was promoted anyway, and the primary was not touched.
-    expect(simulation.redis.deeds.filter((each) => each.deed === "promoted")).toHaveLength(1);
+    // No replica was promoted, and the primary was not touched.
+    expect(simulation.redis.commands.filter((each) => each.command === "promoted")).toHaveLength(1);
     expect(simulation.status()).toMatchObject({ phase: "Degraded" });
     expect(simulation.status().conditions?.find((each) => each.type === "Synced")).toMatchObject({
       status: "False",
@@ -151,13 +151,13 @@ describe("a task that fails", { timeout: 60_000 }, () => {
     expect(simulation.events.find((event) => event.reason === "TaskFailed")?.note).toContain("task-2-01: ");
   });
 
-  it("is not tried again where the program refuses the parameter, and goes back to what was", async () => {
+  it("is not retried if the program rejects the parameter, and is reverted", async () => {
     const simulation = await provisioned();
     simulation.change(hot("nonsense"));
     await simulation.run();
     const [task] = simulation.status().plan?.tasks ?? [];
     expect(task).toMatchObject({ status: "failed", attempt: 1, retryCount: 0, errorClass: "Config" });
-    expect(task?.error).toContain("refuses the parameters: maxmemory nonsense");
+    expect(task?.error).toContain("rejected the parameters: maxmemory nonsense");
     expect(simulation.store.get("Component", "cache-redis")?.spec).toMatchObject(hot("64mb"));
     expect(simulation.store.all("Pod")).toHaveLength(3);
   });
@@ -172,7 +172,7 @@ describe("a task that fails", { timeout: 60_000 }, () => {
     ]);
   });
 
-  it("times out, is taken back, and does not go on underneath", async () => {
+  it("times out, is reverted, and does not continue in the background", async () => {
     const simulation = await provisioned();
     simulation.redis.answers = (call) =>
       call.method === "ReloadConfig" ? { kind: "unreachable", message: "no answer" } : undefined;
@@ -182,14 +182,14 @@ describe("a task that fails", { timeout: 60_000 }, () => {
     await simulation.run();
     const [task] = simulation.status().plan?.tasks ?? [];
     expect(task).toMatchObject({ status: "failed", reason: "timeout", errorClass: "Timeout" });
-    expect(task?.error).toContain("not done within 30s: nodes: sets parameters on");
+    expect(task?.error).toContain("not finished within 30s: nodes: setting parameters on");
     expect(simulation.store.get("Component", "cache-redis")?.spec).toMatchObject(hot("64mb"));
     expect(simulation.store.all("Group")[0]?.status).toMatchObject({ operation: { phase: "Succeeded" } });
   });
 });
 
-describe("people", { timeout: 60_000 }, () => {
-  it("cancel a task that runs: it stops at a safe place, goes back, and the next ones are skipped", async () => {
+describe("users", { timeout: 60_000 }, () => {
+  it("cancel a running task: it stops at a safe point, is reverted, and the next tasks are skipped", async () => {
     const simulation = await provisioned();
     simulation.change({ ...coldChange, runtime: { name: "redis", version: "7.2" } });
     await simulation.run(() => simulation.actions.at(-1) === "delete Pod cache-redis-nodes-2");
@@ -204,12 +204,12 @@ describe("people", { timeout: 60_000 }, () => {
       annotations.cancelRequest,
     );
     expect(simulation.store.all("Group")[0]?.metadata.annotations).not.toHaveProperty(annotations.cancelRequest);
-    // The Pod that was down already came back the way it was.
+    // The Pod that was already down is restored.
     expect(simulation.store.all("Group")[0]?.status).toMatchObject({ phase: "Running", readyReplicas: 3 });
-    expect(simulation.redis.deeds.filter((each) => each.deed === "promoted")).toHaveLength(1);
+    expect(simulation.redis.commands.filter((each) => each.command === "promoted")).toHaveLength(1);
   });
 
-  it("cancel a task that waits, at once", async () => {
+  it("cancel a pending task immediately", async () => {
     const simulation = await provisioned();
     simulation.change({ ...coldChange, runtime: { name: "redis", version: "7.2" } });
     await simulation.run(() => simulation.status().plan?.generation === 2);
@@ -218,7 +218,7 @@ describe("people", { timeout: 60_000 }, () => {
     expect(tasksOf(simulation)).toMatchObject([{ state: "done" }, { state: "cancelled" }]);
   });
 
-  it("are told when a cancel comes too late, names nothing, or cannot be read", async () => {
+  it("are informed if a cancel is too late, names no task, or is malformed", async () => {
     const simulation = await provisioned();
     const cancel = async (text: string) => {
       simulation.annotate({ [annotations.cancelControl]: text });
@@ -226,14 +226,14 @@ describe("people", { timeout: 60_000 }, () => {
       expect(annotationsOf(simulation)).not.toHaveProperty(annotations.cancelControl);
       return results(simulation)[0]?.result;
     };
-    expect(await cancel(JSON.stringify({ cancelTaskIds: ["task-1-01"] }))).toBe("refused: it is done");
-    expect(await cancel(JSON.stringify({ cancelTaskIds: ["task-9-01"] }))).toBe("refused: there is no such task in the plan");
-    expect(await cancel("task-1-01")).toContain("refused: it is no JSON");
-    expect(await cancel('{"cancelTaskIds": "task-1-01"}')).toBe("refused: cancelTaskIds has to be a list of task ids");
+    expect(await cancel(JSON.stringify({ cancelTaskIds: ["task-1-01"] }))).toBe("refused: the task is done");
+    expect(await cancel(JSON.stringify({ cancelTaskIds: ["task-9-01"] }))).toBe("refused: task not found in the plan");
+    expect(await cancel("task-1-01")).toContain("refused: must be JSON such as");
+    expect(await cancel('{"cancelTaskIds": "task-1-01"}')).toBe("refused: cancelTaskIds: must be a list of task ids");
     expect(simulation.status().phase).toBe("Running");
   });
 
-  it("cannot go back after the switchover of an upgrade: the task ends as failed, reason partial", async () => {
+  it("cannot revert after the switchover of an upgrade: the task fails with reason partial", async () => {
     const simulation = await provisioned();
     simulation.change({ runtime: { name: "redis", version: "7.2" } });
     await simulation.run(
@@ -244,7 +244,7 @@ describe("people", { timeout: 60_000 }, () => {
     simulation.annotate({ [annotations.cancelControl]: JSON.stringify({ cancelTaskIds: ["task-2-01"] }) });
     await simulation.run();
     expect(tasksOf(simulation)).toMatchObject([{ state: "failed", reason: "partial" }]);
-    // Then they try it again, and it goes on from where it was.
+    // A retry continues from there.
     simulation.annotate({ [annotations.retryControl]: JSON.stringify({ retryTaskIds: ["task-2-01"] }) });
     await simulation.run();
     expect(tasksOf(simulation)).toMatchObject([{ state: "done" }]);
@@ -252,7 +252,7 @@ describe("people", { timeout: 60_000 }, () => {
     expect(simulation.redis.writesOf("cache-redis-nodes-1")).toBe(simulation.redis.acknowledgedBy("cache-redis-nodes"));
   });
 
-  it("retry a task that failed, once, and what was skipped after it with it", async () => {
+  it("retry a failed task once, together with the tasks skipped after it", async () => {
     const simulation = await provisioned(undefined, { changePolicy: { maxRetries: 0 } });
     simulation.redis.answers = (call) => (call.method === "Failover" ? { kind: "refused", message: "not now" } : undefined);
     simulation.change({ ...coldChange, runtime: { name: "redis", version: "7.2" } });
@@ -260,12 +260,12 @@ describe("people", { timeout: 60_000 }, () => {
     expect(tasksOf(simulation).map((task) => task.state)).toEqual(["failed", "skipped"]);
     simulation.annotate({ [annotations.retryControl]: JSON.stringify({ retryTaskIds: ["task-2-02"] }) });
     await simulation.run();
-    expect(results(simulation)[0]?.result).toBe("refused: task-2-01 comes before; set resetDependencies");
+    expect(results(simulation)[0]?.result).toBe("refused: task-2-01 must be retried first; set resetDependencies");
     simulation.annotate({
       [annotations.retryControl]: JSON.stringify({ retryTaskIds: ["task-2-02"], resetDependencies: true }),
     });
     await simulation.run();
-    // Still refused by the agent: one attempt more, and no endless loop.
+    // The agent still refuses: one more attempt, and no endless loop.
     expect(tasksOf(simulation).map((task) => task.state)).toEqual(["failed", "skipped"]);
     expect(simulation.status().plan?.tasks[0]?.attempt).toBe(2);
     simulation.redis.answers = () => undefined;
@@ -278,7 +278,7 @@ describe("people", { timeout: 60_000 }, () => {
     expect(simulation.status().phase).toBe("Running");
   });
 
-  it("do not replay an old spec: a retry after the spec moved on is refused", async () => {
+  it("cannot replay an old spec: a retry after a spec change is refused", async () => {
     const simulation = await provisioned();
     simulation.change(hot("nonsense"));
     await simulation.run();
@@ -299,7 +299,7 @@ describe("several components and groups", { timeout: 60_000 }, () => {
       )
       .replace(/ {2}orders:\n(?: {4}.*\n)*/, orders);
 
-  it("go in the order that the plugin gives for the scenario", async () => {
+  it("change in the plugin's order for the scenario", async () => {
     const simulation = await provisioned(two("  orders:\n    provision: [redis, other]\n    update: [other, redis]\n"));
     expect(simulation.status().plan?.tasks.map((task) => task.targetComponent)).toEqual(["redis", "other"]);
     expect(simulation.status().plan?.tasks[1]?.dependencies).toEqual(["task-1-01"]);
@@ -311,7 +311,7 @@ describe("several components and groups", { timeout: 60_000 }, () => {
     ]);
   });
 
-  it("go together where the plugin gives no order", async () => {
+  it("change concurrently without an order", async () => {
     const simulation = await provisioned(two("  orders: {}\n"));
     simulation.change(hot("96mb"));
     let most = 0;
@@ -323,23 +323,23 @@ describe("several components and groups", { timeout: 60_000 }, () => {
     expect(simulation.status().phase).toBe("Running");
   });
 
-  it("change one group after the other, as a Pod says", async () => {
+  it("change one group after another, in the order reported by a Pod", async () => {
     const simulation = await provisioned(two("  orders: {}\n"));
-    const from = simulation.redis.deeds.length;
+    const from = simulation.redis.commands.length;
     simulation.change(hot("96mb"));
     await simulation.run();
-    const reloads = simulation.redis.deeds
+    const reloads = simulation.redis.commands
       .slice(from)
-      .flatMap(({ pod, deed }) => (deed === "reloads" && pod.startsWith("cache-redis") ? [pod] : []));
-    // Asked for spare and nodes, the agent answers the other way round.
+      .flatMap(({ pod, command }) => (command === "reloads" && pod.startsWith("cache-redis") ? [pod] : []));
+    // For spare and nodes, the agent returns the reverse order.
     expect(reloads).toEqual(["cache-redis-nodes-2", "cache-redis-nodes-1", "cache-redis-nodes-0", "cache-redis-spare-0"]);
   });
 
-  it("go one by one with the primary last where the answer about the order is no order", async () => {
+  it("change one by one with the primary last if the reported order is invalid", async () => {
     for (const order of [[], ["cache-redis-nodes-0"], ["a", "b", "c"]]) {
       const simulation = await provisioned();
       simulation.redis.answers = (call) => (call.method === "GetPodOrder" ? { kind: "order", order } : undefined);
-      const from = simulation.redis.deeds.length;
+      const from = simulation.redis.commands.length;
       simulation.change(coldChange);
       await simulation.run();
       expect(hasRestarted(simulation, from)).toEqual(["2", "1", "0"]);
@@ -347,8 +347,8 @@ describe("several components and groups", { timeout: 60_000 }, () => {
   });
 });
 
-describe("chance", { timeout: 60_000 }, () => {
-  /** A small generator of numbers (xorshift32): the same seed, the same run. */
+describe("randomness", { timeout: 60_000 }, () => {
+  /** A deterministic random number generator (xorshift32). */
   const seeded = (seed: number) => {
     let state = seed;
     return () => {
@@ -359,7 +359,7 @@ describe("chance", { timeout: 60_000 }, () => {
     };
   };
 
-  it.each([1, 2, 3, 5, 8, 13, 21, 34])("in what happens first does not change the end (seed %i)", async (seed) => {
+  it.each([1, 2, 3, 5, 8, 13, 21, 34])("in the order of steps does not change the final state (seed %i)", async (seed) => {
     const simulation = createSimulation({ random: seeded(seed) });
     simulation.create(spec);
     await simulation.run();

@@ -1,10 +1,10 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import { expect, it } from "vitest";
-import type { App, AppStatus } from "../api/app.ts";
-import { annotations } from "../api/names.ts";
-import { readPlugin } from "../plugin/read-plugin.ts";
-import { redisPlugin } from "../plugin/redis-plugin.ts";
+import type { App, AppStatus } from "../../api/app.ts";
+import { annotations } from "../../api/names.ts";
+import { readPlugin } from "../../plugin/read-plugin.ts";
+import { redisPlugin } from "../../plugin/redis-plugin.ts";
 import { decideApp } from "./app-decision.ts";
 
 const now = Date.UTC(2026, 0, 1);
@@ -23,10 +23,10 @@ function appOf(status: AppStatus, more: Record<string, string> = {}): DeepReadon
   } as DeepReadonly<App>;
 }
 
-/** The status that is written. */
+/** The status of the decision. */
 function decide(app: DeepReadonly<App>): AppStatus {
   const [effect] = decideApp({ app, components: new Map(), plugin, metadata: undefined, now }).effects;
-  if (effect?.kind !== "status") throw new Error("no status is written");
+  if (effect?.kind !== "status") throw new Error("the decision writes no status");
   return effect.status as AppStatus;
 }
 
@@ -36,7 +36,7 @@ const over: AppStatus = {
   plan: { id: "plan-1-01", generation: 1, startedAt: time, finishedAt: time, outcome: "Succeeded", tasks: [] },
 };
 
-it("plans a Component anew that somebody deleted, and numbers its tasks on", () => {
+it("plans a deleted Component again and continues the numbering of tasks", () => {
   const first = decide(appOf({})).plan;
   expect(first).toMatchObject({ id: "plan-1-01", tasks: [{ taskId: "task-1-01", scenario: "provision" }] });
   if (first === undefined) return;
@@ -45,10 +45,10 @@ it("plans a Component anew that somebody deleted, and numbers its tasks on", () 
   expect(again).toMatchObject({ id: "plan-1-02", tasks: [{ taskId: "task-1-02", scenario: "provision" }] });
 });
 
-it("does what a control annotation says once, and again when the same words come after it was taken away", () => {
+it("processes a control annotation once, and again if it is set again after its removal", () => {
   const words = { [annotations.cancelControl]: JSON.stringify({ cancelTaskIds: ["task-1-09"] }) };
   const obeyed = decide(appOf(over, words));
-  expect(obeyed.control?.result).toContain("there is no such task");
+  expect(obeyed.control?.result).toContain("task not found");
   const kept = obeyed.control?.cancel;
   expect(kept).toBeDefined();
   const forgot = decide(appOf(obeyed));

@@ -1,10 +1,10 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { formatTime, parseDuration } from "@keelson/api-machinery/time";
-import type { AppStatus, ChangeTask, Plan, TaskState } from "../api/app.ts";
-import type { Component } from "../api/component.ts";
-import type { ErrorClass, Operation } from "../api/parts.ts";
+import type { AppStatus, ChangeTask, Plan, TaskState } from "../../api/app.ts";
+import type { Component } from "../../api/component.ts";
+import type { ErrorClass, Operation } from "../../api/parts.ts";
 
-/** Which state may follow which; any other step is a bug. */
+/** Allowed transitions between task states. Any other transition is a bug. */
 export const transitions: Readonly<Record<TaskState, readonly TaskState[]>> = {
   pending: ["in_progress", "cancelled", "skipped"],
   in_progress: ["done", "retry_pending", "failed", "cancelling"],
@@ -16,36 +16,36 @@ export const transitions: Readonly<Record<TaskState, readonly TaskState[]>> = {
   done: [],
 };
 
-/** States in which nothing happens any more. */
+/** Whether a state is final. */
 export const isTerminal = (state: TaskState): boolean => ["done", "failed", "skipped", "cancelled"].includes(state);
 
-/** Failures that another try cannot mend. */
-const hopeless: readonly ErrorClass[] = ["Config", "Forbidden", "Insufficient"];
+/** Error classes that a retry cannot fix. */
+const permanentErrors: readonly ErrorClass[] = ["Config", "Forbidden", "Insufficient"];
 
-/** Waits between attempts: the base doubled each time, at most this. */
-const longestBackoffMs = 60_000;
-const retryBackoffMs = 1_000;
+/** Exponential backoff between attempts. */
+const maxRetryBackoffMs = 60_000;
+const initialRetryBackoffMs = 1_000;
 
-/** How a plan goes on. */
+/** An advanced plan. */
 export interface PlanStep {
   readonly plan: Plan;
-  /** When to look again, should nothing happen before. */
+  /** The nearest deadline. */
   readonly dueMs: number | undefined;
 }
 
 /**
- * Moves a plan on by what its Components say. Pure. A task is done only when its Component answers its very token for the
- * generation that carries it; a completion wins over a timeout seen at the same time.
+ * Advances a plan by the state of its Components. Pure. A task is done only when its Component reports success for the task's
+ * token and generation. A completion wins over a timeout observed at the same time.
  */
-export function stepPlan(
+export function advancePlan(
   plan: DeepReadonly<Plan>,
   components: ReadonlyMap<string, DeepReadonly<Component>>,
   policy: { readonly onFailure: "stop" | "skip-dependents"; readonly isSuperseded: boolean },
   now: number,
 ): PlanStep {
   const tasks = plan.tasks.map((task) => ({ ...task })) as ChangeTask[];
-  for (const task of tasks) stepTask(task, answerOf(task, components), now, plan.id);
-  stopAfterTrouble(tasks, policy, now);
+  for (const task of tasks) advanceTask(task, answerOf(task, components), now, plan.id);
+  skipAfterFailure(tasks, policy, now);
   const open = tasks.filter((task) => !isTerminal(task.status));
   const stage = Math.min(...open.map((task) => task.stage));
   for (const task of open) {
@@ -85,7 +85,7 @@ export function stepPlan(
   };
 }
 
-/** What the Component says to the token of a task; undefined while it has not answered that. */
+/** The Component's operation for the token of a task; undefined until the Component has observed it. */
 function answerOf(
   task: ChangeTask,
   components: ReadonlyMap<string, DeepReadonly<Component>>,
@@ -97,7 +97,7 @@ function answerOf(
   return (component.status?.observedGeneration ?? 0) >= (component.metadata.generation ?? 0) ? operation : undefined;
 }
 
-function stepTask(task: ChangeTask, answer: DeepReadonly<Operation> | undefined, now: number, planId: string): void {
+function advanceTask(task: ChangeTask, answer: DeepReadonly<Operation> | undefined, now: number, planId: string): void {
   const isLate = task.deadlineAt !== undefined && now >= Date.parse(task.deadlineAt);
   if (task.status === "in_progress") {
     if (answer?.phase === "Succeeded") end(task, "done", now);
@@ -107,7 +107,7 @@ function stepTask(task: ChangeTask, answer: DeepReadonly<Operation> | undefined,
       task.status = "cancelling";
       task.reason = "timeout";
       task.errorClass = "Timeout";
-      task.error = `not done within ${task.timeout}${answer?.message ? `: ${answer.message}` : ""}`;
+      task.error = `not finished within ${task.timeout}${answer?.message ? `: ${answer.message}` : ""}`;
       setDeadline(task, now);
     }
     return;
@@ -116,23 +116,23 @@ function stepTask(task: ChangeTask, answer: DeepReadonly<Operation> | undefined,
   if (task.revert) {
     if (answer?.phase === "Succeeded") endCancelled(task, now);
     else if (answer?.phase === "Failed" || isLate)
-      end(task, "failed", now, "partial", `could not go back: ${answer?.message ?? "it took too long"}`);
+      end(task, "failed", now, "partial", `could not revert: ${answer?.message ?? "timed out"}`);
     return;
   }
   if (answer?.phase === "Succeeded") {
-    // It was done before the cancel got there.
+    // The operation finished before the cancel arrived.
     delete task.error;
     delete task.errorClass;
     end(task, "done", now);
   } else if (answer?.phase === "Cancelled" || answer?.phase === "Failed") {
     if (answer.pointOfNoReturn)
-      end(task, "failed", now, "partial", task.error ?? `it was too late to go back: ${answer.message ?? ""}`);
+      end(task, "failed", now, "partial", task.error ?? `could not be reverted any more: ${answer.message ?? ""}`);
     else revert(task, planId, now);
   } else if (isLate)
-    end(task, "failed", now, "unknown", `${task.error ?? "cancelled"}; its Component did not answer the cancel`);
+    end(task, "failed", now, "unknown", `${task.error ?? "cancelled"}; the Component did not respond to the cancel`);
 }
 
-/** Sends a task back to where it came from. What was provisioned has no before: it is left as it is. */
+/** Reverts a task to its base spec. A provisioned Component has none and is kept. */
 function revert(task: ChangeTask, planId: string, now: number): void {
   if (task.baseSpec === undefined) {
     endCancelled(task, now);
@@ -169,10 +169,12 @@ function fail(
 ): void {
   task.errorClass = errorClass;
   task.error = message;
-  if (!hopeless.includes(errorClass) && task.retryCount < task.maxRetries) {
+  if (!permanentErrors.includes(errorClass) && task.retryCount < task.maxRetries) {
     task.retryCount += 1;
     task.status = "retry_pending";
-    task.retryAt = new Date(now + Math.min(retryBackoffMs * 2 ** (task.retryCount - 1), longestBackoffMs)).toISOString();
+    task.retryAt = new Date(
+      now + Math.min(initialRetryBackoffMs * 2 ** (task.retryCount - 1), maxRetryBackoffMs),
+    ).toISOString();
     delete task.deadlineAt;
     return;
   }
@@ -199,16 +201,16 @@ function setDeadline(task: ChangeTask, now: number): void {
   task.deadlineAt = new Date(now + parseDuration(task.timeout)).toISOString();
 }
 
-function stopAfterTrouble(tasks: ChangeTask[], policy: Parameters<typeof stepPlan>[2], now: number): void {
-  const isTrouble = (task: ChangeTask): boolean => ["failed", "cancelled", "skipped"].includes(task.status);
+function skipAfterFailure(tasks: ChangeTask[], policy: Parameters<typeof advancePlan>[2], now: number): void {
+  const isUnsuccessful = (task: ChangeTask): boolean => ["failed", "cancelled", "skipped"].includes(task.status);
   const isWaiting = (task: ChangeTask): boolean => task.status === "pending" || task.status === "retry_pending";
   for (let hasChanged = true; hasChanged; ) {
     hasChanged = false;
     for (const task of tasks.filter(isWaiting)) {
       const cause =
         policy.onFailure === "stop"
-          ? tasks.find((other) => other.stage <= task.stage && isTrouble(other))
-          : tasks.find((other) => task.dependencies.includes(other.taskId) && isTrouble(other));
+          ? tasks.find((other) => other.stage <= task.stage && isUnsuccessful(other))
+          : tasks.find((other) => task.dependencies.includes(other.taskId) && isUnsuccessful(other));
       if (cause === undefined) continue;
       end(task, "skipped", now, policy.isSuperseded ? "superseded" : `${cause.taskId} is ${cause.status}`);
       hasChanged = true;
@@ -216,17 +218,17 @@ function stopAfterTrouble(tasks: ChangeTask[], policy: Parameters<typeof stepPla
   }
 }
 
-/** What came of a request for one task. */
+/** Result of a cancel or retry request for one task. */
 export interface ControlResult {
   readonly taskId: string;
   readonly result: string;
 }
 
-/** Cancels tasks of a plan, as people ask for it. Changes `tasks`; answers what came of each. */
+/** Cancels tasks at a user's request. Mutates `tasks`. */
 export function cancelTasks(tasks: ChangeTask[], ids: readonly string[], now: number): ControlResult[] {
   return ids.map((taskId) => {
     const task = tasks.find((each) => each.taskId === taskId);
-    if (task === undefined) return { taskId, result: "refused: there is no such task in the plan" };
+    if (task === undefined) return { taskId, result: "refused: task not found in the plan" };
     switch (task.status) {
       case "pending":
       case "retry_pending":
@@ -238,14 +240,14 @@ export function cancelTasks(tasks: ChangeTask[], ids: readonly string[], now: nu
         setDeadline(task, now);
         return { taskId, result: "cancelling" };
       case "cancelling":
-        return { taskId, result: "is already being cancelled" };
+        return { taskId, result: "already cancelling" };
       default:
-        return { taskId, result: `refused: it is ${task.status}` };
+        return { taskId, result: `refused: the task is ${task.status}` };
     }
   });
 }
 
-/** Makes ended tasks pending again, as people ask for it. Changes `plan`; answers what came of each. */
+/** Makes finished tasks pending again at a user's request. Mutates `plan`. */
 export function retryTasks(
   plan: Plan,
   ids: readonly string[],
@@ -255,14 +257,14 @@ export function retryTasks(
   const isRetryable = (task: ChangeTask): boolean => ["failed", "skipped", "cancelled"].includes(task.status);
   return ids.map((taskId) => {
     const task = plan.tasks.find((each) => each.taskId === taskId);
-    if (task === undefined) return { taskId, result: "refused: there is no such task in the plan" };
-    if (!isRetryable(task)) return { taskId, result: `refused: it is ${task.status}` };
-    if (!isCurrent) return { taskId, result: "refused: the spec has changed since; the plan for it takes this up" };
+    if (task === undefined) return { taskId, result: "refused: task not found in the plan" };
+    if (!isRetryable(task)) return { taskId, result: `refused: the task is ${task.status}` };
+    if (!isCurrent) return { taskId, result: "refused: the spec has changed since; its new plan includes this change" };
     const blocked = plan.tasks.filter((other) => task.dependencies.includes(other.taskId) && isRetryable(other));
     if (blocked.length > 0 && !resetDependencies && !blocked.every((other) => ids.includes(other.taskId))) {
       return {
         taskId,
-        result: `refused: ${blocked.map((other) => other.taskId).join(", ")} comes before; set resetDependencies`,
+        result: `refused: ${blocked.map((other) => other.taskId).join(", ")} must be retried first; set resetDependencies`,
       };
     }
     for (const each of [task, ...(resetDependencies ? blocked : [])]) {
@@ -277,7 +279,7 @@ export function retryTasks(
   });
 }
 
-/** Whether a plan is under way. */
-export function isBusy(status: DeepReadonly<AppStatus> | undefined): boolean {
+/** Whether a plan is active. */
+export function hasActivePlan(status: DeepReadonly<AppStatus> | undefined): boolean {
   return status?.plan !== undefined && status.plan.finishedAt === undefined;
 }

@@ -1,11 +1,11 @@
 import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
-import type { App, AppStatus } from "../api/app.ts";
-import { annotations } from "../api/names.ts";
-import { hashOf } from "../plugin/render-group.ts";
-import { cancelTasks, type ControlResult, retryTasks } from "./task-life.ts";
+import type { App, AppStatus } from "../../api/app.ts";
+import { annotations } from "../../api/names.ts";
+import { hashOf } from "../../plugin/render-group.ts";
+import { cancelTasks, type ControlResult, retryTasks } from "../plan/advance-plan.ts";
 
-/** Cancels and retries that people wrote into annotations. Each is done once, and its result kept beside the tasks. Changes `status`. */
-export function obeyControls(app: DeepReadonly<App>, status: AppStatus, now: number): void {
+/** Processes the cancel and retry annotations. Each is processed once and its result recorded. Mutates `status`. */
+export function applyControls(app: DeepReadonly<App>, status: AppStatus, now: number): void {
   const control = { ...status.control };
   const results: (ControlResult & { action: string })[] = [];
   for (const [action, key] of [
@@ -14,14 +14,14 @@ export function obeyControls(app: DeepReadonly<App>, status: AppStatus, now: num
   ] as const) {
     const text = app.metadata.annotations?.[key];
     if (text === undefined) {
-      // Consumed: the same words may come again.
+      // Removed after processing, so the same request may be repeated.
       delete control[action];
       continue;
     }
     const hash = hashOf(text);
     if (control[action] === hash) continue;
     control[action] = hash;
-    const request = readControl(text, action === "cancel" ? "cancelTaskIds" : "retryTaskIds");
+    const request = parseControl(text, action === "cancel" ? "cancelTaskIds" : "retryTaskIds");
     if ("problem" in request) {
       results.push({ action, taskId: "", result: `refused: ${request.problem}` });
       continue;
@@ -40,16 +40,16 @@ export function obeyControls(app: DeepReadonly<App>, status: AppStatus, now: num
   else delete status.control;
 }
 
-function readControl(text: string, key: string): { ids: readonly string[]; resetDependencies: boolean } | { problem: string } {
+function parseControl(text: string, key: string): { ids: readonly string[]; resetDependencies: boolean } | { problem: string } {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    return { problem: `it is no JSON: {"${key}": ["task-1-01"]} was expected` };
+    return { problem: `must be JSON such as {"${key}": ["task-1-01"]}` };
   }
   const ids = isJsonObject(value) ? value[key] : undefined;
   if (!Array.isArray(ids) || ids.length > 500 || !ids.every((id): id is string => typeof id === "string")) {
-    return { problem: `${key} has to be a list of task ids` };
+    return { problem: `${key}: must be a list of task ids` };
   }
   return { ids, resetDependencies: isJsonObject(value) && value.resetDependencies === true };
 }

@@ -1,9 +1,9 @@
 import { type Condition, type DeepReadonly, draft, setCondition } from "@keelson/api-machinery";
-import type { App, AppStatus } from "../api/app.ts";
-import type { Component } from "../api/component.ts";
-import { isBusy } from "./task-life.ts";
+import type { App, AppStatus } from "../../api/app.ts";
+import type { Component } from "../../api/component.ts";
+import { hasActivePlan } from "../plan/advance-plan.ts";
 
-/** Sets phase, message and the state of the components. Changes `status`. */
+/** Sets the phase, the message and the state of the components. Mutates `status`. */
 export function summarize(
   app: DeepReadonly<App>,
   components: ReadonlyMap<string, DeepReadonly<Component>>,
@@ -18,26 +18,26 @@ export function summarize(
     })
     .sort((a, b) => (a.name < b.name ? -1 : 1));
   const active = status.plan?.tasks.find((task) => ["in_progress", "cancelling", "retry_pending"].includes(task.status));
-  const bad = status.plan?.tasks.find((task) => task.status === "failed" || task.status === "cancelled");
-  const waits = status.components.find((component) => component.message !== undefined)?.message;
+  const unsuccessful = status.plan?.tasks.find((task) => task.status === "failed" || task.status === "cancelled");
+  const progress = status.components.find((component) => component.message !== undefined)?.message;
   const isReady = status.components.length > 0 && status.components.every((component) => component.ready);
-  if (isBusy(status)) {
+  if (hasActivePlan(status)) {
     status.phase = active?.scenario === "provision" ? "Provisioning" : "Updating";
     status.message =
       active === undefined
-        ? "the plan goes on"
+        ? "the plan is in progress"
         : active.status === "retry_pending"
-          ? `${active.taskId} failed (${active.error ?? ""}) and is tried again at ${active.retryAt ?? ""}`
-          : `${active.taskId}: ${active.status === "cancelling" ? "is being taken back" : active.description}${waits ? `; ${waits}` : ""}`;
+          ? `${active.taskId} failed (${active.error ?? ""}); retrying at ${active.retryAt ?? ""}`
+          : `${active.taskId}: ${active.status === "cancelling" ? "reverting" : active.description}${progress ? `; ${progress}` : ""}`;
   } else if (problem !== undefined) {
     status.phase = components.size === 0 ? "Failed" : "Degraded";
     status.message = problem;
-  } else if (bad !== undefined) {
+  } else if (unsuccessful !== undefined) {
     status.phase = "Degraded";
-    status.message = `${bad.taskId} ${bad.status}: ${bad.error ?? bad.reason ?? ""}`;
+    status.message = `${unsuccessful.taskId} ${unsuccessful.status}: ${unsuccessful.error ?? unsuccessful.reason ?? ""}`;
   } else if (app.spec.stopped && status.plan?.outcome === "Succeeded") {
     status.phase = "Stopped";
-    status.message = "stopped; its volumes are kept";
+    status.message = "stopped; volumes are kept";
   } else if (isReady) {
     status.phase = "Running";
     status.message = "all Pods are ready";
@@ -47,7 +47,7 @@ export function summarize(
   }
 }
 
-/** Sets the conditions Accepted, Synced and Ready from the rest of the status. Changes `status`. */
+/** Sets the conditions Accepted, Synced and Ready from the rest of the status. Mutates `status`. */
 export function setAppConditions(status: AppStatus, generation: number, problem: string | undefined, now: number): void {
   let conditions: readonly Condition[] = status.conditions ?? [];
   conditions = setCondition(
@@ -71,7 +71,7 @@ export function setAppConditions(status: AppStatus, generation: number, problem:
       status: isSynced,
       reason: isSynced
         ? "Applied"
-        : isBusy(status)
+        : hasActivePlan(status)
           ? "Updating"
           : failed?.status === "cancelled"
             ? "TaskCancelled"

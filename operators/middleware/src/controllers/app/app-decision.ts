@@ -1,23 +1,23 @@
 import { draft, jsonEquals } from "@keelson/api-machinery";
-import { App, type AppStatus, type ChangeTask, type Plan } from "../api/app.ts";
-import { obeyControls } from "./app-controls.ts";
+import { App, type AppStatus, type ChangeTask, type Plan } from "../../api/app.ts";
+import { applyControls } from "./app-controls.ts";
 import { effectsOf } from "./app-effects.ts";
 import type { AppObservation } from "./app-observation.ts";
-import { checkApp, planChanges } from "./app-plan.ts";
+import { validateApp, planChanges } from "../plan/plan-changes.ts";
 import { setAppConditions, summarize } from "./app-status.ts";
-import type { Decision } from "./effect.ts";
-import { isBusy, stepPlan } from "./task-life.ts";
+import type { Decision } from "../effect.ts";
+import { hasActivePlan, advancePlan } from "../plan/advance-plan.ts";
 
 /**
- * What to do about an App. Pure. A changed status is written first and alone, so that whatever is done rests on a record:
- * whoever dies in between does the same again.
+ * Decides about an App. Pure. A changed status is written first and alone, so that every action is on record: a controller
+ * that crashes in between repeats it.
  */
 export function decideApp(observed: AppObservation): Decision {
   const { app, components, plugin, now } = observed;
   if (app.metadata.deletionTimestamp !== undefined) return { effects: [] };
   const status = draft(app.status ?? {}) as AppStatus;
   const generation = app.metadata.generation ?? 0;
-  obeyControls(app, status, now);
+  applyControls(app, status, now);
   const applied = new Map([...components].map(([name, component]) => [name, component.spec]));
   const isNew = status.acceptedGeneration !== generation;
   const isMissing = (plan: Plan | undefined): boolean =>
@@ -25,9 +25,9 @@ export function decideApp(observed: AppObservation): Decision {
   let problem: string | undefined;
   if ("problem" in plugin) problem = plugin.problem;
   else {
-    const problems = checkApp(app, plugin, applied);
+    const problems = validateApp(app, plugin, applied);
     if (problems.length > 0 && isNew) problem = problems.map(({ field, message }) => `${field}: ${message}`).join("; ");
-    else if (!isBusy(status) && (isNew || isMissing(status.plan))) {
+    else if (!hasActivePlan(status) && (isNew || isMissing(status.plan))) {
       const after = status.plan?.generation === generation ? lastNumber(status.plan.tasks) : 0;
       const tasks = planChanges(app, plugin, applied, { generation, after });
       status.acceptedGeneration = generation;
@@ -42,12 +42,12 @@ export function decideApp(observed: AppObservation): Decision {
     }
   }
   status.observedGeneration = generation;
-  const isWaiting = isBusy(status) && status.acceptedGeneration !== generation;
+  const isWaiting = hasActivePlan(status) && status.acceptedGeneration !== generation;
   if (isWaiting) status.pendingGeneration = generation;
   else delete status.pendingGeneration;
   let dueMs: number | undefined;
-  if (status.plan !== undefined && isBusy(status)) {
-    const step = stepPlan(
+  if (status.plan !== undefined && hasActivePlan(status)) {
+    const step = advancePlan(
       status.plan,
       components,
       { onFailure: app.spec.changePolicy?.onFailure ?? "stop", isSuperseded: isWaiting },

@@ -1,35 +1,38 @@
 import { type ControllerDefinition, defineController, type ReconcileContext, readOf, type Request } from "@keelson/controller";
-import type { AgentCalls } from "../agent/agent-calls.ts";
-import { Component } from "../api/component.ts";
-import { Group } from "../api/group.ts";
-import { labels, pluginNamespace } from "../api/names.ts";
-import { pluginConfigMapName } from "../plugin/read-plugin.ts";
-import { readAgentToken } from "./agent-token.ts";
-import { carryOut } from "./carry-out.ts";
+import type { MiddlewareServices } from "../services.ts";
+import { Component } from "../../api/component.ts";
+import { Group } from "../../api/group.ts";
+import { labels, pluginNamespace } from "../../api/names.ts";
+import { pluginConfigMapName } from "../../plugin/read-plugin.ts";
+import { readAgentToken } from "../agent-token.ts";
+import { performEffects } from "../perform-effects.ts";
 import { decideComponent } from "./component-decision.ts";
-import { findPlugin } from "./find-plugin.ts";
 
 const fieldManager = "middleware-component-controller";
 
-/** Hands changes of Components to their Groups, in their order. */
-export function createComponentController(agents: AgentCalls): ControllerDefinition {
+/** Creates the Component controller, which passes changes to Groups in order. */
+export function createComponentController(services: MiddlewareServices): ControllerDefinition {
   return defineController({
     name: "middleware-component",
     for: Component,
     owns: [Group],
     reads: [readOf(Group)],
     maxConcurrentReconciles: 10,
-    reconcile: (request, context) => reconcile(request, context, agents),
+    reconcile: (request, context) => reconcile(request, context, services),
   });
 }
 
-async function reconcile(request: Request, context: ReconcileContext, agents: AgentCalls): Promise<void> {
+async function reconcile(
+  request: Request,
+  context: ReconcileContext,
+  { agents, plugins, generateSecret }: MiddlewareServices,
+): Promise<void> {
   const { cache, client, clock, signal } = context;
   const component = cache.get(Component, request);
   if (component === undefined) return;
   const { namespace, name } = request;
   const groups = cache.list(Group, { namespace }).filter((group) => group.spec.componentRef.name === name);
-  const plugin = findPlugin(cache, namespace, component.spec.plugin);
+  const plugin = plugins.find(cache, namespace, component.spec.plugin);
   const pluginName = pluginConfigMapName(component.spec.plugin.name, component.spec.plugin.version);
   const decision = decideComponent({
     component,
@@ -37,11 +40,12 @@ async function reconcile(request: Request, context: ReconcileContext, agents: Ag
     pluginRef: "problem" in plugin ? { name: pluginName, namespace: pluginNamespace } : plugin.configMap,
     now: clock.now(),
   });
-  await carryOut(decision.effects, {
+  await performEffects(decision.effects, {
     client,
     fieldManager,
     signal,
     agents,
+    generateSecret,
     agentToken: () => readAgentToken(client, namespace, component.spec.appRef.name, signal),
     answersInto: { type: Component, object: component },
   });

@@ -1,15 +1,15 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
-import type { App } from "../api/app.ts";
-import type { Component } from "../api/component.ts";
-import type { Plugin } from "../plugin/plugin.ts";
+import type { App } from "../../api/app.ts";
+import type { Component } from "../../api/component.ts";
+import type { Plugin } from "../../plugin/plugin.ts";
 
-/** What the App's controller sees. */
+/** Inputs of a decision about an App. */
 export interface AppObservation {
   readonly app: DeepReadonly<App>;
-  /** Components of the App by their name within it. */
+  /** Components of the App by component name. */
   readonly components: ReadonlyMap<string, DeepReadonly<Component>>;
-  /** The plugin, or why there is none. */
+  /** The plugin, or why it cannot be used. */
   readonly plugin: Plugin | { readonly problem: string };
   readonly metadata: DeepReadonly<ConfigMapObject> | undefined;
   readonly now: number;

@@ -5,25 +5,25 @@ import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
 import { ToolInvoker } from "./agent2.generated.ts";
 
-/** Port of agents. */
+/** gRPC port of agents. */
 export const agentPort = 50_052;
 
-/** Asks agents. One connection a Pod, kept while it is used. */
-export interface AgentCalls {
+/** Client of all agents, with one connection per Pod. */
+export interface AgentClient {
   call(ip: string, token: string, call: Call): Promise<CallResult>;
-  /** What a Pod is, or undefined where its agent does not answer. */
+  /** The state of a Pod; undefined if its agent does not respond. */
   role(ip: string, token: string, signal?: AbortSignal): Promise<Role | undefined>;
-  /** Calls `onChange` when a Pod's role may have changed, until the signal fires: on every message, and when it is lost. */
+  /** Calls `onChange` when the state of a Pod may have changed or its agent was lost, until the signal fires. */
   watch(ip: string, token: string, onChange: () => void, signal: AbortSignal): void;
   close(): void;
 }
 
-/** Waits between attempts to watch an agent that does not answer: doubled each time. */
-const firstReconnectMs = 50;
-const lastReconnectMs = 5_000;
+/** Exponential backoff between attempts to watch an agent. */
+const initialReconnectMs = 50;
+const maxReconnectMs = 5_000;
 
-/** Makes {@link AgentCalls}. `timeoutMs` bounds every call but the switchover, which has its own bound within. */
-export function createAgentCalls({
+/** Creates an {@link AgentClient}. `timeoutMs` is the timeout of a call. */
+export function createAgentClient({
   timeoutMs = 30_000,
   roleTimeoutMs = 2_000,
   programPort = 6_379,
@@ -33,7 +33,7 @@ export function createAgentCalls({
   readonly roleTimeoutMs?: number;
   readonly programPort?: number;
   readonly clock?: Clock;
-} = {}): AgentCalls {
+} = {}): AgentClient {
   const connections = new Map<
     string,
     { readonly client: Client<typeof ToolInvoker>; readonly sessions: Http2SessionManager }
@@ -45,7 +45,7 @@ export function createAgentCalls({
     const sessions = new Http2SessionManager(baseUrl, { idleConnectionTimeoutMs: 30_000, pingIntervalMs: 10_000 });
     const client = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
     connections.set(ip, { client, sessions });
-    // Pods come and go with new addresses: forget the oldest.
+    // Restarted Pods have new addresses: evict the oldest.
     const [oldest] = connections;
     if (connections.size > 1_000 && oldest) {
       oldest[1].sessions.abort();
@@ -110,7 +110,10 @@ export function createAgentCalls({
         );
       case "Stop":
         return outcome(
-          await client.stop({ timeout: "10s", force: false, reason: "the Pod is replaced", token: call.token }, options(token)),
+          await client.stop(
+            { timeout: "10s", force: false, reason: "the Pod is being replaced", token: call.token },
+            options(token),
+          ),
         );
     }
   }
@@ -154,7 +157,7 @@ export function createAgentCalls({
   };
 }
 
-/** Follows one agent for as long as its Pod is there; a connection that breaks is made anew, as an informer does. */
+/** Watches one agent until the signal fires. Reconnects after a failure. */
 async function watchRole(
   connect: () => Client<typeof ToolInvoker>,
   token: string,
@@ -162,21 +165,21 @@ async function watchRole(
   signal: AbortSignal,
   clock: Clock,
 ): Promise<void> {
-  let waitMs = firstReconnectMs;
+  let waitMs = initialReconnectMs;
   while (!signal.aborted) {
     let wasConnected = false;
     try {
       for await (const _ of connect().watchRole({}, { headers: { authorization: `Bearer ${token}` }, signal })) {
         wasConnected = true;
-        waitMs = firstReconnectMs;
+        waitMs = initialReconnectMs;
         onChange();
       }
     } catch {
-      // Whatever broke it, the answer is the same: it is not to be seen for now.
+      // Every failure means the same: the agent cannot be reached.
     }
     if (signal.aborted) return;
     if (wasConnected) onChange();
     await sleep(clock, waitMs, signal).catch(() => undefined);
-    waitMs = Math.min(waitMs * 2, lastReconnectMs);
+    waitMs = Math.min(waitMs * 2, maxReconnectMs);
   }
 }

@@ -1,38 +1,39 @@
 import { type DeepReadonly, isStatusError, type KubernetesObject } from "@keelson/api-machinery";
 import { ConfigMap, PersistentVolumeClaim, Pod, type PodObject, Service } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, type ReconcileContext, type Request, watchOf } from "@keelson/controller";
-import type { AgentCalls } from "../agent/agent-calls.ts";
-import { Group } from "../api/group.ts";
-import { labels } from "../api/names.ts";
-import type { Plugin } from "../plugin/plugin.ts";
-import { type RenderedGroup, renderGroup } from "../plugin/render-group.ts";
-import { isPlugin, pluginConfigMapName, PluginError } from "../plugin/read-plugin.ts";
-import { TemplateError } from "../template/template-error.ts";
-import { readAgentToken } from "./agent-token.ts";
-import { carryOut, type EffectContext } from "./carry-out.ts";
-import { findPlugin } from "./find-plugin.ts";
-import { decideGroup } from "./group/group-decision.ts";
-import type { Role } from "./group/observation.ts";
+import type { AgentClient } from "../../agent/agent-client.ts";
+import type { MiddlewareServices } from "../services.ts";
+import { Group } from "../../api/group.ts";
+import { labels } from "../../api/names.ts";
+import type { Plugin } from "../../plugin/plugin.ts";
+import { type RenderedGroup, renderGroup } from "../../plugin/render-group.ts";
+import { isPlugin, pluginConfigMapName, PluginError } from "../../plugin/read-plugin.ts";
+import { TemplateError } from "../../template/template-error.ts";
+import { readAgentToken } from "../agent-token.ts";
+import { performEffects, type EffectContext } from "../perform-effects.ts";
+
+import { decideGroup } from "./group-decision.ts";
+import type { Role } from "./observation.ts";
 import { createRoleWatches, type RoleWatches, type WatchedPod } from "./role-watches.ts";
 
 const fieldManager = "middleware-group-controller";
 
-/** The Group that an object was made for, by its label. */
+/** The Group of a managed object, by its label. */
 const groupOf = ({ metadata }: DeepReadonly<KubernetesObject>): readonly Request[] => {
   const name = metadata.labels?.[labels.group];
   return name === undefined ? [] : [{ namespace: metadata.namespace, name }];
 };
 
-/** Makes and changes the Pods of Groups. Everything that it waits for tells: objects by watch, agents by stream. */
-export function createGroupController(agents: AgentCalls, agentCommand: readonly string[]): ControllerDefinition {
-  const watches = createRoleWatches(agents);
+/** Creates the Group controller, which manages the Pods of Groups. It never polls: objects are watched, and agents stream changes. */
+export function createGroupController(services: MiddlewareServices): ControllerDefinition {
+  const watches = createRoleWatches(services.agents);
   const rendered = new Map<string, Rendered>();
   return defineController({
     name: "middleware-group",
     for: Group,
     owns: [Pod, Service],
     watches: [
-      // Claims are nobody's, so that they stay; they are found by their label.
+      // Claims have no owner, so that they survive. They are found by label.
       watchOf(PersistentVolumeClaim, groupOf),
       watchOf(ConfigMap, (configMap, { cache }) =>
         isPlugin(configMap)
@@ -45,25 +46,23 @@ export function createGroupController(agents: AgentCalls, agentCommand: readonly
     ],
     triggers: [{ start: ({ enqueue }) => watches.start(enqueue) }],
     maxConcurrentReconciles: 20,
-    reconcile: (request, context) => reconcile(request, context, { agents, watches, rendered, agentCommand }),
+    reconcile: (request, context) => reconcile(request, context, { ...services, watches, rendered }),
   });
 }
 
-interface GroupTools {
-  readonly agents: AgentCalls;
+interface GroupServices extends MiddlewareServices {
   readonly watches: RoleWatches;
-  /** What Groups were last rendered to, by their keys. */
+  /** Last rendered Groups, by key. */
   readonly rendered: Map<string, Rendered>;
-  readonly agentCommand: readonly string[];
 }
 
-async function reconcile(request: Request, context: ReconcileContext, tools: GroupTools): Promise<void> {
+async function reconcile(request: Request, context: ReconcileContext, services: GroupServices): Promise<void> {
   const { cache, client, clock, signal } = context;
-  const { agents, watches } = tools;
+  const { agents, watches, generateSecret } = services;
   const group = cache.get(Group, request);
   if (group === undefined) {
     watches.follow(request, [], "");
-    tools.rendered.delete(keyOf(request));
+    services.rendered.delete(keyOf(request));
     return;
   }
   const { namespace, name } = request;
@@ -73,12 +72,12 @@ async function reconcile(request: Request, context: ReconcileContext, tools: Gro
   const readToken = (): Promise<string> => readAgentToken(client, namespace, app, signal);
   const running = pods.flatMap(runningPod);
   const token = running.length === 0 ? "" : await readToken();
-  // Watched before it is asked: a change right after the answer is not missed.
+  // Watched before the roles are read, so that a later change is not missed.
   watches.follow(request, running, token);
-  const roles = await askRoles(running, agents, token, signal);
+  const roles = await readRoles(running, agents, token, signal);
   const decision = decideGroup({
     group,
-    rendered: render(group, context, tools),
+    rendered: render(group, context, services),
     pods,
     claims: cache.list(PersistentVolumeClaim, { namespace, labelSelector }),
     configs: cache.list(ConfigMap, { namespace, labelSelector }),
@@ -92,18 +91,19 @@ async function reconcile(request: Request, context: ReconcileContext, tools: Gro
     signal,
     agents,
     agentToken: readToken,
+    generateSecret,
     answersInto: { type: Group, object: group },
   };
   try {
-    await carryOut(decision.effects, effects);
+    await performEffects(decision.effects, effects);
   } catch (error) {
     const status = failedBy(error, group);
     if (status === undefined) throw error;
-    await carryOut([{ kind: "status", type: Group, object: group, status }], effects);
+    await performEffects([{ kind: "status", type: Group, object: group, status }], effects);
   }
 }
 
-/** What the API server refuses of an operation it refuses each time: the operation has failed. Undefined for other errors. */
+/** The status of an operation that the API server rejects permanently. Undefined for other errors. */
 function failedBy(error: unknown, { status }: DeepReadonly<Group>): object | undefined {
   if (status?.operation?.phase !== "Running") return undefined;
   const isForbidden = isStatusError(error, "Forbidden");
@@ -120,14 +120,14 @@ interface Rendered {
 
 const keyOf = ({ namespace, name }: Request): string => `${namespace}/${name}`;
 
-/** Renders a Group where its spec, its labels or the plugin are others than last time: not for every change of its status. */
+/** Renders a Group, or reuses the last result if its spec, its labels and the plugin have not changed. */
 function render(
   group: DeepReadonly<Group>,
   { cache }: ReconcileContext,
-  { rendered, agentCommand }: GroupTools,
+  { rendered, plugins, agentCommand }: GroupServices,
 ): RenderedGroup | { readonly problem: string } {
   const { name = "", namespace, uid, generation, labels: own } = group.metadata;
-  const plugin = findPlugin(cache, namespace, group.spec.plugin);
+  const plugin = plugins.find(cache, namespace, group.spec.plugin);
   if ("problem" in plugin) return plugin;
   const identity = JSON.stringify([uid, generation, own]);
   const key = keyOf({ namespace, name });
@@ -151,16 +151,16 @@ function renderOrProblem(
   }
 }
 
-/** A Pod whose agent may answer. */
+/** The Pod, if its agent may be running. */
 function runningPod(pod: DeepReadonly<PodObject>): readonly (WatchedPod & { readonly name: string })[] {
   const { name = "", uid = "", deletionTimestamp } = pod.metadata;
   const ip = pod.status?.podIP;
   return ip === undefined || pod.status?.phase !== "Running" || deletionTimestamp !== undefined ? [] : [{ name, uid, ip }];
 }
 
-async function askRoles(
+async function readRoles(
   pods: readonly { readonly name: string; readonly ip: string }[],
-  agents: AgentCalls,
+  agents: AgentClient,
   token: string,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, Role>> {

@@ -1,9 +1,9 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import type { ChangeTask, Plan, TaskState } from "../api/app.ts";
-import type { Component } from "../api/component.ts";
-import type { ErrorClass, Operation } from "../api/parts.ts";
-import { cancelTasks, retryTasks, stepPlan, transitions } from "./task-life.ts";
+import type { ChangeTask, Plan, TaskState } from "../../api/app.ts";
+import type { Component } from "../../api/component.ts";
+import type { ErrorClass, Operation } from "../../api/parts.ts";
+import { cancelTasks, retryTasks, advancePlan, transitions } from "./advance-plan.ts";
 
 const now = Date.UTC(2026, 0, 1);
 const at = (ms: number): string => new Date(now + ms).toISOString();
@@ -33,7 +33,7 @@ function task(status: TaskState, more: Partial<ChangeTask> = {}): ChangeTask {
 
 const planOf = (...tasks: ChangeTask[]): Plan => ({ id: "plan", generation: 1, startedAt: at(0), tasks });
 
-/** A Component that answers `token`. */
+/** A Component that reports this phase for `token`. */
 function answers(
   phase: Operation["phase"],
   more: Partial<Operation> & { readonly isStale?: boolean } = {},
@@ -50,7 +50,7 @@ function answers(
 }
 
 const step = (plan: Plan, component?: DeepReadonly<Component>, time = now) =>
-  stepPlan(plan, new Map(component ? [["redis", component]] : []), policy, time);
+  advancePlan(plan, new Map(component ? [["redis", component]] : []), policy, time);
 
 describe("a step of a task", () => {
   const partial = { pointOfNoReturn: true };
@@ -59,67 +59,67 @@ describe("a step of a task", () => {
   const config = { errorClass: "Config" as ErrorClass, message: "bad" };
   it.each<[string, ChangeTask, DeepReadonly<Component> | undefined, number, Partial<ChangeTask>]>([
     ["pending starts", task("pending"), undefined, 0, { status: "in_progress", attempt: 1, token: "plan/task-1-01/1" }],
-    ["running goes on without an answer", task("in_progress"), undefined, 0, { status: "in_progress" }],
-    ["running goes on while it runs", task("in_progress"), answers("Running"), 0, { status: "in_progress" }],
-    ["running is done when its very token succeeded", task("in_progress"), answers("Succeeded"), 0, { status: "done" }],
+    ["running continues without a response", task("in_progress"), undefined, 0, { status: "in_progress" }],
+    ["running continues while the operation runs", task("in_progress"), answers("Running"), 0, { status: "in_progress" }],
+    ["running is done when its token succeeded", task("in_progress"), answers("Succeeded"), 0, { status: "done" }],
     [
-      "an answer to another token is none",
+      "a response to another token is ignored",
       task("in_progress"),
       answers("Succeeded", { token: "old" }),
       0,
       { status: "in_progress" },
     ],
     [
-      "an answer to a token that the Component no longer has is none",
+      "a response to a token that the Component no longer has is ignored",
       task("in_progress"),
       { ...answers("Succeeded"), spec: { operation: { token: "other", scenario: "update" } } } as DeepReadonly<Component>,
       0,
       { status: "in_progress" },
     ],
     [
-      "an answer for an older generation is none",
+      "a response for an older generation is ignored",
       task("in_progress"),
       answers("Succeeded", { isStale: true }),
       0,
       { status: "in_progress" },
     ],
     [
-      "a network error is tried again in 1 s",
+      "a network error is retried after 1 s",
       task("in_progress"),
       answers("Failed", network),
       0,
       { status: "retry_pending", retryAt: at(1_000), retryCount: 1 },
     ],
     [
-      "the wait doubles",
+      "the backoff doubles",
       task("in_progress", { retryCount: 2 }),
       answers("Failed", network),
       0,
       { retryAt: at(4_000), retryCount: 3 },
     ],
     [
-      "the wait has an end at 60 s",
+      "the backoff is capped at 60 s",
       task("in_progress", { retryCount: 20, maxRetries: 50 }),
       answers("Failed", network),
       0,
       { retryAt: at(60_000) },
     ],
     [
-      "without retries left it goes back",
+      "is reverted without retries left",
       task("in_progress", { retryCount: 3 }),
       answers("Failed", network),
       0,
       { status: "cancelling", ...revert },
     ],
     [
-      "a bad parameter is not tried again",
+      "a bad parameter is not retried",
       task("in_progress"),
       answers("Failed", config),
       0,
       { status: "cancelling", retryCount: 0, ...revert },
     ],
     [
-      "past the point of no return it stays partial",
+      "is partial past the point of no return",
       task("in_progress"),
       answers("Failed", { ...config, ...partial }),
       0,
@@ -127,22 +127,22 @@ describe("a step of a task", () => {
     ],
     ["waiting for a retry waits", task("retry_pending", { retryAt: at(1_000) }), undefined, 999, { status: "retry_pending" }],
     [
-      "waiting for a retry starts when it is time",
+      "waiting for a retry starts at its time",
       task("retry_pending", { retryAt: at(1_000) }),
       undefined,
       1_000,
       { status: "in_progress", attempt: 2, token: "plan/task-1-01/2" },
     ],
     [
-      "late it is stopped",
+      "is cancelled after its timeout",
       task("in_progress"),
       answers("Running"),
       300_000,
       { status: "cancelling", reason: "timeout", errorClass: "Timeout" },
     ],
-    ["late and done at once is done", task("in_progress"), answers("Succeeded"), 300_000, { status: "done" }],
-    ["a cancel that comes too late is done", task("cancelling"), answers("Succeeded"), 0, { status: "done" }],
-    ["a cancel that is obeyed goes back", task("cancelling"), answers("Cancelled"), 0, { status: "cancelling", ...revert }],
+    ["is done if it finished at its timeout", task("in_progress"), answers("Succeeded"), 300_000, { status: "done" }],
+    ["a cancel that arrives too late is done", task("cancelling"), answers("Succeeded"), 0, { status: "done" }],
+    ["a confirmed cancel is reverted", task("cancelling"), answers("Cancelled"), 0, { status: "cancelling", ...revert }],
     [
       "a cancel past the point of no return fails as partial",
       task("cancelling"),
@@ -151,50 +151,56 @@ describe("a step of a task", () => {
       { status: "failed", reason: "partial" },
     ],
     [
-      "a cancel that nobody answers ends as unknown",
+      "a cancel without a response fails as unknown",
       task("cancelling"),
       undefined,
       300_000,
       { status: "failed", reason: "unknown" },
     ],
     [
-      "the way back ends it as cancelled",
+      "a successful revert is cancelled",
       task("cancelling", revert),
       answers("Succeeded", { token: revert.token }),
       0,
       { status: "cancelled" },
     ],
     [
-      "the way back of a failure ends it as failed",
+      "a successful revert of a failure is failed",
       task("cancelling", { ...revert, errorClass: "Config" }),
       answers("Succeeded", { token: revert.token }),
       0,
       { status: "failed" },
     ],
     [
-      "a way back that fails is partial",
+      "a failed revert is partial",
       task("cancelling", revert),
       answers("Failed", { token: revert.token }),
       0,
       { status: "failed", reason: "partial" },
     ],
     ["done stays done", task("done"), answers("Failed"), 900_000, { status: "done" }],
-    ["failed stays failed, also when it succeeds after all", task("failed"), answers("Succeeded"), 0, { status: "failed" }],
+    [
+      "failed stays failed, even if the operation succeeds later",
+      task("failed"),
+      answers("Succeeded"),
+      0,
+      { status: "failed" },
+    ],
   ])("%s", (_, before, component, ms, after) => {
     const [next] = step(planOf(before), component, now + ms).plan.tasks;
     expect(next).toMatchObject(after);
-    // A clock that jumps, or nothing new, changes nothing that is over.
+    // Every transition must be allowed.
     if (next !== undefined && next.status !== before.status) expect(transitions[before.status]).toContain(next.status);
   });
 
-  it("comes with the nearest deadline of all tasks and no other time to look", () => {
+  it("returns the nearest deadline of all tasks", () => {
     const running = task("in_progress", { deadlineAt: at(300_000) });
     const retrying = task("retry_pending", { taskId: "task-1-02", retryAt: at(2_000) });
     expect(step(planOf(running, retrying), answers("Running")).dueMs).toBe(now + 2_000);
     expect(step(planOf(task("done"))).dueMs).toBeUndefined();
   });
 
-  it("says how a plan ended: failed before cancelled before succeeded", () => {
+  it("determines the outcome: failed before cancelled before succeeded", () => {
     const outcome = (...states: TaskState[]) =>
       step(planOf(...states.map((state, index) => task(state, { taskId: `task-1-0${index}` })))).plan.outcome;
     expect(outcome("done", "done")).toBe("Succeeded");
@@ -202,21 +208,21 @@ describe("a step of a task", () => {
     expect(outcome("cancelled", "failed", "skipped")).toBe("Failed");
   });
 
-  it("skips what comes after a failure, or only what depends on it", () => {
+  it("skips all tasks after a failure, or only its dependents", () => {
     const failed = task("failed");
     const next = task("pending", { taskId: "task-1-02", stage: 2 });
     const dependent = task("pending", { taskId: "task-1-03", stage: 3, dependencies: ["task-1-01"] });
     const states = (onFailure: "stop" | "skip-dependents") =>
-      stepPlan(planOf(failed, next, dependent), new Map(), { onFailure, isSuperseded: false }, now).plan.tasks.map(
+      advancePlan(planOf(failed, next, dependent), new Map(), { onFailure, isSuperseded: false }, now).plan.tasks.map(
         (each) => each.status,
       );
     expect(states("stop")).toEqual(["failed", "skipped", "skipped"]);
     expect(states("skip-dependents")).toEqual(["failed", "in_progress", "skipped"]);
   });
 
-  it("says of a task that is skipped what for: one that failed, or a newer change that waits", () => {
+  it("records why a task was skipped: a failed task, or a newer change", () => {
     const reason = (isSuperseded: boolean) =>
-      stepPlan(
+      advancePlan(
         planOf(task("failed"), task("pending", { taskId: "task-1-02", stage: 2 })),
         new Map(),
         { onFailure: "stop", isSuperseded },
@@ -226,23 +232,23 @@ describe("a step of a task", () => {
     expect(reason(true)).toBe("superseded");
   });
 
-  it("does not start a stage before the one before it is over", () => {
+  it("starts a stage only after the previous one has finished", () => {
     const later = task("pending", { taskId: "task-1-02", stage: 2 });
     expect(step(planOf(task("in_progress"), later), answers("Running")).plan.tasks[1]?.status).toBe("pending");
     expect(step(planOf(task("in_progress"), later), answers("Succeeded")).plan.tasks[1]?.status).toBe("in_progress");
   });
 });
 
-describe("requests of people", () => {
+describe("user requests", () => {
   it.each<[TaskState, TaskState, string]>([
     ["pending", "cancelled", "cancelled"],
     ["retry_pending", "cancelled", "cancelled"],
     ["in_progress", "cancelling", "cancelling"],
-    ["cancelling", "cancelling", "is already being cancelled"],
-    ["done", "done", "refused: it is done"],
-    ["failed", "failed", "refused: it is failed"],
-    ["skipped", "skipped", "refused: it is skipped"],
-    ["cancelled", "cancelled", "refused: it is cancelled"],
+    ["cancelling", "cancelling", "already cancelling"],
+    ["done", "done", "refused: the task is done"],
+    ["failed", "failed", "refused: the task is failed"],
+    ["skipped", "skipped", "refused: the task is skipped"],
+    ["cancelled", "cancelled", "refused: the task is cancelled"],
   ])("a cancel of a task that is %s makes it %s", (before, after, result) => {
     const tasks = [task(before)];
     expect(cancelTasks(tasks, ["task-1-01"], now)).toEqual([{ taskId: "task-1-01", result }]);
@@ -253,11 +259,11 @@ describe("requests of people", () => {
     ["failed", "pending", "pending"],
     ["skipped", "pending", "pending"],
     ["cancelled", "pending", "pending"],
-    ["pending", "pending", "refused: it is pending"],
-    ["in_progress", "in_progress", "refused: it is in_progress"],
-    ["retry_pending", "retry_pending", "refused: it is retry_pending"],
-    ["cancelling", "cancelling", "refused: it is cancelling"],
-    ["done", "done", "refused: it is done"],
+    ["pending", "pending", "refused: the task is pending"],
+    ["in_progress", "in_progress", "refused: the task is in_progress"],
+    ["retry_pending", "retry_pending", "refused: the task is retry_pending"],
+    ["cancelling", "cancelling", "refused: the task is cancelling"],
+    ["done", "done", "refused: the task is done"],
   ])("a retry of a task that is %s makes it %s", (before, after, result) => {
     const plan = planOf(task(before, { retryCount: 3, error: "no" }));
     expect(retryTasks(plan, ["task-1-01"], false, true)).toEqual([{ taskId: "task-1-01", result }]);

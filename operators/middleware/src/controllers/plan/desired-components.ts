@@ -1,10 +1,10 @@
 import { type DeepReadonly, draft, isJsonObject, type JsonValue, jsonEquals } from "@keelson/api-machinery";
-import type { App, TaskType } from "../api/app.ts";
-import type { ComponentSpec } from "../api/component.ts";
-import type { GroupPart } from "../api/parts.ts";
-import type { Plugin } from "../plugin/plugin.ts";
+import type { App, TaskType } from "../../api/app.ts";
+import type { ComponentSpec } from "../../api/component.ts";
+import type { GroupPart } from "../../api/parts.ts";
+import type { Plugin } from "../../plugin/plugin.ts";
 
-/** The part of a Component's spec that a type of task is about. */
+/** The part of a Component's spec that one type of task changes. */
 export type SpecPart = Partial<Pick<ComponentSpec, "plugin" | "runtime" | "config" | "stopped">> & {
   groups?: Partial<GroupPart>[];
 };
@@ -23,10 +23,10 @@ const specFields: Readonly<Record<TaskType, readonly (keyof SpecPart)[]>> = {
   version_upgrade: ["runtime", "plugin"],
 };
 
-/** Types in the order P3 to P0. */
+/** Task types from P3 to P0. */
 export const taskTypes = ["k8s_resources", "middleware_config", "storage_volume", "version_upgrade"] as const;
 
-/** What the Components of an App are to be, by name. */
+/** Desired specs of an App's Components, by name. */
 export function desiredComponents(app: DeepReadonly<App>, plugin: Plugin): ReadonlyMap<string, ComponentSpec> {
   const { spec, metadata } = app;
   const shared = { ...plainOf(spec.config, plugin.configKey) };
@@ -57,7 +57,7 @@ function plainOf(
   return { ...rest, ...(isJsonObject(inner) ? inner : {}) };
 }
 
-/** The part of a spec that a type of task is about. */
+/** Extracts the part of a spec that one type of task changes. */
 export function partOf(spec: DeepReadonly<ComponentSpec>, type: TaskType): SpecPart {
   const part: Record<string, unknown> = {};
   for (const field of specFields[type]) if (spec[field] !== undefined) part[field] = spec[field];
@@ -71,7 +71,7 @@ export function partOf(spec: DeepReadonly<ComponentSpec>, type: TaskType): SpecP
   return draft(part) as SpecPart;
 }
 
-/** A spec with one part put in the place of its own. */
+/** A spec with one part replaced. */
 export function withPart(spec: DeepReadonly<ComponentSpec>, type: TaskType, part: DeepReadonly<SpecPart>): ComponentSpec {
   const result = draft(spec) as unknown as Record<string, unknown>;
   for (const field of specFields[type]) {
@@ -97,7 +97,7 @@ export function withPart(spec: DeepReadonly<ComponentSpec>, type: TaskType, part
   return draft(result) as unknown as ComponentSpec;
 }
 
-/** Says for people what changes between two parts. */
+/** Human-readable differences between two parts. */
 export function describeChange(type: TaskType, before: DeepReadonly<SpecPart>, after: DeepReadonly<SpecPart>): string {
   const changes: string[] = [];
   const note = (name: string, from: unknown, to: unknown): void => {
@@ -121,7 +121,7 @@ export function describeChange(type: TaskType, before: DeepReadonly<SpecPart>, a
   return changes.join(", ");
 }
 
-/** Names in either of two maps, sorted. */
+/** Sorted union of the keys of two maps. */
 export function keysOf(a: object | undefined, b: object | undefined): readonly string[] {
   return [...new Set([...Object.keys(a ?? {}), ...Object.keys(b ?? {})])].sort();
 }

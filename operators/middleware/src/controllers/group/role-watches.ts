@@ -1,5 +1,5 @@
 import type { Request } from "@keelson/controller";
-import type { AgentCalls } from "../agent/agent-calls.ts";
+import type { AgentClient } from "../../agent/agent-client.ts";
 
 /** A Pod whose agent is watched. */
 export interface WatchedPod {
@@ -7,16 +7,16 @@ export interface WatchedPod {
   readonly ip: string;
 }
 
-/** Watches on the agents of Groups' Pods, as many as there are Pods that run. */
+/** Watches on the agents of running Pods, one per Pod. */
 export interface RoleWatches {
-  /** Makes the watches of a Group those of exactly these Pods. */
+  /** Sets the Pods that are watched for a Group. */
   follow(group: Request, pods: readonly WatchedPod[], token: string): void;
-  /** From now on, changes lead to `enqueue`. Answers the way to stop, which ends all watches. */
+  /** Enqueues Groups whose roles may have changed. Returns a function that stops all watches. */
   start(enqueue: (group: Request) => void): () => void;
 }
 
-/** Makes {@link RoleWatches}. */
-export function createRoleWatches(agents: AgentCalls): RoleWatches {
+/** Creates {@link RoleWatches}. */
+export function createRoleWatches(agents: AgentClient): RoleWatches {
   const groups = new Map<string, Map<string, AbortController>>();
   let enqueue: (group: Request) => void = () => undefined;
   return {

@@ -1,35 +1,35 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
-import { type App, type ChangeTask, priorities, type TaskType } from "../api/app.ts";
-import type { ComponentSpec } from "../api/component.ts";
-import { hasVersion, type Plugin } from "../plugin/plugin.ts";
-import type { Scenario } from "../api/parts.ts";
+import { type App, type ChangeTask, priorities, type TaskType } from "../../api/app.ts";
+import type { ComponentSpec } from "../../api/component.ts";
+import { hasVersion, type Plugin } from "../../plugin/plugin.ts";
+import type { Scenario } from "../../api/parts.ts";
 import { describeChange, desiredComponents, keysOf, partOf, taskTypes, withPart } from "./desired-components.ts";
 
-/** What is wrong with an App, and in which field. */
-export interface Problem {
+/** An invalid field of an App. */
+export interface FieldError {
   readonly field: string;
   readonly message: string;
 }
 
-/** What an App's spec asks for that cannot be: checked before anything is planned. */
-export function checkApp(
+/** Validates an App against its plugin and its applied state, before anything is planned. */
+export function validateApp(
   app: DeepReadonly<App>,
   plugin: Plugin,
   applied: ReadonlyMap<string, DeepReadonly<ComponentSpec>>,
-): readonly Problem[] {
-  const problems: Problem[] = [];
+): readonly FieldError[] {
+  const problems: FieldError[] = [];
   const { runtime, components = [] } = app.spec;
   const known = plugin.runtimes.find((each) => each.name === runtime.name);
   if (!known)
     problems.push({
       field: "spec.runtime.name",
-      message: `${JSON.stringify(runtime.name)} is not one of the plugin's: ${plugin.runtimes.map((each) => each.name).join(", ")}`,
+      message: `${JSON.stringify(runtime.name)} must be one of ${plugin.runtimes.map((each) => each.name).join(", ")}`,
     });
   else if (!hasVersion(known.versions, runtime.version)) {
     problems.push({
       field: "spec.runtime.version",
-      message: `${JSON.stringify(runtime.version)} is not one of the plugin's: ${known.versions.join(", ")}`,
+      message: `${JSON.stringify(runtime.version)} must be one of ${known.versions.join(", ")}`,
     });
   }
   components.forEach((component, index) => {
@@ -38,13 +38,13 @@ export function checkApp(
     if (!own)
       problems.push({
         field: `${field}.name`,
-        message: `the plugin has no component ${JSON.stringify(component.name)}; it has ${plugin.components.map((each) => each.name).join(", ")}`,
+        message: `unknown component ${JSON.stringify(component.name)}; must be one of ${plugin.components.map((each) => each.name).join(", ")}`,
       });
     component.groups?.forEach((group, at) => {
       if (own && !own.groups.some((each) => each.name === group.name)) {
         problems.push({
           field: `${field}.groups[${at}].name`,
-          message: `there is no group ${JSON.stringify(group.name)} in ${component.name}; there are ${own.groups.map((each) => each.name).join(", ")}`,
+          message: `unknown group ${JSON.stringify(group.name)} of ${component.name}; must be one of ${own.groups.map((each) => each.name).join(", ")}`,
         });
       }
     });
@@ -54,7 +54,7 @@ export function checkApp(
       if (plugin.parameters[parameter] === "forbidden")
         problems.push({
           field: `spec.config.${parameter}`,
-          message: "is not for users: it would break how the Pods find one another or their volumes",
+          message: "must not be set: it would break replication or the volumes",
         });
     }
     const before = applied.get(name);
@@ -70,13 +70,13 @@ export function checkApp(
       if (old && (from === undefined) !== (to === undefined)) {
         problems.push({
           field: `spec.components.${name}.${group.name}.storage`,
-          message: "a volume can neither be added to Pods nor be taken away from them",
+          message: "a volume cannot be added to or removed from existing Pods",
         });
       }
       if (old?.storage && group.storage && old.storage.storageClass !== group.storage.storageClass) {
         problems.push({
           field: `spec.components.${name}.${group.name}.storage.storageClass`,
-          message: "cannot change: that is not carried out yet",
+          message: "must not change: not supported yet",
         });
       }
     }
@@ -85,7 +85,7 @@ export function checkApp(
       if (!from || !hasVersion(from, before.runtime.version)) {
         problems.push({
           field: "spec.runtime.version",
-          message: `the plugin knows no way from ${before.runtime.version} to ${desired.runtime.version}${from ? `; to get there, be at ${from.join(" or ")}` : ""}`,
+          message: `the plugin does not support the upgrade from ${before.runtime.version} to ${desired.runtime.version}${from ? `; upgrade to ${from.join(" or ")} first` : ""}`,
         });
       }
     }
@@ -93,14 +93,14 @@ export function checkApp(
   return problems;
 }
 
-/** What numbers tasks: the highest of the same generation so far. */
+/** Numbering of tasks: the generation and its highest number so far. */
 export interface PlanNumbering {
   readonly generation: number;
   readonly after: number;
 }
 
 /**
- * The tasks that lead from what was applied to what an App's spec wants, in the order in which they go: by class (upgrades last,
+ * Plans the tasks from the applied state to an App's spec, in order of execution: by class (upgrades last,
  * unless the App's policy says first), within a class by the plugin's orders, then by name. Pure, so that `keelson app plan`
  * shows what the controller will do.
  */
@@ -143,7 +143,7 @@ export function planChanges(
     }
     for (const type of taskTypes) {
       const [from, to] = [partOf(before, type), partOf(wanted, type)];
-      // Groups that the plugin no longer has stay as they are: nothing of a user's goes away by an update.
+      // Groups that the plugin no longer has are kept: an update never deletes user data.
       const after = partOf(withPart(before, type, to), type);
       if (jsonEquals(from, after)) continue;
       const scenario = scenarioOf(type, from.stopped ?? false, to.stopped ?? false);

@@ -1,12 +1,12 @@
 import { revisionAnnotation } from "../api/names.ts";
 import type { Role } from "../controllers/group/observation.ts";
-import type { View } from "../controllers/group/view.ts";
+import type { PodView } from "../controllers/group/pod-view.ts";
 
 /**
- * The Pod `p-<ordinal>` at 127.0.0.1<ordinal>, as it is to be: a replica of `p-0` that is in sync, unless `role` says otherwise.
- * `isWanted`: whether the Group is to have it.
+ * The Pod `p-<ordinal>` at 127.0.0.1<ordinal>: by default an up-to-date replica of `p-0` that is in sync.
+ * `isWanted`: whether the Pod is part of the desired state.
  */
-export function viewOf(ordinal: number, role: Partial<Role>, { revision = "r2", isWanted = true } = {}): View {
+export function podView(ordinal: number, role: Partial<Role>, { revision = "r2", isWanted = true } = {}): PodView {
   const name = `p-${ordinal}`;
   return {
     name,

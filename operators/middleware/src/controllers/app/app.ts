@@ -8,25 +8,25 @@ import {
   type Result,
   watchOf,
 } from "@keelson/controller";
-import type { AgentCalls } from "../agent/agent-calls.ts";
-import { App } from "../api/app.ts";
-import { Component } from "../api/component.ts";
-import { labels, metadataName } from "../api/names.ts";
-import { isPlugin, pluginConfigMapName } from "../plugin/read-plugin.ts";
+import type { MiddlewareServices } from "../services.ts";
+import { App } from "../../api/app.ts";
+import { Component } from "../../api/component.ts";
+import { labels, metadataName } from "../../api/names.ts";
+import { isPlugin, pluginConfigMapName } from "../../plugin/read-plugin.ts";
 import { decideApp } from "./app-decision.ts";
-import { carryOut } from "./carry-out.ts";
-import { findPlugin } from "./find-plugin.ts";
+import { performEffects } from "../perform-effects.ts";
+import { AgentCallError } from "../agent-call-error.ts";
 
 const fieldManager = "middleware-app-controller";
 
-/** Turns changes of Apps into plans and sees their tasks through. */
-export function createAppController(agents: AgentCalls): ControllerDefinition {
+/** Creates the App controller, which turns spec changes into plans and executes their tasks. */
+export function createAppController(services: MiddlewareServices): ControllerDefinition {
   return defineController({
     name: "middleware-app",
     for: App,
     owns: [Component],
     watches: [
-      // A plugin that appears or changes concerns every App that names it.
+      // A plugin that is created or changed affects every App that uses it.
       watchOf(ConfigMap, (configMap, { cache }) =>
         isPlugin(configMap)
           ? cache
@@ -38,11 +38,15 @@ export function createAppController(agents: AgentCalls): ControllerDefinition {
     ],
     reads: [readOf(Component)],
     maxConcurrentReconciles: 5,
-    reconcile: (request, context) => reconcile(request, context, agents),
+    reconcile: (request, context) => reconcile(request, context, services),
   });
 }
 
-async function reconcile(request: Request, context: ReconcileContext, agents: AgentCalls): Promise<Result | undefined> {
+async function reconcile(
+  request: Request,
+  context: ReconcileContext,
+  { agents, plugins, generateSecret }: MiddlewareServices,
+): Promise<Result | undefined> {
   const { cache, client, clock, signal } = context;
   const app = cache.get(App, request);
   if (app === undefined) return undefined;
@@ -53,23 +57,24 @@ async function reconcile(request: Request, context: ReconcileContext, agents: Ag
   const decision = decideApp({
     app,
     components: new Map(components.map((component) => [component.metadata.labels?.[labels.component] ?? "", component])),
-    plugin: findPlugin(cache, namespace, app.spec.plugin),
+    plugin: plugins.find(cache, namespace, app.spec.plugin),
     metadata: cache.get(ConfigMap, { namespace, name: metadataName(name) }),
     now: clock.now(),
   });
-  await carryOut(decision.effects, {
+  await performEffects(decision.effects, {
     client,
     fieldManager,
     signal,
     agents,
-    agentToken: () => Promise.reject(new Error("Apps call no agents")),
+    generateSecret,
+    agentToken: () => Promise.reject(new AgentCallError("NoToken", "the App controller does not call agents")),
   });
-  tell(app, decision.effects, context);
+  recordEvents(app, decision.effects, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }
 
-/** Events for tasks that ended and for what was refused. */
-function tell(
+/** Records events for tasks that started or finished. */
+function recordEvents(
   app: Parameters<typeof decideApp>[0]["app"],
   effects: ReturnType<typeof decideApp>["effects"],
   { events }: ReconcileContext,

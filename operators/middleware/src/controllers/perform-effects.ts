@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import {
   controllerReference,
   type DeepReadonly,
@@ -11,50 +10,41 @@ import {
 import { Secret } from "@keelson/api-machinery/kinds";
 import { ignoreConflict } from "@keelson/controller";
 import type { Client } from "@keelson/client";
-import type { AgentCalls } from "../agent/agent-calls.ts";
+import type { AgentClient } from "../agent/agent-client.ts";
 import { labels } from "../api/names.ts";
+import { AgentCallError } from "./agent-call-error.ts";
 import type { Effect } from "./effect.ts";
 
-/** What effects are carried out with. */
+/** Inputs of {@link performEffects}. */
 export interface EffectContext {
   readonly client: Client;
   readonly fieldManager: string;
   readonly signal?: AbortSignal;
-  readonly agents: AgentCalls;
-  /** The token of the agents of the object that the effects are about. */
+  readonly agents: AgentClient;
+  /** Reads the token of the App's agents. */
   readonly agentToken: () => Promise<string>;
-  /** Whose status a call's answer goes into. */
+  /** Generates a secret as printable text. */
+  readonly generateSecret: () => string;
+  /** Object whose status records the result of a call. */
   readonly answersInto?: { readonly type: ResourceType; readonly object: DeepReadonly<KubernetesObject> };
 }
 
-/** A call that was not answered: to be tried again. */
-export class AgentUnreachable extends Error {
-  override readonly name = "AgentUnreachable";
-  readonly code = "AgentUnreachable";
-}
-
-/** A call that an agent refused, with nothing on record that says so: to be tried again. */
-export class AgentRefused extends Error {
-  override readonly name = "AgentRefused";
-  readonly code = "AgentRefused";
-}
-
 /**
- * Carries out effects one after another. Where an object has moved on, the rest is left: its change brings the next decision.
+ * Performs effects in order. On a conflict the rest is dropped: the change of the object triggers the next decision.
  *
- * **Errors**: those of the client, {@link AgentUnreachable} and {@link AgentRefused}; the retry, with growing waits, decides anew
- * from what is on record.
+ * **Errors**: those of the client, and an {@link AgentCallError}. The retry decides again from the recorded
+ * state.
  */
-export async function carryOut(effects: readonly Effect[], context: EffectContext): Promise<void> {
-  for (const effect of effects) if (!(await carryOutOne(effect, context))) return;
+export async function performEffects(effects: readonly Effect[], context: EffectContext): Promise<void> {
+  for (const effect of effects) if (!(await performEffect(effect, context))) return;
 }
 
-async function carryOutOne(effect: Effect, context: EffectContext): Promise<boolean> {
+async function performEffect(effect: Effect, context: EffectContext): Promise<boolean> {
   const { client, fieldManager, signal } = context;
   switch (effect.kind) {
     case "status": {
       const { name = "", namespace, resourceVersion } = effect.object.metadata;
-      // The whole status is this controller's own, so what is left out goes away.
+      // This controller owns the whole status, so fields that are left out are removed.
       const configuration = { metadata: { name, namespace, resourceVersion }, status: effect.status };
       const written = await ignoreConflict(
         client.applyStatus(effect.type, configuration, {
@@ -96,7 +86,7 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
           ownerReferences: [controllerReference(effect.object)],
         },
         type: "Opaque",
-        stringData: { agentToken: randomBytes(24).toString("base64url"), password: randomBytes(24).toString("base64url") },
+        stringData: { agentToken: context.generateSecret(), password: context.generateSecret() },
       };
       try {
         await client.create(Secret, secret, { fieldManager, ...(signal ? { signal } : {}) });
@@ -118,18 +108,19 @@ async function carryOutOne(effect: Effect, context: EffectContext): Promise<bool
       const status = effect.after(result);
       if (status !== undefined) {
         const { answersInto } = context;
-        return answersInto !== undefined && (await carryOutOne({ kind: "status", ...answersInto, status }, context));
+        return answersInto !== undefined && (await performEffect({ kind: "status", ...answersInto, status }, context));
       }
       const { method } = effect.call;
-      if (result.kind === "unreachable") throw new AgentUnreachable(`${method} on ${effect.ip}: ${result.message}`);
-      // What follows a refused call, such as the deletion after a Stop, must not happen.
-      if (result.kind === "refused") throw new AgentRefused(`${method} on ${effect.ip}: ${result.message}`);
+      if (result.kind === "unreachable")
+        throw new AgentCallError("Unreachable", `${method} on ${effect.ip}: ${result.message}`);
+      // Effects after a refused call, such as the deletion after a Stop, must not happen.
+      if (result.kind === "refused") throw new AgentCallError("Refused", `${method} on ${effect.ip}: ${result.message}`);
       return true;
     }
   }
 }
 
-/** The role's label of a Pod is applied apart from the Pod, so that neither takes the other's fields away. */
+/** The role label of a Pod has its own field manager, so that applying the Pod does not remove it. */
 function managerOf(effect: Extract<Effect, { kind: "apply" }>, fieldManager: string): string {
   return effect.type.kind === "Pod" && !("spec" in effect.object) ? `${fieldManager}-role` : fieldManager;
 }

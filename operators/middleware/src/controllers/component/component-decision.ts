@@ -1,16 +1,16 @@
 import { controllerReference, type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
-import { Component, type ComponentStatus } from "../api/component.ts";
-import { Group, type GroupSpec } from "../api/group.ts";
-import { annotations, labels } from "../api/names.ts";
-import type { Operation } from "../api/parts.ts";
-import { setReady } from "./ready-condition.ts";
-import type { CallResult, Decision, Effect } from "./effect.ts";
+import { Component, type ComponentStatus } from "../../api/component.ts";
+import { Group, type GroupSpec } from "../../api/group.ts";
+import { annotations, labels } from "../../api/names.ts";
+import type { Operation } from "../../api/parts.ts";
+import { setReady } from "../ready-condition.ts";
+import type { CallResult, Decision, Effect } from "../effect.ts";
 
-/** What the Component's controller sees. */
+/** Inputs of a decision about a Component. */
 export interface ComponentObservation {
   readonly component: DeepReadonly<Component>;
-  /** Groups of the Component by their name within it. */
+  /** Groups of the Component by group name. */
   readonly groups: ReadonlyMap<string, DeepReadonly<Group>>;
   /** The ConfigMap of the plugin. */
   readonly pluginRef: { readonly name: string; readonly namespace: string };
@@ -21,8 +21,8 @@ export interface ComponentObservation {
 export const groupObjectName = (component: string, group: string): string => `${component}-${group}`;
 
 /**
- * What to do about a Component: hand its spec to its Groups, one after another in the order that was fixed when the operation
- * began, and answer the operation when the last has. Pure; a changed status is written first and alone.
+ * Decides about a Component: passes its spec to its Groups, one after another in the order that was fixed when the operation
+ * started, and finishes the operation after the last Group. Pure. A changed status is written first and alone.
  */
 export function decideComponent({ component, groups, pluginRef, now }: ComponentObservation): Decision {
   if (component.metadata.deletionTimestamp !== undefined) return { effects: [] };
@@ -36,7 +36,7 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
       scenario: spec.operation.scenario,
       phase: "Running",
       startedAt: formatTime(now),
-      // Nothing runs yet, or nothing is there to be ordered: nobody has to be asked.
+      // Nothing runs yet, or there is nothing to order.
       ...(names.length < 2 || spec.operation.scenario === "provision" ? { order: names } : {}),
     };
   }
@@ -60,7 +60,7 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
         if (answer.pointOfNoReturn) operation.pointOfNoReturn = true;
         break;
       }
-      operation.message = `${name}: ${answer?.message ?? "has not answered yet"}`;
+      operation.message = `${name}: ${answer?.message ?? "waiting for the Group"}`;
       if (answer?.pointOfNoReturn) operation.pointOfNoReturn = true;
       if (operation.scenario !== "provision") break;
     }
@@ -85,16 +85,16 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
   if (!jsonEquals(status, component.status ?? {}))
     return { effects: [{ kind: "status", type: Component, object: component, status }] };
 
-  if (operation?.phase === "Running" && operation.order === undefined) return askForOrder(component, groups, names, status);
+  if (operation?.phase === "Running" && operation.order === undefined) return requestOrder(component, groups, names, status);
   return {
     effects: triggered.flatMap((name) => {
       const applied = applyGroup(component, name, pluginRef, isCancelled);
       const current = groups.get(name);
-      const isThere =
+      const isUpToDate =
         current !== undefined &&
         jsonEquals(current.spec, applied.spec) &&
         current.metadata.annotations?.[annotations.cancelRequest] === applied.metadata.annotations?.[annotations.cancelRequest];
-      return isThere ? [] : [{ kind: "apply" as const, type: Group, object: applied }];
+      return isUpToDate ? [] : [{ kind: "apply" as const, type: Group, object: applied }];
     }),
   };
 }
@@ -117,8 +117,8 @@ function answerOf(group: DeepReadonly<Group>, token: string): DeepReadonly<Opera
   return (group.status?.observedGeneration ?? 0) >= (group.metadata.generation ?? 0) ? operation : undefined;
 }
 
-/** Asks a Pod in which order groups go. Without a good answer they go one by one, those without the primary first. */
-function askForOrder(
+/** Asks a Pod for the order of the groups. Without a valid answer, the group with the primary comes last. */
+function requestOrder(
   component: DeepReadonly<Component>,
   groups: ReadonlyMap<string, DeepReadonly<Group>>,
   names: readonly string[],
@@ -126,24 +126,25 @@ function askForOrder(
 ): Decision {
   const operation = status.operation;
   if (operation === undefined) return { effects: [] };
-  const careful = [...names].sort(
+  const primaryLast = [...names].sort(
     (a, b) => Number(groups.get(a)?.status?.primary !== undefined) - Number(groups.get(b)?.status?.primary !== undefined),
   );
   const fix = (order: readonly string[]): object => ({ ...status, operation: { ...operation, order: [...order] } });
   const pods = [...groups.values()].flatMap((group) => group.status?.pods ?? []);
-  const asked = pods.find((pod) => pod.ready && pod.role === "primary") ?? pods.find((pod) => pod.ready);
-  if (asked?.ip === undefined)
-    return { effects: [{ kind: "status", type: Component, object: component, status: fix(careful) }] };
+  const respondent = pods.find((pod) => pod.ready && pod.role === "primary") ?? pods.find((pod) => pod.ready);
+  if (respondent?.ip === undefined)
+    return { effects: [{ kind: "status", type: Component, object: component, status: fix(primaryLast) }] };
   const effect: Effect = {
     kind: "call",
-    ip: asked.ip,
+    ip: respondent.ip,
     call: { method: "GetGroupOrder", component: component.metadata.name ?? "", scenario: operation.scenario, groups: names },
-    after: (result: CallResult) => fix(result.kind === "order" && isPermutation(result.order, names) ? result.order : careful),
+    after: (result: CallResult) =>
+      fix(result.kind === "order" && isPermutation(result.order, names) ? result.order : primaryLast),
   };
   return { effects: [effect] };
 }
 
-/** Whether `order` has each of `names` once and nothing else. */
+/** Whether `order` is a permutation of `names`. */
 export function isPermutation(order: readonly string[], names: readonly string[]): boolean {
   return order.length === names.length && new Set(order).size === names.length && order.every((name) => names.includes(name));
 }

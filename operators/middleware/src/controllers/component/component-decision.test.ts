@@ -1,9 +1,9 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import type { Component, ComponentStatus } from "../api/component.ts";
-import type { Group } from "../api/group.ts";
-import { annotations } from "../api/names.ts";
-import type { Operation } from "../api/parts.ts";
+import type { Component, ComponentStatus } from "../../api/component.ts";
+import type { Group } from "../../api/group.ts";
+import { annotations } from "../../api/names.ts";
+import type { Operation } from "../../api/parts.ts";
 import { decideComponent } from "./component-decision.ts";
 
 const now = Date.UTC(2026, 0, 1);
@@ -25,7 +25,7 @@ function componentOf(operation: Partial<Operation>, isCancelled = false): DeepRe
   } as unknown as DeepReadonly<Component>;
 }
 
-/** A Group that has the operation and answers so. */
+/** A Group with this progress of the operation. */
 function groupOf(name: string, answer: Partial<Operation>): [string, DeepReadonly<Group>] {
   const group = {
     apiVersion: "middleware.io/v1alpha1",
@@ -43,11 +43,11 @@ const statusOf = (effects: ReturnType<typeof decide>): ComponentStatus | undefin
   effects[0]?.kind === "status" ? (effects[0].status as ComponentStatus) : undefined;
 
 describe("a Component whose operation is cancelled", () => {
-  it("ends it at once where no Group has heard of it", () => {
+  it("cancels it immediately if no Group has observed it", () => {
     expect(statusOf(decide(componentOf({}, true)))?.operation).toMatchObject({ phase: "Cancelled" });
   });
 
-  it("waits for the Group that has begun, and says what that says", () => {
+  it("waits for the Group that has started and reports its message", () => {
     const busy = groupOf("a", { message: "restarts a-1" });
     const status = statusOf(decide(componentOf({}, true), busy));
     expect(status?.operation).toMatchObject({ phase: "Running", message: "a: restarts a-1" });
@@ -58,18 +58,18 @@ describe("a Component whose operation is cancelled", () => {
     });
   });
 
-  it("begins with no further Group", () => {
+  it("starts no further Group", () => {
     const done = groupOf("a", { phase: "Succeeded" });
     expect(statusOf(decide(componentOf({}, true), done))?.operation).toMatchObject({ phase: "Cancelled" });
   });
 });
 
-it("passes on that there is no way back as soon as a Group says so", () => {
+it("reports the point of no return as soon as a Group does", () => {
   const busy = groupOf("a", { message: "hands over", pointOfNoReturn: true });
   expect(statusOf(decide(componentOf({}), busy))?.operation).toMatchObject({ phase: "Running", pointOfNoReturn: true });
 });
 
-it("takes an order that names each group once, and else goes with the primary's group last", () => {
+it("accepts a permutation of its groups, and otherwise puts the primary's group last", () => {
   const component = componentOf({});
   const unordered = { ...component, status: { ...component.status, replicas: 2, readyReplicas: 2 } };
   delete (unordered.status.operation as { order?: unknown } | undefined)?.order;
@@ -81,7 +81,7 @@ it("takes an order that names each group once, and else goes with the primary's 
   const groups = [withPods(groupOf("a", {}), "primary"), withPods(groupOf("b", {}), "replica")] as const;
   const settled = statusOf(decide(unordered, ...groups));
   const [asked] = decide({ ...unordered, ...(settled ? { status: settled } : {}) }, ...groups);
-  if (asked?.kind !== "call") throw new Error("no Pod is asked");
+  if (asked?.kind !== "call") throw new Error("no agent is called");
   const orderAfter = (order: string[]) => (asked.after({ kind: "order", order }) as ComponentStatus).operation?.order;
   expect(asked.call).toMatchObject({ method: "GetGroupOrder", groups: ["a", "b"] });
   expect(orderAfter(["a", "b"])).toEqual(["a", "b"]);

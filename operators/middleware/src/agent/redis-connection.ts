@@ -1,0 +1,58 @@
+import type { Clock } from "@keelson/api-machinery/time";
+import { connectResp, parseInfo, type Reply, type RespClient, RespError } from "./resp-client.ts";
+
+/** Fields of an INFO reply. */
+export type RedisInfo = Readonly<Record<string, string>>;
+
+/** Address and credentials of a Redis server. */
+export interface RedisAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly password: string;
+  readonly clock: Clock;
+}
+
+const commandTimeoutMs = 3_000;
+
+/** A connection to a Redis server that reconnects after a failure. */
+export class RedisConnection {
+  readonly #address: RedisAddress;
+  #client: RespClient | undefined;
+
+  constructor({ host, port, password, clock }: RedisAddress) {
+    this.#address = { host, port, password, clock };
+  }
+
+  /** Connects to the server of another Pod, which has the same port and password. Rejects with a {@link RespError}. */
+  async connectTo(host: string): Promise<RedisConnection> {
+    const peer = new RedisConnection({ ...this.#address, host });
+    await peer.#connect();
+    return peer;
+  }
+
+  /** Runs a command. A failed connection is dropped, and the next command opens a new one. Rejects with a {@link RespError}. */
+  async run(...words: readonly string[]): Promise<Reply> {
+    try {
+      return await (await this.#connect()).command(...words);
+    } catch (error) {
+      if (!(error instanceof RespError) || error.code === "Refused") throw error;
+      this.close();
+      throw error;
+    }
+  }
+
+  /** The fields of INFO, or of one section. */
+  async info(section?: string): Promise<RedisInfo> {
+    return parseInfo(await this.run("INFO", ...(section === undefined ? [] : [section])));
+  }
+
+  close(): void {
+    this.#client?.close();
+    this.#client = undefined;
+  }
+
+  async #connect(): Promise<RespClient> {
+    this.#client ??= await connectResp({ ...this.#address, timeoutMs: commandTimeoutMs });
+    return this.#client;
+  }
+}

@@ -1,0 +1,12 @@
+import type { AgentClient } from "../agent/agent-client.ts";
+import type { PluginReader } from "../plugin/plugin-reader.ts";
+
+/** Services shared by the controllers of the middleware family. */
+export interface MiddlewareServices {
+  readonly agents: AgentClient;
+  readonly plugins: PluginReader;
+  /** Command line of the agent in Pods, without flags. */
+  readonly agentCommand: readonly string[];
+  /** Generates a secret as printable text. */
+  readonly generateSecret: () => string;
+}
