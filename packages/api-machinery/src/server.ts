@@ -1,7 +1,6 @@
 /*
- * What a Kubernetes API server does with objects, beside what whoever talks to one needs: server-side apply, the patches,
- * structural schemas with pruning, defaults and validation, and CEL. An entry of its own (`@keelson/api-machinery/server`), so
- * that a controller does not load it.
+ * The parts that only an API server needs: server-side apply, structural schemas with pruning, defaults and validation, and CEL.
+ * A separate entry, so that controllers do not load it.
  */
 export type { FieldNode, FieldSet } from "./apply/field-set.ts";
 export { applyConfiguration } from "./apply/apply-configuration.ts";

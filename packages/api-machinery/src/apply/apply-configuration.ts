@@ -24,10 +24,10 @@ import { pruneDropped } from "./prune.ts";
 import { withoutResetFields } from "./reset-fields.ts";
 import { recordUpdate } from "./track-update.ts";
 
-/** Who owned the fields of an object that was not tracked before it was first applied to. */
+/** The owner of the fields of an object that had no managedFields when it was first applied to. */
 const beforeFirstApply = "before-first-apply";
 
-/** What an applied configuration cannot say about an object that exists. */
+/** Fields of an existing object that an applied configuration cannot change. */
 const serverMetadata = [
   "uid",
   "resourceVersion",
@@ -40,18 +40,18 @@ const serverMetadata = [
 ] as const;
 
 /**
- * Merges an applied configuration into an object (server-side apply, KEP-555): what it says is set and owned by the manager;
- * what the manager applied before, leaves out now, and nobody else owns is removed. Where the values agree, ownership is
- * shared.
+ * Merges an applied configuration into an object (server-side apply, KEP-555). Its fields are set and owned by the manager. Fields
+ * that the manager applied before, omits now, and no other manager owns are removed. Equal values are co-owned.
  *
- * The caller has checked name, namespace, uid and resourceVersion of the configuration, and defaults and validates the
- * result. What the endpoint resets is not taken from the configuration.
+ * The caller checks name, namespace, uid and resourceVersion of the configuration, and defaults and validates the result. Fields
+ * that the endpoint resets are ignored.
  *
- * @param live the object before; undefined to create it.
- * @returns the object with its managedFields; `live` itself when nothing would change but times.
+ * @param live the current object; undefined to create it.
+ * @returns the object with its managedFields; `live` itself if nothing but times would change.
  *
- * **Errors.** `StatusError`: BadRequest for a configuration of another version or kind, or with managedFields; code 500
- * without a reason for one that does not fit the schema; Conflict with a cause for each field that another manager owns with another value, unless `force`.
+ * **Errors**: a `StatusError`: BadRequest for a configuration of another version or kind or with managedFields; code 500 without
+ * a reason for one that does not match the schema; Conflict, with a cause per field, if another manager owns a field with another
+ * value and `force` is not set.
  */
 export function applyConfiguration(
   live: DeepReadonly<KubernetesObject> | undefined,
@@ -74,7 +74,7 @@ export function applyConfiguration(
   const last = given.get(id)?.set;
   const merged = live === undefined ? effective : mergeValues(live, effective, endpoint.shape);
   const pruned = last === undefined ? merged : pruneDropped(merged, last, applied, others, endpoint);
-  // What the configuration says empty stays, also where all that was in it went.
+  // Empty values of the configuration stay, even if everything in them was removed.
   const result = (
     pruned === merged ? merged : mergeValues(pruned, effective, endpoint.shape)
   ) as DeepReadonly<KubernetesObject>;
@@ -96,7 +96,7 @@ export function applyConfiguration(
 
   const previous = given.get(id);
   const owned = difference(applied, neverOwned);
-  // The set as it was, where it is the same: how it is written is known then.
+  // Reuses an equal set, whose serialized form is cached.
   const own = previous !== undefined && setsEqual(previous.set, owned) ? previous.set : owned;
   const isObjectSame = live !== undefined && comparison.changed.size === 0 && comparison.removed.size === 0 && result === live;
   const isOwnSame =
@@ -136,7 +136,7 @@ function checkConfiguration(
   }
 }
 
-/** The configuration as far as it can change the object here: without what the endpoint resets and the server keeps. */
+/** Removes from the configuration the fields that the endpoint resets and the server owns. */
 function effectiveConfiguration(
   live: DeepReadonly<KubernetesObject> | undefined,
   config: KubernetesObject,
@@ -161,12 +161,12 @@ function fieldsApplied(effective: JsonObject, config: KubernetesObject, endpoint
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
     const name = `${config.metadata?.namespace ?? ""}/${config.metadata?.name ?? ""}; ${config.apiVersion}, Kind=${config.kind}`;
-    // kube-apiserver has no reason for this one.
+    // kube-apiserver has no reason for this error.
     throw unclassifiedError(`failed to create typed patch object (${name}): ${error.message}`);
   }
 }
 
-/** Of the conflicts of `kubectl`, those that are not over what its client-side apply had set. */
+/** Removes conflicts over fields that kubectl's client-side apply had set. */
 function beyondLastApplied(
   conflicts: readonly Conflict[],
   live: DeepReadonly<KubernetesObject>,

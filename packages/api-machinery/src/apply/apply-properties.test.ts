@@ -79,7 +79,7 @@ function ownedBy(object: KubernetesObject, manager: string): string[] {
     .sort();
 }
 
-test("applying the same again changes nothing", () => {
+test("changes nothing when the same is applied again", () => {
   fc.assert(
     fc.property(spec, spec, (first, second) => {
       const live = apply(apply(undefined, "alice", first), "bob", second);
@@ -88,7 +88,7 @@ test("applying the same again changes nothing", () => {
   );
 });
 
-test("an apply always leaves what it says", () => {
+test("stores what was applied", () => {
   fc.assert(
     fc.property(spec, spec, spec, (first, second, third) => {
       const live = apply(apply(apply(undefined, "alice", first), "bob", second), "alice", third);
@@ -98,7 +98,7 @@ test("an apply always leaves what it says", () => {
   );
 });
 
-test("two who apply the same share it without conflict, and own the same", () => {
+test("shares ownership of equal values without conflict", () => {
   fc.assert(
     fc.property(spec, (content) => {
       const alice = apply(undefined, "alice", content);
@@ -109,11 +109,11 @@ test("two who apply the same share it without conflict, and own the same", () =>
   );
 });
 
-test("who leaves out what only he applied restores the object as it was", () => {
+test("restores the object when an applier omits fields that only it owned", () => {
   fc.assert(
     fc.property(spec, spec, (base, extra) => {
       const before = apply(undefined, "alice", base);
-      // Who applies to an object that nobody tracks finds its fields owned by before-first-apply.
+      // Applying to an object without managedFields assigns its fields to before-first-apply.
       fc.pre(before.metadata.managedFields !== undefined);
       let after: KubernetesObject;
       try {
@@ -132,7 +132,7 @@ test("who leaves out what only he applied restores the object as it was", () => 
   );
 });
 
-test("every field has at most the value of its last forced applier, who owns it", () => {
+test("gives every field the value of its last forced applier, which owns it", () => {
   fc.assert(
     fc.property(spec, spec, (first, second) => {
       const live = apply(apply(undefined, "alice", first), "bob", second);
@@ -142,7 +142,7 @@ test("every field has at most the value of its last forced applier, who owns it"
   );
 });
 
-test("an update to any other object keeps no ownership of what is gone", () => {
+test("drops ownership of fields that an update removed", () => {
   fc.assert(
     fc.property(spec, spec, (first, second) => {
       const live = apply(undefined, "alice", first);
@@ -165,7 +165,7 @@ function withoutEmpty(content: unknown): unknown {
   return kept.length === 0 ? undefined : Object.fromEntries(kept);
 }
 
-/** Order in lists that merge is not part of what is restored. */
+/** The order of merged lists is not restored. */
 function sorted(content: unknown): unknown {
   if (typeof content !== "object" || content === null) return content;
   const object = content as JsonObject;

@@ -6,15 +6,18 @@ import { fieldElement, type PathElement } from "./path-element.ts";
 import { deducedShape, type ListShape, type MapShape, resolveShape, type Shape } from "./shape.ts";
 import { type Form, formOf } from "./value-form.ts";
 
-/** What differs between two values: fields added or modified, and fields removed. A whole removed field has all below it. */
+/**
+ * The differences between two values: fields added or modified, and fields removed. A removed field implies everything below
+ * it.
+ */
 export interface Comparison {
   readonly changed: FieldSet;
   readonly removed: FieldSet;
 }
 
-/** How values are compared. */
+/** Options of {@link compareValues}. */
 export interface CompareOptions {
-  /** The values are of a built-in kind: structs that are left out are there, empty, as in the Go types. */
+  /** The values are of a built-in kind, where omitted structs exist and are empty, as in the Go types. */
   readonly isBuiltIn: boolean;
 }
 
@@ -24,7 +27,7 @@ export function compareValues(before: unknown, after: unknown, shape: Shape, opt
   return { changed: difference?.changed?.below ?? emptySet, removed: difference?.removed?.below ?? emptySet };
 }
 
-/** The difference at one place, as nodes of the two sets. Undefined stands for no difference. */
+/** Compares two values at one path. `undefined` means no difference. */
 interface Difference {
   readonly changed: FieldNode | undefined;
   readonly removed: FieldNode | undefined;
@@ -132,7 +135,7 @@ function compareField(
   if (options.isBuiltIn && (before === undefined || after === undefined)) {
     const zero = field?.zeroValue;
     if (zero !== undefined) return compare(before ?? zero, after ?? zero, shape, options);
-    // These are plain strings in every Go type that has them, so an empty one is the same as none.
+    // These are plain strings in every Go type that has them, so empty equals absent.
     if ((name === "message" || name === "reason") && shape.scalar === "string" && (before ?? "") === (after ?? ""))
       return undefined;
   }
@@ -154,7 +157,7 @@ function compareLists(
   return differences.result();
 }
 
-/** The items of an associative list. Of duplicates, the first counts; an item that has no key is left out. */
+/** Indexes the items of an associative list. Of duplicates, the first counts; items without a key are skipped. */
 function itemsByElement(items: readonly unknown[], list: ListShape): Map<PathElement, unknown> {
   const result = new Map<PathElement, unknown>();
   for (const item of items) {

@@ -3,18 +3,18 @@ import { type FieldSet, pathsOf } from "./field-set.ts";
 import type { ManagedEntry } from "./managed-entries.ts";
 import { describePath, type PathElement } from "./path-element.ts";
 
-/** A field that an applier wants to change and that somebody else owns. */
+/** A field that an applier changes and another manager owns. */
 export interface Conflict {
   readonly owner: ManagedEntry;
   readonly path: readonly PathElement[];
 }
 
-/** The conflicts over the fields of `set`, which `owner` owns. */
+/** Returns the conflicts over the fields of `set`, which `owner` owns. */
 export function conflictsOver(owner: ManagedEntry, set: FieldSet): Conflict[] {
   return pathsOf(set).map((path) => ({ owner, path }));
 }
 
-/** The answer to an apply that conflicts: 409 with one cause a field (`FieldManagerConflict`). */
+/** Creates the 409 Conflict of an apply, with one `FieldManagerConflict` cause per field. */
 export function conflictError(conflicts: readonly Conflict[]): StatusError {
   const causes = conflicts.map(({ owner, path }) => ({
     reason: "FieldManagerConflict",

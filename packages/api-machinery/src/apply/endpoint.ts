@@ -9,7 +9,7 @@ import { type ResetFields, resetFieldSet, resetFieldsOf } from "./reset-fields.t
 import { reconcileWithSchema } from "./schema-fields.ts";
 import { rootShapeOf, type Shape } from "./shape.ts";
 
-/** Who writes, through which endpoint, and what the kind looks like. */
+/** The writer, the endpoint and the kind of a write. */
 export interface FieldManagementContext {
   /** The schema of the kind in the version of the request. */
   readonly schema: Schema;
@@ -19,20 +19,20 @@ export interface FieldManagementContext {
   readonly apiVersion: string;
   /** The subresource of the request; absent or `""` for the object itself. */
   readonly subresource?: string;
-  /** Now: RFC 3339, whole seconds. */
+  /** The current time: RFC 3339, whole seconds. */
   readonly time: string;
-  /** Whether the kind has a status subresource: then writes to the object itself do not reach its status. */
+  /** Whether the kind has a status subresource, so that writes to the object itself do not change its status. */
   readonly hasStatus: boolean;
   /**
-   * Whether the kind is compiled into Kubernetes rather than defined by a CRD. Default: whether its group is the core group,
-   * has no dot, or ends in `.k8s.io`.
+   * Whether the kind is built into Kubernetes rather than defined by a CRD. Default: whether its group is the core group, has
+   * no dot, or ends in `.k8s.io`.
    */
   readonly isBuiltIn?: boolean;
-  /** What the endpoint resets before it stores, where it is not what {@link resetFieldsOf} says. */
+  /** The fields that the endpoint resets before it stores; default: see {@link resetFieldsOf}. */
   readonly resetFields?: ResetFields;
 }
 
-/** What nobody owns: the identity of the object, and what the server keeps there. */
+/** Fields that are never owned: the object's identity and the metadata that the server sets. */
 export const neverOwned = fieldSet(
   ["f:apiVersion"],
   ["f:kind"],
@@ -50,7 +50,7 @@ export const neverOwned = fieldSet(
   ].map((name) => ["f:metadata", fieldElement(name)]),
 );
 
-/** A {@link FieldManagementContext} with what follows from it. */
+/** A {@link FieldManagementContext} with everything derived from it. */
 export interface Endpoint {
   readonly shape: Shape;
   readonly isBuiltIn: boolean;
@@ -58,7 +58,7 @@ export interface Endpoint {
   readonly subresource: string;
 }
 
-/** What a context says of its endpoint. */
+/** Derives the endpoint from a context. */
 export function endpointOf(context: FieldManagementContext): Endpoint {
   const isBuiltIn = context.isBuiltIn ?? isBuiltInVersion(context.apiVersion);
   const subresource = context.subresource ?? "";
@@ -76,7 +76,7 @@ function isBuiltInVersion(apiVersion: string): boolean {
   return !group.includes(".") || group.endsWith(".k8s.io");
 }
 
-/** The comparison without managedFields, which no set may contain, and without what the endpoint resets. */
+/** Removes managedFields, which no set may contain, and the fields that the endpoint resets. */
 export function observed(comparison: Comparison, endpoint: Endpoint): Comparison {
   const reset = resetFieldSet(endpoint.resetFields);
   return {
@@ -87,7 +87,7 @@ export function observed(comparison: Comparison, endpoint: Endpoint): Comparison
 
 const managedFieldsOnly = fieldSet(["f:metadata", "f:managedFields"]);
 
-/** Who an entry of this request belongs to. */
+/** Returns the identity of this request's entry. */
 export function identityOf(
   manager: string,
   operation: "Apply" | "Update",
@@ -102,16 +102,16 @@ export function identityOf(
   };
 }
 
-/** Keeps an entry with what is left of its set; an entry with nothing left goes. */
+/** Keeps an entry with its remaining set; drops it if the set is empty. */
 export function retain(entries: Map<string, ManagedEntry>, id: string, entry: ManagedEntry, set: FieldSet): void {
   if (set.size === 0) return;
   entries.set(id, set === entry.set ? entry : { ...entry, set, source: undefined });
 }
 
-/** The object with these entries, and no others. */
+/** Replaces the object's managed entries. */
 export function withManagedFields(object: DeepReadonly<KubernetesObject>, entries: ManagedEntries): KubernetesObject {
   const managedFields = encodeEntries(entries);
-  // Copies whole and then changed: literals that mix the two are several times as slow, and every write comes through here.
+  // Copies first and changes then: literals that mix both are several times slower, and every write passes here.
   const metadata = { ...object.metadata } as KubernetesObject["metadata"];
   if (managedFields !== undefined) metadata.managedFields = managedFields;
   else if ("managedFields" in metadata) delete metadata.managedFields;
@@ -120,10 +120,10 @@ export function withManagedFields(object: DeepReadonly<KubernetesObject>, entrie
   return result;
 }
 
-/** Nobody owns anything. */
+/** No entries. */
 export const noEntries: ManagedEntries = new Map();
 
-/** The entries as they read under today's schema. */
+/** Reconciles entries with the current schema. */
 export function reconciled(entries: ManagedEntries, shape: Shape): ManagedEntries {
   let result: Map<string, ManagedEntry> | undefined;
   for (const [id, entry] of entries) {
@@ -135,7 +135,7 @@ export function reconciled(entries: ManagedEntries, shape: Shape): ManagedEntrie
   return result ?? entries;
 }
 
-// Sets live as long as the FieldsV1 that they were read from, which all versions of an object share until its owner changes it.
+// Sets live as long as the FieldsV1 they were read from, which all versions of an object share until its owner changes it.
 const reconciledSets = new WeakMap<FieldSet, { readonly shape: Shape; readonly set: FieldSet }>();
 
 function reconciledSet(set: FieldSet, shape: Shape): FieldSet {

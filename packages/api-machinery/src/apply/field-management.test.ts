@@ -107,7 +107,7 @@ function refusal(action: () => unknown): { code: number; message: string; fields
   throw new Error("was not refused");
 }
 
-describe("what an applier owns", () => {
+describe("ownership of applied fields", () => {
   const cases: [string, JsonObject, unknown][] = [
     ["scalars", { replicas: 1, paused: false }, { "f:paused": {}, "f:replicas": {} }],
     ["keys of maps", { labels: { a: "1", b: "" } }, { "f:labels": { "f:a": {}, "f:b": {} } }],
@@ -156,14 +156,14 @@ describe("what an applier owns", () => {
     expect(object.spec).toEqual(spec);
   });
 
-  test("writes the fields of one level in the order of the API server", () => {
+  test("formats the fields of one level in the API server's order", () => {
     const object = apply(undefined, "alice", widget({ spec: { numbers: [10, 9, 100], set: ["é", "z", "a"] } }));
     const fields = owned(object, "alice") as { "f:spec": { "f:numbers": JsonObject; "f:set": JsonObject } };
     expect(Object.keys(fields["f:spec"]["f:numbers"])).toEqual(["v:9", "v:10", "v:100"]);
     expect(Object.keys(fields["f:spec"]["f:set"])).toEqual(['v:"a"', 'v:"z"', 'v:"é"']);
   });
 
-  test("never the identity of the object, but its labels, finalizers and owner references", () => {
+  test("excludes the object's identity and includes labels, finalizers and owner references", () => {
     const owner = { apiVersion: "v1", kind: "ConfigMap", name: "o", uid: "u-1" };
     const metadata = { namespace: "n", labels: { a: "1" }, finalizers: ["x"], ownerReferences: [owner] };
     expect(owned(apply(undefined, "alice", widget({}, metadata)), "alice")).toEqual({
@@ -176,7 +176,7 @@ describe("what an applier owns", () => {
   });
 });
 
-describe("a configuration is refused", () => {
+describe("rejects a configuration", () => {
   const cases: [string, JsonObject, string][] = [
     ["with a field that the schema does not have", { nope: 1 }, ".spec.nope: field not declared in schema"],
     ["with a value of another type", { replicas: "1" }, '.spec.replicas: expected a number, got "1"'],
@@ -227,7 +227,7 @@ describe("a configuration is refused", () => {
 });
 
 describe("merging", () => {
-  test("tolerates duplicates that are stored already, and replaces those that are applied", () => {
+  test("tolerates stored duplicates and replaces applied ones", () => {
     const live = track(
       undefined,
       "tool",
@@ -269,7 +269,7 @@ describe("merging", () => {
     expect(result.spec?.["set"]).toEqual(after);
   });
 
-  test("keeps what the server keeps, whatever the configuration says of it", () => {
+  test("keeps metadata of the server, whatever the configuration says", () => {
     const live = deepFreeze({
       ...apply(undefined, "alice", widget({ spec: { replicas: 1 } })),
       metadata: {
@@ -292,8 +292,8 @@ describe("merging", () => {
   });
 });
 
-describe("leaving out", () => {
-  test("removes an item of a list with all in it, but not one that somebody else applies", () => {
+describe("omitting fields", () => {
+  test("removes a list item with its content unless another manager applies it", () => {
     let live = apply(
       undefined,
       "alice",
@@ -314,7 +314,7 @@ describe("leaving out", () => {
     expect(live.metadata.managedFields).toBeUndefined();
   });
 
-  test("removes a struct with the defaults in it, when it was the applier's", () => {
+  test("removes a struct with its defaults if the applier owned it", () => {
     const applied = apply(undefined, "alice", widget({ spec: { replicas: 1, template: { probe: { path: "/" } } } }));
     const live = deepFreeze({
       ...applied,
@@ -323,20 +323,20 @@ describe("leaving out", () => {
     expect(apply(live, "alice", widget({ spec: { replicas: 1 } })).spec).toEqual({ replicas: 1 });
   });
 
-  test("keeps the rest of spec when the last owned field of it goes", () => {
+  test("keeps the rest of spec when the last owned field is removed", () => {
     const applied = apply(undefined, "alice", widget({ spec: { replicas: 1 } }));
     const live = deepFreeze({ ...applied, spec: { replicas: 1, paused: false } }) as KubernetesObject;
     expect(apply(live, "alice", widget({})).spec).toEqual({ paused: false });
   });
 
-  test("keeps what an update owns", () => {
+  test("keeps fields that an update owns", () => {
     let live = apply(undefined, "alice", widget({ spec: { labels: { a: "1" } } }));
     live = track(live, "tool", { ...live, spec: { labels: { a: "1", b: "2" } } } as KubernetesObject);
     live = apply(live, "alice", widget({ spec: { replicas: 1 } }));
     expect(live.spec).toEqual({ labels: { b: "2" }, replicas: 1 });
   });
 
-  test("moves with the applier to another version", () => {
+  test("follows the applier to another version", () => {
     let live = apply(undefined, "alice", widget({ spec: { replicas: 1, paused: true } }));
     const next = { ...widget({ spec: { replicas: 1 } }), apiVersion: "example.com/v2" };
     live = apply(live, "alice", next, { apiVersion: "example.com/v2" });
@@ -364,7 +364,7 @@ describe("conflicts", () => {
     });
   });
 
-  test("are those of updates too, and name their version and subresource", () => {
+  test("include updates, with their version and subresource", () => {
     const updated = track(live, "tool", { ...live, status: { phase: "A" } } as KubernetesObject, { subresource: "status" });
     const config = widget({ status: { phase: "B" } });
     expect(refusal(() => apply(updated, "bob", config, { subresource: "status" })).message).toBe(
@@ -372,25 +372,25 @@ describe("conflicts", () => {
     );
   });
 
-  test("do not arise where the values agree, and then both own the field", () => {
+  test("do not arise for equal values, which both then own", () => {
     const shared = apply(live, "bob", widget({ spec: { replicas: 1 } }));
     expect(owned(shared, "bob")).toEqual({ "f:spec": { "f:replicas": {} } });
     expect(owned(shared, "alice")).toEqual(owned(live, "alice"));
   });
 
-  test("are overcome by force, which takes the fields over", () => {
+  test("are resolved by force, which transfers ownership", () => {
     const forced = apply(live, "bob", widget({ spec: { replicas: 2 } }), { force: true });
     expect(forced.spec?.["replicas"]).toBe(2);
     expect(owned(forced, "bob")).toEqual({ "f:spec": { "f:replicas": {} } });
     expect(owned(forced, "alice")).not.toHaveProperty("f:spec.f:replicas");
   });
 
-  test("do not arise with one's own earlier apply", () => {
+  test("do not arise with the same manager's earlier apply", () => {
     expect(apply(live, "alice", widget({ spec: { replicas: 5 } })).spec).toEqual({ replicas: 5 });
   });
 });
 
-describe("kubectl moving from client-side apply", () => {
+describe("migration of kubectl from client-side apply", () => {
   const annotation = (spec: JsonObject) => JSON.stringify({ apiVersion, kind: "Widget", metadata: { name: "w" }, spec });
   const live = track(
     undefined,
@@ -398,7 +398,7 @@ describe("kubectl moving from client-side apply", () => {
     widget({ spec: { replicas: 1, paused: false } }, { annotations: { [lastAppliedAnnotation]: annotation({ replicas: 1 }) } }),
   );
 
-  test("takes over what its annotation shows, without force, and keeps the annotation up to date", () => {
+  test("inherits fields of the annotation without force and updates the annotation", () => {
     const next = apply(live, "kubectl", widget({ spec: { replicas: 2 } }));
     expect(next.spec).toEqual({ replicas: 2, paused: false });
     expect(JSON.parse(next.metadata.annotations?.[lastAppliedAnnotation] ?? "")).toEqual(
@@ -406,19 +406,19 @@ describe("kubectl moving from client-side apply", () => {
     );
   });
 
-  test("conflicts over the rest, and so does everybody else", () => {
+  test("conflicts over other fields, as other managers do", () => {
     expect(refusal(() => apply(live, "kubectl", widget({ spec: { replicas: 2, paused: true } }))).fields).toEqual([
       ".spec.paused",
     ]);
     expect(refusal(() => apply(live, "alice", widget({ spec: { replicas: 2 } }))).fields).toEqual([".spec.replicas"]);
   });
 
-  test("conflicts over what has another value than its annotation says", () => {
+  test("conflicts over fields whose value differs from the annotation", () => {
     const changed = track(live, "tool", { ...live, spec: { replicas: 7, paused: false } } as KubernetesObject);
     expect(refusal(() => apply(changed, "kubectl", widget({ spec: { replicas: 2 } }))).fields).toEqual([".spec.replicas"]);
   });
 
-  test("survives an annotation that is not JSON", () => {
+  test("ignores an annotation that is not JSON", () => {
     const broken = track(live, "tool", {
       ...live,
       metadata: { ...live.metadata, annotations: { [lastAppliedAnnotation]: "{" } },
@@ -428,7 +428,7 @@ describe("kubectl moving from client-side apply", () => {
 });
 
 describe("endpoints", () => {
-  test("the object itself does not reach its status, where there is a subresource for it", () => {
+  test("the object's endpoint does not change status if there is a status subresource", () => {
     const live = apply(undefined, "alice", widget({ spec: { replicas: 1 }, status: { phase: "A" } }));
     expect(live.status).toBeUndefined();
     expect(owned(live, "alice")).toEqual({ "f:spec": { "f:replicas": {} } });
@@ -436,7 +436,7 @@ describe("endpoints", () => {
     expect(owned(plain, "alice")).toEqual({ "f:status": { "f:phase": {} } });
   });
 
-  test("the status reaches nothing else, and has entries of its own", () => {
+  test("the status endpoint changes only status and has its own entries", () => {
     let live = apply(undefined, "alice", widget({ spec: { replicas: 1 } }));
     live = apply(live, "alice", widget({ spec: { replicas: 9 }, status: { phase: "A" } }, { labels: { a: "b" } }), {
       subresource: "status",
@@ -449,7 +449,7 @@ describe("endpoints", () => {
     ]);
   });
 
-  test("an update through the status takes the managedFields of the stored object, not those of the request", () => {
+  test("an update through status keeps the stored managedFields", () => {
     const live = apply(undefined, "alice", widget({ spec: { replicas: 1 } }));
     const next = { ...live, status: { phase: "A" }, metadata: { ...live.metadata, managedFields: [{}] } } as KubernetesObject;
     expect(track(live, "tool", next, { subresource: "status" }).metadata.managedFields).toHaveLength(2);
@@ -457,7 +457,7 @@ describe("endpoints", () => {
 });
 
 describe("updates", () => {
-  test("a create owns all, with the objects and lists that it made", () => {
+  test("a create owns every field, including objects and lists", () => {
     const live = track(undefined, "tool", widget({ spec: { items: [{ name: "a" }], labels: { a: "1" } } }));
     expect(owned(live, "tool", "Update")).toEqual({
       "f:spec": {
@@ -468,13 +468,13 @@ describe("updates", () => {
     });
   });
 
-  test("of a built-in kind, nobody owns structs that are always there", () => {
+  test("structs that always exist in built-in kinds are not owned", () => {
     const built = { apiVersion: "apps/v1", isBuiltIn: true };
     const live = track(undefined, "tool", widget({ spec: { replicas: 1, labels: { a: "1" } } }), built);
     expect(owned(live, "tool", "Update")).toEqual({ "f:spec": { "f:labels": { ".": {}, "f:a": {} }, "f:replicas": {} } });
   });
 
-  test("what is changed changes hands, and what is removed is nobody's", () => {
+  test("changed fields change owners, and removed fields lose theirs", () => {
     const live = apply(undefined, "alice", widget({ spec: { replicas: 1, paused: true, note: "x" } }));
     const next = track(live, "tool", { ...live, spec: { replicas: 2, note: "x" } } as KubernetesObject, {
       time: "2026-01-02T00:00:00Z",
@@ -499,13 +499,13 @@ describe("updates", () => {
     ]);
   });
 
-  test("one that changes nothing leaves entries and times as they are", () => {
+  test("a no-op update keeps entries and times", () => {
     const live = track(undefined, "tool", widget({ spec: { replicas: 1 } }));
     const next = track(live, "tool", structuredClone(live), { time: "2027-01-01T00:00:00Z" });
     expect(next).toEqual(live);
   });
 
-  test("an empty managedFields forgets who owned what, and the object is then untracked until it is applied to", () => {
+  test("empty managedFields reset ownership until the next apply", () => {
     let live = apply(undefined, "alice", widget({ spec: { replicas: 1 } }));
     for (const managedFields of [[], [{}]]) {
       live = track(live, "tool", { ...live, metadata: { ...live.metadata, managedFields } });
@@ -532,14 +532,14 @@ describe("updates", () => {
     expect(track(live, "tool", next).metadata.managedFields).toEqual(live.metadata.managedFields);
   });
 
-  test("valid managedFields of the request replace those that are stored", () => {
+  test("valid managedFields of the request replace the stored ones", () => {
     const live = apply(undefined, "alice", widget({ spec: { replicas: 1 } }));
     const managedFields = [{ ...entry, fieldsV1: { "f:spec": { "f:replicas": {} } } }];
     const next = { ...live, metadata: { ...live.metadata, managedFields } } as KubernetesObject;
     expect(track(live, "tool", next).metadata.managedFields).toEqual(managedFields);
   });
 
-  test("keeps ten, and merges the oldest of the rest", () => {
+  test("keeps ten update entries and merges older ones", () => {
     let live = track(undefined, "m00", widget({ spec: { labels: { m00: "" } } }));
     for (let index = 1; index <= 12; index++) {
       const name = `m${String(index).padStart(2, "0")}`;
@@ -566,7 +566,7 @@ test("an apply that changes nothing returns the live object itself", () => {
   expect(apply(live, "alice", again, { time: "2027-01-01T00:00:00Z" })).toBe(live);
 });
 
-test("what has become atomic since it was applied is owned as a whole", () => {
+test("owns a field as a whole after it became atomic", () => {
   const granular: Schema = {
     type: "object",
     properties: { spec: { type: "object", properties: { m: { type: "object", additionalProperties: { type: "string" } } } } },
@@ -586,7 +586,7 @@ test("what has become atomic since it was applied is owned as a whole", () => {
   ]);
 });
 
-test("a schema that refers to itself is no obstacle", () => {
+test("handles a recursive schema", () => {
   const node: Schema = {
     type: "object",
     get properties() {

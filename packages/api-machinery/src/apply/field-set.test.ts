@@ -31,7 +31,7 @@ function names(value: FieldSet): string[] {
 }
 
 describe("field sets", () => {
-  test("are what sets of paths are", () => {
+  test("behave as sets of paths", () => {
     fc.assert(
       fc.property(set, set, (left, right) => {
         const [l, r] = [new Set(names(left)), new Set(names(right))];
@@ -48,7 +48,7 @@ describe("field sets", () => {
     );
   });
 
-  test("survive FieldsV1 and JSON unchanged", () => {
+  test("round-trip through FieldsV1 and JSON", () => {
     fc.assert(
       fc.property(set, (value) => {
         const text = JSON.stringify(formatFieldsV1(value));
@@ -59,7 +59,7 @@ describe("field sets", () => {
     );
   });
 
-  test("are one and the same for the same stored FieldsV1", () => {
+  test("are cached by stored FieldsV1", () => {
     const fields = deepFreeze({ "f:spec": { "f:a": {} } });
     expect(parseFieldsV1(fields)).toBe(parseFieldsV1(fields));
     expect(formatFieldsV1(parseFieldsV1(fields))).toBe(fields);
@@ -71,19 +71,19 @@ describe("field sets", () => {
 });
 
 describe("FieldsV1", () => {
-  test("of equal sets is one and the same, frozen, and is read as one", () => {
-    const made = () => fieldSet(["f:spec", "f:a"], ["f:spec", "f:b"]);
-    const fields = formatFieldsV1(made());
-    expect(formatFieldsV1(made())).toBe(fields);
+  test("is shared by equal sets and frozen", () => {
+    const sample = () => fieldSet(["f:spec", "f:a"], ["f:spec", "f:b"]);
+    const fields = formatFieldsV1(sample());
+    expect(formatFieldsV1(sample())).toBe(fields);
     expect(Object.isFrozen(fields["f:spec"])).toBe(true);
-    expect(parseFieldsV1(fields)).toBe(parseFieldsV1(formatFieldsV1(made())));
-    // A thousand others later it is made anew, and equal.
+    expect(parseFieldsV1(fields)).toBe(parseFieldsV1(formatFieldsV1(sample())));
+    // After a thousand other sets it is created anew, and equal.
     for (let index = 0; index < 1_000; index++) formatFieldsV1(fieldSet([`f:x${index}`]));
-    expect(formatFieldsV1(made())).not.toBe(fields);
-    expect(formatFieldsV1(made())).toEqual(fields);
+    expect(formatFieldsV1(sample())).not.toBe(fields);
+    expect(formatFieldsV1(sample())).toEqual(fields);
   });
 
-  test("leaves out elements of kinds it does not know, and reads a key in any spelling", () => {
+  test("skips unknown kinds of elements and accepts any spelling of a key", () => {
     const fields = JSON.parse('{"x:new":{},"k:{ \\"b\\":1, \\"a\\":\\"\\\\u0078\\"}":{".":{},"f:c":{}}}');
     expect(formatFieldsV1(parseFieldsV1(fields))).toEqual({ 'k:{"a":"x","b":1}': { ".": {}, "f:c": {} } });
   });
@@ -94,25 +94,25 @@ describe("FieldsV1", () => {
   });
 
   test.each([[[]], ["x"], [{ "f:a": 1 }], [{ a: {} }], [{ "k:[]": {} }], [{ "v:": {} }], [{ "i:x": {} }]])(
-    "refuses %j",
+    "rejects %j",
     (fields) => {
       expect(() => parseFieldsV1(fields)).toThrow(SyntaxError);
     },
   );
 
-  test("refuses to nest without end", () => {
+  test("rejects excessive nesting", () => {
     let fields: Record<string, object> = {};
     for (let depth = 0; depth < maxFieldDepth + 2; depth++) fields = { "f:a": fields };
     expect(() => parseFieldsV1(fields)).toThrow(/deeper than/);
   });
 
-  test("of nothing is the empty set", () => {
+  test("of an empty object is the empty set", () => {
     for (const fields of [undefined, null, {}]) expect(setsEqual(parseFieldsV1(fields), emptySet)).toBe(true);
   });
 });
 
 describe("path elements", () => {
-  test("are ordered fields, keys, values, indexes, and each by their kind", () => {
+  test("are ordered by kind: fields, keys, values, indexes", () => {
     const ordered = [
       "f:a",
       "f:\uffee",
@@ -142,7 +142,7 @@ describe("path elements", () => {
     );
   });
 
-  test("read as paths in messages", () => {
+  test("are formatted as paths in messages", () => {
     expect(describePath(["f:spec", 'k:{"port":1,"protocol":"TCP"}', "f:x", 'v:"a"', "i:3"])).toBe(
       '.spec[port=1,protocol="TCP"].x[="a"][3]',
     );

@@ -2,9 +2,10 @@ import { comparePathElements, type PathElement } from "./path-element.ts";
 
 /**
  * A set of fields: a tree of path elements, each of which is a member (`owned`), has members below it, or both. Sets are
- * never changed once made; the functions here share what they can, and return an argument itself where the result equals it.
+ * immutable; the functions here share structure and return an argument itself if the result equals it.
  *
- *     .spec.containers[name="a"].image   f:spec > f:containers > k:{"name":"a"} > f:image (owned)
+ *     .spec.containers[name="a"].image
+ *     f:spec > f:containers > k:{"name":"a"} > f:image (owned)
  */
 export type FieldSet = ReadonlyMap<PathElement, FieldNode>;
 
@@ -20,13 +21,13 @@ export const emptySet: FieldSet = new Map();
 /** The node of a field that is a member and has no members below it. */
 export const leaf: FieldNode = { owned: true, below: undefined };
 
-/** A node, or undefined where it would say nothing. */
+/** Creates a node; `undefined` if it would be empty. */
 export function fieldNode(owned: boolean, below: FieldSet | undefined): FieldNode | undefined {
   if (below === undefined || below.size === 0) return owned ? leaf : undefined;
   return { owned, below };
 }
 
-/** Makes a set from paths. */
+/** Creates a set from paths. */
 export function fieldSet(...paths: readonly (readonly PathElement[])[]): FieldSet {
   let result = emptySet;
   for (const path of paths) {
@@ -40,7 +41,7 @@ export function fieldSet(...paths: readonly (readonly PathElement[])[]): FieldSe
   return result;
 }
 
-/** What is in `left` or in `right`. */
+/** Returns the union. */
 export function union(left: FieldSet, right: FieldSet): FieldSet {
   if (left === right || right.size === 0) return left;
   if (left.size === 0) return right;
@@ -62,7 +63,7 @@ function unionNodes(left: FieldNode, right: FieldNode): FieldNode {
   return owned === left.owned && below === left.below ? left : { owned, below };
 }
 
-/** What is in `left` and in `right`. */
+/** Returns the intersection. */
 export function intersection(left: FieldSet, right: FieldSet): FieldSet {
   if (left === right || left.size === 0) return left;
   if (right.size === 0) return emptySet;
@@ -78,12 +79,12 @@ export function intersection(left: FieldSet, right: FieldSet): FieldSet {
   return result;
 }
 
-/** What is in `left` and not in `right`. A field of `left` stays where only its parent is in `right`. */
+/** Returns the members of `left` that are not in `right`. A member stays if only its parent is in `right`. */
 export function difference(left: FieldSet, right: FieldSet): FieldSet {
   return subtract(left, right, false);
 }
 
-/** What is in `left`, is not in `right`, and is not below a member of `right`. */
+/** Returns the members of `left` that are neither in `right` nor below a member of `right`. */
 export function differenceWithSubtrees(left: FieldSet, right: FieldSet): FieldSet {
   return subtract(left, right, true);
 }
@@ -107,7 +108,7 @@ function subtract(left: FieldSet, right: FieldSet, withSubtrees: boolean): Field
   return result ?? left;
 }
 
-/** Whether every member of `part` is a member of `whole`. */
+/** Reports whether every member of `part` is a member of `whole`. */
 export function includes(whole: FieldSet, part: FieldSet): boolean {
   if (whole === part) return true;
   for (const [element, node] of part) {
@@ -120,7 +121,7 @@ export function includes(whole: FieldSet, part: FieldSet): boolean {
   return true;
 }
 
-/** Whether two sets have the same members. */
+/** Reports whether two sets have the same members. */
 export function setsEqual(left: FieldSet, right: FieldSet): boolean {
   if (left === right) return true;
   if (left.size !== right.size) return false;
@@ -133,7 +134,7 @@ export function setsEqual(left: FieldSet, right: FieldSet): boolean {
   return true;
 }
 
-/** Whether the field at `path` is a member. */
+/** Reports whether the field at `path` is a member. */
 export function hasPath(set: FieldSet, path: readonly PathElement[]): boolean {
   let level: FieldSet | undefined = set;
   for (let index = 0; index < path.length; index++) {
@@ -145,7 +146,7 @@ export function hasPath(set: FieldSet, path: readonly PathElement[]): boolean {
   return false;
 }
 
-/** The paths of all members, in the order of FieldsV1: at each level its members first, then what is below them. */
+/** Returns the paths of all members in the order of FieldsV1: at each level its members first, then those below. */
 export function pathsOf(set: FieldSet): PathElement[][] {
   const paths: PathElement[][] = [];
   collect(set, [], paths);

@@ -6,7 +6,7 @@ import { describePath, fieldElement, type PathElement } from "./path-element.ts"
 import { fieldShape, type ListShape, type MapShape, resolveShape, type ScalarShape, type Shape } from "./shape.ts";
 import { formOf } from "./value-form.ts";
 
-/** A value that does not fit its schema. `path` is that of the place, as in `.spec.containers[name="a"]`. */
+/** A value does not match its schema. `path` is its location, such as `.spec.containers[name="a"]`. */
 export class FieldError extends Error {
   readonly path: string;
 
@@ -18,20 +18,20 @@ export class FieldError extends Error {
 }
 
 /**
- * The fields that whoever applies `value` owns (structured-merge-diff `ToFieldSet`): scalars; atomic lists and objects as a
- * whole; items of keyed lists and of sets; keys of maps; empty objects and nulls below the top. Declared objects that hold
- * something are not owned themselves, and nor are empty lists.
+ * Returns the fields that the applier of `value` owns (structured-merge-diff `ToFieldSet`): scalars; atomic lists and objects
+ * as a whole; items of keyed lists and of sets; keys of maps; empty objects and nulls below the top level. Declared objects
+ * with content are not owned themselves, nor are empty lists.
  *
- * An empty object directly below the top (`spec: {}`) is nobody's: what it says is nothing.
+ * An empty object at the top level (`spec: {}`) is not owned: it says nothing.
  *
- * **Errors.** Throws {@link FieldError} on a field that the schema does not declare, a value of the wrong type, a list item
- * without its keys, and a duplicate.
+ * **Errors**: a {@link FieldError} for an undeclared field, a value of the wrong type, a list item without its keys, and a
+ * duplicate.
  */
 export function fieldsOfConfig(value: unknown, shape: Shape): FieldSet {
   return nodeOf(value, shape, { isStrict: true, trail: [] })?.below ?? emptySet;
 }
 
-/** Like {@link fieldsOfConfig}, but of a stored object, which is taken as it is: of duplicates, only the element is owned. */
+/** Like {@link fieldsOfConfig}, but for a stored object, which is not validated: of duplicates, only the element is owned. */
 export function fieldsOfObject(value: unknown, shape: Shape): FieldSet {
   return nodeOf(value, shape, { isStrict: false, trail: [] })?.below ?? emptySet;
 }
@@ -144,7 +144,7 @@ function fail(walk: Walk, problem: string): never {
   throw new FieldError(describePath(walk.trail), problem);
 }
 
-/** The fields that come with `value` where there was nothing before: every field, also those that hold others. */
+/** Returns the fields that a new `value` adds: every field, also those that contain others. */
 export function nodeOfWhole(value: unknown, shape: Shape, depth = 0): FieldNode {
   if (depth > maxFieldDepth) throw new FieldError("", `the object nests deeper than ${maxFieldDepth} levels`);
   const form = formOf(value, shape);

@@ -2,16 +2,17 @@ import { isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
 import { emptySet, type FieldNode, type FieldSet, fieldNode, leaf, union } from "./field-set.ts";
 import { comparePathElements, parsePathElement, type PathElement } from "./path-element.ts";
 
-/** How deep FieldsV1 may nest: deeper than any schema, shallow enough for the stack. */
+/** The maximum nesting of FieldsV1: deeper than any schema, shallow enough for the stack. */
 export const maxFieldDepth = 256;
 
-// Stored objects are frozen and shared, so what was parsed from one, or written into one, is known by its identity.
+// Stored objects are frozen and shared, so results can be cached by their identity.
 const parsed = new WeakMap<object, FieldSet>();
 const written = new WeakMap<FieldSet, JsonObject>();
 
 /**
- * Reads a FieldsV1 (meta/v1). Path elements of kinds that are not known are left out. Throws a SyntaxError that names the
- * key where it is malformed or deeper than {@link maxFieldDepth}.
+ * Parses FieldsV1 (meta/v1). Path elements of unknown kinds are skipped.
+ *
+ * **Errors**: a `SyntaxError` that names the key if it is malformed or nests deeper than {@link maxFieldDepth}.
  */
 export function parseFieldsV1(fields: unknown): FieldSet {
   if (fields === undefined || fields === null) return emptySet;
@@ -19,7 +20,7 @@ export function parseFieldsV1(fields: unknown): FieldSet {
   const known = parsed.get(fields);
   if (known !== undefined) return known;
   const set = parseLevel(fields, 0)?.below ?? emptySet;
-  // A value that can still be changed must not be remembered by its identity.
+  // Mutable values must not be cached by identity.
   if (Object.isFrozen(fields)) {
     parsed.set(fields, set);
     if (!written.has(set)) written.set(set, fields);
@@ -27,7 +28,7 @@ export function parseFieldsV1(fields: unknown): FieldSet {
   return set;
 }
 
-/** A level is a member by a `.` in it or by having nothing else in it. */
+/** A level is a member if it contains `.` or nothing else. */
 function parseLevel(fields: JsonObject, depth: number): FieldNode | undefined {
   if (depth > maxFieldDepth) throw new SyntaxError(`fieldsV1 nests deeper than ${maxFieldDepth} levels`);
   let owned = false;
@@ -51,25 +52,25 @@ function parseLevel(fields: JsonObject, depth: number): FieldNode | undefined {
   return below === undefined ? leaf : fieldNode(owned, below);
 }
 
-/** Two spellings of one key in the same level are one element. */
+/** Two spellings of the same key are one element. */
 function joined(element: PathElement, left: FieldNode, right: FieldNode): FieldNode {
   return union(new Map([[element, left]]), new Map([[element, right]])).get(element) ?? left;
 }
 
 /**
- * Writes a set as FieldsV1, in the API server's order: sorted elements, `.` last. The result is frozen, and the same one for equal sets
- * as far as they are remembered: most objects of a kind are written by the same managers, and managedFields are half of an object.
+ * Formats a set as FieldsV1 in the API server's order: sorted elements, `.` last. The result is frozen and, within the cache,
+ * the same for equal sets: most objects of a kind are written by the same managers, and managedFields are half of an object.
  */
 export function formatFieldsV1(set: FieldSet): JsonObject {
   const known = written.get(set);
   if (known !== undefined) return known;
-  const made = formatLevel(set, false);
-  const text = JSON.stringify(made);
-  const fields = shared.get(text) ?? made;
-  if (fields === made) {
+  const formatted = formatLevel(set, false);
+  const text = JSON.stringify(formatted);
+  const fields = shared.get(text) ?? formatted;
+  if (fields === formatted) {
     parsed.set(fields, set);
-    if (text.length <= longestShared) {
-      // Bounded: a full one starts anew.
+    if (text.length <= maxSharedLength) {
+      // Bounded: a full cache starts over.
       if (shared.size >= maxShared) shared.clear();
       shared.set(text, fields);
     }
@@ -78,10 +79,10 @@ export function formatFieldsV1(set: FieldSet): JsonObject {
   return fields;
 }
 
-/** FieldsV1 by their text. */
+/** FieldsV1 by text. */
 const shared = new Map<string, JsonObject>();
 const maxShared = 256;
-const longestShared = 2_048;
+const maxSharedLength = 2_048;
 
 const memberOnly: JsonObject = Object.freeze({});
 

@@ -5,18 +5,18 @@ import { difference, type FieldSet } from "./field-set.ts";
 import { fieldsOfConfig } from "./fields-of-value.ts";
 import type { Shape } from "./shape.ts";
 
-/** Where `kubectl apply` without `--server-side` keeps what it applied last. */
+/** The annotation in which client-side `kubectl apply` keeps the last applied configuration. */
 export const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 
-/** The manager as which `kubectl apply --server-side` applies; only it takes over from its client-side self. */
+/** The field manager of `kubectl apply --server-side`, the only one that inherits from client-side apply. */
 export const kubectlManager = "kubectl";
 
-/** Annotations may not be larger than this together (apimachinery). */
+/** The maximum total size of annotations (apimachinery). */
 const maxAnnotationsBytes = 256 * 1024;
 
 /**
- * The fields that client-side apply set and that still have the values it gave them: `kubectl` may change these without
- * force although `kubectl-client-side-apply` owns them. Undefined where the annotation is missing or cannot be read.
+ * Returns the fields that client-side apply set and that still have those values. `kubectl` may change them without force
+ * although `kubectl-client-side-apply` owns them. `undefined` if the annotation is missing or unreadable.
  */
 export function fieldsLastApplied(
   live: DeepReadonly<KubernetesObject>,
@@ -36,7 +36,7 @@ export function fieldsLastApplied(
   }
 }
 
-/** The object with what was applied in its annotation, where it has one, so that client-side apply can go on from there. */
+/** Updates the annotation, if the object has it, so that client-side apply can continue from there. */
 export function withLastApplied(object: KubernetesObject, config: DeepReadonly<KubernetesObject>): KubernetesObject {
   const annotations = object.metadata.annotations;
   const previous = annotations?.[lastAppliedAnnotation];

@@ -2,12 +2,15 @@ import { isJsonObject } from "../objects/json.ts";
 import { keyElement, singleKeyElement, type PathElement, valueElement } from "./path-element.ts";
 import { type ListShape, resolveShape } from "./shape.ts";
 
-/** Why an item of an associative list cannot be told from the others. */
+/** An item of an associative list cannot be identified. */
 export interface ItemProblem {
   readonly problem: string;
 }
 
-/** The path element of an item of an associative list: its keys, with their defaults where left out, or its value in a set. */
+/**
+ * Returns the path element of an item of an associative list: its keys, with defaults for omitted ones, or its value in a
+ * set.
+ */
 export function itemElement(list: ListShape, item: unknown): PathElement | ItemProblem {
   if (list.keys.length === 0) {
     if (typeof item === "object") {

@@ -4,7 +4,7 @@ import { type FieldSet, union } from "./field-set.ts";
 import { formatFieldsV1, parseFieldsV1 } from "./fields-v1.ts";
 import { compareText } from "./path-element.ts";
 
-/** Who owns which fields, decoded from one entry of `metadata.managedFields`. */
+/** One manager's fields, decoded from an entry of `metadata.managedFields`. */
 export interface ManagedEntry {
   readonly manager: string;
   readonly operation: "Apply" | "Update";
@@ -12,19 +12,19 @@ export interface ManagedEntry {
   readonly subresource: string;
   readonly time: string | undefined;
   readonly set: FieldSet;
-  /** What it was decoded from; stored again as it is when nothing has changed. */
+  /** The entry it was decoded from, stored again if nothing changed. */
   readonly source?: DeepReadonly<ManagedFieldsEntry> | undefined;
 }
 
 /** Entries by identity: manager, operation, subresource, and for updates the version. */
 export type ManagedEntries = ReadonlyMap<string, ManagedEntry>;
 
-/** How many Update entries an object keeps; the oldest beyond that are merged (kube-apiserver). */
+/** The maximum number of Update entries of an object; the oldest beyond it are merged (kube-apiserver). */
 export const maxUpdateManagers = 10;
 
 const ancientManager = "ancient-changes";
 
-/** The identity of an entry. An applier that moves to another version of the kind stays the same. */
+/** Returns the identity of an entry. An applier that moves to another version of the kind keeps its identity. */
 export function entryId(entry: Pick<ManagedEntry, "manager" | "operation" | "apiVersion" | "subresource">): string {
   const version = entry.operation === "Apply" ? "" : entry.apiVersion;
   return `${entry.manager}\u0000${entry.operation}\u0000${version}\u0000${entry.subresource}`;
@@ -32,10 +32,10 @@ export function entryId(entry: Pick<ManagedEntry, "manager" | "operation" | "api
 
 const noEntries: ManagedEntries = new Map();
 
-// The lists of stored objects are frozen, so what was read from one is known by its identity.
+// Lists of stored objects are frozen, so results can be cached by their identity.
 const decodedLists = new WeakMap<object, ManagedEntries>();
 
-/** Reads `metadata.managedFields`. Undefined when any entry is invalid: then nothing of it can be relied upon. */
+/** Parses `metadata.managedFields`; `undefined` if any entry is invalid, because then none can be trusted. */
 export function decodeEntries(list: DeepReadonly<ManagedFieldsEntry[]> | undefined): ManagedEntries | undefined {
   if (list === undefined || list === null) return noEntries;
   const known = decodedLists.get(list);
@@ -74,8 +74,8 @@ function decodeEntry(source: DeepReadonly<ManagedFieldsEntry>): ManagedEntry | u
 }
 
 /**
- * Writes entries as `metadata.managedFields`: appliers first, then by time, manager, version and subresource. The list is frozen all the
- * way down.
+ * Formats entries as `metadata.managedFields`: appliers first, then by time, manager, version and subresource. The list is
+ * deeply frozen.
  */
 export function encodeEntries(entries: ManagedEntries): ManagedFieldsEntry[] | undefined {
   if (entries.size === 0) return undefined;
@@ -85,7 +85,7 @@ export function encodeEntries(entries: ManagedEntries): ManagedFieldsEntry[] | u
 }
 
 function encodeEntry(entry: ManagedEntry): ManagedFieldsEntry {
-  // Where it comes from a stored object it is frozen already; shared as it is.
+  // Entries from a stored object are frozen already and are shared.
   if (entry.source !== undefined) return entry.source as ManagedFieldsEntry;
   const result: ManagedFieldsEntry = {
     manager: entry.manager,

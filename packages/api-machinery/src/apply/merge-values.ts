@@ -5,9 +5,9 @@ import { fieldShape, deducedShape, type ListShape, type MapShape, resolveShape, 
 import { formOf } from "./value-form.ts";
 
 /**
- * Lays an applied configuration over a live value (structured-merge-diff `Merge`): objects by field, keyed lists by item,
- * everything else as a whole. Nothing is removed. What does not change is shared with `live`; where nothing changes, the
- * result is `live` itself. The configuration must have passed `fieldsOfConfig`.
+ * Merges an applied configuration into a live value (structured-merge-diff `Merge`): objects by field, keyed lists by item,
+ * everything else as a whole. Nothing is removed. Unchanged parts are shared with `live`; if nothing changes, the result is
+ * `live` itself. The configuration must have passed `fieldsOfConfig`.
  */
 export function mergeValues(live: unknown, config: unknown, shape: Shape): unknown {
   if (config === undefined || live === config) return live;
@@ -42,13 +42,13 @@ function mergeMaps(live: JsonObject, config: JsonObject, map: MapShape): JsonObj
 
 interface Indexed {
   readonly elements: readonly (PathElement | undefined)[];
-  /** The item of each element; null where the live list has it more than once: those are replaced, not merged. */
+  /** The item per element; null if the live list has it more than once: duplicates are replaced, not merged. */
   readonly items: ReadonlyMap<PathElement, unknown>;
 }
 
 /**
- * The order is that of the live list where the configuration says nothing else: shared items come in the order of the
- * configuration, live ones keep their place between them, and new ones follow what they follow in the configuration.
+ * Keeps the live order unless the configuration says otherwise: shared items follow the order of the configuration, live
+ * items keep their position between them, and new items follow their predecessor in the configuration.
  */
 function mergeLists(live: readonly unknown[], config: readonly unknown[], list: ListShape): readonly unknown[] {
   const left = index(live, list);
@@ -83,7 +83,7 @@ function mergeLists(live: readonly unknown[], config: readonly unknown[], list: 
         continue;
       }
       if (r < right.elements.length && sharedIndex < shared.length && shared[sharedIndex] !== leftKey) {
-        // Shared, but not next in the order of the configuration: it comes when its turn has come there.
+        // Shared but not next in the configuration's order: emitted at its turn.
         l++;
         continue;
       }

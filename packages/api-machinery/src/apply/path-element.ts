@@ -12,18 +12,18 @@ import { isJsonObject } from "../objects/json.ts";
  */
 export type PathElement = string;
 
-/** The step to a field of an object. */
+/** Returns the element of an object's field. */
 export function fieldElement(name: string): PathElement {
   return fieldElements.get(name) ?? fieldElements.add(name, `f:${name}`);
 }
 
-/** The step to an item of a set. */
+/** Returns the element of an item of a set. */
 export function valueElement(value: unknown): PathElement {
   if (typeof value !== "string") return `v:${canonicalJson(value)}`;
   return valueElements.get(value) ?? valueElements.add(value, `v:${canonicalJson(value)}`);
 }
 
-/** The step to an item of a keyed list. `names` are sorted and `values` go with them. */
+/** Returns the element of an item of a keyed list. `names` are sorted and parallel to `values`. */
 export function keyElement(names: readonly string[], values: readonly unknown[]): PathElement {
   let text = "k:{";
   for (let index = 0; index < names.length; index++) {
@@ -33,7 +33,7 @@ export function keyElement(names: readonly string[], values: readonly unknown[])
   return `${text}}`;
 }
 
-/** {@link keyElement} of a list with one key, which most lists have. */
+/** Like {@link keyElement}, for lists with one key, as most lists have. */
 export function singleKeyElement(name: string, value: unknown): PathElement {
   if (typeof value !== "string") return keyElement([name], [value]);
   let elements = keyElements.get(name);
@@ -46,8 +46,8 @@ export function singleKeyElement(name: string, value: unknown): PathElement {
 }
 
 /**
- * Elements that were made before. Field names and keys repeat without end, and a text made anew has to be flattened and
- * hashed before a map can find it. Bounded: long texts are not kept, and a full cache starts anew.
+ * Interned elements. Field names and keys repeat endlessly, and a new string must be flattened and hashed before a map can
+ * find it. Bounded: long texts are not interned, and a full cache starts over.
  */
 class ElementCache {
   readonly #elements = new Map<string, PathElement>();
@@ -74,8 +74,10 @@ const valueElements = new ElementCache(1024);
 const keyElements = new Map<string, ElementCache>();
 
 /**
- * Reads a key of FieldsV1. Returns its canonical form, or undefined for a kind of step that is not known (the reader leaves
- * those out, as newer servers may write more kinds). Throws a SyntaxError on a key that is malformed.
+ * Parses a key of FieldsV1 to its canonical form; `undefined` for an unknown kind of element, which readers skip because
+ * newer servers may write more kinds.
+ *
+ * **Errors**: a `SyntaxError` if the key is malformed.
  */
 export function parsePathElement(text: string): PathElement | undefined {
   if (text.length < 2 || text[1] !== ":")
@@ -104,10 +106,10 @@ export function parsePathElement(text: string): PathElement | undefined {
   }
 }
 
-/** A key object that is canonical already: one key, with a string that needs no escapes. */
+/** A canonical key object: one key, with a string that needs no escapes. */
 const plainKey = /^\{"[\w.-]+":"[\w ./:@-]*"\}$/;
 
-/** The order in which FieldsV1 lists the steps of one level: fields, keys, values, indexes; each kind by its own order. */
+/** Orders the elements of one level as FieldsV1 does: fields, keys, values, indexes; each kind by its own order. */
 export function comparePathElements(left: PathElement, right: PathElement): number {
   if (left === right) return 0;
   const byKind = rankOf(left) - rankOf(right);
@@ -124,7 +126,7 @@ export function comparePathElements(left: PathElement, right: PathElement): numb
   }
 }
 
-/** The step as it stands in messages: `.spec`, `[name="a"]`, `[="x"]`, `[3]`. */
+/** Formats an element for messages: `.spec`, `[name="a"]`, `[="x"]`, `[3]`. */
 export function describePathElement(element: PathElement): string {
   const rest = element.slice(2);
   switch (element[0]) {
@@ -143,7 +145,7 @@ export function describePathElement(element: PathElement): string {
   }
 }
 
-/** The path of several steps as it stands in messages: `.spec.containers[name="a"].image`. */
+/** Formats a path for messages: `.spec.containers[name="a"].image`. */
 export function describePath(path: readonly PathElement[]): string {
   return path.map(describePathElement).join("");
 }
@@ -152,7 +154,7 @@ function rankOf(element: PathElement): number {
   return "fkvi".indexOf(element[0] ?? "");
 }
 
-/** Orders strings by code point, as Go and UTF-8 do; `<` orders by UTF-16 unit, which differs beyond U+FFFF. */
+/** Orders strings by code point, as Go does; `<` orders by UTF-16 unit, which differs beyond U+FFFF. */
 export function compareText(left: string, right: string): number {
   if (left === right) return 0;
   const length = Math.min(left.length, right.length);
@@ -182,7 +184,9 @@ function compareKeys(left: unknown, right: unknown): number {
   return leftNames.length - rightNames.length;
 }
 
-/** Numbers, strings, booleans, lists, objects, null; numbers and strings by value, the rest (rare in keys) by its JSON. */
+/**
+ * Orders numbers, strings, booleans, lists, objects and null; numbers and strings by value, the rest (rare in keys) by JSON.
+ */
 function compareValues(left: unknown, right: unknown): number {
   const byType = typeRank(left) - typeRank(right);
   if (byType !== 0) return byType;
@@ -199,7 +203,7 @@ function typeRank(value: unknown): number {
   return value === null ? 5 : 4;
 }
 
-/** JSON as the Kubernetes API server writes it: keys sorted, and `<`, `>`, `&` and the line separators escaped. */
+/** Formats JSON as the Kubernetes API server does: keys sorted, `<`, `>`, `&` and line separators escaped. */
 function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
   if (isJsonObject(value)) {

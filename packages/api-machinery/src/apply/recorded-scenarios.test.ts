@@ -8,7 +8,7 @@ import { applyConfiguration } from "./apply-configuration.ts";
 import type { FieldManagementContext } from "./endpoint.ts";
 import { trackUpdate } from "./track-update.ts";
 
-/** Scenarios recorded from a kube-apiserver, reduced to what can be replayed without a server. */
+/** Scenarios recorded from a kube-apiserver, reduced to those that can be replayed without a server. */
 interface Recording {
   fieldsV1Collapsed: string[];
   fieldsV1ItemsCollapsed: string[];
@@ -52,7 +52,7 @@ describe("recorded from a kube-apiserver", () => {
   }
 });
 
-/** What was answered and what is recorded, by step and aspect. */
+/** The actual and the recorded result, by step and aspect. */
 interface Outcome {
   readonly actual: Record<string, unknown>;
   readonly expected: Record<string, unknown>;
@@ -118,7 +118,7 @@ function perform(
   }
 }
 
-/** What the server stores of it: with its defaults, which the recording shows, and the server's metadata. */
+/** Returns what the server stores: with defaults, which the recording shows, and server-set metadata. */
 function afterServer(step: Step, object: KubernetesObject, live: KubernetesObject | undefined): KubernetesObject {
   const metadata = { ...object.metadata, uid: live?.metadata.uid ?? "uid-1", namespace: "ns0" };
   if (step.expect === undefined || step.pick || step.op === "get") return { ...object, metadata };
@@ -180,7 +180,7 @@ function without(object: JsonObject, name: string): JsonObject {
   return Object.fromEntries(Object.entries(object).filter(([key]) => key !== name));
 }
 
-/** Of `recorded`, the fields that `actual` has too. */
+/** Returns the fields of `recorded` that `actual` has too. */
 function restrictedTo(recorded: unknown, actual: unknown): unknown {
   if (Array.isArray(recorded) && Array.isArray(actual)) {
     return recorded.map((element, index) => restrictedTo(element, actual[index]));

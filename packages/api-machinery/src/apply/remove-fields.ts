@@ -6,8 +6,8 @@ import { deducedShape, fieldShape, type ListShape, type MapShape, resolveShape, 
 import { formOf } from "./value-form.ts";
 
 /**
- * The value without the fields and list items of `set` (structured-merge-diff `RemoveItems`), sharing what is left. An
- * object or list that is emptied by it goes as well, unless it is itself in `kept`: undefined when nothing is left.
+ * Removes the fields and list items of `set` (structured-merge-diff `RemoveItems`) and shares the rest. An object or list
+ * that becomes empty is removed too, unless it is in `kept`; `undefined` if nothing remains.
  */
 export function removeFields(value: unknown, set: FieldSet, shape: Shape, kept: FieldSet = emptySet): unknown {
   if (set.size === 0) return value;

@@ -2,7 +2,7 @@ import { isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
 import { type FieldSet, fieldSet } from "./field-set.ts";
 import { fieldElement } from "./path-element.ts";
 
-/** What an endpoint resets before it stores, so that nobody comes to own it there. Paths of field names. */
+/** The fields that an endpoint resets before it stores, so that they are never owned through it. Paths of field names. */
 export type ResetFields = readonly (readonly string[])[];
 
 const nothing: ResetFields = [];
@@ -11,8 +11,8 @@ const allButStatus: ResetFields = [["apiVersion"], ["kind"], ["metadata"], ["spe
 const spec: ResetFields = [["spec"]];
 
 /**
- * What an endpoint resets: that of the object itself `status`, when there is a subresource for it; that of the status all
- * else. Built-in kinds take metadata through their status as well.
+ * Returns the fields that an endpoint resets: `status` for the object itself, if there is a status subresource; everything
+ * else for the status. Built-in kinds accept metadata through their status as well.
  */
 export function resetFieldsOf(subresource: string, hasStatus: boolean, isBuiltIn: boolean): ResetFields {
   if (subresource === "status") return isBuiltIn ? spec : allButStatus;

@@ -3,8 +3,8 @@ import type { PathElement } from "./path-element.ts";
 import { fieldShape, resolveShape, type Shape } from "./shape.ts";
 
 /**
- * A set as it has to be read under today's schema: what has become atomic since it was written is owned as a whole by who
- * owned a part of it (structured-merge-diff `ReconcileFieldSetWithSchema`). Returns `set` itself where nothing changes.
+ * Reconciles a set with the current schema: a part of what has become atomic since counts as the whole (structured-merge-diff
+ * `ReconcileFieldSetWithSchema`). Returns `set` itself if nothing changes.
  */
 export function reconcileWithSchema(set: FieldSet, shape: Shape): FieldSet {
   let result: Map<PathElement, FieldNode> | undefined;
@@ -27,17 +27,16 @@ export function reconcileWithSchema(set: FieldSet, shape: Shape): FieldSet {
 }
 
 function isAtomic(shape: Shape): boolean {
-  // A place without a schema takes any form, so that its list form says nothing about the fields of an object there.
+  // A value without a schema may have any form, so its list form says nothing about an object's fields.
   if (shape.map) return shape.map.isAtomic;
   return shape.list?.isAtomic === true;
 }
 
 /**
- * The set with the declared fields that lead to its members as members too (structured-merge-diff
- * `EnsureNamedFieldsAreMembers`): whoever owned all that was set of a struct may remove the struct, with the defaults in it.
+ * Adds the declared fields that lead to members (structured-merge-diff `EnsureNamedFieldsAreMembers`): a manager that owned
+ * all set fields of a struct may remove the struct, with the defaults in it.
  *
- * Fields directly below the top are left out: an applier that leaves out the last thing it owned in `spec` does not take the
- * rest of `spec` with it.
+ * Top-level fields are excluded: an applier that omits the last field it owned in `spec` does not remove the rest of `spec`.
  */
 export function withNamedFields(set: FieldSet, shape: Shape, depth = 0): FieldSet {
   let result: Map<PathElement, FieldNode> | undefined;

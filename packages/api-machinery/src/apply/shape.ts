@@ -3,8 +3,8 @@ import { objectMetaSchema } from "../schema/object-meta.ts";
 import type { Schema } from "../schema/schema.ts";
 
 /**
- * What field management needs to know of a {@link Schema}: how a value at this place is owned. A place may allow several
- * forms (a place without a schema allows all three), and the value decides.
+ * The parts of a {@link Schema} that field management needs: how a value is owned. A shape may allow several forms (without a
+ * schema, all three), and the value decides.
  */
 export interface Shape {
   readonly map: MapShape | undefined;
@@ -12,10 +12,10 @@ export interface Shape {
   readonly scalar: ScalarShape | undefined;
 }
 
-/** What a scalar must be; `any`: any scalar. */
+/** The required type of a scalar; `any` allows every type. */
 export type ScalarShape = "string" | "number" | "boolean" | "any";
 
-/** An object: declared fields, and what else it may hold (`element`; undefined: nothing else). */
+/** An object: declared fields, and the shape of other values (`element`; undefined: none allowed). */
 export interface MapShape {
   /** The object is owned as a whole. */
   readonly isAtomic: boolean;
@@ -36,20 +36,20 @@ export interface ListShape {
 export interface FieldShape extends LazyShape {
   readonly default: unknown;
   /**
-   * What the Go type of a built-in kind has where the field is left out: an empty struct (where the field is one, not a
-   * pointer to one), or an empty list (where the list is required). Undefined: nothing.
+   * The value of an omitted field in the Go type of a built-in kind: an empty struct (if the field is not a pointer) or an
+   * empty list (if the list is required). Undefined: none.
    */
   readonly zeroValue: JsonObject | readonly never[] | undefined;
 }
 
-/** A shape that is resolved when first needed: schemas may refer to themselves. */
+/** A shape that is resolved on first use, because schemas may be recursive. */
 export interface LazyShape {
   readonly schema: Schema;
   readonly preservesUnknown: boolean;
   resolved: Shape | undefined;
 }
 
-/** The shape of a place without a schema: objects by field, lists as a whole. */
+/** The shape without a schema: objects by field, lists as a whole. */
 export const deducedShape: Shape = {
   map: { isAtomic: false, fields: new Map(), element: { schema: {}, preservesUnknown: true, resolved: undefined } },
   list: { isAtomic: true, keys: [], element: { schema: {}, preservesUnknown: true, resolved: undefined } },
@@ -60,7 +60,7 @@ const shapes = new WeakMap<Schema, Shape>();
 const preservingShapes = new WeakMap<Schema, Shape>();
 const rootShapes = new WeakMap<Schema, Shape>();
 
-/** The shape of whole objects of a kind: of its schema, with the metadata that every object has. */
+/** Returns the shape of whole objects of a kind: its schema with the metadata that every object has. */
 export function rootShapeOf(schema: Schema): Shape {
   let shape = rootShapes.get(schema);
   if (shape === undefined) {
@@ -70,13 +70,13 @@ export function rootShapeOf(schema: Schema): Shape {
   return shape;
 }
 
-/** The shape behind a {@link LazyShape}. */
+/** Resolves a {@link LazyShape}. */
 export function resolveShape(lazy: LazyShape): Shape {
   lazy.resolved ??= shapeOf(lazy.schema, lazy.preservesUnknown);
   return lazy.resolved;
 }
 
-/** The shape of the field `name` of an object. */
+/** Returns the shape of the field `name` of an object. */
 export function fieldShape(map: MapShape, name: string): Shape | undefined {
   const lazy = map.fields.get(name) ?? map.element;
   return lazy === undefined ? undefined : resolveShape(lazy);
@@ -165,7 +165,7 @@ const emptyList: readonly never[] = Object.freeze([]);
 
 /**
  * Optional fields that are structs, not pointers, in the Go types of the built-in kinds. Required ones always are. The API
- * server sees such a struct as there from the start, so that nobody owns it by writing into it.
+ * server considers such a struct as present from the start, so writing into it does not make it owned.
  */
 const embeddedStructs: ReadonlySet<string> = new Set([
   "metadata",
@@ -191,7 +191,7 @@ function buildList(schema: Schema, preservesUnknown: boolean): ListShape {
     const keys = [...(schema["x-kubernetes-list-map-keys"] ?? [])].sort();
     return { isAtomic: keys.length === 0, keys, element };
   }
-  // Built-in kinds of old had no list types: how they are patched says the same.
+  // Old built-in kinds lack list types; their patch strategy says the same.
   if (type === undefined && schema["x-kubernetes-patch-strategy"]?.split(",").includes("merge")) {
     const key = schema["x-kubernetes-patch-merge-key"];
     return { isAtomic: false, keys: key === undefined ? [] : [key], element };

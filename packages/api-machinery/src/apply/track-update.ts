@@ -17,14 +17,14 @@ import { difference, union } from "./field-set.ts";
 import { capUpdateEntries, decodeEntries, entryId, type ManagedEntries, type ManagedEntry } from "./managed-entries.ts";
 
 /**
- * Records who owns what after a create, update or patch (KEP-555): `next` with the managedFields that it is to be stored
- * with. The manager comes to own the fields that it added or changed, and who owned them before does not any more; what is
- * gone is nobody's. An object that nobody tracks stays untracked until it is applied to.
+ * Tracks field ownership after a create, update or patch (KEP-555) and returns `next` with its managedFields. The manager becomes
+ * the owner of the fields that it added or changed; previous owners lose them. Removed fields have no owner. An object without
+ * managedFields stays untracked until it is applied to.
  *
- * `next` may bring managedFields of its own, which then replace those of `live`: `[{}]` and `[]` forget them all, invalid
- * ones are ignored, and through a subresource they always are.
+ * managedFields in `next` replace those of `live`: `[{}]` and `[]` reset them, and invalid ones are ignored, as they always are
+ * through a subresource.
  *
- * @param live the object before; undefined on create.
+ * @param live the current object; undefined on create.
  */
 export function trackUpdate(
   live: DeepReadonly<KubernetesObject> | undefined,
@@ -60,7 +60,7 @@ function isReset(managedFields: unknown): boolean {
   );
 }
 
-/** The entries after `manager` has made `next` of `live`. */
+/** Returns the entries after `manager` changed `live` to `next`. */
 export function recordUpdate(
   live: DeepReadonly<KubernetesObject> | undefined,
   next: DeepReadonly<KubernetesObject>,
@@ -87,7 +87,7 @@ export function recordUpdate(
   return entries;
 }
 
-/** Of an object that is created, what nobody comes to own: taken as there before, so that comparing passes over it. */
+/** Fields of a new object that are never owned: they are compared as if they existed before. */
 function unownedPart({ apiVersion, kind, metadata }: DeepReadonly<KubernetesObject>): DeepReadonly<KubernetesObject> {
   const { name, namespace, uid, creationTimestamp } = metadata;
   return { apiVersion, kind, metadata: { name, namespace, uid, creationTimestamp } as DeepReadonly<ObjectMeta> };

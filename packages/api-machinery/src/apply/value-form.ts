@@ -1,11 +1,11 @@
 import type { Shape } from "./shape.ts";
 
-/** Which of the forms that a {@link Shape} allows is taken for a value. */
+/** The form of a value among those that its {@link Shape} allows. */
 export type Form = "map" | "list" | "scalar";
 
 /**
- * The form of a value. A null, or a value of a form that the shape does not allow, is taken for the first form that the
- * shape does allow, which then treats it as absent.
+ * Returns the form of a value. A null, or a value of a form that the shape does not allow, takes the first allowed form,
+ * which treats it as absent.
  */
 export function formOf(value: unknown, shape: Shape): Form {
   if (typeof value === "object" && value !== null) {

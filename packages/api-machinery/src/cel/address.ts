@@ -1,4 +1,4 @@
-/** An IP address: its number, and how many bits it has. */
+/** An IP address as a number with its width in bits. */
 export class IpAddress {
   readonly value: bigint;
   readonly bits: 32 | 128;
@@ -8,7 +8,7 @@ export class IpAddress {
     this.bits = bits;
   }
 
-  /** In canonical form (RFC 5952). */
+  /** The canonical form (RFC 5952). */
   toString(): string {
     if (this.bits === 32) return [24n, 16n, 8n, 0n].map((shift) => (this.value >> shift) & 255n).join(".");
     const groups = Array.from({ length: 8 }, (_, index) => Number((this.value >> BigInt(112 - 16 * index)) & 0xffffn));
@@ -24,7 +24,7 @@ export class IpAddress {
   }
 }
 
-/** A network: an address and how many of its bits name the network. */
+/** A network: an address and the length of its prefix. */
 export class Cidr {
   readonly address: IpAddress;
   readonly prefixLength: number;
@@ -34,7 +34,7 @@ export class Cidr {
     this.prefixLength = prefixLength;
   }
 
-  /** The network with the other bits zero. */
+  /** The network with its host bits cleared. */
   get masked(): IpAddress {
     const shift = BigInt(this.address.bits - this.prefixLength);
     return new IpAddress((this.address.value >> shift) << shift, this.address.bits);
@@ -49,7 +49,9 @@ export class Cidr {
   }
 }
 
-/** Reads an IP address; undefined where the text is none. Zones, IPv4-mapped IPv6 and leading zeros are none (KEP-2876). */
+/**
+ * Parses an IP address; `undefined` if it is malformed. Zones, IPv4-mapped IPv6 and leading zeros are not allowed (KEP-2876).
+ */
 export function parseIp(text: string): IpAddress | undefined {
   if (text.length > 45) return undefined;
   if (!text.includes(":")) {
@@ -74,7 +76,7 @@ export function parseIp(text: string): IpAddress | undefined {
   );
 }
 
-/** Reads a network in CIDR notation; undefined where the text is none. */
+/** Parses a network in CIDR notation; `undefined` if it is malformed. */
 export function parseCidr(text: string): Cidr | undefined {
   const slash = text.lastIndexOf("/");
   const address = slash < 0 ? undefined : parseIp(text.slice(0, slash));

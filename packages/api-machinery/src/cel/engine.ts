@@ -2,7 +2,7 @@ import type * as cel from "@marcbachmann/cel-js";
 import type * as evaluator from "@marcbachmann/cel-js/evaluator";
 import { createRequire } from "node:module";
 
-/** What is used of the library that evaluates CEL. */
+/** The parts of the CEL library that are used here. */
 export interface CelEngine {
   readonly Environment: typeof cel.Environment;
   readonly Optional: typeof cel.Optional;
@@ -12,8 +12,8 @@ export interface CelEngine {
 let engine: CelEngine | undefined;
 
 /**
- * The library that evaluates CEL, loaded when it is first asked for: it takes as long to load as the rest of this package, and
- * only a server with rules needs it. At once rather than by `import()`, as validation waits for nothing.
+ * Loads the CEL library on first use. It takes as long to load as the rest of this package, and only a server with rules
+ * needs it. Synchronous, because validation is synchronous.
  */
 export function celEngine(): CelEngine {
   if (engine === undefined) {

@@ -19,7 +19,7 @@ import { celEngine } from "./engine.ts";
 import { celEquals } from "./object-types.ts";
 import { CelError } from "./cel-error.ts";
 
-/** Functions on lists, sets, quantities and named formats, as Kubernetes adds them to CEL. */
+/** Registers Kubernetes' CEL functions on lists, sets, quantities and named formats. */
 export function registerKubernetesLibrary(environment: Environment): void {
   registerLists(environment);
   registerSets(environment);

@@ -2,7 +2,7 @@ import type { Environment } from "@marcbachmann/cel-js";
 import { Cidr, IpAddress, parseCidr, parseIp } from "./address.ts";
 import { CelError } from "./cel-error.ts";
 
-/** Functions on addresses, networks and URLs, as Kubernetes adds them to CEL. */
+/** Registers Kubernetes' CEL functions on addresses, networks and URLs. */
 export function registerNetworkLibrary(environment: Environment): void {
   registerIp(environment);
   registerCidr(environment);
@@ -121,7 +121,7 @@ function registerUrl(environment: Environment): void {
       (url: CelUrl) => /:(\d+)$/.exec(url.isPath ? "" : hostOf(url))?.[1] ?? "",
     )
     .registerFunction("kubernetes.URL.getEscapedPath(): string", ({ text, url, isPath }: CelUrl) =>
-      // An URL of the web always has a path for JavaScript; as it was written it may have none.
+      // JavaScript gives every web URL a path, even if it was written without one.
       url.pathname === "/" && !isPath && !/^[^:]+:\/\/[^/?#]*\//.test(text) ? "" : url.pathname,
     )
     .registerFunction("kubernetes.URL.getQuery(): map<string, list<string>>", ({ url }: CelUrl) => {
@@ -132,7 +132,7 @@ function registerUrl(environment: Environment): void {
     .registerOperator("kubernetes.URL == kubernetes.URL", (a: CelUrl, b: CelUrl) => a.text === b.text);
 }
 
-/** Host and port as they were written: JavaScript leaves a default port out. */
+/** Returns host and port as written; JavaScript drops a default port. */
 function hostOf({ text }: CelUrl): string {
   return /^[^:]+:\/\/(?:[^/?#@]*@)?([^/?#]*)/.exec(text)?.[1] ?? "";
 }

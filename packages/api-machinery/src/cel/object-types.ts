@@ -4,18 +4,19 @@ import { isJsonObject } from "../objects/json.ts";
 import type { Schema } from "../schema/schema.ts";
 import { celEngine } from "./engine.ts";
 
-/** How values of a schema look to CEL. */
+/** The CEL view of the values of a schema. */
 export interface CelType {
-  /** `int`, `list<string>`, or the name of a type that was registered with the environment. */
+  /** `int`, `list<string>`, or the name of a type registered with the environment. */
   readonly name: string;
-  /** A JSON value as CEL has it. The value must fit the schema. */
+  /** Converts a JSON value to CEL. The value must match the schema. */
   convert(value: unknown): unknown;
 }
 
 /**
- * Declares the objects of a schema to CEL and answers the type of its values (KEP-2876): integers are `int`, numbers `double`, texts of the
- * formats `date-time`, `date`, `duration` and `byte` have types of their own, int-or-string is `dyn`. Undefined where CEL may not see the
- * value: it has no type. Of the metadata of an object only `name` and `generateName` are seen.
+ * Declares the objects of a schema to CEL and returns the type of its values (KEP-2876): integers are `int`, numbers
+ * `double`, strings of the formats `date-time`, `date`, `duration` and `byte` have their own types, int-or-string is `dyn`.
+ * `undefined` if the value has no type and is therefore hidden from CEL. Of an object's metadata, only `name` and
+ * `generateName` are visible.
  */
 export function declareCelType(environment: Environment, schema: Schema, isObjectRoot = false): CelType | undefined {
   if (schema["x-kubernetes-int-or-string"] === true) return dynamic;
@@ -41,7 +42,7 @@ function same(name: string): CelType {
   return { name, convert: (value) => value };
 }
 
-/** Whole numbers of an int-or-string are `int`, as those of a schema are. */
+/** Integers of an int-or-string are `int`, like those of a schema. */
 const dynamic: CelType = {
   name: "dyn",
   convert: (value) => (typeof value === "number" && Number.isInteger(value) ? BigInt(value) : value),
@@ -100,7 +101,7 @@ function objectType(environment: Environment, schema: Schema, isObjectRoot: bool
   return registerObject(environment, fields);
 }
 
-/** What every object has, and CEL may see of it. */
+/** The fields of every object that CEL may see. */
 function withTypeMeta(properties: Record<string, Schema> | Schema["properties"]): Record<string, Schema> {
   const text: Schema = { type: "string" };
   const metadata: Schema = { type: "object", properties: { name: text, generateName: text } };
@@ -115,7 +116,7 @@ function registerObject(
 ): CelType {
   lastObject += 1;
   const name = `Object${lastObject}`;
-  // A class of its own for each type: cel-js knows the type of a value by its constructor.
+  // cel-js identifies the type of a value by its constructor, so each type needs its own class.
   const ObjectValue = class extends Map<string, unknown> {};
   environment.registerType(name, {
     ctor: ObjectValue,
@@ -137,14 +138,14 @@ function registerObject(
   };
 }
 
-/** Words that CEL or the languages that it is at home in use themselves: as fields they are written `__namespace__`. */
+/** Reserved words of CEL and its host languages. As fields they are escaped: `__namespace__`. */
 const reserved = new Set(
   "true false null in as break const continue else for function if import let loop package namespace return var void while".split(
     " ",
   ),
 );
 
-/** A property's name as CEL rules write it (KEP-2876); undefined where it can't be written. */
+/** Returns a property's name as written in CEL rules (KEP-2876); `undefined` if it cannot be written. */
 function celName(property: string): string | undefined {
   if (reserved.has(property)) return `__${property}__`;
   const escaped = property
@@ -155,7 +156,7 @@ function celName(property: string): string | undefined {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(escaped) ? escaped : undefined;
 }
 
-/** Whether two CEL values are equal, throughout. */
+/** Reports whether two CEL values are deeply equal. */
 export function celEquals(a: unknown, b: unknown): boolean {
   if (a === b) return true;
   if (a instanceof Date && b instanceof Date) return a.getTime() === b.getTime();

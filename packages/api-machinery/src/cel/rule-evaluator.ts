@@ -5,14 +5,14 @@ import type { RuleEvaluator, RuleSite } from "../schema/evaluate-rules.ts";
 import type { StatusCause } from "../protocol/status.ts";
 import { compileRules, optionalOld, type RuleProgram, type RuleSet, type RuleSize } from "./rule-program.ts";
 
-/** How many steps the rules of one object may take together, at most; as kube-apiserver's budget (KEP-2876). */
+/** The maximum number of steps for the rules of one object, like kube-apiserver's budget (KEP-2876). */
 const budgetSteps = 10_000_000;
 
 /**
- * Evaluates the CEL rules of custom resources (`x-kubernetes-validations`): hand one to each call of `validate`.
+ * Creates an evaluator of the CEL rules of custom resources (`x-kubernetes-validations`). Create one per call of `validate`.
  *
- * **Guarantees**: the rules of one object take bounded time together; what they would cost beyond that is refused. A rule that fails for a
- * value which did not change in an update is no fault, unless it compares with the value before (KEP-4008).
+ * **Guarantees**: the rules of one object share a bounded budget; what exceeds it is rejected. A rule that fails on a value
+ * which an update did not change is ignored, unless it compares with the old value (KEP-4008).
  */
 export function createRuleEvaluator(): RuleEvaluator {
   let left = budgetSteps;
@@ -22,10 +22,10 @@ export function createRuleEvaluator(): RuleEvaluator {
     const causes: StatusCause[] = [];
     const old = site.oldValue === undefined ? undefined : rules.type?.convert(site.oldValue);
     const self = rules.type?.convert(site.value);
-    const longest = longestList(site.value);
+    const entries = maxEntries(site.value);
     for (const program of rules.programs) {
       if (program.isTransition && old === undefined) continue;
-      left -= costOf(program.size, longest);
+      left -= costOf(program.size, entries);
       if (left < 0) {
         const detail = "validation failed due to running out of cost budget, no further validation rules will be run";
         causes.push(invalidCause(placeOf(site), typeName(site), detail));
@@ -52,9 +52,9 @@ function evaluate(
   try {
     outcome = program.evaluate(variables);
   } catch (error) {
-    return refusal(rule, site, `${firstLine(error)} evaluating rule: ${plainMessage(rule)}`);
+    return rejection(rule, site, `${firstLine(error)} evaluating rule: ${plainMessage(rule)}`);
   }
-  return outcome === true ? undefined : refusal(rule, site, messageOf(program, variables));
+  return outcome === true ? undefined : rejection(rule, site, messageOf(program, variables));
 }
 
 function messageOf(program: RuleProgram, variables: { readonly self: unknown; readonly oldSelf: unknown }): string {
@@ -62,7 +62,7 @@ function messageOf(program: RuleProgram, variables: { readonly self: unknown; re
     const text = program.message?.(variables);
     if (typeof text === "string" && text.trim() !== "" && !text.includes("\n")) return text.trim();
   } catch {
-    // An expression that fails gives way to the message that is always there.
+    // If the message expression fails, the fixed message is used.
   }
   return plainMessage(program.rule);
 }
@@ -78,7 +78,7 @@ const reasons: readonly FieldReason[] = [
   "FieldValueDuplicate",
 ];
 
-function refusal({ reason: wanted, fieldPath = "" }: ValidationRule, site: RuleSite, detail: string): StatusCause {
+function rejection({ reason: wanted, fieldPath = "" }: ValidationRule, site: RuleSite, detail: string): StatusCause {
   const reason = reasons.find((known) => known === wanted) ?? "FieldValueInvalid";
   const field = fieldPath === "" ? placeOf(site) : joinFieldPath(site.path, fieldPath);
   const value = JSON.stringify(typeName(site));
@@ -94,7 +94,7 @@ function refusal({ reason: wanted, fieldPath = "" }: ValidationRule, site: RuleS
   }
 }
 
-/** `.spec.a['x.y']` below `path`, as causes name fields. */
+/** Joins `.spec.a['x.y']` to `path`, as causes name fields. */
 function joinFieldPath(path: string, fieldPath: string): string {
   const steps = [...fieldPath.matchAll(/\.([A-Za-z_][A-Za-z0-9_-]*)|\['((?:[^'\\]|\\.)*)'\]/g)];
   return steps.reduce((at, [, name, quoted]) => {
@@ -102,14 +102,14 @@ function joinFieldPath(path: string, fieldPath: string): string {
   }, path);
 }
 
-/** Rules that do not compile are refused with their CRD; one that came in some other way refuses every value. */
+/** Rules that do not compile are rejected with their CRD. If one arrives in another way, it rejects every value. */
 function faultCauses({ faults }: RuleSet, site: RuleSite): StatusCause[] {
   return faults
     .filter(({ field }) => field === "rule")
     .map(({ message }) => invalidCause(placeOf(site), typeName(site), `rule compile error: ${firstLine(message)}`));
 }
 
-/** The whole object has no path, and kube-apiserver says so as Go prints it. */
+/** The whole object has no path; kube-apiserver prints Go's nil. */
 function placeOf({ path }: RuleSite): string {
   return path === "" ? "<nil>" : path;
 }
@@ -118,20 +118,22 @@ function typeName({ schema }: RuleSite): string {
   return schema.type ?? "object";
 }
 
-/** Of an error, what is to be said: cel-js shows the source on further lines. */
+/** Returns the first line of an error; cel-js appends the source. */
 function firstLine(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   return text.split("\n", 1)[0]?.trim() ?? "";
 }
 
-function costOf({ nodes, nesting }: RuleSize, longest: number): number {
-  return nodes * Math.max(1, longest) ** nesting + longest;
+function costOf({ nodes, nesting }: RuleSize, entries: number): number {
+  return nodes * Math.max(1, entries) ** nesting + entries;
 }
 
-/** The most entries that one list, map or text of a value has: how often one comprehension goes round. */
-function longestList(value: unknown): number {
-  if (Array.isArray(value)) return Math.max(value.length, ...value.slice(0, 10_000).map(longestList));
+/**
+ * Returns the maximum number of entries of a list, map or string in a value, which bounds the iterations of a comprehension.
+ */
+function maxEntries(value: unknown): number {
+  if (Array.isArray(value)) return Math.max(value.length, ...value.slice(0, 10_000).map(maxEntries));
   if (!isJsonObject(value)) return 1;
   const children = Object.values(value);
-  return children.slice(0, 10_000).reduce((most: number, child) => Math.max(most, longestList(child)), children.length);
+  return children.slice(0, 10_000).reduce((most: number, child) => Math.max(most, maxEntries(child)), children.length);
 }

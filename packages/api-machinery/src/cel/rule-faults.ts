@@ -6,8 +6,8 @@ import { compileRules } from "./rule-program.ts";
 const reasons = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
 /**
- * What is wrong with the CEL rules at one place of a CustomResourceDefinition's schema, as kube-apiserver tells it. `isCorrelatable` is false
- * below lists whose items can't be found again in the value before, where no rule may name `oldSelf`.
+ * Reports faults of the CEL rules of one schema in a CustomResourceDefinition, with kube-apiserver's messages.
+ * `isCorrelatable` is false below lists whose items cannot be matched with old ones; rules there must not use `oldSelf`.
  */
 export function ruleCauses(
   schema: Schema,
@@ -44,7 +44,7 @@ export function ruleCauses(
   const { programs, faults } = compileRules(schema, place.isRoot);
   for (const { index, field, message } of faults) {
     const rule = rules[index]?.[field] ?? "";
-    // Said already: it is empty.
+    // Reported already: it is empty.
     if (rule.trim() === "") continue;
     const kind = field === "rule" ? "compilation failed" : "messageExpression compilation failed";
     causes.push(invalidCause(at(index, field), rule, `${kind}: ERROR: ${message}`));
@@ -64,7 +64,7 @@ export function ruleCauses(
   return causes;
 }
 
-/** Whether a path such as `.a.b` or `['x.y']` leads to a property of the schema. */
+/** Reports whether a path such as `.a.b` or `['x.y']` leads to a property of the schema. */
 function isFieldPath(schema: Schema, path: string): boolean {
   const step = /\.([A-Za-z_][A-Za-z0-9_-]*)|\['((?:[^'\\]|\\.)*)'\]/y;
   let at: Schema | undefined = schema;

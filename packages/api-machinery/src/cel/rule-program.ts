@@ -6,39 +6,39 @@ import { registerNetworkLibrary } from "./network-library.ts";
 import { type CelType, declareCelType } from "./object-types.ts";
 import { linearMatches, registerStringLibrary } from "./string-library.ts";
 
-/** A CEL rule that compiled. */
+/** A compiled CEL rule. */
 export interface RuleProgram {
   readonly rule: ValidationRule;
-  /** Whether it compares with the value before: it is not asked about values that are new. */
+  /** Whether it compares with the old value. Transition rules are skipped for new values. */
   readonly isTransition: boolean;
-  /** How deep its comprehensions are nested, and how many parts it has: what evaluating it costs at most. */
+  /** The nesting of its comprehensions and the number of its nodes, which bound the cost of evaluating it. */
   readonly size: RuleSize;
-  /** Whether the value is valid. Throws where it can't be told. */
+  /** Evaluates the rule. Throws if the rule fails to evaluate. */
   evaluate(variables: RuleVariables): unknown;
-  /** The message, where it has an expression for it. Throws likewise. */
+  /** Evaluates the message expression, if there is one. Throws likewise. */
   message?(variables: RuleVariables): unknown;
 }
 
-/** What bounds the cost of a rule. */
+/** The bounds of a rule's cost. */
 export interface RuleSize {
   readonly nodes: number;
   readonly nesting: number;
 }
 
-/** The values of one place as CEL has them. */
+/** The variables of a rule as CEL values. */
 export interface RuleVariables {
   readonly self: unknown;
   readonly oldSelf?: unknown;
 }
 
-/** A rule that did not compile, and what is wrong with it. */
+/** A rule that did not compile, and why. */
 export interface RuleFault {
   readonly index: number;
   readonly field: "rule" | "messageExpression";
   readonly message: string;
 }
 
-/** The rules of one place of a schema. */
+/** The rules of one schema. */
 export interface RuleSet {
   readonly type: CelType | undefined;
   readonly programs: readonly RuleProgram[];
@@ -47,12 +47,12 @@ export interface RuleSet {
 
 let base: Environment | undefined;
 
-/** CEL as Kubernetes has it: with its libraries, and without anything of this process. */
+/** Creates a CEL environment with Kubernetes' libraries and without access to this process. */
 function kubernetesEnvironment(): Environment {
   if (base === undefined) {
     base = new (celEngine().Environment)({
       enableOptionalTypes: true,
-      // `format` takes lists of anything.
+      // `format` accepts lists of mixed types.
       homogeneousAggregateLiterals: false,
       limits: { maxAstNodes: 10_000, maxDepth: 100 },
     });
@@ -65,7 +65,7 @@ function kubernetesEnvironment(): Environment {
 
 const compiled = new WeakMap<Schema, RuleSet>();
 
-/** Compiles the rules of a schema's own place, once. `isObjectRoot`: the place is a whole object with type and metadata. */
+/** Compiles the rules of a schema once. `isObjectRoot`: the schema is that of a whole object. */
 export function compileRules(schema: Schema, isObjectRoot: boolean): RuleSet {
   let rules = compiled.get(schema);
   if (rules === undefined) {
@@ -107,7 +107,7 @@ function compileAll(schema: Schema, isObjectRoot: boolean): RuleSet {
 
 type Program = (variables: RuleVariables) => unknown;
 
-/** The program of an expression, or why there is none. */
+/** Compiles an expression, or returns why it does not compile. */
 function compileOne(environment: Environment, expression: string, wanted: "bool" | "string"): Program | string {
   try {
     const parsed = environment.parse(withLinearMatches(expression));
@@ -120,7 +120,7 @@ function compileOne(environment: Environment, expression: string, wanted: "bool"
   }
 }
 
-/** `oldSelf` of a rule that also takes new values. */
+/** `oldSelf` for rules that also run on new values. */
 export function optionalOld(value: unknown): Optional<unknown> {
   const { Optional } = celEngine();
   return value === undefined ? Optional.none() : Optional.of(value);
@@ -128,12 +128,12 @@ export function optionalOld(value: unknown): Optional<unknown> {
 
 const literal = /[rR]?(?:"""(?:\\[^]|[^\\])*?"""|'''(?:\\[^]|[^\\])*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\/\/[^\n]*/g;
 
-/** An expression without its literal texts and comments. */
+/** Removes string literals and comments from an expression. */
 function code(expression: string): string {
   return expression.replaceAll(literal, '""');
 }
 
-/** The expression with calls of `matches` turned to the one that takes linear time. */
+/** Renames calls of `matches` to the linear-time variant. */
 function withLinearMatches(expression: string): string {
   let result = "";
   let end = 0;
@@ -145,7 +145,7 @@ function withLinearMatches(expression: string): string {
   return result + rename(expression.slice(end));
 }
 
-/** Counted on the text: macros are gone from the tree. */
+/** Counted in the text, because macros are expanded in the tree. */
 function sizeOf(expression: string): RuleSize {
   const text = code(expression);
   const nodes = text.match(/[A-Za-z_][A-Za-z0-9_]*|\d+|[^\sA-Za-z0-9_]/g)?.length ?? 0;

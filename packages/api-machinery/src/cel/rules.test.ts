@@ -74,7 +74,7 @@ const value = {
   ],
 };
 
-describe("what rules of real CRDs say", () => {
+describe("rules of real CRDs", () => {
   test.each([
     "self.minReplicas <= self.replicas && self.replicas <= self.maxReplicas",
     "has(self.name) && !has(self.free)",
@@ -130,13 +130,13 @@ describe("what rules of real CRDs say", () => {
     expect(causesOf(schema, value)).toEqual([]);
   });
 
-  test("is false: the cause names the field, the type and the rule", () => {
+  test("names the field, the type and the rule that is false", () => {
     expect(causesOf(withRules(spec, "self.replicas > 3"), value)).toEqual([
       { reason: "FieldValueInvalid", field: "spec", message: 'Invalid value: "object": failed rule: self.replicas > 3' },
     ]);
   });
 
-  test("message, messageExpression, reason and fieldPath make the cause", () => {
+  test("builds the cause from message, messageExpression, reason and fieldPath", () => {
     const rule: ValidationRule = {
       rule: "self.replicas <= self.minReplicas",
       message: "too many",
@@ -153,7 +153,7 @@ describe("what rules of real CRDs say", () => {
     ]);
   });
 
-  test("what can't be evaluated is a fault that says why", () => {
+  test("rejects a value if a rule fails to evaluate, and says why", () => {
     const [cause] = causesOf(withRules(spec, "self.nested.a > 1"), {});
     expect(cause?.message).toMatch(/No such key: nested.* evaluating rule: failed rule: self\.nested\.a > 1/);
   });
@@ -163,19 +163,19 @@ describe("transition rules", () => {
   const immutable = withRules(text, { rule: "self == oldSelf", message: "is immutable" });
   const schema: Schema = { type: "object", properties: { name: immutable, list: { type: "array", items: text } } };
 
-  test("are not asked about new values", () => {
+  test("skip new values", () => {
     expect(causesOf(schema, { name: "a" })).toEqual([]);
     expect(causesOf(schema, { name: "a" }, {})).toEqual([]);
   });
 
-  test("compare with the value before", () => {
+  test("compare with the old value", () => {
     expect(causesOf(schema, { name: "a" }, { name: "a" })).toEqual([]);
     expect(causesOf(schema, { name: "b" }, { name: "a" })).toEqual([
       { reason: "FieldValueInvalid", field: "spec.name", message: 'Invalid value: "string": is immutable' },
     ]);
   });
 
-  test("find the item before in a list of type map", () => {
+  test("correlate items of a list of type map", () => {
     const items: Schema = {
       type: "array",
       "x-kubernetes-list-type": "map",
@@ -190,7 +190,7 @@ describe("transition rules", () => {
     expect(causesOf(items, [{ name: "y", weight: 4 }], before).map(({ field }) => field)).toEqual(["spec[0]"]);
   });
 
-  test("with optionalOldSelf are asked about new values too", () => {
+  test("also run on new values with optionalOldSelf", () => {
     const optional = withRules(text, {
       rule: "oldSelf.hasValue() ? self == oldSelf.value() : self == 'first'",
       optionalOldSelf: true,
@@ -201,7 +201,7 @@ describe("transition rules", () => {
     expect(causesOf(optional, "second", "first")).toHaveLength(1);
   });
 
-  test("a rule that an unchanged value breaks does not lock the object; one on the old value does", () => {
+  test("ratchets rules on unchanged values, but not transition rules", () => {
     const stricter: Schema = { type: "object", properties: { a: withRules(integer, "self > 5"), b: integer } };
     expect(causesOf(stricter, { a: 1, b: 2 }, { a: 1, b: 1 })).toEqual([]);
     expect(causesOf(stricter, { a: 2, b: 2 }, { a: 1, b: 1 })).toHaveLength(1);
@@ -217,18 +217,18 @@ describe("whole objects", () => {
       rules: createRuleEvaluator(),
     });
 
-  test("rules see their kind and name, and a fault of the whole object is at no path", () => {
+  test("see kind and name and report faults of the whole object without a path", () => {
     expect(evaluate("abc")).toEqual([]);
     expect(evaluate("too-long")).toMatchObject([{ field: "<nil>" }]);
   });
 
-  test("rules do not see the rest of their metadata", () => {
+  test("do not see the rest of the metadata", () => {
     const causes = validateStructural(withRules({ type: "object" }, "self.metadata.labels.size() == 0"));
     expect(causes).toHaveLength(1);
   });
 });
 
-describe("rules that a CRD may not have", () => {
+describe("rules that a CRD must not have", () => {
   const faults = (rule: ValidationRule | string, schema: Schema = spec) =>
     validateStructural({ type: "object", properties: { spec: withRules(schema, rule) } }, "s").map(
       ({ reason, field }) => `${reason} ${field?.replace("s.properties[spec].x-kubernetes-validations[0].", "")}`,
@@ -260,7 +260,7 @@ describe("rules that a CRD may not have", () => {
     expect(faults(rule)).toContain(fault);
   });
 
-  test("oldSelf below a list whose items have no identity", () => {
+  test("rejects oldSelf below a list without item identity", () => {
     const list: Schema = { type: "array", items: withRules(text, "self == oldSelf") };
     const causes = validateStructural({ type: "object", properties: { list } }, "s");
     expect(causes.map(({ field }) => field)).toEqual(["s.properties[list].items.x-kubernetes-validations[0].rule"]);
@@ -270,7 +270,7 @@ describe("rules that a CRD may not have", () => {
 describe("bounds", () => {
   const numbers: Schema = { type: "array", items: integer };
 
-  test("a rule that goes round too often is refused before it begins", () => {
+  test("rejects a rule before evaluation if it may exceed the budget", () => {
     const rule = "self.all(a, self.all(b, self.all(c, a + b + c >= 0)))";
     const [cause] = causesOf(
       withRules(numbers, rule),
@@ -280,12 +280,12 @@ describe("bounds", () => {
     expect(causesOf(withRules(numbers, rule), [1, 2, 3])).toEqual([]);
   });
 
-  test("a pattern that makes backtracking engines explode takes no time", () => {
+  test("matches a pattern that makes backtracking engines explode in linear time", () => {
     const schema = withRules(text, "self.matches('^(a+)+$')");
     expect(causesOf(schema, `${"a".repeat(5_000)}!`)).toHaveLength(1);
   });
 
-  test("names such as __proto__ and constructor are names of fields that are not there", () => {
+  test("treats __proto__ and constructor as absent fields", () => {
     const schema = withRules(spec, "!has(self.nested)");
     expect(causesOf(schema, JSON.parse('{"__proto__": {"nested": {}}, "constructor": 1}'))).toEqual([]);
   });

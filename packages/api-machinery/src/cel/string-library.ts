@@ -2,10 +2,10 @@ import type { Environment } from "@marcbachmann/cel-js";
 import { compilePattern } from "../schema/pattern.ts";
 import { CelError } from "./cel-error.ts";
 
-/** The name under which `matches` is called here: cel-js has one of its own, by JavaScript's backtracking expressions. */
+/** The name that `matches` is registered under: cel-js has its own, with JavaScript's backtracking expressions. */
 export const linearMatches = "matchesPattern";
 
-/** Functions on texts that CEL's extensions and Kubernetes add. */
+/** Registers the string functions of CEL's extensions and Kubernetes. */
 export function registerStringLibrary(environment: Environment): void {
   environment
     .registerFunction(`string.${linearMatches}(string): bool`, (text: string, pattern: string) =>

@@ -134,7 +134,7 @@ test.each<[string, TSchema, string]>([
     "schema K.spec.x: keys restricted by a pattern (^a)",
   ],
   ["a reference", Type.Ref("Other"), 'schema K.spec.x: keyword "$ref" is not part'],
-  ["null alone", Type.Null(), "schema K.spec.x: Type.Null() stands only in a union"],
+  ["null alone", Type.Null(), "schema K.spec.x: Type.Null() is only allowed in a union"],
   ["a default of the wrong type", Type.Integer({ default: "a" }), "properties[spec].properties[x].default: Invalid value"],
 ])("%s is refused by its path", (_, type, message) => {
   expect(() => specOf(Type.Object({ x: type }))).toThrow(message);

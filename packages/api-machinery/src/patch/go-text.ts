@@ -1,6 +1,8 @@
 import { isJsonObject } from "../objects/json.ts";
 
-/** A JSON value as Go prints it (`%v`), which is how kube-apiserver's messages show parts of patches: `map[image:x ports:[1 2]]`. */
+/**
+ * Formats a JSON value as Go's `%v`, which kube-apiserver's messages use for parts of patches: `map[image:x ports:[1 2]]`.
+ */
 export function goText(value: unknown): string {
   if (value === null || value === undefined) return "<nil>";
   if (Array.isArray(value)) return `[${value.map(goText).join(" ")}]`;
@@ -9,7 +11,7 @@ export function goText(value: unknown): string {
   return `map[${names.map((name) => `${name}:${goText(value[name])}`).join(" ")}]`;
 }
 
-/** The Go type that a JSON value is decoded to. */
+/** Returns the Go type that a JSON value decodes to. */
 export function goType(value: unknown): string {
   if (value === null || value === undefined) return "<nil>";
   if (Array.isArray(value)) return "[]interface {}";

@@ -4,17 +4,17 @@ import { statusError, type StatusError } from "../protocol/status.ts";
 type Container = unknown[] | Record<string, unknown>;
 
 const maxOperations = 10_000;
-/** Copies may enlarge an object by no more than this, as in kube-apiserver: else a short patch doubles it 10,000 times. */
+/** The maximum growth by copies, as in kube-apiserver. Otherwise a short patch could double an object 10,000 times. */
 const maxCopyBytes = 3 * 1024 * 1024;
 
 /**
- * Applies a JSON Patch (RFC 6902) and gives the new value; neither argument is changed, and what the patch does not touch
- * is shared with `target`.
+ * Applies a JSON Patch (RFC 6902) and returns the new value. The arguments are not changed; unchanged parts are shared with
+ * `target`.
  *
- * As in kube-apiserver, `test` for null holds where nothing is, and a negative index counts from the end of the list.
+ * As in kube-apiserver, `test` for null succeeds for a missing value, and a negative index counts from the end of a list.
  *
- * **Errors**: throws a `StatusError`: BadRequest where `operations` is no list of objects, RequestEntityTooLarge above
- * 10,000 operations or where copies come to more than 3 MiB, and Invalid (422) where an operation cannot be applied.
+ * **Errors**: a `StatusError`: BadRequest if `operations` is not a list of objects, RequestEntityTooLarge above 10,000
+ * operations or 3 MiB of copies, Invalid (422) if an operation cannot be applied.
  */
 export function jsonPatch(target: unknown, operations: unknown): unknown {
   if (!Array.isArray(operations)) {
@@ -55,7 +55,7 @@ function parsePointer(pointer: string, name: string): string[] {
     .map((token) => token.replaceAll("~1", "/").replaceAll("~0", "~"));
 }
 
-/** A value under change. Containers that it made itself are changed in place; all others are copied first. */
+/** A value being changed. Containers that this class created are changed in place; others are copied first. */
 class PatchedDocument {
   value: unknown;
   readonly #own = new WeakSet<object>();
@@ -125,7 +125,7 @@ class PatchedDocument {
     return value;
   }
 
-  /** The container that `path` points into, made ready to be changed. */
+  /** Returns the container that `path` points into, ready to be changed in place. */
   #container(path: readonly string[], kind: string): Container {
     let value = this.value;
     let place = (replacement: Container): void => {
@@ -206,7 +206,7 @@ class PatchedDocument {
     }
   }
 
-  /** A copy that shares nothing, so that a later change in place cannot show at both places. */
+  /** Copies deeply, so that a later change in place affects one location only. */
   #copyOf(value: unknown): unknown {
     const text = JSON.stringify(value);
     this.#copiedBytes += Buffer.byteLength(text);

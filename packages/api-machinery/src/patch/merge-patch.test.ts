@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { deepFreeze, jsonEquals } from "../objects/json.ts";
 import { mergePatch, mergePatchOf } from "./merge-patch.ts";
 
-// The examples of RFC 7386, appendix A, that patch by an object.
+// The examples of RFC 7386, appendix A, whose patch is an object.
 test.each<[unknown, Record<string, unknown>, unknown]>([
   [{ a: "b" }, { a: "c" }, { a: "c" }],
   [{ a: "b" }, { b: "c" }, { a: "b", b: "c" }],
@@ -20,29 +20,29 @@ test.each<[unknown, Record<string, unknown>, unknown]>([
   expect(mergePatch(deepFreeze(target), deepFreeze(patch))).toEqual(expected);
 });
 
-test("a patch that changes nothing gives the target itself, else what is untouched is shared", () => {
+test("returns the target if nothing changes and shares unchanged parts otherwise", () => {
   const target = deepFreeze({ a: { x: [1, { y: 2 }] }, b: { z: 1 } });
   expect(mergePatch(target, { a: { x: [1, { y: 2 }] }, c: null })).toBe(target);
   expect((mergePatch(target, { b: { z: 2 } }) as typeof target).a).toBe(target.a);
 });
 
-test.each([null, [], "x", 1])("a patch that is %j is refused", (patch) => {
+test.each([null, [], "x", 1])("rejects the patch %j", (patch) => {
   expect(() => mergePatch({}, patch)).toThrow(expect.objectContaining({ code: 400 }));
 });
 
-test("a patch that nests endlessly is refused, not a crash", () => {
+test("rejects a patch that nests too deep", () => {
   let patch: Record<string, unknown> = {};
   for (let depth = 0; depth < 100_000; depth++) patch = { a: patch };
   expect(() => mergePatch({}, patch)).toThrow("deeper than 1000 levels");
 });
 
-test("names of the prototype are ordinary members", () => {
+test("treats names of the prototype as ordinary members", () => {
   const result = mergePatch({}, JSON.parse('{"__proto__":{"polluted":true}}')) as object;
   expect(Object.hasOwn(result, "__proto__")).toBe(true);
   expect(({} as Record<string, unknown>).polluted).toBeUndefined();
 });
 
-/** JSON objects without nulls, which no merge patch can write. */
+/** JSON objects without nulls, which a merge patch cannot produce. */
 const object = fc.letrec<{ value: unknown; object: Record<string, unknown> }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 4 },
@@ -55,7 +55,7 @@ const object = fc.letrec<{ value: unknown; object: Record<string, unknown> }>((t
   object: fc.dictionary(fc.constantFrom("a", "b", "c", "__proto__", "constructor"), tie("value"), { noNullPrototype: true }),
 })).object;
 
-test("the patch of a difference makes the one of the other", () => {
+test("computes a patch that turns one object into the other", () => {
   fc.assert(
     fc.property(object, object, (before, after) => {
       const patch = mergePatchOf(before, after);
@@ -65,7 +65,7 @@ test("the patch of a difference makes the one of the other", () => {
   );
 });
 
-test("applying a patch twice is applying it once", () => {
+test("applies patches idempotently", () => {
   fc.assert(
     fc.property(object, object, (target, patch) => {
       const once = mergePatch(target, patch);

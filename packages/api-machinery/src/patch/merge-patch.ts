@@ -4,11 +4,11 @@ import { statusError } from "../protocol/status.ts";
 const maxDepth = 1_000;
 
 /**
- * Applies a JSON Merge Patch (RFC 7386) and gives the new value: objects merge, `null` removes, all else replaces. Neither
- * argument is changed, what the patch does not touch is shared with `target`, and a patch that changes nothing gives
- * `target` itself.
+ * Applies a JSON Merge Patch (RFC 7386) and returns the new value: objects merge, `null` removes, everything else replaces.
+ * The arguments are not changed, unchanged parts are shared with `target`, and a patch without effect returns `target`
+ * itself.
  *
- * **Errors**: throws a `StatusError` BadRequest where the patch is not an object or nests deeper than 1,000 levels.
+ * **Errors**: a `StatusError` BadRequest if the patch is not an object or nests deeper than 1,000 levels.
  */
 export function mergePatch(target: unknown, patch: unknown): unknown {
   if (!isJsonObject(patch)) throw statusError("BadRequest", "a merge patch has to be a JSON object");
@@ -38,8 +38,8 @@ function merge(target: unknown, patch: Record<string, unknown>, depth: number): 
 }
 
 /**
- * The merge patch that makes `after` of `before`; `undefined` where they are equal already. A merge patch cannot set a
- * field to null: nulls of `after` that `before` lacks are left out.
+ * Computes the merge patch that turns `before` into `after`; `undefined` if they are equal. A merge patch cannot set a field
+ * to null, so nulls that only `after` has are omitted.
  */
 export function mergePatchOf(before: object, after: object): Record<string, unknown> | undefined {
   return difference(before as Record<string, unknown>, after as Record<string, unknown>, 0);
@@ -50,7 +50,7 @@ function difference(
   after: Record<string, unknown>,
   depth: number,
 ): Record<string, unknown> | undefined {
-  if (depth > maxDepth) throw new RangeError(`the object nests deeper than ${maxDepth} levels`);
+  if (depth > maxDepth) throw new RangeError(`object nests deeper than ${maxDepth} levels`);
   const patch: Record<string, unknown> = {};
   for (const key of Object.keys(before)) {
     if (before[key] !== undefined && (!Object.hasOwn(after, key) || after[key] === undefined)) setOwn(patch, key, null);

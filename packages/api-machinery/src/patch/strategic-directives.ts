@@ -3,7 +3,7 @@ import { statusError } from "../protocol/status.ts";
 
 const maxDepth = 256;
 
-/** Whether a key of a strategic merge patch is a directive. */
+/** Reports whether a key of a strategic merge patch is a directive. */
 export function isDirective(key: string): boolean {
   return (
     key === "$patch" ||
@@ -13,14 +13,14 @@ export function isDirective(key: string): boolean {
   );
 }
 
-/** Whether an item of a patch's list is one with `$patch`. */
+/** Reports whether an item of a patched list carries `$patch`. */
 export function containsDirective(item: unknown): boolean {
   return isJsonObject(item) && Object.hasOwn(item, "$patch");
 }
 
 /**
- * A part of a patch as the value it stands for where there is nothing to merge it with: without directives, without nulls
- * in objects, and without what it says to delete.
+ * Returns the value that a part of a patch stands for if there is nothing to merge it with: without directives, nulls in
+ * objects, and deletions.
  */
 export function dropDirectives<T>(patch: T): T {
   return drop(patch, 0) as T;

@@ -209,21 +209,21 @@ test.each<[string, object, unknown, number, string]>([
   expect([status.code, status.reason ?? ""]).toEqual([code, reason]);
 });
 
-test("shows parts of a patch as Go prints them", () => {
+test("formats parts of a patch as Go does", () => {
   const patch = { containers: [{ ports: [1, null], env: { b: true, a: "x" } }] };
   expect(() => apply({ containers: [{ name: "a" }] }, patch)).toThrow(
     "map: map[env:map[a:x b:true] ports:[1 <nil>]] does not contain declared merge key: name",
   );
 });
 
-test("what is untouched is shared; a patch that changes nothing gives the target itself", () => {
+test("shares unchanged parts and returns the target if nothing changes", () => {
   const target = deepFreeze({ labels: { a: "1" }, tolerations: [{ key: "a" }] });
   expect(strategicMergePatch(schema, target, { labels: { a: "1" } })).toBe(target);
   const result = strategicMergePatch(schema, target, { labels: { b: "2" } }) as typeof target;
   expect(result.tolerations).toBe(target.tolerations);
 });
 
-test("applying a patch without directives twice is applying it once", () => {
+test("applies patches without directives idempotently", () => {
   const item = fc.record({ name: fc.constantFrom("a", "b", "c"), image: fc.constantFrom("1", "2") });
   const object = fc.record(
     {

@@ -12,15 +12,15 @@ const orderPrefix = "$setElementOrder/";
 const deletePrefix = "$deleteFromPrimitiveList/";
 
 /**
- * Applies a strategic merge patch and gives the new value. Objects merge and `null` removes, as in a merge patch; lists
- * merge where the schema gives them the patch strategy `merge`: lists of objects by their merge key, lists of scalars as
- * sets. Directives: `$patch` (`replace`, `delete`), `$retainKeys`, `$setElementOrder/<list>` and
- * `$deleteFromPrimitiveList/<list>`.
+ * Applies a strategic merge patch and returns the new value. Objects merge and `null` removes, as in a merge patch. Lists
+ * merge if their schema has the patch strategy `merge`: lists of objects by merge key, lists of scalars as sets. Directives:
+ * `$patch` (`replace`, `delete`), `$retainKeys`, `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`.
  *
- * Neither argument is changed; what the patch does not touch is shared with `target`.
+ * The arguments are not changed; unchanged parts are shared with `target`.
  *
- * **Errors**: throws a `StatusError` in the words of kube-apiserver: BadRequest for a directive of a wrong form, Invalid for lists of
- * lists, and code 500 without a reason for what it has no class for, such as an unknown `$patch` or an item without its merge key.
+ * **Errors**: a `StatusError` with kube-apiserver's message: BadRequest for a malformed directive, Invalid for lists of
+ * lists, and code 500 without a reason for cases that have no class, such as an unknown `$patch` or an item without its merge
+ * key.
  */
 export function strategicMergePatch(schema: Schema, target: unknown, patch: unknown): unknown {
   if (!isJsonObject(patch)) throw bad("a strategic merge patch has to be a JSON object");
@@ -54,7 +54,7 @@ function mergeMap(schema: Schema | undefined, original: JsonMap, patch: JsonMap,
     if (key === "$patch" || key === "$retainKeys" || key.startsWith(deletePrefix)) continue;
     if (key.startsWith(orderPrefix)) {
       const name = key.slice(orderPrefix.length);
-      // A list that the patch has as well is put in order when its own turn comes.
+      // A list that is also in the patch is ordered when the patch reaches it.
       if (!Object.hasOwn(patch, name)) mergeField(schema, result, name, undefined, patch, depth);
     } else mergeField(schema, result, key, patch[key], patch, depth);
   }
@@ -67,7 +67,7 @@ function sameAs(a: JsonMap, b: JsonMap): boolean {
   return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && a[key] === b[key]);
 }
 
-/** A copy of the original, without what `$retainKeys` leaves out. */
+/** Copies the original without the keys that `$retainKeys` drops. */
 function retainKeys(original: JsonMap, patch: JsonMap): JsonMap {
   if (!Object.hasOwn(patch, "$retainKeys")) return { ...original };
   const kept = patch.$retainKeys;
@@ -180,7 +180,7 @@ function keyOf(item: unknown, mergeKey: string): unknown {
   return item[mergeKey];
 }
 
-/** Items of the patch have to be in the order list too, and in the same order; deletions need not. */
+/** Items of the patch, except deletions, must appear in the order list in the same order. */
 function checkOrder(patch: readonly unknown[], order: readonly unknown[], mergeKey: string | undefined): void {
   const identity = (item: unknown) => (mergeKey === undefined ? item : keyOf(item, mergeKey));
   if (order.length === 0 || patch.length === 0) return;

@@ -1,8 +1,8 @@
 import { isJsonObject } from "../objects/json.ts";
 
 /**
- * Puts a merged list in order: items that `wanted` names stand in its order, all others in that of the list before. Where
- * both have to be woven together, an other item goes first only if it stood before the wanted one already.
+ * Orders a merged list: items named by `wanted` keep its order, other items keep that of the old list. When the two are
+ * interleaved, another item comes first only if it came before the wanted one in the old list.
  */
 export function arrange(
   merged: readonly unknown[],

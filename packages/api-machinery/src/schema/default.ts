@@ -4,11 +4,11 @@ import type { Schema } from "./schema.ts";
 const maxDepth = 256;
 
 /**
- * Sets the defaults of a structural schema in `value`, in place, as kube-apiserver does with custom resources: in every
- * object that is there, absent properties with a default, and `null` ones that are not nullable. Defaults of what a default
- * brought in are set as well. A `null` that is neither nullable nor has a default is removed from its object.
+ * Sets the defaults of a structural schema in `value`, in place, as kube-apiserver does for custom resources: in every object
+ * that exists, absent properties with a default and `null` properties that are not nullable. Defaults are applied to defaults
+ * as well. A `null` that is neither nullable nor defaulted is removed.
  *
- * **Guarantees**: the defaults themselves are copied; running it twice changes nothing more.
+ * **Guarantees**: defaults are copied; a second run changes nothing.
  */
 export function applyDefaults(schema: Schema, value: unknown): void {
   fill(schema, value, 0);
@@ -49,7 +49,8 @@ function fill(schema: Schema, value: unknown, depth: number): void {
 }
 
 /**
- * Whether {@link applyDefaults} would change `value`. Copies nothing: most of what is stored was given its defaults when it was written.
+ * Reports whether {@link applyDefaults} would change `value`. Copies nothing: most stored objects received their defaults
+ * when they were written.
  */
 export function lacksDefaults(schema: Schema, value: unknown): boolean {
   return hasDefaults(schema) && lacks(schema, value, 0);
@@ -77,7 +78,7 @@ function lacks(schema: Schema, value: unknown, depth: number): boolean {
 
 const withDefaults = new WeakMap<Schema, boolean>();
 
-/** Whether a schema or what is below it has a default. Schemas of custom kinds only: those are finite. */
+/** Reports whether a schema has a default at any level. For schemas of custom kinds only, which are finite. */
 function hasDefaults(schema: Schema): boolean {
   const known = withDefaults.get(schema);
   if (known !== undefined) return known;
@@ -90,13 +91,13 @@ function hasDefaults(schema: Schema): boolean {
 }
 
 function allowsNull(schema: Schema): boolean {
-  // Without a type anything goes, null too.
+  // A schema without a type allows null.
   return schema.nullable === true || (schema.type === undefined && schema["x-kubernetes-int-or-string"] !== true);
 }
 
 const cache = new WeakMap<object, readonly string[]>();
 
-/** Names of the properties that have a default. Kept per schema: most objects of a schema have none. */
+/** Names of the properties with a default, cached per schema. */
 function defaultedKeys(properties: NonNullable<Schema["properties"]>): readonly string[] {
   let keys = cache.get(properties);
   if (!keys) {

@@ -10,8 +10,8 @@ import {
 } from "./kubernetes-schemas.ts";
 
 /*
- * The shapes that fields of custom resources have besides plain strings and lists, each with its description: what a
- * `defineResource` is written with. Imported as `@keelson/api-machinery/fields`, since the names are short.
+ * Schemas for common fields of custom resources, each with its description. Import them from `@keelson/api-machinery/fields`;
+ * the names are short.
  */
 
 /** Bounds and default of a number. */
@@ -21,7 +21,7 @@ export interface NumberOptions {
   readonly default?: number;
 }
 
-/** A string out of a list. */
+/** One of several strings. */
 export function choice<const T extends string>(
   values: readonly T[],
   description: string,
@@ -30,12 +30,12 @@ export function choice<const T extends string>(
   return typedSchema({ type: "string", enum: [...values], description, ...options });
 }
 
-/** A map from strings to strings. */
+/** A map from string to string. */
 export function stringMap(description: string): TUnsafe<Record<string, string>> {
   return typedSchema({ type: "object", additionalProperties: { type: "string" }, description });
 }
 
-/** A map whose values are not looked into. */
+/** A map with arbitrary values. */
 export function anyMap(description: string): TUnsafe<Record<string, JsonValue>> {
   return typedSchema({
     type: "object",
@@ -44,42 +44,42 @@ export function anyMap(description: string): TUnsafe<Record<string, JsonValue>> 
   });
 }
 
-/** A JSON object of any shape, kept as it is. `T` is what its reader takes it for. */
+/** An arbitrary JSON object. `T` is its static type. */
 export function anyObject<T = Record<string, unknown>>(description: string): TUnsafe<T> {
   return preserveUnknownObjectSchema({ description }) as object as TUnsafe<T>;
 }
 
-/** A span of time as Go writes it, never negative: `1h30m`, `500ms`, `0s`. Read it with `parseDuration`. */
+/** A non-negative Go duration: `1h30m`, `500ms`, `0s`. Parse it with `parseDuration`. */
 export function duration(description: string, options: { readonly default?: string } = {}): TUnsafe<string> {
   return typedSchema({
     type: "string",
-    description: `${description} A span of time: a number with a unit (ms, s, m, h), or several in a row, such as 1m30s.`,
+    description: `${description} A duration: one or more numbers with units (ms, s, m, h), such as 1m30s.`,
     pattern: "^\\+?(0|(([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$",
     ...options,
   });
 }
 
-/** An amount as Kubernetes writes it: `500m`, `2`, `64Mi`. Read it with `parseQuantity`. */
+/** A Kubernetes quantity: `500m`, `2`, `64Mi`. Parse it with `parseQuantity`. */
 export function quantity(description: string): TUnsafe<string | number> {
   return quantitySchema({ description });
 }
 
-/** A moment, RFC 3339. */
+/** An RFC 3339 time. */
 export function time(description: string): TUnsafe<string> {
   return timeSchema({ description });
 }
 
-/** A whole number of 32 bits. */
+/** A 32-bit integer. */
 export function int32(description: string, options: NumberOptions = {}): TUnsafe<number> {
   return typedSchema({ type: "integer", format: "int32", maximum: 2 ** 31 - 1, description, ...options });
 }
 
-/** A whole number of 64 bits. */
+/** A 64-bit integer. */
 export function int64(description: string, options: NumberOptions = {}): TUnsafe<number> {
   return typedSchema({ type: "integer", format: "int64", description, ...options });
 }
 
-/** The name of a part within its parent, which becomes part of objects' names: a DNS label of at most `maxLength` (63) characters. */
+/** The name of a part that becomes part of object names: a DNS label of at most `maxLength` characters (default 63). */
 export function partName(description: string, maxLength = 63): TUnsafe<string> {
   return typedSchema({
     type: "string",
@@ -90,7 +90,7 @@ export function partName(description: string, maxLength = 63): TUnsafe<string> {
   });
 }
 
-/** Options that make a list one keyed by `key`, whose keys are unique and whose elements several writers may own. */
+/** Options for a list keyed by `key`. Keys are unique, and different field managers can own different elements. */
 export function listMap(key: string, description: string): TSchemaOptions {
   return { description, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key] };
 }

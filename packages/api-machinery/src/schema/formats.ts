@@ -11,8 +11,8 @@ const pattern =
     expression.test(text);
 
 /**
- * The string formats that kube-apiserver checks (apiextensions/v1 `format`); any other format says nothing about validity.
- * Every expression here takes linear time.
+ * The string formats that kube-apiserver validates (apiextensions/v1 `format`); other formats are ignored. Every expression
+ * here matches in linear time.
  */
 const formats: Readonly<Record<string, Check>> = {
   "date-time": isDateTime,
@@ -40,13 +40,13 @@ const formats: Readonly<Record<string, Check>> = {
   "k8s-long-name": isDns1123SubdomainName,
 };
 
-/** Whether `text` has the string format `format`. Formats that Kubernetes does not check hold for every text. */
+/** Reports whether `text` has the string format. A format that Kubernetes does not validate accepts every text. */
 export function hasFormat(format: string, text: string): boolean {
   if (!Object.hasOwn(formats, format)) return true;
   return formats[format]?.(text) ?? true;
 }
 
-/** The range of the integer format `int32`; every other format leaves the range open. */
+/** Reports whether `value` is in the range of the integer format; only `int32` has one. */
 export function isInFormatRange(format: string, value: number): boolean {
   if (format === "int32") return value >= -2147483648 && value <= 2147483647;
   if (format === "int64") return value >= -(2 ** 63) && value <= 2 ** 63;

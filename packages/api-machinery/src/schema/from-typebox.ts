@@ -3,7 +3,7 @@ import type { Schema } from "./schema.ts";
 
 type Node = { readonly [key: string]: unknown };
 
-/** Keywords that are taken over as they are. */
+/** Keywords that are copied unchanged. */
 const plainKeywords = new Set([
   "type",
   "description",
@@ -28,7 +28,7 @@ const plainKeywords = new Set([
   "multipleOf",
 ]);
 
-/** Keywords that say nothing to Kubernetes and are dropped. */
+/** Keywords that Kubernetes does not support and that are dropped. */
 const droppedKeywords = new Set([
   "$id",
   "$schema",
@@ -43,15 +43,15 @@ const droppedKeywords = new Set([
 const matchAll = "^.*$";
 
 /**
- * Turns a TypeBox value into a structural schema:
+ * Converts a TypeBox schema to a structural schema:
  *
- * - a union of literals, an enum or a single literal becomes a typed `enum`;
- * - a union with `Null` becomes `nullable`, a union of `Integer` and `String` an int-or-string;
- * - a record becomes `additionalProperties`, an intersection of objects one object;
+ * - a union of literals, an enum and a single literal become a typed `enum`;
+ * - a union with `Null` becomes `nullable`; a union of `Integer` and `String` becomes an int-or-string;
+ * - a record becomes `additionalProperties`; an intersection of objects becomes one object;
  * - `Unknown` and `Any` become `x-kubernetes-preserve-unknown-fields`;
- * - `x-kubernetes-*` options pass, and so does whatever is written by hand (`Type.Unsafe`), if it is structural.
+ * - `x-kubernetes-*` options and hand-written schemas (`Type.Unsafe`) are kept, if they are structural.
  *
- * **Errors**: throws a `TypeError` that names the path and the reason where Kubernetes has no such schema.
+ * **Errors**: a `TypeError` that names the path and the reason if there is no structural equivalent.
  */
 export function schemaFromTypeBox(type: object, path = ""): Schema {
   return convert(type as Node, path, false);
@@ -61,7 +61,7 @@ function refuse(path: string, reason: string): never {
   throw new TypeError(`schema ${path === "" ? "(root)" : path}: ${reason}`);
 }
 
-/** `nested`: under allOf, anyOf, oneOf or not, where only value validation may stand. */
+/** `nested`: below allOf, anyOf, oneOf or not, where only value validation is allowed. */
 function convert(node: Node, path: string, nested: boolean): Schema {
   const union = nested ? undefined : fromUnion(node, path);
   if (union) return union;
@@ -75,7 +75,7 @@ function convert(node: Node, path: string, nested: boolean): Schema {
     else convertKeyword(merged, key, value, path, nested, result);
   }
   if (result.type === "null")
-    refuse(path, "Type.Null() stands only in a union, as in Type.Union([Type.String(), Type.Null()])");
+    refuse(path, "Type.Null() is only allowed in a union, as in Type.Union([Type.String(), Type.Null()])");
   if (Array.isArray(result.required) && result.required.length === 0) delete result.required;
   if (nested) return result;
   return complete(result, path);
@@ -100,7 +100,7 @@ function convertKeyword(
           writable: true,
         });
       }
-      // An object without properties is an empty one in TypeBox; in Kubernetes the keyword would say nothing.
+      // TypeBox gives an object without properties an empty map, which Kubernetes does not need.
       if (Object.keys(properties).length > 0 || !nested) result.properties = properties;
       return;
     }
@@ -129,7 +129,7 @@ function convertKeyword(
       return;
     case "exclusiveMinimum":
     case "exclusiveMaximum": {
-      // JSON Schema 2020 has the bound here, OpenAPI 3.0 a flag beside `minimum`.
+      // In JSON Schema 2020 this is the bound; in OpenAPI 3.0 it is a flag next to `minimum`.
       const bound = key === "exclusiveMinimum" ? "minimum" : "maximum";
       if (typeof value === "number") {
         if (node[bound] !== undefined) refuse(path, `${bound} and ${key} exclude one another`);
@@ -151,7 +151,7 @@ function convertKeyword(
   }
 }
 
-/** Adds what TypeBox leaves out and Kubernetes needs. */
+/** Adds keywords that Kubernetes needs and TypeBox omits. */
 function complete(result: Record<string, unknown>, path: string): Schema {
   if (Array.isArray(result.enum) && result.type === undefined && result["x-kubernetes-int-or-string"] !== true) {
     result.type =
@@ -159,10 +159,7 @@ function complete(result: Record<string, unknown>, path: string): Schema {
   }
   if (result.type === undefined && result["x-kubernetes-int-or-string"] !== true) {
     if (["anyOf", "oneOf", "allOf", "not"].some((key) => result[key] !== undefined)) {
-      refuse(
-        path,
-        "a union of different types is not structural; give it a type of its own, or make it an object with optional fields",
-      );
+      refuse(path, "a union of different types is not structural; use an object with optional fields or add a type");
     }
     if (result.properties === undefined && result.additionalProperties === undefined && result.items === undefined) {
       result["x-kubernetes-preserve-unknown-fields"] = true;
@@ -170,7 +167,7 @@ function complete(result: Record<string, unknown>, path: string): Schema {
   }
   if (result.properties !== undefined && Object.keys(result.properties as object).length === 0) delete result.properties;
   if (result.uniqueItems !== undefined) {
-    // Kubernetes forbids uniqueItems for its cost; a set says the same where items are scalars.
+    // Kubernetes forbids uniqueItems for its cost. A set is equivalent for scalar items.
     const items = result.items as Schema | undefined;
     if (result.uniqueItems === true && (items?.type === "object" || items?.type === "array")) {
       refuse(path, 'uniqueItems holds for scalars only; use "x-kubernetes-list-type": "map"');
@@ -181,7 +178,7 @@ function complete(result: Record<string, unknown>, path: string): Schema {
   return result;
 }
 
-/** The schema of a union that has a structural form: literals, nullable, int-or-string. */
+/** Returns the structural schema of a union of literals, a nullable or an int-or-string. */
 function fromUnion(node: Node, path: string): Schema | undefined {
   const { anyOf, ...rest } = node;
   if (!Array.isArray(anyOf) || node.type !== undefined || node["x-kubernetes-int-or-string"] === true) return undefined;
@@ -189,9 +186,9 @@ function fromUnion(node: Node, path: string): Schema | undefined {
   const others = branches.filter((branch) => branch.type !== "null");
   if (others.length < branches.length) {
     const [only] = others;
-    if (only === undefined) refuse(path, "a union needs a type besides Null");
+    if (only === undefined) refuse(path, "a union must have a type other than Null");
     const schema = convert(others.length === 1 ? { ...only, ...rest } : { ...rest, anyOf: others }, path, false);
-    // `enum` decides over null as well.
+    // `enum` also applies to null.
     return { ...schema, nullable: true, ...(schema.enum ? { enum: [...schema.enum, null] } : {}) };
   }
   if (branches.length > 0 && branches.every((branch) => Object.hasOwn(branch, "const") || Array.isArray(branch.enum))) {
@@ -207,7 +204,7 @@ function fromUnion(node: Node, path: string): Schema | undefined {
   return undefined;
 }
 
-/** An intersection of objects as one object. */
+/** Merges an intersection of objects into one object. */
 function mergeIntersection(node: Node, path: string): Node {
   if (!Array.isArray(node.allOf) || node.type !== undefined) return node;
   const { allOf, ...rest } = node;

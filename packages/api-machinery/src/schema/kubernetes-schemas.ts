@@ -3,10 +3,10 @@ import type { Condition } from "../objects/object.ts";
 import type { LabelSelector } from "../selectors/label-selector.ts";
 import type { Schema } from "./schema.ts";
 
-/** Options that every schema of this file takes: they are added to it. */
+/** Options of every schema here; they are added to it. */
 export type SchemaOptions = Pick<Schema, "description" | "default" | "nullable" | "title" | "x-kubernetes-validations">;
 
-/** What `Type.Unsafe` of TypeBox makes, without loading TypeBox: a schema that carries the static type `T`. */
+/** Creates a schema with the static type `T`, like TypeBox's `Type.Unsafe` but without loading TypeBox. */
 export function typedSchema<T>(schema: Schema): TUnsafe<T> {
   return Object.defineProperty({ ...schema }, "~unsafe", {
     value: null,
@@ -15,7 +15,7 @@ export function typedSchema<T>(schema: Schema): TUnsafe<T> {
   }) as object as TUnsafe<T>;
 }
 
-/** A quantity of Kubernetes such as `500m`, `2Gi` or the number 3. */
+/** A Kubernetes quantity such as `500m`, `2Gi` or the number 3. */
 export function quantitySchema(options: SchemaOptions = {}): TUnsafe<string | number> {
   return typedSchema({
     "x-kubernetes-int-or-string": true,
@@ -26,7 +26,7 @@ export function quantitySchema(options: SchemaOptions = {}): TUnsafe<string | nu
   });
 }
 
-/** A duration in Go's syntax such as `30s` or `1h30m` (meta/v1 Duration), not negative. Read it with `parseDuration`. */
+/** A non-negative Go duration such as `30s` or `1h30m` (meta/v1 Duration). Parse it with `parseDuration`. */
 export function durationSchema(options: SchemaOptions = {}): TUnsafe<string> {
   return typedSchema({
     type: "string",
@@ -36,17 +36,17 @@ export function durationSchema(options: SchemaOptions = {}): TUnsafe<string> {
   });
 }
 
-/** A number or a string, as ports and percentages are (`IntOrString`). */
+/** A number or a string, such as a port or a percentage (`IntOrString`). */
 export function intOrStringSchema(options: SchemaOptions & Pick<Schema, "pattern"> = {}): TUnsafe<number | string> {
   return typedSchema({ "x-kubernetes-int-or-string": true, anyOf: [{ type: "integer" }, { type: "string" }], ...options });
 }
 
-/** A time in RFC 3339 (meta/v1 Time, MicroTime). */
+/** An RFC 3339 time (meta/v1 Time, MicroTime). */
 export function timeSchema(options: SchemaOptions = {}): TUnsafe<string> {
   return typedSchema({ type: "string", format: "date-time", ...options });
 }
 
-/** The standard `status.conditions`: a list of meta/v1 Condition with one item a type, so that server-side apply merges it. */
+/** The standard `status.conditions`: a list of meta/v1 Condition keyed by type, so that server-side apply merges it. */
 export function conditionsSchema(options: SchemaOptions = {}): TUnsafe<Condition[]> {
   return typedSchema({
     type: "array",
@@ -58,27 +58,27 @@ export function conditionsSchema(options: SchemaOptions = {}): TUnsafe<Condition
       properties: {
         type: {
           type: "string",
-          description: "What is observed, in one word: Ready, Progressing.",
+          description: "Type of the condition in CamelCase, such as Ready or Progressing.",
           maxLength: 316,
           pattern:
             "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
         },
-        status: { type: "string", enum: ["True", "False", "Unknown"], description: "Whether it holds." },
+        status: { type: "string", enum: ["True", "False", "Unknown"], description: "Status of the condition." },
         observedGeneration: {
           type: "integer",
           format: "int64",
           minimum: 0,
-          description: "The metadata.generation that this was observed of.",
+          description: "metadata.generation that the condition was observed at.",
         },
-        lastTransitionTime: { type: "string", format: "date-time", description: "Since when the status is what it is." },
+        lastTransitionTime: { type: "string", format: "date-time", description: "Time of the last change of status." },
         reason: {
           type: "string",
-          description: "Why, in one word, for programs.",
+          description: "Reason for the status in CamelCase, for programs.",
           minLength: 1,
           maxLength: 1024,
           pattern: "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
         },
-        message: { type: "string", maxLength: 32768, description: "Why, for people." },
+        message: { type: "string", maxLength: 32768, description: "Details of the status, for people." },
       },
     },
     ...options,
@@ -110,7 +110,7 @@ export function labelSelectorSchema(options: SchemaOptions = {}): TUnsafe<LabelS
   });
 }
 
-/** An object of any shape, kept as it is. */
+/** An arbitrary object, stored unchanged. */
 export function preserveUnknownObjectSchema(options: SchemaOptions = {}): TUnsafe<Record<string, unknown>> {
   return typedSchema({ type: "object", "x-kubernetes-preserve-unknown-fields": true, ...options });
 }

@@ -32,8 +32,9 @@ const managedFieldsEntry: Schema = {
 };
 
 /**
- * The schema of `metadata` of every object (meta/v1 ObjectMeta), with its list types and merge keys. CustomResourceDefinitions say no
- * more than `metadata: {type: object}`, yet labels are owned one by one, finalizers are a set and owner references are keyed.
+ * The schema of `metadata` of every object (meta/v1 ObjectMeta), with its list types and merge keys. CRDs only say `metadata:
+ * {type: object}`, but field ownership needs to know that labels are granular, finalizers are a set and owner references are
+ * keyed.
  */
 export const objectMetaSchema: Schema = {
   type: "object",
@@ -69,8 +70,8 @@ export const objectMetaSchema: Schema = {
 };
 
 /**
- * A whole object's schema out of that of a CRD's version, where `apiVersion`, `kind` and `metadata` are implied: the same
- * with these three specified in full. What the CRD says of `metadata.name` and `generateName` is kept.
+ * Completes the schema of a CRD version, which implies `apiVersion`, `kind` and `metadata`, by specifying all three. Keeps
+ * the CRD's constraints on `metadata.name` and `generateName`.
  */
 export function completeObjectSchema(schema: Schema): Schema {
   const own = schema.properties?.metadata?.properties;

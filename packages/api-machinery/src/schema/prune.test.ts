@@ -29,7 +29,7 @@ const schema: Schema = {
   },
 };
 
-test("unknown fields are dropped, and named by their paths", () => {
+test("drops unknown fields and reports their paths", () => {
   const value = deepFreeze({
     spec: {
       n: 1,
@@ -62,14 +62,14 @@ test("unknown fields are dropped, and named by their paths", () => {
   expect(unknownFieldMessages(["spec.foo"])).toEqual(['unknown field "spec.foo"']);
 });
 
-test("a value without unknown fields is given back itself, and parts without are shared", () => {
+test("returns a value without unknown fields itself and shares unchanged parts", () => {
   const value = { spec: { n: 1, list: [{ a: "x" }] } };
   expect(prune(schema, value).value).toBe(value);
   const other = { spec: { list: [{ a: "x" }], foo: 1 } };
   expect(prune<{ spec: { list: unknown } }>(schema, other).value.spec.list).toBe(other.spec.list);
 });
 
-test("names of the prototype are unknown fields like others", () => {
+test("treats names of the prototype as unknown fields", () => {
   const result = prune<object>(schema, JSON.parse('{"spec": {"__proto__": {"polluted": 1}, "n": 1}, "constructor": 1}'));
   expect(result.value).toEqual({ spec: { n: 1 } });
   expect(result.unknown).toEqual(["spec.__proto__", "constructor"]);
@@ -80,7 +80,7 @@ test("names of the prototype are unknown fields like others", () => {
   expect(JSON.stringify(map.value)).toBe('{"__proto__":{}}');
 });
 
-test("defaults are set in what is there, and in what a default brought in", () => {
+test("sets defaults in existing objects and in defaulted ones", () => {
   const value: Record<string, unknown> = { spec: { list: [{ a: "x" }, { d: 2 }], n: null } };
   applyDefaults(schema, value);
   expect(value).toEqual({ spec: { n: 5, list: [{ a: "x", d: 1 }, { d: 2 }], filled: { z: "zz" } } });
@@ -89,7 +89,7 @@ test("defaults are set in what is there, and in what a default brought in", () =
   expect(empty).toEqual({});
 });
 
-test("a default is copied each time", () => {
+test("copies a default each time", () => {
   const one = { spec: {} as { filled?: { z?: string } } };
   const two = { spec: {} as { filled?: { z?: string } } };
   applyDefaults(schema, one);
@@ -99,7 +99,7 @@ test("a default is copied each time", () => {
   expect(schema.properties?.spec?.properties?.filled?.default).toEqual({});
 });
 
-test("nulls are kept where nullable and removed where they are not and have no default", () => {
+test("keeps nullable nulls and removes others without a default", () => {
   const value = { a: null, b: null, c: null, list: [null] };
   applyDefaults(
     {
@@ -116,7 +116,7 @@ test("nulls are kept where nullable and removed where they are not and have no d
   expect(value).toEqual({ a: null, c: null, list: ["d"] });
 });
 
-test("pruning and defaulting are done once they are done", () => {
+test("prunes and defaults idempotently", () => {
   fc.assert(
     fc.property(
       fc.record({ spec: fc.dictionary(fc.constantFrom("n", "list", "map", "free", "filled", "x"), fc.jsonValue()) }),

@@ -1,11 +1,11 @@
 import { isJsonObject, setOwn } from "../objects/json.ts";
 import type { Schema } from "./schema.ts";
 
-/** What {@link prune} found. */
+/** The result of {@link prune}. */
 export interface PruneResult<T> {
-  /** The value without unknown fields: the very same value where there were none, else a copy that shares the rest. */
+  /** The value without unknown fields: the same value if there were none, else a copy that shares unchanged parts. */
   readonly value: T;
-  /** Paths of the fields that were dropped, in the order of the value: `spec.foo`, `spec.items[0].bar`. At most 100. */
+  /** Paths of the dropped fields in the order of the value, at most 100: `spec.foo`, `spec.items[0].bar`. */
   readonly unknown: readonly string[];
 }
 
@@ -13,9 +13,9 @@ const maxDepth = 256;
 const maxUnknown = 100;
 
 /**
- * Drops fields that a structural schema does not know, as kube-apiserver does before it stores a custom resource.
- * `x-kubernetes-preserve-unknown-fields` keeps what is below it, except below properties that the schema does specify; an
- * embedded resource keeps `apiVersion`, `kind` and `metadata`. The argument itself stays as it is.
+ * Drops fields that a structural schema does not specify, as kube-apiserver does before it stores a custom resource.
+ * `x-kubernetes-preserve-unknown-fields` keeps everything below it except below specified properties; an embedded resource
+ * keeps `apiVersion`, `kind` and `metadata`. The argument is not changed.
  */
 export function prune<T>(schema: Schema, value: T, path = ""): PruneResult<T> {
   const unknown: string[] = [];
@@ -23,7 +23,7 @@ export function prune<T>(schema: Schema, value: T, path = ""): PruneResult<T> {
   return { value: pruned as T, unknown };
 }
 
-/** The messages of `fieldValidation=Strict` and `Warn` for dropped fields: `unknown field "spec.foo"`. */
+/** Returns the messages of `fieldValidation=Strict` and `Warn` for dropped fields: `unknown field "spec.foo"`. */
 export function unknownFieldMessages(unknown: readonly string[]): string[] {
   return unknown.map((path) => `unknown field ${JSON.stringify(path)}`);
 }
@@ -74,7 +74,7 @@ function pruneObject(
     if (own) {
       if (typeof before === "object") after = pruneValue(own, before, childOf(path, key), false, depth + 1, unknown);
     } else if (embedded && (key === "apiVersion" || key === "kind" || key === "metadata")) {
-      // Metadata has a schema of its own, which is not this one's business.
+      // Metadata is pruned by its own schema.
     } else if (additional !== undefined && additional !== false) {
       if (typeof additional === "object") after = pruneValue(additional, before, childOf(path, key), false, depth + 1, unknown);
     } else if (!preserve) {
@@ -98,7 +98,7 @@ function childOf(path: string, key: string): string {
   return path === "" ? key : `${path}.${key}`;
 }
 
-/** Whether a value has no field that the schema does not know. */
+/** Reports whether a value has only fields that the schema specifies. */
 export function isPruned(schema: Schema, value: unknown): boolean {
   return !isJsonObject(value) && !Array.isArray(value) ? true : prune(schema, value).unknown.length === 0;
 }

@@ -26,10 +26,10 @@ interface Recorded {
   }[];
 }
 
-/** Custom resources and CRDs with the answers of a kube-apiserver 1.20. */
+/** Custom resources and CRDs with the responses of a kube-apiserver 1.20. */
 const recorded = JSON.parse(readFileSync(new URL("testdata/recorded-schemas.json", import.meta.url), "utf8")) as Recorded;
 
-/** Reasons that newer versions tell apart. */
+/** Reasons that newer versions distinguish. */
 const reasonClasses: Readonly<Record<string, string>> = {
   FieldValueTypeInvalid: "FieldValueInvalid",
   FieldValueTooLong: "FieldValueInvalid",
@@ -52,11 +52,11 @@ const refusedByLogic = recorded.objects.filter(({ message }) => message?.include
 test.each(accepted)("stores as recorded: $name", ({ schema, object, stored }) => {
   const { value, causes } = admit(recorded.schemas[schema] ?? {}, object);
   expect(causes).toEqual([]);
-  // A status is dropped by the server's create, not by the schema.
+  // The status is dropped by the server's create, not by the schema.
   expect({ ...value, status: undefined }).toEqual({ ...stored, status: undefined });
 });
 
-test.each(refused)("refuses as recorded: $name", ({ schema, object, causes = [], message = "" }) => {
+test.each(refused)("rejects as recorded: $name", ({ schema, object, causes = [], message = "" }) => {
   const actual = admit(recorded.schemas[schema] ?? {}, object).causes;
   expect(actual.length).toBeGreaterThan(0);
   const classes = actual.map(({ field, reason = "" }) => ({
@@ -64,7 +64,7 @@ test.each(refused)("refuses as recorded: $name", ({ schema, object, causes = [],
     reason: reasonClasses[reason] ?? reason,
   }));
   const wanted = causes.map(({ field, reason }) => ({ field: withoutIndexes(field), reason }));
-  // The recorder left causes out of some answers; the message has their fields still.
+  // Some recordings lack causes; their messages still contain the fields.
   const fields = wanted.length > 0 ? undefined : classes.filter(({ field }) => message.includes(`${field}:`));
   expect(classes.toSorted(byField)).toEqual((fields ?? wanted).toSorted(byField));
 });
@@ -75,7 +75,7 @@ test.each(refusedByLogic)("refuses as recorded: $name", ({ schema, object, messa
   expect(lines.toSorted()).toEqual(parts.toSorted());
 });
 
-test.each(recorded.invalidSchemas)("refuses a schema as recorded: $name", ({ schema, causes }) => {
+test.each(recorded.invalidSchemas)("rejects the schema as recorded: $name", ({ schema, causes }) => {
   const prefix = "spec.validation.openAPIV3Schema";
   const actual = validateStructural(schema as Schema, prefix).map(({ field = "", reason = "" }) => ({
     field,
@@ -84,6 +84,6 @@ test.each(recorded.invalidSchemas)("refuses a schema as recorded: $name", ({ sch
   expect(actual.toSorted(byField)).toEqual(causes.toSorted(byField));
 });
 
-test("every accepted schema is structural", () => {
+test("accepts only structural schemas", () => {
   for (const schema of recorded.schemas) expect(validateStructural(schema)).toEqual([]);
 });

@@ -3,7 +3,7 @@ import { isJsonObject } from "../objects/json.ts";
 /** A part of a schema whose keywords have not been checked yet. */
 export type SchemaNode = { readonly [key: string]: unknown };
 
-/** The deepest nesting that the checks follow. */
+/** The maximum nesting that the checks follow. */
 export const maxSchemaDepth = 256;
 
 /** Returns `value` if it is an object, else an empty schema. */

@@ -1,10 +1,10 @@
 /**
- * A structural schema: the part of JSON Schema that Kubernetes allows in a CustomResourceDefinition (apiextensions/v1
- * JSONSchemaProps), and the one form in which Keelson describes every kind, built-in kinds included. Validation, pruning,
- * defaulting, patches, server-side apply and OpenAPI all read this.
+ * A structural schema: the subset of JSON Schema that Kubernetes allows in a CustomResourceDefinition (apiextensions/v1
+ * JSONSchemaProps). Keelson describes every kind this way, built-in kinds included. Validation, pruning, defaulting, patches,
+ * server-side apply and OpenAPI all use it.
  *
- * Built-in kinds refer to themselves (JSONSchemaProps) and share parts, so properties of a schema may be getters that
- * resolve lazily and return the same object each time. Never walk a whole schema without walking a value beside it.
+ * Schemas of built-in kinds are recursive (JSONSchemaProps) and share parts, so properties may be getters that resolve lazily
+ * and return the same object each time. Walk a schema only along a value, never on its own.
  */
 export interface Schema {
   readonly type?: "object" | "array" | "string" | "integer" | "number" | "boolean";
@@ -56,7 +56,7 @@ export interface Schema {
   readonly "x-kubernetes-patch-strategy"?: string;
 }
 
-/** A CEL rule of a schema (apiextensions/v1 ValidationRule). */
+/** A CEL rule (apiextensions/v1 ValidationRule). */
 export interface ValidationRule {
   readonly rule: string;
   readonly message?: string;

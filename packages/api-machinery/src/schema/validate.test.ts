@@ -87,7 +87,7 @@ test.each<[string, string[], string[]]>([
   ["hexcolor", ["#fff", "a0b1c2"], ["#ff"]],
   ["isbn", ["0-306-40615-2", "978-0-306-40615-7"], ["0-306-40615-3"]],
   ["something-else", ["whatever"], []],
-])("strings of the format %s are told from others", (format, good, bad) => {
+])("validates strings of the format %s", (format, good, bad) => {
   const faulty = (text: string) => of({ type: "string", format }, text).length > 0;
   expect(good.filter(faulty)).toEqual([]);
   expect(bad.filter((text) => !faulty(text))).toEqual([]);
@@ -101,7 +101,7 @@ const list: Schema = {
 };
 const ratcheted: Schema = { type: "object", properties: { list, n: { type: "integer", maximum: 5 } } };
 
-test("what an update leaves as it was is not refused, what it changes is", () => {
+test("ratchets: rejects changed values only", () => {
   const oldValue = {
     n: 9,
     list: [
@@ -129,7 +129,7 @@ test("what an update leaves as it was is not refused, what it changes is", () =>
   ]);
 });
 
-test("rules are evaluated with the old value of the same place, and only where nothing else is wrong", () => {
+test("evaluates rules with the correlated old value, and only on otherwise valid values", () => {
   const rule = [{ rule: "true" }];
   const schema: Schema = {
     type: "object",
@@ -158,7 +158,7 @@ test("rules are evaluated with the old value of the same place, and only where n
   expect(asked).toEqual([]);
 });
 
-test("a value that nests without end is refused by a schema that does", () => {
+test("rejects endless nesting with a recursive schema", () => {
   const schema: Schema = {
     type: "object",
     get properties() {
@@ -170,7 +170,7 @@ test("a value that nests without end is refused by a schema that does", () => {
   expect(validate(schema, value)[0]?.message).toContain("nested deeper than 256 levels");
 });
 
-test("a flood of faults is cut off", () => {
+test("limits the number of causes", () => {
   const causes = validate(
     { type: "array", items: { type: "integer" } },
     Array.from({ length: 50_000 }, () => "x"),
@@ -178,13 +178,13 @@ test("a flood of faults is cut off", () => {
   expect(causes.length).toBeLessThanOrEqual(1_000);
 });
 
-test("names of the prototype are neither properties nor present", () => {
+test("ignores names of the prototype", () => {
   const schema: Schema = { type: "object", properties: { a: { type: "string" } }, required: ["constructor"] };
   expect(lines(validate(schema, {}))).toEqual(["constructor FieldValueRequired: Required value"]);
   expect(validate({ type: "object", properties: {} }, JSON.parse('{"__proto__": 1, "toString": 2}'))).toEqual([]);
 });
 
-test("any value gets an answer", () => {
+test("validates any value", () => {
   const schema: Schema = {
     type: "object",
     properties: { a: list, b: { type: "string", format: "uri", pattern: "^a+$" }, c: { "x-kubernetes-int-or-string": true } },

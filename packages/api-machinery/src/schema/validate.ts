@@ -18,11 +18,11 @@ import { checkNumber, checkString } from "./validate-scalar.ts";
 
 /** Options of {@link validate}. */
 export interface ValidateOptions {
-  /** Evaluates CEL rules. It is asked only where the value has no other fault. Default: rules are not evaluated. */
+  /** Evaluates CEL rules, on values without other faults. Default: rules are not evaluated. */
   readonly rules?: RuleEvaluator | undefined;
   /**
-   * The value before an update. What is as it was is not refused (KEP-4008, validation ratcheting), so that a schema that
-   * grew stricter does not lock older objects. Default: everything is checked.
+   * The value before an update. Unchanged parts are not rejected (KEP-4008, validation ratcheting), so a stricter schema does
+   * not lock existing objects. Default: everything is checked.
    */
   readonly oldValue?: unknown;
 }
@@ -31,12 +31,10 @@ const maxDepth = 256;
 const maxCauses = 1_000;
 
 /**
- * Checks a value against a structural schema as kube-apiserver checks a custom resource. Unknown fields are no fault
- * (`prune` drops them), nor are absent ones that are not required.
+ * Validates a value against a structural schema as kube-apiserver validates a custom resource, with the paths and messages of
+ * version 1.35. Unknown fields are ignored (`prune` drops them). `path` is the path of the value; `""` for a whole object.
  *
- * `path` is the value's own: `""` for a whole object. Paths and messages are those of kube-apiserver 1.35.
- *
- * **Guarantees**: takes time in proportion to the value; a value nested deeper than 256 levels is refused.
+ * **Guarantees**: takes time linear in the size of the value. A value nested deeper than 256 levels is rejected.
  */
 export function validate(schema: Schema, value: unknown, path = "", options: ValidateOptions = {}): StatusCause[] {
   const causes: StatusCause[] = [];
@@ -47,7 +45,7 @@ export function validate(schema: Schema, value: unknown, path = "", options: Val
 
 function check(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): void {
   if (causes.length >= maxCauses) return;
-  // What a write shares with what it replaces is as it was, whatever is wrong with it.
+  // A part that is shared with the old value has not changed.
   if (value === old && typeof value === "object" && value !== null) return;
   if (depth > maxDepth) {
     causes.push(fieldCause("FieldValueInvalid", path, `Invalid value: nested deeper than ${maxDepth} levels`));
@@ -55,7 +53,7 @@ function check(schema: Schema, value: unknown, old: unknown, path: string, depth
   }
   const before = causes.length;
   checkValue(schema, value, old, path, depth, causes);
-  // Compared only where something is wrong, so that valid objects pay nothing for ratcheting.
+  // Compared only if there are causes, so ratcheting costs nothing for valid objects.
   if (causes.length > before && old !== undefined && jsonEquals(value, old)) causes.length = before;
 }
 
@@ -168,10 +166,10 @@ function checkLogic(schema: Schema, value: unknown, path: string, depth: number,
     return faults;
   };
   const fail = (text: string): void => {
-    // kube-apiserver names no field here: the message does.
+    // kube-apiserver reports no field here; the message contains it.
     causes.push(invalidCause("<nil>", "", `${JSON.stringify(path)} ${text}`));
   };
-  // An int-or-string is checked by its own extension; its customary anyOf adds nothing.
+  // An int-or-string is checked by its extension; its customary anyOf adds nothing.
   if (anyOf && schema["x-kubernetes-int-or-string"] !== true) {
     const results = anyOf.map(attempt);
     if (!results.some((faults) => faults.length === 0)) {

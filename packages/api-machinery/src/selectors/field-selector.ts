@@ -1,25 +1,25 @@
 import { statusError, type StatusError } from "../protocol/status.ts";
 
-/** One condition on one field. */
+/** A requirement on one field. */
 export interface FieldRequirement {
-  /** The field's path: `metadata.name`, `spec.nodeName`. */
+  /** The path of the field: `metadata.name`, `spec.nodeName`. */
   readonly field: string;
   readonly operator: "=" | "!=";
   readonly value: string;
 }
 
-/** A compiled field selector. Which fields a kind has is the server's to say. */
+/** A compiled field selector. The server decides which fields a kind supports. */
 export interface FieldSelector {
-  /** All have to hold. */
+  /** All must hold. */
   readonly requirements: readonly FieldRequirement[];
   readonly isEmpty: boolean;
-  /** `valueOf` gives the text of a field; an absent one counts as `""`. */
+  /** `valueOf` returns the text of a field; an absent field counts as `""`. */
   matches(valueOf: (field: string) => string | undefined): boolean;
-  /** The text for a `fieldSelector` parameter. */
+  /** Formats the selector for a `fieldSelector` parameter. */
   toString(): string;
 }
 
-/** A selector of these requirements. */
+/** Creates a selector from requirements. */
 export function createFieldSelector(requirements: readonly FieldRequirement[]): FieldSelector {
   return {
     requirements,
@@ -31,9 +31,9 @@ export function createFieldSelector(requirements: readonly FieldRequirement[]): 
 }
 
 /**
- * Parses the text of a field selector: `metadata.name=a,status.phase!=Running`. In values, `\` escapes `,`, `=` and itself.
+ * Parses a field selector: `metadata.name=a,status.phase!=Running`. In values, `\` escapes `,`, `=` and itself.
  *
- * **Errors**: throws a `StatusError` BadRequest in kube-apiserver's words.
+ * **Errors**: a `StatusError` BadRequest with kube-apiserver's message.
  */
 export function parseFieldSelector(text: string): FieldSelector {
   const requirements: FieldRequirement[] = [];

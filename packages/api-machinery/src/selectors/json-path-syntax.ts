@@ -13,7 +13,7 @@ export type JsonPathStep =
       readonly right: FilterOperand | undefined;
     };
 
-/** One side of a filter's comparison; steps begin at the element (`@`), or at the whole (`$`). */
+/** One side of a filter's comparison. Its steps start at the element (`@`) or at the root (`$`). */
 export type FilterOperand =
   | { readonly kind: "literal"; readonly value: unknown }
   | { readonly kind: "path"; readonly steps: readonly JsonPathStep[] };
@@ -21,7 +21,11 @@ export type FilterOperand =
 const maxLength = 4_096;
 const maxNesting = 16;
 
-/** Parses a JSONPath to its steps. Throws a `SyntaxError` that names the path and the place. */
+/**
+ * Parses a JSONPath into its steps.
+ *
+ * **Errors**: a `SyntaxError` that names the path and the offset.
+ */
 export function parseJsonPathSteps(text: string): JsonPathStep[] {
   if (text.length > maxLength) throw new SyntaxError(`JSONPath longer than ${maxLength} characters`);
   let inner = text.trim();
@@ -92,7 +96,7 @@ class JsonPathParser {
     return { kind: "fields", names: [name] };
   }
 
-  /** A name after a dot; a backslash takes the next character as it is: `.metadata.labels.a\.b`. */
+  /** Parses a name after a dot. A backslash escapes the next character: `.metadata.labels.a\.b`. */
   #name(): string | undefined {
     const text = this.#match(/(?:\\.|[^\s.[\](){}"'\\=!<>,?@$*])+/y);
     return text?.replace(/\\(.)/g, "$1");

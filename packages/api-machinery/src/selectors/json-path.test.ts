@@ -46,13 +46,13 @@ test.each<[string, unknown[]]>([
 });
 
 test.each([".a[", ".a[?(@.b==]", ".a[x]", ".a b", ".a..", ".a['b]", ".a[?(@.b=='c']", ".a[1:2:0]", ".a}"])(
-  "the path %j is refused by its place",
+  "rejects the path %j with the offset",
   (path) => {
     expect(() => parseJsonPath(path)).toThrow(/^JSONPath ".*": .* at \d+$/);
   },
 );
 
-test("a path that would select without end is stopped", () => {
+test("stops a path that selects too many values", () => {
   const rows = Array.from({ length: 400 }, () => Array.from({ length: 400 }, () => 0));
   expect(() => parseJsonPath("[*][*]")(rows)).toThrow(RangeError);
 });

@@ -2,7 +2,7 @@ import { parseJsonPathSteps, type FilterOperand, type JsonPathStep } from "./jso
 
 /** A compiled JSONPath. */
 export interface JsonPath {
-  /** Every value that the path leads to in `root`, in order; none where it leads nowhere. */
+  /** Returns the values that the path selects in `root`, in order. */
   (root: unknown): unknown[];
 }
 
@@ -10,10 +10,10 @@ const maxResults = 100_000;
 const maxDepth = 256;
 
 /**
- * Compiles a JSONPath as printer columns and `kubectl -o jsonpath` have it: `.status.conditions[?(@.type=="Ready")].status`,
- * `.spec['a.b']`, `.items[*].name`, `[0]`, `[-1]`, `[1:3]`, `['a','b']`, `..name`. Braces and a leading `$` may be left out.
+ * Compiles a JSONPath as used by printer columns and `kubectl -o jsonpath`: `.status.conditions[?(@.type=="Ready")].status`,
+ * `.spec['a.b']`, `.items[*].name`, `[0]`, `[-1]`, `[1:3]`, `['a','b']`, `..name`. Braces and the leading `$` are optional.
  *
- * **Errors**: throws a `SyntaxError` that names the path and the place.
+ * **Errors**: a `SyntaxError` that names the path and the offset.
  */
 export function parseJsonPath(text: string): JsonPath {
   const steps = parseJsonPathSteps(text);
@@ -26,7 +26,7 @@ function walk(steps: readonly JsonPathStep[], start: unknown, root: unknown): un
     const next: unknown[] = [];
     for (const value of values) {
       follow(step, value, root, next);
-      if (next.length > maxResults) throw new RangeError(`the JSONPath selects more than ${maxResults} values`);
+      if (next.length > maxResults) throw new RangeError(`JSONPath selects more than ${maxResults} values`);
     }
     values = next;
     if (values.length === 0) break;

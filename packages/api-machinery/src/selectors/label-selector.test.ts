@@ -56,7 +56,7 @@ test.each([
   expect(() => parseLabelSelector(text)).toThrow(expect.objectContaining({ message, code: 400, reason: "BadRequest" }));
 });
 
-test("bad keys and values are named", () => {
+test("names invalid keys and values", () => {
   expect(() => parseLabelSelector("bad/key/y=x")).toThrow(
     'unable to parse requirement: key: Invalid value: "bad/key/y": a qualified name',
   );
@@ -65,14 +65,14 @@ test("bad keys and values are named", () => {
   );
 });
 
-test("an absent selector object selects nothing, an empty one everything", () => {
+test("selects nothing with an absent selector object and everything with an empty one", () => {
   expect(selectorFromObject(undefined)).toBe(nothing);
   expect(selectorFromObject(null).matches({})).toBe(false);
   expect(selectorFromObject({}).matches(undefined)).toBe(true);
   expect(everything.matches(labels)).toBe(true);
 });
 
-test("a selector object joins labels and expressions", () => {
+test("combines labels and expressions of a selector object", () => {
   const selector = selectorFromObject({
     matchLabels: { app: "web" },
     matchExpressions: [
@@ -89,7 +89,7 @@ test("a selector object joins labels and expressions", () => {
   expect(() => selectorFromObject({ matchExpressions: [{ key: "a", operator: "In" }] })).toThrow("values set can't be empty");
 });
 
-test("inherited properties are no labels", () => {
+test("ignores inherited properties", () => {
   expect(parseLabelSelector("constructor").matches({})).toBe(false);
   expect(selectorFromLabels({ toString: "x" }).matches({})).toBe(false);
 });
@@ -114,7 +114,7 @@ const requirement: fc.Arbitrary<Requirement> = fc.oneof(
   }),
 );
 
-test("what a selector prints is parsed to the same selector", () => {
+test("parses what it formats", () => {
   fc.assert(
     fc.property(fc.array(requirement, { maxLength: 4 }), (requirements) => {
       const text = createSelector(requirements).toString();
@@ -123,18 +123,18 @@ test("what a selector prints is parsed to the same selector", () => {
   );
 });
 
-test("no text makes the parser do anything but answer or refuse", () => {
+test("parses or rejects any text", () => {
   fc.assert(
     fc.property(
       fc.string({ unit: fc.constantFrom("a", "in", " ", "(", ")", ",", "=", "!", "<", ">", "notin", "/") }),
       (text) => {
-        expect(isAnsweredOrRefused(text)).toBe(true);
+        expect(isParsedOrRejected(text)).toBe(true);
       },
     ),
   );
 });
 
-function isAnsweredOrRefused(text: string): boolean {
+function isParsedOrRejected(text: string): boolean {
   try {
     return parseLabelSelector(text).toString().length >= 0;
   } catch (error) {

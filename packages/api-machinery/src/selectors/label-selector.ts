@@ -3,7 +3,7 @@ import { invalidCause } from "../protocol/field-causes.ts";
 import { statusError, type StatusError } from "../protocol/status.ts";
 import { tokenizeSelector, type SelectorToken } from "./selector-tokens.ts";
 
-/** A label selector as objects carry it (meta/v1 LabelSelector). All parts have to hold. */
+/** A label selector as used in objects (meta/v1 LabelSelector). All parts must hold. */
 export interface LabelSelector {
   matchLabels?: Record<string, string>;
   matchExpressions?: LabelSelectorRequirement[];
@@ -20,7 +20,7 @@ export interface LabelSelectorRequirement {
 /** Operators of a {@link Requirement} (apimachinery `selection.Operator`); `gt` and `lt` compare integers. */
 export type SelectorOperator = "=" | "==" | "!=" | "in" | "notin" | "exists" | "!" | "gt" | "lt";
 
-/** One condition on one label. */
+/** A requirement on one label. */
 export interface Requirement {
   readonly key: string;
   readonly operator: SelectorOperator;
@@ -29,14 +29,14 @@ export interface Requirement {
 
 /** A compiled label selector. */
 export interface Selector {
-  /** All have to hold. */
+  /** All must hold. */
   readonly requirements: readonly Requirement[];
   /** Selects everything. */
   readonly isEmpty: boolean;
-  /** Selects nothing, whatever the labels: the selector that is not there. */
+  /** Selects nothing, whatever the labels: the result of an absent selector. */
   readonly isNothing: boolean;
   matches(labels: Readonly<Record<string, string>> | undefined): boolean;
-  /** The text for a `labelSelector` parameter, with keys in order. */
+  /** Formats the selector for a `labelSelector` parameter, with sorted keys. */
   toString(): string;
 }
 
@@ -52,7 +52,7 @@ export const nothing: Selector = {
   toString: () => "",
 };
 
-/** A selector of these requirements, which have to be valid. */
+/** Creates a selector from requirements, which must be valid. */
 export function createSelector(requirements: readonly Requirement[]): Selector {
   const sorted = requirements.toSorted((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
   return {
@@ -65,19 +65,19 @@ export function createSelector(requirements: readonly Requirement[]): Selector {
 }
 
 /**
- * Parses the text of a label selector, as in `kubectl get -l`: `app=web,tier in (a,b),!legacy,weight>5`.
+ * Parses a label selector as in `kubectl get -l`: `app=web,tier in (a,b),!legacy,weight>5`.
  *
- * **Errors**: throws a `StatusError` BadRequest in kube-apiserver's words.
+ * **Errors**: a `StatusError` BadRequest with kube-apiserver's message.
  */
 export function parseLabelSelector(text: string): Selector {
   return createSelector(new SelectorParser(text).parse());
 }
 
 /**
- * A selector of an object's `selector` field. An absent one selects nothing, an empty one everything, as everywhere in
- * Kubernetes.
+ * Creates a selector from the `selector` field of an object. As everywhere in Kubernetes, an absent one selects nothing and
+ * an empty one selects everything.
  *
- * **Errors**: throws a `StatusError` BadRequest that names the key and the value.
+ * **Errors**: a `StatusError` BadRequest that names the key and the value.
  */
 export function selectorFromObject(selector: Readonly<LabelSelector> | null | undefined): Selector {
   if (selector === null || selector === undefined) return nothing;
@@ -91,7 +91,7 @@ export function selectorFromObject(selector: Readonly<LabelSelector> | null | un
   return createSelector(requirements);
 }
 
-/** The selector of exactly these labels, as Services and ReplicationControllers have it. */
+/** Creates a selector for exactly these labels, as Services and ReplicationControllers use it. */
 export function selectorFromLabels(labels: Readonly<Record<string, string>>): Selector {
   return createSelector(Object.entries(labels).map(([key, value]) => ({ key, operator: "=", values: [value] })));
 }
@@ -107,18 +107,18 @@ function refusal(message: string): StatusError {
   return statusError("BadRequest", message);
 }
 
-/** Makes one requirement, checked by the rules of apimachinery `labels.NewRequirement`. */
+/** Creates a requirement, checked by the rules of apimachinery `labels.NewRequirement`. */
 function requirement(key: string, operator: SelectorOperator, values: readonly string[]): Requirement {
   const faults = labelKeyFaults(key).map((fault) => invalidCause("key", key, fault));
-  const several = (detail: string) => faults.push(invalidCause("values", values, detail));
+  const reject = (detail: string) => faults.push(invalidCause("values", values, detail));
   if ((operator === "in" || operator === "notin") && values.length === 0) {
-    several("for 'in', 'notin' operators, values set can't be empty");
+    reject("for 'in', 'notin' operators, values set can't be empty");
   } else if ((operator === "=" || operator === "==" || operator === "!=") && values.length !== 1) {
-    several("exact-match compatibility requires one single value");
+    reject("exact-match compatibility requires one single value");
   } else if ((operator === "exists" || operator === "!") && values.length > 0) {
-    several("values set must be empty for exists and does not exist");
+    reject("values set must be empty for exists and does not exist");
   } else if (operator === "gt" || operator === "lt") {
-    if (values.length !== 1) several("for 'Gt', 'Lt' operators, exactly one value is required");
+    if (values.length !== 1) reject("for 'Gt', 'Lt' operators, exactly one value is required");
     values.forEach((value, index) => {
       if (toInteger(value) !== undefined) return;
       faults.push(invalidCause(`values[${index}]`, value, "for 'Gt', 'Lt' operators, the value must be an integer"));
@@ -232,7 +232,7 @@ class SelectorParser {
     if (isAbsent) return requirement(key.text, "!", []);
     const next = this.#peek();
     if (next.kind === "end" || (next.kind === "symbol" && next.text === ",")) return requirement(key.text, "exists", []);
-    // An invalid key is reported before what follows it.
+    // Reports an invalid key before anything that follows it.
     if (labelKeyFaults(key.text).length > 0) return requirement(key.text, "exists", []);
     const operator = this.#operator();
     return requirement(key.text, operator, operator === "in" || operator === "notin" ? this.#values() : [this.#exactValue()]);
@@ -254,7 +254,7 @@ class SelectorParser {
     return next.text;
   }
 
-  /** `(a, b)`; a missing value, as in `()` and `(a,)`, is the empty one. */
+  /** Parses `(a, b)`. A missing value, as in `()` and `(a,)`, is the empty string. */
   #values(): string[] {
     const open = this.#take();
     if (open.kind !== "symbol" || open.text !== "(") throw refusal(`found '${open.text}' expected: '('`);

@@ -1,13 +1,13 @@
-/** A piece of a label selector's text. */
+/** A token of a label selector. */
 export interface SelectorToken {
-  /** A `word` is a key, a value, or `in` and `notin`; a `fault` is a run of symbols that means nothing. */
+  /** A `word` is a key, a value, `in` or `notin`; a `fault` is a meaningless run of symbols. */
   readonly kind: "word" | "symbol" | "fault" | "end";
   readonly text: string;
 }
 
 const symbols = ["!=", "==", "=", "!", "(", ")", ",", "<", ">"];
 
-/** Splits a label selector into its tokens. Blanks separate and mean nothing else. */
+/** Splits a label selector into tokens. Whitespace only separates. */
 export function tokenizeSelector(text: string): SelectorToken[] {
   const tokens: SelectorToken[] = [];
   const expression = /\s*(?:([^\s=!(),<>]+)|([=!(),<>]))/gy;

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { sleep } from "./clock.ts";
 import { createVirtualClock } from "./virtual-clock.ts";
 
-test("timers of a virtual clock run in order of their time, the clock standing at each", async () => {
+test("runs timers in order of their due time, with the clock at that time", async () => {
   const clock = createVirtualClock(0);
   const seen: [string, number][] = [];
   clock.setTimer(20, () => seen.push(["b", clock.now()]));
@@ -23,13 +23,13 @@ test("timers of a virtual clock run in order of their time, the clock standing a
   expect(clock.pendingTimers).toBe(1);
 });
 
-test("a jump moves the wall clock alone", async () => {
+test("jumps only the wall clock", async () => {
   const clock = createVirtualClock(1_000);
   clock.jump(-500);
   expect([clock.now(), clock.monotonic()]).toEqual([500, 0]);
 });
 
-test("sleep rejects with the signal's reason and leaves no timer", async () => {
+test("rejects a sleep with the signal's reason and leaves no timer", async () => {
   const clock = createVirtualClock();
   const controller = new AbortController();
   const sleeping = sleep(clock, 1_000, controller.signal);

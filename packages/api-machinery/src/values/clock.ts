@@ -4,25 +4,25 @@ export interface Timer {
 }
 
 /**
- * Time as a value that is passed in, so that one clock in a test moves queues, informers, leases and the server together.
- * Nothing in Keelson calls `Date.now`, `performance.now` or `setTimeout` but the system clock.
+ * A source of time, passed in so that a test can drive queues, informers, leases and the server with one clock. Apart from
+ * the system clock, nothing in Keelson calls `Date.now`, `performance.now` or `setTimeout`.
  */
 export interface Clock {
-  /** Milliseconds since the epoch. May jump; for what people read, never for durations. */
+  /** Milliseconds since the epoch. May jump: use it for display, never for durations. */
   now(): number;
-  /** Milliseconds from an arbitrary start; never goes back. For deadlines and durations. */
+  /** Milliseconds from an arbitrary start. Never goes back: use it for deadlines and durations. */
   monotonic(): number;
   /**
-   * Calls `callback` once after `delayMs` (any length; beyond 2^31-1 ms too). With `background`, a pending timer alone
-   * does not keep the process alive.
+   * Calls `callback` once after `delayMs`, which may exceed 2^31-1 ms. With `background`, a pending timer does not keep the
+   * process alive.
    */
   setTimer(delayMs: number, callback: () => void, options?: { readonly background?: boolean }): Timer;
 }
 
-/** The longest delay that `setTimeout` honours; it fires a longer one at once. */
-const longestTimeoutMs = 2 ** 31 - 1;
+/** The maximum delay of `setTimeout`, which fires immediately if it is exceeded. */
+const maxTimeoutMs = 2 ** 31 - 1;
 
-/** The machine's own clock. */
+/** The clock of the machine. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
@@ -31,7 +31,7 @@ export const systemClock: Clock = {
     let handle: NodeJS.Timeout;
     const arm = (): void => {
       const left = due - performance.now();
-      handle = setTimeout(left > longestTimeoutMs ? arm : callback, Math.min(Math.max(left, 0), longestTimeoutMs));
+      handle = setTimeout(left > maxTimeoutMs ? arm : callback, Math.min(Math.max(left, 0), maxTimeoutMs));
       if (options?.background) handle.unref();
     };
     arm();
@@ -39,7 +39,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** Waits `delayMs` by `clock`. Rejects with the signal's reason when it fires first. */
+/** Waits for `delayMs`. Rejects with the signal's reason if it aborts first. */
 export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {

@@ -18,7 +18,7 @@ test.each<[string, number]>([
 });
 
 test.each(["", "30", "s", "1 s", "1d", "1h-2m", "ten", "1e3s", "9999999999h"])(
-  "the duration %j is refused by its value",
+  "rejects the duration %j and names it",
   (text) => {
     expect(isDuration(text)).toBe(false);
     expect(() => parseDuration(text)).toThrow(`invalid duration ${JSON.stringify(text)}`);
@@ -38,7 +38,7 @@ test.each<[number, string]>([
   expect(formatDuration(durationMs)).toBe(text);
 });
 
-test("what is written is read as the same duration", () => {
+test("parses what it formats", () => {
   fc.assert(
     fc.property(fc.integer({ min: -1e12, max: 1e12 }), (durationMs) => {
       expect(parseDuration(formatDuration(durationMs))).toBe(durationMs);
@@ -46,7 +46,7 @@ test("what is written is read as the same duration", () => {
   );
 });
 
-test("a duration that Go cannot hold is refused", () => {
+test("rejects a duration that exceeds Go's range", () => {
   expect(() => formatDuration(Number.NaN)).toThrow(RangeError);
   expect(() => formatDuration(1e300)).toThrow("out of range");
 });

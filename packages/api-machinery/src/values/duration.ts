@@ -11,23 +11,24 @@ const unitNanos: Readonly<Record<string, bigint>> = {
 
 const shape = /^[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/;
 
-/** Durations longer than this do not fit Go's time.Duration (about 292 years). */
+/** The range of Go's time.Duration, about 292 years. */
 const maxNanos = 2n ** 63n;
 
-/** Whether `text` is a duration as Go's `time.ParseDuration` takes it: `300ms`, `-1.5h`, `2h45m`, `0`. */
+/** Reports whether `text` is a duration that Go's `time.ParseDuration` accepts: `300ms`, `-1.5h`, `2h45m`, `0`. */
 export function isDuration(text: string): boolean {
   return text.length <= 64 && shape.test(text) && magnitude(text) < maxNanos;
 }
 
 /**
- * Milliseconds of a Go duration string (meta/v1 Duration): `parseDuration("1m30s")` is 90000. Fractions of a millisecond stay.
+ * Parses a Go duration (meta/v1 Duration) to milliseconds: `parseDuration("1m30s")` is 90000. Keeps fractions of a
+ * millisecond.
  *
- * **Errors**: throws a `RangeError` that names the value where it is none.
+ * **Errors**: a `RangeError` that names the value if it is not a duration.
  */
 export function parseDuration(text: string): number {
   if (!isDuration(text)) {
     throw new RangeError(
-      `invalid duration ${JSON.stringify(text)}: want numbers with units h, m, s, ms, us or ns, such as "1m30s"`,
+      `invalid duration ${JSON.stringify(text)}: must be numbers with units h, m, s, ms, us or ns, such as "1m30s"`,
     );
   }
   const nanos = magnitude(text);
@@ -36,12 +37,12 @@ export function parseDuration(text: string): number {
 }
 
 /**
- * A duration as Go prints it: `formatDuration(90_000)` is `1m30s`, below a second `250ms`, and 0 is `0s`.
+ * Formats a duration as Go does: `formatDuration(90_000)` is `1m30s`; less than a second is `250ms`; 0 is `0s`.
  *
- * **Errors**: throws a `RangeError` where `durationMs` is not a finite number in the range of Go's durations.
+ * **Errors**: a `RangeError` if `durationMs` is not finite or exceeds Go's range.
  */
 export function formatDuration(durationMs: number): string {
-  if (!(Math.abs(durationMs) < Number(maxNanos) / 1e6)) throw new RangeError(`duration of ${durationMs} ms is out of range`);
+  if (!(Math.abs(durationMs) < Number(maxNanos) / 1e6)) throw new RangeError(`duration ${durationMs} ms is out of range`);
   const wholeMs = Math.trunc(Math.abs(durationMs));
   let nanos = BigInt(wholeMs) * 1_000_000n + BigInt(Math.round((Math.abs(durationMs) - wholeMs) * 1e6));
   if (nanos === 0n) return "0s";
@@ -69,7 +70,7 @@ function decimal(value: bigint, unit: bigint): string {
   return fraction === "" || unit === 1n ? `${value / unit}` : `${value / unit}.${fraction}`;
 }
 
-/** Whole nanoseconds, as Go counts, so that sums of decimal fractions leave no binary dust. */
+/** Sums whole nanoseconds, as Go does; floating point would accumulate errors. */
 function magnitude(text: string): bigint {
   let total = 0n;
   for (const [, whole = "", fraction = "", unit = ""] of text.matchAll(/(\d*)(?:\.(\d*))?([a-zµμ]+)/g)) {

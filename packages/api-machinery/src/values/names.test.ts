@@ -16,7 +16,7 @@ const label = (value: string) => [
   value,
 ];
 
-test("names that Kubernetes takes have no fault", () => {
+test("accepts names that Kubernetes accepts", () => {
   expect(dns1123SubdomainFaults("a.b-c.d0")).toEqual([]);
   expect(dns1123LabelFaults("a-0")).toEqual([]);
   expect(dns1035LabelFaults("a0-b")).toEqual([]);
@@ -26,7 +26,7 @@ test("names that Kubernetes takes have no fault", () => {
   expect(pathSegmentFaults("system:node")).toEqual([]);
 });
 
-test("faults are named in Kubernetes' words", () => {
+test("reports faults with Kubernetes' messages", () => {
   expect(dns1123LabelFaults("Bad_Name")[0]).toBe(label("Bad_Name")[0]);
   expect(dns1123LabelFaults("a.b")).toEqual(["must not contain dots"]);
   expect(dns1123SubdomainFaults("Upper")).toEqual([
@@ -51,14 +51,14 @@ test("faults are named in Kubernetes' words", () => {
   expect(pathSegmentFaults("a/b%")).toEqual(["may not contain '/'", "may not contain '%'"]);
 });
 
-test("a long name takes no long time", () => {
-  // Were it more than linear, it would take longer than a test may.
+test("checks a long name in linear time", () => {
+  // A quadratic check would exceed the test's timeout.
   for (const check of [dns1123SubdomainFaults, qualifiedNameFaults, labelValueFaults, configMapKeyFaults]) {
     expect(check(`${"a".repeat(1_000_000)}!`).length).toBeGreaterThan(0);
   }
 });
 
-test("generated names begin with the base, are valid and never longer than 63 characters", () => {
+test("generates valid names of at most 63 characters that start with the base", () => {
   fc.assert(
     fc.property(
       fc.stringMatching(/^[a-z0-9]([-a-z0-9]{0,80})$/),

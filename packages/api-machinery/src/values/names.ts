@@ -15,12 +15,15 @@ const configKeyExpression = new RegExp(`^${configKey}$`);
 const subdomainText =
   "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
 
-/** What keeps `value` from being a DNS-1123 subdomain (most object names), in Kubernetes' words; empty where nothing does. */
+/**
+ * Explains why `value` is not a DNS-1123 subdomain, the form of most object names. Uses Kubernetes' messages; empty if it is
+ * one.
+ */
 export function dns1123SubdomainFaults(value: string): string[] {
   return faults(value, 253, subdomain1123Expression, subdomainText, subdomain1123, "example.com");
 }
 
-/** What keeps `value` from being a DNS-1123 label (names of namespaces, containers), in Kubernetes' words. */
+/** Explains why `value` is not a DNS-1123 label, the form of namespace and container names. */
 export function dns1123LabelFaults(value: string): string[] {
   if (value.length <= 63 && !label1123Expression.test(value) && subdomain1123Expression.test(value))
     return ["must not contain dots"];
@@ -35,7 +38,7 @@ export function dns1123LabelFaults(value: string): string[] {
   );
 }
 
-/** What keeps `value` from being a DNS-1035 label (names of services, of kinds and versions in CRDs), in Kubernetes' words. */
+/** Explains why `value` is not a DNS-1035 label, the form of Service names and of kinds and versions in CRDs. */
 export function dns1035LabelFaults(value: string): string[] {
   return faults(
     value,
@@ -48,7 +51,7 @@ export function dns1035LabelFaults(value: string): string[] {
   );
 }
 
-/** What keeps `value` from being a qualified name `[prefix/]name`: the key of a label or annotation, or a finalizer. */
+/** Explains why `value` is not a qualified name `[prefix/]name`, the form of label and annotation keys and of finalizers. */
 export function qualifiedNameFaults(value: string): string[] {
   const parts = value.split("/");
   const text =
@@ -72,12 +75,12 @@ export function qualifiedNameFaults(value: string): string[] {
   return result;
 }
 
-/** What keeps `value` from being the key of a label: it is a qualified name. */
+/** Explains why `value` is not a label key. Label keys are qualified names. */
 export function labelKeyFaults(value: string): string[] {
   return qualifiedNameFaults(value);
 }
 
-/** What keeps `value` from being the value of a label, in Kubernetes' words. */
+/** Explains why `value` is not a label value. */
 export function labelValueFaults(value: string): string[] {
   return faults(
     value,
@@ -91,7 +94,7 @@ export function labelValueFaults(value: string): string[] {
   );
 }
 
-/** What keeps `value` from being a key of a ConfigMap or Secret, in Kubernetes' words. */
+/** Explains why `value` is not a key of a ConfigMap or Secret. */
 export function configMapKeyFaults(value: string): string[] {
   const result = faults(
     value,
@@ -109,18 +112,18 @@ export function configMapKeyFaults(value: string): string[] {
   return result;
 }
 
-/** What keeps `value` from being a segment of a path: names of kinds such as Role that may have any other character. */
+/** Explains why `value` is not a path segment, the form of names of Roles and other kinds without a stricter rule. */
 export function pathSegmentFaults(value: string): string[] {
   if (value === "." || value === "..") return [`may not be '${value}'`];
   return ["/", "%"].filter((char) => value.includes(char)).map((char) => `may not contain '${char}'`);
 }
 
-/** Whether `value` is a DNS-1123 label. */
+/** Reports whether `value` is a DNS-1123 label. */
 export function isDns1123LabelName(value: string): boolean {
   return value.length <= 63 && label1123Expression.test(value);
 }
 
-/** Whether `value` is a DNS-1123 subdomain. */
+/** Reports whether `value` is a DNS-1123 subdomain. */
 export function isDns1123SubdomainName(value: string): boolean {
   return value.length <= 253 && subdomain1123Expression.test(value);
 }
@@ -130,9 +133,10 @@ const suffixLength = 5;
 const maxGeneratedName = 63;
 
 /**
- * A name from `metadata.generateName`: the base, cut to leave room, and five random characters without vowels.
+ * Generates a name from `metadata.generateName`: the base, truncated to leave room, and five random characters without
+ * vowels.
  *
- * `random` gives numbers from 0 to below 1, as `Math.random` does.
+ * `random` returns numbers from 0 up to but excluding 1, as `Math.random` does.
  */
 export function generateName(base: string, random: () => number): string {
   let name = base.slice(0, maxGeneratedName - suffixLength);
@@ -144,7 +148,7 @@ export function generateName(base: string, random: () => number): string {
 function faults(value: string, max: number, expression: RegExp, text: string, source: string, ...examples: string[]): string[] {
   const result: string[] = [];
   if (value.length > max) result.push(`must be no more than ${max} bytes`);
-  // The length is checked first so that no expression ever sees a long text; a long one fails by its start alone.
+  // Bounds the input of the expressions: a text that is too long fails by its start alone.
   if (!expression.test(value.slice(0, 4 * max))) result.push(regexFault(text, source, examples));
   return result;
 }

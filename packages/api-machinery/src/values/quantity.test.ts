@@ -44,14 +44,14 @@ test.each<[string | number, string]>([
 });
 
 test.each(["", ".", "1 Gi", "Gi", "1gi", "1.2.3", "abc", "0x10", "1KiB", "--1", "1e", "NaN", "Infinity", "1".repeat(500)])(
-  "the quantity %j is refused",
+  "rejects the quantity %j",
   (text) => {
     expect(() => parseQuantity(text)).toThrow("quantities must match the regular expression");
     expect(isQuantity(text)).toBe(false);
   },
 );
 
-test("bytes and millis round away from zero", () => {
+test("rounds bytes and millis away from zero", () => {
   expect(quantityToBytes("1Gi")).toBe(2 ** 30);
   expect(quantityToBytes("100m")).toBe(1);
   expect(quantityToBytes("-100m")).toBe(-1);
@@ -60,7 +60,7 @@ test("bytes and millis round away from zero", () => {
   expect(quantityToMillis("1n")).toBe(1);
 });
 
-test("a sum has the format of the first part that is not zero", () => {
+test("gives a sum the format of the first operand that is not zero", () => {
   expect(formatQuantity(addQuantities("0", "1Gi"))).toBe("1Gi");
   expect(formatQuantity(addQuantities("1Gi", "1G"))).toBe("2073741824");
   expect(formatQuantity(subtractQuantities("1", "250m"))).toBe("750m");
@@ -75,7 +75,7 @@ const quantity = fc
   )
   .map(([sign, whole, fraction, suffix]) => `${sign}${whole}${fraction === undefined ? "" : `.${fraction}`}${suffix}`);
 
-test("the canonical form is the same amount and its own canonical form", () => {
+test("formats the same amount, idempotently", () => {
   fc.assert(
     fc.property(quantity, (text) => {
       const canonical = formatQuantity(text);
@@ -86,7 +86,7 @@ test("the canonical form is the same amount and its own canonical form", () => {
   );
 });
 
-test("subtracting what was added gives the first amount again", () => {
+test("subtracts what it added", () => {
   fc.assert(
     fc.property(quantity, quantity, (a, b) => {
       expect(compareQuantities(subtractQuantities(addQuantities(a, b), b), a)).toBe(0);

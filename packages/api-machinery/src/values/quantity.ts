@@ -1,18 +1,18 @@
-/** How a quantity was written, and is written again: with `k M G`, with `Ki Mi Gi`, or with `e3`. */
+/** The notation of a quantity, kept when it is formatted: `k M G`, `Ki Mi Gi` or `e3`. */
 export type QuantityFormat = "DecimalSI" | "BinarySI" | "DecimalExponent";
 
-/** An amount of a resource (apimachinery `resource.Quantity`), exact to a billionth. */
+/** An amount of a resource (apimachinery `resource.Quantity`), exact to 10^-9. */
 export interface Quantity {
   /** The amount times 10^9. */
   readonly nanos: bigint;
   readonly format: QuantityFormat;
 }
 
-/** What the functions here take as a quantity: its text, a number as manifests have it, or a parsed one. */
+/** A quantity as text, as a number (manifests allow both) or parsed. */
 export type QuantityLike = string | number | Quantity;
 
 const unit = 1_000_000_000n;
-/** Kubernetes caps every amount at this (2^63 - 1). */
+/** The maximum amount in Kubernetes, 2^63 - 1. */
 const maxNanos = (2n ** 63n - 1n) * unit;
 
 const decimalExponents: Readonly<Record<string, number>> = {
@@ -32,14 +32,14 @@ const binaryPowers: Readonly<Record<string, bigint>> = { Ki: 1n, Mi: 2n, Gi: 3n,
 const decimalSuffixes = new Map(Object.entries(decimalExponents).map(([suffix, exponent]) => [exponent, suffix]));
 const binarySuffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/** Longer texts are no quantities: they could only be amounts out of range. */
+/** Longer texts can only be amounts out of range. */
 const maxLength = 128;
 
 /**
- * Reads a quantity: `0.5`, `500m`, `1.5Gi`, `1e3`. Digits beyond a billionth round away from zero, amounts beyond 2^63 - 1
- * become that.
+ * Parses a quantity: `0.5`, `500m`, `1.5Gi`, `1e3`. Digits beyond 10^-9 round away from zero; amounts beyond 2^63 - 1 are
+ * capped.
  *
- * **Errors**: throws a `RangeError` in kube-apiserver's words, with the value, where it is none.
+ * **Errors**: a `RangeError` with kube-apiserver's message if the value is not a quantity.
  */
 export function parseQuantity(value: QuantityLike): Quantity {
   if (typeof value === "object") return value;
@@ -57,7 +57,7 @@ export function parseQuantity(value: QuantityLike): Quantity {
   return { nanos: sign === "-" ? -nanos : nanos, format: scale.format };
 }
 
-/** Whether `value` is a quantity. */
+/** Reports whether `value` is a quantity. */
 export function isQuantity(value: unknown): value is string | number {
   if (typeof value !== "string" && typeof value !== "number") return false;
   try {
@@ -69,8 +69,8 @@ export function isQuantity(value: unknown): value is string | number {
 }
 
 /**
- * A quantity in canonical form: a whole number with the largest suffix that loses nothing: `1500m`, `1536Mi`, `12e6`.
- * Binary ones below 1024 or with a fraction are written in decimal.
+ * Formats a quantity canonically: an integer with the largest suffix that loses no precision, such as `1500m`, `1536Mi` or
+ * `12e6`. Binary quantities that are fractional or below 1024 are formatted in decimal.
  */
 export function formatQuantity(value: QuantityLike): string {
   const { nanos, format } = parseQuantity(value);
@@ -89,32 +89,32 @@ export function formatQuantity(value: QuantityLike): string {
   return `${sign}${mantissa}${decimalSuffixes.get(exponent)}`;
 }
 
-/** Negative where `a` is less than `b`, 0 where they are the same amount however written, positive where it is more. */
+/** Compares two quantities by amount: negative if `a` is less than `b`, 0 if they are equal, positive if `a` is greater. */
 export function compareQuantities(a: QuantityLike, b: QuantityLike): number {
   const left = parseQuantity(a).nanos;
   const right = parseQuantity(b).nanos;
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** The sum, in the format of the first that is not zero. */
+/** Returns the sum, in the format of the first operand that is not zero. */
 export function addQuantities(a: QuantityLike, b: QuantityLike): Quantity {
   const left = parseQuantity(a);
   const right = parseQuantity(b);
   return { nanos: left.nanos + right.nanos, format: left.nanos === 0n ? right.format : left.format };
 }
 
-/** The difference `a - b`, in the format of the first that is not zero. */
+/** Returns the difference `a - b`, in the format of the first operand that is not zero. */
 export function subtractQuantities(a: QuantityLike, b: QuantityLike): Quantity {
   const { nanos, format } = parseQuantity(b);
   return addQuantities(a, { nanos: -nanos, format });
 }
 
-/** The amount in whole units, rounded away from zero: bytes of memory and storage, counts. */
+/** Returns the amount in whole units, such as bytes, rounded away from zero. */
 export function quantityToBytes(value: QuantityLike): number {
   return Number(roundAway(parseQuantity(value).nanos, unit));
 }
 
-/** The amount in thousandths, rounded away from zero: millicores of CPU. */
+/** Returns the amount in thousandths, such as millicores, rounded away from zero. */
 export function quantityToMillis(value: QuantityLike): number {
   return Number(roundAway(parseQuantity(value).nanos, 1_000_000n));
 }
@@ -132,7 +132,7 @@ function readSuffix(suffix: string, text: string): { multiplier: bigint; exponen
   }
   const exponent = /^[eE]([+-]?\d{1,5})$/.exec(suffix);
   if (exponent) {
-    // Beyond these the amount is at the cap, or the least there is, whatever the digits before.
+    // Beyond these exponents the result is the cap or the minimum, whatever the digits.
     const bounded = Math.max(-400, Math.min(400, Number(exponent[1])));
     return { multiplier: 1n, exponent: bounded, format: "DecimalExponent" };
   }

@@ -3,21 +3,21 @@ import type { Clock } from "./clock.ts";
 /** A clock that stands still until a test moves it. */
 export interface VirtualClock extends Clock {
   /**
-   * Moves time forward by `ms`, running every timer that falls due in order of its time (then of its making), with the
-   * clock standing at each timer's time while it runs. Between timers, pending promises get a turn.
+   * Moves time forward by `ms` and runs the timers that fall due, in order of due time and creation, each with the clock at
+   * its due time. Pending promises run between timers.
    */
   advance(ms: number): Promise<void>;
-  /** Makes `now` jump by `ms` (also back), as a corrected wall clock does. `monotonic` and timers do not move. */
+  /** Moves `now` by `ms`, possibly backwards, as a corrected wall clock does. `monotonic` and timers are not affected. */
   jump(ms: number): void;
-  /** Timers that are pending: what a test asserts to be 0 after a clean stop. */
+  /** The number of pending timers. A test asserts 0 after a clean stop. */
   readonly pendingTimers: number;
 }
 
-/** Makes a {@link VirtualClock} that starts at `startMs` (default 2026-01-01T00:00:00Z). */
+/** Creates a {@link VirtualClock} that starts at `startMs` (default: 2026-01-01T00:00:00Z). */
 export function createVirtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClock {
   let elapsed = 0;
   let wall = startMs;
-  let made = 0;
+  let nextId = 0;
   const timers = new Map<number, { readonly due: number; readonly callback: () => void }>();
   const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   const nearest = (limit: number): number | undefined => {
@@ -35,7 +35,7 @@ export function createVirtualClock(startMs: number = Date.UTC(2026, 0, 1)): Virt
     now: () => wall + elapsed,
     monotonic: () => elapsed,
     setTimer(delayMs, callback) {
-      const id = made++;
+      const id = nextId++;
       timers.set(id, { due: elapsed + Math.max(delayMs, 0), callback });
       return { cancel: () => void timers.delete(id) };
     },
