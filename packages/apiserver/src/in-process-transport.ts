@@ -4,50 +4,51 @@ import type { ApiRequest, ApiResponse, Transport, WatchEvent, WatchStream } from
 import type { Handle, Outcome, WatchedEvent, WatchOutcome } from "./endpoints/outcome.ts";
 import type { UserInfo } from "./registry/served-resource.ts";
 
-/** Who a transport in process speaks for. */
+/** Options of {@link createInProcessTransport}. */
 export interface InProcessOptions {
+  /** The user that requests are made as. */
   readonly user: UserInfo;
-  /** Its part before `/` is the default field manager. Default: the user's name. */
+  /** The part before `/` is the default field manager. Default: the user name. */
   readonly userAgent?: string;
-  /** Events that a watch holds for a reader who is slow; one more ends it, and the reader resumes. Default 10,000. */
+  /** Events buffered for a slow reader. A watch that exceeds it is ended, and the reader resumes. Default 10,000. */
   readonly watchBuffer?: number;
 }
 
 const success = 200;
-/** How many objects are parsed in one turn of the event loop: a few milliseconds. */
-const slice = 250;
+/** Objects parsed in one turn of the event loop, which takes a few milliseconds. */
+const sliceSize = 250;
 const json = { "content-type": "application/json" };
 
 /**
- * The way into a server for clients in the same process: requests run the same pipeline as those over HTTP, but objects are handed
- * over as they are, frozen and shared with the server, never as JSON.
+ * Creates a transport for clients in the same process. Requests run through the same pipeline as those over HTTP, but objects are passed
+ * by reference, frozen and shared with the server, without encoding.
  */
 export function createInProcessTransport(handle: Handle, options: InProcessOptions): Transport {
   const { user, userAgent = user.username, watchBuffer = 10_000 } = options;
   const watches = new Set<WatchStream>();
   let isClosed = false;
 
-  const ask = async (request: ApiRequest): Promise<Outcome> => {
+  const send = async (request: ApiRequest): Promise<Outcome> => {
     if (isClosed) throw statusError("ServiceUnavailable", "the transport is closed");
     request.signal?.throwIfAborted();
-    const { "user-agent": named, ...headers } = request.headers ?? {};
-    const outcome = await handle({ ...request, headers, user, userAgent: named ?? userAgent });
+    const { "user-agent": requested, ...headers } = request.headers ?? {};
+    const outcome = await handle({ ...request, headers, user, userAgent: requested ?? userAgent });
     request.signal?.throwIfAborted();
     return outcome;
   };
 
   return {
     async request(request) {
-      const outcome = await ask(request);
-      if (outcome.kind === "watch") throw new TypeError("this request is a watch: call `watch`");
+      const outcome = await send(request);
+      if (outcome.kind === "watch") throw new TypeError("the request is a watch: call `watch`");
       return respond(outcome);
     },
     async watch(request) {
       const query = { watch: "1", ...request.query };
-      const outcome = await ask({ ...request, query });
+      const outcome = await send({ ...request, query });
       if (outcome.kind !== "watch") {
         if (outcome.kind === "status") throw new StatusError(outcome.status);
-        throw statusError("BadRequest", `${request.path} can't be watched`);
+        throw statusError("BadRequest", `${request.path} cannot be watched`);
       }
       const onAbort = (): void => stream.close();
       const stream = streamOf(outcome, watchBuffer, () => {
@@ -55,16 +56,16 @@ export function createInProcessTransport(handle: Handle, options: InProcessOptio
         request.signal?.removeEventListener("abort", onAbort);
       });
       watches.add(stream);
-      // One signal may stand for a process's life and see many watches: none leaves a listener behind.
+      // A signal may live as long as the process and be used by many watches, so listeners are removed.
       request.signal?.addEventListener("abort", onAbort, { once: true });
       return stream;
     },
     async stream(request) {
       const stop = new AbortController();
       const signal = request.signal === undefined ? stop.signal : AbortSignal.any([request.signal, stop.signal]);
-      const outcome = await ask({ ...request, signal });
+      const outcome = await send({ ...request, signal });
       if (outcome.kind === "status") throw new StatusError(outcome.status);
-      if (outcome.kind !== "raw") throw statusError("BadRequest", `${request.path} has no bytes to stream`);
+      if (outcome.kind !== "raw") throw statusError("BadRequest", `${request.path} cannot be streamed`);
       return { [Symbol.asyncIterator]: () => chunksOf(outcome.body, signal), close: () => stop.abort() };
     },
     async close() {
@@ -85,7 +86,7 @@ async function respond(outcome: Exclude<Outcome, WatchOutcome>): Promise<ApiResp
       const apiVersion = resource.group === "" ? resource.version : `${resource.group}/${resource.version}`;
       const objects: unknown[] = [];
       for (const [index, item] of items.entries()) {
-        if (index > 0 && index % slice === 0) await nextTurn();
+        if (index > 0 && index % sliceSize === 0) await nextTurn();
         objects.push(item.object);
       }
       return {
@@ -99,7 +100,7 @@ async function respond(outcome: Exclude<Outcome, WatchOutcome>): Promise<ApiResp
     case "raw":
       return { status: outcome.status, headers: outcome.headers, body: await textOf(outcome.body) };
     case "upgrade":
-      throw statusError("BadRequest", "this request takes over its connection: it needs one, by HTTP");
+      throw statusError("BadRequest", "protocol upgrades need an HTTP connection");
   }
 }
 
@@ -128,7 +129,7 @@ async function* chunksOf(body: RawBody, signal?: AbortSignal): AsyncGenerator<Ui
   }
 }
 
-/** A watch's batches as a stream with a bounded buffer. */
+/** Buffers a watch's events as an async iterable. */
 function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): WatchStream {
   let events: WatchedEvent[] = [];
   let next = 0;
@@ -146,7 +147,7 @@ function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): Wa
   source = outcome.open({
     events(batch, isInitial = false) {
       if (hasEnded) return;
-      // The state that a watch begins with may be longer than any buffer; it is all there already.
+      // The initial state does not count: it may exceed any buffer and is in memory already.
       if (!isInitial && events.length - next + batch.length > limit) {
         end();
         return;
@@ -156,7 +157,7 @@ function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): Wa
     },
     end,
   });
-  // It may have ended while it opened.
+  // The watch may have ended while it was being opened.
   if (hasEnded) source.close();
 
   async function* iterate(): AsyncGenerator<WatchEvent<unknown>, void, undefined> {
@@ -165,8 +166,8 @@ function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): Wa
         while (next < events.length) {
           const event = events[next++];
           if (event !== undefined) yield present(event);
-          // A reader that never waits would keep all others waiting while it reads what a long watch begins with.
-          if (next % slice === 0) await nextTurn();
+          // Yields to the event loop: a reader that never waits would block it during a long initial state.
+          if (next % sliceSize === 0) await nextTurn();
         }
         events = [];
         next = 0;
@@ -184,7 +185,7 @@ function streamOf(outcome: WatchOutcome, limit: number, onClose: () => void): Wa
   return {
     [Symbol.asyncIterator]: () => iterator,
     close() {
-      // Who closes wants no more, not even what has come.
+      // Closing discards buffered events.
       events = [];
       next = 0;
       end();

@@ -16,45 +16,45 @@ import { toTable } from "./table/table.ts";
 
 /** Options of {@link serveApi}. */
 export interface ServeApiOptions {
-  /** Where everything is kept: `storage/`, `pki/` and `kubeconfig`. */
+  /** Directory for `storage/`, `pki/` and `kubeconfig`. */
   readonly dataDir: string;
-  /** Default `127.0.0.1`: nobody but this machine. */
+  /** Default `127.0.0.1`. */
   readonly bindAddress?: string;
-  /** 0 picks a free one. */
+  /** 0 picks a free port. */
   readonly port: number;
   readonly clock: Clock;
   readonly random: RandomSource;
-  /** Settings of the storage in `dataDir/storage`. Default: durable writes, ten minutes or 100 000 changes of history for watches. */
+  /** Settings of the storage in `dataDir/storage`. Default: durable writes, ten minutes or 100,000 changes of watch history. */
   readonly storage?: Omit<Extract<ApiServerOptions["storage"], { dataDir: string }>, "dataDir">;
-  /** Bearer tokens that are valid as long as the server runs, and whose they are. Each has 16 characters or more. Default: none. */
+  /** Static bearer tokens and their users. Each token has at least 16 characters. Default: none. */
   readonly staticTokens?: ReadonlyMap<string, UserInfo>;
-  /** Lets requests without credentials in as `system:anonymous`, for whom RBAC decides. Default false: they are answered 401. */
+  /** Accepts requests without credentials as `system:anonymous`, subject to RBAC. Default true; otherwise they fail with 401. */
   readonly anonymous?: boolean;
-  /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
+  /** Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
   readonly subresources?: NonNullable<ApiServerOptions["subresources"]>;
-  /** Whether Pods need a service account that is there, which a controller has to make in each namespace. Default false. */
+  /** Whether Pods need an existing service account, which a controller has to create in each namespace. Default false. */
   readonly requiresServiceAccounts?: boolean;
-  /** The first two parts of Services' addresses, which have to be this machine's. Default `127.200`. */
+  /** The first two octets of Service addresses, which must be local to this machine. Default `127.200`. */
   readonly serviceNetwork?: string;
-  /** What went wrong where nobody waits for an answer. Default: ignored. */
+  /** Called with background errors. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
 
-/** An API server that listens. */
+/** A listening API server. */
 export interface ServedApi {
   readonly server: ApiServer;
   /** `https://127.0.0.1:6443`. */
   readonly url: string;
-  /** Path of a kubeconfig for a user who may do everything. */
+  /** Path of the cluster administrator's kubeconfig. */
   readonly kubeconfig: string;
   close(): Promise<void>;
 }
 
 /**
- * Opens the storage, makes keys and certificates that are missing, listens by HTTPS, and writes the kubeconfig. Certificates are
- * renewed before they expire, and connections go on.
+ * Opens the storage, creates missing keys and certificates, listens on HTTPS, and writes the kubeconfig. Certificates are renewed before
+ * they expire without closing connections.
  *
- * **Errors**: rejects, naming the folder, when another process has it; naming the port, when it is in use.
+ * **Errors**: rejects if another process uses the directory, or with a `ListenError` if the port is in use.
  */
 export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   const { dataDir, bindAddress = "127.0.0.1", clock, random, onError } = options;
@@ -81,7 +81,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         tokens: [createStaticTokens(options.staticTokens ?? []), (token) => server.tokens.verify(token)?.user],
         authorizer: server.authorizer,
         now,
-        anonymous: options.anonymous ?? false,
+        anonymous: options.anonymous ?? true,
       }),
       tls: tlsOf(pki),
       toTable,

@@ -30,63 +30,63 @@ import type { Store } from "./storage/store.ts";
 
 /** What {@link createApiServer} takes. */
 export interface ApiServerOptions {
-  /** Where objects are kept, or the store that keeps them, which the server then closes. */
+  /** The directory of the storage, or an open store, which the server then closes. */
   readonly storage:
     | ({ readonly dataDir: string } & Pick<OpenStoreOptions, "sync" | "historyMs" | "historyEvents">)
     | { readonly store: Store };
   readonly clock: Clock;
   readonly random: RandomSource;
-  /** PEM of the key that signs service accounts' tokens. Default: a new one, so that no token outlives the server. */
+  /** PEM of the key that signs service-account tokens. Default: a new key, so that no token outlives the server. */
   readonly signingKey?: string;
   /** Default: RBAC by the roles in the store. */
   readonly authorize?: Authorize;
-  /** Further admission, between the server's own mutating and validating steps. */
+  /** Additional admission steps, between the server's own mutating and validating steps. */
   readonly admission?: readonly AdmissionStep[];
   /**
-   * Whether Pods need a service account that is there. Default false, as in test environments, where nobody makes the account `default` of
-   * a namespace.
+   * Whether Pods need an existing service account. Default false, for test environments, where no controller creates the account `default`
+   * of a namespace.
    */
   readonly requiresServiceAccounts?: boolean;
-  /** Further built-in kinds. */
+  /** Additional built-in kinds. */
   readonly kinds?: readonly ServedResource[];
-  /** Makes what answers paths that are no resources: discovery, OpenAPI, health. Closed with the server. */
+  /** Creates the handler of non-resource paths: discovery, OpenAPI, health. Closed with the server. */
   readonly nonResource?: (resources: ResourceTable) => {
     readonly handle: (request: PipelineRequest) => Promise<Outcome | undefined>;
     close?(): void;
   };
-  /** Subresources that are no view of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. */
+  /** Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. */
   readonly subresources?: PipelineOptions["subresources"];
-  /** The first two parts of Services' addresses, which have to be this machine's. Default `127.200`. */
+  /** The first two octets of Service addresses, which must be local to this machine. Default `127.200`. */
   readonly serviceNetwork?: string;
-  /** What went wrong where nobody waits for an answer. Default: ignored. */
+  /** Called with background errors. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
 
-/** A Kubernetes API server without a listener: HTTP and clients in process stand in front of {@link ApiServer.handle}. */
+/** A Kubernetes API server without a listener. HTTP servers and in-process clients call {@link ApiServer.handle}. */
 export interface ApiServer extends AsyncDisposable {
   readonly handle: Handle;
   readonly store: Store;
   readonly resources: ResourceTable;
   readonly authorizer: Authorizer;
   readonly tokens: ServiceAccountTokens;
-  /** A way in for clients in this process. Default user: the system itself, which may do everything. */
+  /** Creates a transport for clients in this process. Default user: {@link systemUser}. */
   transport(options?: { readonly user?: UserInfo; readonly userAgent?: string; readonly watchBuffer?: number }): Transport;
-  /** How many watches are open. */
+  /** Number of open watches. */
   readonly openWatches: number;
-  /** Ends all watches, lets writes finish, and closes the store. */
+  /** Ends all watches, waits for writes in progress, and closes the store. */
   close(): Promise<void>;
 }
 
-/** The system itself: what the server does of its own accord, and components that run with it. */
+/** The user of the server itself and of components that run with it. May do everything. */
 export const systemUser: UserInfo = { username: "system:apiserver", groups: [mastersGroup, "system:authenticated"] };
 
-/** Namespaces that are there from the start. */
+/** Namespaces created at startup. */
 const systemNamespaces = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /**
- * Starts an API server on its storage: kinds, authorization, admission and the system's namespaces and roles.
+ * Starts an API server on its storage: kinds, authorization, admission, system namespaces and default roles.
  *
- * **Errors**: rejects when the folder is in use or can't be written.
+ * **Errors**: rejects if the directory is in use or not writable.
  */
 export async function createApiServer(options: ApiServerOptions): Promise<ApiServer> {
   const { clock, random, onError } = options;
@@ -106,7 +106,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     const nodes = createNodeRights(store, rbac);
     closers.push(() => nodes.close());
     const { authorizer } = nodes;
-    const reviews = createReviews({ authorizer, tokens, store, now });
+    const reviews = createReviews({ authorizer, tokens, store });
     const registry = createRegistry({
       store,
       clock,
@@ -141,7 +141,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       },
     });
     closers.push(() => pipeline.endWatches());
-    await makeNamespaces(pipeline.handle);
+    await createNamespaces(pipeline.handle);
     closers.push(
       await startRoleAggregation({
         store,
@@ -175,7 +175,7 @@ async function storeOf({ storage, clock }: ApiServerOptions): Promise<Store> {
   return openStore({ ...settings, dir, clock });
 }
 
-/** RBAC as the pipeline asks for it. */
+/** Adapts the authorizer to the pipeline. */
 function authorizeBy(authorizer: Authorizer): Authorize {
   return async (user, info) => authorizer.authorize(user, info.verb, targetOf(info));
 }
@@ -186,7 +186,7 @@ function targetOf(info: RequestInfo): AccessTarget {
   return { group, resource, subresource, namespace, name };
 }
 
-/** Writes what a ClusterRole gathers, as the controller of that in Kubernetes does. */
+/** Writes the aggregated rules of a ClusterRole, like Kubernetes' clusterrole-aggregation-controller. */
 async function applyRules(handle: Handle, name: string, rules: readonly unknown[]): Promise<void> {
   const outcome = await handle({
     method: "PATCH",
@@ -199,7 +199,7 @@ async function applyRules(handle: Handle, name: string, rules: readonly unknown[
   if (outcome.kind === "status") throw new StatusError(outcome.status);
 }
 
-async function makeNamespaces(handle: Handle): Promise<void> {
+async function createNamespaces(handle: Handle): Promise<void> {
   const outcomes = await Promise.all(
     systemNamespaces.map((name) => {
       const body: JsonObject = { apiVersion: "v1", kind: "Namespace", metadata: { name } };

@@ -1,15 +1,15 @@
 import type { ServedResource } from "../registry/served-resource.ts";
 import { type ResourceGroup, subresourcesOf } from "./resource-groups.ts";
 
-/** A version of the aggregated form (KEP-3352). Both have the same content. */
+/** A version of aggregated discovery (KEP-3352). Both have the same content. */
 export type AggregatedVersion = "v2" | "v2beta1";
 
-/** The media type of aggregated discovery: of the answer, and what a client asks for. */
+/** The media type of aggregated discovery, in requests and responses. */
 export function aggregatedMediaType(version: AggregatedVersion): string {
   return `application/json;g=apidiscovery.k8s.io;v=${version};as=APIGroupDiscoveryList`;
 }
 
-/** The aggregated version that an Accept header prefers over plain JSON, if it asks for one. */
+/** The aggregated version that an Accept header prefers over plain JSON, if any. */
 export function acceptedAggregatedVersion(accept: string | undefined): AggregatedVersion | undefined {
   for (const clause of accept?.split(",") ?? []) {
     const [range, ...rest] = clause.split(";").map((part) => part.trim());
@@ -23,7 +23,7 @@ export function acceptedAggregatedVersion(accept: string | undefined): Aggregate
   return undefined;
 }
 
-/** apidiscovery.k8s.io APIGroupDiscoveryList of these groups. */
+/** Returns the apidiscovery.k8s.io APIGroupDiscoveryList of these groups. */
 export function aggregatedDiscovery(groups: readonly ResourceGroup[], version: AggregatedVersion): unknown {
   return {
     kind: "APIGroupDiscoveryList",

@@ -1,5 +1,4 @@
-import { createHash } from "node:crypto";
-import type { DocumentOutcome, Outcome, PipelineRequest } from "../endpoints/outcome.ts";
+import type { Outcome, PipelineRequest } from "../endpoints/outcome.ts";
 import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
 import {
   acceptedAggregatedVersion,
@@ -8,208 +7,206 @@ import {
   type AggregatedVersion,
 } from "./aggregated-discovery.ts";
 import { apiGroup, apiGroupList, apiResourceList, apiVersions } from "./group-documents.ts";
-import { type HealthChecks, healthOutcome } from "./health.ts";
+import { type HealthChecks, healthOutcome, healthPaths } from "./health.ts";
+import { type LazyDocument, lazyDocument, serveDocument } from "./lazy-document.ts";
 import { openApiV2, openApiV3 } from "./openapi-documents.ts";
 import { encodeOpenApiV2, openApiProtobufType, prefersOpenApiProtobuf } from "./openapi-protobuf.ts";
 import { type GroupVersion, groupResources, type ResourceGroup } from "./resource-groups.ts";
 
-/** What {@link createDiscoveryHandler} takes besides the registry. */
+/** Options of {@link createDiscoveryHandler}. */
 export interface DiscoveryOptions {
-  /** Default: `ping` only. */
+  /** Health checks in addition to `ping`. */
   readonly checks?: HealthChecks;
   /** Default: {@link serverVersion}. */
   readonly version?: string;
 }
 
-/** What `/version` tells as gitVersion: the Kubernetes version whose schemas and semantics these are, and whose server this is. */
+/** The gitVersion in `/version`: the Kubernetes version whose schemas and semantics are implemented. */
 export const serverVersion = "v1.35.0+keelson";
 
-/** A document, made and hashed when first asked for. */
-interface LazyDocument {
-  readonly body: unknown;
-  readonly etag: string;
+/** Serves non-resource paths. */
+export interface DiscoveryHandler {
+  /** Undefined for unknown paths. */
+  readonly handle: (request: PipelineRequest) => Promise<Outcome | undefined>;
+  close(): void;
 }
 
-/** Documents of what is served now. */
+/**
+ * Serves `/version`, health checks, discovery (`/api`, `/apis` and below, also aggregated) and OpenAPI v2 and v3. Documents are created on
+ * first use and cached until the served resources change. The OpenAPI v3 document of an unchanged group version keeps its hash.
+ */
+export function createDiscoveryHandler(
+  registry: Pick<ResourceTable, "list" | "onChange">,
+  options: DiscoveryOptions = {},
+): DiscoveryHandler {
+  return new CachingDiscoveryHandler(registry, options);
+}
+
+/** Documents for the currently served resources. */
 interface Snapshot {
   readonly groups: readonly ResourceGroup[];
   readonly documents: Map<string, LazyDocument>;
 }
 
-/**
- * Answers what is no resource: `/version`, health checks, discovery (`/api`, `/apis` and below; aggregated where the client asks for it)
- * and OpenAPI v2 and v3. Documents are made when first asked for and kept until what they tell of changes; the OpenAPI document of
- * a version of a group that did not change stays, and with it its hash. Undefined for other paths.
- */
-export function createDiscoveryHandler(
-  registry: Pick<ResourceTable, "list" | "onChange">,
-  options: DiscoveryOptions = {},
-): { readonly handle: (request: PipelineRequest) => Promise<Outcome | undefined>; close(): void } {
-  const { checks = {}, version = serverVersion } = options;
-  let snapshot: Snapshot | undefined;
-  const openApi = new Map<string, { readonly resources: readonly ServedResource[]; readonly document: LazyDocument }>();
-  const unsubscribe = registry.onChange(() => {
-    snapshot = undefined;
-  });
+class CachingDiscoveryHandler implements DiscoveryHandler {
+  readonly #registry: Pick<ResourceTable, "list" | "onChange">;
+  readonly #checks: HealthChecks;
+  readonly #version: string;
+  readonly #openApi = new Map<string, { readonly resources: readonly ServedResource[]; readonly document: LazyDocument }>();
+  readonly #unsubscribe: () => void;
+  #snapshot: Snapshot | undefined;
 
-  const current = (): Snapshot => {
-    if (snapshot === undefined) {
-      snapshot = { groups: groupResources(registry.list()), documents: new Map() };
-      const served = new Set(snapshot.groups.flatMap((group) => group.versions.map(openApiPath)));
-      for (const path of openApi.keys()) if (!served.has(path)) openApi.delete(path);
+  constructor(registry: Pick<ResourceTable, "list" | "onChange">, { checks = {}, version = serverVersion }: DiscoveryOptions) {
+    this.#registry = registry;
+    this.#checks = checks;
+    this.#version = version;
+    this.#unsubscribe = registry.onChange(() => {
+      this.#snapshot = undefined;
+    });
+  }
+
+  readonly handle = async (request: PipelineRequest): Promise<Outcome | undefined> => {
+    if (request.method !== "GET" && (request.method as string) !== "HEAD") return undefined;
+    const path = request.path.length > 1 && request.path.endsWith("/") ? request.path.slice(0, -1) : request.path;
+    const segments = path.slice(1).split("/");
+    switch (segments[0]) {
+      case "":
+        return serveDocument(
+          request,
+          this.#cached("root", () => ({ paths: rootPaths(this.#current().groups) })),
+        );
+      case "version":
+        if (segments.length > 1) return undefined;
+        return serveDocument(
+          request,
+          this.#cached("version", () => versionInfo(this.#version)),
+        );
+      case "api":
+      case "apis":
+        return this.#discovery(request, segments);
+      case "openapi":
+        return this.#openApiOutcome(request, segments);
+      default:
+        return healthOutcome(path, request.query ?? {}, this.#checks);
     }
-    return snapshot;
   };
 
-  const cached = (key: string, make: () => unknown): LazyDocument => {
-    const { documents } = current();
+  close(): void {
+    this.#unsubscribe();
+  }
+
+  #current(): Snapshot {
+    if (this.#snapshot === undefined) {
+      this.#snapshot = { groups: groupResources(this.#registry.list()), documents: new Map() };
+      const served = new Set(this.#snapshot.groups.flatMap((group) => group.versions.map(openApiPath)));
+      for (const path of this.#openApi.keys()) if (!served.has(path)) this.#openApi.delete(path);
+    }
+    return this.#snapshot;
+  }
+
+  #cached(key: string, create: () => unknown): LazyDocument {
+    const { documents } = this.#current();
     let document = documents.get(key);
     if (document === undefined) {
-      document = lazyDocument(make());
+      document = lazyDocument(create());
       documents.set(key, document);
     }
     return document;
-  };
+  }
 
-  const openApiDocument = (groupVersion: GroupVersion): LazyDocument => {
-    const path = openApiPath(groupVersion);
-    const known = openApi.get(path);
-    if (known !== undefined && isSameList(known.resources, groupVersion.resources)) return known.document;
-    const document = lazyDocument(openApiV3(groupVersion, version));
-    openApi.set(path, { resources: groupVersion.resources, document });
-    return document;
-  };
-
-  const aggregated = (request: PipelineRequest, root: "api" | "apis", form: AggregatedVersion): Outcome => {
-    const groups = (): readonly ResourceGroup[] => current().groups.filter(({ name }) => (name === "") === (root === "api"));
-    const document = cached(`${root} ${form}`, () => aggregatedDiscovery(groups(), form));
-    return answer(request, document, { "content-type": aggregatedMediaType(form), vary: "Accept" });
-  };
-
-  const discovery = (request: PipelineRequest, segments: readonly string[]): Outcome | undefined => {
+  #discovery(request: PipelineRequest, segments: readonly string[]): Outcome | undefined {
     const [root, first, second, ...rest] = segments;
-    const { groups } = current();
+    const { groups } = this.#current();
     if (rest.length > 0) return undefined;
-    if (first === undefined) {
-      const form = acceptedAggregatedVersion(request.headers?.["accept"]);
-      if (form !== undefined && (root === "api" || root === "apis")) return aggregated(request, root, form);
-      if (root === "apis")
-        return answer(
-          request,
-          cached("apis", () => apiGroupList(groups)),
-          { vary: "Accept" },
-        );
-      const core = groups.find(({ name }) => name === "");
-      return {
-        kind: "document",
-        status: 200,
-        headers: { vary: "Accept" },
-        body: apiVersions(core, request.headers?.["host"] ?? ""),
-      };
-    }
+    if (first === undefined) return this.#roots(request, root === "apis" ? "apis" : "api");
     const group = groups.find(({ name }) => name === (root === "api" ? "" : first));
     if (group === undefined) return undefined;
     const versionName = root === "api" ? first : second;
     if (root === "api" && second !== undefined) return undefined;
-    if (versionName === undefined)
-      return answer(
+    if (versionName === undefined) {
+      return serveDocument(
         request,
-        cached(`group ${group.name}`, () => apiGroup(group)),
+        this.#cached(`group ${group.name}`, () => apiGroup(group)),
       );
+    }
     const groupVersion = group.versions.find((candidate) => candidate.version === versionName);
     if (groupVersion === undefined) return undefined;
-    return answer(
+    return serveDocument(
       request,
-      cached(`resources ${group.name}/${versionName}`, () => apiResourceList(groupVersion)),
+      this.#cached(`resources ${group.name}/${versionName}`, () => apiResourceList(groupVersion)),
     );
-  };
+  }
 
-  const openApiAnswer = (request: PipelineRequest, segments: readonly string[]): Outcome | undefined => {
-    const versions = current().groups.flatMap((group) => group.versions);
-    if (segments.length === 2 && segments[1] === "v2") {
-      const document = cached("openapi v2", () => openApiV2(versions, version));
-      if (!prefersOpenApiProtobuf(request.headers?.["accept"])) return answer(request, document, { vary: "Accept" });
-      const protobuf = cached("openapi v2 protobuf", () => encodeOpenApiV2(Object(document.body)));
-      return answer(request, protobuf, { "content-type": openApiProtobufType, vary: "Accept" });
+  /** `/api` and `/apis`. */
+  #roots(request: PipelineRequest, root: "api" | "apis"): Outcome {
+    const { groups } = this.#current();
+    const form = acceptedAggregatedVersion(request.headers?.["accept"]);
+    if (form !== undefined) return this.#aggregated(request, root, form);
+    if (root === "apis") {
+      return serveDocument(
+        request,
+        this.#cached("apis", () => apiGroupList(groups)),
+        { vary: "Accept" },
+      );
     }
+    const core = groups.find(({ name }) => name === "");
+    const body = apiVersions(core, request.headers?.["host"] ?? "");
+    return { kind: "document", status: 200, headers: { vary: "Accept" }, body };
+  }
+
+  #aggregated(request: PipelineRequest, root: "api" | "apis", form: AggregatedVersion): Outcome {
+    const document = this.#cached(`${root} ${form}`, () =>
+      aggregatedDiscovery(
+        this.#current().groups.filter(({ name }) => (name === "") === (root === "api")),
+        form,
+      ),
+    );
+    return serveDocument(request, document, { "content-type": aggregatedMediaType(form), vary: "Accept" });
+  }
+
+  #openApiOutcome(request: PipelineRequest, segments: readonly string[]): Outcome | undefined {
+    const versions = this.#current().groups.flatMap((group) => group.versions);
+    if (segments.length === 2 && segments[1] === "v2") return this.#openApiV2Outcome(request, versions);
     if (segments[1] !== "v3") return undefined;
     if (segments.length === 2) {
-      const index = cached("openapi v3", () => ({
-        paths: Object.fromEntries(
-          versions.map((groupVersion) => {
-            const path = openApiPath(groupVersion);
-            const hash = openApiDocument(groupVersion).etag.replaceAll('"', "");
-            return [path, { serverRelativeURL: `/openapi/v3/${path}?hash=${hash}` }];
-          }),
-        ),
-      }));
-      return answer(request, index);
+      return serveDocument(
+        request,
+        this.#cached("openapi v3", () => this.#openApiIndex(versions)),
+      );
     }
     const path = segments.slice(2).join("/");
     const groupVersion = versions.find((candidate) => openApiPath(candidate) === path);
     if (groupVersion === undefined) return undefined;
-    const document = openApiDocument(groupVersion);
-    // The path in the index names the content, so that content may be kept for ever.
+    const document = this.#openApiDocument(groupVersion);
+    // The hash in the URL identifies the content, so the response may be cached forever.
     const isExact = `"${request.query?.["hash"] ?? ""}"` === document.etag;
-    return answer(request, document, isExact ? { "cache-control": "public, immutable, max-age=31536000" } : {});
-  };
-
-  return {
-    async handle(request) {
-      if (request.method !== "GET" && (request.method as string) !== "HEAD") return undefined;
-      const path = request.path.length > 1 && request.path.endsWith("/") ? request.path.slice(0, -1) : request.path;
-      const segments = path.slice(1).split("/");
-      switch (segments[0]) {
-        case "":
-          return answer(
-            request,
-            cached("root", () => ({ paths: rootPaths(current().groups) })),
-          );
-        case "version":
-          return segments.length === 1
-            ? answer(
-                request,
-                cached("version", () => versionInfo(version)),
-              )
-            : undefined;
-        case "api":
-        case "apis":
-          return discovery(request, segments);
-        case "openapi":
-          return openApiAnswer(request, segments);
-        default:
-          return healthOutcome(path, request.query ?? {}, checks);
-      }
-    },
-    close: unsubscribe,
-  };
-}
-
-function answer(request: PipelineRequest, document: LazyDocument, headers: DocumentOutcome["headers"] = {}): Outcome {
-  const all = { "cache-control": "public", ...headers, etag: document.etag };
-  const known = request.headers?.["if-none-match"];
-  if (known !== undefined && known.split(",").some((tag) => tag.trim() === document.etag)) {
-    return { kind: "raw", status: 304, headers: all, body: "" };
+    return serveDocument(request, document, isExact ? { "cache-control": "public, immutable, max-age=31536000" } : {});
   }
-  if (document.body instanceof Uint8Array) {
-    return { kind: "raw", status: 200, headers: { "content-type": "application/octet-stream", ...all }, body: document.body };
-  }
-  return { kind: "document", status: 200, headers: all, body: document.body };
-}
 
-function lazyDocument(body: unknown): LazyDocument {
-  let etag: string | undefined;
-  return {
-    body,
-    get etag() {
-      etag ??= `"${createHash("sha256")
-        .update(body instanceof Uint8Array ? body : JSON.stringify(body))
-        .digest("hex")
-        .slice(0, 64)
-        .toUpperCase()}"`;
-      return etag;
-    },
-  };
+  #openApiV2Outcome(request: PipelineRequest, versions: readonly GroupVersion[]): Outcome {
+    const document = this.#cached("openapi v2", () => openApiV2(versions, this.#version));
+    if (!prefersOpenApiProtobuf(request.headers?.["accept"])) return serveDocument(request, document, { vary: "Accept" });
+    const protobuf = this.#cached("openapi v2 protobuf", () => encodeOpenApiV2(Object(document.body)));
+    return serveDocument(request, protobuf, { "content-type": openApiProtobufType, vary: "Accept" });
+  }
+
+  #openApiIndex(versions: readonly GroupVersion[]): unknown {
+    const entries = versions.map((groupVersion) => {
+      const path = openApiPath(groupVersion);
+      const hash = this.#openApiDocument(groupVersion).etag.replaceAll('"', "");
+      return [path, { serverRelativeURL: `/openapi/v3/${path}?hash=${hash}` }] as const;
+    });
+    return { paths: Object.fromEntries(entries) };
+  }
+
+  #openApiDocument(groupVersion: GroupVersion): LazyDocument {
+    const path = openApiPath(groupVersion);
+    const known = this.#openApi.get(path);
+    if (known !== undefined && isSameList(known.resources, groupVersion.resources)) return known.document;
+    const document = lazyDocument(openApiV3(groupVersion, this.#version));
+    this.#openApi.set(path, { resources: groupVersion.resources, document });
+    return document;
+  }
 }
 
 function openApiPath({ group, version }: { readonly group: string; readonly version: string }): string {
@@ -236,7 +233,7 @@ function versionInfo(gitVersion: string): object {
 }
 
 function rootPaths(groups: readonly ResourceGroup[]): readonly string[] {
-  const paths = ["/api", "/apis", "/healthz", "/healthz/ping", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
+  const paths = ["/api", "/apis", ...healthPaths, "/openapi/v2", "/openapi/v3", "/version"];
   for (const { name, versions } of groups) {
     if (name !== "") paths.push(`/apis/${name}`);
     for (const { version } of versions) paths.push(name === "" ? `/api/${version}` : `/apis/${name}/${version}`);

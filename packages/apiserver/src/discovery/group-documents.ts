@@ -2,7 +2,7 @@ import { apiVersionOf } from "@keelson/api-machinery";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { type GroupVersion, type ResourceGroup, subresourcesOf } from "./resource-groups.ts";
 
-/** `/api`: meta/v1 APIVersions. `serverAddress` is the host and port by which the client has reached the server. */
+/** `/api`: meta/v1 APIVersions. `serverAddress` is the host and port that the client used. */
 export function apiVersions(group: ResourceGroup | undefined, serverAddress: string): unknown {
   return {
     kind: "APIVersions",
@@ -53,7 +53,7 @@ function apiResources(resource: ServedResource): object[] {
       name: `${plural}/${subresource.name}`,
       singularName: "",
       namespaced,
-      // Left out where they are those of the list.
+      // Omitted if they equal those of the list.
       ...(subresource.group === resource.group && subresource.version === resource.version
         ? {}
         : { group: subresource.group, version: subresource.version }),

@@ -1,13 +1,16 @@
 import type { RawOutcome } from "../endpoints/outcome.ts";
 
-/** Checks by name; each answers what is wrong, undefined where nothing is. `ping` is always there. */
+/** Health checks by name. Each returns a problem, or undefined if healthy. `ping` always exists. */
 export type HealthChecks = Readonly<Record<string, () => string | undefined>>;
+
+/** The paths of health checks in the root document. */
+export const healthPaths: readonly string[] = ["/healthz", "/healthz/ping", "/livez", "/readyz"];
 
 const endpoints = new Set(["healthz", "livez", "readyz"]);
 
 /**
- * `/healthz`, `/livez`, `/readyz` and their single checks (`/readyz/ping`), with `?verbose` and `?exclude=name,name`, as
- * kube-apiserver answers them. What is wrong is not told, as anybody may ask. Undefined: no such path or check.
+ * Serves `/healthz`, `/livez`, `/readyz` and their individual checks (`/readyz/ping`), with `?verbose` and `?exclude=name,name`, like
+ * kube-apiserver. The reason of a failure is withheld, since anonymous clients may read it. Undefined for an unknown path or check.
  */
 export function healthOutcome(
   path: string,

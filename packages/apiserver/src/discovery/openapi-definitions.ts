@@ -9,18 +9,18 @@ import {
 import { commonFieldDescription, descriptionOf } from "../registry/builtin/descriptions.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 
-/** A version of OpenAPI. References and a few types are written differently. */
+/** A version of OpenAPI. They differ in references and a few types. */
 export type OpenApiVersion = "v2" | "v3";
 
 type Json = Record<string, unknown>;
 
-/** Schemas of an OpenAPI document by name, collected with whatever they refer to. */
+/** The schemas of an OpenAPI document by name, including everything they reference. */
 export interface DefinitionSet {
   readonly version: OpenApiVersion;
   readonly schemas: Map<string, Json>;
 }
 
-/** The name of a kind's schema: `io.k8s.api.core.v1.Pod`; of a custom one `com.example.v1.Widget`. */
+/** The name of a kind's schema: `io.k8s.api.core.v1.Pod`, or `com.example.v1.Widget` for a custom kind. */
 export function definitionName(resource: Pick<ServedResource, "group" | "version" | "kind" | "origin">, suffix = ""): string {
   const { group, version, kind } = resource;
   const builtin = resource.origin === "builtin" ? definitionNameOfKind(group, version, kind) : undefined;
@@ -28,12 +28,12 @@ export function definitionName(resource: Pick<ServedResource, "group" | "version
   return `${[...group.split(".").reverse(), version, kind].filter((part) => part !== "").join(".")}${suffix}`;
 }
 
-/** Where a document refers to a schema. */
+/** A reference to a schema. */
 export function reference(version: OpenApiVersion, name: string): Json {
   return { $ref: `${version === "v2" ? "#/definitions/" : "#/components/schemas/"}${name}` };
 }
 
-/** Adds a kind, its list, and all that they refer to. */
+/** Adds a kind, its list, and everything they reference. */
 export function addKind(set: DefinitionSet, resource: ServedResource): void {
   const name = definitionName(resource);
   const builtin =
@@ -55,7 +55,7 @@ export function addKind(set: DefinitionSet, resource: ServedResource): void {
   });
 }
 
-/** Adds a built-in definition by its short name, and all that it refers to; answers its full name. */
+/** Adds a built-in definition by its short name and everything it references. Returns its full name. */
 export function addDefinition(set: DefinitionSet, name: string): string {
   const full = longName(name);
   if (set.schemas.has(full)) return full;
@@ -102,7 +102,7 @@ function fieldSchema(set: DefinitionSet, field: DefinitionField, isKind: boolean
   if (mapType !== undefined) schema["x-kubernetes-map-type"] = mapType;
   if (patchStrategy !== undefined) schema["x-kubernetes-patch-strategy"] = patchStrategy;
   if (patchMergeKey !== undefined) schema["x-kubernetes-patch-merge-key"] = patchMergeKey;
-  // Beside a $ref nothing counts in OpenAPI 3.0, so it goes into an allOf.
+  // OpenAPI 3.0 ignores siblings of $ref, so the reference is wrapped in an allOf.
   if (set.version === "v3" && "$ref" in schema && Object.keys(schema).length > 1) {
     const { $ref, ...others } = schema;
     return { ...others, allOf: [{ $ref }] };
@@ -153,15 +153,15 @@ function customKind(set: DefinitionSet, resource: ServedResource): Json {
   };
 }
 
-/** Words that OpenAPI 2 lacks. */
-const newWords = new Set(["allOf", "anyOf", "oneOf", "not", "nullable", "x-kubernetes-validations"]);
+/** Keywords that OpenAPI 2 does not have. */
+const newKeywords = new Set(["allOf", "anyOf", "oneOf", "not", "nullable", "x-kubernetes-validations"]);
 
-/** A custom schema as a document has it. Schemas of CRDs are trees, so a walk ends. */
+/** Converts the schema of a custom kind. Schemas of CRDs are trees, so the recursion terminates. */
 function customSchema(schema: Schema, version: OpenApiVersion): Json {
   if (version === "v3") return { ...(schema as Json) };
   const result: Json = {};
   for (const [key, value] of Object.entries(schema)) {
-    if (newWords.has(key)) continue;
+    if (newKeywords.has(key)) continue;
     if (key === "properties") {
       const properties: Json = {};
       for (const [name, child] of Object.entries(value as Record<string, Schema>)) {
@@ -177,10 +177,10 @@ function customSchema(schema: Schema, version: OpenApiVersion): Json {
       result[key] = customSchema(value as Schema, version);
     } else result[key] = value;
   }
-  // Clients that validate by OpenAPI 2 would refuse what these take: a null, an integer or a string, a field of any name.
+  // Clients that validate with OpenAPI 2 would reject what these keywords allow: null, an integer or a string, unknown fields.
   if (schema.nullable === true || schema["x-kubernetes-int-or-string"] === true) delete result["type"];
   if (schema.nullable === true || schema["x-kubernetes-preserve-unknown-fields"] === true) {
-    for (const word of ["items", "properties"]) delete result[word];
+    for (const keyword of ["items", "properties"]) delete result[keyword];
   }
   return result;
 }

@@ -2,7 +2,7 @@ import { addKind, type DefinitionSet, type OpenApiVersion } from "./openapi-defi
 import { resourcePaths } from "./openapi-paths.ts";
 import type { GroupVersion } from "./resource-groups.ts";
 
-/** `/openapi/v3/apis/<group>/<version>`: the paths and schemas of one version of a group. */
+/** `/openapi/v3/apis/<group>/<version>`: the paths and schemas of one group version. */
 export function openApiV3(groupVersion: GroupVersion, serverVersion: string): object {
   const { paths, schemas } = describeAll([groupVersion], "v3");
   return {
@@ -13,7 +13,7 @@ export function openApiV3(groupVersion: GroupVersion, serverVersion: string): ob
   };
 }
 
-/** `/openapi/v2`: the paths and schemas of everything that is served. */
+/** `/openapi/v2`: the paths and schemas of all served resources. */
 export function openApiV2(groupVersions: readonly GroupVersion[], serverVersion: string): object {
   const { paths, schemas } = describeAll(groupVersions, "v2");
   return { swagger: "2.0", info: { title: "Kubernetes", version: serverVersion }, paths, definitions: schemas };

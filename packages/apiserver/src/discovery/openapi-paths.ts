@@ -5,7 +5,7 @@ import { subresourcesOf } from "./resource-groups.ts";
 
 type Json = Record<string, unknown>;
 
-/** Paths of a resource as OpenAPI has them: what clients read is which kind a path is of and which parameters it takes. */
+/** The OpenAPI paths of a resource. Clients read the kind and the parameters of each path. */
 export function resourcePaths(set: DefinitionSet, resource: ServedResource): Json {
   const { group, version, kind, plural, verbs, scope } = resource;
   const root = group === "" ? `/api/${version}` : `/apis/${group}/${version}`;
@@ -81,7 +81,7 @@ export function resourcePaths(set: DefinitionSet, resource: ServedResource): Jso
   return paths;
 }
 
-/** The schema of a subresource's kind, added where it is not the resource's own. */
+/** The schema name of a subresource's kind. Adds it unless it is the resource's own. */
 function subresourceDefinition(
   set: DefinitionSet,
   resource: ServedResource,
@@ -90,7 +90,7 @@ function subresourceDefinition(
   if (type.group === resource.group && type.version === resource.version && type.kind === resource.kind)
     return definitionName(resource);
   const name = `${type.group.split(".")[0] || "core"}.${type.version}.${type.kind}`;
-  // Options that travel in the query (PodExecOptions) have no schema.
+  // Options sent in the query (PodExecOptions) have no schema.
   return definitionNames().includes(name) ? addDefinition(set, name) : definitionName(resource);
 }
 
@@ -119,7 +119,7 @@ const parameterTypes: Readonly<Record<string, string>> = {
   watch: "boolean",
 };
 
-/** kubectl reads from these whether `apply` may patch strategically: custom kinds have no merge keys and may not. */
+/** kubectl decides by these types whether `apply` uses strategic merge patches, which custom kinds do not support. */
 function patchTypesOf(origin: ServedResource["origin"]): readonly string[] {
   const types = ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
   return origin === "builtin" ? [...types, "application/strategic-merge-patch+json"] : types;
@@ -167,9 +167,9 @@ function content(types: readonly string[], schema: Json): Json {
   return Object.fromEntries(types.map((type) => [type, { schema }]));
 }
 
-function parameter(set: DefinitionSet, name: string, place: "query" | "path"): Json {
+function parameter(set: DefinitionSet, name: string, location: "query" | "path"): Json {
   const schema = { type: parameterTypes[name] ?? "string", uniqueItems: true };
-  const base = { name, in: place, ...(place === "path" ? { required: true } : {}) };
+  const base = { name, in: location, ...(location === "path" ? { required: true } : {}) };
   return set.version === "v2" ? { ...base, ...schema } : { ...base, schema };
 }
 
@@ -178,7 +178,7 @@ function pathParameters(set: DefinitionSet, scope: ServedResource["scope"], isNa
   return names.length === 0 ? {} : { parameters: names.map((name) => parameter(set, name, "path")) };
 }
 
-/** `rbac.authorization.k8s.io` as `RbacAuthorizationK8sIo`; the core group as `Core`. */
+/** Converts `rbac.authorization.k8s.io` to `RbacAuthorizationK8sIo`, and the core group to `Core`. */
 function pascal(text: string): string {
   return (text || "core").replaceAll(/(?:^|[.\-_])([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }

@@ -1,20 +1,20 @@
 import type { ServedResource } from "../registry/served-resource.ts";
 import { compareVersionPriority } from "../registry/version-order.ts";
 
-/** The resources of one version of a group, in the order of discovery. */
+/** The resources of one group version in discovery order. */
 export interface GroupVersion {
   readonly group: string;
   readonly version: string;
   readonly resources: readonly ServedResource[];
 }
 
-/** A group with its versions, the preferred one first. */
+/** A group and its versions, preferred version first. */
 export interface ResourceGroup {
   readonly name: string;
   readonly versions: readonly GroupVersion[];
 }
 
-/** Sorts what is served into groups and versions. Groups keep the order in which they come. */
+/** Groups resources by group and version. Groups keep their order. */
 export function groupResources(resources: readonly ServedResource[]): readonly ResourceGroup[] {
   const groups = new Map<string, Map<string, ServedResource[]>>();
   for (const resource of resources) {
@@ -32,7 +32,7 @@ export function groupResources(resources: readonly ServedResource[]): readonly R
   }));
 }
 
-/** A subresource as discovery tells of it. */
+/** A subresource in discovery. */
 export interface DiscoveredSubresource {
   readonly name: string;
   readonly group: string;
@@ -41,7 +41,7 @@ export interface DiscoveredSubresource {
   readonly verbs: readonly string[];
 }
 
-/** Every subresource of a resource: status, scale and its own. */
+/** All subresources of a resource: its own, status and scale. */
 export function subresourcesOf(resource: ServedResource): readonly DiscoveredSubresource[] {
   const { group, version, kind } = resource;
   const verbs = ["get", "patch", "update"];

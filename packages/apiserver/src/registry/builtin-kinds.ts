@@ -1,5 +1,5 @@
 import type { Clock } from "@keelson/api-machinery/time";
-import type { Reviews } from "../auth/reviews/reviews.ts";
+import type { Reviews } from "../auth/reviews/review-kinds.ts";
 import { autoscalingKinds } from "./kinds/autoscaling.ts";
 import { networkingKinds } from "./kinds/networking.ts";
 import { policyKinds } from "./kinds/policy.ts";

@@ -1,4 +1,4 @@
-/** Reads the values that a path leads to in an object, in order. Nothing where the path leads nowhere. */
+/** Returns the values that a path selects in an object, in order. */
 export type ColumnPath = (object: unknown) => readonly unknown[];
 
 type Step =
@@ -14,7 +14,7 @@ type Step =
  *     .spec.replicas   .spec.tags[0]   .spec.tags[-1:]   .metadata.labels['app.kubernetes.io/name']
  *     .metadata.labels.app\.kubernetes\.io/name   .status.conditions[?(@.type=="Ready")].status   .items[*].name
  *
- * **Errors**: throws a `SyntaxError` where it is not such a path.
+ * **Errors**: `SyntaxError` for any other syntax.
  */
 export function compileColumnPath(source: string): ColumnPath {
   const reader = new PathReader(source);
@@ -23,7 +23,7 @@ export function compileColumnPath(source: string): ColumnPath {
   return (object) => follow([object], steps);
 }
 
-/** A value in a column of type string: texts as they are, everything else as JSON. */
+/** Formats a value in a column of type string: strings unchanged, everything else as JSON. */
 export function printResult(value: unknown): string {
   if (typeof value === "string") return value;
   if (value === null) return "<nil>";
@@ -32,11 +32,11 @@ export function printResult(value: unknown): string {
 
 function follow(values: readonly unknown[], steps: readonly Step[]): readonly unknown[] {
   let current = values;
-  for (const step of steps) current = current.flatMap((value) => take(value, step));
+  for (const step of steps) current = current.flatMap((value) => select(value, step));
   return current;
 }
 
-function take(value: unknown, step: Step): readonly unknown[] {
+function select(value: unknown, step: Step): readonly unknown[] {
   if (typeof value !== "object" || value === null) return [];
   switch (step.kind) {
     case "field":
@@ -50,11 +50,11 @@ function take(value: unknown, step: Step): readonly unknown[] {
     case "all":
       return Object.values(value);
     case "filter":
-      return Array.isArray(value) ? value.filter((element) => fits(element, step)) : [];
+      return Array.isArray(value) ? value.filter((element) => matches(element, step)) : [];
   }
 }
 
-function fits(element: unknown, { path, operator, value }: Extract<Step, { kind: "filter" }>): boolean {
+function matches(element: unknown, { path, operator, value }: Extract<Step, { kind: "filter" }>): boolean {
   const found = follow([element], path);
   if (operator === "") return found.length > 0;
   const [left] = found;
@@ -82,7 +82,7 @@ class PathReader {
   }
 
   error(expected: string): SyntaxError {
-    return new SyntaxError(`the path ${JSON.stringify(this.#source)} is wrong at ${this.#at + 1}: expected ${expected}`);
+    return new SyntaxError(`invalid path ${JSON.stringify(this.#source)} at column ${this.#at + 1}: expected ${expected}`);
   }
 
   steps(): readonly Step[] {
@@ -112,7 +112,7 @@ class PathReader {
     if (text !== undefined) return { kind: "field", name: text };
     const from = this.#match(/-?\d+/y);
     if (!this.#skip(":")) {
-      if (from === undefined) throw this.error("a number, a name in quotes, * or a filter");
+      if (from === undefined) throw this.error("a number, a quoted name, * or a filter");
       return { kind: "index", index: Number(from) };
     }
     const to = this.#match(/-?\d+/y);
@@ -142,7 +142,7 @@ class PathReader {
     const word = this.#match(/[^\s)\]]+/y);
     if (word === "true" || word === "false") return word === "true";
     const number = Number(word);
-    if (word === undefined || Number.isNaN(number)) throw this.error("a text in quotes, a number, true or false");
+    if (word === undefined || Number.isNaN(number)) throw this.error("a quoted string, a number, true or false");
     return number;
   }
 
@@ -161,7 +161,7 @@ class PathReader {
     return true;
   }
 
-  /** `expression` is sticky. */
+  /** `expression` must be sticky. */
   #match(expression: RegExp): string | undefined {
     expression.lastIndex = this.#at;
     const found = expression.exec(this.#source)?.[0];

@@ -5,8 +5,8 @@ const day = 24 * hour;
 const year = 365 * day;
 
 /**
- * A duration as people read it, with two units at most (`5s`, `3m12s`, `4h7m`, `2d5h`, `3y40d`): the form of every age that kubectl
- * shows. Slightly negative durations, from clocks that differ, are `0s`; others `<invalid>`.
+ * Formats a duration with at most two units (`5s`, `3m12s`, `4h7m`, `2d5h`, `3y40d`), like kubectl's ages. Slightly negative durations,
+ * caused by clock skew, are `0s`; others are `<invalid>`.
  */
 export function humanDuration(durationMs: number): string {
   const seconds = Math.trunc(durationMs / second);
@@ -28,7 +28,7 @@ function twoUnits(durationMs: number, large: number, largeName: string, small: n
   return `${Math.floor(durationMs / large)}${largeName}${rest === 0 ? "" : `${rest}${smallName}`}`;
 }
 
-/** How long ago an RFC 3339 time was; `<unknown>` where there is none, `<invalid>` where it is none. */
+/** Formats the time since an RFC 3339 timestamp; `<unknown>` if absent, `<invalid>` if malformed. */
 export function age(timestamp: unknown, now: number): string {
   if (timestamp === undefined || timestamp === null || timestamp === "") return "<unknown>";
   const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;

@@ -30,8 +30,8 @@ const nameColumn: TableColumn = {
 };
 
 /**
- * Columns and rows of the meta/v1 Table that `kubectl get` shows. Columns of built-in kinds are made by the kind's `cells`; others are
- * read by JSONPath, and ages are written out, as of `now` (milliseconds since the epoch).
+ * Creates the columns and rows of a meta/v1 Table. The cells of built-in kinds come from the kind's `cells`, others from JSONPath. Ages are
+ * relative to `now` (milliseconds since the epoch).
  */
 export function toTable(
   resource: ServedResource,
@@ -59,21 +59,21 @@ interface Layout {
   cells(object: DeepReadonly<KubernetesObject>, now: number): readonly unknown[];
 }
 
-/** Paths are compiled once for each resource. */
+/** Memoizes the compiled paths of each resource, which is immutable. */
 const layouts = new WeakMap<ServedResource, Layout>();
 
 function layoutOf(resource: ServedResource): Layout {
   let layout = layouts.get(resource);
   if (layout === undefined) {
-    layout = makeLayout(resource);
+    layout = createLayout(resource);
     layouts.set(resource, layout);
   }
   return layout;
 }
 
-function makeLayout(resource: ServedResource): Layout {
+function createLayout(resource: ServedResource): Layout {
   const own = resource.columns.map(describeColumn);
-  // Events show their name last: a kind may place it itself.
+  // A kind may position the name column itself: Events show it last.
   const hasName = resource.columns.some(({ format }) => format === "name" && resource.cells !== undefined);
   const columns = hasName ? own : [nameColumn, ...own];
   const { cells } = resource;
@@ -102,13 +102,13 @@ function cellReader(column: PrinterColumn, origin: ServedResource["origin"]): (o
   try {
     path = compileColumnPath(column.jsonPath);
   } catch {
-    // A CRD that was accepted with a path that can't be read shows nothing in that column.
+    // An invalid path in an accepted CRD results in an empty column.
     return () => null;
   }
   return (object, now) => {
     const [value] = path(object);
     if (value === undefined) return null;
-    // Kinds without columns of their own show when they were created, others how long ago.
+    // Kinds without their own columns show the creation time, others the age.
     if (origin === "builtin" && column.type === "date") return value;
     return cell(column.type, value, now);
   };

@@ -4,42 +4,42 @@ import type { ClientCertificate } from "./client-certificate.ts";
 import { impersonate } from "./impersonation.ts";
 import type { Authorizer } from "../rbac/rbac-authorizer.ts";
 
-/** What a request says about who sent it. */
+/** The credentials of a request. */
 export interface Credentials {
-  /** Names in lower case; every value that was sent, in order. */
+  /** All values of each header, in order. Names are in lower case. */
   readonly headers: Readonly<Record<string, readonly string[] | undefined>>;
-  /** Of the connection, verified. */
+  /** The verified client certificate of the connection. */
   readonly clientCertificate: ClientCertificate | undefined;
 }
 
-/** Who sent a request. Throws a StatusError: `Unauthorized`, or `Forbidden` where it may not impersonate. */
+/** Identifies the sender of a request. Throws a StatusError: `Unauthorized`, or `Forbidden` if impersonation is not allowed. */
 export type Authenticate = (credentials: Credentials) => UserInfo;
 
-/** Whose token it is; undefined when it is none of this authenticator's. */
+/** Returns the user of a token, or undefined if this authenticator does not know the token. */
 export type TokenAuthenticator = (token: string) => UserInfo | undefined;
 
 /** What {@link createAuthenticator} takes. */
 export interface AuthenticatorOptions {
-  /** Asked one after the other. */
+  /** Tried in order. */
   readonly tokens: readonly TokenAuthenticator[];
   readonly authorizer: Pick<Authorizer, "authorize">;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  /** Lets requests without credentials in as `system:anonymous`, for whom RBAC decides like for anybody. Default false. */
+  /** Accepts requests without credentials as `system:anonymous`, subject to RBAC. Default true, as in kube-apiserver. */
   readonly anonymous?: boolean;
 }
 
-/** The group of everybody who proved an identity. */
+/** The group of all authenticated users. */
 export const authenticatedGroup = "system:authenticated";
-/** The user that requests without credentials are sent by, where that is allowed at all. */
+/** The user of requests without credentials. */
 export const anonymousUser: UserInfo = { username: "system:anonymous", groups: ["system:unauthenticated"] };
 
 /**
- * Tells who sends a request: by client certificate (CN is the user, O the groups), else by bearer token, else nobody. Then
- * applies impersonation headers. A wrong token is refused even where anonymous requests are allowed.
+ * Authenticates requests by client certificate (CN is the user, O the groups), then by bearer token, then as the anonymous user, and
+ * applies impersonation headers. An invalid token is always rejected.
  */
 export function createAuthenticator(options: AuthenticatorOptions): Authenticate {
-  const { tokens, authorizer, now, anonymous = false } = options;
+  const { tokens, authorizer, now, anonymous = true } = options;
 
   function identify({ headers, clientCertificate }: Credentials): UserInfo | undefined {
     if (clientCertificate !== undefined && clientCertificate.notAfter > now()) {
@@ -63,7 +63,7 @@ export function createAuthenticator(options: AuthenticatorOptions): Authenticate
   };
 }
 
-/** A user with the group of everybody who proved an identity. */
+/** Adds the group of all authenticated users. */
 export function withAuthenticated(user: UserInfo): UserInfo {
   return user.groups.includes(authenticatedGroup) ? user : { ...user, groups: [...user.groups, authenticatedGroup] };
 }

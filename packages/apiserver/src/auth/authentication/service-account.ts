@@ -1,4 +1,4 @@
-/** A service account by name. */
+/** The name of a service account. */
 export interface ServiceAccountName {
   readonly namespace: string;
   readonly name: string;
@@ -6,19 +6,19 @@ export interface ServiceAccountName {
 
 const userPrefix = "system:serviceaccount:";
 
-/** Name of the user that a service account is. */
+/** The user name of a service account. */
 export function serviceAccountUser({ namespace, name }: ServiceAccountName): string {
   return `${userPrefix}${namespace}:${name}`;
 }
 
-/** The service account whose user has this name; undefined when it is no service account's. */
+/** Parses the user name of a service account; undefined for other users. */
 export function splitServiceAccountUser(username: string): ServiceAccountName | undefined {
   if (!username.startsWith(userPrefix)) return undefined;
   const [namespace, name, ...rest] = username.slice(userPrefix.length).split(":");
   return namespace && name && rest.length === 0 ? { namespace, name } : undefined;
 }
 
-/** Groups of every service account of a namespace. */
+/** The groups of a namespace's service accounts. */
 export function serviceAccountGroups(namespace: string): string[] {
   return ["system:serviceaccounts", `system:serviceaccounts:${namespace}`];
 }

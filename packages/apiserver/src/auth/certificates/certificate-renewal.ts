@@ -3,29 +3,29 @@ import { ensurePki, type Pki } from "./pki.ts";
 
 /** What {@link startCertificateRenewal} takes. */
 export interface CertificateRenewalOptions {
-  /** As {@link ensurePki} has it, which says when what is renewed. */
+  /** The directory of {@link ensurePki}, which decides what to renew. */
   readonly directory: string;
   readonly hosts: readonly string[];
-  /** What is in use now. */
+  /** The keys and certificates currently in use. */
   readonly pki: Pki;
   readonly clock: Clock;
-  /** Puts renewed keys and certificates to use. */
+  /** Starts using renewed keys and certificates. */
   readonly use: (renewed: Pki) => Promise<void> | void;
-  /** Is told why a renewal failed; the next look tries again. Default: ignored. */
+  /** Called if a renewal fails; the next check retries. Default: ignored. */
   readonly onError?: ((error: unknown) => void) | undefined;
 }
 
-/** A day: certificates are renewed 30 of them before they expire. */
+/** Daily, since certificates are renewed 30 days before they expire. */
 const checkIntervalMs = 24 * 60 * 60 * 1000;
 
-/** Looks every day whether keys and certificates are to be renewed, and has what is new used, until it is stopped. */
+/** Checks daily whether keys and certificates need renewal, until stopped. */
 export function startCertificateRenewal(options: CertificateRenewalOptions): { stop(): Promise<void> } {
   const { directory, hosts, clock, use, onError } = options;
   let current = options.pki;
   let isStopped = false;
-  let looking = Promise.resolve();
+  let checking = Promise.resolve();
 
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     try {
       const pki = await ensurePki(directory, clock.now(), hosts);
       if (isStopped || isSame(pki, current)) return;
@@ -35,22 +35,22 @@ export function startCertificateRenewal(options: CertificateRenewalOptions): { s
       onError?.(error);
     }
   };
-  const wait = () =>
+  const schedule = () =>
     clock.setTimer(
       checkIntervalMs,
       () => {
-        looking = look().then(() => {
-          if (!isStopped) timer = wait();
+        checking = check().then(() => {
+          if (!isStopped) timer = schedule();
         });
       },
       { background: true },
     );
-  let timer = wait();
+  let timer = schedule();
   return {
     async stop() {
       isStopped = true;
       timer.cancel();
-      await looking;
+      await checking;
     },
   };
 }

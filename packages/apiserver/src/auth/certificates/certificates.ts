@@ -2,17 +2,17 @@ import { createPrivateKey, randomBytes, webcrypto, X509Certificate } from "node:
 import { isIP } from "node:net";
 import type * as X509 from "@peculiar/x509";
 
-/** A certificate and its private key, both PEM. */
+/** A certificate and its private key in PEM. */
 export interface KeyPair {
   readonly certificate: string;
   readonly key: string;
 }
 
-/** What a certificate is to say. */
+/** The subject and validity of a certificate to issue. */
 export interface CertificateRequest {
-  /** Common name: of a client certificate the user's name. */
+  /** Common name; the user name in a client certificate. */
   readonly commonName: string;
-  /** Organisations: of a client certificate the user's groups. */
+  /** Organizations; the user's groups in a client certificate. */
   readonly organizations?: readonly string[];
   readonly usage: "server" | "client";
   /** Host names and IP addresses that a server certificate is valid for. */
@@ -23,7 +23,7 @@ export interface CertificateRequest {
 
 const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 
-/** Makes a certificate authority (ECDSA P-256) that can sign leaf certificates and nothing below other authorities. */
+/** Creates a certificate authority (ECDSA P-256) that may sign leaf certificates but no intermediate authorities. */
 export async function createCertificateAuthority(commonName: string, notBefore: Date, notAfter: Date): Promise<KeyPair> {
   const x509 = await loadX509();
   const keys = await generateKeys();
@@ -46,7 +46,7 @@ export async function createCertificateAuthority(commonName: string, notBefore: 
   return { certificate: withNewline(certificate.toString("pem")), key: await privateKeyPem(keys.privateKey) };
 }
 
-/** Signs a leaf certificate with a key of its own. */
+/** Issues a leaf certificate with a new key. */
 export async function issueCertificate(authority: KeyPair, request: CertificateRequest): Promise<KeyPair> {
   const x509 = await loadX509();
   const keys = await generateKeys();
@@ -54,7 +54,7 @@ export async function issueCertificate(authority: KeyPair, request: CertificateR
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: serialNumber(),
     issuer: issuer.subjectName,
-    // The object form takes a value as it is: a plain string that begins with "#" would be read as hexadecimal.
+    // The object form is literal. A plain string starting with "#" would be parsed as hexadecimal.
     subject: new x509.Name([
       ...(request.organizations ?? []).map((name) => ({ O: [{ utf8String: name }] })),
       { CN: [{ utf8String: request.commonName }] },
@@ -81,21 +81,21 @@ export async function issueCertificate(authority: KeyPair, request: CertificateR
   return { certificate: withNewline(certificate.toString("pem")), key: await privateKeyPem(keys.privateKey) };
 }
 
-/** Makes a private key (ECDSA P-256, PKCS #8 PEM) for signing service-account tokens. */
+/** Generates a private key (ECDSA P-256, PKCS #8 PEM) for signing service-account tokens. */
 export async function generateSigningKey(): Promise<string> {
   return privateKeyPem((await generateKeys()).privateKey);
 }
 
-/** Why a certificate can't be used any more, or undefined when it can until `until`. */
+/** Why a certificate must be replaced, or undefined if it is valid until at least `until`. */
 export function certificateDefect(pair: KeyPair, authority: KeyPair, now: number, until: number): string | undefined {
   let certificate: X509Certificate;
   let issuer: X509Certificate;
   try {
     certificate = new X509Certificate(pair.certificate);
     issuer = new X509Certificate(authority.certificate);
-    if (!matchesKey(certificate, pair.key)) return "its key is of another certificate";
+    if (!matchesKey(certificate, pair.key)) return "the key does not match the certificate";
   } catch {
-    return "it is unreadable";
+    return "it cannot be parsed";
   }
   if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) return "it is signed by another authority";
   if (Date.parse(certificate.validFrom) > now) return "it is not yet valid";
@@ -135,7 +135,7 @@ function withNewline(pem: string): string {
   return pem.endsWith("\n") ? pem : `${pem}\n`;
 }
 
-/** Loaded when something must be signed and not before: it costs a quarter of a second, and most starts sign nothing. */
+/** Loaded lazily: it takes a quarter of a second, and most starts sign nothing. */
 async function loadX509(): Promise<typeof X509> {
   await import("reflect-metadata");
   return import("@peculiar/x509");

@@ -1,6 +1,6 @@
 import { writePrivate } from "./pki.ts";
 
-/** What a kubeconfig is made of. Certificates and keys are PEM. */
+/** The content of a kubeconfig. Certificates and keys are in PEM. */
 export interface KubeconfigOptions {
   /** `https://127.0.0.1:6443`. */
   readonly server: string;
@@ -9,12 +9,12 @@ export interface KubeconfigOptions {
   readonly name?: string;
   /** Name of the user's entry. Default `keelson-admin`. */
   readonly userName?: string;
-  /** Namespace of requests that name none. Default `default`. */
+  /** Namespace of the context. Default `default`. */
   readonly namespace?: string;
   readonly credentials: { readonly certificate: string; readonly key: string } | { readonly token: string };
 }
 
-/** A kubeconfig (v1 Config) with one cluster, one user and one context, everything embedded. */
+/** Formats a kubeconfig (v1 Config) with one cluster, user and context and embedded credentials. */
 export function kubeconfigYaml(options: KubeconfigOptions): string {
   const name = quote(options.name ?? "keelson");
   const user = quote(options.userName ?? "keelson-admin");
@@ -48,12 +48,12 @@ export function kubeconfigYaml(options: KubeconfigOptions): string {
   ].join("\n");
 }
 
-/** Writes {@link kubeconfigYaml} to `path`, readable by its owner only; readers see the old file or the new one. */
+/** Writes {@link kubeconfigYaml} to `path` atomically, readable by its owner only. */
 export async function writeKubeconfig(path: string, options: KubeconfigOptions): Promise<void> {
   await writePrivate(path, kubeconfigYaml(options));
 }
 
-/** JSON strings are YAML strings. Plain names stay bare: they read better. */
+/** JSON strings are YAML strings. Plain names stay unquoted for readability. */
 function quote(value: string): string {
   return /^[a-z][a-z0-9-]*$/.test(value) && !["true", "false", "null", "yes", "no", "on", "off"].includes(value)
     ? value

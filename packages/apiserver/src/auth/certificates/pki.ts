@@ -9,19 +9,19 @@ import {
   type KeyPair,
 } from "./certificates.ts";
 
-/** Everything that the server proves its identity with, and that others prove theirs to it. */
+/** The keys and certificates of a server. */
 export interface Pki {
   /** Signs server and client certificates. */
   readonly authority: KeyPair;
-  /** Of the HTTPS server. */
+  /** The certificate of the HTTPS server. */
   readonly server: KeyPair;
-  /** Of the user `kubernetes-admin` in the group `system:masters`. */
+  /** The client certificate of the user `kubernetes-admin` in the group `system:masters`. */
   readonly admin: KeyPair;
   /** Private key (PEM) that signs service-account tokens. */
   readonly tokenKey: string;
 }
 
-/** Names and addresses that the server's certificate is always valid for. */
+/** Hosts and addresses that the server's certificate always covers. */
 export const serverHosts: readonly string[] = [
   "localhost",
   "127.0.0.1",
@@ -32,26 +32,26 @@ export const serverHosts: readonly string[] = [
   "kubernetes.default.svc.cluster.local",
 ];
 
-/** Name of the user that the kubeconfig's certificate stands for. */
+/** The user in the admin kubeconfig. */
 export const adminUser = "kubernetes-admin";
-/** The group that may do everything, whatever RBAC says. */
+/** The group that may do everything, regardless of RBAC. */
 export const mastersGroup = "system:masters";
 
 const dayMs = 24 * 60 * 60 * 1000;
 const authorityLifeMs = 10 * 365 * dayMs;
 const leafLifeMs = 365 * dayMs;
-/** An authority must outlive the leaves that it signs. */
+/** An authority must outlive the leaf certificates it signs. */
 const authorityRenewMs = leafLifeMs + 30 * dayMs;
 const leafRenewMs = 30 * dayMs;
-/** Clocks of containers on the same machine differ a little. */
+/** Tolerates clock differences between machines. */
 const backdateMs = 60 * 60 * 1000;
 
 /**
- * Reads the keys and certificates below `directory`, and makes those that are missing, near their expiry (30 days; the
- * authority 395), unreadable, or made for other hosts. A new authority replaces what the old one signed. Files and their
- * directory are readable by their owner only. An interrupted run is completed by the next one.
+ * Loads the keys and certificates in `directory`. Creates those that are missing, unreadable, for other hosts, or expire within 30 days
+ * (395 for the authority). A new authority also replaces everything the old one signed. Files and directory are readable by their owner
+ * only. The next run completes an interrupted one.
  *
- * @param hosts further host names and addresses that the server is reached by.
+ * @param hosts additional host names and addresses of the server
  */
 export async function ensurePki(directory: string, now: number, hosts: readonly string[] = []): Promise<Pki> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -66,14 +66,14 @@ export async function ensurePki(directory: string, now: number, hosts: readonly 
     (pair) => certificateDefect(pair, pair, now, now + authorityRenewMs) === undefined,
     () => createCertificateAuthority("keelson-ca", notBefore, new Date(now + authorityLifeMs)),
   );
-  const isGood = (pair: KeyPair): boolean => certificateDefect(pair, authority, now, now + leafRenewMs) === undefined;
+  const isValid = (pair: KeyPair): boolean => certificateDefect(pair, authority, now, now + leafRenewMs) === undefined;
   const server = await ensurePair(
     directory,
     "apiserver",
-    (pair) => isGood(pair) && coversHosts(pair.certificate, allHosts),
+    (pair) => isValid(pair) && coversHosts(pair.certificate, allHosts),
     () => issueCertificate(authority, { commonName: "kube-apiserver", usage: "server", hosts: allHosts, ...leaf }),
   );
-  const admin = await ensurePair(directory, "admin", isGood, () =>
+  const admin = await ensurePair(directory, "admin", isValid, () =>
     issueCertificate(authority, { commonName: adminUser, organizations: [mastersGroup], usage: "client", ...leaf }),
   );
   const tokenKey = (await readOptional(join(directory, "sa.key"))) ?? (await generateSigningKey());
@@ -81,7 +81,7 @@ export async function ensurePki(directory: string, now: number, hosts: readonly 
   return { authority, server, admin, tokenKey };
 }
 
-/** A client certificate for a user and groups, valid for a year: what `kubectl config set-credentials` takes. */
+/** Issues a client certificate for a user and groups, valid for one year. */
 export function issueClientCertificate(
   pki: Pki,
   user: { readonly name: string; readonly groups?: readonly string[] },
@@ -97,8 +97,7 @@ export function issueClientCertificate(
 }
 
 /**
- * Writes a file that only its owner may read, so that a reader sees the old content or the new, never a part. Does
- * nothing when the content is the same.
+ * Writes a file atomically, readable by its owner only. Does nothing if the content is unchanged.
  */
 export async function writePrivate(path: string, content: string): Promise<void> {
   if ((await readOptional(path)) === content) {
@@ -110,7 +109,7 @@ export async function writePrivate(path: string, content: string): Promise<void>
     await writeFile(temporary, content, { mode: 0o600, flush: true });
     await rename(temporary, path);
   } catch (error) {
-    // On a full disk the empty file would stay, and one more with every start.
+    // On a full disk, every start would otherwise leave another empty file.
     await rm(temporary, { force: true });
     throw error;
   }
@@ -119,21 +118,21 @@ export async function writePrivate(path: string, content: string): Promise<void>
 async function ensurePair(
   directory: string,
   name: string,
-  isGood: (pair: KeyPair) => boolean,
-  make: () => Promise<KeyPair>,
+  isValid: (pair: KeyPair) => boolean,
+  create: () => Promise<KeyPair>,
 ): Promise<KeyPair> {
   const certificatePath = join(directory, `${name}.crt`);
   const keyPath = join(directory, `${name}.key`);
   const [certificate, key] = await Promise.all([readOptional(certificatePath), readOptional(keyPath)]);
-  if (certificate !== undefined && key !== undefined && isGood({ certificate, key })) {
+  if (certificate !== undefined && key !== undefined && isValid({ certificate, key })) {
     await Promise.all([chmod(certificatePath, 0o600), chmod(keyPath, 0o600)]);
     return { certificate, key };
   }
-  const made = await make();
-  // A crash between the two leaves a key that does not match; the next start sees that and makes both anew.
-  await writePrivate(keyPath, made.key);
-  await writePrivate(certificatePath, made.certificate);
-  return made;
+  const created = await create();
+  // A crash between the two writes leaves a mismatched key, which the next start detects and replaces.
+  await writePrivate(keyPath, created.key);
+  await writePrivate(certificatePath, created.certificate);
+  return created;
 }
 
 function coversHosts(certificate: string, hosts: readonly string[]): boolean {

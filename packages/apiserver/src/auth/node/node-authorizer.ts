@@ -5,27 +5,27 @@ import type { Store } from "../../storage/store.ts";
 import { NodeIndex, type ReferencedPlural } from "./node-index.ts";
 import type { AccessTarget } from "../rbac/policy-rule.ts";
 import type { Authorizer, Decision } from "../rbac/rbac-authorizer.ts";
-import type { Evaluate } from "../reviews/reviews.ts";
+import type { Evaluate } from "../reviews/review-kinds.ts";
 
-/** The group that nodes are in. */
+/** The group of all nodes. */
 export const nodesGroup = "system:nodes";
 
 const userPrefix = "system:node:";
 const restrictedLabel = "node-restriction.kubernetes.io";
 
-/** The node that a user is; undefined for everybody else. */
+/** The name of the node that a user represents; undefined for other users. */
 export function nodeOf(user: UserInfo): string | undefined {
   if (!user.username.startsWith(userPrefix) || !user.groups.includes(nodesGroup)) return undefined;
   return user.username.slice(userPrefix.length) || undefined;
 }
 
-/** What nodes may do besides what RBAC grants them, and what they may not do whatever that grants. */
+/** The rights of nodes beyond RBAC, and restrictions that RBAC cannot lift. */
 export interface NodeRights {
-  /** RBAC or the node's own rights: the first that allows decides. */
+  /** Allows what RBAC or the node's own rights allow. */
   readonly authorizer: Authorizer;
-  /** Keeps nodes to their own Node and Lease (the admission plugin NodeRestriction). */
+  /** Restricts nodes to their own Node and Lease (admission plugin NodeRestriction). */
   readonly admission: AdmissionStep;
-  /** Keeps nodes to tokens for the service accounts of their Pods, bound to such a Pod. */
+  /** Restricts nodes to tokens bound to one of their Pods. */
   guardTokens(requestToken: Evaluate): Evaluate;
   close(): void;
 }
@@ -41,9 +41,9 @@ const followed: ReadonlySet<string> = new Set(["configmaps", "secrets"]);
 const denied: Decision = { allowed: false, reason: "" };
 
 /**
- * The rights of nodes, users `system:node:NAME` in the group `system:nodes`, by the Pods that are bound to them (Kubernetes' node
- * authorizer): they read the ConfigMaps and Secrets (one by name, to follow it as well), claims, volumes and service accounts that those
- * name, get tokens for these, write the status of their Pods and let them go. A Pod counts as soon as the store has told of its binding.
+ * Creates the rights of nodes, that is, users `system:node:NAME` in the group `system:nodes` (Kubernetes' node authorizer). A node may read
+ * the ConfigMaps and Secrets (by name, also as a watch), claims, volumes and service accounts that Pods bound to it reference, request
+ * tokens for these accounts, update the status of its Pods and delete them. A Pod counts from the moment its binding is stored.
  */
 export function createNodeRights(store: Pick<Store, "list" | "watch" | "get">, rbac: Authorizer): NodeRights {
   const index = new NodeIndex(store);
@@ -85,19 +85,19 @@ export function createNodeRights(store: Pick<Store, "list" | "watch" | "get">, r
         const isNode = resource.group === "" && resource.plural === "nodes";
         const isLease = resource.group === "coordination.k8s.io" && resource.plural === "leases";
         if (!isNode && !isLease) return;
-        const what = object?.metadata.name ?? name;
+        const target = object?.metadata.name ?? name;
         const refuse = (why: string): Error =>
           statusError(
             "Forbidden",
-            `${resource.plural} ${JSON.stringify(what)} is forbidden: node ${JSON.stringify(node)} ${why}`,
+            `${resource.plural} ${JSON.stringify(target)} is forbidden: node ${JSON.stringify(node)} ${why}`,
             {
-              name: what,
+              name: target,
               kind: resource.plural,
             },
           );
         if (isLease && namespace !== "kube-node-lease")
           throw refuse('is not allowed to use leases outside of "kube-node-lease"');
-        if (what !== node) throw refuse(`is not allowed to modify ${isNode ? "node" : "lease"} ${JSON.stringify(what)}`);
+        if (target !== node) throw refuse(`is not allowed to modify ${isNode ? "node" : "lease"} ${JSON.stringify(target)}`);
         const changed = isNode && object !== undefined ? changedLabels(object, oldObject) : [];
         if (changed.length > 0) throw refuse(`is not allowed to modify labels: ${changed.join(", ")}`);
       },
@@ -122,7 +122,7 @@ export function createNodeRights(store: Pick<Store, "list" | "watch" | "get">, r
   };
 }
 
-/** Labels that only others may give a Node, and that this write would change. */
+/** The labels changed by this write that a node may not set on itself. */
 function changedLabels(
   object: DeepReadonly<KubernetesObject>,
   old: DeepReadonly<KubernetesObject> | undefined,

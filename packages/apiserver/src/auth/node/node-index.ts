@@ -3,7 +3,7 @@ import { type Store, type StoredObject, storageKey } from "../../storage/store.t
 
 const prefix = "/pods/";
 
-/** A kind that nodes may read for their Pods. */
+/** A resource that nodes may read for their Pods. */
 export type ReferencedPlural = "configmaps" | "secrets" | "persistentvolumeclaims" | "serviceaccounts";
 
 interface BoundPod {
@@ -14,11 +14,11 @@ interface BoundPod {
 }
 
 /**
- * Which node has which Pods, and what those name, as it is in the store at this moment:
+ * An index of the Pods of each node and the objects they reference, kept current by a watch of the store:
  *
  *     "node-1" -> "secrets/default/password" -> 2 Pods
  *
- * What a Pod names, and where it is bound, never change: each Pod is read once.
+ * The references and the node of a Pod are immutable, so each Pod is read once.
  */
 export class NodeIndex {
   readonly #store: Pick<Store, "get">;
@@ -26,7 +26,7 @@ export class NodeIndex {
   readonly #references = new Map<string, Map<string, number>>();
   readonly #watch: { close(): void };
 
-  /** Reads the store and follows it from there, until `close`. */
+  /** Lists the store, then watches it until `close`. */
   constructor(store: Pick<Store, "list" | "watch" | "get">) {
     this.#store = store;
     const page = store.list(prefix);
@@ -44,19 +44,19 @@ export class NodeIndex {
     return this.#pods.get(storageKey({ group: "", plural: "pods" }, namespace, name))?.node === node;
   }
 
-  /** The uid of a Pod that is bound to a node and runs as a service account; undefined for any other. */
+  /** The uid of a Pod that is bound to a node and runs as a service account; undefined otherwise. */
   podOfAccount(node: string, namespace: string, name: string, account: string): string | undefined {
     const pod = this.#pods.get(storageKey({ group: "", plural: "pods" }, namespace, name));
     const isOf = pod?.node === node && pod.references.includes(keyOf("serviceaccounts", namespace, account));
     return isOf ? pod.uid : undefined;
   }
 
-  /** Whether a Pod of a node names an object. */
+  /** Whether a Pod of a node references an object. */
   isReferenced(node: string, plural: ReferencedPlural, namespace: string, name: string): boolean {
     return this.#references.get(node)?.has(keyOf(plural, namespace, name)) === true;
   }
 
-  /** Whether a PersistentVolume is bound to a claim that a Pod of a node names. */
+  /** Whether a PersistentVolume is bound to a claim that a Pod of a node references. */
   isVolumeReferenced(node: string, name: string): boolean {
     const volume = this.#store.get(storageKey({ group: "", plural: "persistentvolumes" }, "", name))?.object as
       | { readonly spec?: { readonly claimRef?: { readonly namespace?: string; readonly name?: string } } }

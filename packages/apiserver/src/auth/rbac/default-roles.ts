@@ -9,7 +9,7 @@ const all = ["*"];
 const read = ["get", "list", "watch"];
 const write = ["create", "delete", "deletecollection", "patch", "update"];
 
-/** Resources that whoever works in a namespace works with, by API group; `view` leaves out what lets one act as others. */
+/** Namespaced resources of the user-facing roles, by API group. `view` excludes those that allow acting as another identity. */
 const workloads: readonly (readonly [group: string, resources: readonly string[]])[] = [
   [
     "",
@@ -67,7 +67,7 @@ const administered: readonly PolicyRule[] = [
   rule([...read, ...write], [rbacGroup], ["rolebindings", "roles"]),
 ];
 
-/** ClusterRoles that are there from the start, by name. */
+/** The default ClusterRoles, by name. */
 const clusterRoles: Readonly<Record<string, { rules?: readonly PolicyRule[]; aggregates?: string; aggregateTo?: string }>> = {
   "cluster-admin": { rules: [rule(all, all, all), { verbs: all, nonResourceURLs: all }] },
   admin: { aggregates: "admin" },
@@ -118,7 +118,7 @@ const clusterRoles: Readonly<Record<string, { rules?: readonly PolicyRule[]; agg
   },
 };
 
-/** Groups that hold each of them from the start. */
+/** The groups that are bound to the default ClusterRoles. */
 const clusterRoleBindings: Readonly<Record<string, readonly string[]>> = {
   "cluster-admin": [mastersGroup],
   "system:basic-user": ["system:authenticated"],
@@ -130,8 +130,8 @@ const clusterRoleBindings: Readonly<Record<string, readonly string[]>> = {
 const autoupdate = "rbac.authorization.kubernetes.io/autoupdate";
 
 /**
- * Makes the default ClusterRoles and ClusterRoleBindings of Kubernetes that are missing, and gives back to the others the
- * rules and subjects that they lack, unless their annotation `rbac.authorization.kubernetes.io/autoupdate` is `false`.
+ * Creates missing default ClusterRoles and ClusterRoleBindings, and restores missing rules and subjects of existing ones unless their
+ * annotation `rbac.authorization.kubernetes.io/autoupdate` is `false`.
  */
 export async function ensureDefaultRoles(
   store: Pick<Store, "get" | "write">,
@@ -171,7 +171,7 @@ function created(object: DefaultObject, now: number, uid: string): DefaultObject
   return { apiVersion, kind, metadata: { name: metadata.name ?? "", uid, creationTimestamp, ...metadata }, ...rest };
 }
 
-/** What is stored with the missing rules or subjects added; undefined when nothing is missing. */
+/** Adds missing rules and subjects to the stored object; undefined if nothing is missing. */
 function completed(stored: DeepReadonly<KubernetesObject>, wanted: DefaultObject): DefaultObject | undefined {
   const current = structuredClone(stored) as DefaultObject;
   if (current.metadata.annotations?.[autoupdate] === "false") return undefined;
@@ -223,7 +223,7 @@ function rule(verbs: readonly string[], apiGroups: readonly string[], resources:
   return { verbs, apiGroups, resources };
 }
 
-/** Each resource with its status, which may be read by whoever may read it. */
+/** Adds the status subresource of each resource. */
 function withStatus(resources: readonly string[]): string[] {
   return resources.flatMap((name) => (name.includes("/") || name === "configmaps" ? [name] : [name, `${name}/status`]));
 }

@@ -4,8 +4,8 @@ import type { Authorizer } from "./rbac-authorizer.ts";
 import { rbacGroup } from "./role-index.ts";
 
 /**
- * The admission step that keeps users from granting themselves rights which they don't have, by {@link escalation}. It looks
- * at what is to be stored, so it belongs behind every step that changes objects.
+ * The admission step that prevents privilege escalation, see {@link escalation}. It checks the final object, so it must run after all
+ * mutating steps.
  */
 export function createEscalationGuard(authorizer: Authorizer): AdmissionStep {
   return {

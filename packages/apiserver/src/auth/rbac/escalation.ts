@@ -6,19 +6,19 @@ import { formatRule, rulesOf, uncoveredRules } from "./policy-rule.ts";
 import type { Authorizer } from "./rbac-authorizer.ts";
 import { rbacGroup, roleOfBinding } from "./role-index.ts";
 
-/** A write of a role or binding, as it would be stored. */
+/** A write to a role or binding. */
 export interface RoleWrite {
-  /** `roles`, `clusterroles`, `rolebindings` or `clusterrolebindings`; any other is let pass. */
+  /** `roles`, `clusterroles`, `rolebindings` or `clusterrolebindings`. Others are always allowed. */
   readonly plural: string;
   readonly object: DeepReadonly<KubernetesObject>;
-  /** What is stored now; undefined on create. */
+  /** The stored object; undefined on create. */
   readonly old?: DeepReadonly<KubernetesObject> | undefined;
 }
 
 /**
- * Why a user may not write a role or binding: it would grant rights that the user does not have, and the user may neither
- * `escalate` the role nor `bind` it. Undefined when it may be written. Call it after authorization, for objects of the
- * group `rbac.authorization.k8s.io`, on create, update, patch and apply.
+ * Checks whether a write to a role or binding would grant rights that the user does not hold, unless the user may `escalate` or `bind` the
+ * role. Returns the error, or undefined if the write is allowed. Call it after authorization for every write in the group
+ * `rbac.authorization.k8s.io`.
  */
 export function escalation(authorizer: Authorizer, user: UserInfo, write: RoleWrite): StatusError | undefined {
   if (user.groups.includes(mastersGroup)) return undefined;
@@ -39,12 +39,12 @@ function roleEscalation(authorizer: Authorizer, user: UserInfo, write: RoleWrite
   const namespace = write.plural === "roles" ? (write.object.metadata.namespace ?? "") : "";
   const { rules, aggregationRule } = write.object as { rules?: unknown; aggregationRule?: unknown };
   const old = write.old as { rules?: unknown; aggregationRule?: unknown } | undefined;
-  // Whoever may update a role may change its labels: rules that stay as they are grant nothing new.
+  // Unchanged rules grant nothing new, so labels may be updated.
   if (old && jsonEquals(old.rules ?? [], rules ?? []) && jsonEquals(old.aggregationRule, aggregationRule)) return undefined;
   const target = { group: rbacGroup, resource: write.plural, namespace, name };
   if (authorizer.authorize(user, "escalate", target).allowed) return undefined;
   const held = authorizer.rulesFor(user, namespace);
-  // What an aggregating role will grant depends on roles that don't exist yet.
+  // An aggregating role may grant the rules of roles that do not exist yet.
   if (
     aggregationRule != null &&
     !jsonEquals(old?.aggregationRule, aggregationRule) &&
@@ -61,7 +61,7 @@ function bindingEscalation(authorizer: Authorizer, user: UserInfo, write: RoleWr
   const old = write.old as { roleRef?: unknown; subjects?: unknown } | undefined;
   if (old && jsonEquals(old.roleRef, roleRef) && jsonEquals(old.subjects ?? [], subjects ?? [])) return undefined;
   const role = roleOfBinding(write.object, namespace);
-  if (role === undefined) return refusal(write, "its roleRef names no role that can be bound here");
+  if (role === undefined) return refusal(write, "roleRef does not name a role that can be bound here");
   const resource = role.kind === "Role" ? "roles" : "clusterroles";
   const target = { group: rbacGroup, resource, namespace, name: role.name };
   if (authorizer.authorize(user, "bind", target).allowed) return undefined;
@@ -90,8 +90,8 @@ function gain(
     throw error;
   }
   if (missing.length === 0) return undefined;
-  const shown = missing.slice(0, shownRules).map(formatRule);
-  if (missing.length > shownRules) shown.push(`... and ${missing.length - shownRules} more`);
+  const shown = missing.slice(0, maxShownRules).map(formatRule);
+  if (missing.length > maxShownRules) shown.push(`... and ${missing.length - maxShownRules} more`);
   return refusal(
     write,
     `user ${JSON.stringify(user.username)} (groups=${JSON.stringify(user.groups)}) is attempting to grant RBAC permissions not ` +
@@ -99,8 +99,8 @@ function gain(
   );
 }
 
-/** A refusal is to be read: it need not list thousands of rules. */
-const shownRules = 50;
+/** Maximum number of rules listed in an error. */
+const maxShownRules = 50;
 
 const everything: readonly PolicyRule[] = [
   { verbs: ["*"], apiGroups: ["*"], resources: ["*"] },

@@ -1,7 +1,7 @@
 import { isJsonObject } from "@keelson/api-machinery";
 import type { PolicyRule } from "@keelson/api-machinery/kinds";
 
-/** What a request acts on. `name` and `namespace` are absent or empty where there is none. */
+/** The object or collection of a request. `name` and `namespace` may be absent or empty. */
 export interface ResourceTarget {
   readonly group: string;
   readonly resource: string;
@@ -10,15 +10,15 @@ export interface ResourceTarget {
   readonly name?: string | undefined;
 }
 
-/** A path that is no resource: `/version`. */
+/** A non-resource path: `/version`. */
 export interface PathTarget {
   readonly path: string;
 }
 
-/** One or the other; what has a `resource` is a resource, whatever else it has. */
+/** A resource or a path. Anything with a `resource` is a resource. */
 export type AccessTarget = ResourceTarget | PathTarget;
 
-/** Whether a rule allows a verb on a target. The namespace is the binding's matter, not the rule's. */
+/** Whether a rule allows a verb on a target. The binding, not the rule, determines the namespace. */
 export function ruleAllows(rule: PolicyRule, verb: string, target: AccessTarget): boolean {
   if (!includesOrStar(rule.verbs, verb)) return false;
   if (!("resource" in target)) return (rule.nonResourceURLs ?? []).some((pattern) => pathMatches(pattern, target.path));
@@ -28,27 +28,26 @@ export function ruleAllows(rule: PolicyRule, verb: string, target: AccessTarget)
 }
 
 /**
- * Those of `wanted` that `held` does not allow, broken down to single permissions: what somebody would gain by granting
- * them. Empty when everything is covered.
+ * Returns the rules in `wanted` that `held` does not cover, split into single permissions.
  *
- * @throws RangeError when `wanted` stands for more single permissions than can be compared in reasonable time.
+ * **Errors**: RangeError if `wanted` expands to too many permissions to compare.
  */
 export function uncoveredRules(held: readonly PolicyRule[], wanted: readonly PolicyRule[]): PolicyRule[] {
   const uncovered: PolicyRule[] = [];
   let permissions = 0;
   for (const rule of wanted) {
-    // Whole rules are usually covered by one other (a copied role, cluster-admin): no need to take those apart.
+    // Fast path: often one held rule covers the whole rule (a copied role, cluster-admin).
     if (held.some((owner) => covers(owner, rule))) continue;
     permissions += countPermissions(rule);
     if (permissions > maxPermissions) {
-      throw new RangeError(`rules stand for more than ${maxPermissions} single permissions; use fewer names in one rule`);
+      throw new RangeError(`the rules expand to more than ${maxPermissions} permissions; use fewer names per rule`);
     }
     for (const single of breakDown(rule)) if (!held.some((owner) => covers(owner, single))) uncovered.push(single);
   }
   return uncovered;
 }
 
-/** A rule in the words of kube-apiserver's refusals: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`. */
+/** Formats a rule like kube-apiserver: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`. */
 export function formatRule(rule: PolicyRule): string {
   const part = (name: string, values: readonly string[] | undefined): string[] =>
     values?.length ? [`${name}:[${values.map((value) => JSON.stringify(value)).join(", ")}]`] : [];
@@ -61,7 +60,7 @@ export function formatRule(rule: PolicyRule): string {
   ].join(", ")}}`;
 }
 
-/** The well-formed rules of a stored Role; what is malformed grants nothing. */
+/** The rules of a stored Role. Malformed rules grant nothing. */
 export function rulesOf(value: unknown): PolicyRule[] {
   if (!Array.isArray(value)) return [];
   return value.filter(isJsonObject).map((rule) => ({
@@ -95,7 +94,7 @@ function pathMatches(pattern: string, path: string): boolean {
   return pattern.endsWith("*") && path.startsWith(pattern.slice(0, pattern.search(/\*+$/)));
 }
 
-/** Whether one rule alone allows all that another does. */
+/** Whether one rule allows everything that another does. */
 function covers(owner: PolicyRule, rule: PolicyRule): boolean {
   const all = (held: readonly string[] = [], wanted: readonly string[] = []): boolean =>
     held.includes("*") || wanted.every((value) => held.includes(value));

@@ -6,19 +6,19 @@ import { mastersGroup } from "../certificates/pki.ts";
 import { type AccessTarget, ruleAllows } from "./policy-rule.ts";
 import { RoleIndex } from "./role-index.ts";
 
-/** Whether something is allowed, and why. */
+/** An authorization decision. */
 export interface Decision {
   readonly allowed: boolean;
-  /** Why, for reviews; may be empty. */
+  /** The reason shown in reviews; may be empty. */
   readonly reason: string;
 }
 
-/** Decides who may do what. Never waits and never reads storage. */
+/** Authorizes requests. Synchronous, and never reads storage. */
 export interface Authorizer {
   authorize(user: UserInfo, verb: string, target: AccessTarget): Decision;
-  /** All rules that a user has in `namespace`; with `""`, those that hold everywhere. */
+  /** All rules of a user in `namespace`, or the cluster-wide ones for `""`. */
   rulesFor(user: UserInfo, namespace: string): readonly PolicyRule[];
-  /** Rules of a role by its key (`roleKey`), aggregated ones included; undefined when there is no such role. */
+  /** The rules of a role by its key (`roleKey`), including aggregated ones; undefined if it does not exist. */
   rulesOfRole(key: string): readonly PolicyRule[] | undefined;
   close(): void;
 }
@@ -27,9 +27,8 @@ const denied: Decision = { allowed: false, reason: "" };
 const master: Decision = { allowed: true, reason: "" };
 
 /**
- * RBAC (rbac/v1) by the roles and bindings in `store`, followed by a watch: a change counts as soon as the store has told
- * of it. The cost of a decision grows with the bindings of the user, not with those of others. Members of `system:masters` may do
- * everything, whatever is bound.
+ * Creates an RBAC authorizer (rbac/v1) for the roles and bindings in `store`. A watch keeps it current. The cost of a decision grows with
+ * the number of the user's own bindings. Members of `system:masters` may do everything.
  */
 export function createRbacAuthorizer(store: Pick<Store, "list" | "watch">): Authorizer {
   const index = new RoleIndex(store);
@@ -61,7 +60,7 @@ export function createRbacAuthorizer(store: Pick<Store, "list" | "watch">): Auth
   };
 }
 
-/** The refusal of a request, in the words of kube-apiserver. */
+/** The error for a denied request. */
 export function forbidden(user: UserInfo, verb: string, target: AccessTarget): StatusError {
   if (!("resource" in target)) {
     return statusError(
@@ -81,7 +80,7 @@ export function forbidden(user: UserInfo, verb: string, target: AccessTarget): S
   );
 }
 
-/** Throws {@link forbidden} unless it is allowed. */
+/** Throws {@link forbidden} unless the request is allowed. */
 export function requireAccess(
   authorizer: Pick<Authorizer, "authorize">,
   user: UserInfo,

@@ -6,30 +6,30 @@ import { rbacGroup } from "./role-index.ts";
 /** What {@link startRoleAggregation} takes. */
 export interface RoleAggregationOptions {
   readonly store: Pick<Store, "list" | "watch">;
-  /** Writes the rules of a ClusterRole. */
+  /** Applies the rules of a ClusterRole. */
   readonly apply: (name: string, rules: readonly unknown[]) => Promise<void>;
-  /** What went wrong where nobody waits for an answer. */
+  /** Called with background errors. */
   readonly onError: (error: unknown) => void;
 }
 
 const prefix = `${rbacGroup}/clusterroles/`;
 
 /**
- * Keeps the `rules` of ClusterRoles with an `aggregationRule` what they gather from others, for people and tools to read. Decisions do
- * not depend on it: the authorizer gathers by itself, without delay.
+ * Maintains the `rules` of ClusterRoles with an `aggregationRule`, for people and tools to read. Authorization does not depend on it: the
+ * authorizer aggregates without delay.
  *
- * Resolves, when all that is there now is gathered, with the way to stop, which waits for what is being written.
+ * Resolves after the first pass with a function that stops it and waits for writes in progress.
  */
 export async function startRoleAggregation({ store, apply, onError }: RoleAggregationOptions): Promise<() => Promise<void>> {
   let isStopped = false;
   let isDirty = true;
   let running: Promise<void> | undefined;
 
-  const gather = async (): Promise<void> => {
+  const aggregateAll = async (): Promise<void> => {
     while (isDirty && !isStopped) {
       isDirty = false;
       for (const { key } of store.list(prefix).items) {
-        // Read anew each time: what was just written may be gathered by the next one.
+        // Lists again for every role: the next one may aggregate what was just written.
         const roles = store.list(prefix).items.map(({ object }) => object);
         const role = roles.find(({ metadata }) => key === `${prefix}/${metadata.name ?? ""}`);
         const rules = role && aggregated(role, roles);
@@ -39,17 +39,17 @@ export async function startRoleAggregation({ store, apply, onError }: RoleAggreg
       }
     }
   };
-  const begin = (): void => {
+  const trigger = (): void => {
     isDirty = true;
-    running ??= gather()
+    running ??= aggregateAll()
       .catch(onError)
       .finally(() => {
         running = undefined;
       });
   };
 
-  const watch = store.watch(prefix, store.list(prefix).revision, begin);
-  begin();
+  const watch = store.watch(prefix, store.list(prefix).revision, trigger);
+  trigger();
   await running;
   return async () => {
     isStopped = true;
@@ -58,7 +58,7 @@ export async function startRoleAggregation({ store, apply, onError }: RoleAggreg
   };
 }
 
-/** The rules that a role gathers, each once, by the names of the roles that they come from; undefined where it gathers none. */
+/** The distinct rules that a role aggregates, ordered by source role; undefined if it has no aggregationRule. */
 export function aggregated(
   role: DeepReadonly<KubernetesObject>,
   roles: readonly DeepReadonly<KubernetesObject>[],

@@ -4,7 +4,7 @@ import type { Store, StoredObject } from "../../storage/store.ts";
 import { rulesOf } from "./policy-rule.ts";
 import { serviceAccountUser } from "../authentication/service-account.ts";
 
-/** A role that a subject holds by one binding. */
+/** A role granted to a subject by one binding. */
 export interface Grant {
   /** Key of the role in the index. */
   readonly role: string;
@@ -12,27 +12,26 @@ export interface Grant {
   readonly description: string;
 }
 
-/** The group that RBAC's objects are in. */
+/** The API group of RBAC. */
 export const rbacGroup = "rbac.authorization.k8s.io";
 
 const prefix = `${rbacGroup}/`;
 
 /**
- * Roles and bindings as they are in the store at this moment, arranged so that a decision looks at the bindings of one
- * user only:
+ * An index of the roles and bindings in the store, kept current by a watch, so that a decision inspects only one user's bindings:
  *
  *     subject "Group:dev" -> "" (everywhere) -> [grant of ClusterRole view]
  *                         -> "robots"        -> [grant of Role operator in robots]
  */
 export class RoleIndex {
   readonly #roles = new Map<string, StoredRole>();
-  /** Rules of each role with those that it aggregates; emptied whenever a role changes. */
+  /** Memoizes the rules of each role including aggregated ones. Cleared when a role changes. */
   readonly #effective = new Map<string, readonly PolicyRule[]>();
   readonly #bindings = new Map<string, readonly Placement[]>();
   readonly #grants = new Map<string, Map<string, Grant[]>>();
   readonly #watch: { close(): void };
 
-  /** Reads the store and follows it from there, until `close`. */
+  /** Lists the store, then watches it until `close`. */
   constructor(store: Pick<Store, "list" | "watch">) {
     const page = store.list(prefix);
     for (const stored of page.items) this.#put(stored);
@@ -44,12 +43,12 @@ export class RoleIndex {
     });
   }
 
-  /** What a subject (`User:name` or `Group:name`) holds by bindings of `namespace`; with `""`, by cluster bindings. */
+  /** The grants of a subject (`User:name` or `Group:name`) in `namespace`, or the cluster-wide ones for `""`. */
   grants(subject: string, namespace: string): readonly Grant[] {
     return this.#grants.get(subject)?.get(namespace) ?? none;
   }
 
-  /** Rules of a role by its key, including those of roles that it aggregates; undefined when there is no such role. */
+  /** The rules of a role by its key, including aggregated ones; undefined if it does not exist. */
   rules(role: string): readonly PolicyRule[] | undefined {
     const known = this.#effective.get(role);
     if (known !== undefined) return known;
@@ -113,12 +112,12 @@ export class RoleIndex {
   }
 }
 
-/** Key of a role in the index. `namespace` is `""` for a ClusterRole. */
+/** The index key of a role. `namespace` is `""` for a ClusterRole. */
 export function roleKey(kind: "Role" | "ClusterRole", namespace: string, name: string): string {
   return kind === "Role" ? `${prefix}roles/${namespace}/${name}` : `${prefix}clusterroles//${name}`;
 }
 
-/** The role that a binding in `namespace` (`""`: a ClusterRoleBinding) refers to, or undefined when it names none. */
+/** The role that a binding in `namespace` references (`""` for a ClusterRoleBinding); undefined if the reference is invalid. */
 export function roleOfBinding(binding: DeepReadonly<KubernetesObject>, namespace: string): RoleReference | undefined {
   const reference = (binding as { roleRef?: unknown }).roleRef;
   if (!isJsonObject(reference) || typeof reference["name"] !== "string") return undefined;
@@ -127,7 +126,7 @@ export function roleOfBinding(binding: DeepReadonly<KubernetesObject>, namespace
   return { kind, name: reference["name"], key: roleKey(kind, namespace, reference["name"]) };
 }
 
-/** A role as a binding names it. */
+/** A role reference of a binding. */
 export interface RoleReference {
   readonly kind: "Role" | "ClusterRole";
   readonly name: string;
@@ -138,7 +137,7 @@ interface StoredRole {
   readonly rules: readonly PolicyRule[];
   readonly labels: Readonly<Record<string, string>>;
   readonly isClusterRole: boolean;
-  /** Selectors of the ClusterRoles whose rules are this one's too. */
+  /** Selectors of the ClusterRoles that this role aggregates. */
   readonly aggregates: readonly LabelMatcher[] | undefined;
 }
 
@@ -197,7 +196,7 @@ function readBinding(object: DeepReadonly<KubernetesObject>, namespace: string):
   });
 }
 
-/** Reads a meta/v1 LabelSelector. One that is malformed, or empty, selects nothing: it would grant rights by accident. */
+/** Parses a meta/v1 LabelSelector. A malformed or empty one selects nothing, so that it does not grant rights by accident. */
 function labelMatcher(selector: unknown): LabelMatcher {
   if (!isJsonObject(selector)) return () => false;
   const wanted = isJsonObject(selector["matchLabels"]) ? Object.entries(selector["matchLabels"]) : [];

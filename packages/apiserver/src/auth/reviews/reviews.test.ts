@@ -12,7 +12,8 @@ import { anonymousUser, createAuthenticator } from "../authentication/authentica
 import { generateSigningKey } from "../certificates/certificates.ts";
 import { ensureDefaultRoles } from "../rbac/default-roles.ts";
 import { type Authorizer, createRbacAuthorizer } from "../rbac/rbac-authorizer.ts";
-import { createReviews, type Reviews } from "./reviews.ts";
+import type { Reviews } from "./review-kinds.ts";
+import { createReviews } from "./reviews.ts";
 import {
   createServiceAccountTokens,
   defaultIssuer,
@@ -39,7 +40,7 @@ beforeEach(async () => {
   const newId = (): string => `id-${ids++}`;
   await ensureDefaultRoles(store, { now: () => clock.now(), newId });
   tokens = createServiceAccountTokens({ privateKey: key, store, now: () => clock.now(), newId });
-  reviews = createReviews({ authorizer, tokens, staticTokens: [staticTokens], store, now: () => clock.now() });
+  reviews = createReviews({ authorizer, tokens, staticTokens: [staticTokens], store });
   await put("serviceaccounts", "ns", "bot", "uid-bot");
 });
 afterEach(async () => {

@@ -1,5 +1,5 @@
 import type { Scope } from "@keelson/api-machinery";
-import type { Evaluate, Reviews } from "../../auth/reviews/reviews.ts";
+import type { Evaluate, Reviews } from "../../auth/reviews/review-kinds.ts";
 import { builtinResource } from "../builtin/builtin-resource.ts";
 import type { ServedResource } from "../served-resource.ts";
 

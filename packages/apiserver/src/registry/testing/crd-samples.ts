@@ -1,5 +1,5 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
-import type { Evaluate, Reviews } from "../../auth/reviews/reviews.ts";
+import type { Evaluate, Reviews } from "../../auth/reviews/review-kinds.ts";
 
 const refuse: Evaluate = () => Promise.reject(new TypeError("reviews are not available in this test"));
 
