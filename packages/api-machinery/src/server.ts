@@ -2,10 +2,10 @@
  * The parts that only an API server needs: server-side apply, structural schemas with pruning, defaults and validation, and CEL.
  * A separate entry, so that controllers do not load it.
  */
-export type { FieldNode, FieldSet } from "./apply/field-set.ts";
+export type { FieldNode, FieldSet } from "./field-sets/field-set.ts";
 export { applyConfiguration } from "./apply/apply-configuration.ts";
 export type { FieldManagementContext } from "./apply/endpoint.ts";
-export { formatFieldsV1, parseFieldsV1 } from "./apply/fields-v1.ts";
+export { formatFieldsV1, parseFieldsV1 } from "./field-sets/fields-v1.ts";
 export type { ResetFields } from "./apply/reset-fields.ts";
 export { trackUpdate } from "./apply/track-update.ts";
 export { createRuleEvaluator } from "./cel/rule-evaluator.ts";

@@ -15,8 +15,8 @@ import {
   retain,
   withManagedFields,
 } from "./endpoint.ts";
-import { difference, type FieldSet, hasPath, intersection, setsEqual } from "./field-set.ts";
-import { FieldError, fieldsOfConfig } from "./fields-of-value.ts";
+import { difference, type FieldSet, hasPath, intersection, setsEqual } from "../field-sets/field-set.ts";
+import { FieldError, fieldsOfConfig } from "../field-sets/fields-of-value.ts";
 import { fieldsLastApplied, kubectlManager, withLastApplied } from "./last-applied.ts";
 import { decodeEntries, entryId, type ManagedEntries, type ManagedEntry } from "./managed-entries.ts";
 import { mergeValues } from "./merge-values.ts";

@@ -6,8 +6,8 @@ import type { Schema } from "../schema/schema.ts";
 import { applyConfiguration } from "./apply-configuration.ts";
 import type { FieldManagementContext } from "./endpoint.ts";
 import { trackUpdate } from "./track-update.ts";
-import { pathsOf } from "./field-set.ts";
-import { parseFieldsV1 } from "./fields-v1.ts";
+import { pathsOf } from "../field-sets/field-set.ts";
+import { parseFieldsV1 } from "../field-sets/fields-v1.ts";
 
 const name = fc.constantFrom("a", "b", "c", "__proto__", "constructor");
 const value = fc.constantFrom("1", "2");

@@ -1,10 +1,10 @@
 import { isJsonObject, jsonEquals, type JsonObject } from "../objects/json.ts";
-import { emptySet, type FieldNode, type FieldSet, fieldNode, leaf, union } from "./field-set.ts";
-import { nodeOfWhole } from "./fields-of-value.ts";
-import { itemElement } from "./list-item.ts";
-import { fieldElement, type PathElement } from "./path-element.ts";
-import { deducedShape, type ListShape, type MapShape, resolveShape, type Shape } from "./shape.ts";
-import { type Form, formOf } from "./value-form.ts";
+import { emptySet, type FieldNode, type FieldSet, fieldNode, leaf, union } from "../field-sets/field-set.ts";
+import { nodeOfWhole } from "../field-sets/fields-of-value.ts";
+import { itemElement } from "../field-sets/list-item.ts";
+import { fieldElement, type PathElement } from "../field-sets/path-element.ts";
+import { deducedShape, type ListShape, type MapShape, resolveShape, type Shape } from "../field-sets/shape.ts";
+import { type Form, formOf } from "../field-sets/value-form.ts";
 
 /**
  * The differences between two values: fields added or modified, and fields removed. A removed field implies everything below

@@ -1,7 +1,7 @@
 import { type StatusError, statusError } from "../protocol/status.ts";
-import { type FieldSet, pathsOf } from "./field-set.ts";
+import { type FieldSet, pathsOf } from "../field-sets/field-set.ts";
 import type { ManagedEntry } from "./managed-entries.ts";
-import { describePath, type PathElement } from "./path-element.ts";
+import { describePath, type PathElement } from "../field-sets/path-element.ts";
 
 /** A field that an applier changes and another manager owns. */
 export interface Conflict {

@@ -2,12 +2,12 @@ import type { DeepReadonly } from "../objects/json.ts";
 import type { KubernetesObject } from "../objects/object.ts";
 import type { Schema } from "../schema/schema.ts";
 import type { Comparison } from "./compare-values.ts";
-import { differenceWithSubtrees, type FieldSet, fieldSet } from "./field-set.ts";
+import { differenceWithSubtrees, type FieldSet, fieldSet } from "../field-sets/field-set.ts";
 import { encodeEntries, type ManagedEntries, type ManagedEntry } from "./managed-entries.ts";
-import { fieldElement } from "./path-element.ts";
+import { fieldElement } from "../field-sets/path-element.ts";
 import { type ResetFields, resetFieldSet, resetFieldsOf } from "./reset-fields.ts";
-import { reconcileWithSchema } from "./schema-fields.ts";
-import { rootShapeOf, type Shape } from "./shape.ts";
+import { reconcileWithSchema } from "../field-sets/schema-fields.ts";
+import { rootShapeOf, type Shape } from "../field-sets/shape.ts";
 
 /** The writer, the endpoint and the kind of a write. */
 export interface FieldManagementContext {

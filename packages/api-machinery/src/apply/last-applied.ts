@@ -1,9 +1,9 @@
 import { type DeepReadonly, isJsonObject } from "../objects/json.ts";
 import type { KubernetesObject } from "../objects/object.ts";
 import { compareValues } from "./compare-values.ts";
-import { difference, type FieldSet } from "./field-set.ts";
-import { fieldsOfConfig } from "./fields-of-value.ts";
-import type { Shape } from "./shape.ts";
+import { difference, type FieldSet } from "../field-sets/field-set.ts";
+import { fieldsOfConfig } from "../field-sets/fields-of-value.ts";
+import type { Shape } from "../field-sets/shape.ts";
 
 /** The annotation in which client-side `kubectl apply` keeps the last applied configuration. */
 export const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration";

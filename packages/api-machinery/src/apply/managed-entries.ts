@@ -1,8 +1,8 @@
 import { type DeepReadonly, deepFreeze } from "../objects/json.ts";
 import type { ManagedFieldsEntry } from "../objects/object.ts";
-import { type FieldSet, union } from "./field-set.ts";
-import { formatFieldsV1, parseFieldsV1 } from "./fields-v1.ts";
-import { compareText } from "./path-element.ts";
+import { type FieldSet, union } from "../field-sets/field-set.ts";
+import { formatFieldsV1, parseFieldsV1 } from "../field-sets/fields-v1.ts";
+import { compareText } from "../field-sets/path-element.ts";
 
 /** One manager's fields, decoded from an entry of `metadata.managedFields`. */
 export interface ManagedEntry {

@@ -1,8 +1,8 @@
 import { isJsonObject, jsonEquals, type JsonObject, setOwn } from "../objects/json.ts";
-import { itemElement } from "./list-item.ts";
-import type { PathElement } from "./path-element.ts";
-import { fieldShape, deducedShape, type ListShape, type MapShape, resolveShape, type Shape } from "./shape.ts";
-import { formOf } from "./value-form.ts";
+import { itemElement } from "../field-sets/list-item.ts";
+import type { PathElement } from "../field-sets/path-element.ts";
+import { fieldShape, deducedShape, type ListShape, type MapShape, resolveShape, type Shape } from "../field-sets/shape.ts";
+import { formOf } from "../field-sets/value-form.ts";
 
 /**
  * Merges an applied configuration into a live value (structured-merge-diff `Merge`): objects by field, keyed lists by item,

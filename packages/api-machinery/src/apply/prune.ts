@@ -1,8 +1,8 @@
 import type { Endpoint } from "./endpoint.ts";
-import { difference, emptySet, type FieldSet, includes, intersection, union } from "./field-set.ts";
-import { fieldsOfObject } from "./fields-of-value.ts";
+import { difference, emptySet, type FieldSet, includes, intersection, union } from "../field-sets/field-set.ts";
+import { fieldsOfObject } from "../field-sets/fields-of-value.ts";
 import { removeFields } from "./remove-fields.ts";
-import { withNamedFields } from "./schema-fields.ts";
+import { withNamedFields } from "../field-sets/schema-fields.ts";
 
 /**
  * Removes from a merged object what its applier owned (`last`), no longer applies (`applied`), and no other manager owns

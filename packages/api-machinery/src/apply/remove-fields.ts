@@ -1,9 +1,9 @@
 import { isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
-import { emptySet, type FieldNode, type FieldSet } from "./field-set.ts";
-import { itemElement } from "./list-item.ts";
-import { fieldElement } from "./path-element.ts";
-import { deducedShape, fieldShape, type ListShape, type MapShape, resolveShape, type Shape } from "./shape.ts";
-import { formOf } from "./value-form.ts";
+import { emptySet, type FieldNode, type FieldSet } from "../field-sets/field-set.ts";
+import { itemElement } from "../field-sets/list-item.ts";
+import { fieldElement } from "../field-sets/path-element.ts";
+import { deducedShape, fieldShape, type ListShape, type MapShape, resolveShape, type Shape } from "../field-sets/shape.ts";
+import { formOf } from "../field-sets/value-form.ts";
 
 /**
  * Removes the fields and list items of `set` (structured-merge-diff `RemoveItems`) and shares the rest. An object or list

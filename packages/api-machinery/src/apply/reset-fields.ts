@@ -1,6 +1,6 @@
 import { isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
-import { type FieldSet, fieldSet } from "./field-set.ts";
-import { fieldElement } from "./path-element.ts";
+import { type FieldSet, fieldSet } from "../field-sets/field-set.ts";
+import { fieldElement } from "../field-sets/path-element.ts";
 
 /** The fields that an endpoint resets before it stores, so that they are never owned through it. Paths of field names. */
 export type ResetFields = readonly (readonly string[])[];

@@ -13,7 +13,7 @@ import {
   retain,
   withManagedFields,
 } from "./endpoint.ts";
-import { difference, union } from "./field-set.ts";
+import { difference, union } from "../field-sets/field-set.ts";
 import { capUpdateEntries, decodeEntries, entryId, type ManagedEntries, type ManagedEntry } from "./managed-entries.ts";
 
 /**

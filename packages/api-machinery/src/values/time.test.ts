@@ -20,5 +20,5 @@ test("parses times with zones and fractions and rejects everything else", () => 
 });
 
 test("rejects a time that is out of range", () => {
-  expect(() => formatTime(Number.NaN)).toThrow("outside of the years");
+  expect(() => formatTime(Number.NaN)).toThrow("is not between the years 0 and 9999");
 });
