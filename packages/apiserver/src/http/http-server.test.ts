@@ -69,6 +69,7 @@ async function start(handle: Handle, options: Partial<HttpServerOptions> = {}): 
       tokens: [(token) => (token === "good" ? { username: "tokenuser", groups: [] } : undefined)],
       authorizer: { authorize: (user) => ({ allowed: user.username === "tokenuser", reason: "" }) },
       now: () => Date.now(),
+      anonymous: false,
     }),
     tls: { ...pki.server, clientAuthority: pki.authority.certificate },
     toTable: (_, objects, { includeObject }) => ({

@@ -9,7 +9,7 @@ export interface Credentials {
   /** All values of each header, in order. Names are in lower case. */
   readonly headers: Readonly<Record<string, readonly string[] | undefined>>;
   /** The verified client certificate of the connection. */
-  readonly clientCertificate: ClientCertificate | undefined;
+  readonly clientCertificate: ClientCertificate | "invalid" | undefined;
 }
 
 /** Identifies the sender of a request. Throws a StatusError: `Unauthorized`, or `Forbidden` if impersonation is not allowed. */
@@ -36,17 +36,18 @@ export const anonymousUser: UserInfo = { username: "system:anonymous", groups: [
 
 /**
  * Authenticates requests by client certificate (CN is the user, O the groups), then by bearer token, then as the anonymous user, and
- * applies impersonation headers. An invalid token is always rejected.
+ * applies impersonation headers. Invalid credentials are rejected unless others are valid; they are never anonymous.
  */
 export function createAuthenticator(options: AuthenticatorOptions): Authenticate {
   const { tokens, authorizer, now, anonymous = true } = options;
 
   function identify({ headers, clientCertificate }: Credentials): UserInfo | undefined {
-    if (clientCertificate !== undefined && clientCertificate.notAfter > now()) {
+    const isPresented = clientCertificate !== undefined;
+    if (isPresented && clientCertificate !== "invalid" && clientCertificate.notAfter > now()) {
       return withAuthenticated({ username: clientCertificate.commonName, groups: clientCertificate.organizations });
     }
     const authorization = headers["authorization"]?.[0];
-    if (authorization === undefined) return anonymous ? anonymousUser : undefined;
+    if (authorization === undefined) return anonymous && !isPresented ? anonymousUser : undefined;
     const token = /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
     if (token === undefined) return undefined;
     for (const authenticate of tokens) {

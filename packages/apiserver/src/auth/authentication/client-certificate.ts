@@ -9,21 +9,22 @@ export interface ClientCertificate {
 }
 
 /** Memoized: parsing is expensive, and the certificate of a connection never changes. */
-const known = new WeakMap<TLSSocket, ClientCertificate | "none">();
+const known = new WeakMap<TLSSocket, ClientCertificate | "none" | "invalid">();
 
-/** The verified client certificate of a connection; undefined if it has none or an invalid one. */
-export function clientCertificateOf(socket: TLSSocket): ClientCertificate | undefined {
+/** The client certificate of a connection: verified, `invalid`, or undefined if it has none. */
+export function clientCertificateOf(socket: TLSSocket): ClientCertificate | "invalid" | undefined {
   let certificate = known.get(socket);
-  if (certificate === undefined) known.set(socket, (certificate = read(socket) ?? "none"));
+  if (certificate === undefined) known.set(socket, (certificate = read(socket)));
   return certificate === "none" ? undefined : certificate;
 }
 
-function read(socket: TLSSocket): ClientCertificate | undefined {
-  if (!socket.authorized) return undefined;
+function read(socket: TLSSocket): ClientCertificate | "none" | "invalid" {
   const certificate = socket.getPeerCertificate();
-  // Node returns an empty object if there is no certificate. Two common names would be ambiguous.
-  const commonName: unknown = certificate.subject?.CN;
-  if (typeof commonName !== "string" || commonName === "") return undefined;
+  // Node returns an empty object if there is no certificate.
+  if (certificate.subject === undefined) return "none";
+  // Two common names would be ambiguous.
+  const commonName: unknown = certificate.subject.CN;
+  if (!socket.authorized || typeof commonName !== "string" || commonName === "") return "invalid";
   const organizations: unknown = certificate.subject.O;
   return {
     commonName,

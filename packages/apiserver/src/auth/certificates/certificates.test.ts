@@ -107,8 +107,8 @@ describe("a certificate", () => {
     expect(certificateDefect(pair, authority, now + 11 * day, now + 11 * day)).toMatch(/expiry/);
     expect(certificateDefect(pair, authority, now - 2 * day, now)).toMatch(/not yet valid/);
     expect(certificateDefect(pair, stranger, now, now)).toMatch(/another authority/);
-    expect(certificateDefect({ ...pair, key: stranger.key }, authority, now, now)).toMatch(/another certificate/);
-    expect(certificateDefect({ certificate: "nonsense", key: pair.key }, authority, now, now)).toMatch(/unreadable/);
+    expect(certificateDefect({ ...pair, key: stranger.key }, authority, now, now)).toMatch(/does not match the certificate/);
+    expect(certificateDefect({ certificate: "nonsense", key: pair.key }, authority, now, now)).toMatch(/cannot be parsed/);
   });
 });
 
