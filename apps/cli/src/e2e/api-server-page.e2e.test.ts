@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 
-const page = readFileSync(fileURLToPath(new URL("../../../../docs/api-server.md", import.meta.url)), "utf8");
+const page = readFileSync(fileURLToPath(new URL("../../../../docs/reference/api-server.md", import.meta.url)), "utf8");
 const built = fileURLToPath(new URL("../../dist", import.meta.url));
 
 test("runs the test that the page shows", async () => {

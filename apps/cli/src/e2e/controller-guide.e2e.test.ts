@@ -24,9 +24,9 @@ function blocks(page: string): ReadonlyMap<string, string> {
 }
 
 test("compiles and tests the guide's program, prints its manifests, and compiles the examples of all packages", async () => {
-  const first = blocks("docs/write-a-controller.md");
+  const first = blocks("docs/tutorials/write-a-controller.md");
   for (const name of ["tsconfig.json", "vitest.config.ts"]) writeFileSync(join(dir, name), first.get(name) ?? "");
-  for (const [name, content] of blocks("docs/controller-guide.md")) writeFileSync(join(dir, name), content);
+  for (const [name, content] of blocks("docs/how-to/controller-guide.md")) writeFileSync(join(dir, name), content);
   for (const folder of readdirSync(join(root, "packages"))) {
     for (const [name, content] of blocks(join("packages", folder, "README.md")))
       writeFileSync(join(dir, `${folder}-${name}`), content);

@@ -12,7 +12,7 @@ import { startKeelson, upArguments } from "../testing/keelson-process.ts";
 import { output, tsc, vitest } from "../testing/tools.ts";
 
 const run = promisify(execFile);
-const page = readFileSync(fileURLToPath(new URL("../../../../docs/write-a-controller.md", import.meta.url)), "utf8");
+const page = readFileSync(fileURLToPath(new URL("../../../../docs/tutorials/write-a-controller.md", import.meta.url)), "utf8");
 const built = fileURLToPath(new URL("../../dist", import.meta.url));
 const tenantType: ResourceType = { group: "example.com", version: "v1", kind: "Tenant", plural: "tenants", scope: "Cluster" };
 
