@@ -1,19 +1,17 @@
-import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
-import { type Client, isTransportError } from "@keelson/client";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
+import type { Client } from "@keelson/client";
 import { createManager, type Leadership, type Logger, type Manager, type Metrics, silentLogger } from "@keelson/controller";
 import type { FlagValues } from "./flags.ts";
-import type { Operator, OperatorContext, RunningServer, ServerDefinition } from "./operator.ts";
+import type { Operator, OperatorContext } from "./operator.ts";
+import { OperatorServers } from "./operator-servers.ts";
 import { OperatorServices } from "./operator-services.ts";
-
-/** The last wait before a server that lost its connection is started again: 7 s in all. */
-const longestStartDelayMs = 4_000;
 
 /** Options of {@link startOperator}. */
 export interface StartOperatorOptions {
   readonly operator: Operator;
   /** A client with the operator's rights. It is not closed. */
   readonly client: Client;
-  /** A folder of the operator's own that survives restarts. */
+  /** The operator's own folder, which survives restarts. */
   readonly dataDir: string;
   /** Values of its servers' flags. */
   readonly flags?: FlagValues;
@@ -28,19 +26,19 @@ export interface StartOperatorOptions {
   readonly metrics?: Metrics;
   /** See `ManagerOptions.onLeadership`. */
   readonly onLeadership?: (leadership: Leadership) => void;
-  /** Breaks the start off. */
+  /** Cancels the start. */
   readonly signal?: AbortSignal;
 }
 
-/** An operator that runs. */
+/** A running operator. */
 export interface RunningOperator {
-  /** What its servers say of themselves, one line each; those that wait for the lease add theirs when they start. */
+  /** One line per running server. Servers that need the lease are added when they start. */
   readonly descriptions: readonly string[];
   /** Addresses of its servers by name. */
   readonly endpoints: Readonly<Record<string, string>>;
   /** See `Manager.reconciles`. */
   readonly reconciles: Manager["reconciles"];
-  /** Settles when it has stopped; rejects when it lost its lease or failed. */
+  /** Resolves when it has stopped; rejects if it lost its lease or failed. */
   readonly done: Promise<void>;
   /** Stops controllers, then servers (the last one first), then caches. */
   stop(): Promise<void>;
@@ -48,68 +46,27 @@ export interface RunningOperator {
 }
 
 /**
- * Starts an operator: its caches, then its servers, then its controllers. With leader election it answers when the caches and
- * the servers that every replica runs are up; the rest follows when the lease is held.
+ * Starts an operator: its caches, then its servers, then its controllers. With leader election it resolves when the caches and
+ * the servers that every replica runs have started; the rest starts when the lease is acquired.
  *
- * **Errors**: rejects when a cache does not sync or a server does not start; what had started is stopped again. A server that only
- * lost its connection to the API is started again first, a few times.
+ * **Errors**: rejects if a cache does not sync or a server does not start, after stopping what has started. If a server loses its
+ * connection to the API, its start is retried for 10 s.
  */
 export async function startOperator(options: StartOperatorOptions): Promise<RunningOperator> {
-  const { operator, client, dataDir, flags = {}, clock = systemClock, logger = silentLogger, signal } = options;
-  const { random = Math.random } = options;
-  const log = logger.child({ operator: operator.name });
-  const shared: OperatorContext = { services: new OperatorServices(), dataDir, flags, clock, random, log };
-  const running: RunningServer[] = [];
-  const descriptions: string[] = [];
-  const endpoints: Record<string, string> = {};
-
-  /** Tries again where only the connection was lost, for less time than a lease is kept: it is no reason to end. */
-  const started = async (definition: ServerDefinition, stop: AbortSignal | undefined): Promise<RunningServer | undefined> => {
-    const child = log.child({ server: definition.name });
-    const { cache, onChange } = manager;
-    for (let delayMs = 1_000; ; delayMs *= 2) {
-      try {
-        return await definition.start({ ...shared, client, cache, onChange, log: child });
-      } catch (error) {
-        if (!isTransportError(error) || delayMs > longestStartDelayMs) throw error;
-        child.warn({ err: error }, "a server did not start; it is tried again");
-        await sleep(clock, delayMs, stop).catch(() => {});
-        if (stop?.aborted) return undefined;
-      }
-    }
-  };
-  const startServer = async (definition: ServerDefinition, stop: AbortSignal | undefined): Promise<void> => {
-    const server = await started(definition, stop);
-    if (server === undefined) return;
-    running.push(server);
-    descriptions.push(server.description);
-    Object.assign(endpoints, server.endpoints);
-  };
-  const startServers = async (needsLease: boolean, stop: AbortSignal | undefined): Promise<void> => {
-    for (const definition of operator.servers) {
-      if ((definition.needsLeaderElection ?? false) === needsLease) await startServer(definition, stop);
-    }
-  };
-  const stopServers = async (): Promise<void> => {
-    for (let server = running.pop(); server !== undefined; server = running.pop()) {
-      try {
-        await server.stop();
-      } catch (error) {
-        log.error({ err: error, server: server.description }, "a server did not stop cleanly");
-      }
-    }
-  };
-
+  const { operator, client, dataDir, flags = {}, clock = systemClock, random = Math.random, signal } = options;
+  const log = (options.logger ?? silentLogger).child({ operator: operator.name });
+  const context: OperatorContext = { services: new OperatorServices(), dataDir, flags, clock, random, log };
+  const servers = new OperatorServers(operator.servers, client, context);
   const manager: Manager = createManager({
     client,
     clock,
     random,
     logger: log,
     name: operator.name,
-    controllers: operator.controllers(shared),
+    controllers: operator.controllers(context),
     reads: operator.servers.flatMap((server) => server.reads ?? []),
-    beforeControllers: (stop) => startServers(true, stop),
-    afterControllers: stopServers,
+    beforeControllers: (stop) => servers.start(manager, true, stop),
+    afterControllers: () => servers.stop(),
     ...(options.leaderElection === undefined ? {} : { leaderElection: options.leaderElection }),
     ...(options.namespaces === undefined ? {} : { namespaces: options.namespaces }),
     ...(options.gracefulShutdownTimeoutMs === undefined
@@ -118,18 +75,17 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     ...(options.metrics === undefined ? {} : { metrics: options.metrics }),
     ...(options.onLeadership === undefined ? {} : { onLeadership: options.onLeadership }),
   });
-
   try {
     await manager.startCaches(signal);
-    await startServers(false, signal);
+    await servers.start(manager, false);
     await manager.start(signal);
   } catch (error) {
     await manager.stop();
     throw error;
   }
   return {
-    descriptions,
-    endpoints,
+    descriptions: servers.descriptions,
+    endpoints: servers.endpoints,
     reconciles: (filter) => manager.reconciles(filter),
     done: manager.done,
     stop: () => manager.stop(),

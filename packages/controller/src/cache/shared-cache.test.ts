@@ -160,7 +160,7 @@ describe("cache", () => {
       ["watched", 1],
       ["nameless", 7],
     ]);
-    const said = "a transform failed; the object is kept as it came";
+    const said = "transform failed; caching the object unchanged";
     expect(errors).toEqual([
       `${said}: Error: no transform for you`,
       `${said}: TypeError: a transform has to keep metadata.name, namespace, uid and resourceVersion`,

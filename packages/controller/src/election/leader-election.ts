@@ -5,58 +5,64 @@ import type { Client } from "@keelson/client";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "../logging/logger.ts";
+import { linuxProcesses, type ProcessInspector } from "./holder-process.ts";
+import { ObservedLease } from "./observed-lease.ts";
 
 /** Options of {@link LeaderElection}. */
 export interface LeaderElectionOptions {
-  /** A client of its own, so that nothing can keep renewals waiting. */
+  /** Should not be shared with a busy client: renewals must not queue behind other requests. */
   readonly client: Client;
   readonly namespace: string;
   readonly name: string;
-  /** Default: the host's name and a random part. */
+  /** Default: the host name and a random suffix. */
   readonly identity?: string | undefined;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
-  /** How long others wait after the last renewal that they saw; it is in the lease. Default 15000. */
+  /** How long others wait after the last renewal that they saw. Written to the lease. Default 15000. */
   readonly leaseDurationMs?: number;
-  /** How long the leader tries to renew before it gives up. Default 10000. */
+  /** How long the leader retries a renewal before it gives up. Default 10000. */
   readonly renewDeadlineMs?: number;
-  /** Default 2000. */
+  /** Time between two renewals. A standby looks at the lease as often, with up to half of it as jitter. Default 2000. */
   readonly retryPeriodMs?: number;
   /**
-   * A process whose timers come this much too late gives up: its loop is blocked for so long at a time that a write which was
-   * allowed could leave it after the lease has run out. Default: lease duration less renew deadline, 5000.
+   * A leader whose timers fire later than this gives up: its event loop is blocked for so long that a write which passed the check
+   * could be sent after the lease has expired. Default: lease duration minus renew deadline, 5000.
    */
-  readonly longestLagMs?: number;
+  readonly maxLagMs?: number;
   /** Called when a renewal had to read the lease first. */
   readonly onSlowPath?: () => void;
-  /** Called while the lease is waited for: at the first try that did not get it, and when its holder changes. */
+  /** Called while waiting for the lease: after the first failed attempt, and when its holder changes. */
   readonly onStandby?: (holder: string | undefined) => void;
+  /** Finds out whether the holder has exited. Default: {@link linuxProcesses}. */
+  readonly processes?: ProcessInspector;
 }
 
-/** The lease was lost: somebody else may lead now. */
+/** The lease was lost: another process may lead now. */
 export class LeaseLostError extends Error {
   override readonly name = "LeaseLostError";
   readonly code = "LeaseLost";
 }
 
 /**
- * Leader election on a Lease, as client-go does it.
+ * Leader election on a Lease, compatible with client-go.
+ *
+ * A standby takes the lease when it expires, and a process that is restarted on the same machine takes it 500 ms after it found that
+ * the holder has exited: the leader writes to the lease which process it is (see {@link ProcessInspector}).
  *
  * **Guarantees**: {@link isLeader} is false once the renew deadline has passed since the last renewal was *sent*, by the
- * monotonic clock and by the wall clock, even if this process was stopped or its loop blocked meanwhile. A monotonic clock
- * stands still while a machine sleeps, a wall clock may be set; only together do they tell. {@link hold} gives up as well when
- * timers come so late that what was allowed at one moment may be done too late.
+ * monotonic clock and by the wall clock, even if the process was stopped or its event loop was blocked. Both are needed: a monotonic clock
+ * may stand still while the machine sleeps, and a wall clock may be set. {@link hold} also gives up if timers fire so late that a
+ * permitted write could be sent too late.
  */
 export class LeaderElection {
   readonly #options: LeaderElectionOptions;
   readonly #leaseDurationMs: number;
   readonly #renewDeadlineMs: number;
   readonly #retryPeriodMs: number;
-  readonly #longestLagMs: number;
+  readonly #maxLagMs: number;
   readonly #identity: string;
-  /** The lease as last seen, and when that state of it was seen first. */
-  #observed: { readonly lease: DeepReadonly<LeaseObject>; readonly at: number } | undefined;
+  readonly #observed: ObservedLease;
   #renewed: { readonly monotonic: number; readonly wall: number } | undefined;
 
   constructor(options: LeaderElectionOptions) {
@@ -64,21 +70,26 @@ export class LeaderElection {
     this.#leaseDurationMs = options.leaseDurationMs ?? 15_000;
     this.#renewDeadlineMs = options.renewDeadlineMs ?? 10_000;
     this.#retryPeriodMs = options.retryPeriodMs ?? 2_000;
-    this.#longestLagMs = options.longestLagMs ?? this.#leaseDurationMs - this.#renewDeadlineMs;
+    this.#maxLagMs = options.maxLagMs ?? this.#leaseDurationMs - this.#renewDeadlineMs;
+    this.#observed = new ObservedLease({
+      clock: options.clock,
+      processes: options.processes ?? linuxProcesses,
+      leaseDurationMs: this.#leaseDurationMs,
+    });
     this.#identity = options.identity ?? `${hostname()}_${randomUUID()}`;
     if (this.#leaseDurationMs <= this.#renewDeadlineMs)
-      throw new RangeError("leaseDurationMs has to be longer than renewDeadlineMs");
-    if (this.#renewDeadlineMs <= this.#retryPeriodMs * jitterFactor) {
-      throw new RangeError(`renewDeadlineMs has to be longer than ${jitterFactor} times retryPeriodMs`);
+      throw new RangeError("leaseDurationMs must be greater than renewDeadlineMs");
+    if (this.#renewDeadlineMs <= this.#retryPeriodMs * minDeadlineFactor) {
+      throw new RangeError(`renewDeadlineMs must be greater than ${minDeadlineFactor} times retryPeriodMs`);
     }
   }
 
-  /** Who this process is in the lease. */
+  /** This process's `holderIdentity`. */
   get identity(): string {
     return this.#identity;
   }
 
-  /** Whether this process may act as the leader at this moment. */
+  /** Whether this process may act as the leader now. */
   get isLeader(): boolean {
     if (this.#renewed === undefined) return false;
     const { clock } = this.#options;
@@ -86,22 +97,22 @@ export class LeaderElection {
     return elapsed < this.#renewDeadlineMs;
   }
 
-  /** Waits until the lease is this process's. */
+  /** Waits until this process holds the lease. */
   async acquire(signal: AbortSignal): Promise<void> {
-    const { clock, random, onStandby } = this.#options;
-    let told: { readonly holder: string | undefined } | undefined;
+    const { clock, onStandby } = this.#options;
+    let reported: { readonly holder: string | undefined } | undefined;
     for (;;) {
       signal.throwIfAborted();
       if (await this.#tryAcquireOrRenew(signal)) return;
       signal.throwIfAborted();
-      const holder = this.#observed?.lease.spec?.holderIdentity || undefined;
-      if (told === undefined || told.holder !== holder) onStandby?.(holder);
-      told = { holder };
-      await sleep(clock, this.#retryPeriodMs * (1 + random() * jitterFactor), signal);
+      const holder = this.#observed.holder;
+      if (reported === undefined || reported.holder !== holder) onStandby?.(holder);
+      reported = { holder };
+      await sleep(clock, this.#standbyDelayMs(), signal);
     }
   }
 
-  /** Renews the lease until the signal fires (then returns) or it is lost (then throws {@link LeaseLostError}). */
+  /** Renews the lease until the signal is aborted (then returns) or the lease is lost (then throws {@link LeaseLostError}). */
   async hold(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     let lastAt = clock.monotonic();
@@ -110,10 +121,10 @@ export class LeaderElection {
       await sleep(clock, this.#retryPeriodMs, signal).catch(() => {});
       if (signal.aborted) return;
       const lag = clock.monotonic() - sleptAt - this.#retryPeriodMs;
-      if (lag >= this.#longestLagMs) {
+      if (lag >= this.#maxLagMs) {
         this.#renewed = undefined;
         throw new LeaseLostError(
-          `lease ${this.#what}: the event loop was blocked for ${(lag / 1000).toFixed(1)} s, so no write can be trusted to leave in time`,
+          `lease ${this.#what}: the event loop was blocked for ${(lag / 1000).toFixed(1)} s, too long to send writes in time`,
         );
       }
       const left = lastAt + this.#renewDeadlineMs - clock.monotonic();
@@ -122,10 +133,10 @@ export class LeaderElection {
         continue;
       }
       if (signal.aborted) return;
-      const holder = this.#observed?.lease.spec?.holderIdentity;
-      if (holder !== undefined && holder !== "" && holder !== this.#identity) {
+      const holder = this.#observed.holder;
+      if (holder !== undefined && holder !== this.#identity) {
         this.#renewed = undefined;
-        throw new LeaseLostError(`lease ${this.#what}: ${holder} holds it now`);
+        throw new LeaseLostError(`lease ${this.#what} is now held by ${holder}`);
       }
       if (clock.monotonic() - lastAt >= this.#renewDeadlineMs) {
         this.#renewed = undefined;
@@ -134,9 +145,9 @@ export class LeaderElection {
     }
   }
 
-  /** Gives the lease back, so that another may lead at once. Only when nothing acts as the leader any more. */
+  /** Releases the lease, so that another process may lead immediately. Call it only when nothing acts as the leader any more. */
   async release(): Promise<void> {
-    const lease = this.#observed?.lease;
+    const lease = this.#observed.lease;
     if (this.#renewed === undefined || lease?.spec?.holderIdentity !== this.#identity) return;
     this.#renewed = undefined;
     const { client, clock, log } = this.#options;
@@ -145,7 +156,7 @@ export class LeaderElection {
     try {
       await this.#timely((signal) => client.update(Lease, { ...lease, spec }, { signal }));
     } catch (error) {
-      log.warn({ err: error, lease: this.#what }, "the lease could not be given back; it runs out by itself");
+      log.warn({ err: error, lease: this.#what }, "could not release the lease; it expires by itself");
     }
   }
 
@@ -155,24 +166,24 @@ export class LeaderElection {
 
   async #tryAcquireOrRenew(signal: AbortSignal, withinMs?: number): Promise<boolean> {
     const { clock, log } = this.#options;
-    // Taken before the request is sent: the server's clock for others starts when it arrives, never before.
+    // Taken before the request is sent: others see the renewal when it arrives, never before.
     const sent = { monotonic: clock.monotonic(), wall: clock.now() };
     try {
       const done = await this.#timely((timely) => this.#attempt(timely), signal, withinMs);
       if (done) this.#renewed = sent;
       return done;
     } catch (error) {
-      if (!signal.aborted) log.warn({ err: error, lease: this.#what }, "the lease could not be acquired or renewed");
+      if (!signal.aborted) log.warn({ err: error, lease: this.#what }, "could not acquire or renew the lease");
       return false;
     }
   }
 
   async #attempt(signal: AbortSignal): Promise<boolean> {
     const { client, onSlowPath } = this.#options;
-    const known = this.#observed?.lease;
+    const known = this.#observed.lease;
     if (known?.spec?.holderIdentity === this.#identity && this.isLeader) {
       try {
-        this.#observe(await client.update(Lease, this.#claim(known), { signal }));
+        this.#observed.observe(await client.update(Lease, this.#claim(known), { signal }));
         return true;
       } catch (error) {
         if (!isConflict(error) && !isNotFound(error)) throw error;
@@ -183,18 +194,19 @@ export class LeaderElection {
     if (current === undefined) {
       const { namespace, name } = this.#options;
       try {
-        this.#observe(await client.create(Lease, { metadata: { namespace, name }, spec: this.#newSpec() }, { signal }));
+        const metadata = { namespace, name, annotations: this.#observed.annotations(this.#identity) };
+        this.#observed.observe(await client.create(Lease, { metadata, spec: this.#newSpec() }, { signal }));
         return true;
       } catch (error) {
         if (isAlreadyExists(error)) return false;
         throw error;
       }
     }
-    this.#observe(current);
+    this.#observed.observe(current);
     const holder = current.spec?.holderIdentity ?? "";
-    if (holder !== "" && holder !== this.#identity && !this.#hasRunOut()) return false;
+    if (holder !== "" && holder !== this.#identity && this.#observed.takeoverInMs() > 0) return false;
     try {
-      this.#observe(await client.update(Lease, this.#claim(current), { signal }));
+      this.#observed.observe(await client.update(Lease, this.#claim(current), { signal }));
       return true;
     } catch (error) {
       if (isConflict(error)) return false;
@@ -212,20 +224,13 @@ export class LeaderElection {
     }
   }
 
-  /** Others' clocks are not believed: what counts is how long the same state of the lease has been seen here. */
-  #observe(lease: DeepReadonly<LeaseObject>): void {
-    if (this.#observed !== undefined && this.#observed.lease.metadata.resourceVersion === lease.metadata.resourceVersion)
-      return;
-    this.#observed = { lease, at: this.#options.clock.monotonic() };
-  }
-
-  #hasRunOut(): boolean {
-    if (this.#observed === undefined) return false;
-    const { lease, at } = this.#observed;
-    // The holder's own: it may have been told another than this process.
-    const seconds = lease.spec?.leaseDurationSeconds ?? 0;
-    const durationMs = seconds > 0 ? seconds * 1000 : this.#leaseDurationMs;
-    return this.#options.clock.monotonic() - at >= durationMs;
+  /** How long a standby waits before it looks at the lease again: until it may take it, but not much longer than the retry period. */
+  #standbyDelayMs(): number {
+    const { random } = this.#options;
+    const pollMs = this.#retryPeriodMs * (1 + random() * pollJitter);
+    const takeoverMs = this.#observed.takeoverInMs();
+    // If the lease could have been taken and was not, another standby was faster or the server failed.
+    return takeoverMs > 0 ? Math.min(pollMs, takeoverMs + random() * maxTakeoverJitterMs) : pollMs;
   }
 
   #newSpec(): NonNullable<LeaseObject["spec"]> {
@@ -241,11 +246,13 @@ export class LeaderElection {
 
   #claim(lease: DeepReadonly<LeaseObject>): DeepReadonly<LeaseObject> {
     const fresh = this.#newSpec();
+    const annotations = { ...lease.metadata.annotations, ...this.#observed.annotations(this.#identity) };
     const isOurs = lease.spec?.holderIdentity === this.#identity;
     const transitions = lease.spec?.leaseTransitions ?? 0;
     const acquireTime = isOurs ? lease.spec?.acquireTime : undefined;
     return {
       ...lease,
+      metadata: { ...lease.metadata, annotations },
       spec: {
         ...lease.spec,
         ...fresh,
@@ -255,7 +262,7 @@ export class LeaderElection {
     };
   }
 
-  /** Runs `request` with a signal that fires after half the renew deadline, or `withinMs` where that is less. */
+  /** Runs `request` with a signal that is aborted after half the renew deadline, or after `withinMs` if that is less. */
   async #timely<T>(request: (signal: AbortSignal) => Promise<T>, outer?: AbortSignal, withinMs?: number): Promise<T> {
     const controller = new AbortController();
     const limit = Math.min(Math.max(1_000, this.#renewDeadlineMs / 2), withinMs ?? Number.POSITIVE_INFINITY);
@@ -263,7 +270,7 @@ export class LeaderElection {
     const timedOut = new Promise<never>((_, reject) => {
       controller.signal.addEventListener("abort", () => reject(controller.signal.reason), { once: true });
     });
-    const timer = this.#options.clock.setTimer(limit, () => controller.abort(new Error(`no answer within ${limit} ms`)));
+    const timer = this.#options.clock.setTimer(limit, () => controller.abort(new Error(`no response within ${limit} ms`)));
     if (outer?.aborted) onAbort();
     outer?.addEventListener("abort", onAbort, { once: true });
     try {
@@ -275,5 +282,11 @@ export class LeaderElection {
   }
 }
 
-/** The share of the retry period by which tries to acquire are spread. */
-const jitterFactor = 1.2;
+/** As in client-go, which retries with this jitter: the deadline must leave time for at least one retry. */
+const minDeadlineFactor = 1.2;
+
+/** A standby's polls are delayed by up to this share of the retry period. */
+const pollJitter = 0.5;
+
+/** Spreads the attempts of several standbys to take an expired lease. */
+const maxTakeoverJitterMs = 500;

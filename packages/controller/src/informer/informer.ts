@@ -1,12 +1,12 @@
-import { type DeepReadonly, isStatusError, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
-import { type Clock, sleep, type Timer } from "@keelson/api-machinery/time";
+import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { compareResourceVersions, isResourceVersion } from "@keelson/api-machinery/transport";
 import { type Client, isTransportError, type ListOptions, type TypedWatch } from "@keelson/client";
 import { type CacheSelection, transformed } from "../cache/cache-options.ts";
 import { type CachedObject, cachedObject } from "../cache/cached-object.ts";
 import { createDeferred } from "@keelson/api-machinery/deferred";
 import { EventDecoder } from "./event-decoder.ts";
-import { ExponentialBackoff } from "../queue/exponential-backoff.ts";
+import { InformerBackoff } from "./informer-backoff.ts";
 import {
   type InformerInput,
   type InformerState,
@@ -15,15 +15,16 @@ import {
   type StoreEffect,
   stepInformer,
 } from "./informer-state.ts";
+import { StreamTimeout } from "./stream-timeout.ts";
 import type { Logger } from "../logging/logger.ts";
 import { isMetadataOnly } from "../cache/metadata-only.ts";
 
-/** Objects asked for at once. */
+/** Objects per page of a list. */
 const pageSize = 500;
-/** A watch that the server ends within this time and without an event is treated as failed. */
+/** A watch that ends within this time without an event counts as failed. */
 const briefMs = 1_000;
-/** A stream that brings nothing for this long, before its first state is complete, is given up for a list. */
-const streamPatienceMs = 10_000;
+/** Without an event for this long, an incomplete initial stream is replaced by a list: the server may not support it. */
+const streamTimeoutMs = 10_000;
 
 /** Options of {@link Informer}. */
 export interface InformerOptions {
@@ -31,31 +32,31 @@ export interface InformerOptions {
   readonly type: ResourceType;
   /** Absent: all namespaces. */
   readonly namespace?: string | undefined;
-  /** Which objects, and what of them. Default: all of all. */
+  /** Which objects to follow, and how to transform them. Default: all, unchanged. */
   readonly selection?: CacheSelection;
   /** See `CacheOptions.initialList`. Default `pages`. */
   readonly initialList?: "pages" | "stream" | undefined;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
-  /** The object of this name as the store has it, so that what did not change is kept once. */
+  /** The stored object of the same name, so that unchanged parts are shared with it. */
   readonly current?: (object: DeepReadonly<KubernetesObject>) => CachedObject | undefined;
-  /** Carries an effect out on the store. Called one at a time, in the server's order; must not throw. */
+  /** Applies an effect to the store. Called one at a time, in the server's order; must not throw. */
   readonly onEffect: (effect: StoreEffect) => void;
 }
 
 /**
- * Follows one kind: lists it, watches it from there, and begins again where the server has forgotten. Never gives up; what
- * fails is repeated with backoff (800 ms to 30 s, doubled, with jitter).
+ * Lists one kind, watches it from there, and lists again after the server has compacted its resource version. Never gives up; failures
+ * are retried as {@link InformerBackoff} says.
  */
 export class Informer {
   readonly #options: InformerOptions;
-  readonly #backoff: ExponentialBackoff;
+  readonly #backoff: InformerBackoff;
   readonly #waiters = new Set<{ readonly resourceVersion: string; readonly resolve: () => void }>();
   #state: InformerState;
   #version: string | undefined;
   #lastError: unknown;
-  #heardAt: number | undefined;
+  #receivedAt: number | undefined;
   #watches = 0;
   readonly #listed = createDeferred<void>();
   readonly #decoder: EventDecoder;
@@ -65,14 +66,7 @@ export class Informer {
     const { type, current = () => undefined, selection } = options;
     this.#decoder = new EventDecoder(type, current, selection?.transform !== undefined);
     this.#state = options.initialList === "stream" ? initialStreamState : initialInformerState;
-    this.#backoff = new ExponentialBackoff({
-      clock: options.clock,
-      random: options.random,
-      baseMs: 800,
-      maxMs: 30_000,
-      resetAfterMs: 120_000,
-      jitter: 1,
-    });
+    this.#backoff = new InformerBackoff(options.clock, options.random);
   }
 
   /** Settles when the first list is in the store. */
@@ -85,48 +79,48 @@ export class Informer {
     return this.#version;
   }
 
-  /** What failed last, until something succeeds. */
+  /** The last failure, until something succeeds. */
   get lastError(): unknown {
     return this.#lastError;
   }
 
-  /** Milliseconds since the server last said something that counts: a list, an event, a bookmark. Absent before the first list. */
+  /** Milliseconds since the last list, event or bookmark. `undefined` before the first list. */
   get silentMs(): number | undefined {
-    return this.#heardAt === undefined ? undefined : this.#options.clock.monotonic() - this.#heardAt;
+    return this.#receivedAt === undefined ? undefined : this.#options.clock.monotonic() - this.#receivedAt;
   }
 
-  /** Watches that were opened so far. */
+  /** Number of watches opened so far. */
   get watches(): number {
     return this.#watches;
   }
 
-  /** Whether the store has everything up to this version. Versions that are not numbers count as seen: nothing can be said. */
+  /** Whether the store is complete up to this version. Versions that are not numbers cannot be compared and count as seen. */
   hasSeen(resourceVersion: string): boolean {
     if (this.#version === undefined) return false;
     if (!isResourceVersion(this.#version) || !isResourceVersion(resourceVersion)) return true;
     return compareResourceVersions(this.#version, resourceVersion) >= 0;
   }
 
-  /** Calls `resolve` once, when {@link hasSeen} becomes true. Returns the way to stop waiting. */
+  /** Calls `resolve` once, when {@link hasSeen} becomes true. Returns a function that stops waiting. */
   whenSeen(resourceVersion: string, resolve: () => void): () => void {
     const waiter = { resourceVersion, resolve };
     this.#waiters.add(waiter);
     return () => void this.#waiters.delete(waiter);
   }
 
-  /** Runs until the signal fires; then returns. */
+  /** Runs until the signal is aborted; then returns. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      let wait: boolean;
+      let mustWait: boolean;
       try {
         const state = this.#state;
-        wait = await (state.kind === "list" ? this.#list(state, signal) : this.#follow(state, signal));
+        mustWait = await (state.kind === "list" ? this.#list(state, signal) : this.#follow(state, signal));
       } catch (error) {
         if (signal.aborted) return;
-        wait = this.#step({ kind: "failed", error }) === "wait";
+        mustWait = this.#step({ kind: "failed", error }) === "wait";
       }
-      if (!wait || signal.aborted) continue;
-      await sleep(this.#options.clock, this.#delay(), signal).catch(() => {});
+      if (!mustWait || signal.aborted) continue;
+      await sleep(this.#options.clock, this.#backoff.next(this.#lastError), signal).catch(() => {});
     }
   }
 
@@ -137,12 +131,12 @@ export class Informer {
       limit: pageSize,
       ...(state.continue === undefined ? notOlderThan(state) : { continue: state.continue }),
     });
-    const items = list.items.map((item) => this.#normalise(item));
+    const items = list.items.map((item) => this.#normalize(item));
     const { resourceVersion = "", continue: token } = list.metadata;
     return this.#step({ kind: "page", items, resourceVersion, continue: token }) === "wait";
   }
 
-  /** Reads a watch until it ends: one from a version on, or one that begins with all there is. */
+  /** Reads a watch until it ends: from a version on, or beginning with the initial state. */
   async #follow(state: Exclude<InformerState, { kind: "list" }>, signal: AbortSignal): Promise<boolean> {
     const { client, type, namespace, clock, random, log } = this.#options;
     const openedAt = clock.monotonic();
@@ -157,62 +151,36 @@ export class Informer {
     });
     this.#lastError = undefined;
     this.#watches++;
-    const patience = state.kind === "stream" ? this.#patience(watch) : undefined;
+    const timeout = state.kind === "stream" ? new StreamTimeout(clock, streamTimeoutMs, () => watch.close()) : undefined;
     let events = 0;
     try {
       for await (const batch of watch.batches?.() ?? oneByOne(watch)) {
-        patience?.heard();
+        timeout?.received();
         for (const event of batch) {
           if (signal.aborted) return false;
           events++;
           const object =
             event.type === "ADDED" || event.type === "MODIFIED" || event.type === "DELETED"
-              ? this.#normalise(event.object)
+              ? this.#normalize(event.object)
               : event.object;
           const next = this.#step({ kind: "event", event: { type: event.type, object } });
           if (next !== "stay") return next === "wait";
         }
+        // The initial state is complete.
+        if (this.#state.kind === "watch") timeout?.cancel();
       }
     } catch (error) {
-      // A connection that was good for something and breaks is as one that the server ends: the next one is opened at once.
+      // A connection that worked and breaks is treated like a watch that the server ends: it is reopened immediately.
       const wasBrief = events === 0 && clock.monotonic() - openedAt < briefMs;
       if (wasBrief || this.#state.kind !== "watch" || signal.aborted || !isTransportError(error)) throw error;
-      log.debug({ err: error, kind: type.kind, namespace }, "a watch broke; it is opened again");
+      log.debug({ err: error, kind: type.kind, namespace }, "watch connection lost; reopening");
     } finally {
-      patience?.end();
+      timeout?.cancel();
       watch.close();
     }
     if (signal.aborted) return false;
-    if (patience?.isOver) return this.#step({ kind: "silent" }) === "wait";
+    if (timeout?.hasFired) return this.#step({ kind: "silent" }) === "wait";
     return this.#step({ kind: "ended", brief: events === 0 && clock.monotonic() - openedAt < briefMs }) === "wait";
-  }
-
-  /** Closes a stream that is silent for too long before its first state is complete; servers may not know what was asked. */
-  #patience(watch: { close(): void }): { readonly heard: () => void; readonly end: () => void; readonly isOver: boolean } {
-    const { clock } = this.#options;
-    let heardAt = clock.monotonic();
-    let isOver = false;
-    const arm = (delayMs: number): Timer =>
-      clock.setTimer(delayMs, () => {
-        if (this.#state.kind !== "stream") return;
-        const left = heardAt + streamPatienceMs - clock.monotonic();
-        if (left > 0) {
-          timer = arm(left);
-          return;
-        }
-        isOver = true;
-        watch.close();
-      });
-    let timer = arm(streamPatienceMs);
-    return {
-      heard: () => {
-        heardAt = clock.monotonic();
-      },
-      end: () => timer.cancel(),
-      get isOver() {
-        return isOver;
-      },
-    };
   }
 
   #scope(signal: AbortSignal): ListOptions {
@@ -234,12 +202,12 @@ export class Informer {
     if (error !== undefined) {
       this.#lastError = error;
       const { log, type, namespace } = this.#options;
-      log.warn({ err: error, kind: type.kind, namespace, state: state.kind }, "informer failed; it goes on");
+      log.warn({ err: error, kind: type.kind, namespace, state: state.kind }, "informer failed; retrying");
     } else {
       this.#lastError = undefined;
-      this.#heardAt = this.#options.clock.monotonic();
+      this.#receivedAt = this.#options.clock.monotonic();
     }
-    // Told last: whoever waits for a version finds the store and the queues filled.
+    // Last, so that callers who wait for a version find the store and the queues filled.
     if (state.kind === "watch") this.#advance(state.resourceVersion);
     return next;
   }
@@ -256,14 +224,7 @@ export class Informer {
     }
   }
 
-  #delay(): number {
-    const backoff = this.#backoff.next();
-    const error = this.#lastError;
-    const asked = isStatusError(error) ? (error.status.details?.retryAfterSeconds ?? 0) * 1000 : 0;
-    return Math.max(backoff, asked);
-  }
-
-  #normalise(sent: DeepReadonly<KubernetesObject>): CachedObject {
+  #normalize(sent: DeepReadonly<KubernetesObject>): CachedObject {
     const { type, current, selection, log } = this.#options;
     let object = sent;
     if (selection?.transform !== undefined) {
@@ -271,10 +232,10 @@ export class Informer {
         object = transformed(selection.transform, sent);
       } catch (error) {
         const { namespace, name } = sent.metadata;
-        log.error({ err: error, kind: type.kind, namespace, name }, "a transform failed; the object is kept as it came");
+        log.error({ err: error, kind: type.kind, namespace, name }, "transform failed; caching the object unchanged");
       }
     }
-    // One that is frozen is kept as it is, whatever was there before.
+    // A frozen object is kept as it is and shares nothing with the stored one.
     return cachedObject(object, type, Object.isFrozen(object) ? undefined : current?.(object));
   }
 }
