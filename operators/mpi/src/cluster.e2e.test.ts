@@ -97,12 +97,12 @@ describe.each(["openmpi", "mpich"])("a RhinoJob of %s", (implementation) => {
   });
 });
 
-describe("a RhinoJob that runs", () => {
+describe("a running RhinoJob", () => {
   const script = "require('fs').writeFileSync('up-' + process.pid, ''); setTimeout(() => {}, 600000)";
   const sleeper = { parallelism: 2, appExec: process.execPath, appArgs: ["-e", script] };
   const running = (name: string) => watched(client, RhinoJob, name, (job) => job?.status?.jobStatus === "Running");
 
-  it("fails when a worker is deleted, and names it", async () => {
+  it("fails if a worker is deleted and names it", async () => {
     const up = new Set<string>();
     const watcher = watch(folder);
     const areUp = new Promise<void>((resolve) =>
@@ -115,10 +115,10 @@ describe("a RhinoJob that runs", () => {
     await client.delete(Pod, { namespace, name: items[1]?.metadata.name ?? "" });
     const job = await end("lose");
     expect(job?.status?.jobStatus).toBe("Failed");
-    expect(job?.status?.message).toMatch(/worker [01] ended with 143: it was told to end/);
+    expect(job?.status?.message).toMatch(/worker [01] exited with 143: received SIGTERM/);
   });
 
-  it("leaves nothing when it is deleted", async () => {
+  it("leaves nothing behind when it is deleted", async () => {
     await make("gone", { ...sleeper, mpiImplementation: "MPICH" });
     const job = await running("gone");
     expect(job !== undefined && hasEnded(job)).toBe(false);

@@ -45,7 +45,7 @@ it.each([
   expect(stored).toMatchObject({ apiVersion: "openrhino.org/v1alpha2", spec: manifest.spec });
 });
 
-it("fills in what the original fills in", async () => {
+it("fills in the original's defaults", async () => {
   await using environment = await startTestEnvironment({ crds: [RhinoJob.crd] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const spec = { image: "x", appExec: "./pi" } as RhinoJob["spec"];

@@ -90,7 +90,7 @@ async function running(job: DeepReadonly<RhinoJob>): Promise<ReturnType<typeof j
 }
 
 describe("the mpi operator", () => {
-  it("makes launcher, then workers, and is Completed when the launcher is", async () => {
+  it("creates the launcher, then the workers, and is Completed when the launcher is", async () => {
     const job = await make();
     const names = jobsOf(job);
     await watched(client, Job, names.launcher, (each) => each !== undefined);
@@ -108,11 +108,11 @@ describe("the mpi operator", () => {
     await endJob(names.launcher, "Complete", "CompletionsReached");
     const done = await reached((each) => each?.status?.jobStatus === "Completed");
     expect(done?.status).toMatchObject({ exitCode: 0, launcherPodNames: ["pi-l"], workerPodNames: ["pi-w-0", "pi-w-1"] });
-    // What still runs of it is ended.
+    // The remaining Pods are stopped.
     await watched(client, Job, names.workers, (each) => each?.spec.suspend === true);
   });
 
-  it("is Failed with the exit status of a program that failed", async () => {
+  it("is Failed with the exit status of a failed program", async () => {
     const names = await running(await make());
     await setPod("pi-l", {
       phase: "Failed",
@@ -125,10 +125,10 @@ describe("the mpi operator", () => {
     });
     await endJob(names.launcher, "Failed", "BackoffLimitExceeded");
     const failed = await reached((each) => each?.status?.jobStatus === "Failed");
-    expect(failed?.status).toMatchObject({ exitCode: 3, message: "mpiexec ended with 3" });
+    expect(failed?.status).toMatchObject({ exitCode: 3, message: "mpiexec exited with 3" });
   });
 
-  it("goes on where an operator that was stopped had left off, at every step", async () => {
+  it("resumes after a restart of the operator at every step", async () => {
     const restart = async (): Promise<void> => {
       await operator.stop();
       operator = await startOperator({ operator: mpi, client, dataDir: "/nonexistent", flags: {} });
@@ -149,7 +149,7 @@ describe("the mpi operator", () => {
     expect((await client.list(Job, { namespace })).items).toHaveLength(2);
   });
 
-  it("fails when somebody deletes the launcher, and does not make it again", async () => {
+  it("fails if the launcher is deleted and does not recreate it", async () => {
     const names = await running(await make());
     await client.delete(Job, { namespace, name: names.launcher }, { propagationPolicy: "Background" });
     const failed = await reached((each) => each?.status?.jobStatus === "Failed");
@@ -157,7 +157,7 @@ describe("the mpi operator", () => {
     await expect(client.get(Job, { namespace, name: names.launcher })).rejects.toThrow(/not found/);
   });
 
-  it("deletes a job its time to live after its end", async () => {
+  it("deletes a job when its ttl has passed", async () => {
     const names = await running(await make({ ttl: 1 }));
     await endJob(names.launcher, "Complete", "CompletionsReached");
     const done = await reached((each) => each?.status?.jobStatus === "Completed");
@@ -165,7 +165,7 @@ describe("the mpi operator", () => {
     expect(Date.now() - Date.parse(done?.status?.completionTime ?? "")).toBeGreaterThanOrEqual(1000);
   });
 
-  it("can be submitted again under the same name while the first one goes (issue 26 of the original)", async () => {
+  it("accepts a job with the name of one that is being deleted (issue 26 of the original)", async () => {
     const first = jobsOf(await make());
     await watched(client, Job, first.launcher, (each) => each !== undefined);
     await client.delete(RhinoJob, { namespace, name: "pi" });
@@ -174,7 +174,7 @@ describe("the mpi operator", () => {
     await watched(client, Job, second.launcher, (each) => each !== undefined);
   });
 
-  it("needs no right that its rules do not name", async () => {
+  it("needs no permission that its rules do not grant", async () => {
     await operator.stop();
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", metadata: { name: "mpi" } };
     const resource = (kind: string, plural: string) =>

@@ -7,13 +7,13 @@ import type { PodTools } from "./controllers/job-templates.ts";
 import { podProgram } from "./controllers/pod-program-path.ts";
 import { createRhinoJobController } from "./controllers/rhino-job.ts";
 
-/** Where launcher and workers come from: in a cluster from an image that has Keelson, else from this very installation. */
+/** In a cluster, launcher and workers come from the Keelson image; otherwise from this installation. */
 function podTools(): PodTools {
   const image = process.env.KEELSON_IMAGE;
   return image ? { kind: "image", image } : { kind: "local", command: [process.execPath, podProgram] };
 }
 
-/** The MPI family: programs in many ranks, without ssh. */
+/** The MPI family: MPI programs without ssh. */
 export const mpi: Operator = {
   name: "mpi",
   description: "run MPI jobs without SSH",
@@ -21,11 +21,11 @@ export const mpi: Operator = {
   rules: [
     { apiGroups: [group], resources: ["rhinojobs"], verbs: ["get", "list", "watch", "delete"] },
     { apiGroups: [group], resources: ["rhinojobs/status"], verbs: ["patch"] },
-    // Owner references that hold back a foreground deletion need this where that admission check is on.
+    // Required for blockOwnerDeletion if the admission plugin OwnerReferencesPermissionEnforcement is enabled.
     { apiGroups: [group], resources: ["rhinojobs/finalizers"], verbs: ["update"] },
     { apiGroups: ["batch"], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch"] },
     { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
-    // Made and never read: the token is for the Pods alone.
+    // Created and never read: only the Pods use the token.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
     { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: ["create"] },
   ],

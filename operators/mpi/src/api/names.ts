@@ -1,15 +1,15 @@
-/** API group of the family. */
+/** API group of the MPI kinds. */
 export const group = "openrhino.org";
 
-/** Its stored version. */
+/** Stored version. */
 export const version = "v1alpha2";
 
-/** The version before it, still served: the same objects. */
+/** Earlier version, still served with the same schema. */
 export const earlierVersion = "v1alpha1";
 
-/** Labels on the Pods of a RhinoJob. */
+/** Labels of a RhinoJob's Pods. */
 export const labels = {
-  /** Name of the RhinoJob, shortened where it is longer than a label may be. */
+  /** Name of the RhinoJob, shortened to a valid label value. */
   app: "app",
   /** `launcher` or `worker`. */
   type: "type",
@@ -17,7 +17,7 @@ export const labels = {
   uid: "rhinoID",
 } as const;
 
-/** Names of the containers. */
+/** Container names. */
 export const containerNames = { launcher: "rhino-mpi-launcher", worker: "rhino-mpi-worker" } as const;
 
 /** Key of the token in a job's Secret. */

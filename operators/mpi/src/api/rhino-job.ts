@@ -7,45 +7,45 @@ const spec = Type.Object(
   {
     image: Type.String({
       description:
-        "Image of the launcher and of the workers: it has the program and its MPI. Not read where Pods run without images.",
+        "Image of the launcher and the workers, with the program and its MPI. Ignored where Pods run without images.",
       minLength: 1,
     }),
-    parallelism: int32("How many ranks the program runs in, each in a worker of its own.", {
+    parallelism: int32("Number of ranks. Each runs in its own worker.", {
       minimum: 1,
       maximum: 10_000,
       default: 1,
     }),
-    ttl: int32("Seconds after its end at which the job is deleted, with its Pods and their logs. 0: it is kept.", {
+    ttl: int32("Seconds after its end until the job is deleted with its Pods and logs. 0 keeps it.", {
       minimum: 0,
       default: 600,
     }),
     appExec: Type.String({
-      description: "The program: a path, as it is found from the working directory, or a name on the PATH.",
+      description: "Program: a path relative to the working directory, or a name on the PATH.",
       minLength: 1,
     }),
-    appArgs: Type.Optional(Type.Array(Type.String(), { description: "Its arguments. No shell reads them." })),
-    dataServer: Type.Optional(Type.String({ description: "NFS server whose dataPath the workers have at /data." })),
+    appArgs: Type.Optional(Type.Array(Type.String(), { description: "Arguments. They do not pass through a shell." })),
+    dataServer: Type.Optional(Type.String({ description: "NFS server. The workers mount its dataPath at /data." })),
     dataPath: Type.Optional(Type.String({ description: "Path on dataServer." })),
     memoryAllocationMode: choice(
       ["FixedTotalMemory", "FixedPerCoreMemory"],
-      "What memoryAllocationSize is about: the whole job, or each worker.",
+      "Whether memoryAllocationSize applies to the whole job or to each worker.",
       { default: "FixedPerCoreMemory" },
     ),
-    memoryAllocationSize: int32("GiB of memory that the workers ask Alibaba's elastic container instances for.", {
+    memoryAllocationSize: int32("GiB of memory that the workers request from Alibaba's elastic container instances.", {
       minimum: 1,
       default: 2,
     }),
     mpiImplementation: choice(
       ["Auto", "OpenMPI", "MPICH"],
-      "Which MPI starts the program. Auto: the one that it is linked with; where it does not tell, the image's mpiexec.",
+      "MPI implementation that starts the program. Auto: the one that it is linked with; if that is unknown, the image's mpiexec.",
       { default: "Auto" },
     ),
-    workingDir: Type.Optional(Type.String({ description: "Where the program runs. Default: the image's." })),
+    workingDir: Type.Optional(Type.String({ description: "Working directory of the program. Default: the image's." })),
     startDeadlineSeconds: Type.Optional(
-      int32("Seconds that workers have to join once the launcher runs. Absent: the launcher waits.", { minimum: 1 }),
+      int32("Seconds from the launcher's start until all workers must have joined. Unset: no limit.", { minimum: 1 }),
     ),
     activeDeadlineSeconds: Type.Optional(
-      int32("Seconds that the job may take from the launcher's start. Absent: as long as it needs.", { minimum: 1 }),
+      int32("Seconds from the launcher's start until the job must have ended. Unset: no limit.", { minimum: 1 }),
     ),
   },
   {
@@ -53,13 +53,13 @@ const spec = Type.Object(
     "x-kubernetes-validations": [
       {
         rule: "(has(self.dataServer) && self.dataServer != '') == (has(self.dataPath) && self.dataPath != '')",
-        message: "dataServer and dataPath go together: give both or none",
+        message: "dataServer and dataPath must be set together",
       },
     ],
   },
 );
 
-/** Where a RhinoJob stands. */
+/** States of a RhinoJob. */
 export const jobStatuses = ["Pending", "Running", "Failed", "Completed", "ImageError"] as const;
 export type JobStatus = (typeof jobStatuses)[number];
 
@@ -68,29 +68,29 @@ const status = Type.Object(
     jobStatus: Type.Optional(
       choice(
         jobStatuses,
-        "Pending: launcher or workers do not run yet, message says what is waited for; ImageError: the image cannot be had; Running: all of them run; Completed: the program ended with 0 in every rank; Failed.",
+        "Pending: the launcher or workers are not running yet, see message; ImageError: the image cannot be pulled; Running: all of them are running; Completed: the program exited with 0 in every rank; Failed.",
       ),
     ),
-    message: Type.Optional(Type.String({ description: "What is waited for, or why it failed, for people." })),
-    exitCode: Type.Optional(int32("Exit status of mpiexec, once it has ended.")),
-    launcherPodNames: Type.Optional(Type.Array(Type.String(), { description: "The launcher's Pod." })),
-    workerPodNames: Type.Optional(Type.Array(Type.String(), { description: "The workers' Pods." })),
-    startTime: Type.Optional(time("When the launcher was made.")),
-    completionTime: Type.Optional(time("When the job ended. The time to live counts from here.")),
-    observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
+    message: Type.Optional(Type.String({ description: "What the job waits for, or why it failed." })),
+    exitCode: Type.Optional(int32("Exit status of mpiexec.")),
+    launcherPodNames: Type.Optional(Type.Array(Type.String(), { description: "Name of the launcher's Pod." })),
+    workerPodNames: Type.Optional(Type.Array(Type.String(), { description: "Names of the workers' Pods." })),
+    startTime: Type.Optional(time("Time of the launcher's creation.")),
+    completionTime: Type.Optional(time("Time of the job's end. The ttl counts from here.")),
+    observedGeneration: Type.Optional(int64("Generation of spec that this status reflects.")),
     conditions: Type.Optional(conditions("LauncherReady, Running, Completed and Failed.")),
   },
-  { description: "How it goes." },
+  { description: "Observed state of the job." },
 );
 
-/** An MPI program, run by a launcher and a worker a rank. */
+/** An MPI program, run by a launcher and one worker per rank. */
 export const RhinoJob = defineResource({
   group,
   version,
   servedVersions: [earlierVersion],
   kind: "RhinoJob",
   plural: "rhinojobs",
-  description: "An MPI program, run in as many ranks as wanted, each in a Pod of its own, without ssh.",
+  description: "An MPI program whose ranks each run in their own Pod, without ssh.",
   spec,
   status,
   columns: [

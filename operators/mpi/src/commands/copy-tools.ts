@@ -5,13 +5,13 @@ import type { CommandDefinition } from "@keelson/operator";
 import { podProgram } from "../controllers/pod-program-path.ts";
 
 /**
- * `keelson mpi copy-tools DIR`: puts launcher and worker into a folder so that they run in any image with the same kernel and
- * machine, whatever libraries it has: our files, Node, and the libraries and the loader that Node needs.
+ * `keelson mpi copy-tools DIR`: copies the launcher and worker programs into a folder, with Node, its libraries and its loader, so that they
+ * run in any image of the same architecture.
  */
 export const copyToolsCommand: CommandDefinition = {
   name: "copy-tools",
   isInternal: true,
-  description: "put launcher and worker into a folder that Pods of any image can have (for init containers)",
+  description: "copy the launcher and worker programs into a folder (for init containers)",
   args: ["DIR"],
   run({ args }) {
     copyTools(args[0] ?? "", process.execPath);
@@ -19,7 +19,7 @@ export const copyToolsCommand: CommandDefinition = {
   },
 };
 
-/** Copies the tools. The folder then has `keelson-mpi`, which takes `launcher` or `worker`. */
+/** Copies the programs. The folder then has `keelson-mpi`, whose argument is `launcher` or `worker`. */
 export function copyTools(folder: string, node: string): void {
   const libraries = join(folder, "lib");
   mkdirSync(libraries, { recursive: true });
@@ -28,7 +28,7 @@ export function copyTools(folder: string, node: string): void {
   copyFileSync(realpathSync(node), join(folder, "node"));
   chmodSync(join(folder, "node"), 0o755);
   let loader: string | undefined;
-  // `libm.so.6 => /lib/.../libm.so.6 (0x...)`, and the loader alone: `/lib64/ld-linux-x86-64.so.2 (0x...)`.
+  // Lines of ldd: `libm.so.6 => /lib/.../libm.so.6 (0x...)`, and for the loader `/lib64/ld-linux-x86-64.so.2 (0x...)`.
   for (const line of execFileSync("ldd", [node], { encoding: "utf8" }).split("\n")) {
     const path = /(?:=>\s*|^\s*)(\/\S+)\s+\(0x/.exec(line)?.[1];
     if (path === undefined) continue;

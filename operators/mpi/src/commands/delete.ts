@@ -6,7 +6,7 @@ import { namespaceFlag } from "./flags.ts";
 /** `keelson mpi delete NAME ...`. */
 export const deleteCommand: CommandDefinition = {
   name: "delete",
-  description: "delete jobs: what runs of them is ended, and their logs go too",
+  description: "delete jobs with their logs and stop running ranks",
   args: ["NAME", "[NAMES...]"],
   flags: [namespaceFlag],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
@@ -20,7 +20,7 @@ export const deleteCommand: CommandDefinition = {
           stdout.write(`rhinojob ${name} deleted\n`);
         } catch (error) {
           if (!isNotFound(error)) throw error;
-          stderr.write(`there is no rhinojob ${name} in ${namespace}\n`);
+          stderr.write(`rhinojob ${name} not found in namespace ${namespace}\n`);
           exitCode = 1;
         }
       }

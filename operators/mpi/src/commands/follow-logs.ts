@@ -8,20 +8,20 @@ import { watchUntilEnd } from "./watch-job.ts";
 
 /** Options of {@link followLogs}. */
 export interface FollowOptions {
-  /** The job as it is now. */
+  /** Current state of the job. */
   readonly job: DeepReadonly<RhinoJob>;
-  /** The workers' logs too, every line under its Pod's name. */
+  /** Include the workers' logs and prefix every line with its Pod's name. */
   readonly workers: boolean;
   readonly signal: AbortSignal;
-  /** Gets what was written, as it comes. */
+  /** Receives the output as it arrives. */
   readonly out: NodeJS.WritableStream;
-  /** Told of every state of the job on the way. */
+  /** Called with every state of the job. */
   readonly onChange?: (job: DeepReadonly<RhinoJob>) => void;
 }
 
 /**
- * Hands on what a job's Pods write, from the first byte and as it comes, until the job has ended and everything is read. Answers the
- * job at its end (`undefined` where it was deleted), and how many Pods had a log.
+ * Streams the logs of a job's Pods from the first byte until the job has ended and everything is read. Returns the job at its end
+ * (`undefined` if it was deleted) and the number of Pods that had a log.
  */
 export async function followLogs(
   client: Client,
@@ -36,7 +36,7 @@ export async function followLogs(
     const podName = pod.metadata.name ?? "";
     if (!hasStarted(pod) || reading.has(podName)) return;
     const read = copyLog(client, { namespace, name: podName }, { follow: true, named: workers, out, signal: stop });
-    // Who waits for the job learns of it at once.
+    // Stops the wait for the job immediately.
     read.catch((error: unknown) => failed.abort(error));
     reading.set(podName, read);
   };
@@ -50,13 +50,13 @@ export async function followLogs(
     watching.abort();
   }
   await watched;
-  // One that started and ended between two events of the watch.
+  // Includes a Pod that started and ended between two watch events.
   if (ended !== undefined) for (const pod of (await client.list(Pod, { ...selection, signal: stop })).items) consider(pod);
   const found = await Promise.all(reading.values());
   return { job: ended, logs: found.filter(Boolean).length };
 }
 
-/** Looks at the Pods of a job, and at each again when it changes, until the signal fires. */
+/** Calls `consider` for every Pod of a job and every change of one, until the signal fires. */
 async function considerPods(
   client: Client,
   selection: { readonly namespace: string; readonly labelSelector: string },

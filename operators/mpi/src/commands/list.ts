@@ -6,15 +6,15 @@ import { namespaceFlag } from "./flags.ts";
 /** `keelson mpi list`. */
 export const listCommand: CommandDefinition = {
   name: "list",
-  description: "list the jobs and how they go",
-  flags: [namespaceFlag, { name: "all-namespaces", short: "A", description: "those of all namespaces" }, outputFlag],
+  description: "list jobs and their status",
+  flags: [namespaceFlag, { name: "all-namespaces", short: "A", description: "list jobs in all namespaces" }, outputFlag],
   async run({ flags, stdout, signal, client: connect }) {
     const client = await connect();
     try {
-      const everywhere = flags["all-namespaces"] === true;
-      const namespace = everywhere ? undefined : namespaceFlag.read(flags);
+      const allNamespaces = flags["all-namespaces"] === true;
+      const namespace = allNamespaces ? undefined : namespaceFlag.read(flags);
       const { items } = await client.list(RhinoJob, { namespace, signal });
-      stdout.write(formatResult({ flags }, items, () => describe(items, everywhere, namespace)));
+      stdout.write(formatResult({ flags }, items, () => describe(items, allNamespaces, namespace)));
       return 0;
     } finally {
       await client.close();
@@ -22,19 +22,19 @@ export const listCommand: CommandDefinition = {
   },
 };
 
-function describe(jobs: readonly DeepReadonly<RhinoJob>[], everywhere: boolean, namespace: string | undefined): string {
+function describe(jobs: readonly DeepReadonly<RhinoJob>[], allNamespaces: boolean, namespace: string | undefined): string {
   if (jobs.length === 0) {
-    const where = everywhere ? "" : ` in namespace ${namespace ?? ""}`;
-    return `No jobs${where}; make one: keelson mpi run -n 2 -- PROGRAM\n`;
+    const where = allNamespaces ? "" : ` in namespace ${namespace ?? ""}`;
+    return `No jobs${where}; create one: keelson mpi run -n 2 -- PROGRAM\n`;
   }
   const rows = jobs.map(({ metadata, spec, status }) => [
-    ...(everywhere ? [metadata.namespace ?? ""] : []),
+    ...(allNamespaces ? [metadata.namespace ?? ""] : []),
     metadata.name ?? "",
     String(spec.parallelism),
     status?.jobStatus ?? "Pending",
     String(status?.exitCode ?? ""),
     metadata.creationTimestamp ?? "",
   ]);
-  const head = [...(everywhere ? ["NAMESPACE"] : []), "NAME", "PARALLELISM", "STATUS", "EXIT", "CREATED"];
+  const head = [...(allNamespaces ? ["NAMESPACE"] : []), "NAME", "PARALLELISM", "STATUS", "EXIT", "CREATED"];
   return renderTable([head, ...rows]);
 }

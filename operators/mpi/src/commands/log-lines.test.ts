@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { namedLines, writeInStep } from "./log-lines.ts";
 
 describe("named lines", () => {
-  it("puts the name before every line, however the text is cut into pieces", () => {
+  it("prefixes every line with the name, however the text is split", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: fc.constantFrom("a", "é", "\n") })), (pieces) => {
         const lines = namedLines("pod");
@@ -16,7 +16,7 @@ describe("named lines", () => {
     );
   });
 
-  it("gives bytes that are no text as they are", () => {
+  it("passes bytes that are not text unchanged", () => {
     const lines = namedLines("p");
     expect(Buffer.concat([lines.push(Buffer.from([0xff, 0x0a, 0x00])), lines.end()])).toEqual(
       Buffer.from([0x70, 0x3a, 0x20, 0xff, 0x0a, 0x70, 0x3a, 0x20, 0x00, 0x0a]),
@@ -24,7 +24,7 @@ describe("named lines", () => {
   });
 });
 
-it("waits with writing while nobody reads", async () => {
+it("waits for the reader before writing more", async () => {
   const out = new PassThrough({ highWaterMark: 4 });
   const { signal } = new AbortController();
   let isWritten = false;

@@ -3,8 +3,8 @@ import { once } from "node:events";
 const newline = 0x0a;
 
 /**
- * Takes what a program writes in pieces and gives it back in whole lines under a name, so that the lines of programs that write at the
- * same time do not mix. `end` gives what is left of a last line that has no end.
+ * Splits a stream into whole lines and prefixes each with a name, so that lines of concurrent programs do not mix. `end` returns an
+ * unfinished last line.
  */
 export function namedLines(name: string): { push(chunk: Uint8Array): Uint8Array; end(): Uint8Array } {
   const prefix = Buffer.from(`${name}: `);
@@ -29,7 +29,7 @@ export function namedLines(name: string): { push(chunk: Uint8Array): Uint8Array;
   };
 }
 
-/** Writes bytes and waits while the reader is slower than the writer. Rejects when the signal fires first. */
+/** Writes bytes and waits for the stream to drain. Rejects if the signal fires first. */
 export async function writeInStep(out: NodeJS.WritableStream, bytes: Uint8Array, signal: AbortSignal): Promise<void> {
   if (bytes.length > 0 && !out.write(bytes)) await once(out, "drain", { signal });
 }

@@ -9,13 +9,13 @@ import { hasEnded, watchUntilEnd } from "./watch-job.ts";
 /** `keelson mpi logs NAME`. */
 export const logsCommand: CommandDefinition = {
   name: "logs",
-  description: "print what a job has written: all ranks' output, as mpiexec gathers it",
+  description: "print the output of all ranks, as mpiexec collects it",
   args: ["NAME"],
   flags: [
     namespaceFlag,
-    { name: "follow", short: "f", description: "go on with what it writes until the job ends" },
-    { name: "workers", description: "of the workers too: what their daemons wrote" },
-    { name: "wait", description: "wait for the job's end first" },
+    { name: "follow", short: "f", description: "stream new output until the job ends" },
+    { name: "workers", description: "include the output of the workers' daemons" },
+    { name: "wait", description: "wait for the end of the job first" },
   ],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
     const namespace = namespaceFlag.read(flags);
@@ -38,7 +38,7 @@ export const logsCommand: CommandDefinition = {
         }
       }
       if (found > 0) return 0;
-      stderr.write(`${name} has written nothing yet: ${job.status?.jobStatus ?? "Pending"}: ${job.status?.message ?? ""}\n`);
+      stderr.write(`${name} has no output yet: ${job.status?.jobStatus ?? "Pending"}: ${job.status?.message ?? ""}\n`);
       return 1;
     } finally {
       await client.close();

@@ -3,7 +3,7 @@ import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { namedLines, writeInStep } from "./log-lines.ts";
 
-/** Whether a Pod's program has started: before that there is no log to open. */
+/** Whether a Pod's program has started. Before that it has no log. */
 export function hasStarted(pod: DeepReadonly<PodObject>): boolean {
   const state = pod.status?.containerStatuses?.[0]?.state;
   return state?.running !== undefined || state?.terminated !== undefined;
@@ -11,22 +11,22 @@ export function hasStarted(pod: DeepReadonly<PodObject>): boolean {
 
 /** Options of {@link copyLog}. */
 export interface CopyOptions {
-  /** Goes on until the program has ended. */
+  /** Continue until the program has ended. */
   readonly follow: boolean;
-  /** Every line under the Pod's name. */
+  /** Prefix every line with the Pod's name. */
   readonly named: boolean;
   readonly out: NodeJS.WritableStream;
   readonly signal: AbortSignal;
 }
 
-/** Writes what a Pod's program has written, byte for byte. False where it has not started or is gone. */
+/** Copies the log of a Pod's program. Returns false if the program has not started or the Pod does not exist. */
 export async function copyLog(client: Client, pod: ObjectKey, { follow, named, out, signal }: CopyOptions): Promise<boolean> {
   const lines = named ? namedLines(pod.name) : { push: (chunk: Uint8Array) => chunk, end: () => Buffer.alloc(0) };
   try {
     const log = await client.podLog(pod, { follow, signal });
     for await (const chunk of log) await writeInStep(out, lines.push(chunk), signal);
   } catch (error) {
-    // A container that has not started has no log: Kubernetes answers 400.
+    // A container that has not started has no log: Kubernetes returns 400.
     if (isNotFound(error) || isStatusError(error, "BadRequest")) return false;
     throw error;
   }

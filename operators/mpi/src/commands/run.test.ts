@@ -5,14 +5,14 @@ import { jobOfFlags } from "./run.ts";
 const job = (args: string[], flags: Record<string, string | true> = {}) => jobOfFlags({ args, flags }, "/home/me", "0a1b2c");
 
 describe("keelson mpi run", () => {
-  it("makes a job of a program in this folder, named after it", () => {
+  it("creates a job for a program in the current folder, named after it", () => {
     expect(job(["./My_Pi.x", "a b", "-n", "$(x)"], { np: "4" })).toMatchObject({
       name: "my-pi-x-0a1b2c",
       spec: { image: "local", parallelism: 4, appExec: "./My_Pi.x", appArgs: ["a b", "-n", "$(x)"], workingDir: "/home/me" },
     });
   });
 
-  it("leaves the folder to the image where there is one", () => {
+  it("uses the image's working directory if there is an image", () => {
     expect(job(["/app/pi"], { image: "me/pi" }).spec.workingDir).toBeUndefined();
     expect(job(["/app/pi"], { image: "me/pi", workdir: "/app" }).spec.workingDir).toBe("/app");
   });

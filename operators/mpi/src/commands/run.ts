@@ -7,57 +7,57 @@ import { RhinoJob, type RhinoJobSpec } from "../api/rhino-job.ts";
 import { namespaceFlag } from "./flags.ts";
 import { followLogs } from "./follow-logs.ts";
 
-/** Exit status after Ctrl-C, as shells have it. */
+/** Exit status after Ctrl-C, as in a shell. */
 const interruptedExitCode = 130;
 
 const flags = {
-  np: countFlag({ name: "np", short: "n", value: "RANKS", description: "how many ranks", min: 1, default: "1" }),
+  np: countFlag({ name: "np", short: "n", value: "RANKS", description: "number of ranks", min: 1, default: "1" }),
   name: textFlag({
     name: "name",
     value: "NAME",
-    description: "name of the job (default: the program's name and a random end)",
+    description: "name of the job (default: the program's name with a random suffix)",
   }),
   namespace: namespaceFlag,
   image: textFlag({
     name: "image",
     value: "IMAGE",
-    description: "image with the program and its MPI, in a cluster",
+    description: "image with the program and its MPI (in a cluster)",
     default: "local",
   }),
   mpi: choiceFlag({
     name: "mpi",
     value: "MPI",
-    description: "MPI implementation; Auto: the one that the program is linked with",
+    description: "MPI implementation; Auto selects the one that the program is linked with",
     choices: ["Auto", "OpenMPI", "MPICH"],
     default: "Auto",
   }),
   ttl: countFlag({
     name: "ttl",
     value: "SECONDS",
-    description: "how long after its end the job is kept; 0: for ever",
+    description: "time until the ended job is deleted; 0 keeps it",
     default: "600",
   }),
   workdir: textFlag({
     name: "workdir",
     value: "DIR",
-    description: "where the program runs (default: this folder; with --image, the image's)",
+    description: "working directory of the program (default: the current one; with --image, the image's)",
   }),
-  server: textFlag({ name: "server", value: "HOST", description: "NFS server whose --dir the workers have at /data" }),
+  server: textFlag({ name: "server", value: "HOST", description: "NFS server; the workers mount its --dir at /data" }),
   dir: textFlag({ name: "dir", value: "PATH", description: "path on --server" }),
   startDeadline: countFlag({
     name: "start-deadline",
     value: "SECONDS",
-    description: "fail where not all workers have joined by then",
+    description: "fail if not all workers have joined after this time",
     min: 1,
   }),
-  deadline: countFlag({ name: "deadline", value: "SECONDS", description: "fail where it takes longer than this", min: 1 }),
-  detach: switchFlag({ name: "detach", description: "do not wait for the end" }),
+  deadline: countFlag({ name: "deadline", value: "SECONDS", description: "fail if the job takes longer than this", min: 1 }),
+  detach: switchFlag({ name: "detach", description: "print the name of the job and do not wait for its end" }),
 };
 
-/** `keelson mpi run -- PROGRAM ...`: makes a RhinoJob, waits for its end, and ends as the program did. */
+/** `keelson mpi run -- PROGRAM ...`: creates a RhinoJob, streams its output and exits with its status. */
 export const runCommand: CommandDefinition = {
   name: "run",
-  description: "run a program in many ranks, print what it writes, and end with its exit status",
+  description: "run a program in parallel ranks, stream its output and exit with its status",
   args: ["PROGRAM", "[ARGS...]"],
   flags: Object.values(flags),
   run: async (context) => {
@@ -77,7 +77,7 @@ async function run(context: CommandContext): Promise<number> {
   const { name, spec } = jobOfFlags(context, process.cwd(), randomBytes(3).toString("hex"));
   const client = await context.client();
   try {
-    const made = await client.create(RhinoJob, { metadata: { name, namespace }, spec }, { signal });
+    const created = await client.create(RhinoJob, { metadata: { name, namespace }, spec }, { signal });
     if (flags.detach.read(context.flags)) {
       stdout.write(`${name}\n`);
       return 0;
@@ -89,13 +89,13 @@ async function run(context: CommandContext): Promise<number> {
       last = line;
     };
     try {
-      const { job } = await followLogs(client, { job: made, workers: false, signal, out: stdout, onChange });
+      const { job } = await followLogs(client, { job: created, workers: false, signal, out: stdout, onChange });
       if (job !== undefined) return job.status?.jobStatus === "Completed" ? 0 : job.status?.exitCode || 1;
-      stderr.write(`${name} was deleted before its end\n`);
+      stderr.write(`${name} was deleted before it ended\n`);
       return 1;
     } catch (error) {
       if (!signal.aborted) throw error;
-      // As an mpiexec that is interrupted takes its ranks with it.
+      // An interrupted mpiexec stops its ranks too.
       await client.delete(RhinoJob, { namespace, name }, { propagationPolicy: "Background" });
       stderr.write(`${name}: interrupted and deleted\n`);
       return interruptedExitCode;
@@ -106,28 +106,28 @@ async function run(context: CommandContext): Promise<number> {
 }
 
 /**
- * The job that the command's flags describe. `ending` makes its name differ from others of the program.
+ * The job that the command's flags describe. `suffix` makes its name unique.
  *
- * **Errors**: a {@link UsageError} that names the flag.
+ * **Errors**: {@link UsageError}, which names the flag.
  */
 export function jobOfFlags(
   { args, flags: values }: Pick<CommandContext, "args" | "flags">,
   folder: string,
-  ending: string,
+  suffix: string,
 ): { readonly name: string; readonly spec: RhinoJobSpec } {
   const [appExec, ...appArgs] = args;
-  if (appExec === undefined) throw new UsageError("the program is missing: keelson mpi run --np 2 -- ./pi");
+  if (appExec === undefined) throw new UsageError("missing program; example: keelson mpi run --np 2 -- ./pi");
   const image = flags.image.read(values);
   const mpiImplementation = flags.mpi.read(values);
   const dataServer = flags.server.read(values);
   const dataPath = flags.dir.read(values);
-  if ((dataServer === undefined) !== (dataPath === undefined)) throw new UsageError("--server and --dir go together");
+  if ((dataServer === undefined) !== (dataPath === undefined)) throw new UsageError("--server and --dir must be set together");
   const workdir = flags.workdir.read(values);
   const workingDir = image === "local" ? resolve(folder, workdir ?? ".") : workdir;
   const startDeadlineSeconds = flags.startDeadline.read(values);
   const activeDeadlineSeconds = flags.deadline.read(values);
   return {
-    name: flags.name.read(values) ?? `${nameOf(appExec)}-${ending}`,
+    name: flags.name.read(values) ?? `${nameOf(appExec)}-${suffix}`,
     spec: {
       image,
       parallelism: flags.np.read(values),
@@ -145,7 +145,7 @@ export function jobOfFlags(
   };
 }
 
-/** A program's name as far as objects can have it. */
+/** A program's name as a valid object name. */
 function nameOf(program: string): string {
   const name = basename(program)
     .toLowerCase()

@@ -2,25 +2,25 @@ import { type DeepReadonly, isExpired } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { RhinoJob } from "../api/rhino-job.ts";
 
-/** Where a wait for a job's end has come to. */
+/** Options of {@link watchUntilEnd}. */
 export interface EndOptions {
   readonly namespace: string;
   readonly name: string;
   readonly signal: AbortSignal;
-  /** Told of every state on the way. */
+  /** Called with every state of the job. */
   readonly onChange: (job: DeepReadonly<RhinoJob>) => void;
 }
 
-/** Waits by watch until a job has ended, and answers it; `undefined` where it was deleted. */
+/** Watches a job until it has ended, and returns it; `undefined` if it was deleted. */
 export async function watchUntilEnd(client: Client, options: EndOptions): Promise<DeepReadonly<RhinoJob> | undefined> {
   const { namespace, name, signal, onChange } = options;
   const fieldSelector = `metadata.name=${name}`;
   for (;;) {
     const list = await client.list(RhinoJob, { namespace, fieldSelector, signal });
-    const [present] = list.items;
-    if (present === undefined) return undefined;
-    onChange(present);
-    if (hasEnded(present)) return present;
+    const [current] = list.items;
+    if (current === undefined) return undefined;
+    onChange(current);
+    if (hasEnded(current)) return current;
     const watch = await client.watch(RhinoJob, {
       namespace,
       fieldSelector,

@@ -1,12 +1,12 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { JobObject } from "@keelson/api-machinery/kinds";
 
-/** How a Job has ended. */
+/** Result of a Job. */
 export type JobOutcome =
   | { readonly kind: "complete" }
   | { readonly kind: "failed"; readonly reason: string; readonly message: string; readonly at: string | undefined };
 
-/** How a Job has ended; `undefined` while it has not. */
+/** Result of a Job; `undefined` while it has not ended. */
 export function jobOutcome(job: DeepReadonly<JobObject>): JobOutcome | undefined {
   for (const { type, status, reason, message, lastTransitionTime } of job.status?.conditions ?? []) {
     if (status !== "True") continue;

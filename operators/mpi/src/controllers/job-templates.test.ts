@@ -11,7 +11,7 @@ const image: PodTools = { kind: "image", image: "keelson:1" };
 const names = childNames("pi", uid);
 
 describe("names of a RhinoJob's children", () => {
-  it("are those of the original where its name is short", () => {
+  it("are the original's if the name is short", () => {
     expect(names).toEqual({
       secret: "pi-0a1b2-token",
       policy: "pi-0a1b2-peers",
@@ -20,7 +20,7 @@ describe("names of a RhinoJob's children", () => {
     });
   });
 
-  it("fit host names of Pods and labels, whatever the job's name (regression 14)", () => {
+  it("are valid Pod host names and labels for any job name (regression 14)", () => {
     const name = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?$/);
     fc.assert(
       fc.property(name, (each) => {
@@ -31,13 +31,13 @@ describe("names of a RhinoJob's children", () => {
     );
   });
 
-  it("differ for two long names that begin alike", () => {
+  it("differ for two long names with a common prefix", () => {
     expect(childNames(`${"a".repeat(80)}-1`, uid)).not.toEqual(childNames(`${"a".repeat(80)}-2`, uid));
   });
 });
 
 describe("the launcher's Job", () => {
-  it("is tried once: nothing restarts an mpiexec whose workers are another's (regression 6)", () => {
+  it("has no retries, because a second mpiexec could not use the workers of the first (regression 6)", () => {
     const job = launcherJob(rhinoJobOf(), names, local);
     expect(job).toMatchObject({
       parallelism: 1,
@@ -47,7 +47,7 @@ describe("the launcher's Job", () => {
     });
   });
 
-  it("has the arguments as they are, without a shell (regression 7)", () => {
+  it("passes the arguments unchanged, without a shell (regression 7)", () => {
     const args = ["a b", "; rm -rf /", "$(id)", "$(KEELSON_MPI_TOKEN)"];
     const [container] = launcherJob(rhinoJobOf({ appArgs: args }), names, local).template.spec.containers;
     expect(container?.command).toEqual(["/usr/bin/node", "/keelson/pod-program.js", "launcher"]);
@@ -61,12 +61,12 @@ describe("the launcher's Job", () => {
     expect(order.command).toEqual(["./pi", ...args]);
   });
 
-  it("has the token from a Secret and in no text of its own", () => {
+  it("gets the token from a Secret and does not contain it", () => {
     const text = JSON.stringify(launcherJob(rhinoJobOf(), names, local));
     expect(text).toContain('"secretKeyRef":{"name":"pi-0a1b2-token","key":"token"}');
   });
 
-  it("has the labels and the container's name of the original, and no access to the API", () => {
+  it("has the original's labels and container name and no access to the API", () => {
     const { template } = launcherJob(rhinoJobOf(), names, local);
     expect(template.metadata?.labels).toEqual({ app: "pi", type: "launcher", rhinoID: uid });
     expect(template.spec).toMatchObject({
@@ -75,7 +75,7 @@ describe("the launcher's Job", () => {
     });
   });
 
-  it("brings its tools into any image of a cluster", () => {
+  it("copies its programs into any image", () => {
     const { spec } = launcherJob(rhinoJobOf(), names, image).template;
     expect(spec.initContainers?.[0]).toMatchObject({ image: "keelson:1", volumeMounts: [{ mountPath: "/keelson" }] });
     expect(spec.containers[0]).toMatchObject({
@@ -86,18 +86,18 @@ describe("the launcher's Job", () => {
 });
 
 describe("the workers' Job", () => {
-  it("is indexed, one Pod a rank, each tried once (regression 5)", () => {
+  it("is indexed with one Pod per rank and no retries (regression 5)", () => {
     const job = workersJob(rhinoJobOf({ parallelism: 4 }), names, "10.0.0.7", local);
     expect(job).toMatchObject({ completionMode: "Indexed", parallelism: 4, completions: 4, backoffLimit: 0 });
     expect(job.template.spec.containers[0]?.env?.[0]).toEqual({ name: "KEELSON_MPI_LAUNCHER", value: "10.0.0.7:21000" });
   });
 
-  it("writes an IPv6 address so that its port can be told from it", () => {
+  it("encloses an IPv6 address in brackets", () => {
     const job = workersJob(rhinoJobOf(), names, "fd00::7", local);
     expect(job.template.spec.containers[0]?.env?.[0]?.value).toBe("[fd00::7]:21000");
   });
 
-  it("has the NFS volume at /data, and the launcher has not", () => {
+  it("mounts the NFS volume at /data, and the launcher does not", () => {
     const job = rhinoJobOf({ dataServer: "10.0.0.7", dataPath: "/share" });
     const { spec } = workersJob(job, names, "10.0.0.1", image).template;
     expect(spec.volumes).toContainEqual({ name: "data", nfs: { server: "10.0.0.7", path: "/share" } });

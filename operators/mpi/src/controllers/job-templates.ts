@@ -6,11 +6,11 @@ import { formatOrder, podVariables, rendezvousPort } from "../launch/pod-environ
 import { readyPipeVariable, readyProbeCommand } from "../launch/ready-signal.ts";
 import { type ChildNames, labelValue } from "./child-names.ts";
 
-/** How launcher and workers get at the program of ours that they run. */
+/** How Pods get the launcher and worker programs. */
 export type PodTools =
-  /** Pods are programs on the operator's machine: these words start it. */
+  /** Pods are processes on the operator's machine, started with this command. */
   | { readonly kind: "local"; readonly command: readonly string[] }
-  /** Pods are containers: this image has Keelson, and gives it to the Pod before the job's own image starts. */
+  /** Pods are containers. An init container with this Keelson image copies the programs into the Pod. */
   | { readonly kind: "image"; readonly image: string };
 
 const toolsFolder = "/keelson";
@@ -33,8 +33,8 @@ export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tool
       { name: podVariables.podIP, valueFrom: { fieldRef: { fieldPath: "status.podIP" } } },
     ],
     ports: [{ name: "rendezvous", containerPort: rendezvousPort }],
-    // It waits until every launch line is read from mpiexec, so the launcher is known to be ready when it is, not a second later.
-    // Ten seconds a turn, then the next one begins; no turn that fails means anything.
+    // The probe blocks until every launch line has been read from mpiexec, so readiness is visible immediately. It is repeated every
+    // ten seconds, and failures do not matter.
     startupProbe: {
       exec: { command: [...readyProbeCommand] },
       timeoutSeconds: 10,
@@ -45,14 +45,14 @@ export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tool
   return {
     parallelism: 1,
     completions: 1,
-    // A second mpiexec could not take over the workers of the first.
+    // A second mpiexec could not use the workers of the first.
     backoffLimit: 0,
     ...(spec.activeDeadlineSeconds === undefined ? {} : { activeDeadlineSeconds: spec.activeDeadlineSeconds }),
     template: { metadata: { labels: podLabels(job, "launcher") }, spec: podSpec(container, tools) },
   };
 }
 
-/** The Job of the workers, one Pod a rank, that join the launcher at this address. */
+/** The Job of the workers, one Pod per rank, which join the launcher at this address. */
 export function workersJob(
   job: DeepReadonly<RhinoJob>,
   names: ChildNames,
@@ -88,7 +88,7 @@ export function workersJob(
   };
 }
 
-/** Labels of a job's Pods of this type. */
+/** Labels of a RhinoJob's Pods of this type. */
 export function podLabels(job: DeepReadonly<RhinoJob>, type: "launcher" | "worker"): Record<string, string> {
   return {
     [labels.app]: labelValue(job.metadata.name ?? ""),
@@ -97,7 +97,7 @@ export function podLabels(job: DeepReadonly<RhinoJob>, type: "launcher" | "worke
   };
 }
 
-/** Kubernetes sets it by itself in Pods of indexed Jobs; where it is given, it is this. */
+/** Kubernetes sets it in Pods of indexed Jobs; here it is set explicitly to the same value. */
 const indexVariable: EnvVar = {
   name: podVariables.index,
   valueFrom: { fieldRef: { fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']" } },
@@ -115,7 +115,7 @@ function containerOf(job: DeepReadonly<RhinoJob>, part: "launcher" | "worker", t
     command: tools.kind === "local" ? [...tools.command, part] : [`${toolsFolder}/keelson-mpi`, part],
     ...(workingDir === undefined ? {} : { workingDir }),
     ...(tools.kind === "local" ? {} : { volumeMounts: [{ name: "keelson", mountPath: toolsFolder, readOnly: true }] }),
-    // The last lines say why it failed.
+    // The last lines of the log say why it failed.
     terminationMessagePolicy: "FallbackToLogsOnError",
   };
 }

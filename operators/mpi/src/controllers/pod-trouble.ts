@@ -5,7 +5,7 @@ import type { PodObject } from "@keelson/api-machinery/kinds";
 export interface PodTrouble {
   readonly reason: string;
   readonly message: string;
-  /** Whether it is its image that cannot be had. */
+  /** Whether its image cannot be pulled. */
   readonly isImage: boolean;
 }
 
@@ -17,10 +17,10 @@ const imageReasons: ReadonlySet<string> = new Set([
   "ImageInspectError",
   "RegistryUnavailable",
 ]);
-/** What a container waits for on its usual way. */
+/** Reasons of a container that is starting normally. */
 const usualReasons: ReadonlySet<string> = new Set(["", "ContainerCreating", "PodInitializing"]);
 
-/** Why a Pod does not start; `undefined` where nothing is known to be in the way. */
+/** Why a Pod does not start; `undefined` if no problem is known. */
 export function podTrouble(pod: DeepReadonly<PodObject>): PodTrouble | undefined {
   const containers = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
   for (const { state } of containers) {
@@ -34,7 +34,7 @@ export function podTrouble(pod: DeepReadonly<PodObject>): PodTrouble | undefined
   return undefined;
 }
 
-/** Whether a Pod runs and is ready, and is not being deleted. */
+/** Whether a Pod is running, ready and not being deleted. */
 export function isReady(pod: DeepReadonly<PodObject>): boolean {
   return (
     pod.metadata.deletionTimestamp === undefined &&
@@ -43,14 +43,14 @@ export function isReady(pod: DeepReadonly<PodObject>): boolean {
   );
 }
 
-/** Exit status of a Pod's program, once it has ended. */
+/** Exit status of a Pod's program; `undefined` while it has not ended. */
 export function exitCodeOf(pod: DeepReadonly<PodObject>): number | undefined {
   return pod.status?.containerStatuses?.[0]?.state?.terminated?.exitCode;
 }
 
 /**
- * Why a Pod's program ended as it did, where more is known than its exit status: what launcher or worker said of it, or the
- * system's reason (OOMKilled, StartError, Evicted). The program's own last words are in its log.
+ * Why a Pod's program failed, if more than its exit status is known: the launcher's or worker's own message, or the system's reason
+ * (OOMKilled, StartError, Evicted). The program's own output is in its log.
  */
 export function terminationMessage(pod: DeepReadonly<PodObject>): string | undefined {
   const terminated = pod.status?.containerStatuses?.[0]?.state?.terminated;

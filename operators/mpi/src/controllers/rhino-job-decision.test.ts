@@ -33,36 +33,36 @@ const exhausted = {
   message: "Job has reached the specified backoff limit",
 };
 
-describe("decideRhinoJob, on the way", () => {
-  it("first makes the launcher, and notes that it did", () => {
+describe("decideRhinoJob before the end", () => {
+  it("first creates the launcher and records that", () => {
     const decision = decideRhinoJob(observed());
     expect(decision).toMatchObject({ createLauncher: true, status: { jobStatus: "Pending", startTime: at(0) } });
     expect(decision.createWorkers).toBeUndefined();
   });
 
-  it("makes it again where it stopped before it could note that", () => {
+  it("creates it again after a crash before that was recorded", () => {
     expect(decideRhinoJob(observed({ now: t0 + 5000 })).createLauncher).toBe(true);
   });
 
-  it("makes no workers before the launcher has read its lines (the launcher runs, and is not ready)", () => {
+  it("creates no workers while the launcher is running but not ready", () => {
     const decision = decideRhinoJob(
       observed({ launcher: jobOf("launcher"), launcherPods: [podOf("l", "Running", { ip: "127.5.0.1" })] }),
     );
     expect(decision.createWorkers).toBeUndefined();
     expect(decision.status).toMatchObject({
       jobStatus: "Pending",
-      message: "the launcher runs and reads what mpiexec wants to start",
+      message: "the launcher is running and waits for mpiexec's launch lines",
       launcherPodNames: ["l"],
     });
   });
 
-  it("makes the workers once the launcher is ready, with its address", () => {
+  it("creates the workers with the launcher's address once it is ready", () => {
     const decision = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [readyLauncher] }));
     expect(decision.createWorkers).toEqual({ launcherIP: "127.5.0.1" });
     expect(condition(decision.status, "LauncherReady")?.status).toBe("True");
   });
 
-  it("does not take a ready launcher that is being deleted, nor one without an address", () => {
+  it("ignores a ready launcher that is being deleted or has no address", () => {
     for (const pod of [
       podOf("l", "Running", { ready: true, ip: "127.5.0.1", deleting: true }),
       podOf("l", "Running", { ready: true }),
@@ -71,13 +71,13 @@ describe("decideRhinoJob, on the way", () => {
     }
   });
 
-  it("finds the launcher's Pod by what it is and not by its place (issue 41 of the original)", () => {
+  it("finds the launcher's Pod by its state, not by its position (issue 41 of the original)", () => {
     const dead = podOf("l-dead", "Failed", { ip: "127.5.0.9" });
     const decision = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [dead, readyLauncher] }));
     expect(decision.createWorkers).toEqual({ launcherIP: "127.5.0.1" });
   });
 
-  it("is Pending, not Running, while a worker does not run, and says which and why (1.6)", () => {
+  it("is Pending while a worker is not running and says which and why (1.6)", () => {
     const decision = decideRhinoJob(
       observed({
         job: rhinoJobOf({}, { status: wasReady }),
@@ -88,11 +88,11 @@ describe("decideRhinoJob, on the way", () => {
     );
     expect(decision.status).toMatchObject({
       jobStatus: "Pending",
-      message: "the worker w-1 cannot start: Unschedulable: 0/1 nodes fit",
+      message: "worker w-1 cannot start: Unschedulable: 0/1 nodes fit",
     });
   });
 
-  it("is Running once all workers run, and does not go back", () => {
+  it("is Running once all workers are running and stays so", () => {
     const jobs = { launcher: jobOf("launcher"), workers: jobOf("workers") };
     const both = [podOf("w-0", "Running"), podOf("w-1", "Running")];
     const running = decideRhinoJob(observed({ job: rhinoJobOf({}, { status: wasReady }), ...jobs, workerPods: both })).status;
@@ -101,7 +101,7 @@ describe("decideRhinoJob, on the way", () => {
     expect(decideRhinoJob(observed({ job, ...jobs, workerPods: both.slice(1) })).status?.jobStatus).toBe("Running");
   });
 
-  it("says ImageError for an image that cannot be had, of the launcher and of a worker, and takes it back", () => {
+  it("reports ImageError while the launcher's or a worker's image cannot be pulled", () => {
     const state = { waiting: { reason: "ImagePullBackOff", message: "no such image" } };
     const launcher = jobOf("launcher");
     const first = decideRhinoJob(observed({ launcher, launcherPods: [podOf("l", "Pending", { state })] })).status;
@@ -121,7 +121,7 @@ describe("decideRhinoJob, on the way", () => {
     expect(again.status?.jobStatus).toBe("Pending");
   });
 
-  it("does not call it an image's error when a container waits for something else", () => {
+  it("does not report ImageError if a container waits for something else", () => {
     const state = { waiting: { reason: "CreateContainerConfigError", message: "no secret" } };
     const decision = decideRhinoJob(
       observed({ launcher: jobOf("launcher"), launcherPods: [podOf("l", "Pending", { state })] }),
@@ -132,7 +132,7 @@ describe("decideRhinoJob, on the way", () => {
     });
   });
 
-  it("writes nothing where nothing has changed (regression 16)", () => {
+  it("writes nothing if nothing changed (regression 16)", () => {
     const first = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [podOf("l", "Pending")] }));
     const job = rhinoJobOf({}, { status: first.status as Status });
     const second = decideRhinoJob(
@@ -141,15 +141,15 @@ describe("decideRhinoJob, on the way", () => {
     expect(second.status).toBeUndefined();
   });
 
-  it("does nothing about a job that is being deleted", () => {
-    expect(decideRhinoJob(observed({ job: rhinoJobOf({}, { deleting: true }) }))).toEqual({ suspend: [], happenings: [] });
+  it("ignores a job that is being deleted", () => {
+    expect(decideRhinoJob(observed({ job: rhinoJobOf({}, { deleting: true }) }))).toEqual({ suspend: [], events: [] });
   });
 });
 
-describe("decideRhinoJob, at the end", () => {
+describe("decideRhinoJob at the end", () => {
   const running = rhinoJobOf({}, { status: { ...wasReady, jobStatus: "Running" } });
 
-  it("is Completed when the launcher ended with 0", () => {
+  it("is Completed if the launcher exited with 0", () => {
     const decision = decideRhinoJob(
       observed({
         job: running,
@@ -163,13 +163,13 @@ describe("decideRhinoJob, at the end", () => {
     expect(condition(decision.status, "Running")?.status).toBe("False");
   });
 
-  it("stays Completed where a worker fails after the program's end", () => {
+  it("stays Completed if a worker fails after the program's end", () => {
     const workers = jobOf("workers", { end: { ...exhausted, at: 1 } });
     const launcher = jobOf("launcher", { end: { type: "Complete" } });
     expect(decideRhinoJob(observed({ job: running, launcher, workers, now: t0 + 60_000 })).status?.jobStatus).toBe("Completed");
   });
 
-  it("is Failed with the program's status when it failed, though every worker did its part (regression 1)", () => {
+  it("is Failed with the program's status even if every worker succeeded (regression 1)", () => {
     const decision = decideRhinoJob(
       observed({
         job: running,
@@ -178,11 +178,11 @@ describe("decideRhinoJob, at the end", () => {
         launcherPods: [failedWith(7)],
       }),
     );
-    expect(decision.status).toMatchObject({ jobStatus: "Failed", exitCode: 7, message: "mpiexec ended with 7" });
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", exitCode: 7, message: "mpiexec exited with 7" });
     expect(condition(decision.status, "Failed")?.reason).toBe("ProgramFailed");
   });
 
-  it("gives the launcher's own reason where it has one", () => {
+  it("reports the launcher's own reason if it has one", () => {
     const decision = decideRhinoJob(
       observed({
         job: running,
@@ -190,20 +190,20 @@ describe("decideRhinoJob, at the end", () => {
         launcherPods: [failedWith(125, "noise\nkeelson mpi launcher: WorkerLost: worker 1 was lost: read ECONNRESET\n")],
       }),
     );
-    expect(decision.status?.message).toBe("mpiexec ended with 125: WorkerLost: worker 1 was lost: read ECONNRESET");
+    expect(decision.status?.message).toBe("mpiexec exited with 125: WorkerLost: worker 1 was lost: read ECONNRESET");
   });
 
-  it("gives the system's reason, and not the last lines of what the program wrote", () => {
+  it("reports the system's reason rather than the program's last lines", () => {
     const ended = (reason: string, message?: string) =>
       podOf("l", "Failed", { state: { terminated: { exitCode: 137, reason, ...(message ? { message } : {}) } } });
     const messageOf = (pod: ReturnType<typeof ended>) =>
       decideRhinoJob(observed({ job: running, launcher: jobOf("launcher", { end: exhausted }), launcherPods: [pod] })).status
         ?.message;
-    expect(messageOf(ended("OOMKilled"))).toBe("mpiexec ended with 137: OOMKilled");
-    expect(messageOf(ended("Error", "pi is 3\n-----\nsomething\n"))).toBe("mpiexec ended with 137");
+    expect(messageOf(ended("OOMKilled"))).toBe("mpiexec exited with 137: OOMKilled");
+    expect(messageOf(ended("Error", "pi is 3\n-----\nsomething\n"))).toBe("mpiexec exited with 137");
   });
 
-  it("fails with what the server says where it refuses launcher or workers for good", () => {
+  it("fails with the API server's message if it rejects the launcher or workers permanently", () => {
     const decision = decideRefused(observed(), "Job is invalid: spec.template.spec.containers[0].image");
     expect(decision.status).toMatchObject({
       jobStatus: "Failed",
@@ -211,14 +211,14 @@ describe("decideRhinoJob, at the end", () => {
     });
   });
 
-  it("is Failed, not Pending, when the launcher could never be made to run (issue 32 of the original)", () => {
+  it("is Failed, not Pending, if the launcher could never run (issue 32 of the original)", () => {
     const decision = decideRhinoJob(
       observed({ job: rhinoJobOf({}, { status: started }), launcher: jobOf("launcher", { end: exhausted }) }),
     );
     expect(decision.status).toMatchObject({ jobStatus: "Failed", message: exhausted.message });
   });
 
-  it("says that the deadline has passed", () => {
+  it("reports that the deadline has passed", () => {
     const launcher = jobOf("launcher", {
       end: { type: "Failed", reason: "DeadlineExceeded", message: "Job was active longer" },
     });
@@ -230,20 +230,20 @@ describe("decideRhinoJob, at the end", () => {
     expect(decision.suspend).toEqual(["workers"]);
   });
 
-  it("leaves the launcher a while to say why a worker failed, then fails by itself and ends the launcher", () => {
+  it("gives the launcher time to report why a worker failed, then fails and stops the launcher", () => {
     const workers = jobOf("workers", { end: { ...exhausted, at: 10 } });
     const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 127 } } });
     const seen = { job: running, launcher: jobOf("launcher"), workers, workerPods: [worker] };
     expect(decideRhinoJob(observed({ ...seen, now: t0 + 15_000 }))).toMatchObject({ requeueAfterMs: 10_000 });
     const decision = decideRhinoJob(observed({ ...seen, now: t0 + 25_000 }));
-    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "the worker w-1 ended with 127" });
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 127" });
     expect(decision.suspend).toEqual(["launcher"]);
   });
 
   it.each([
-    ["the launcher that is gone", { job: rhinoJobOf({}, { status: started }) }, "LauncherDeleted"],
+    ["the launcher that was deleted", { job: rhinoJobOf({}, { status: started }) }, "LauncherDeleted"],
     [
-      "the launcher that is gone before its status was written, beside its workers",
+      "the launcher that was deleted before its status was written, beside its workers",
       { workers: jobOf("workers") },
       "LauncherDeleted",
     ],
@@ -260,7 +260,7 @@ describe("decideRhinoJob, at the end", () => {
     expect([decision.createLauncher, decision.createWorkers]).toEqual([undefined, undefined]);
   });
 
-  it("does not touch a Job of somebody else", () => {
+  it("does not touch another owner's Job", () => {
     const foreign = jobOf("launcher", { ownerUid: "other" });
     expect(decideRhinoJob(observed({ launcher: foreign })).suspend).toEqual([]);
     const job = rhinoJobOf({}, { status: { jobStatus: "Failed", completionTime: at(0) } });
@@ -268,25 +268,25 @@ describe("decideRhinoJob, at the end", () => {
   });
 });
 
-describe("decideRhinoJob, after the end", () => {
+describe("decideRhinoJob after the end", () => {
   const ended = (ttl: number, jobStatus: "Completed" | "Failed" = "Completed") =>
     rhinoJobOf({ ttl }, { status: { jobStatus, startTime: at(0), completionTime: at(1000) } });
 
-  it("counts the time to live from the end (regression 3)", () => {
+  it("counts the ttl from the end (regression 3)", () => {
     expect(decideRhinoJob(observed({ job: ended(600), now: t0 + 1_100_000 })).requeueAfterMs).toBe(500_000);
     expect(decideRhinoJob(observed({ job: ended(600), now: t0 + 1_599_999 })).isExpired).toBeUndefined();
     expect(decideRhinoJob(observed({ job: ended(600), now: t0 + 1_600_000 })).isExpired).toBe(true);
   });
 
-  it("deletes it at once when nobody looked while its time passed", () => {
+  it("deletes the job immediately if its ttl passed while no controller ran", () => {
     expect(decideRhinoJob(observed({ job: ended(1), now: t0 + 9_999_000 })).isExpired).toBe(true);
   });
 
-  it("keeps it for ever with 0", () => {
-    expect(decideRhinoJob(observed({ job: ended(0), now: t0 + 1e12 }))).toEqual({ suspend: [], happenings: [] });
+  it("keeps the job if the ttl is 0", () => {
+    expect(decideRhinoJob(observed({ job: ended(0), now: t0 + 1e12 }))).toEqual({ suspend: [], events: [] });
   });
 
-  it("ends what still runs of it, once", () => {
+  it("stops its remaining Pods once", () => {
     const jobs = { launcher: jobOf("launcher", { end: { type: "Complete" } }), workers: jobOf("workers") };
     expect(decideRhinoJob(observed({ job: ended(0), ...jobs })).suspend).toEqual(["workers"]);
     expect(
@@ -295,7 +295,7 @@ describe("decideRhinoJob, after the end", () => {
   });
 });
 
-describe("decideRhinoJob, always", () => {
+describe("decideRhinoJob", () => {
   const end = fc.option(
     fc.record({
       type: fc.constantFrom("Complete" as const, "Failed" as const),
@@ -332,7 +332,7 @@ describe("decideRhinoJob, always", () => {
     { maxLength: 8 },
   );
 
-  it("keeps an end as it is, deletes nothing that has not ended, and is Completed only after the launcher is", () => {
+  it("keeps a result, deletes only ended jobs, and is Completed only after the launcher is", () => {
     fc.assert(
       fc.property(views, (steps) => {
         let job = rhinoJobOf({ ttl: 60 });

@@ -5,7 +5,7 @@ import { childNames } from "./child-names.ts";
 import { jobOutcome } from "./job-outcome.ts";
 import { exitCodeOf, isReady, type PodTrouble, podTrouble, terminationMessage } from "./pod-trouble.ts";
 
-/** What a decision about a RhinoJob is made from. Jobs are those that have its names, whoever owns them. */
+/** Input of {@link decideRhinoJob}. The Jobs are those with the RhinoJob's child names, whoever owns them. */
 export interface RhinoJobObservation {
   readonly job: DeepReadonly<RhinoJob>;
   readonly launcher: DeepReadonly<JobObject> | undefined;
@@ -15,82 +15,81 @@ export interface RhinoJobObservation {
   readonly now: number;
 }
 
-/** Something worth an event. */
-export interface Happening {
+/** An event to record. */
+export interface EventDraft {
   readonly type: "Normal" | "Warning";
   readonly reason: string;
   readonly note: string;
 }
 
-/** What to do, in this order. */
+/** Writes, in this order. */
 export interface RhinoJobDecision {
-  /** Make the Secret and the launcher's Job. */
+  /** Create the Secret and the launcher's Job. */
   readonly createLauncher?: true;
-  /** Make the workers' Job, for the launcher at this address. */
+  /** Create the workers' Job, for the launcher at this address. */
   readonly createWorkers?: { readonly launcherIP: string };
-  /** Jobs to suspend: what still runs of them has no use any more. */
+  /** Jobs to suspend, which stops their Pods. */
   readonly suspend: readonly ("launcher" | "workers")[];
   readonly status?: NonNullable<RhinoJob["status"]>;
-  readonly happenings: readonly Happening[];
-  /** The time to live has passed: delete the RhinoJob, and with it everything it owns. */
+  readonly events: readonly EventDraft[];
+  /** The ttl has passed: delete the RhinoJob with its children. */
   readonly isExpired?: true;
   readonly requeueAfterMs?: number;
 }
 
 type Status = NonNullable<RhinoJob["status"]>;
 
-/** How long a launcher may go on once a worker has failed: it sees that by itself and says better what happened. */
+/** Time that the launcher has to report the failure of a worker, which it can explain better than the worker's Pod. */
 export const workersFailedGraceMs = 15_000;
 
-const nothing: RhinoJobDecision = { suspend: [], happenings: [] };
+const noWrites: RhinoJobDecision = { suspend: [], events: [] };
 
 /**
  * Decides about a RhinoJob.
  *
- * **Guarantees**: a job that has ended stays as it ended. It is Completed only where the launcher ended with 0, which it does
- * only where mpiexec did. Launcher and workers are made once: one that somebody deletes is not made again, as its part of the
- * run cannot be. The time to live counts from the end, so a job that runs is never deleted for it.
+ * **Guarantees**: the result of a job is final. It is Completed only if the launcher exited with 0, which implies that mpiexec did.
+ * Launcher and workers are created once; a deleted one fails the job, because its part of the run cannot be repeated. The ttl counts
+ * from the end, so it never deletes a running job.
  */
 export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecision {
   const { job, launcher, workers, launcherPods, now } = observation;
-  if (job.metadata.deletionTimestamp !== undefined) return nothing;
+  if (job.metadata.deletionTimestamp !== undefined) return noWrites;
   const before = job.status?.jobStatus;
   if (before === "Completed" || before === "Failed") return afterTheEnd(observation);
 
   const names = childNames(job.metadata.name ?? "", job.metadata.uid ?? "");
   const taken = [launcher, workers].find((child) => child !== undefined && !isControlledBy(child, job));
-  if (taken !== undefined)
-    return ended(observation, "Failed", "NameTaken", `the Job ${taken.metadata.name} belongs to somebody else`);
+  if (taken !== undefined) return ended(observation, "Failed", "NameTaken", `Job ${taken.metadata.name} has another owner`);
 
   if (launcher === undefined) {
     if (job.status?.startTime !== undefined || workers !== undefined)
-      return ended(observation, "Failed", "LauncherDeleted", `the Job ${names.launcher} is gone`);
+      return ended(observation, "Failed", "LauncherDeleted", `Job ${names.launcher} was deleted`);
     return {
-      ...nothing,
+      ...noWrites,
       createLauncher: true,
-      ...progress(observation, { jobStatus: "Pending", reason: "LauncherCreated", message: "the launcher is being made" }),
-      happenings: [{ type: "Normal", reason: "LauncherCreated", note: `made the Job ${names.launcher}` }],
+      ...progress(observation, { jobStatus: "Pending", reason: "LauncherCreated", message: "creating the launcher" }),
+      events: [{ type: "Normal", reason: "LauncherCreated", note: `created Job ${names.launcher}` }],
     };
   }
 
   const outcome = jobOutcome(launcher);
-  if (outcome?.kind === "complete") return ended(observation, "Completed", "Completed", "the program ended with 0", 0);
+  if (outcome?.kind === "complete") return ended(observation, "Completed", "Completed", "the program exited with 0", 0);
   if (outcome?.kind === "failed") return launcherFailed(observation, outcome.reason, outcome.message);
   if (launcher.metadata.deletionTimestamp !== undefined)
-    return ended(observation, "Failed", "LauncherDeleted", `the Job ${names.launcher} was deleted`);
+    return ended(observation, "Failed", "LauncherDeleted", `Job ${names.launcher} was deleted`);
 
   if (workers === undefined) {
     if (job.status?.conditions?.some(({ type, status }) => type === "LauncherReady" && status === "True"))
-      return ended(observation, "Failed", "WorkersDeleted", `the Job ${names.workers} is gone`);
+      return ended(observation, "Failed", "WorkersDeleted", `Job ${names.workers} was deleted`);
     const ready = launcherPods.find((pod) => isReady(pod) && pod.status?.podIP !== undefined);
     const launcherIP = ready?.status?.podIP;
-    if (launcherIP === undefined) return { ...nothing, ...progress(observation, waitingForLauncher(launcherPods)) };
+    if (launcherIP === undefined) return { ...noWrites, ...progress(observation, waitingForLauncher(launcherPods)) };
     return {
-      ...nothing,
+      ...noWrites,
       createWorkers: { launcherIP },
-      ...progress(observation, { jobStatus: "Pending", reason: "WorkersCreated", message: "the workers are being made" }, true),
-      happenings: [
-        { type: "Normal", reason: "WorkersCreated", note: `made the Job ${names.workers} of ${job.spec.parallelism}` },
+      ...progress(observation, { jobStatus: "Pending", reason: "WorkersCreated", message: "creating the workers" }, true),
+      events: [
+        { type: "Normal", reason: "WorkersCreated", note: `created Job ${names.workers} with ${job.spec.parallelism} workers` },
       ],
     };
   }
@@ -99,24 +98,24 @@ export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecisi
   if (workersOutcome?.kind === "failed") {
     const left = Date.parse(workersOutcome.at ?? "") + workersFailedGraceMs - now;
     if (!(left > 0)) return workersFailed(observation);
-    return { ...nothing, ...progress(observation, runningOrWaiting(observation), true), requeueAfterMs: left };
+    return { ...noWrites, ...progress(observation, runningOrWaiting(observation), true), requeueAfterMs: left };
   }
-  return { ...nothing, ...progress(observation, runningOrWaiting(observation), true) };
+  return { ...noWrites, ...progress(observation, runningOrWaiting(observation), true) };
 }
 
-/** The decision about a job whose launcher or workers the server refuses for good: it fails and says why. */
+/** The decision about a job whose launcher or workers the API server rejects permanently: it fails with the reason. */
 export function decideRefused(observation: RhinoJobObservation, message: string): RhinoJobDecision {
   return ended(observation, "Failed", "Refused", message);
 }
 
-/** What there is to do for a job that has ended: end what still runs of it, and delete it in time. */
+/** Stops the remaining Pods of a job that has ended, and deletes the job when its ttl has passed. */
 function afterTheEnd({ job, launcher, workers, now }: RhinoJobObservation): RhinoJobDecision {
   const suspend = stillActive(job, launcher, workers);
   const { ttl } = job.spec;
   const end = Date.parse(job.status?.completionTime ?? "");
-  if (ttl === 0 || Number.isNaN(end)) return { ...nothing, suspend };
+  if (ttl === 0 || Number.isNaN(end)) return { ...noWrites, suspend };
   const left = end + ttl * 1000 - now;
-  return left > 0 ? { ...nothing, suspend, requeueAfterMs: left } : { ...nothing, isExpired: true };
+  return left > 0 ? { ...noWrites, suspend, requeueAfterMs: left } : { ...noWrites, isExpired: true };
 }
 
 function stillActive(
@@ -142,54 +141,54 @@ function waitingForLauncher(pods: readonly DeepReadonly<PodObject>[]): Progress 
   return {
     jobStatus: "Pending",
     reason: "LauncherStarting",
-    message: isRunning ? "the launcher runs and reads what mpiexec wants to start" : "the launcher does not run yet",
+    message: isRunning ? "the launcher is running and waits for mpiexec's launch lines" : "the launcher is not running yet",
   };
 }
 
-function waiting(who: string, trouble: PodTrouble): Progress {
+function waiting(subject: string, trouble: PodTrouble): Progress {
   return {
     jobStatus: trouble.isImage ? "ImageError" : "Pending",
     reason: trouble.reason,
-    message: `${who} cannot start: ${trouble.reason}${trouble.message ? `: ${trouble.message}` : ""}`,
+    message: `${subject} cannot start: ${trouble.reason}${trouble.message ? `: ${trouble.message}` : ""}`,
   };
 }
 
 function runningOrWaiting({ job, workerPods }: RhinoJobObservation): Progress {
-  const running: Progress = { jobStatus: "Running", reason: "Running", message: `${job.spec.parallelism} ranks run` };
+  const running: Progress = { jobStatus: "Running", reason: "Running", message: `${job.spec.parallelism} ranks running` };
   if (job.status?.jobStatus === "Running") return running;
   const started = workerPods.filter(({ status }) => ["Running", "Succeeded", "Failed"].includes(status?.phase ?? "")).length;
   if (started >= job.spec.parallelism) return running;
   for (const pod of workerPods) {
     const trouble = podTrouble(pod);
-    if (trouble !== undefined) return waiting(`the worker ${pod.metadata.name}`, trouble);
+    if (trouble !== undefined) return waiting(`worker ${pod.metadata.name}`, trouble);
   }
   return {
     jobStatus: "Pending",
     reason: "WorkersStarting",
-    message: `${started} of ${job.spec.parallelism} workers run`,
+    message: `${started} of ${job.spec.parallelism} workers running`,
   };
 }
 
 function launcherFailed(observation: RhinoJobObservation, jobReason: string, jobMessage: string): RhinoJobDecision {
   const codes = observation.launcherPods.map(exitCodeOf).filter((code) => code !== undefined);
-  const said = observation.launcherPods.map(terminationMessage).find((text) => text !== undefined);
+  const detail = observation.launcherPods.map(terminationMessage).find((text) => text !== undefined);
   const exitCode = codes.at(-1);
-  // The Job says no more than that its Pod failed; where it has another reason (a deadline), that is the one.
+  // BackoffLimitExceeded only means that the Pod failed. Any other reason (a deadline) is the cause.
   const reason = jobReason === "BackoffLimitExceeded" || jobReason === "" ? "ProgramFailed" : jobReason;
-  const what = exitCode === undefined || reason !== "ProgramFailed" ? jobMessage : `mpiexec ended with ${exitCode}`;
-  return ended(observation, "Failed", reason, said === undefined ? what : `${what}: ${said}`, exitCode);
+  const summary = exitCode === undefined || reason !== "ProgramFailed" ? jobMessage : `mpiexec exited with ${exitCode}`;
+  return ended(observation, "Failed", reason, detail === undefined ? summary : `${summary}: ${detail}`, exitCode);
 }
 
 function workersFailed(observation: RhinoJobObservation): RhinoJobDecision {
   const failed = observation.workerPods.find((pod) => pod.status?.phase === "Failed");
-  const said = failed === undefined ? undefined : terminationMessage(failed);
+  const detail = failed === undefined ? undefined : terminationMessage(failed);
   const code = failed === undefined ? undefined : exitCodeOf(failed);
-  const who =
-    failed === undefined ? "a worker is gone" : `the worker ${failed.metadata.name} ended with ${code ?? "no status"}`;
-  return ended(observation, "Failed", "WorkerFailed", said === undefined ? who : `${who}: ${said}`);
+  const summary =
+    failed === undefined ? "a worker was deleted" : `worker ${failed.metadata.name} exited with ${code ?? "an unknown status"}`;
+  return ended(observation, "Failed", "WorkerFailed", detail === undefined ? summary : `${summary}: ${detail}`);
 }
 
-/** Status of a job on its way. `wasReady`: its launcher was ready, once and for all. */
+/** Status of a job that has not ended. `wasReady`: its launcher was ready at some time. */
 function progress(observation: RhinoJobObservation, step: Progress, wasReady = false): { readonly status?: Status } {
   const { job, now } = observation;
   const generation = job.metadata.generation;
@@ -198,7 +197,7 @@ function progress(observation: RhinoJobObservation, step: Progress, wasReady = f
   const set = (type: string, status: boolean, reason: string, message: string): void => {
     conditions = setCondition(conditions, { type, status, reason, message, observedGeneration: generation }, now);
   };
-  set("LauncherReady", wasReady, wasReady ? "LinesRead" : step.reason, wasReady ? "the workers can join" : step.message);
+  set("LauncherReady", wasReady, wasReady ? "LinesRead" : step.reason, wasReady ? "workers can join" : step.message);
   set("Running", isRunning, step.reason, step.message);
   return changed(job, {
     ...base(observation),
@@ -229,7 +228,7 @@ function ended(
   set("Completed", jobStatus === "Completed");
   set("Failed", jobStatus === "Failed");
   return {
-    ...nothing,
+    ...noWrites,
     suspend: stillActive(job, launcher, workers),
     ...changed(job, {
       ...base(observation),
@@ -239,14 +238,14 @@ function ended(
       completionTime: rfc3339(now),
       conditions: [...(conditions ?? [])],
     }),
-    happenings: [{ type: jobStatus === "Completed" ? "Normal" : "Warning", reason, note: text }],
+    events: [{ type: jobStatus === "Completed" ? "Normal" : "Warning", reason, note: text }],
   };
 }
 
 function base({ job, launcherPods, workerPods, now }: RhinoJobObservation): Status {
   const namesOf = (pods: readonly DeepReadonly<PodObject>[]): string[] => pods.map((pod) => pod.metadata.name ?? "").sort();
   return {
-    // Written with the decision to make the launcher, so that a launcher that is missing later is known to be gone.
+    // Written with the decision to create the launcher, so that a launcher that is missing later is known to be deleted.
     startTime: job.status?.startTime ?? rfc3339(now),
     launcherPodNames: namesOf(launcherPods),
     workerPodNames: namesOf(workerPods),

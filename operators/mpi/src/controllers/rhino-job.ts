@@ -26,15 +26,15 @@ import { decideRefused, decideRhinoJob, type RhinoJobObservation } from "./rhino
 
 const fieldManager = "mpi-rhinojob-controller";
 
-/** What the controller needs besides its context. */
+/** Dependencies of the controller. */
 export interface RhinoJobControllerOptions {
-  /** How Pods get at launcher and worker. Asked for when a Pod is about to be made. */
+  /** How Pods get the launcher and worker programs. Called when a Job is created. */
   readonly tools: () => PodTools;
-  /** Makes a secret that nobody can guess. */
+  /** Generates an unguessable token. */
   readonly randomToken: () => string;
 }
 
-/** Makes the launcher of a RhinoJob, then its workers, tells how it goes, and deletes it in time. */
+/** Creates the launcher and then the workers of a RhinoJob, maintains its status, and deletes it when its ttl has passed. */
 export function createRhinoJobController(options: RhinoJobControllerOptions): ControllerDefinition {
   return defineController({
     name: "mpi-rhinojob",
@@ -47,7 +47,7 @@ export function createRhinoJobController(options: RhinoJobControllerOptions): Co
   });
 }
 
-/** A Pod leads to its RhinoJob over the Job that owns it: labels are anybody's to write. */
+/** Maps a Pod to its RhinoJob through the Job that owns it. Labels are not enough, because any user can set them. */
 function jobOfPod(pod: DeepReadonly<PodObject>, { cache }: Pick<ReconcileContext, "cache">): readonly Request[] {
   if (pod.metadata.labels?.[labels.uid] === undefined) return [];
   const { namespace } = pod.metadata;
@@ -64,7 +64,7 @@ async function reconcile(
 ): Promise<Result | undefined> {
   const { cache, client, clock, events, signal } = context;
   const job = cache.get(RhinoJob, request);
-  // Gone: deleted by somebody, or for its time to live. What it owned goes with it.
+  // Deleted. The garbage collector deletes its children.
   if (job === undefined) return undefined;
   const { namespace } = request;
   const names = childNames(request.name, job.metadata.uid ?? "");
@@ -98,7 +98,7 @@ async function reconcile(
     }
     return undefined;
   }
-  // Children first: a status without them would hide that they are missing if this stopped here.
+  // Children first: after a crash, a status without them would hide that they are missing.
   try {
     if (decision.createLauncher) {
       await createPolicy(job, names, context);
@@ -110,7 +110,7 @@ async function reconcile(
       await createJob(job, names.workers, workersJob(job, names, launcherIP, options.tools()), "worker", context);
     }
   } catch (error) {
-    // Asking again would not help. Other refusals (a quota, a namespace that goes) pass, or the job with them.
+    // A retry would not help. Other rejections (a quota, a terminating namespace) are temporary, or the job is deleted too.
     if (!isStatusError(error, "Invalid")) throw error;
     decision = decideRefused(observation, error.message);
   }
@@ -125,21 +125,20 @@ async function reconcile(
         { fieldManager, signal },
       ),
     );
-    if (written !== undefined)
-      for (const { type, reason, note } of decision.happenings) events.event(job, { type, reason, note });
+    if (written !== undefined) for (const { type, reason, note } of decision.events) events.event(job, { type, reason, note });
   }
   for (const child of decision.suspend) await suspend({ namespace, name: names[child] }, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }
 
-/** A Job out of the cache; where it is known to have been made and the cache has none, the server is asked. */
+/** Gets a Job from the cache, or from the API server if it was created but the cache does not have it. */
 async function find(
   key: ObjectKey,
-  wasMade: boolean,
+  wasCreated: boolean,
   { cache, client, signal }: ReconcileContext,
 ): Promise<DeepReadonly<JobObject> | undefined> {
   const cached = cache.get(Job, key);
-  if (cached !== undefined || !wasMade) return cached;
+  if (cached !== undefined || !wasCreated) return cached;
   try {
     return await client.get(Job, key, { signal });
   } catch (error) {
@@ -149,8 +148,8 @@ async function find(
 }
 
 /**
- * Lets only the job's own Pods talk to each other, where the cluster's network enforces policies: mpiexec's port of MPICH hands the
- * program and its arguments to whoever connects, and ends the job when they say something wrong.
+ * Restricts connections to the job's own Pods, if the cluster's network enforces policies. MPICH's mpiexec port sends the program and
+ * its arguments to any client, and a malformed message ends the job.
  */
 async function createPolicy(
   job: DeepReadonly<RhinoJob>,
@@ -218,7 +217,7 @@ function namespaceOf(job: DeepReadonly<RhinoJob>): { readonly namespace?: string
   return job.metadata.namespace === undefined ? {} : { namespace: job.metadata.namespace };
 }
 
-/** Awaits a creation that an earlier pass may have made already; the next pass sees whose it is. */
+/** Ignores that the object already exists. The next reconcile checks its owner. */
 async function unlessThere(creation: Promise<unknown>): Promise<void> {
   try {
     await creation;

@@ -3,21 +3,20 @@ import type { AddressInfo, Socket } from "node:net";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 
 /*
- * The connection between a worker and its launcher: TLS with the job's token as the pre-shared key (RFC 5489), so that both
- * sides prove that they know it and nobody else reads or writes on the way; a JSON value a line. Each side says "alive" every
- * second, and takes silence for the other's end.
+ * The connection between a worker and its launcher: TLS with the job's token as the pre-shared key (RFC 5489), which authenticates both
+ * sides, and one JSON value per line. Each side sends "alive" every second and closes the connection if the other is silent.
  */
 
-/** How often each side says that it is there. */
+/** Interval of `alive` messages. */
 export const heartbeatIntervalMs = 1000;
-/** How long a side may be silent. */
-export const silenceLimitMs = 5000;
+/** Maximum time between two messages. */
+export const silenceTimeoutMs = 5000;
 
 const maxLineLength = 1024 * 1024;
-const handshakeLimitMs = 10_000;
+const handshakeTimeoutMs = 10_000;
 const security = {
   ciphers: "ECDHE-PSK-CHACHA20-POLY1305",
-  // Pre-shared keys without certificates are a matter of TLS 1.2 in Node.
+  // Node supports pre-shared keys without certificates only with TLS 1.2.
   minVersion: "TLSv1.2",
   maxVersion: "TLSv1.2",
 } as const;
@@ -26,24 +25,24 @@ const identity = "keelson-mpi-worker";
 /** An authenticated connection. */
 export interface Channel {
   send(message: object): void;
-  /** Says what is left to say and closes. */
+  /** Sends pending messages and closes. */
   close(): void;
 }
 
-/** What happens on a {@link Channel}. */
+/** Handlers of a {@link Channel}. */
 export interface ChannelEvents {
   onMessage(message: unknown): void;
-  /** Once: the other side is gone, or was silent for too long, or said something that is no JSON. */
+  /** Called once: the other side disconnected, was silent for too long, or sent invalid JSON. */
   onClose(reason: string): void;
 }
 
-/** A launcher's open door. */
+/** A launcher's listener. */
 export interface ChannelServer {
   readonly port: number;
   close(): void;
 }
 
-/** Waits for workers. Whoever does not know the token is sent away and does no harm. */
+/** Listens for workers. A client without the token is disconnected. */
 export function listenForChannels(options: {
   readonly host: string;
   readonly port: number;
@@ -55,22 +54,22 @@ export function listenForChannels(options: {
   const psk = Buffer.from(token);
   const server = createServer({
     ...security,
-    handshakeTimeout: handshakeLimitMs,
+    handshakeTimeout: handshakeTimeoutMs,
     pskCallback: (_, name) => (name === identity ? psk : null),
   });
-  // Connections that have not shown that they know the token. They end with the server; the others say goodbye first.
-  const strangers = new Map<string, Socket>();
+  // Connections that are not authenticated yet. They are destroyed with the server; the others close gracefully.
+  const pending = new Map<string, Socket>();
   const nameOf = (socket: Socket): string => `${socket.remoteAddress} ${socket.remotePort}`;
   server.on("connection", (socket: Socket) => {
     const name = nameOf(socket);
-    strangers.set(name, socket);
-    socket.once("close", () => strangers.delete(name));
+    pending.set(name, socket);
+    socket.once("close", () => pending.delete(name));
   });
   server.on("secureConnection", (socket) => {
-    strangers.delete(nameOf(socket));
+    pending.delete(nameOf(socket));
     open(socket, clock, onChannel);
   });
-  // Strangers, and probes that only look whether the port is open.
+  // Clients without the token, and TCP probes.
   server.on("tlsClientError", (_, socket) => socket.destroy());
   return new Promise((resolve, reject) => {
     server.once("error", reject);
@@ -78,14 +77,14 @@ export function listenForChannels(options: {
       server.off("error", reject);
       const close = (): void => {
         server.close();
-        for (const stranger of strangers.values()) stranger.destroy();
+        for (const socket of pending.values()) socket.destroy();
       };
       resolve({ port: (server.address() as AddressInfo).port, close });
     });
   });
 }
 
-/** Connects to a launcher. Rejects where it is not there or does not know the token. */
+/** Connects to a launcher. Rejects if there is none or it does not have the token. */
 export function openChannel(options: {
   readonly host: string;
   readonly port: number;
@@ -102,7 +101,7 @@ export function openChannel(options: {
       checkServerIdentity: () => undefined,
       pskCallback: () => ({ psk: Buffer.from(token), identity }),
     });
-    const timer = clock.setTimer(handshakeLimitMs, () => socket.destroy(new Error("it does not answer")));
+    const timer = clock.setTimer(handshakeTimeoutMs, () => socket.destroy(new Error("no answer")));
     socket.once("error", (error) => {
       timer.cancel();
       reject(error);
@@ -132,7 +131,7 @@ function open(socket: TLSSocket, clock: Clock, onChannel: (channel: Channel) => 
     });
   };
   const armSilence = (): void => {
-    silence = clock.setTimer(silenceLimitMs, () => end(`it was silent for ${silenceLimitMs / 1000} s`));
+    silence = clock.setTimer(silenceTimeoutMs, () => end(`no message for ${silenceTimeoutMs / 1000} s`));
   };
   const events = onChannel({ send, close: () => void socket.end() });
   armBeat();
@@ -144,13 +143,13 @@ function open(socket: TLSSocket, clock: Clock, onChannel: (channel: Channel) => 
     armSilence();
     const lines = (rest + text).split("\n");
     rest = lines.pop() ?? "";
-    if (rest.length > maxLineLength) return end("it sent a line without end");
+    if (rest.length > maxLineLength) return end("it sent a line that is too long");
     for (const line of lines) {
       let message: unknown;
       try {
         message = JSON.parse(line);
       } catch {
-        return end("it sent something that is no JSON");
+        return end("it sent invalid JSON");
       }
       events.onMessage(message);
     }
@@ -161,6 +160,6 @@ function open(socket: TLSSocket, clock: Clock, onChannel: (channel: Channel) => 
   socket.on("close", () => {
     beat.cancel();
     silence.cancel();
-    events.onClose(closeReason ?? "its connection was closed");
+    events.onClose(closeReason ?? "the connection was closed");
   });
 }

@@ -20,23 +20,23 @@ const mpiexecEnded = (exitCode: number): LaunchEvent => ({ type: "mpiexecEnded",
 const types = (effects: readonly LaunchEffect[]) => effects.map(({ type }) => type);
 
 describe("a launch", () => {
-  it("lets workers in once the last line is read, in whatever order they come", () => {
+  it("accepts workers once the last line has arrived, in any order", () => {
     expect(after(2, line(1)).effects).toEqual([]);
     expect(after(2, line(1), line(0)).effects).toEqual([{ type: "listen" }]);
   });
 
-  it("gives each worker its own line, as words", () => {
+  it("sends each worker its own line, split into words", () => {
     expect(after(2, line(0), line(1), joined(1)).effects).toEqual([{ type: "run", worker: 1, words: ["orted", "1"] }]);
   });
 
-  it("sends away a worker whose number has joined before, and one that there is not", () => {
-    expect(types(after(1, line(0), joined(0), joined(0)).effects)).toEqual(["refuse"]);
-    expect(types(after(1, line(0), joined(7)).effects)).toEqual(["refuse"]);
+  it("rejects a worker whose index has already joined and an unknown one", () => {
+    expect(types(after(1, line(0), joined(0), joined(0)).effects)).toEqual(["reject"]);
+    expect(types(after(1, line(0), joined(7)).effects)).toEqual(["reject"]);
   });
 
-  it("sends away a worker that comes when the launch is already ending", () => {
+  it("rejects a worker once the launch has failed", () => {
     const lost: LaunchEvent = { type: "lost", worker: 0, message: "gone" };
-    expect(types(after(2, line(0), line(1), joined(0), lost, joined(1)).effects)).toEqual(["refuse"]);
+    expect(types(after(2, line(0), line(1), joined(0), lost, joined(1)).effects)).toEqual(["reject"]);
   });
 
   it("ends with mpiexec's status", () => {
@@ -44,26 +44,26 @@ describe("a launch", () => {
       expect(after(1, line(0), joined(0), ended(0), mpiexecEnded(exitCode)).effects).toEqual([{ type: "finish", exitCode }]);
   });
 
-  it("does not take 0 from an mpiexec whose workers never came", () => {
+  it("fails if mpiexec exits with 0 before all workers have joined", () => {
     expect(after(1, line(0), mpiexecEnded(0)).effects.at(-1)).toEqual({ type: "finish", exitCode: 125 });
     expect(after(1, mpiexecEnded(0)).effects.at(-1)).toEqual({ type: "finish", exitCode: 125 });
   });
 
-  it("answers 143 when asked to end, though mpiexec ends with 0", () => {
+  it("returns 143 after SIGTERM even if mpiexec exits with 0", () => {
     expect(after(1, line(0), joined(0), { type: "terminate" }, mpiexecEnded(0)).effects).toEqual([
       { type: "finish", exitCode: 143 },
     ]);
   });
 
-  it("kills mpiexec for a worker that is lost, and not for one that is lost after its part", () => {
+  it("kills mpiexec when a worker is lost, but not after the worker has ended", () => {
     const lost: LaunchEvent = { type: "lost", worker: 0, message: "gone" };
-    expect(types(after(1, line(0), joined(0), lost).effects)).toEqual(["say", "killMpiexec"]);
+    expect(types(after(1, line(0), joined(0), lost).effects)).toEqual(["log", "killMpiexec"]);
     expect(after(1, line(0), joined(0), ended(0), lost).effects).toEqual([]);
   });
 
-  it("lets a worker be through early, and gives mpiexec a while after one that failed", () => {
+  it("accepts a worker that succeeds early and gives mpiexec time after one that failed", () => {
     expect(types(after(2, line(0), line(1), joined(0), ended(0)).effects)).toEqual(["endAgent"]);
-    expect(types(after(2, line(0), line(1), joined(0), ended(0, 3)).effects)).toEqual(["endAgent", "say", "armPartialExit"]);
+    expect(types(after(2, line(0), line(1), joined(0), ended(0, 3)).effects)).toEqual(["endAgent", "log", "armPartialExit"]);
     const stuck: LaunchEvent = { type: "partialExit", worker: 0 };
     const { effects } = after(2, line(0), line(1), joined(0), ended(0, 3), stuck, mpiexecEnded(137));
     expect(effects).toEqual([{ type: "finish", exitCode: 3 }]);
@@ -74,12 +74,12 @@ describe("a launch", () => {
     expect(types(effects)).toEqual(["endAgent"]);
   });
 
-  it("refuses a line that needs a shell, and a host that there is not", () => {
+  it("rejects a line that requires a shell and an unknown host", () => {
     for (const event of [line(0, "orted; id"), { type: "line", worker: undefined, host: "x", text: "orted" } as const])
-      expect(types(after(1, event).effects)).toEqual(["say", "killMpiexec"]);
+      expect(types(after(1, event).effects)).toEqual(["log", "killMpiexec"]);
   });
 
-  it("names the first reason only", () => {
+  it("reports the first reason only", () => {
     const { state } = after(
       2,
       line(0),
@@ -91,7 +91,7 @@ describe("a launch", () => {
     expect(state.stop?.reason).toBe("WorkerLost");
   });
 
-  it("finishes at most once, and with 0 only where mpiexec ended with 0 and nothing went wrong", () => {
+  it("finishes at most once, and with 0 only if mpiexec exited with 0 and nothing failed", () => {
     const worker = fc.nat(2);
     const event: fc.Arbitrary<LaunchEvent> = fc.oneof(
       worker.map((each) => line(each)),

@@ -1,33 +1,34 @@
-import { LaunchLineError, launchWords } from "./launch-words.ts";
+import { MpiError } from "./mpi-error.ts";
+import { launchWords } from "./mpiexec/launch-line.ts";
 
-/** Exit status of a launcher that ended for a reason of its own and not the program's, as `docker run` has it. */
+/** Exit status of a launcher that failed for another reason than its program, as in `docker run`. */
 export const launchFailedExitCode = 125;
-/** Exit status after a deadline, as `timeout` has it. */
+/** Exit status after a deadline, as in `timeout`. */
 export const deadlineExitCode = 124;
 /** Exit status after SIGTERM. */
 export const terminatedExitCode = 143;
-/** How long mpiexec may go on after a worker's part has failed. */
+/** Time that mpiexec has to end after a worker has failed. */
 export const partialExitGraceMs = 10_000;
 
-/** Why a launcher ended otherwise than with its program. */
+/** Why a launcher stopped mpiexec. */
 export type StopReason = "BadLaunchLine" | "WorkerLost" | "WorkerFailed" | "StartDeadlineExceeded" | "Terminated";
 
-/** What is known of one worker. */
+/** State of one worker. */
 interface WorkerState {
   readonly words?: readonly string[];
   readonly hasJoined: boolean;
   readonly exitCode?: number;
 }
 
-/** Where a launch stands. */
+/** State of a launch. */
 export interface LaunchState {
   readonly workers: readonly WorkerState[];
-  /** Set once something has gone wrong: mpiexec is being ended. */
+  /** Set once the launch has failed and mpiexec is being killed. */
   readonly stop?: { readonly exitCode: number; readonly reason: StopReason; readonly message: string };
   readonly isOver: boolean;
 }
 
-/** What can happen to a launch. */
+/** Input of {@link stepLaunch}. */
 export type LaunchEvent =
   /** mpiexec wants this line to run on a worker. */
   | { readonly type: "line"; readonly worker: number | undefined; readonly host: string; readonly text: string }
@@ -39,27 +40,27 @@ export type LaunchEvent =
   | { readonly type: "terminate" }
   | { readonly type: "mpiexecEnded"; readonly exitCode: number };
 
-/** What is to be done, in this order. */
+/** Output of {@link stepLaunch}, in order. */
 export type LaunchEffect =
-  /** Every line is there: let workers in. */
+  /** Every launch line has arrived: accept workers. */
   | { readonly type: "listen" }
   | { readonly type: "run"; readonly worker: number; readonly words: readonly string[] }
-  | { readonly type: "refuse"; readonly worker: number; readonly message: string }
-  /** Let the agent that mpiexec waits for end with this status. */
+  | { readonly type: "reject"; readonly worker: number; readonly message: string }
+  /** End the agent that mpiexec waits for with this status. */
   | { readonly type: "endAgent"; readonly worker: number; readonly exitCode: number }
   | { readonly type: "armPartialExit"; readonly worker: number }
   | { readonly type: "allJoined" }
   | { readonly type: "killMpiexec" }
-  | { readonly type: "say"; readonly message: string }
-  /** The end: tell the workers and exit. */
+  | { readonly type: "log"; readonly message: string }
+  /** End the workers and exit. */
   | { readonly type: "finish"; readonly exitCode: number };
 
-/** A launch before anything has happened. */
+/** Initial state of a launch. */
 export function newLaunch(ranks: number): LaunchState {
   return { workers: Array.from({ length: ranks }, () => ({ hasJoined: false })), isOver: false };
 }
 
-/** The next state of a launch, and what is to be done. */
+/** The next state of a launch and its effects. */
 export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [LaunchState, readonly LaunchEffect[]] {
   if (state.isOver) return [state, []];
   switch (event.type) {
@@ -82,11 +83,11 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
     }
     case "partialExit": {
       const exitCode = state.workers[event.worker]?.exitCode ?? 0;
-      const message = `worker ${event.worker} ended with ${exitCode} and mpiexec did not within ${partialExitGraceMs / 1000} s`;
+      const message = `worker ${event.worker} exited with ${exitCode}, and mpiexec did not end within ${partialExitGraceMs / 1000} s`;
       return stop(state, exitCode === 0 ? launchFailedExitCode : exitCode, "WorkerFailed", message);
     }
     case "terminate":
-      return stop(state, terminatedExitCode, "Terminated", "asked to end");
+      return stop(state, terminatedExitCode, "Terminated", "received SIGTERM");
     case "mpiexecEnded":
       return onMpiexecEnded(state, event.exitCode);
   }
@@ -102,14 +103,14 @@ function onLine(
       state,
       launchFailedExitCode,
       "BadLaunchLine",
-      `mpiexec asks for a host that there is not: ${JSON.stringify(event.host)}`,
+      `mpiexec requested an unknown host: ${JSON.stringify(event.host)}`,
     );
   if (worker.words !== undefined) return [state, []];
   let words: readonly string[];
   try {
     words = launchWords(event.text);
   } catch (error) {
-    if (!(error instanceof LaunchLineError)) throw error;
+    if (!(error instanceof MpiError)) throw error;
     return stop(state, launchFailedExitCode, "BadLaunchLine", error.message);
   }
   const next = withWorker(state, event.worker, { words });
@@ -118,14 +119,14 @@ function onLine(
 
 function onJoined(state: LaunchState, index: number): readonly [LaunchState, readonly LaunchEffect[]] {
   const worker = state.workers[index];
-  const refuse = (message: string): readonly [LaunchState, readonly LaunchEffect[]] => [
+  const reject = (message: string): readonly [LaunchState, readonly LaunchEffect[]] => [
     state,
-    [{ type: "refuse", worker: index, message }],
+    [{ type: "reject", worker: index, message }],
   ];
-  if (worker === undefined) return refuse(`there are workers 0 to ${state.workers.length - 1}`);
-  // Its ranks are part of a run that is under way: a second worker of the number could not take its place.
-  if (worker.hasJoined) return refuse("a worker of this number has joined before");
-  if (worker.words === undefined || state.stop !== undefined) return refuse("there is nothing to run");
+  if (worker === undefined) return reject(`the index must be 0 to ${state.workers.length - 1}`);
+  // Its ranks are part of the run. A second worker with this index could not replace it.
+  if (worker.hasJoined) return reject("a worker with this index has already joined");
+  if (worker.words === undefined || state.stop !== undefined) return reject("the launch has failed");
   const next = withWorker(state, index, { hasJoined: true });
   const effects: LaunchEffect[] = [{ type: "run", worker: index, words: worker.words }];
   if (next.workers.every((each) => each.hasJoined)) effects.push({ type: "allJoined" });
@@ -139,14 +140,13 @@ function onEnded(
   const worker = state.workers[event.worker];
   if (worker === undefined || !worker.hasJoined || worker.exitCode !== undefined) return [state, []];
   const effects: LaunchEffect[] = [{ type: "endAgent", worker: event.worker, exitCode: event.exitCode }];
-  // A worker whose ranks are through early is nothing unusual. One that failed is what mpiexec ends for; where it does not,
-  // the other ranks would wait for ever.
-  // The first to fail is the one to name: others fail because of it.
+  // A worker may succeed early. After a failed one, mpiexec ends; if it does not, the other ranks would wait forever.
+  // Only the first failure is reported, because it causes the others.
   const isFirst = !state.workers.some(({ exitCode }) => exitCode !== undefined && exitCode !== 0);
   if (event.exitCode !== 0 && state.stop === undefined && isFirst) {
     effects.push({
-      type: "say",
-      message: `worker ${event.worker} ended with ${event.exitCode}${event.message ? `: ${event.message}` : ""}`,
+      type: "log",
+      message: `worker ${event.worker} exited with ${event.exitCode}${event.message ? `: ${event.message}` : ""}`,
     });
     effects.push({ type: "armPartialExit", worker: event.worker });
   }
@@ -156,13 +156,13 @@ function onEnded(
 function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchState, readonly LaunchEffect[]] {
   const over = { ...state, isOver: true };
   if (state.stop !== undefined) return [over, [{ type: "finish", exitCode: state.stop.exitCode }]];
-  // The program can only have run where every worker has its part.
+  // The program can only have run if every worker has joined.
   if (exitCode === 0 && !state.workers.every((worker) => worker.hasJoined)) {
     const message = "mpiexec ended before all workers had joined";
     return [
       over,
       [
-        { type: "say", message },
+        { type: "log", message },
         { type: "finish", exitCode: launchFailedExitCode },
       ],
     ];
@@ -179,7 +179,7 @@ function stop(
   if (state.stop !== undefined) return [state, []];
   return [
     { ...state, stop: { exitCode, reason, message } },
-    [{ type: "say", message: `${reason}: ${message}` }, { type: "killMpiexec" }],
+    [{ type: "log", message: `${reason}: ${message}` }, { type: "killMpiexec" }],
   ];
 }
 
@@ -188,6 +188,6 @@ function withWorker(state: LaunchState, index: number, change: Partial<WorkerSta
 }
 
 function numbers(indexes: readonly number[]): string {
-  const shown = indexes.slice(0, 10).join(", ");
-  return indexes.length > 10 ? `${shown} and ${indexes.length - 10} more` : shown;
+  const first = indexes.slice(0, 10).join(", ");
+  return indexes.length > 10 ? `${first} and ${indexes.length - 10} more` : first;
 }

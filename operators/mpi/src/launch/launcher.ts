@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants } from "node:os";
 import type { Clock } from "@keelson/api-machinery/time";
-import { type AgentFolder, createAgentFolder } from "./agent-folder.ts";
+import { type AgentFolder, createAgentFolder } from "./mpiexec/agent-folder.ts";
 import { type Channel, type ChannelServer, listenForChannels } from "./channel.ts";
-import { findMpiexec } from "./find-mpiexec.ts";
+import { findMpiexec } from "./mpiexec/find-mpiexec.ts";
 import {
   type LaunchEffect,
   type LaunchEvent,
@@ -13,27 +13,29 @@ import {
   launchFailedExitCode,
 } from "./launch-state.ts";
 import { type LauncherMessage, workerMessage } from "./messages.ts";
-import { mpiexecWords, workerHost, workerOfHost } from "./mpiexec-command.ts";
+import { mpiexecWords, workerHost, workerOfHost } from "./mpiexec/mpiexec-command.ts";
 import type { LauncherEnvironment } from "./pod-environment.ts";
 
-/** What a launcher runs with. */
+/** Options of {@link runLauncher}. */
 export interface LauncherOptions extends LauncherEnvironment {
   readonly port: number;
   readonly workingDirectory: string;
-  /** For mpiexec. */
+  /** Environment of mpiexec. */
   readonly environment: Readonly<Record<string, string>>;
   readonly clock: Clock;
-  /** Asks it to end: it answers 143 then, whatever mpiexec does. */
+  /** Stops the launcher, which then returns 143. */
   readonly signal: AbortSignal;
-  /** Takes a line for people. */
-  readonly say: (message: string) => void;
+  /** Writes a log line. */
+  readonly log: (message: string) => void;
   /** Called when workers can join. */
   readonly onReady?: () => void;
 }
 
 /**
- * Starts mpiexec, reads from it what is to run on which worker, gives that to the workers, and answers mpiexec's exit status.
- * Workers are let in once every line is there, so the open port says that the launcher is ready.
+ * Starts mpiexec, receives the launch line of every worker from it, passes the lines to the workers, and returns mpiexec's exit
+ * status. The launcher accepts workers once it has every line.
+ *
+ * **Errors**: {@link MpiError}; rejects if the port cannot be opened.
  */
 export async function runLauncher(options: LauncherOptions): Promise<number> {
   const { order, environment, workingDirectory } = options;
@@ -47,7 +49,7 @@ export async function runLauncher(options: LauncherOptions): Promise<number> {
     const [command = "", ...words] = mpiexecWords({ ...options, implementation, mpiexec: path, agent: folder.agent });
     const mpiexec = spawn(command, words, {
       cwd: workingDirectory,
-      // Open MPI's runs of one user on one machine clear each other's folders away where they share one.
+      // Open MPI runs of one user on one machine delete each other's files if they share a folder.
       env: { ...environment, TMPDIR: folder.temporary },
       stdio: ["ignore", "inherit", "inherit"],
     });
@@ -55,7 +57,7 @@ export async function runLauncher(options: LauncherOptions): Promise<number> {
   });
 }
 
-/** A launch that goes on: carries out what {@link stepLaunch} says. */
+/** A running launch: carries out the effects of {@link stepLaunch}. */
 class Launch {
   readonly #options: LauncherOptions;
   readonly #resolve: (exitCode: number) => void;
@@ -75,11 +77,11 @@ class Launch {
   }
 
   start(mpiexec: ChildProcess, folder: AgentFolder): void {
-    const { clock, order, signal, say } = this.#options;
+    const { clock, order, signal, log } = this.#options;
     this.#mpiexec = mpiexec;
     this.#folder = folder;
     mpiexec.once("error", (error) => {
-      say(`mpiexec does not start: ${error.message}`);
+      log(`could not start mpiexec: ${error.message}`);
       this.on({ type: "mpiexecEnded", exitCode: launchFailedExitCode });
     });
     mpiexec.once("exit", (code, killedBy) =>
@@ -103,9 +105,9 @@ class Launch {
       case "listen":
         return void this.#listen();
       case "run":
-        return this.#tell(effect.worker, { type: "run", words: effect.words });
-      case "refuse":
-        return this.#options.say(`worker ${effect.worker} is sent away: ${effect.message}`);
+        return this.#send(effect.worker, { type: "run", words: effect.words });
+      case "reject":
+        return this.#options.log(`worker ${effect.worker} rejected: ${effect.message}`);
       case "endAgent":
         return this.#folder?.endAgent(workerHost(effect.worker), effect.exitCode);
       case "armPartialExit":
@@ -116,10 +118,10 @@ class Launch {
       case "allJoined":
         return;
       case "killMpiexec":
-        // SIGTERM does not do: MPICH's ignores it before workers have joined, and ends with 0 after that.
+        // SIGTERM is not enough: MPICH's mpiexec ignores it before workers have joined, and exits with 0 afterwards.
         return void this.#mpiexec?.kill("SIGKILL");
-      case "say":
-        return this.#options.say(effect.message);
+      case "log":
+        return this.#options.log(effect.message);
       case "finish":
         return this.#finish(effect.exitCode);
     }
@@ -155,13 +157,13 @@ class Launch {
         if (message === undefined || (worker === undefined) !== (message.type === "join")) {
           if (message?.type !== "alive") channel.close();
         } else if (message.type === "join") {
-          const had = this.#state.workers[message.worker]?.hasJoined ?? true;
-          if (!had) this.#channels.set(message.worker, channel);
+          const hadJoined = this.#state.workers[message.worker]?.hasJoined ?? true;
+          if (!hadJoined) this.#channels.set(message.worker, channel);
           this.on({ type: "joined", worker: message.worker });
-          const isIn = !had && this.#state.workers[message.worker]?.hasJoined === true;
-          if (isIn) worker = message.worker;
+          const isAccepted = !hadJoined && this.#state.workers[message.worker]?.hasJoined === true;
+          if (isAccepted) worker = message.worker;
           else {
-            if (!had) this.#channels.delete(message.worker);
+            if (!hadJoined) this.#channels.delete(message.worker);
             channel.close();
           }
         } else if (message.type === "ended" && worker !== undefined) {
@@ -175,14 +177,14 @@ class Launch {
     };
   }
 
-  #tell(worker: number, message: LauncherMessage): void {
+  #send(worker: number, message: LauncherMessage): void {
     this.#channels.get(worker)?.send(message);
   }
 
   #finish(exitCode: number): void {
     for (const timer of this.#timers) timer.cancel();
     for (const [worker, channel] of this.#channels) {
-      this.#tell(worker, { type: "over", exitCode });
+      this.#send(worker, { type: "over", exitCode });
       channel.close();
     }
     this.#server?.close();

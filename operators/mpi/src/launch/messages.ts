@@ -1,11 +1,11 @@
-/** What a worker says to its launcher. */
+/** A worker's message to its launcher. */
 export type WorkerMessage =
   | { readonly type: "join"; readonly worker: number }
-  /** What it was told to run has ended; a signal counts as 128 and its number, a program that is not there as 127. */
+  /** Its program has ended. The exit code is 128 plus the signal number after a signal, and 127 for a missing program. */
   | { readonly type: "ended"; readonly exitCode: number; readonly message?: string }
   | { readonly type: "alive" };
 
-/** What a launcher says to its workers. */
+/** A launcher's message to its workers. */
 export type LauncherMessage =
   /** Run these words, without a shell. */
   | { readonly type: "run"; readonly words: readonly string[] }
@@ -13,7 +13,7 @@ export type LauncherMessage =
   | { readonly type: "over"; readonly exitCode: number }
   | { readonly type: "alive" };
 
-/** Reads a worker's message; `undefined` where it is none. */
+/** Parses a worker's message; `undefined` if it is not valid. */
 export function workerMessage(value: unknown): WorkerMessage | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { type, worker, exitCode, message } = value as Record<string, unknown>;
@@ -24,7 +24,7 @@ export function workerMessage(value: unknown): WorkerMessage | undefined {
   return undefined;
 }
 
-/** Reads a launcher's message; `undefined` where it is none. */
+/** Parses a launcher's message; `undefined` if it is not valid. */
 export function launcherMessage(value: unknown): LauncherMessage | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { type, words, exitCode } = value as Record<string, unknown>;

@@ -5,7 +5,7 @@ import { formatOrder, launcherEnvironment, podVariables, programEnvironment, wor
 const rest = { [podVariables.token]: "t", [podVariables.podIP]: "127.5.0.1" };
 
 describe("a Pod's environment", () => {
-  it("carries any argument as it is, and nothing in it that Kubernetes replaces", () => {
+  it("carries any argument unchanged, with nothing that Kubernetes expands", () => {
     fc.assert(
       fc.property(
         fc.array(fc.oneof(fc.string(), fc.constantFrom("$(HOME)", "$$(X)", "a b", "$(id); `x`")), { minLength: 1 }),
@@ -18,7 +18,7 @@ describe("a Pod's environment", () => {
     );
   });
 
-  it("keeps the token from the program", () => {
+  it("hides the token from the program", () => {
     expect(programEnvironment({ ...rest, PATH: "/bin", JOB_COMPLETION_INDEX: "1" })).toEqual({
       PATH: "/bin",
       JOB_COMPLETION_INDEX: "1",
@@ -26,7 +26,7 @@ describe("a Pod's environment", () => {
   });
 
   it.each([
-    [{}, /KEELSON_MPI_LAUNCHER is not set/],
+    [{}, /KEELSON_MPI_LAUNCHER: not set/],
     [{ [podVariables.launcher]: "127.5.0.1" }, /KEELSON_MPI_LAUNCHER: .* HOST:PORT/],
     [{ [podVariables.launcher]: "127.5.0.1:0" }, /KEELSON_MPI_LAUNCHER: .* HOST:PORT/],
     [{ [podVariables.launcher]: "127.5.0.1:1", [podVariables.index]: "-1" }, /JOB_COMPLETION_INDEX/],

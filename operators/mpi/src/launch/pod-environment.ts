@@ -1,56 +1,53 @@
-/** Which MPI starts the program; `Auto`: the one that the program is linked with. */
+import { MpiError } from "./mpi-error.ts";
+
+/** Supported MPI implementations. */
 export type MpiImplementation = "OpenMPI" | "MPICH";
 
-/** What a launcher is to run. */
+/** The launcher's task. */
 export interface LaunchOrder {
+  /** `Auto`: the implementation that the program is linked with. */
   readonly implementation: MpiImplementation | "Auto";
-  /** One worker a rank. */
+  /** Number of ranks and workers. */
   readonly ranks: number;
-  /** The program and its arguments; no shell ever sees them. */
+  /** The program and its arguments. They do not pass through a shell. */
   readonly command: readonly string[];
-  /** Ends a launcher that not all workers have joined after so long. Absent: it waits. */
+  /** Time until all workers must have joined. Unset: no limit. */
   readonly startDeadlineMs?: number;
 }
 
-/** Names of the variables that a Pod's program is told its part by. */
+/** Environment variables of a Pod's program. */
 export const podVariables = {
   /** A {@link LaunchOrder} as JSON. */
   order: "KEELSON_MPI_ORDER",
-  /** The secret that launcher and workers of one job share. */
+  /** Secret that the launcher and workers of a job share. */
   token: "KEELSON_MPI_TOKEN",
   /** Address of the Pod. */
   podIP: "KEELSON_MPI_POD_IP",
-  /** Where workers find the launcher: `HOST:PORT`. */
+  /** Address of the launcher: `HOST:PORT`. */
   launcher: "KEELSON_MPI_LAUNCHER",
-  /** Which worker it is, from 0; Kubernetes sets it for Pods of indexed Jobs. */
+  /** Index of the worker, from 0. Kubernetes sets it in Pods of indexed Jobs. */
   index: "JOB_COMPLETION_INDEX",
 } as const;
 
-/** The port on which a launcher waits for its workers, on its Pod's address. */
+/** Port of the launcher for its workers, on its Pod's address. */
 export const rendezvousPort = 21_000;
 
-/** A Pod's program was started with something missing or wrong. */
-export class PodEnvironmentError extends Error {
-  override readonly name = "PodEnvironmentError";
-  readonly code = "BadEnvironment";
-}
-
 /**
- * The order as the value of a variable. Kubernetes replaces `$(NAME)` in values of variables; here there is no `$`, so every
- * argument arrives as it was written.
+ * Encodes an order as the value of a variable. Kubernetes expands `$(NAME)` in values of variables; the encoding has no `$`, so every
+ * argument arrives unchanged.
  */
 export function formatOrder(order: LaunchOrder): string {
   return JSON.stringify(order).replaceAll("$", "\\u0024");
 }
 
-/** What a launcher is told. */
+/** Environment of a launcher. */
 export interface LauncherEnvironment {
   readonly order: LaunchOrder;
   readonly token: string;
   readonly podIP: string;
 }
 
-/** What a worker is told. */
+/** Environment of a worker. */
 export interface WorkerEnvironment {
   readonly token: string;
   readonly index: number;
@@ -61,9 +58,9 @@ export interface WorkerEnvironment {
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Reads what a launcher is told.
+ * Parses a launcher's environment.
  *
- * **Errors**: a {@link PodEnvironmentError} that names the variable.
+ * **Errors**: {@link MpiError} `InvalidEnvironment`, which names the variable.
  */
 export function launcherEnvironment(environment: Environment): LauncherEnvironment {
   return {
@@ -74,19 +71,18 @@ export function launcherEnvironment(environment: Environment): LauncherEnvironme
 }
 
 /**
- * Reads what a worker is told.
+ * Parses a worker's environment.
  *
- * **Errors**: a {@link PodEnvironmentError} that names the variable.
+ * **Errors**: {@link MpiError} `InvalidEnvironment`, which names the variable.
  */
 export function workerEnvironment(environment: Environment): WorkerEnvironment {
   const address = variable(environment, podVariables.launcher);
   const colon = address.lastIndexOf(":");
   const port = Number(address.slice(colon + 1));
   if (colon < 1 || !Number.isInteger(port) || port < 1 || port > 65_535)
-    throw new PodEnvironmentError(`${podVariables.launcher}: ${JSON.stringify(address)} has to be HOST:PORT`);
+    throw invalid(podVariables.launcher, `${JSON.stringify(address)} must have the form HOST:PORT`);
   const index = variable(environment, podVariables.index);
-  if (!/^\d{1,6}$/.test(index))
-    throw new PodEnvironmentError(`${podVariables.index}: ${JSON.stringify(index)} has to be a number from 0`);
+  if (!/^\d{1,6}$/.test(index)) throw invalid(podVariables.index, `${JSON.stringify(index)} must be a number from 0`);
   return {
     token: variable(environment, podVariables.token),
     index: Number(index),
@@ -95,7 +91,7 @@ export function workerEnvironment(environment: Environment): WorkerEnvironment {
   };
 }
 
-/** The environment for what a Pod's program starts: its own without what only launcher and worker have to know. */
+/** The environment of a Pod's program without the variables of the launcher and worker. */
 export function programEnvironment(environment: Environment): Record<string, string> {
   const result: Record<string, string> = {};
   for (const [name, value] of Object.entries(environment))
@@ -105,13 +101,16 @@ export function programEnvironment(environment: Environment): Record<string, str
 
 function variable(environment: Environment, name: string): string {
   const value = environment[name];
-  if (value === undefined || value === "")
-    throw new PodEnvironmentError(`${name} is not set: this program runs in Pods of a RhinoJob`);
+  if (value === undefined || value === "") throw invalid(name, "not set; this program runs in Pods of a RhinoJob");
   return value;
 }
 
+function invalid(name: string, problem: string): MpiError {
+  return new MpiError("InvalidEnvironment", `${name}: ${problem}`);
+}
+
 function parseOrder(text: string): LaunchOrder {
-  const bad = (what: string): PodEnvironmentError => new PodEnvironmentError(`${podVariables.order}: ${what}`);
+  const bad = (problem: string): MpiError => invalid(podVariables.order, problem);
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
@@ -121,11 +120,11 @@ function parseOrder(text: string): LaunchOrder {
   if (typeof parsed !== "object" || parsed === null) throw bad("is not an object");
   const { implementation, ranks, command, startDeadlineMs } = parsed as Record<string, unknown>;
   if (implementation !== "OpenMPI" && implementation !== "MPICH" && implementation !== "Auto")
-    throw bad(`implementation: ${JSON.stringify(implementation)} is none of OpenMPI, MPICH, Auto`);
-  if (typeof ranks !== "number" || !Number.isInteger(ranks) || ranks < 1) throw bad("ranks: has to be a number from 1");
+    throw bad(`implementation: ${JSON.stringify(implementation)} must be OpenMPI, MPICH or Auto`);
+  if (typeof ranks !== "number" || !Number.isInteger(ranks) || ranks < 1) throw bad("ranks must be a number from 1");
   if (!Array.isArray(command) || command.length === 0 || !command.every((word) => typeof word === "string"))
-    throw bad("command: has to be a list of words");
+    throw bad("command must be a list of strings");
   if (startDeadlineMs !== undefined && (typeof startDeadlineMs !== "number" || !(startDeadlineMs > 0)))
-    throw bad("startDeadlineMs: has to be a number over 0");
+    throw bad("startDeadlineMs must be a number greater than 0");
   return { implementation, ranks, command: command as string[], ...(startDeadlineMs === undefined ? {} : { startDeadlineMs }) };
 }

@@ -80,36 +80,36 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
 
   it.each([1, 2, 4])("run a program in %i ranks that find each other", async (ranks) => {
     const ended = await run(order(ranks, [pi, "1000"]));
-    // Open MPI warns when an agent is faster than the call that gives it its process group.
+    // Open MPI warns if an agent ends before setpgid was called on it.
     expect(ended.launcher.stderr.replaceAll(/^.*plm:rsh: Warning: setpgid.*\n/gm, "")).toBe("");
     expect(ended.launcher).toMatchObject({ exitCode: 0, stdout: `pi is 3.14159274, by ${ranks} ranks and 1000 strips\n` });
     expect(ended.workers.map(({ exitCode }) => exitCode)).toEqual(Array(ranks).fill(0));
   });
 
-  it("end with the program's own status when a rank fails", async () => {
+  it("exit with the program's status if a rank fails", async () => {
     const ended = await run(order(2, [pi, "1000", "7"]));
     expect(ended.launcher.exitCode).toBe(7);
   });
 
-  it("hand every argument over as it was written", async () => {
+  it("pass every argument unchanged", async () => {
     const strange = ["a b", "'\"", "$(id)", "$HOME", ";true", "*", "é\n", ""];
     const script = 'process.stdout.write(JSON.stringify(process.argv.slice(1)) + "\\n")';
     const ended = await run(order(1, [process.execPath, "-e", script, ...strange], { implementation }));
     expect(ended.launcher).toMatchObject({ exitCode: 0, stdout: `${JSON.stringify(strange)}\n` });
   });
 
-  it("fail where the program is not there", async () => {
+  it("fail if the program is missing", async () => {
     const ended = await run(order(2, ["./no-such-program"], { implementation }));
     expect(ended.launcher.exitCode).toBeGreaterThan(0);
   });
 
-  it("keep the launcher's environment and the token from the ranks", async () => {
+  it("hide the launcher's environment and the token from the ranks", async () => {
     const script = "process.stdout.write(Object.keys(process.env).filter((name) => /^KEELSON/.test(name)).join() + '|')";
     const ended = await run(order(2, [process.execPath, "-e", script], { implementation }));
     expect(ended.launcher.stdout.replaceAll("\n", "")).toBe("||");
   });
 
-  it("end with WorkerLost when a worker is killed", async () => {
+  it("end with WorkerLost if a worker is killed", async () => {
     const podIP = nextAddress();
     const sleeper = "process.stdout.write('up\\n'); setTimeout(() => {}, 600000)";
     const first = launcher(podIP, order(2, [process.execPath, "-e", sleeper], { implementation }));
@@ -125,7 +125,7 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
     expect((await kept.done).exitCode).not.toBe(0);
   });
 
-  it("end, ranks and all, when the launcher is killed", async () => {
+  it("end with all ranks if the launcher is killed", async () => {
     const podIP = nextAddress();
     const sleeper = "process.stdout.write('up ' + process.pid + '\\n'); setTimeout(() => {}, 600000)";
     const first = launcher(podIP, order(2, [process.execPath, "-e", sleeper], { implementation }));
@@ -144,7 +144,7 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
     await expect.poll(() => ranks().filter(isRunning)).toEqual([]);
   });
 
-  it("end with 143 when asked to, before and after workers have joined", async () => {
+  it("exit with 143 after SIGTERM, before and after workers have joined", async () => {
     const podIP = nextAddress();
     const sleeper = [process.execPath, "-e", "process.stdout.write('up\\n'); setTimeout(() => {}, 600000)"];
     const alone = launcher(podIP, order(1, sleeper, { implementation }));
@@ -160,7 +160,7 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
     expect((await its.done).exitCode).not.toBe(0);
   });
 
-  it("survive strangers at the launcher's door", async () => {
+  it("survive unauthenticated clients", async () => {
     const podIP = nextAddress();
     const first = launcher(podIP, order(1, [pi, "1000"]));
     await waitUntilListening(podIP, first);
@@ -177,7 +177,7 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
     await impostor.done;
   });
 
-  it("name the workers that did not come before the deadline", async () => {
+  it("name the workers that did not join before the deadline", async () => {
     const podIP = nextAddress();
     const first = launcher(podIP, order(3, [pi], { startDeadlineMs: 1500 }));
     worker(podIP, 1);
@@ -187,7 +187,7 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
   });
 });
 
-it("runs from a folder that has all it needs, as Pods of other images have it", async () => {
+it("runs from a self-contained folder, as in Pods of other images", async () => {
   const tools = join(folder, "tools");
   copyTools(tools, process.execPath);
   const environment = { PATH: "/usr/bin:/bin", [podVariables.token]: token, TMPDIR: folder };
@@ -205,7 +205,7 @@ it("runs from a folder that has all it needs, as Pods of other images have it", 
   expect([exitCode, output]).toEqual([0, "pi is 3.14159274, by 1 ranks and 1000 strips\n"]);
 });
 
-it("leaves neither files nor processes behind", async () => {
+it("leaves no files or processes behind", async () => {
   const before = readdirSync(folder).filter((name) => name.startsWith("kmpi-"));
   const ended = await run(order(2, ["./pi-OpenMPI", "1000"]));
   expect(ended.launcher.exitCode).toBe(0);

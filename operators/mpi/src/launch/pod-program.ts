@@ -12,8 +12,8 @@ import { createReadySignal, readyPipePath } from "./ready-signal.ts";
 import { runWorker } from "./worker.ts";
 
 /*
- * What runs in the Pods of a RhinoJob: `node pod-program.js launcher` or `worker`. It needs Node and the files beside it and
- * nothing else, so that it can be put into any image.
+ * The program in the Pods of a RhinoJob: `node pod-program.js launcher` or `worker`. It requires only Node and the files of this folder,
+ * so that it can be copied into any image.
  */
 
 const clock: Clock = {
@@ -26,7 +26,7 @@ const clock: Clock = {
   },
 };
 
-/** Runs the launcher, and tells the probe that waits for it when it is ready. */
+/** Runs the launcher and reports its readiness to the startup probe. */
 async function launch(common: Omit<LauncherOptions, keyof LauncherEnvironment | "port">): Promise<number> {
   const pipe = readyPipePath(process.env);
   const signal = pipe === undefined ? undefined : createReadySignal(pipe);
@@ -42,22 +42,23 @@ async function main(part: string | undefined): Promise<number> {
   const stop = new AbortController();
   process.on("SIGTERM", () => stop.abort());
   process.on("SIGINT", () => stop.abort());
-  const say = (message: string): void => void process.stderr.write(`keelson mpi ${part}: ${message}\n`);
+  const log = (message: string): void => void process.stderr.write(`keelson mpi ${part}: ${message}\n`);
   const common = {
     workingDirectory: process.cwd(),
     environment: programEnvironment(process.env),
     clock,
     signal: stop.signal,
-    say,
+    log,
   };
   try {
     if (part === "launcher") return await launch(common);
     if (part === "worker") return await runWorker({ ...workerEnvironment(process.env), ...common });
-    say("it has to be called with launcher or worker");
+    log("the first argument must be launcher or worker");
   } catch (error) {
-    say(error instanceof Error ? error.message : String(error));
+    log(error instanceof Error ? error.message : String(error));
   }
   return launchFailedExitCode;
 }
 
+process.title = `keelson-mpi-${process.argv[2] ?? ""}`;
 process.exitCode = await main(process.argv[2]);

@@ -21,7 +21,7 @@ function probe(): ChildProcess {
 }
 const exitOf = async (child: ChildProcess): Promise<number> => ((await once(child, "exit")) as [number])[0];
 
-it("lets a probe succeed when the launcher is ready, whichever of them came first, and later probes too", async () => {
+it("makes current and later probes succeed once the launcher is ready, whichever started first", async () => {
   const early = probe();
   await expect.poll(() => existsSync(path())).toBe(true);
   const signal = createReadySignal(path());
@@ -35,26 +35,26 @@ it("lets a probe succeed when the launcher is ready, whichever of them came firs
   expect(readdirSync(folder)).toEqual([]);
 });
 
-it("lets a probe fail when the launcher ends without having been ready", async () => {
+it("makes a probe fail if the launcher ends without being ready", async () => {
   const signal = createReadySignal(path());
   const waiting = probe();
   const exit = exitOf(waiting);
-  // Closing before the shell has opened the pipe would leave it to wait for another launcher.
+  // If the pipe were closed before the shell has opened it, the shell would wait for another launcher.
   await expect.poll(() => readlinkSync(`/proc/${waiting.pid}/fd/0`)).toBe(path());
   signal.close();
   expect(await exit).toBe(1);
 });
 
-it("writes into nothing but a pipe of its own", () => {
+it("writes only to its own pipe", () => {
   const target = join(folder, "precious");
   writeFileSync(target, "");
-  expect(() => createReadySignal(target)).toThrow(/is in the way/);
+  expect(() => createReadySignal(target)).toThrow(/is not the launcher.s pipe/);
   symlinkSync(target, path());
   expect(() => createReadySignal(path())).toThrow(/ELOOP/);
 });
 
-it.each(["../x", "a/b", "", undefined])("takes %j for no name of a pipe", (name) => {
+it.each(["../x", "a/b", "", undefined])("rejects %j as the name of a pipe", (name) => {
   const act = (): unknown => readyPipePath({ [readyPipeVariable]: name });
-  if (name) expect(act).toThrow(/no file name/);
+  if (name) expect(act).toThrow(/not a valid file name/);
   else expect(act()).toBeUndefined();
 });

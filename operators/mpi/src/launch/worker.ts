@@ -11,23 +11,24 @@ import type { WorkerEnvironment } from "./pod-environment.ts";
 /** Exit status of a worker that has lost its launcher. */
 export const launcherLostExitCode = 111;
 const retryDelayMs = 100;
-/** The launcher was ready before this worker was made: a minute is for networks that take their time. */
-const connectLimitMs = 60_000;
+/** Time until the launcher must be reachable. It is ready before its workers are created, so this allows for slow networks. */
+const connectTimeoutMs = 60_000;
 const killGraceMs = 2000;
 const programNotFoundExitCode = 127;
 
-/** What a worker runs with. */
+/** Options of {@link runWorker}. */
 export interface WorkerOptions extends WorkerEnvironment {
   readonly workingDirectory: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  readonly say: (message: string) => void;
+  /** Writes a log line. */
+  readonly log: (message: string) => void;
 }
 
 /**
- * Joins the launcher, runs the words that it gives, and stays until the launcher says that the job is over. Answers the exit
- * status: that of what it ran; 111 where the launcher is lost.
+ * Joins the launcher, runs the command that it sends, and stays until the launcher ends the job. Returns the command's exit status, or
+ * 111 if the launcher was lost.
  */
 export async function runWorker(options: WorkerOptions): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), "kmpi-"));
@@ -38,7 +39,7 @@ export async function runWorker(options: WorkerOptions): Promise<number> {
   }
 }
 
-/** A worker's life: connects, runs, ends. */
+/** A running worker. */
 class Worker {
   readonly #options: WorkerOptions;
   readonly #folder: string;
@@ -47,7 +48,7 @@ class Worker {
   #channel: Channel | undefined;
   #daemon: ChildProcess | undefined;
   #daemonExitCode: number | undefined;
-  /** Set when it is to end: with this status, once nothing of it runs. */
+  /** Set when it is stopping: its exit status once the daemon has ended. */
   #exitCode: number | undefined;
   #isEnded = false;
   #timer: Timer | undefined;
@@ -58,8 +59,8 @@ class Worker {
     this.#resolve = resolve;
     this.#startedAt = options.clock.monotonic();
     const terminate = (): void => {
-      // The launcher hears of it before what runs here ends, and so before others end for it.
-      if (this.#daemonExitCode === undefined) this.#tellEnd(terminatedExitCode, "it was told to end");
+      // Reported before the daemon ends, so that the launcher sees this cause before other workers fail because of it.
+      if (this.#daemonExitCode === undefined) this.#reportEnd(terminatedExitCode, "received SIGTERM");
       this.#end(terminatedExitCode);
     };
     options.signal.addEventListener("abort", terminate, { once: true });
@@ -67,7 +68,7 @@ class Worker {
   }
 
   connect(): void {
-    const { host, port, token, clock, index, say } = this.#options;
+    const { host, port, token, clock, index, log } = this.#options;
     if (this.#exitCode !== undefined) return;
     openChannel({
       ...{ host, port, token, clock },
@@ -80,14 +81,14 @@ class Worker {
             if (message !== undefined) this.#onMessage(message);
           },
           onClose: (reason) => {
-            if (this.#exitCode === undefined) say(`the launcher is lost: ${reason}`);
+            if (this.#exitCode === undefined) log(`lost the launcher: ${reason}`);
             this.#end(launcherLostExitCode);
           },
         };
       },
     }).catch((error: Error) => {
-      if (clock.monotonic() - this.#startedAt > connectLimitMs) {
-        say(`no launcher at ${host}:${port}: ${error.message}`);
+      if (clock.monotonic() - this.#startedAt > connectTimeoutMs) {
+        log(`could not connect to the launcher at ${host}:${port}: ${error.message}`);
         this.#end(launcherLostExitCode);
       } else {
         this.#timer = clock.setTimer(retryDelayMs, () => this.connect());
@@ -97,22 +98,22 @@ class Worker {
 
   #onMessage(message: LauncherMessage): void {
     if (message.type === "run" && this.#daemon === undefined) this.#run(message.words);
-    // Its own part decides how this worker ends; where that goes on, it is about to end by itself.
+    // The daemon's status decides. A daemon that is still running is about to end.
     if (message.type === "over") this.#end(this.#daemonExitCode ?? message.exitCode, "wait");
   }
 
   #run(words: readonly string[]): void {
-    const { environment, workingDirectory, say } = this.#options;
+    const { environment, workingDirectory, log } = this.#options;
     const [program = "", ...rest] = words;
     const daemon = spawn(program, rest, {
       cwd: workingDirectory,
-      // See the launcher: workers of one machine must not share the folder of Open MPI's sessions.
+      // Workers on one machine must not share Open MPI's session folder; see the launcher.
       env: { ...environment, OMPI_MCA_orte_tmpdir_base: this.#folder },
       stdio: ["ignore", "inherit", "inherit"],
     });
     this.#daemon = daemon;
     daemon.once("error", (error) => {
-      say(error.message);
+      log(error.message);
       this.#onDaemonEnded(programNotFoundExitCode, error.message);
     });
     daemon.once("exit", (code, signal) => this.#onDaemonEnded(code ?? 128 + (constants.signals[signal ?? "SIGKILL"] ?? 0)));
@@ -121,21 +122,21 @@ class Worker {
   #onDaemonEnded(exitCode: number, message?: string): void {
     if (this.#daemonExitCode !== undefined) return;
     this.#daemonExitCode = exitCode;
-    this.#tellEnd(exitCode, message);
+    this.#reportEnd(exitCode, message);
     if (this.#exitCode !== undefined) this.#finish();
   }
 
-  #tellEnd(exitCode: number, message?: string): void {
+  #reportEnd(exitCode: number, message?: string): void {
     this.#channel?.send({ type: "ended", exitCode, ...(message === undefined ? {} : { message }) });
   }
 
-  #end(exitCode: number, daemonIsTo: "end" | "wait" = "end"): void {
+  #end(exitCode: number, daemonMode: "end" | "wait" = "end"): void {
     if (this.#exitCode !== undefined) return;
     this.#exitCode = exitCode;
     this.#timer?.cancel();
     const daemon = this.#daemon;
     if (daemon === undefined || this.#daemonExitCode !== undefined) return this.#finish();
-    if (daemonIsTo === "end") daemon.kill("SIGTERM");
+    if (daemonMode === "end") daemon.kill("SIGTERM");
     this.#timer = this.#options.clock.setTimer(killGraceMs, () => void daemon.kill("SIGKILL"));
   }
 

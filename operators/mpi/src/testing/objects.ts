@@ -3,13 +3,13 @@ import type { ContainerState, JobObject, PodObject } from "@keelson/api-machiner
 import type { RhinoJob } from "../api/rhino-job.ts";
 
 /*
- * Objects for tests of decisions, as the API would answer them.
+ * Objects for tests of decisions, as the API server would return them.
  */
 
 /** 2026-01-01T00:00:00Z. */
 export const t0 = Date.UTC(2026, 0, 1);
 
-/** RFC 3339 of so many seconds after {@link t0}. */
+/** RFC 3339 time, `seconds` after {@link t0}. */
 export const at = (seconds: number): string => `${new Date(t0 + seconds * 1000).toISOString().slice(0, 19)}Z`;
 
 export const uid = "0a1b2c3d-0000-4000-8000-000000000001";
@@ -42,7 +42,7 @@ export function rhinoJobOf(
   };
 }
 
-/** A Job of {@link rhinoJobOf}. `end`: how it has ended, and when. */
+/** A Job of {@link rhinoJobOf}. `end`: its result and end time. */
 export function jobOf(
   type: "launcher" | "workers",
   rest: {

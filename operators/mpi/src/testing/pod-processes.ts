@@ -5,18 +5,17 @@ import { podProgram } from "../controllers/pod-program-path.ts";
 import { formatOrder, type LaunchOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";
 
 /*
- * Launcher and workers as plain processes on loopback addresses, for tests of what runs in Pods without anything that runs
- * Pods.
+ * Launcher and workers as plain processes on loopback addresses, for tests without Pods.
  */
 
-/** A process that was started as a Pod's program. */
+/** A running Pod program. */
 export interface PodProcess {
   readonly child: ChildProcess;
-  /** Its exit status, and what it wrote. */
+  /** Its exit status and output. */
   readonly done: Promise<{ readonly exitCode: number | null; readonly stdout: string; readonly stderr: string }>;
 }
 
-/** Starts a program with this environment besides one's own. */
+/** Starts a Pod program with additional environment variables. */
 export function startPodProcess(
   part: "launcher" | "worker",
   variables: Readonly<Record<string, string>>,
@@ -24,7 +23,7 @@ export function startPodProcess(
 ): PodProcess {
   const child = spawn(process.execPath, [podProgram, part], {
     cwd,
-    // Ones that are killed leave their temporary files: here they go with the test's folder.
+    // A killed program leaves its temporary files, which the test deletes with its folder.
     env: { ...process.env, TMPDIR: cwd, ...variables },
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -57,7 +56,7 @@ export function startWorkerProcess(launcherIP: string, token: string, index: num
   );
 }
 
-/** Connects to an address until that works or the process has ended. */
+/** Waits until the launcher accepts connections or has ended. */
 export async function waitUntilListening(podIP: string, launcher: PodProcess): Promise<void> {
   while (launcher.child.exitCode === null) {
     const isOpen = await new Promise<boolean>((resolve) => {

@@ -82,6 +82,8 @@ async function run(context: CommandContext, startAgent: StartAgent): Promise<num
     context.stderr.write(`${error.message}\n`);
     return 2;
   }
+  // A readable name in ps.
+  process.title = `keelson-robot-agent ${options.robotId}`;
   const agent = await startAgent(options);
   const stop = (): void =>
     void agent

@@ -1,28 +1,28 @@
-import type { LaunchOrder, MpiImplementation } from "./pod-environment.ts";
+import type { LaunchOrder, MpiImplementation } from "../pod-environment.ts";
 
-/** How mpiexec is called so that it starts nothing on other hosts by itself but asks the agent to. */
+/** Parameters of an mpiexec that starts remote processes through the agent. */
 export interface MpiexecCall {
   readonly implementation: MpiImplementation;
   /** Path of mpiexec. */
   readonly mpiexec: string;
-  /** Path of the program that mpiexec calls in ssh's place. */
+  /** Path of the program that mpiexec calls instead of ssh. */
   readonly agent: string;
   readonly order: LaunchOrder;
   readonly podIP: string;
   readonly workingDirectory: string;
 }
 
-/** The name that mpiexec knows worker `index` by. It is never looked up. */
+/** Host name of worker `index` for mpiexec. It is never resolved. */
 export function workerHost(index: number): string {
   return `w${index}`;
 }
 
-/** The worker with this name. */
+/** The worker with this host name. */
 export function workerOfHost(host: string): number | undefined {
   return /^w\d{1,6}$/.test(host) ? Number(host.slice(1)) : undefined;
 }
 
-/** The words that start mpiexec. */
+/** The command that starts mpiexec. */
 export function mpiexecWords(call: MpiexecCall): string[] {
   const { order, mpiexec } = call;
   const options = call.implementation === "OpenMPI" ? openMpiOptions(call) : mpichOptions(call);
@@ -34,9 +34,9 @@ function mpichOptions({ agent, order, podIP, workingDirectory }: MpiexecCall): s
   return [
     ...["-launcher", "ssh", "-launcher-exec", agent],
     "-disable-hostname-propagation",
-    // Else the launcher's whole environment replaces that of the workers.
+    // Otherwise the launcher's environment replaces that of the workers.
     "-genvnone",
-    // Where proxies find mpiexec: by address, as the launcher's name need not be known to workers.
+    // Proxies find mpiexec by address, because workers may not be able to resolve the launcher's name.
     ...["-localhost", podIP],
     ...["-wdir", workingDirectory],
     ...["-n", String(order.ranks), "-hosts", hosts],
@@ -46,21 +46,21 @@ function mpichOptions({ agent, order, podIP, workingDirectory }: MpiexecCall): s
 function openMpiOptions({ agent, order, podIP, workingDirectory }: MpiexecCall): string[] {
   const hosts = Array.from({ length: order.ranks }, (_, index) => `${workerHost(index)}:1`).join(",");
   const mca = (name: string, value: string): string[] => ["-mca", name, value];
-  // Pods that are programs on one machine have only the loopback interface, which Open MPI leaves out by itself; and each of
-  // them believes that the machine's cores are its own.
+  // Pods that are processes on one machine have only the loopback interface, which Open MPI excludes by default, and each of them
+  // assumes that it owns the machine's cores.
   const onOneMachine = podIP.startsWith("127.")
     ? [...mca("btl_tcp_if_include", "lo"), ...mca("oob_tcp_if_include", "lo"), ...mca("mpi_yield_when_idle", "1")]
     : [];
   return [
     "--allow-run-as-root",
-    // The daemon is what keeps the worker's Pod alive, so it must not go to the background.
+    // The daemon keeps the worker's Pod alive, so it must stay in the foreground.
     "--leave-session-attached",
-    // A prefix puts shell code before the daemon.
+    // With a prefix, the launch line contains shell code.
     "--noprefix",
     ...["--bind-to", "none"],
     ...mca("plm", "rsh"),
     ...mca("plm_rsh_agent", agent),
-    // Workers have no agent to start further workers with.
+    // Workers have no agent to start other workers.
     ...mca("plm_rsh_no_tree_spawn", "1"),
     ...mca("plm_rsh_num_concurrent", String(Math.max(128, order.ranks))),
     ...mca("btl", "tcp,self"),

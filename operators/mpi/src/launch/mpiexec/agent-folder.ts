@@ -13,12 +13,13 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { MpiError } from "../mpi-error.ts";
 
 /*
- * mpiexec starts a program in ssh's place ("the agent") once a host, with the host's name and the words to run there. Ours is
- * a shell script of a few lines, as a process of Node for every rank would take longer than the launch itself. It leaves the
- * line in a file and waits at a pipe for the status that it shall end with. The launcher holds the pipes open, so that they
- * close when it dies: the agents end then, and mpiexec with them, which would stay behind otherwise.
+ * mpiexec starts a program instead of ssh ("the agent") once per host, with the host's name and the line to run there. Ours is a short
+ * shell script, because a Node process per rank would take longer than the launch itself. It writes the line to a file and waits at a
+ * pipe for its exit status. The launcher keeps the pipes open. If it dies, they close, and the agents end together with mpiexec, which
+ * would otherwise keep running.
  */
 const script = `#!/bin/sh
 folder=\${0%/*}
@@ -31,19 +32,23 @@ read -r status <&3 || { kill -KILL "$PPID"; status=255; }
 exit "$status"
 `;
 
-/** The place where agents leave their lines. */
+/** The folder where agents write their lines. */
 export interface AgentFolder {
-  /** What mpiexec is to call in ssh's place. */
+  /** Path of the program that mpiexec calls instead of ssh. */
   readonly agent: string;
-  /** A folder that mpiexec and MPI can have for temporary files. */
+  /** Folder for temporary files of mpiexec and MPI. */
   readonly temporary: string;
-  /** Lets the agent of a host end. */
+  /** Ends the agent of a host. */
   endAgent(host: string, exitCode: number): void;
-  /** Lets the agents end that have not, and removes the folder. */
+  /** Ends the remaining agents and removes the folder. */
   close(): void;
 }
 
-/** Makes the place. `onLine` is called for every line that an agent leaves. */
+/**
+ * Creates the folder. `onLine` is called for every line that an agent writes.
+ *
+ * **Errors**: {@link MpiError} `PipeFailed`.
+ */
 export function createAgentFolder(hosts: readonly string[], onLine: (host: string, text: string) => void): AgentFolder {
   const folder = mkdtempSync(join(tmpdir(), "kmpi-"));
   const agent = join(folder, "agent");
@@ -51,9 +56,9 @@ export function createAgentFolder(hosts: readonly string[], onLine: (host: strin
   chmodSync(agent, 0o700);
   const pipes = new Map<string, number>();
   const paths = hosts.map((host) => join(folder, `${host}.status`));
-  const made = spawnSync("mkfifo", ["-m", "600", ...paths], { encoding: "utf8" });
-  if (made.status !== 0) throw new Error(`mkfifo: ${made.error?.message ?? made.stderr.trim()}`);
-  // Opened both ways, so that opening waits for nobody.
+  const mkfifo = spawnSync("mkfifo", ["-m", "600", ...paths], { encoding: "utf8" });
+  if (mkfifo.status !== 0) throw new MpiError("PipeFailed", `mkfifo: ${mkfifo.error?.message ?? mkfifo.stderr.trim()}`);
+  // Opened for reading and writing, so that opening does not block.
   for (const host of hosts) pipes.set(host, openSync(join(folder, `${host}.status`), constants.O_RDWR | constants.O_NONBLOCK));
   const seen = new Set<string>();
   const watcher = watch(folder, (_, name) => {

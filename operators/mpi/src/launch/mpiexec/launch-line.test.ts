@@ -1,9 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { LaunchLineError, launchWords } from "./launch-words.ts";
+import { MpiError } from "../mpi-error.ts";
+import { launchWords } from "./launch-line.ts";
 
 describe("launchWords", () => {
-  it("reads the line of Open MPI 4.1, which quotes values", () => {
+  it("splits the line of Open MPI 4.1, which quotes values", () => {
     expect(
       launchWords(' orted -mca orte_leave_session_attached "1" -mca orte_hnp_uri "55640064.0;tcp://127.0.0.1:45885"'),
     ).toEqual([
@@ -17,7 +18,7 @@ describe("launchWords", () => {
     ]);
   });
 
-  it("reads the line of MPICH 4.0, which quotes the program", () => {
+  it("splits the line of MPICH 4.0, which quotes the program", () => {
     expect(launchWords('"/usr/bin/hydra_pmi_proxy" --control-port 127.0.0.1:39821 --usize -2 --proxy-id 1')).toEqual([
       "/usr/bin/hydra_pmi_proxy",
       "--control-port",
@@ -47,10 +48,10 @@ describe("launchWords", () => {
     ["nothing", "  "],
     ["an empty program", '"" x'],
   ])("refuses %s", (_, line) => {
-    expect(() => launchWords(line)).toThrow(LaunchLineError);
+    expect(() => launchWords(line)).toThrow(MpiError);
   });
 
-  it("gives back any words that were quoted for sh", () => {
+  it("returns any words that were quoted for sh", () => {
     const quoted = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`;
     const words = fc.tuple(
       fc.stringMatching(/^[a-z/]+$/),

@@ -1,21 +1,16 @@
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { isAbsolute, join, resolve } from "node:path";
 import { spawnSync } from "node:child_process";
-import type { LaunchOrder, MpiImplementation } from "./pod-environment.ts";
+import { MpiError } from "../mpi-error.ts";
+import type { LaunchOrder, MpiImplementation } from "../pod-environment.ts";
 
-/** An mpiexec of this machine. */
+/** An installed mpiexec. */
 export interface FoundMpiexec {
   readonly implementation: MpiImplementation;
   readonly path: string;
 }
 
-/** No mpiexec fits. Recognise it by `code`. */
-export class MpiexecNotFoundError extends Error {
-  override readonly name = "MpiexecNotFoundError";
-  readonly code = "NoMpiexec";
-}
-
-/** Names under which the implementations install it; Debian has both beside each other. */
+/** Names under which the implementations install it. Debian installs both side by side. */
 const names: Readonly<Record<MpiImplementation, readonly string[]>> = {
   OpenMPI: ["mpiexec.openmpi", "mpiexec", "mpirun"],
   MPICH: ["mpiexec.mpich", "mpiexec.hydra", "mpiexec", "mpirun"],
@@ -24,10 +19,10 @@ const packages: Readonly<Record<MpiImplementation, string>> = { OpenMPI: "openmp
 const maxProgramBytes = 64 * 1024 * 1024;
 
 /**
- * The mpiexec to start an order with, on the PATH given. For `Auto` it is that of the MPI which the program is linked with;
- * of a program that does not tell (a script, a wrapper), the first one there is.
+ * Finds the mpiexec for an order on a PATH. For `Auto` it is that of the MPI which the program is linked with, or the first one on the
+ * PATH if that is unknown (a script, a wrapper).
  *
- * **Errors**: a {@link MpiexecNotFoundError} that says what is missing.
+ * **Errors**: {@link MpiError} `MpiexecNotFound`, which says what to install.
  */
 export function findMpiexec(order: LaunchOrder, path: string, workingDirectory: string): FoundMpiexec {
   const wanted =
@@ -37,8 +32,9 @@ export function findMpiexec(order: LaunchOrder, path: string, workingDirectory: 
       const found = onPath(name, path);
       if (found !== undefined && implementationOf(found) === wanted) return { implementation: wanted, path: found };
     }
-    throw new MpiexecNotFoundError(
-      `no mpiexec of ${wanted} is on the PATH (${path}); on Debian it comes with: apt-get install ${packages[wanted]}`,
+    throw new MpiError(
+      "MpiexecNotFound",
+      `mpiexec of ${wanted} not found on the PATH (${path}); on Debian, install it with: apt-get install ${packages[wanted]}`,
     );
   }
   for (const name of ["mpiexec", ...names.OpenMPI, ...names.MPICH]) {
@@ -46,13 +42,16 @@ export function findMpiexec(order: LaunchOrder, path: string, workingDirectory: 
     const implementation = found === undefined ? undefined : implementationOf(found);
     if (found !== undefined && implementation !== undefined) return { implementation, path: found };
   }
-  throw new MpiexecNotFoundError(`no mpiexec is on the PATH (${path}); on Debian it comes with: apt-get install openmpi-bin`);
+  throw new MpiError(
+    "MpiexecNotFound",
+    `mpiexec not found on the PATH (${path}); on Debian, install it with: apt-get install openmpi-bin`,
+  );
 }
 
-/** Which MPI's library a program asks for, by the names in its file. */
+/** The MPI that a program is linked with, by the library names in its file. */
 export function libraryOf(program: Buffer): MpiImplementation | undefined {
   if (!program.subarray(0, 4).equals(Buffer.from("\x7fELF", "latin1"))) return undefined;
-  // Both call it libmpi where they are alone; the number tells them apart: 12 is the ABI that MPICH and its kin share.
+  // Both may name it libmpi; the version tells them apart: 12 is the ABI of MPICH and its derivatives.
   if (program.includes("libmpich.so.") || program.includes("libmpi.so.12")) return "MPICH";
   return /libmpi\.so\.\d/.test(program.toString("latin1")) ? "OpenMPI" : undefined;
 }
@@ -63,7 +62,7 @@ function linkedWith(program: string, path: string, workingDirectory: string): Mp
   try {
     return statSync(file).size > maxProgramBytes ? undefined : libraryOf(readFileSync(file));
   } catch {
-    return undefined; // mpiexec says better than we could what is wrong with the program.
+    return undefined; // mpiexec reports what is wrong with the program.
   }
 }
 

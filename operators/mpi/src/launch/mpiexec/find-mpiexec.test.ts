@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { findMpiexec, libraryOf, MpiexecNotFoundError } from "./find-mpiexec.ts";
+import { MpiError } from "../mpi-error.ts";
+import { findMpiexec, libraryOf } from "./find-mpiexec.ts";
 
 it.each([
   ["MPICH of Debian", "\x7fELF..libmpich.so.12\0libc.so.6", "MPICH"],
@@ -11,9 +12,9 @@ it.each([
   expect(libraryOf(Buffer.from(content, "latin1"))).toBe(expected);
 });
 
-it("says what to install where there is no mpiexec", () => {
+it("says what to install if there is no mpiexec", () => {
   const order = { implementation: "MPICH", ranks: 1, command: ["./pi"] } as const;
-  expect(() => findMpiexec(order, "/nonexistent", "/")).toThrow(MpiexecNotFoundError);
+  expect(() => findMpiexec(order, "/nonexistent", "/")).toThrow(MpiError);
   expect(() => findMpiexec(order, "/nonexistent", "/")).toThrow(/apt-get install mpich/);
   expect(() => findMpiexec({ ...order, implementation: "Auto" }, "/nonexistent", "/")).toThrow(/openmpi-bin/);
 });

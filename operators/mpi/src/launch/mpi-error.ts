@@ -1,0 +1,21 @@
+/** What went wrong; see {@link MpiError}. */
+export type MpiErrorCode =
+  /** mpiexec wants a remote shell to run more than a program with arguments. */
+  | "InvalidLaunchLine"
+  /** A variable of a Pod's program is missing or invalid. */
+  | "InvalidEnvironment"
+  /** No suitable mpiexec is installed. */
+  | "MpiexecNotFound"
+  /** A pipe of the launcher could not be created. */
+  | "PipeFailed";
+
+/** Error of the programs in a RhinoJob's Pods. Recognise it by `code`. */
+export class MpiError extends Error {
+  override readonly name = "MpiError";
+  readonly code: MpiErrorCode;
+
+  constructor(code: MpiErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
