@@ -58,8 +58,12 @@ export function preconditionFailed(resource: Named, name: string, why: string): 
   return statusError("Conflict", message, { name });
 }
 
+/** Maximum number of causes in an error: an object with thousands of invalid values must not produce a response of megabytes. */
+const maxCauses = 1_000;
+
 /** `Pod "x" is invalid: <causes>`. */
-export function invalid(kind: Pick<Named, "group" | "kind">, name: string, causes: readonly StatusCause[]): StatusError {
+export function invalid(kind: Pick<Named, "group" | "kind">, name: string, all: readonly StatusCause[]): StatusError {
+  const causes = all.length > maxCauses ? all.slice(0, maxCauses) : all;
   const texts = causes.map(({ field, message }) => (field ? `${field}: ${message ?? ""}` : (message ?? "")));
   const list = texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`;
   const message = `${qualifiedKind(kind)} ${JSON.stringify(name)} is invalid: ${list}`;

@@ -1,4 +1,11 @@
-import { type DeepReadonly, isJsonObject, type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  isJsonObject,
+  type KubernetesObject,
+  type ObjectMeta,
+  type OwnerReference,
+  setOwn,
+} from "@keelson/api-machinery";
 import type { StatusCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { jsonType } from "./decode-error.ts";
@@ -161,7 +168,11 @@ const lenientFinalizerGroups = new Set([
 
 /** Finalizers without a domain, which may collide with others. Built-in kinds reject them, custom ones warn. */
 export function unqualifiedFinalizers(metadata: DeepReadonly<ObjectMeta>): readonly string[] {
-  return (metadata.finalizers ?? []).filter((name) => !name.includes("/") && !standardFinalizers.has(name));
+  return (metadata.finalizers ?? []).filter(isUnqualifiedFinalizer);
+}
+
+function isUnqualifiedFinalizer(name: string): boolean {
+  return !name.includes("/") && !standardFinalizers.has(name);
 }
 
 /** Validates an object's metadata except its name. */
@@ -204,9 +215,9 @@ export function metadataProblems(
     add("metadata.finalizers", finalizers, ["finalizer orphan and foregroundDeletion cannot be both set"]);
   }
   if (origin === "builtin" && !lenientFinalizerGroups.has(group)) {
-    for (const name of unqualifiedFinalizers(metadata)) {
+    for (const [index, name] of finalizers.entries()) {
       const detail = "name is neither a standard finalizer name nor is it fully qualified";
-      add(`metadata.finalizers[${finalizers.indexOf(name)}]`, name, [detail]);
+      if (isUnqualifiedFinalizer(name)) add(`metadata.finalizers[${index}]`, name, [detail]);
     }
   }
   causes.push(...ownerProblems(metadata));
@@ -216,9 +227,15 @@ export function metadataProblems(
 /** Removes owner references with a repeated uid and returns a warning for the client if there were any. */
 export function withoutRepeatedOwners(metadata: ObjectMeta): { readonly metadata: ObjectMeta; readonly warning?: string } {
   const { ownerReferences = [] } = metadata;
-  const kept = ownerReferences.filter(({ uid }, index) => ownerReferences.findIndex((other) => other.uid === uid) === index);
-  if (kept.length === ownerReferences.length) return { metadata };
-  const repeated = ownerReferences.filter((reference) => !kept.includes(reference)).map(({ uid }) => uid);
+  const uids = new Set<string>();
+  const kept: OwnerReference[] = [];
+  const repeated: string[] = [];
+  for (const reference of ownerReferences) {
+    if (uids.has(reference.uid)) repeated.push(reference.uid);
+    else kept.push(reference);
+    uids.add(reference.uid);
+  }
+  if (repeated.length === 0) return { metadata };
   const warning =
     "metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such " +
     `requests as early as 1.24; please fix your requests; duplicate UID(s) observed: ${repeated.join(", ")}`;

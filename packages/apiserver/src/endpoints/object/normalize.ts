@@ -9,6 +9,7 @@ import { decodeError } from "./decode-error.ts";
 import { readEmbedded } from "./embedded-metadata.ts";
 import { dropEmptyValues } from "./empty-values.ts";
 import { badRequest } from "../errors.ts";
+import { pauseIfLarge } from "../pause.ts";
 import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./metadata.ts";
 import { changesStatusOnly, isFrozenValue, statusSchemaOf } from "../write/mutable-copy.ts";
 import type { WriteOptions } from "../write/write-options.ts";
@@ -21,11 +22,11 @@ import type { WriteOptions } from "../write/write-options.ts";
  * Changes `object` in place except for frozen parts, which come from storage and are normalized already: managedFields and, in a
  * write to `status` that changes nothing else, all fields except metadata and status.
  */
-export function normalizeObject(
+export async function normalizeObject(
   call: Call,
   object: KubernetesObject,
   options: Pick<WriteOptions, "fieldValidation">,
-): KubernetesObject {
+): Promise<KubernetesObject> {
   const { resource } = call;
   const isStatusAlone = call.info.subresource === "status" && changesStatusOnly(object);
   const schema = isStatusAlone ? statusSchemaOf(resource.schema) : resource.schema;
@@ -35,6 +36,7 @@ export function normalizeObject(
   const sent = isTracked ? untracked : object.metadata;
   const { metadata, warning } = withoutRepeatedOwners(readMetadata(sent, resource.kind, resource.version, unknown));
   if (warning !== undefined && !call.warnings.includes(warning)) call.warnings.push(warning);
+  await pauseIfLarge(call);
   const pruned = prune(schema, { ...object, metadata });
   unknown.push(...pruned.unknown);
   if (resource.origin === "custom") readEmbedded(schema, pruned.value, "", unknown);
@@ -42,7 +44,9 @@ export function normalizeObject(
   const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
   const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;
   if (resource.origin === "builtin") {
+    await pauseIfLarge(call);
     dropEmptyValues(schema, result as unknown as JsonObject);
+    await pauseIfLarge(call);
     try {
       canonicalValues(schema, result);
     } catch (error) {
@@ -51,9 +55,11 @@ export function normalizeObject(
       );
     }
   }
+  await pauseIfLarge(call);
   applyDefaults(schema, result);
   call.schemaErrors.causes = [];
   if (resource.origin === "builtin") {
+    await pauseIfLarge(call);
     // Each kind's own rules report duplicate list items: they know the keys.
     const causes = validate(schema, result).filter(({ reason }) => reason !== "FieldValueDuplicate");
     const wrongType = causes.find(({ reason }) => reason === "FieldValueTypeInvalid");

@@ -61,7 +61,6 @@ export async function bindPod(call: Call): Promise<Outcome> {
   await commitUpdate(call, {
     options,
     isUidChecked: false,
-    attempts: Number.POSITIVE_INFINITY,
     subresource: "binding",
     produce(live) {
       const next = draft(live) as PodObject;

@@ -47,10 +47,9 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   const result = await commitUpdate(call, {
     options,
     isUidChecked: false,
-    attempts: info.verb === "update" ? Number.POSITIVE_INFINITY : 5,
     subresource: "scale",
-    produce: (live) => {
-      const changed = next(scaleOf(resource, scale, live));
+    produce: async (live) => {
+      const changed = await next(scaleOf(resource, scale, live));
       requireUid(call, changed, live);
       return withReplicas(call, scale, live, changed, options);
     },
@@ -84,12 +83,11 @@ async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepRead
     options,
     isUidChecked: false,
     isTracked: true,
-    attempts: 5,
     subresource: "scale",
-    produce: (live) => {
+    produce: async (live) => {
       const merged = applyConfiguration(live, config, context);
       if (merged === live) return mutableCopy(live, false);
-      const next = normalizeObject(call, mutableCopy(merged, false), options);
+      const next = await normalizeObject(call, mutableCopy(merged, false), options);
       if (resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
       return next;
     },
@@ -97,7 +95,7 @@ async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepRead
   return object;
 }
 
-type ChangeScale = (live: KubernetesObject) => KubernetesObject;
+type ChangeScale = (live: KubernetesObject) => KubernetesObject | Promise<KubernetesObject>;
 
 const scaleSchema = builtinSchema("autoscaling.v1.Scale");
 const scaleResource = { origin: "builtin", group: "autoscaling", version: "v1", kind: "Scale" } as const;
@@ -120,8 +118,8 @@ function patched(call: Call): ChangeScale {
   const type = patchType(request, resource);
   if (type === "apply") throw new TypeError("apply patches are handled by applyScale");
   const patch = readPatch(type, request.body, scaleSchema);
-  return (live) => {
-    const object = decodePatched(patch(live), (result) => {
+  return async (live) => {
+    const object = await decodePatched(patch(live), (result) => {
       const scale = withTypeMeta({ ...resource, ...scaleResource }, result);
       replicasOf(scale);
       return scale;
@@ -143,13 +141,13 @@ function replicasOf(scale: KubernetesObject): number | undefined {
 }
 
 /** Sets the Scale's replicas on the object. The Scale's resourceVersion, if any, is a precondition. */
-function withReplicas(
+async function withReplicas(
   call: Call,
   scale: ScaleSubresource,
   live: DeepReadonly<KubernetesObject>,
   changed: KubernetesObject,
   options: WriteOptions,
-): KubernetesObject {
+): Promise<KubernetesObject> {
   const replicas = replicasOf(changed) ?? 0;
   // The validation of a custom resource reports this itself.
   if (replicas < 0 && call.resource.origin === "builtin") {

@@ -10,6 +10,7 @@ import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed } from 
 import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems, nameCauses } from "../object/metadata.ts";
 import type { ObjectOutcome } from "../outcome.ts";
+import { pauseIfLarge } from "../pause.ts";
 import { generateName } from "../random-source.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
@@ -40,7 +41,8 @@ export async function createObject(call: Call): Promise<ObjectOutcome> {
     });
     return { kind: "object", status: 201, object: encodeUnstored(evaluated), resource, subresource: "" };
   }
-  object = normalizeObject(call, object, options);
+  await pauseIfLarge(call);
+  object = await normalizeObject(call, object, options);
   const { metadata } = object;
   // A namespace on a cluster-scoped object is dropped.
   if (resource.scope === "Namespaced" && metadata.namespace !== undefined && metadata.namespace !== call.namespace) {
@@ -91,6 +93,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   metadata.creationTimestamp = timestamp(clock);
   object.metadata = metadata;
   if (resetsStatus(call)) Reflect.deleteProperty(object, "status");
+  await pauseIfLarge(call);
   let next = isTracked ? object : trackUpdate(undefined, object, fieldContext(call, options, ""));
   const admission: AdmissionRequest = {
     operation: "CREATE",
@@ -106,7 +109,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   };
   const isMutated = await call.admission.mutate(admission);
   next = admission.object ?? next;
-  if (isMutated) next = normalizeObject(call, next, { fieldValidation: "Ignore" });
+  if (isMutated) next = await normalizeObject(call, next, { fieldValidation: "Ignore" });
   admission.object = next;
   // Validated before the strategy runs: what it adds derives from the name, and a bad name should be reported once.
   const metadataCauses = metadataProblems(resource, next.metadata);
@@ -114,6 +117,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   if (resource.strategy.hasGeneration !== false) next.metadata.generation = 1;
   // Admission precedes validation: a missing or terminating namespace is the first error a client needs to see.
   await call.admission.validate(admission);
+  await pauseIfLarge(call);
   const causes = [
     ...nameCauses(resource, next),
     ...metadataCauses,
@@ -127,6 +131,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
     if (store.get(key) !== undefined) return undefined;
     return { kind: "object", status: 201, object: encodeUnstored(next), resource, subresource: "" };
   }
+  await pauseIfLarge(call);
   const result = await store.write(key, 0, toStorageVersion(call, next));
   if (!result.ok) return undefined;
   return { kind: "object", status: 201, object: serve(call, result.stored), resource, subresource: "" };

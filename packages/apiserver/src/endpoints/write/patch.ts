@@ -19,6 +19,7 @@ import { badRequest, conflict, invalid, notFound } from "../errors.ts";
 import { fieldContext } from "./field-context.ts";
 import type { ObjectOutcome, PipelineRequest } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
+import { pauseIfLarge } from "../pause.ts";
 import { commitUpdate } from "./update.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
@@ -31,9 +32,6 @@ const types: Readonly<Record<string, PatchType>> = {
   "application/strategic-merge-patch+json": "strategic",
   "application/apply-patch+yaml": "apply",
 };
-
-/** Attempts to apply a patch to the newest object. */
-const patchAttempts = 5;
 
 /** The patch type of a request. Throws `UnsupportedMediaType` for unknown types and for strategic patches of custom resources. */
 export function patchType(request: PipelineRequest, resource: Pick<ServedResource, "origin">): PatchType {
@@ -84,10 +82,13 @@ function patched(apply: () => unknown): unknown {
 }
 
 /** Decodes the result of a patch. As in kube-apiserver, the patch is `Invalid` if the result is not an object of the kind. */
-export function decodePatched(result: unknown, decode: (result: JsonObject) => KubernetesObject): KubernetesObject {
+export async function decodePatched(
+  result: unknown,
+  decode: (result: JsonObject) => KubernetesObject | Promise<KubernetesObject>,
+): Promise<KubernetesObject> {
   try {
     if (!isJsonObject(result)) throw badRequest("the result is not an object");
-    return decode(result);
+    return await decode(result);
   } catch (error) {
     if (!isStatusError(error, "BadRequest")) throw error;
     throw invalid({ group: "", kind: "" }, "", [invalidCause("patch", result, error.message)]);
@@ -105,9 +106,8 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
   const object = await commitUpdate(call, {
     options,
     isUidChecked: false,
-    attempts: patchAttempts,
-    produce(live) {
-      const next = decodePatched(patch(live), (result) => {
+    async produce(live) {
+      const next = await decodePatched(patch(live), (result) => {
         // A strategic merge patch cannot change kind and version.
         const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
         return normalizeObject(call, mutableCopy(withTypeMeta(resource, named), isStatus), options);
@@ -125,10 +125,11 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   const config = readConfiguration(call);
   const context = { ...fieldContext(call, options, info.subresource), force: options.isForced };
   const isStatus = info.subresource === "status";
-  const apply = (live: DeepReadonly<KubernetesObject> | undefined): KubernetesObject => {
+  const apply = async (live: DeepReadonly<KubernetesObject> | undefined): Promise<KubernetesObject> => {
     const applied = applyConfiguration(live, config, context);
     if (applied === live) return mutableCopy(live, isStatus);
-    const next = normalizeObject(call, mutableCopy(applied, isStatus), options);
+    await pauseIfLarge(call);
+    const next = await normalizeObject(call, mutableCopy(applied, isStatus), options);
     // The configuration's resourceVersion is a precondition, but merging drops it.
     const { resourceVersion } = config.metadata;
     if (live !== undefined && resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
@@ -141,14 +142,13 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
       const why = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
       throw conflict(resource, info.name, why);
     }
-    const object = apply(undefined);
+    const object = await apply(undefined);
     return createFrom(call, { object, options, isTracked: true });
   }
   const object = await commitUpdate(call, {
     options,
     isUidChecked: true,
     isTracked: true,
-    attempts: patchAttempts,
     produce: apply,
   });
   return { kind: "object", status: 200, object, resource, subresource: info.subresource };

@@ -14,6 +14,7 @@ import { fieldContext, toStorageVersion } from "./field-context.ts";
 import { metadataProblems } from "../object/metadata.ts";
 import type { EncodedObject, ObjectOutcome } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
+import { pauseIfLarge } from "../pause.ts";
 import { allowsCreateOnUpdate, allowsUnconditionalUpdate, statusKeepsLabels } from "./update-rules.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
@@ -21,21 +22,20 @@ import { type WriteOptions, writeOptions } from "./write-options.ts";
 export async function updateObject(call: Call): Promise<ObjectOutcome> {
   const { resource, request, info } = call;
   const options = writeOptions(request, "UpdateOptions");
-  const read = (): KubernetesObject => {
-    const object = normalizeObject(call, readBody(resource, request.body), options);
+  const read = async (): Promise<KubernetesObject> => {
+    const object = await normalizeObject(call, readBody(resource, request.body), options);
     requireNames(object, info.name, call.namespace);
     return object;
   };
   if (info.subresource === "" && allowsCreateOnUpdate(resource) && call.store.get(keyOf(call)) === undefined) {
-    return createFrom(call, { object: read(), options, isTracked: false });
+    return createFrom(call, { object: await read(), options, isTracked: false });
   }
   const object = await commitUpdate(call, {
     options,
     isUidChecked: true,
-    attempts: Number.POSITIVE_INFINITY,
     produce: read,
-    absent: () => {
-      const { uid = "" } = read().metadata;
+    absent: async () => {
+      const { uid = "" } = (await read()).metadata;
       return uid === "" ? undefined : uidConflict(call, uid, "");
     },
   });
@@ -47,32 +47,36 @@ export interface Update {
   readonly options: WriteOptions;
   /** Whether a uid in the next state is a precondition (PUT) or a change (PATCH). */
   readonly isUidChecked: boolean;
-  /** Attempts before a concurrent write fails the update with a conflict. */
-  readonly attempts: number;
   /** Returns the next state of the live object, in the request's version: a normalized object that may be mutated. */
-  readonly produce: (live: DeepReadonly<KubernetesObject>) => KubernetesObject;
+  readonly produce: (live: DeepReadonly<KubernetesObject>) => KubernetesObject | Promise<KubernetesObject>;
   /** The error for a missing object. Default: `NotFound`. */
-  readonly absent?: () => Error | undefined;
+  readonly absent?: () => Promise<Error | undefined>;
   /** Whether `produce` also sets managedFields (apply). */
   readonly isTracked?: boolean;
   /** Default: the URL's. A write to `scale` changes the object itself. */
   readonly subresource?: string;
 }
 
-/** Reads, changes, validates and writes an object, and starts over if it was written concurrently. */
+/** Attempts before checking whether the client has disconnected. */
+const uncheckedAttempts = 5;
+
+/**
+ * Reads, changes, validates and writes an object, and starts over if it was written concurrently: a patch is applied to the newest object.
+ * Only an explicit resourceVersion causes a conflict.
+ */
 export async function commitUpdate(call: Call, update: Update): Promise<EncodedObject> {
   const { resource, store, info } = call;
   const key = keyOf(call);
   for (let attempt = 1; ; attempt++) {
+    if (attempt > uncheckedAttempts) call.request.signal?.throwIfAborted();
     const stored = store.get(key);
-    if (stored === undefined) throw update.absent?.() ?? notFound(resource, info.name);
+    if (stored === undefined) throw (await update.absent?.()) ?? notFound(resource, info.name);
     const next = await prepare(call, update, stored);
     if (next === undefined) return serve(call, stored);
     if (update.options.isDryRun) return encodeUnstored(next);
     const isRemoved = canBeRemoved(resource, next);
     const result = await store.write(key, stored.revision, isRemoved ? undefined : toStorageVersion(call, next));
     if (result.ok) return isRemoved ? encodeUnstored(withoutRevision(next)) : serve(call, result.stored);
-    if (attempt >= update.attempts) throw conflict(resource, info.name);
   }
 }
 
@@ -82,12 +86,13 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const { options } = update;
   const subresource = update.subresource ?? info.subresource;
   const live = serve(call, stored).object;
-  let next = update.produce(live);
+  let next = await update.produce(live);
   requireUnmodified(call, update, next, live);
   restoreServerFields(next, live);
   const own = resource.subresources?.find(({ name }) => name === subresource);
   if (subresource === "status") next = withStatusOf(resource, next, live);
   else if (resource.hasStatus && subresource !== "binding") keepStatus(next, live);
+  await pauseIfLarge(call);
   if (!update.isTracked) next = trackUpdate(live, next, fieldContext(call, options, info.subresource));
   const admission: AdmissionRequest = {
     operation: "UPDATE",
@@ -104,7 +109,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const isMutated = await call.admission.mutate(admission);
   next = admission.object ?? next;
   if (isMutated) {
-    next = normalizeObject(call, mutableCopy(next, subresource === "status"), { fieldValidation: "Ignore" });
+    next = await normalizeObject(call, mutableCopy(next, subresource === "status"), { fieldValidation: "Ignore" });
     restoreServerFields(next, live);
     admission.object = next;
   }
@@ -113,6 +118,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const isSpecChanged = subresource !== "status" && specChanged(resource, next, live);
   const { generation } = live.metadata;
   if (isSpecChanged && resource.strategy.hasGeneration !== false) next.metadata.generation = (generation ?? 0) + 1;
+  await pauseIfLarge(call);
   const causes = [
     ...immutableCauses(next, live),
     ...metadataProblems(resource, next.metadata),
@@ -121,6 +127,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   ];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
   await call.admission.validate(admission);
+  await pauseIfLarge(call);
   return isSame(next, live) && !canBeRemoved(resource, next) && isStoredWithDefaults(call, stored) ? undefined : next;
 }
 

@@ -10,7 +10,7 @@ export const maxDepth = 512;
  * Maximum number of values in a body. Objects are validated, tracked and encoded on one thread, so their number of values is limited
  * in addition to their size. The largest CRDs have about 30,000.
  */
-export const maxValues = 100_000;
+export const maxValues = 50_000;
 
 /** The body exceeds {@link maxBodyBytes}. */
 export function tooLarge(): StatusError {
