@@ -1,7 +1,9 @@
 import { isStatusError } from "@keelson/api-machinery";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { startTestEnvironment } from "../../testing/test-environment.ts";
 import { decodeProtobuf } from "./decode.ts";
+import { fieldsOf } from "./fields.ts";
 
 /** Writes protobuf by hand: numbers as varints, text and nested fields with their length. */
 type Value = number | bigint | string | Buffer | readonly (readonly [number, Value])[];
@@ -305,5 +307,99 @@ describe("a protobuf body", () => {
     );
     expect(() => decodeProtobuf(Buffer.from("k8s\0\x0a\xff"))).toThrow(/not valid protobuf/);
     expect(() => decodeProtobuf(Buffer.from("{}"))).toThrow(/does not start/);
+  });
+
+  test("decodes a CustomResourceDefinition with its schema", () => {
+    const schema: Value = [
+      [5, "object"],
+      [38, 0],
+      [
+        29,
+        [
+          [1, "spec"],
+          [
+            2,
+            [
+              [5, "object"],
+              [8, [[1, '{"n":1}']]],
+              [14, 0],
+              [20, [[1, '"a"']]],
+              [20, [[1, "null"]]],
+              [24, [[1, [[5, "string"]]]]],
+              [30, [[1, 1]]],
+              [44, [[1, "self.n > 0"]]],
+            ],
+          ],
+        ],
+      ],
+      [
+        29,
+        [
+          [1, "tags"],
+          [2, [[30, [[2, [[5, "integer"]]]]]]],
+        ],
+      ],
+    ];
+    const version: Value = [
+      [1, "v1"],
+      [2, 1],
+      [3, 0],
+      [4, [[1, schema]]],
+    ];
+    const crd = decodeProtobuf(
+      body("apiextensions.k8s.io/v1", "CustomResourceDefinition", [
+        [1, [[1, "widgets.example.com"]]],
+        [
+          2,
+          [
+            [1, "example.com"],
+            [4, "Namespaced"],
+            [7, version],
+          ],
+        ],
+      ]),
+    );
+    expect(crd).toMatchObject({
+      apiVersion: "apiextensions.k8s.io/v1",
+      kind: "CustomResourceDefinition",
+      spec: {
+        group: "example.com",
+        scope: "Namespaced",
+        versions: [
+          {
+            name: "v1",
+            served: true,
+            storage: false,
+            schema: {
+              openAPIV3Schema: {
+                type: "object",
+                "x-kubernetes-preserve-unknown-fields": false,
+                properties: {
+                  spec: {
+                    type: "object",
+                    default: { n: 1 },
+                    minLength: 0,
+                    enum: ["a", null],
+                    items: { type: "string" },
+                    additionalProperties: true,
+                    "x-kubernetes-validations": [{ rule: "self.n > 0" }],
+                  },
+                  tags: { additionalProperties: { type: "integer" } },
+                },
+              },
+            },
+          },
+        ],
+      },
+    });
+  });
+
+  test("is supported for every built-in kind that is served", async () => {
+    await using environment = await startTestEnvironment();
+    const builtIn = environment.server.resources.list().filter(({ origin }) => origin === "builtin");
+    const messages = builtIn.map(
+      ({ group, version, kind }) => `${group === "" ? "core" : group.split(".")[0]}.${version}.${kind}`,
+    );
+    expect(messages.filter((name) => fieldsOf(name) === undefined)).toEqual([]);
   });
 });

@@ -96,14 +96,32 @@ class MessageDecoder {
     object[name] = entries;
   }
 
+  /** A JSON schema or, by field number and wire type: a boolean (1), a list of schemas (2) or a list of strings (2). */
+  #decodeSchemaOr(type: string, wire: WireField, depth: number): JsonValue {
+    let schema: JsonValue | undefined;
+    let allows = false;
+    const list: JsonValue[] = [];
+    for (const part of readFields(wire.bytes)) {
+      const isSchema = type === "B" ? part.number === 2 : part.number === 1;
+      if (isSchema) schema = this.#decodeValue(schemaMessage, part, depth) ?? {};
+      else if (type === "B") allows = part.integer !== 0;
+      else list.push(this.#decodeValue(type === "A" ? schemaMessage : "s", part, depth) ?? null);
+    }
+    return schema ?? (type === "B" ? allows : list);
+  }
+
   #decodeValue(type: string, wire: WireField, depth: number): JsonValue | undefined {
     const decode = scalars[type];
     if (decode !== undefined) return decode(wire);
+    if (type === "A" || type === "B" || type === "P") return this.#decodeSchemaOr(type, wire, depth);
     const object: JsonObject = {};
     this.#decodeInto(object, fieldsOf(type) ?? new Map(), wire.bytes, depth + 1);
     return object;
   }
 }
+
+/** The message of a JSON schema. */
+const schemaMessage = "apiextensions.v1.JSONSchemaProps";
 
 /** Decoders of scalars and well-known types, by the letter that the generator assigns. */
 const scalars: Readonly<Record<string, (wire: WireField) => JsonValue | undefined>> = {

@@ -1,3 +1,4 @@
+import { additionalFields } from "./additional-fields.ts";
 import { fieldTable } from "./field-table.generated.ts";
 
 /** A field of a message. */
@@ -19,7 +20,7 @@ const parsed = new Map<string, ReadonlyMap<number, Field>>();
 export function fieldsOf(message: string): ReadonlyMap<number, Field> | undefined {
   const known = parsed.get(message);
   if (known !== undefined) return known;
-  lines ??= new Map(fieldTable.split("\n").map((line) => line.split("\t") as [string, string]));
+  lines ??= new Map(`${fieldTable}\n${additionalFields}`.split("\n").map((line) => line.split("\t") as [string, string]));
   const line = lines.get(message);
   if (line === undefined) return undefined;
   const fields = new Map(line.split(" ").filter(Boolean).map(parseField));
