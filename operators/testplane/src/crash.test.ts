@@ -111,7 +111,7 @@ const kinds: Readonly<Record<string, Kind>> = {
     expected: {
       phase: "Succeeded",
       injectedValues: { STATE: "on" },
-      healthCheckStatus: { checkCount: 1, passCount: 1, failCount: 0 },
+      healthCheckStatus: { failCount: 0, consecutiveFailures: 0 },
     },
   },
 };

@@ -15,7 +15,7 @@ import { watched } from "@keelson/client/testing";
 
 const folder = new URL("../../../examples/testplane/", import.meta.url);
 const examples = readdirSync(folder).filter((file) => file.endsWith(".yaml"));
-const read = (file: string) => parseTests(readFileSync(new URL(file, folder), "utf8"), file);
+const read = (file: string) => parseTests(readFileSync(new URL(file, folder), "utf8"), file).tests;
 
 describe("the examples", () => {
   it.each(examples)("%s is accepted with strict field validation and is valid", async (file) => {

@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { isNotFound } from "@keelson/api-machinery";
-import { ConfigMap } from "@keelson/api-machinery/kinds";
+import { ConfigMap, EventsEvent } from "@keelson/api-machinery/kinds";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { Lamp, startTestplaneEnvironment, type TestplaneEnvironment } from "./testing/testplane-environment.ts";
@@ -87,11 +87,6 @@ describe("an IntegrationTest", () => {
 
   it.each([
     [
-      "an unknown function",
-      { name: "s", resource: { manifest: {} }, expectations: { allOf: [{ function: "PodRedy" }] } },
-      /allOf\[0\]/,
-    ],
-    [
       "manifest and selector",
       { name: "s", resource: { manifest: {}, selector: { apiVersion: "v1", kind: "Pod", name: "x" } } },
       /resource/,
@@ -164,6 +159,55 @@ describe("an IntegrationTest", () => {
     expect(step).toMatchObject({ state: "Failed", reason: "ApplyFailed" });
     expect(step?.message).toMatch(/conflict.*"painter".*data\.colour/s);
     expect((await environment.client.get(ConfigMap, { namespace, name: "theirs" })).data).toEqual({ colour: "red" });
+  });
+
+  it("fails immediately with the field of a mistake in the manifest, and records an event", async () => {
+    const typo = { ...configMap("typo", {}), data: undefined, dta: { a: "b" } };
+    const { data: _, ...manifest } = typo;
+    const deployment = { apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "web" }, spec: { replicas: "two" } };
+    const kind = { apiVersion: "apps/v1", kind: "Deploymant", metadata: { name: "web" } };
+    for (const [name, resource, reason, message] of [
+      ["typo", manifest, "InvalidManifest", "manifest.dta: field not declared in schema"],
+      ["type", deployment, "InvalidManifest", 'manifest.spec.replicas: expected a number, got "two"'],
+      ["kind", kind, "UnknownKind", "does not serve Deploymant of apps/v1; did you mean Deployment?"],
+    ] as const) {
+      await create(name, { steps: [{ name: "a", resource: { manifest: resource } }] });
+      const done = await environment.until(IntegrationTest, name, isDone);
+      expect(done?.status?.steps?.[0]).toMatchObject({ state: "Failed", reason });
+      expect(done?.status?.steps?.[0]?.message).toContain(message);
+      expect(done?.status?.conditions).toContainEqual(expect.objectContaining({ type: "Failed", status: "True" }));
+      expect(done?.status?.conditions).toContainEqual(expect.objectContaining({ type: "Complete", status: "False" }));
+      await expect
+        .poll(async () => {
+          const { items } = await environment.client.list(EventsEvent, { namespace });
+          return items.some((event) => event.reason === "StepFailed" && event.regarding?.name === name);
+        })
+        .toBe(true);
+    }
+  });
+
+  it("fails immediately with a suggestion for an unknown function", async () => {
+    const expectations = { allOf: [{ function: "DeploymentRedy" }] };
+    await create("unknown", { steps: [{ name: "a", resource: { manifest: configMap("a", {}) }, expectations }] });
+    const done = await environment.until(IntegrationTest, "unknown", isDone);
+    expect(done?.status).toMatchObject({ phase: "Failed", reason: "InvalidConfig" });
+    expect(done?.status?.message).toContain(
+      'spec.steps[0].expectations.allOf[0].function: unknown function "DeploymentRedy"; did you mean DeploymentReady?',
+    );
+  });
+
+  it("fails immediately if its object is deleted while it waits", async () => {
+    const readyCondition = { allOf: [{ function: "FieldEquals", params: { path: "status.phase", value: "Lit" } }] };
+    await create("lost", { steps: [{ name: "a", resource: { manifest: lamp("desk") }, readyCondition }] });
+    await environment.until(
+      IntegrationTest,
+      "lost",
+      (each) => each?.status?.steps?.[0]?.readyConditionStatus?.state === "Running",
+    );
+    await environment.client.delete(Lamp, { namespace, name: "desk" });
+    const done = await environment.until(IntegrationTest, "lost", isDone);
+    expect(done?.status?.steps?.[0]).toMatchObject({ state: "Failed", reason: "TargetLost" });
+    expect(done?.status?.steps?.[0]?.message).toMatch(/Lamp desk was deleted/);
   });
 
   it("reads the objects of a selector, and one match is enough (regressions 6 and 7)", async () => {

@@ -44,7 +44,7 @@ describe("a LoadTest", () => {
     const done = await environment.until(LoadTest, "load", (each) => each?.status?.workloadCleaned === true);
     expect(done?.status).toMatchObject({
       phase: "Succeeded",
-      healthCheckStatus: { checkCount: 1, passCount: 1, failCount: 0 },
+      healthCheckStatus: { checkCount: 2, passCount: 2, failCount: 0 },
     });
     await expect(environment.client.get(ConfigMap, { namespace, name: "load" })).rejects.toSatisfy(isNotFound);
   });

@@ -2,7 +2,7 @@ import type { Operator } from "@keelson/operator";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { group } from "./api/names.ts";
-import { runCommand } from "./commands/run.ts";
+import { createRunCommand } from "./commands/run.ts";
 import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
 import { createLoadTestController } from "./controllers/load/load-test.ts";
 
@@ -23,5 +23,5 @@ export const testplane: Operator = {
   localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
   controllers: () => [createIntegrationTestController(), createLoadTestController()],
   servers: [],
-  commands: [runCommand],
+  commands: [createRunCommand(process.stdin)],
 };

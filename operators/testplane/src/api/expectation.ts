@@ -1,5 +1,5 @@
 import { type Schema, typedSchema } from "@keelson/api-machinery/schema";
-import { checkNames, extractorNames } from "../functions/registry.ts";
+import { extractorNames } from "../functions/registry.ts";
 
 /** A check on an object (TestPlane's Expectation): a built-in function or a webhook. */
 export interface Expectation {
@@ -37,7 +37,8 @@ const expectation: Schema = {
       type: "string",
       minLength: 1,
       maxLength: 256,
-      description: "A built-in function. With webhook: the name of the check, passed to the webhook.",
+      description:
+        "A built-in function, validated when the test starts. With webhook: the name of the check, passed to the webhook.",
     },
     webhook: {
       type: "string",
@@ -47,7 +48,6 @@ const expectation: Schema = {
     },
     params,
   },
-  anyOf: [{ required: ["webhook"] }, { properties: { function: { enum: [...checkNames] } } }],
 };
 
 /** Schemas of the lists of checks that every condition has. */

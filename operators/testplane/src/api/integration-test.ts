@@ -114,9 +114,24 @@ const status = Type.Object(
     specHash: Type.Optional(Type.String({ description: "SHA-256 of the spec that the test runs." })),
     frozenSpec: Type.Optional(anyObject("The spec that the test runs, until it finishes.")),
     currentStepIndex: Type.Optional(int32("Index of the current step.")),
+    progress: Type.Optional(Type.String({ description: "Current step and number of steps, such as 2/5." })),
     currentRound: Type.Optional(int32("Number of the current round, from 1.")),
     completedRounds: Type.Optional(int32("Number of finished rounds.")),
     failedRounds: Type.Optional(int32("Number of failed rounds.")),
+    failedRoundRanges: Type.Optional(Type.String({ description: "Numbers of all failed rounds, such as 1-3,7." })),
+    failedRoundHistory: Type.Optional(
+      Type.Array(RoundSummary, { description: "The first 10 failed rounds.", "x-kubernetes-list-type": "atomic" }),
+    ),
+    roundDurations: Type.Optional(
+      Type.Object(
+        {
+          minSeconds: Type.Number({ description: "Shortest round." }),
+          maxSeconds: Type.Number({ description: "Longest round." }),
+          totalSeconds: Type.Number({ description: "Sum of all rounds." }),
+        },
+        { description: "Durations of all finished rounds." },
+      ),
+    ),
     roundStartedAt: Type.Optional(time("When the current round started.")),
     nextRoundAt: Type.Optional(time("When the next round starts.")),
     steps: Type.Optional(
@@ -139,7 +154,7 @@ const status = Type.Object(
     conditions: Type.Optional(
       conditionsSchema({
         description:
-          "Progressing: the test is running. Complete: the test has finished. SpecChangedIgnored: the spec was changed after the start.",
+          "Progressing: the test is running. Complete: the test succeeded. Failed: the test failed. SpecChangedIgnored: the spec was changed after the start.",
       }),
     ),
   },
@@ -158,6 +173,7 @@ export const IntegrationTest = defineResource({
   status,
   columns: [
     { name: "Phase", type: "string", jsonPath: ".status.phase" },
+    { name: "Step", type: "string", jsonPath: ".status.progress" },
     { name: "Mode", type: "string", jsonPath: ".spec.mode" },
     { name: "Round", type: "integer", jsonPath: ".status.currentRound", priority: 1 },
     { name: "Completed", type: "integer", jsonPath: ".status.completedRounds", priority: 1 },

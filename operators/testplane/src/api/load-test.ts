@@ -67,8 +67,24 @@ const spec = Type.Object(
     ),
     healthCheck: Type.Optional(healthCheck("Checks on the target while the load runs.")),
     expectations: Type.Optional(healthCheck("Alias of healthCheck.")),
+    successCriteria: Type.Optional(
+      Type.Object(
+        {
+          minPassPercent: Type.Optional(
+            int32("Minimum percentage of health checks that must hold for the test to succeed. Default: 100.", {
+              minimum: 0,
+              maximum: 100,
+            }),
+          ),
+        },
+        { description: "What the test needs to succeed besides a workload that does not fail." },
+      ),
+    ),
     durationSeconds: Type.Optional(
-      int32("Seconds that the load runs. 0 means until the test fails or is deleted.", { minimum: 0 }),
+      int32(
+        "Seconds that the load runs. 0 means until the workload has completed (Jobs and Pods), or the test fails or is deleted.",
+        { minimum: 0 },
+      ),
     ),
   },
   { description: "The test. The spec is frozen when the test starts; later changes are reported and ignored." },
@@ -91,6 +107,22 @@ const status = Type.Object(
     workloadCleaned: Type.Optional(
       Type.Boolean({ description: "Whether the workload has been deleted after the test finished." }),
     ),
+    outputCollected: Type.Optional(Type.Boolean({ description: "Whether the output of the workload has been stored." })),
+    outputConfigMap: Type.Optional(Type.String({ description: "Name of the ConfigMap with the output of the workload." })),
+    workloadOutput: Type.Optional(
+      Type.Array(
+        Type.Object({
+          pod: Type.String({ description: "Name of the Pod." }),
+          container: Type.String({ description: "Name of the container." }),
+          key: Type.String({ description: "Key of the output in the ConfigMap." }),
+          exitCode: Type.Optional(int32("Exit code, if the container has terminated.")),
+          restarts: Type.Optional(int32("Number of restarts.")),
+          tail: Type.Optional(Type.String({ description: "End of the output, at most 1024 characters." })),
+          error: Type.Optional(Type.String({ description: "Why the output could not be read." })),
+        }),
+        { description: "Output of the workload's containers, collected before the workload is deleted.", maxItems: 20 },
+      ),
+    ),
     injectedValues: Type.Optional(stringMap("Values passed to the workload.")),
     readyConditionStatus: Type.Optional(conditionStatus("Progress of the ready condition.")),
     healthCheckStatus: Type.Optional(
@@ -109,7 +141,7 @@ const status = Type.Object(
     conditions: Type.Optional(
       conditionsSchema({
         description:
-          "Ready: the load is running. TargetReady: the target became ready. ExpectationsMet: the last check held. SpecChangedIgnored: the spec was changed after the start.",
+          "Ready: the load is running. Complete: the test succeeded. Failed: the test failed. TargetReady: the target became ready. ExpectationsMet: the last check held. SpecChangedIgnored: the spec was changed after the start.",
       }),
     ),
   },

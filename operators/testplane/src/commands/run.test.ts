@@ -1,7 +1,7 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { PassThrough } from "node:stream";
+import { PassThrough, Readable } from "node:stream";
 import { isNotFound } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
@@ -9,7 +9,7 @@ import { type CommandContext, type FlagValues } from "@keelson/operator";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { startTestplaneEnvironment, type TestplaneEnvironment } from "../testing/testplane-environment.ts";
-import { runCommand } from "./run.ts";
+import { createRunCommand } from "./run.ts";
 
 let environment: TestplaneEnvironment;
 let folder: string;
@@ -34,12 +34,16 @@ spec:
     expectations: {allOf: [{function: FieldEquals, params: {path: data.state, value: ${JSON.stringify(value)}}}]}
 `;
 
-async function run(text: string, flags: FlagValues = {}, signal = new AbortController().signal) {
-  const file = join(folder, "test.yaml");
-  writeFileSync(file, text);
+async function run(
+  text: string,
+  flags: FlagValues = {},
+  signal = new AbortController().signal,
+  args: readonly string[] = [join(folder, "test.yaml")],
+) {
+  writeFileSync(join(folder, "test.yaml"), text);
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const context: CommandContext = {
-    args: [file],
+    args,
     flags: { namespace: "default", ...flags },
     stdout,
     stderr,
@@ -48,7 +52,7 @@ async function run(text: string, flags: FlagValues = {}, signal = new AbortContr
     signal,
     client: () => Promise.resolve(environment.client),
   };
-  const status = await runCommand.run(context);
+  const status = await createRunCommand(Readable.from([text])).run(context);
   return { status, stdout: String(stdout.read() ?? ""), stderr: String(stderr.read() ?? "") };
 }
 
@@ -84,10 +88,54 @@ it("exits with 130 when interrupted and deletes running tests", async () => {
 
 it.each([
   ["invalid YAML", "a: [", /document 1/],
-  ["no test", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}", /Pod of v1 is not a test; apply it first/],
-  ["a test that the server rejects", manifest("x").replace("FieldEquals", "FieldEqual"), /allOf\[0\]/],
+  [
+    "no test",
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: x}",
+    /contains no test; .*Pod of v1 is not a test: apply it with kubectl/,
+  ],
+  [
+    "an unknown function",
+    manifest("x").replace("FieldEquals", "FieldEqual"),
+    /allOf\[0\]\.function: .*did you mean FieldEquals\?/,
+  ],
+  [
+    "a test that the server rejects",
+    manifest("x").replace("expectations", "expectation"),
+    /unknown field "spec\.steps\[0\]\.expectation"/,
+  ],
+  ["two tests of the same name", `${manifest("x")}---${manifest("x")}`, /metadata\.name: must be unique/],
 ])("exits with 2 for a file with %s", async (_, text, message) => {
   const { status, stderr } = await run(text);
   expect(status).toBe(2);
   expect(stderr).toMatch(message);
+});
+
+const named = (name: string, value = "<on>") =>
+  manifest(value).replaceAll("shown", name).replaceAll("name: made", `name: made-${name}`);
+
+it("runs the tests of folders and of standard input, and ignores other objects", async () => {
+  mkdirSync(join(folder, "more"));
+  writeFileSync(join(folder, "more", "mixed.yaml"), `apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n---${named("second")}`);
+  const { status, stdout, stderr } = await run(named("first"), {}, undefined, [folder]);
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/first\tSucceeded/);
+  expect(stdout).toMatch(/second\tSucceeded/);
+  expect(stderr).toMatch(/mixed\.yaml, document 1: Pod of v1 is not a test; ignored/);
+  expect(await run(named("third"), {}, undefined, ["-"])).toMatchObject({
+    status: 0,
+    stdout: expect.stringContaining("third"),
+  });
+});
+
+it("runs more than ten tests without a warning, and writes the same results as JSON", async () => {
+  const warnings: string[] = [];
+  const onWarning = (warning: Error): void => void warnings.push(warning.message);
+  process.on("warning", onWarning);
+  const json = join(folder, "report.json");
+  const names = Array.from({ length: 12 }, (_, index) => `t${index}`);
+  const { status } = await run(names.map((name) => named(name, name === "t3" ? "off" : "<on>")).join("---"), { json });
+  process.off("warning", onWarning);
+  expect([status, warnings]).toEqual([1, []]);
+  const { tests } = JSON.parse(readFileSync(json, "utf8")) as { tests: { name: string; verdict: string }[] };
+  expect(tests.filter(({ verdict }) => verdict !== "passed").map(({ name }) => name)).toEqual(["t3"]);
 });

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { type DeepReadonly, isMissingKind, isNotFound, type ResourceType } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
@@ -6,8 +7,10 @@ import { durationFlag } from "@keelson/operator/flags";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
 import { isFinished } from "../controllers/test-status.ts";
-import { junitReport, type ReportedTest } from "./junit.ts";
+import { validateIntegrationTest, validateLoadTest } from "../manifests/validate-spec.ts";
+import { junitReport } from "./junit.ts";
 import { progressLines } from "./progress.ts";
+import { type ReportedTest, reportTest, type TestReport } from "./report.ts";
 import { readTests, TestFileError, type TestManifest } from "./test-files.ts";
 
 type Test = IntegrationTest | LoadTest;
@@ -24,32 +27,68 @@ const timeoutFlag = durationFlag({
   minMs: 1,
 });
 
-/** `keelson testplane run FILE`. */
-export const runCommand: CommandDefinition = {
-  name: "run",
-  description: "run the tests of a file and print their progress; exits with 0 if all succeeded",
-  args: ["FILE"],
-  flags: [
-    { name: "namespace", value: "NAME", description: "namespace of tests without metadata.namespace", default: "default" },
-    timeoutFlag,
-    { name: "junit", value: "FILE", description: "write a JUnit report" },
-    { name: "delete", description: "delete the tests and the objects that they created after they finish" },
-  ],
-  run,
-};
+/** Creates `keelson testplane run PATH...`. `stdin` is read for the path `-`. */
+export function createRunCommand(stdin: NodeJS.ReadableStream): CommandDefinition {
+  return {
+    name: "run",
+    description:
+      "run the tests of files, folders or standard input (-) and print their progress; exits with 0 if all succeeded",
+    args: ["PATHS..."],
+    flags: [
+      { name: "namespace", value: "NAME", description: "namespace of tests without metadata.namespace", default: "default" },
+      timeoutFlag,
+      { name: "junit", value: "FILE", description: "write a JUnit report" },
+      { name: "json", value: "FILE", description: "write a JSON report" },
+      { name: "delete", description: "delete the tests and the objects that they created after they finish" },
+    ],
+    run: (context) => run(context, stdin),
+  };
+}
 
-async function run(context: CommandContext): Promise<number> {
+async function run(context: CommandContext, stdin: NodeJS.ReadableStream): Promise<number> {
   const { args, flags, stderr } = context;
   timeoutFlag.read(flags);
   let manifests: readonly TestManifest[];
   try {
-    manifests = await readTests(args[0] ?? "");
+    const { tests, ignored } = await readTests(args, stdin);
+    for (const each of ignored) stderr.write(`${each} is not a test; ignored\n`);
+    manifests = tests;
   } catch (error) {
     if (!(error instanceof TestFileError)) throw error;
     stderr.write(`${error.message}\n`);
     return exit.bad;
   }
+  const namespace = String(flags["namespace"] ?? "default");
+  const errors = [...duplicates(manifests, namespace), ...manifests.flatMap((manifest) => validate(manifest, namespace))];
+  for (const error of errors) stderr.write(`${error}\n`);
+  if (errors.length > 0) return exit.bad;
   return new TestRun(context, await context.client(), manifests).run();
+}
+
+/** Errors of a test that the API server would not report, or not with a suggestion. */
+function validate(manifest: TestManifest, defaultNamespace: string): readonly string[] {
+  const namespace = manifest.namespace ?? defaultNamespace;
+  try {
+    const errors =
+      manifest.kind === "IntegrationTest"
+        ? validateIntegrationTest(manifest.spec, namespace)
+        : validateLoadTest(manifest.spec, namespace);
+    return errors.map((error) => `${manifest.source}: ${manifest.name}: ${error}`);
+  } catch (error) {
+    // A field has the wrong type. The API server reports it by the schema.
+    if (error instanceof TypeError) return [];
+    throw error;
+  }
+}
+
+function duplicates(manifests: readonly TestManifest[], defaultNamespace: string): readonly string[] {
+  const sources = new Map<string, string>();
+  return manifests.flatMap(({ kind, name, namespace = defaultNamespace, source }) => {
+    const id = `${kind}/${namespace}/${name}`;
+    const first = sources.get(id);
+    sources.set(id, first ?? source);
+    return first === undefined ? [] : [`${source}: ${name}: metadata.name: must be unique; also used in ${first}`];
+  });
 }
 
 /** One invocation of the command. */
@@ -66,6 +105,8 @@ class TestRun {
     this.#context = context;
     this.#client = client;
     this.#manifests = manifests;
+    // Every request of every test listens to this signal.
+    setMaxListeners(0, this.#abort.signal);
   }
 
   async run(): Promise<number> {
@@ -86,7 +127,8 @@ class TestRun {
       const isStopped = this.#abort.signal.aborted;
       const errors = settled.flatMap((each) => (each.status === "rejected" ? [each.reason as unknown] : []));
       if (!isStopped) for (const line of new Set(errors.map(errorLine))) stderr.write(`${line}\n`);
-      await this.#report();
+      const reports = this.#reports();
+      await this.#writeReports(reports);
       await this.#cleanUp(isStopped);
       if (this.#isTimedOut) {
         stderr.write(`not finished within ${String(flags["timeout"])}\n`);
@@ -94,7 +136,7 @@ class TestRun {
       }
       if (signal.aborted) return exit.interrupted;
       if (errors.length > 0) return exit.bad;
-      return [...this.#latest.values()].every((test) => test.status?.phase === "Succeeded") ? exit.succeeded : exit.failed;
+      return reports.every(({ verdict }) => verdict === "passed") ? exit.succeeded : exit.failed;
     } finally {
       timer?.cancel();
       signal.removeEventListener("abort", stop);
@@ -141,7 +183,7 @@ class TestRun {
   #update(manifest: TestManifest, test: DeepReadonly<Test>): boolean {
     for (const line of progressLines(this.#latest.get(manifest), test)) this.#say(manifest, line);
     this.#latest.set(manifest, test);
-    return isFinished(test.status);
+    return isFinished(test.status) && !collectsOutput(test);
   }
 
   #say(manifest: TestManifest, text: string): void {
@@ -182,13 +224,16 @@ class TestRun {
     watch.close();
   }
 
-  async #report(): Promise<void> {
-    const file = this.#context.flags["junit"];
-    if (typeof file !== "string") return;
-    const tests = this.#manifests.map(
-      (manifest) => ({ kind: manifest.kind, name: manifest.name, object: this.#latest.get(manifest) }) as ReportedTest,
+  #reports(): readonly TestReport[] {
+    return this.#manifests.map((manifest) =>
+      reportTest({ kind: manifest.kind, name: manifest.name, object: this.#latest.get(manifest) } as ReportedTest),
     );
-    await writeFile(file, junitReport(tests));
+  }
+
+  async #writeReports(reports: readonly TestReport[]): Promise<void> {
+    const { junit, json } = this.#context.flags;
+    if (typeof junit === "string") await writeFile(junit, junitReport(reports));
+    if (typeof json === "string") await writeFile(json, `${JSON.stringify({ tests: reports }, undefined, 2)}\n`);
   }
 
   /** Deletes the tests that this invocation created: running ones if it was stopped, all with `--delete`. */
@@ -224,3 +269,7 @@ const only = ({ name, namespace }: { readonly name: string; readonly namespace: 
   namespace,
   fieldSelector: `metadata.name=${name}`,
 });
+
+/** Whether the output of a finished load test is still being stored. */
+const collectsOutput = ({ status }: DeepReadonly<Test>): boolean =>
+  status !== undefined && "workloadApplied" in status && status.workloadApplied === true && status.outputCollected !== true;

@@ -1,26 +1,31 @@
-import { readFile } from "node:fs/promises";
+import { readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { isJsonObject } from "@keelson/api-machinery";
 import { parseAllDocuments } from "yaml";
 import type { IntegrationTest } from "../api/integration-test.ts";
 import type { LoadTest } from "../api/load-test.ts";
 import { group, version } from "../api/names.ts";
 
+interface Manifest {
+  readonly name: string;
+  readonly namespace: string | undefined;
+  readonly labels: Record<string, string>;
+  /** File and document of the test. */
+  readonly source: string;
+}
+
 /** A test in a file. */
 export type TestManifest =
-  | {
-      readonly kind: "IntegrationTest";
-      readonly name: string;
-      readonly namespace: string | undefined;
-      readonly spec: IntegrationTest["spec"];
-      readonly labels: Record<string, string>;
-    }
-  | {
-      readonly kind: "LoadTest";
-      readonly name: string;
-      readonly namespace: string | undefined;
-      readonly spec: LoadTest["spec"];
-      readonly labels: Record<string, string>;
-    };
+  | (Manifest & { readonly kind: "IntegrationTest"; readonly spec: IntegrationTest["spec"] })
+  | (Manifest & { readonly kind: "LoadTest"; readonly spec: LoadTest["spec"] });
+
+/** The tests of some files, and the other objects in them. */
+export interface TestFiles {
+  readonly tests: readonly TestManifest[];
+  /** Objects that are not tests, such as `files.yaml, document 2: Pod of v1`. */
+  readonly ignored: readonly string[];
+}
 
 /** A file that cannot be run. The message names the position and the reason. */
 export class TestFileError extends Error {
@@ -28,45 +33,79 @@ export class TestFileError extends Error {
   readonly code = "BadTestFile";
 }
 
-/** Reads the tests of a YAML file. */
-export async function readTests(file: string): Promise<readonly TestManifest[]> {
-  let text: string;
-  try {
-    text = await readFile(file, "utf8");
-  } catch (error) {
-    throw new TestFileError(`${file}: ${error instanceof Error ? error.message : String(error)}`);
+/** Reads the tests of files, of folders (recursively), and of standard input for `-`. **Errors**: a {@link TestFileError}. */
+export async function readTests(paths: readonly string[], stdin: NodeJS.ReadableStream): Promise<TestFiles> {
+  const tests: TestManifest[] = [];
+  const ignored: string[] = [];
+  for (const path of paths) {
+    for (const file of path === "-" ? ["-"] : await manifestFiles(path)) {
+      const source = file === "-" ? "standard input" : file;
+      const found = parseTests(file === "-" ? await text(stdin) : await access(file, () => readFile(file, "utf8")), source);
+      tests.push(...found.tests);
+      ignored.push(...found.ignored);
+    }
   }
-  const tests = parseTests(text, file);
-  if (tests.length === 0) throw new TestFileError(`${file}: contains no test`);
-  return tests;
+  if (tests.length > 0) return { tests, ignored };
+  const [first] = ignored;
+  const hint =
+    first === undefined ? "" : `; ${first} is not a test: apply it with kubectl, or use it as the resource of a step`;
+  throw new TestFileError(`${paths.join(", ")}: contains no test${hint}`);
 }
 
-/** Parses the tests of a YAML text. */
-export function parseTests(text: string, file: string): readonly TestManifest[] {
+/** The file itself, or the manifests in a folder in alphabetical order. */
+async function manifestFiles(path: string): Promise<readonly string[]> {
+  if (!(await access(path, () => stat(path))).isDirectory()) return [path];
+  const files = await readdir(path, { recursive: true });
+  return files
+    .filter((file) => /\.(ya?ml|json)$/.test(file))
+    .sort()
+    .map((file) => join(path, file));
+}
+
+async function access<T>(path: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    throw new TestFileError(`${path}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}
+
+/** Parses the tests of a YAML text, also those in Lists. */
+export function parseTests(yaml: string, file: string): TestFiles {
   const tests: TestManifest[] = [];
-  for (const [index, document] of parseAllDocuments(text).entries()) {
-    const position = `${file}, document ${index + 1}`;
+  const ignored: string[] = [];
+  for (const [index, document] of parseAllDocuments(yaml).entries()) {
+    const source = `${file}, document ${index + 1}`;
     const [error] = document.errors;
-    if (error !== undefined) throw new TestFileError(`${position}: ${error.message}`);
+    if (error !== undefined) throw new TestFileError(`${source}: ${error.message}`, { cause: error });
     const value: unknown = document.toJS({ maxAliasCount: 100 });
     if (value === null || value === undefined) continue;
-    if (!isJsonObject(value)) throw new TestFileError(`${position}: must be an object`);
-    const { kind, apiVersion, metadata, spec } = value;
-    if (apiVersion !== `${group}/${version}` || (kind !== "IntegrationTest" && kind !== "LoadTest")) {
-      throw new TestFileError(
-        `${position}: ${String(kind)} of ${String(apiVersion)} is not a test; apply it first (kubectl apply -f), or use it as the resource of a step`,
-      );
+    const items = isJsonObject(value) && value["kind"] === "List" && Array.isArray(value["items"]) ? value["items"] : [value];
+    for (const item of items) {
+      const test = parseTest(item, source);
+      if (typeof test === "string") ignored.push(test);
+      else tests.push(test);
     }
-    if (!isJsonObject(metadata) || typeof metadata["name"] !== "string")
-      throw new TestFileError(`${position}: metadata.name: required`);
-    const { name, namespace, labels } = metadata;
-    tests.push({
-      kind,
-      name,
-      namespace: typeof namespace === "string" ? namespace : undefined,
-      spec: spec as never,
-      labels: isJsonObject(labels) ? (labels as Record<string, string>) : {},
-    });
   }
-  return tests;
+  return { tests, ignored };
+}
+
+/** A test, or the name of another object. */
+function parseTest(value: unknown, source: string): TestManifest | string {
+  if (!isJsonObject(value)) throw new TestFileError(`${source}: must be an object`);
+  const { kind, apiVersion, metadata, spec } = value;
+  if (apiVersion !== `${group}/${version}` || (kind !== "IntegrationTest" && kind !== "LoadTest")) {
+    return `${source}: ${String(kind)} of ${String(apiVersion)}`;
+  }
+  if (!isJsonObject(metadata) || typeof metadata["name"] !== "string")
+    throw new TestFileError(`${source}: metadata.name: required`);
+  const { name, namespace, labels } = metadata;
+  return {
+    kind,
+    name,
+    source,
+    namespace: typeof namespace === "string" ? namespace : undefined,
+    spec: spec as never,
+    labels: isJsonObject(labels) ? (labels as Record<string, string>) : {},
+  };
 }

@@ -10,6 +10,7 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
+import { isBuiltInGroup, unknownKindMessage } from "../evaluation/unknown-kind.ts";
 import { errorMessage } from "./running-tests.ts";
 import type { ActionOutcome } from "./integration/step-decision.ts";
 
@@ -73,6 +74,7 @@ export async function applyResource(
     };
     const applied = await client.apply(type, configuration, {
       fieldManager: isOwn ? context.fieldManager : adoptingManager(context),
+      fieldValidation: "Strict",
       force: false,
       signal,
     });
@@ -127,12 +129,14 @@ const typeOf = (manifest: DeepReadonly<Record<string, unknown>>, { mapKind }: Ac
   mapKind(String(manifest["apiVersion"]), String(manifest["kind"]));
 
 /** A kind may be defined after the test that uses it. */
-const unknownKind = (manifest: DeepReadonly<Record<string, unknown>>): ActionOutcome => ({
-  kind: "unavailable",
-  message: `the API server does not serve ${String(manifest["kind"])} of ${String(manifest["apiVersion"])}`,
-});
+function unknownKind(manifest: DeepReadonly<Record<string, unknown>>): ActionOutcome {
+  const unknown = { apiVersion: String(manifest["apiVersion"]), kind: String(manifest["kind"]) };
+  const message = unknownKindMessage(unknown);
+  return isBuiltInGroup(unknown) ? { kind: "failed", reason: "UnknownKind", message } : { kind: "unavailable", message };
+}
 
-async function getIfPresent(
+/** Reads an object. Resolves to undefined if it does not exist. */
+export async function getIfPresent(
   client: Client,
   type: ResourceType,
   key: { readonly namespace: string | undefined; readonly name: string },
@@ -168,6 +172,11 @@ function identityOf(object: DeepReadonly<KubernetesObject>, name: string) {
 
 /** Client errors are permanent; everything else is retried. */
 function outcomeOf(error: unknown, reason: string): ActionOutcome {
+  // Server-side apply reports an object that does not match its schema as an internal error, unlike any other bad request.
+  const mismatch = isStatusError(error)
+    ? /^failed to create typed patch object \(.*?\): (.*)$/s.exec(error.message)?.[1]
+    : undefined;
+  if (mismatch !== undefined) return { kind: "failed", reason: "InvalidManifest", message: `manifest${mismatch}` };
   // A new kind is defined shortly before it is served.
   if (isMissingKind(error)) return { kind: "unavailable", message: errorMessage(error) };
   if (isStatusError(error) && error.code < 500 && error.code !== 429 && error.code !== 408) {

@@ -37,7 +37,7 @@ export function createRunningTests(): RunningTestsOf {
       },
     },
     get current() {
-      if (running === undefined) throw new Error("the controller's trigger has not been started");
+      if (running === undefined) throw new TypeError("the controller's trigger has not been started");
       return running;
     },
   };
@@ -61,7 +61,15 @@ export function followTargets(
     if (type === undefined) return { kind: "unknown-kind" };
     const view = watches.view(type, namespaceOf(type, target));
     if (view === undefined) return { kind: "loading" };
-    if (!view.isListed) return { kind: "loading", ...(view.error === undefined ? {} : { error: errorMessage(view.error) }) };
+    if (!view.isListed) {
+      const { error } = view;
+      if (error === undefined) return { kind: "loading" };
+      return {
+        kind: "loading",
+        error: errorMessage(error),
+        ...(isStatusError(error, "Forbidden") ? { isForbidden: true } : {}),
+      };
+    }
     const objects = target.name === undefined ? view.list() : [view.get(target.name)];
     return {
       kind: "known",

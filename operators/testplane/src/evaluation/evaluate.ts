@@ -14,6 +14,8 @@ export interface EvaluationContext {
   readonly scope: string;
   readonly webhookState: (key: string) => WebhookState | undefined;
   readonly now: number;
+  /** The Pods of a workload; `loading` until they are listed, undefined if they cannot be read. */
+  readonly podsOf: (workload: NonNullable<Resource>) => readonly NonNullable<Resource>[] | "loading" | undefined;
   /** Timeout of a webhook call. */
   readonly webhookTimeoutMs: number;
 }
@@ -28,7 +30,7 @@ export interface Evaluation {
   readonly webhookCalls: readonly WebhookCall[];
   /** A webhook has not responded yet, so the result is not known. */
   readonly isPending: boolean;
-  /** When the next webhook call is due. */
+  /** When the next webhook call is due, or a check may hold without a change. */
   readonly retryAtMs?: number;
 }
 
@@ -99,7 +101,10 @@ function checkOne(
     const found = findCheck(expectation.function);
     // Specs are validated before they run, but another version of the operator may have different functions.
     if (found === undefined) return { result: { ...fail(`unknown function ${expectation.function}`), isTerminal: true } };
-    return { result: found.check(resource, expectation.params ?? {}) };
+    const pods = found.needsPods && resource !== undefined ? context.podsOf(resource) : undefined;
+    if (pods === "loading") return { result: fail("waiting for the list of Pods") };
+    const result = found.check(resource, expectation.params ?? {}, { now: context.now, pods });
+    return { result, ...(result.retryAtMs === undefined ? {} : { retryAtMs: result.retryAtMs }) };
   }
   return checkByWebhook(expectation, expectation.webhook, resource, path, context);
 }
@@ -149,7 +154,7 @@ function summary(expect: string, { passed, actual, message }: CheckResult): Expe
 }
 
 /** Truncates to `length` characters (code points), ending in `...`. */
-export function truncate(text: string, length = 256): string {
+export function truncate(text: string, length = 1024): string {
   if (text.length <= length) return text;
   const characters = [...text.slice(0, length * 2)];
   return characters.length <= length ? text : `${characters.slice(0, length - 3).join("")}...`;

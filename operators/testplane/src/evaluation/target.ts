@@ -18,7 +18,7 @@ export type Observation =
   /** The API server does not serve the kind. */
   | { readonly kind: "unknown-kind" }
   /** Not listed yet; `error` says why the list failed. */
-  | { readonly kind: "loading"; readonly error?: string }
+  | { readonly kind: "loading"; readonly error?: string; readonly isForbidden?: boolean }
   | {
       readonly kind: "known";
       /** Matching objects, sorted by name. */

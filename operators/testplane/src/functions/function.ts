@@ -13,6 +13,15 @@ export interface CheckResult {
   readonly message?: string;
   /** The check can never hold again, so waiting is pointless. */
   readonly isTerminal?: boolean;
+  /** When the check may hold without a change of the object. */
+  readonly retryAtMs?: number;
+}
+
+/** What a check knows besides the object. */
+export interface CheckContext {
+  readonly now: number;
+  /** The Pods of the object, if it is a workload and they can be read. */
+  readonly pods: readonly NonNullable<Resource>[] | undefined;
 }
 
 /** Type of a parameter. */
@@ -28,7 +37,9 @@ interface Named {
 
 /** A built-in function that checks an object. */
 export interface CheckFunction extends Named {
-  readonly check: (resource: Resource, params: Params) => CheckResult;
+  /** Whether the check inspects the Pods of the object. */
+  readonly needsPods?: boolean;
+  readonly check: (resource: Resource, params: Params, context: CheckContext) => CheckResult;
 }
 
 /** A built-in function that extracts a value from an object; `undefined` if the object has no such value. */

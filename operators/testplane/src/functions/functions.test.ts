@@ -5,7 +5,7 @@ import { validateCall, checkNames, extractorNames, findCheck, findExtractor } fr
 type Verdict = "pass" | "fail" | "never";
 
 function verdict(name: string, resource: Resource, params = {}): Verdict {
-  const result = findCheck(name)?.check(resource, params);
+  const result = findCheck(name)?.check(resource, params, { now: 0, pods: undefined });
   if (result === undefined) throw new Error(`no function ${name}`);
   return result.passed ? "pass" : result.isTerminal ? "never" : "fail";
 }
@@ -139,4 +139,54 @@ it.each([
   ["PodReady", { phase: "x" }, /params\.phase: unknown parameter of PodReady/],
 ])("rejects a call of %s with %j and names the field", (name, params, message) => {
   expect(validateCall("check", name, params)).toMatch(message);
+});
+
+describe("a workload whose Pods crash", () => {
+  const now = Date.UTC(2026, 0, 1, 0, 1);
+  const ago = (seconds: number) => new Date(now - seconds * 1_000).toISOString();
+  const ready = replicas(1, { availableReplicas: 1, updatedReplicas: 1, readyReplicas: 1 });
+  const pod = (container: object, more: object = {}) => ({
+    metadata: { name: "web-1", creationTimestamp: ago(30), labels: { "pod-template-hash": "b" } },
+    spec: { containers: [{ name: "app" }] },
+    status: { phase: "Running", containerStatuses: [{ name: "app", ready: true, restartCount: 0, ...container }], ...more },
+  });
+  const check = (...pods: object[]) =>
+    findCheck("DeploymentReady")?.check(ready, {}, { now, pods: pods as NonNullable<Resource>[] });
+  const running = (seconds: number, restartCount = 0) => pod({ restartCount, state: { running: { startedAt: ago(seconds) } } });
+
+  it("is not ready while a restarted container has not run for 10 s", () => {
+    expect(check(running(1, 2))).toMatchObject({ passed: false, message: "container app of Pod web-1 restarted 2 times" });
+    expect(check(running(9, 1))).toMatchObject({ passed: false, retryAtMs: now + 1_000 });
+    expect(check(running(10, 1))).toMatchObject({ passed: true });
+  });
+
+  it("is not ready while a container without a readiness probe has just started", () => {
+    expect(check(running(1))).toMatchObject({ passed: false, retryAtMs: now + 2_000 });
+    expect(check(running(3))).toMatchObject({ passed: true });
+    const probed = { ...running(1), spec: { containers: [{ name: "app", readinessProbe: {} }] } };
+    expect(check(probed)).toMatchObject({ passed: true });
+  });
+
+  it("fails permanently in a crash loop, with the exit code and the last message", () => {
+    const looping = pod({
+      ready: false,
+      restartCount: 3,
+      state: { waiting: { reason: "CrashLoopBackOff" } },
+      lastState: { terminated: { exitCode: 1, message: "no such file" } },
+    });
+    expect(check(looping)).toMatchObject({
+      isTerminal: true,
+      message: "container app of Pod web-1 is crash-looping: exit code 1, 3 restarts: no such file",
+    });
+  });
+
+  it("ignores terminating Pods and those of an earlier revision", () => {
+    const looping = { state: { waiting: { reason: "CrashLoopBackOff" } } };
+    const old = {
+      ...pod(looping),
+      metadata: { name: "old", creationTimestamp: ago(60), labels: { "pod-template-hash": "a" } },
+    };
+    const terminating = { ...pod(looping), metadata: { name: "gone", creationTimestamp: ago(20), deletionTimestamp: ago(1) } };
+    expect(check(old, terminating, running(20))).toMatchObject({ passed: true });
+  });
 });

@@ -1,5 +1,6 @@
 import { parseJsonPath } from "@keelson/api-machinery/selectors";
 import { fieldExtractor, fieldFunctions } from "./field-functions.ts";
+import { suggestion } from "./closest-name.ts";
 import type { CheckFunction, ExtractorFunction, Params, Parameter } from "./function.ts";
 import { clusterExtractors, phaseFunctions } from "./phase-functions.ts";
 import { workloadFunctions } from "./workload-functions.ts";
@@ -55,11 +56,4 @@ function validatePath(path: unknown): string | undefined {
   } catch (error) {
     return `params.path: ${error instanceof Error ? error.message : String(error)}`;
   }
-}
-
-/** `; did you mean PodReady?`, where a name differs by case or contains it. */
-function suggestion(name: string, names: readonly string[]): string {
-  const lower = name.toLowerCase();
-  const near = names.find((each) => each.toLowerCase() === lower) ?? names.find((each) => each.toLowerCase().startsWith(lower));
-  return near === undefined ? "" : `; did you mean ${near}?`;
 }

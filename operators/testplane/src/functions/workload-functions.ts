@@ -1,14 +1,52 @@
-import { type CheckFunction, type CheckResult, fail, failPermanently, pass, type Resource } from "./function.ts";
+import {
+  type CheckContext,
+  type CheckFunction,
+  type CheckResult,
+  fail,
+  failPermanently,
+  pass,
+  type Resource,
+} from "./function.ts";
+import { newestPods, terminalPodError, unstablePod } from "./pod-health.ts";
 import { conditionOf, numberAt, objectsAt, stringAt, valueAt } from "./read.ts";
 
 const isAbsent = (resource: Resource): resource is undefined => resource === undefined || Object.keys(resource).length === 0;
 
 /** A check that fails if the object does not exist. */
-function whenPresent(name: string, check: (resource: NonNullable<Resource>) => CheckResult): CheckFunction {
+function whenPresent(
+  name: string,
+  check: (resource: NonNullable<Resource>, context: CheckContext) => CheckResult,
+): CheckFunction {
   return {
     name,
     params: {},
-    check: (resource) => (isAbsent(resource) ? fail("the object does not exist", "absent") : check(resource)),
+    check: (resource, _params, context) =>
+      isAbsent(resource) ? fail("the object does not exist", "absent") : check(resource, context),
+  };
+}
+
+/**
+ * A check on a workload and its Pods. A workload counts as ready only while its Pods are stable: a Pod of a crash loop is ready
+ * for a moment after each start. A crash loop or an image error fails the check permanently.
+ */
+function whenStable(name: string, check: (workload: NonNullable<Resource>) => CheckResult): CheckFunction {
+  return {
+    ...whenPresent(name, (workload, { now, pods = [] }) => {
+      const stale = staleness(workload);
+      if (stale) return stale;
+      const own = newestPods(pods);
+      // Right after a change the newest Pods may still be those of the previous revision.
+      const isRollingOut = numberAt(workload, ["status", "updatedReplicas"], 1) === 0;
+      const error = isRollingOut ? undefined : own.map(terminalPodError).find((each) => each !== undefined);
+      if (error !== undefined) return failPermanently(error);
+      const result = check(workload);
+      if (!result.passed) return result;
+      const unstable = own.flatMap((pod) => unstablePod(pod, now) ?? []);
+      const [first] = unstable;
+      if (first === undefined) return result;
+      return { ...fail(first.message, result.actual), retryAtMs: Math.max(...unstable.map(({ untilMs }) => untilMs)) };
+    }),
+    needsPods: true,
   };
 }
 
@@ -36,25 +74,20 @@ function failedRollout(resource: NonNullable<Resource>): CheckResult | undefined
     : undefined;
 }
 
-/** Waiting reasons that a container can only leave if its Pod is changed. */
-const unrecoverableReasons = new Set(["InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"]);
-
-function podReady(pod: NonNullable<Resource>): CheckResult {
+function podReady(pod: NonNullable<Resource>, { now }: CheckContext): CheckResult {
   const phase = stringAt(pod, "status", "phase") || "Pending";
   if (phase === "Failed" || phase === "Succeeded") return failPermanently(`the Pod has terminated: ${phase}`, phase);
-  const containers = objectsAt(pod, "status", "containerStatuses");
-  for (const container of containers) {
-    const reason = stringAt(container, "state", "waiting", "reason");
-    if (unrecoverableReasons.has(reason))
-      return failPermanently(`container ${stringAt(container, "name")} cannot start: ${reason}`, reason);
-  }
+  const error = terminalPodError(pod);
+  if (error !== undefined) return failPermanently(error, phase);
   if (phase !== "Running") return fail(`the Pod is ${phase}`, phase);
-  const unready = containers.filter((container) => container["ready"] !== true);
+  const unready = objectsAt(pod, "status", "containerStatuses").filter((container) => container["ready"] !== true);
   if (unready.length > 0) {
     return fail(`containers are not ready: ${unready.map((container) => stringAt(container, "name")).join(", ")}`, phase);
   }
   const ready = conditionOf(pod, "Ready");
-  return ready !== undefined && ready["status"] !== "True" ? fail("the Ready condition is not True", phase) : pass(phase);
+  if (ready !== undefined && ready["status"] !== "True") return fail("the Ready condition is not True", phase);
+  const unstable = unstablePod(pod, now);
+  return unstable === undefined ? pass(phase) : { ...fail(unstable.message, phase), retryAtMs: unstable.untilMs };
 }
 
 function podComplete(pod: NonNullable<Resource>): CheckResult {
@@ -76,8 +109,6 @@ function jobComplete(job: NonNullable<Resource>): CheckResult {
 }
 
 function statefulSetReady(set: NonNullable<Resource>): CheckResult {
-  const stale = staleness(set);
-  if (stale) return stale;
   const replicas = counts(set, ["readyReplicas"]);
   if (!replicas.passed) return replicas;
   const isManual = stringAt(set, "spec", "updateStrategy", "type") === "OnDelete";
@@ -88,8 +119,6 @@ function statefulSetReady(set: NonNullable<Resource>): CheckResult {
 }
 
 function daemonSetReady(set: NonNullable<Resource>): CheckResult {
-  const stale = staleness(set);
-  if (stale) return stale;
   if (typeof valueAt(set, "status", "desiredNumberScheduled") !== "number") return fail("the status is empty");
   const desired = numberAt(set, ["status", "desiredNumberScheduled"], 0);
   const ready = numberAt(set, ["status", "numberReady"], 0);
@@ -125,18 +154,13 @@ export const workloadFunctions: readonly CheckFunction[] = [
     params: {},
     check: (resource) => (isAbsent(resource) ? pass("absent") : fail("the object exists", "present")),
   },
-  whenPresent(
-    "DeploymentAvailable",
-    (deployment) => staleness(deployment) ?? counts(deployment, ["availableReplicas", "readyReplicas"]),
-  ),
-  whenPresent("DeploymentReady", (deployment) => {
-    const stale = staleness(deployment);
-    if (stale) return stale;
+  whenStable("DeploymentAvailable", (deployment) => counts(deployment, ["availableReplicas", "readyReplicas"])),
+  whenStable("DeploymentReady", (deployment) => {
     const result = counts(deployment, ["availableReplicas", "updatedReplicas"]);
     return result.passed ? result : (failedRollout(deployment) ?? result);
   }),
-  whenPresent("StatefulSetReady", statefulSetReady),
-  whenPresent("DaemonSetReady", daemonSetReady),
+  whenStable("StatefulSetReady", statefulSetReady),
+  whenStable("DaemonSetReady", daemonSetReady),
   whenPresent("PodReady", podReady),
   whenPresent("PodComplete", podComplete),
   whenPresent("JobComplete", jobComplete),

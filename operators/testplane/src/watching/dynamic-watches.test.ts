@@ -66,16 +66,17 @@ beforeEach(async () => {
 afterEach(() => environment[Symbol.asyncDispose]());
 
 const manifest = { apiVersion: "example.com/v1", kind: "Lamp", metadata: { name: "desk" }, spec: { on: true } };
-const spec: IntegrationTest["spec"] = {
-  steps: [
-    {
-      name: "light",
-      resource: { manifest },
-      readyCondition: { allOf: [{ function: "FieldEquals", params: { path: "status.phase", value: "Lit" } }] },
-    },
-  ],
+const isLit = { allOf: [{ function: "FieldEquals", params: { path: "status.phase", value: "Lit" } }] };
+type Resource = IntegrationTest["spec"]["steps"][number]["resource"];
+const create = (resource: Resource = { manifest }) => {
+  const spec = { steps: [{ name: "light", resource, readyCondition: isLit }] };
+  return environment.client.create(IntegrationTest, { metadata: { name: "light", namespace }, spec });
 };
-const create = () => environment.client.create(IntegrationTest, { metadata: { name: "light", namespace }, spec });
+/** Reads a lamp that the test does not own, so that its deletion does not fail the test. */
+const createReading = async () => {
+  await environment.client.create(Lamp, { metadata: { name: "desk", namespace }, spec: {} });
+  return create({ selector: { apiVersion: "example.com/v1", kind: "Lamp", name: "desk" } });
+};
 const light = () => environment.client.applyStatus(Lamp, { metadata: { name: "desk", namespace }, status: { phase: "Lit" } });
 const waits = (message: RegExp) =>
   environment.until(IntegrationTest, "light", (each) => {
@@ -105,7 +106,7 @@ describe("a test that waits for an object", () => {
   });
 
   it("notices a change that happened while it had no watch", async () => {
-    await create();
+    await createReading();
     await waits(/status\.phase is absent/);
     watches.end({ type: "ERROR", object: statusError("Expired", "too old resource version").status });
     await environment.client.delete(Lamp, { namespace, name: "desk" });
@@ -116,7 +117,7 @@ describe("a test that waits for an object", () => {
   });
 
   it("reports that its kind is no longer served, and continues when it is served again", async () => {
-    await create();
+    await createReading();
     await waits(/status\.phase is absent/);
     const name = Lamp.crd.metadata.name ?? "";
     await environment.client.delete(CustomResourceDefinition, { name });

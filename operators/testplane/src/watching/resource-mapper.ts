@@ -58,6 +58,12 @@ const idOf = (type: { readonly group: string; readonly version: string }, kind: 
 
 const builtInById = new Map(builtIns.map((type) => [idOf(type, type.kind), type]));
 
+/** Built-in kinds of an API version. */
+export function builtInKinds(apiVersion: string): readonly string[] {
+  const { group, version } = parseApiVersion(apiVersion);
+  return builtIns.filter((each) => each.group === group && each.version === version).map(({ kind }) => kind);
+}
+
 /** CustomResourceDefinitions, with the index that {@link mapKind} uses. */
 export const definitionReads = readOf(CustomResourceDefinition, {
   kind: (definition) =>

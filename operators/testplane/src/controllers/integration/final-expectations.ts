@@ -4,6 +4,7 @@ import { truncate, evaluate, failureOf } from "../../evaluation/evaluate.ts";
 import { type Turn, webhookTimeoutMs } from "./turn.ts";
 import { defaultStepSeconds } from "./step-decision.ts";
 import { type Observation, targetOf } from "../../evaluation/target.ts";
+import { createPodsOf } from "../../evaluation/workload-pods.ts";
 import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
@@ -20,20 +21,26 @@ export function advanceFinal(turn: Turn, status: Status): Status {
   for (const [index, final] of (spec.finalExpectations ?? []).entries()) {
     const until = Date.parse(startedAt) + (final.expectations.timeoutSeconds || defaultStepSeconds) * 1_000;
     latest = Math.max(latest, until);
+    const target = final.resource === undefined ? undefined : targetOf(final.resource, namespace);
     const observation: Observation =
-      final.resource === undefined
-        ? { kind: "known", objects: [], hasSeen: () => true }
-        : observe(targetOf(final.resource, namespace));
+      target === undefined ? { kind: "known", objects: [], hasSeen: () => true } : observe(target);
+    const podsOf = createPodsOf(observe, target);
     if (observation.kind !== "known") {
       failures.push(
         `${final.name}: cannot read the object${observation.kind === "loading" && observation.error ? `: ${observation.error}` : ""}`,
       );
-      isFailed ||= now >= until;
+      isFailed ||= now >= until || (observation.kind === "loading" && observation.isForbidden === true);
       turn.wakes.push(until);
       continue;
     }
     const scope = `${status.currentRound ?? 1}/finalExpectations[${index}]`;
-    const evaluation = evaluate(final.expectations, observation.objects, { scope, webhookState, now, webhookTimeoutMs });
+    const evaluation = evaluate(final.expectations, observation.objects, {
+      scope,
+      webhookState,
+      now,
+      webhookTimeoutMs,
+      podsOf,
+    });
     results.push(...evaluation.results);
     if (evaluation.passed) continue;
     failures.push(`${final.name}: ${failureOf(evaluation.results)}`);

@@ -8,6 +8,7 @@ import { complete, endRound, finish, roundStatus, withRound } from "./rounds.ts"
 import { hashOf } from "../spec-hash.ts";
 import { beginStep, decideStep } from "./step-decision.ts";
 import { type Target, targetOf } from "../../evaluation/target.ts";
+import { relatedTargets } from "../../evaluation/workload-pods.ts";
 import { type EventDraft, iso, isFinished, reportChangedSpec } from "../test-status.ts";
 import { validateIntegrationTest } from "../../manifests/validate-spec.ts";
 
@@ -34,9 +35,10 @@ export function frozenSpec(
 
 /** The targets of an IntegrationTest: those of its steps and of its final expectations. */
 export function targetsOf(spec: DeepReadonly<IntegrationTestSpec>, namespace: string): readonly Target[] {
-  return [...spec.steps, ...(spec.finalExpectations ?? [])].flatMap(({ resource }) =>
-    resource === undefined ? [] : [targetOf(resource, namespace)],
-  );
+  return [...spec.steps, ...(spec.finalExpectations ?? [])].flatMap(({ resource }) => {
+    const target = resource === undefined ? undefined : targetOf(resource, namespace);
+    return target === undefined ? [] : [target, ...relatedTargets(target)];
+  });
 }
 
 /** Advances a test as far as the observations allow. */
@@ -167,12 +169,21 @@ function advanceSteps(turn: Turn, before: Status): Status {
     recordStepEvent(turn, decision.status);
     if (isSequential && decision.status.state !== "Succeeded") break;
   }
-  return { ...before, steps, currentStepIndex: current };
+  return { ...before, steps, currentStepIndex: current, progress: `${current + 1}/${spec.steps.length}` };
 }
 
 function recordStepEvent(turn: Turn, { name, state, reason, message }: DeepReadonly<StepStatus>): void {
   if (state === "Succeeded") turn.events.push({ type: "Normal", reason: "StepSucceeded", note: name });
-  if (state === "Failed") {
-    turn.events.push({ type: "Warning", reason: "StepFailed", note: `${name}: ${reason ?? ""}: ${message ?? ""}` });
-  }
+  if (state === "Failed") turn.events.push(stepFailed({ name, reason, message }));
 }
+
+/** The event of a failed step. */
+export const stepFailed = ({
+  name,
+  reason,
+  message,
+}: DeepReadonly<Pick<StepStatus, "name" | "reason" | "message">>): EventDraft => ({
+  type: "Warning",
+  reason: "StepFailed",
+  note: `${name}: ${reason ?? ""}: ${message ?? ""}`,
+});

@@ -3,7 +3,7 @@ import { type ControllerDefinition, ignoreConflict } from "@keelson/controller";
 import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
 import { applyResource, deleteResource, releaseResource } from "../resource-actions.ts";
-import { decideIntegrationTest, frozenSpec, targetsOf } from "./integration-test-decision.ts";
+import { decideIntegrationTest, frozenSpec, stepFailed, targetsOf } from "./integration-test-decision.ts";
 import { afterAction } from "./step-decision.ts";
 import { createTestController, type ActionScope } from "../test-controller.ts";
 
@@ -67,7 +67,10 @@ async function act(
       }),
     );
   }
-  await write(owner, { ...status, steps, ...(adopted.length === 0 ? {} : { adopted }) });
+  const rejected = steps.flatMap((step, index) =>
+    step.state === "Failed" && status.steps?.[index]?.state !== "Failed" ? [stepFailed(step)] : [],
+  );
+  await write(owner, { ...status, steps, ...(adopted.length === 0 ? {} : { adopted }) }, rejected);
   return retryAfterMs;
 }
 

@@ -2,11 +2,12 @@ import { type Condition, type DeepReadonly, setCondition } from "@keelson/api-ma
 import type { IntegrationTestSpec, IntegrationTestStatus, RoundSummary, StepStatus } from "../../api/integration-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
 import type { Turn } from "./turn.ts";
+import { appendToRanges } from "../../api/round-ranges.ts";
 import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
 
-/** Maximum rounds in `status.roundHistory`. */
+/** Maximum rounds in `status.roundHistory` and in `status.failedRoundHistory`. */
 const maxRoundHistory = 10;
 
 /** The part of a status that is reset for each round. */
@@ -14,6 +15,7 @@ export function roundStatus(spec: DeepReadonly<IntegrationTestSpec>, round: numb
   return {
     currentRound: round,
     currentStepIndex: 0,
+    progress: `1/${spec.steps.length}`,
     roundStartedAt: iso(now),
     steps: spec.steps.map(({ name }, index): DeepReadonly<StepStatus> => ({ name, index, state: "" })),
   };
@@ -50,6 +52,24 @@ export const withRound = (
 ): readonly DeepReadonly<RoundSummary>[] =>
   [...(status.roundHistory ?? []), summarizeRound(turn, status, outcome)].slice(-maxRoundHistory);
 
+/** Statistics that cover all rounds, whatever the round history still has. */
+function withStatistics(before: Status, round: DeepReadonly<RoundSummary> | undefined): Partial<Status> {
+  if (round === undefined) return {};
+  const { durationSeconds: seconds } = round;
+  const durations = before.roundDurations;
+  const roundDurations = {
+    minSeconds: Math.min(durations?.minSeconds ?? seconds, seconds),
+    maxSeconds: Math.max(durations?.maxSeconds ?? seconds, seconds),
+    totalSeconds: (durations?.totalSeconds ?? 0) + seconds,
+  };
+  if (round.succeeded) return { roundDurations };
+  return {
+    roundDurations,
+    failedRoundRanges: appendToRanges(before.failedRoundRanges, round.round),
+    failedRoundHistory: [...(before.failedRoundHistory ?? []), round].slice(0, maxRoundHistory),
+  };
+}
+
 /** Finishes a round. After the last round the test finishes too; otherwise the next round is scheduled. */
 export function endRound(turn: Turn, before: Status, outcome: "Succeeded" | "Failed", end: number | undefined): Status {
   const { spec, now } = turn.input;
@@ -61,6 +81,7 @@ export function endRound(turn: Turn, before: Status, outcome: "Succeeded" | "Fai
     completedRounds: (before.completedRounds ?? 0) + 1,
     failedRounds: (before.failedRounds ?? 0) + (outcome === "Failed" ? 1 : 0),
     roundHistory,
+    ...withStatistics(before, last),
     // The test reports the first failure, however many rounds follow.
     ...(isFirstFailure
       ? {
@@ -133,9 +154,11 @@ export function complete(
   now: number,
 ): readonly Condition[] {
   const common = { reason, message, observedGeneration };
+  const isSuccess = reason === "Succeeded";
+  const conditionsBefore = setCondition(conditions, { type: "Failed", status: !isSuccess, ...common }, now);
   return setCondition(
-    setCondition(conditions, { type: "Progressing", status: false, ...common }, now),
-    { type: "Complete", status: true, ...common },
+    setCondition(conditionsBefore, { type: "Progressing", status: false, ...common }, now),
+    { type: "Complete", status: isSuccess, ...common },
     now,
   );
 }

@@ -50,4 +50,42 @@ describe("a step", () => {
     expect(decide(patient, 29, lamp)).toMatchObject({ status: { state: "Running" }, wakeAtMs: t0 + 30_000 });
     expect(decide(patient, 30, lamp, { stage: "Ready" }).status).toMatchObject({ state: "Failed", reason: "Timeout" });
   });
+
+  const waitingStep: TestStep = { ...created, expectations: { allOf: [lit] } };
+  const applied = { stage: "Expect" as const, object: { name: "a", uid: "u-1" } };
+  const observing = (observation: Observation, seconds = 1, step: TestStep = waitingStep) =>
+    decideStep({
+      step,
+      status: { ...beginStep({ name: step.name, index: 0, state: "" }, step, t0), ...applied },
+      namespace: "default",
+      observe: () => observation,
+      context: { scope: "1/steps[0]", webhookState: () => undefined, now: t0 + seconds * 1_000, webhookTimeoutMs: 10_000 },
+    }).status;
+
+  it("fails if its object is deleted or recreated while it waits, unless its checks expect that", () => {
+    expect(observing({ kind: "known", objects: [], hasSeen: () => true })).toMatchObject({ reason: "TargetLost" });
+    const recreated = { ...lamp, metadata: { name: "a", uid: "u-2" } };
+    expect(observing({ kind: "known", objects: [recreated], hasSeen: () => true })).toMatchObject({ reason: "TargetLost" });
+    const same = { ...lamp, metadata: { name: "a", uid: "u-1" } };
+    expect(observing({ kind: "known", objects: [same], hasSeen: () => true })).toMatchObject({ state: "Running" });
+    const absent: TestStep = { ...created, expectations: { allOf: [{ function: "ResourceNotExists" }] } };
+    expect(observing({ kind: "known", objects: [], hasSeen: () => true }, 1, absent)).toMatchObject({ state: "Succeeded" });
+  });
+
+  it("fails immediately if its object cannot be read for lack of permission", () => {
+    expect(observing({ kind: "loading", error: "Forbidden: no", isForbidden: true })).toMatchObject({
+      state: "Failed",
+      reason: "Forbidden",
+    });
+    expect(observing({ kind: "loading", error: "ServiceUnavailable: later" })).toMatchObject({ state: "Running" });
+  });
+
+  it("fails immediately for an unknown kind of a built-in group, and after 10 s for a kind that may still be defined", () => {
+    const deployment = { apiVersion: "apps/v1", kind: "Deploymnt", metadata: { name: "a" } };
+    const misspelt = observing({ kind: "unknown-kind" }, 0, { ...created, resource: { manifest: deployment } });
+    expect(misspelt).toMatchObject({ state: "Failed", reason: "UnknownKind" });
+    expect(misspelt.message).toContain("did you mean Deployment?");
+    expect(observing({ kind: "unknown-kind" }, 9)).toMatchObject({ state: "Running" });
+    expect(observing({ kind: "unknown-kind" }, 10)).toMatchObject({ state: "Failed", reason: "UnknownKind" });
+  });
 });

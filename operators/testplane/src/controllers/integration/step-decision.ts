@@ -4,12 +4,11 @@ import { numberAt, stringAt, valueAt } from "../../functions/read.ts";
 import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
 import { truncate, evaluate, type EvaluationContext, failureOf } from "../../evaluation/evaluate.ts";
 import { describeTarget, type Observation, type Target, targetOf } from "../../evaluation/target.ts";
+import { createPodsOf } from "../../evaluation/workload-pods.ts";
+import { unknownKindDeadline, unknownKindMessage } from "../../evaluation/unknown-kind.ts";
 
 /** Default `timeoutSeconds` of a step. */
 export const defaultStepSeconds = 600;
-
-/** Grace period for a kind that is not served: its definition may have been applied just before the test. */
-const unknownKindGraceMs = 10_000;
 
 /** Inputs of a decision about a step. */
 export interface StepInput {
@@ -18,7 +17,7 @@ export interface StepInput {
   readonly namespace: string;
   readonly observe: (target: Target) => Observation;
   /** Evaluation context of the step; its `scope` identifies round and step. */
-  readonly context: EvaluationContext;
+  readonly context: Omit<EvaluationContext, "podsOf">;
 }
 
 /** A decision about a step. */
@@ -91,9 +90,12 @@ export function failed(
  *
  * At the deadline the checks are evaluated once more.
  */
-export function decideStep({ step, status: before, namespace, observe, context }: StepInput): StepDecision {
-  const { now } = context;
+export function decideStep({ step, status: before, namespace, observe, context: input }: StepInput): StepDecision {
+  const { now } = input;
   let status = before;
+  const target = step.resource === undefined ? undefined : targetOf(step.resource, namespace);
+  const observation = target === undefined ? undefined : observe(target);
+  const context: EvaluationContext = { ...input, podsOf: createPodsOf(observe, target) };
   const deadline = Date.parse(status.deadline ?? iso(now));
   const isLate = now >= deadline;
   const timeOut = (what: string): StepDecision => ({
@@ -101,21 +103,24 @@ export function decideStep({ step, status: before, namespace, observe, context }
     webhookCalls: [],
   });
 
+  if (target !== undefined && observation?.kind === "unknown-kind") {
+    const until = Math.min(unknownKindDeadline(target, Date.parse(status.startedAt ?? iso(now))), deadline);
+    const message = unknownKindMessage(target);
+    if (now >= until) return { status: failed(status, "UnknownKind", message, now), webhookCalls: [] };
+    return { status: waiting(status, message), webhookCalls: [], wakeAtMs: until };
+  }
   if (status.stage === "Apply") {
     if (isLate) return timeOut(status.message ?? "the resource has not been applied");
     return { status, act: step.resource?.action ?? "Apply", webhookCalls: [], wakeAtMs: deadline };
   }
 
-  let objects: Extract<Observation, { kind: "known" }>["objects"] = [];
-  if (step.resource !== undefined) {
-    const target = targetOf(step.resource, namespace);
-    const observation = observe(target);
-    if (observation.kind === "unknown-kind") {
-      const until = Math.min(Date.parse(status.startedAt ?? iso(now)) + unknownKindGraceMs, deadline);
-      const message = `the API server does not serve ${target.kind} of ${target.apiVersion}`;
-      if (now >= until) return { status: failed(status, "UnknownKind", message, now), webhookCalls: [] };
-      return { status: waiting(status, message), webhookCalls: [], wakeAtMs: until };
-    }
+  let objects: KnownObservation["objects"] = [];
+  let loss: string | undefined;
+  if (target !== undefined && observation?.kind === "loading" && observation.isForbidden) {
+    const message = `cannot read ${describeTarget(target)}: ${observation.error ?? "forbidden"}`;
+    return { status: failed(status, "Forbidden", message, now), webhookCalls: [] };
+  }
+  if (target !== undefined && observation !== undefined && observation.kind !== "unknown-kind") {
     if (observation.kind === "loading") {
       const message = `cannot read ${describeTarget(target)} yet${observation.error === undefined ? "" : `: ${observation.error}`}`;
       return isLate ? timeOut(message) : { status: waiting(status, message), webhookCalls: [], wakeAtMs: deadline };
@@ -132,22 +137,43 @@ export function decideStep({ step, status: before, namespace, observe, context }
       const { message: _, ...rest } = status;
       status = { ...rest, stage: "Ready", stageStartedAt: iso(now) };
     }
+    loss = lossOf(step, status, target, observation);
   }
 
   if (status.stage === "Ready") {
-    const decision = decideReady({ step, status, objects, context, deadline });
+    const decision = decideReady({ step, status, objects, context, deadline, loss });
     if (decision.status.stage === "Ready" || decision.status.state === "Failed") return decision;
     status = decision.status;
   }
-  return decideExpectations({ step, status, objects, context, deadline });
+  return decideExpectations({ step, status, objects, context, deadline, loss });
+}
+
+type KnownObservation = Extract<Observation, { kind: "known" }>;
+
+/** How the object of a step was lost after it was applied, or undefined. */
+function lossOf(
+  step: DeepReadonly<TestStep>,
+  status: DeepReadonly<StepStatus>,
+  target: Target,
+  { objects }: KnownObservation,
+): string | undefined {
+  if (step.resource?.manifest === undefined || step.resource.action === "Delete") return undefined;
+  const [object] = objects;
+  if (object === undefined) return `${describeTarget(target)} was deleted while the step was waiting`;
+  const uid = status.object?.uid;
+  return uid === undefined || stringAt(object, "metadata", "uid") === uid
+    ? undefined
+    : `${describeTarget(target)} was deleted and recreated while the step was waiting`;
 }
 
 interface CheckInput {
   readonly step: DeepReadonly<TestStep>;
   readonly status: DeepReadonly<StepStatus>;
-  readonly objects: Extract<Observation, { kind: "known" }>["objects"];
+  readonly objects: KnownObservation["objects"];
   readonly context: EvaluationContext;
   readonly deadline: number;
+  /** How the object was lost, which fails the step unless its checks hold. */
+  readonly loss: string | undefined;
 }
 
 /** Deadline of a stage, capped by the deadline of the step. */
@@ -155,7 +181,7 @@ function stageDeadline(seconds: number | undefined, status: DeepReadonly<StepSta
   return seconds ? Math.min(Date.parse(status.stageStartedAt ?? "") + seconds * 1_000, deadline) : deadline;
 }
 
-function decideReady({ step, status, objects, context, deadline }: CheckInput): StepDecision {
+function decideReady({ step, status, objects, context, deadline, loss }: CheckInput): StepDecision {
   const { now } = context;
   if (step.readyCondition === undefined)
     return { status: { ...status, stage: "Expect", stageStartedAt: iso(now) }, webhookCalls: [] };
@@ -172,8 +198,10 @@ function decideReady({ step, status, objects, context, deadline }: CheckInput): 
     return { status: { ...rest, stage: "Expect", stageStartedAt: iso(now), readyConditionStatus }, webhookCalls: [] };
   }
   const why = failureOf(evaluation.results);
-  if (evaluation.isTerminal || now >= until) {
+  if (loss !== undefined || evaluation.isTerminal || now >= until) {
     const readyConditionStatus = { ...ready, state: "Failed" as const, finishedAt: iso(now) };
+    if (loss !== undefined)
+      return { status: failed({ ...rest, readyConditionStatus }, "TargetLost", loss, now), webhookCalls: [] };
     const reason = evaluation.isTerminal ? "CheckFailed" : "Timeout";
     const text = evaluation.isTerminal ? why : `not ready in time: ${why}`;
     return { status: failed({ ...rest, readyConditionStatus }, reason, text, now), webhookCalls: [] };
@@ -185,7 +213,7 @@ function decideReady({ step, status, objects, context, deadline }: CheckInput): 
   };
 }
 
-function decideExpectations({ step, status, objects, context, deadline }: CheckInput): StepDecision {
+function decideExpectations({ step, status, objects, context, deadline, loss }: CheckInput): StepDecision {
   const { now } = context;
   const until = stageDeadline(step.expectations?.timeoutSeconds, status, deadline);
   const evaluation = evaluate(step.expectations, objects, { ...context, scope: `${context.scope}.expectations` });
@@ -196,6 +224,7 @@ function decideExpectations({ step, status, objects, context, deadline }: CheckI
   };
   if (evaluation.passed) return { status: { ...checked, state: "Succeeded", finishedAt: iso(now) }, webhookCalls: [] };
   const why = failureOf(evaluation.results);
+  if (loss !== undefined) return { status: failed(checked, "TargetLost", loss, now), webhookCalls: [] };
   if (evaluation.isTerminal) return { status: failed(checked, "CheckFailed", why, now), webhookCalls: [] };
   if (now >= until)
     return { status: failed(checked, "Timeout", `expectations did not hold in time: ${why}`, now), webhookCalls: [] };
@@ -216,7 +245,7 @@ function convergence(
   step: DeepReadonly<TestStep>,
   status: DeepReadonly<StepStatus>,
   target: Target,
-  { objects, hasSeen }: Extract<Observation, { kind: "known" }>,
+  { objects, hasSeen }: KnownObservation,
 ): { readonly message: string; readonly isLost?: boolean } | undefined {
   // A selector only reads. Its checks also see the absence of objects.
   if (step.resource?.manifest === undefined) return undefined;

@@ -1,13 +1,17 @@
 import type { ConditionInput, DeepReadonly } from "@keelson/api-machinery";
 import type { HealthCheck, LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { truncate, evaluate, failureOf } from "../../evaluation/evaluate.ts";
-import { failTest, succeed, withConditions } from "./load-test-end.ts";
+import { conclude, failTest, withConditions } from "./load-test-end.ts";
 import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-input.ts";
 import { targetOf } from "../../evaluation/target.ts";
+import { createPodsOf } from "../../evaluation/workload-pods.ts";
+import { workloadState } from "./workload-state.ts";
 import { type EventDraft, iso } from "../test-status.ts";
 
 const defaultIntervalSeconds = 10;
 const defaultThreshold = 3;
+/** How long the workload may be retried until it is applied. */
+const maxApplySeconds = 300;
 
 type Status = DeepReadonly<LoadTestStatus>;
 
@@ -18,12 +22,17 @@ const healthCheckOf = (spec: DeepReadonly<LoadTestSpec>): DeepReadonly<HealthChe
 export function runLoad({ spec, namespace, observe, webhookState, now }: LoadTestInput, status: Status): LoadTestDecision {
   const startedAt = Date.parse(status.runningSince ?? iso(now));
   if (status.workloadApplied !== true) {
-    return { status, act: "apply-workload", webhookCalls: [], events: [], wakeAtMs: now + 1_000 };
+    const deadline = startedAt + maxApplySeconds * 1_000;
+    if (now >= deadline) return failTest(status, "WorkloadApplyFailed", status.message ?? "the workload was not applied", now);
+    return { status, act: "apply-workload", webhookCalls: [], events: [], wakeAtMs: Math.min(now + 1_000, deadline) };
   }
+  const workload = workloadState(spec, namespace, observe);
+  if (workload.kind === "failed") return failTest(status, "WorkloadFailed", workload.message, now);
+  const hasCompleted = workload.kind === "completed";
   const end = spec.durationSeconds ? startedAt + spec.durationSeconds * 1_000 : undefined;
   const health = healthCheckOf(spec);
   if (health === undefined) {
-    if (end !== undefined && now >= end) return succeed(status, now);
+    if (hasCompleted || (end !== undefined && now >= end)) return conclude(spec, status, now);
     return { status, webhookCalls: [], events: [], ...(end === undefined ? {} : { wakeAtMs: end }) };
   }
   const intervalMs = (health.intervalSeconds || defaultIntervalSeconds) * 1_000;
@@ -31,9 +40,8 @@ export function runLoad({ spec, namespace, observe, webhookState, now }: LoadTes
   const count = before?.checkCount ?? 0;
   // Counted from the start of the load, so that a late check does not delay the following ones.
   const last = before?.lastCheckTime === undefined ? undefined : Date.parse(before.lastCheckTime);
-  const due =
-    last === undefined ? startedAt + intervalMs : startedAt + (Math.floor((last - startedAt) / intervalMs) + 1) * intervalMs;
-  const isEnd = end !== undefined && now >= end;
+  const due = last === undefined ? startedAt : startedAt + (Math.floor((last - startedAt) / intervalMs) + 1) * intervalMs;
+  const isEnd = hasCompleted || (end !== undefined && now >= end);
   if (now < due && !isEnd) return { status, webhookCalls: [], events: [], wakeAtMs: Math.min(due, end ?? due) };
 
   const target = targetOf(spec.target.resource, namespace);
@@ -42,6 +50,7 @@ export function runLoad({ spec, namespace, observe, webhookState, now }: LoadTes
     scope: `healthCheck#${count}`,
     webhookState,
     now,
+    podsOf: createPodsOf(observe, target),
     webhookTimeoutMs: (health.timeoutSeconds || defaultWebhookSeconds) * 1_000,
   };
   const evaluation = evaluate(health, observation.kind === "known" ? observation.objects : [], context);
@@ -77,7 +86,7 @@ export function runLoad({ spec, namespace, observe, webhookState, now }: LoadTes
     return { ...decision, events: [...events, ...decision.events] };
   }
   if (isEnd) {
-    const decision = succeed(reported, now);
+    const decision = conclude(spec, reported, now);
     return { ...decision, events: [...events, ...decision.events] };
   }
   const next = startedAt + (Math.floor((now - startedAt) / intervalMs) + 1) * intervalMs;

@@ -21,13 +21,17 @@ function simulate(first: LoadTestSpec = plain) {
   let now = Date.UTC(2026, 0, 1);
   let status: DeepReadonly<LoadTestStatus> = {};
   let observation: Observation = { kind: "known", objects: [], hasSeen: () => true };
+  const workload = new Map<string, Record<string, unknown>>();
   let wakeAtMs: number | undefined;
   const actions: LoadTestAction[] = [];
   const events: string[] = [];
   const turn = (): void => {
     const decision = decideLoadTest({
       ...{ spec, generation, namespace: "default", status, now },
-      observe: () => observation,
+      observe: ({ name = "" }) => {
+        const object = workload.get(name);
+        return object === undefined ? observation : { kind: "known", objects: [object], hasSeen: () => true };
+      },
       webhookState: () => undefined,
     });
     status = decision.status;
@@ -37,6 +41,7 @@ function simulate(first: LoadTestSpec = plain) {
     actions.push(decision.act);
     if (decision.act === "apply-target") status = { ...status, targetApplied: true };
     if (decision.act === "apply-workload") status = { ...status, workloadApplied: true };
+    if (decision.act === "collect-output") status = { ...status, outputCollected: true };
     if (decision.act === "delete-workload") status = { ...status, workloadCleaned: true };
   };
   const settle = (): DeepReadonly<LoadTestStatus> => {
@@ -53,6 +58,9 @@ function simulate(first: LoadTestSpec = plain) {
       observation = { kind: "known", objects: [{ ...manifest, status: { phase } }], hasSeen: () => true };
     },
     know: (what: Observation) => void (observation = what),
+    /** Sets the observed state of a workload object. */
+    work: (name: string, object: object) => void workload.set(name, { metadata: { name }, ...object }),
+    set: (more: Partial<LoadTestStatus>) => void (status = { ...status, ...more }),
     edit: (next: LoadTestSpec) => {
       spec = next;
       generation += 1;
@@ -77,9 +85,9 @@ describe("a LoadTest", () => {
     test.settle();
     expect(test.actions).toEqual(["apply-target"]);
     test.see("Lit");
-    expect(test.run(99)).toMatchObject({ phase: "Running", healthCheckStatus: { checkCount: 9, passCount: 9 } });
-    expect(test.run(1)).toMatchObject({ phase: "Succeeded", message: "10 of 10 checks held" });
-    expect(test.actions).toEqual(["apply-target", "apply-workload", "delete-workload"]);
+    expect(test.run(99)).toMatchObject({ phase: "Running", healthCheckStatus: { checkCount: 10, passCount: 10 } });
+    expect(test.run(1)).toMatchObject({ phase: "Succeeded", message: "11 of 11 checks held" });
+    expect(test.actions).toEqual(["apply-target", "apply-workload", "collect-output", "delete-workload"]);
   });
 
   it("times out even if the target was never readable (regression 13)", () => {
@@ -99,7 +107,7 @@ describe("a LoadTest", () => {
     test.see("Lit");
     test.settle();
     test.edit({ ...plain, durationSeconds: 10, healthCheck: { intervalSeconds: 1, ...lit } });
-    expect(test.run(30)).toMatchObject({ phase: "Running", healthCheckStatus: { checkCount: 3 } });
+    expect(test.run(30)).toMatchObject({ phase: "Running", healthCheckStatus: { checkCount: 4 } });
     const ignored = () => test.status.conditions?.find(({ type }) => type === "SpecChangedIgnored")?.status;
     expect(ignored()).toBe("True");
     test.see("Dark");
@@ -144,7 +152,7 @@ describe("a LoadTest", () => {
     test.run(15);
     test.know({ kind: "loading" });
     test.run(10);
-    expect(test.status.healthCheckStatus).toMatchObject({ checkCount: 1, failCount: 0 });
+    expect(test.status.healthCheckStatus).toMatchObject({ checkCount: 2, failCount: 0 });
   });
 
   it("starts no load if a value is missing, and fails immediately if the target can never become ready", () => {
@@ -168,5 +176,89 @@ describe("a LoadTest", () => {
     });
     expect(dead.settle()).toMatchObject({ phase: "Failed", reason: "TargetFailed" });
     for (const { actions } of [missing, dead]) expect(actions).toEqual(["apply-target"]);
+  });
+});
+
+describe("the verdict of a LoadTest", () => {
+  const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "generator" } };
+  const withPod: LoadTestSpec = { ...plain, workload: { resources: [{ manifest: pod }] } };
+  const terminated = (phase: string, exitCode: number) => ({
+    status: { phase, containerStatuses: [{ name: "k6", state: { terminated: { exitCode } } }] },
+  });
+
+  it("is Failed if too few checks held, even if no failureThreshold was reached", () => {
+    const spec = { ...plain, durationSeconds: 40, healthCheck: { intervalSeconds: 10, failureThreshold: 100, ...lit } };
+    const none = simulate(spec);
+    none.see("Lit");
+    none.settle();
+    none.see("Dark");
+    expect(none.run(40)).toMatchObject({ phase: "Failed", reason: "ChecksFailed" });
+    const partial = simulate(spec);
+    partial.see("Lit");
+    partial.run(10);
+    partial.see("Dark");
+    expect(partial.run(30)).toMatchObject({ phase: "Failed", message: "2 of 5 checks held, but at least 100 % must hold" });
+    const tolerant = simulate({ ...spec, successCriteria: { minPassPercent: 40 } });
+    tolerant.see("Lit");
+    tolerant.run(10);
+    tolerant.see("Dark");
+    expect(tolerant.run(30)).toMatchObject({ phase: "Succeeded", message: "2 of 5 checks held" });
+  });
+
+  it("is Failed as soon as the workload has exited with an error", () => {
+    const test = simulate(withPod);
+    test.see("Lit");
+    test.run(15);
+    test.work("generator", terminated("Failed", 1));
+    expect(test.settle()).toMatchObject({
+      phase: "Failed",
+      reason: "WorkloadFailed",
+      message: "Pod generator failed: container k6 exited with code 1",
+    });
+    expect(test.actions.slice(-2)).toEqual(["collect-output", "delete-workload"]);
+  });
+
+  it("is Succeeded when the workload has completed, without waiting for the duration", () => {
+    const test = simulate({ ...withPod, durationSeconds: 0 });
+    test.see("Lit");
+    expect(test.run(15)).toMatchObject({ phase: "Running" });
+    test.work("generator", terminated("Succeeded", 0));
+    expect(test.settle()).toMatchObject({ phase: "Succeeded" });
+  });
+
+  it("sets the condition Complete only on success, and Failed on failure", () => {
+    const conditions = (phase: string, exitCode: number) => {
+      const test = simulate(withPod);
+      test.see("Lit");
+      test.settle();
+      test.work("generator", terminated(phase, exitCode));
+      return test.settle().conditions?.filter(({ type }) => type === "Complete" || type === "Failed");
+    };
+    expect(conditions("Succeeded", 0)).toMatchObject([
+      { type: "Complete", status: "True" },
+      { type: "Failed", status: "False" },
+    ]);
+    expect(conditions("Failed", 2)).toMatchObject([
+      { type: "Complete", status: "False" },
+      { type: "Failed", status: "True" },
+    ]);
+  });
+
+  it("is Failed immediately if the target was deleted, cannot be read, or is of an unknown built-in kind", () => {
+    const lost = simulate();
+    lost.settle();
+    lost.set({ targetVersion: "1" });
+    expect(lost.settle()).toMatchObject({ phase: "Failed", reason: "TargetLost" });
+    const forbidden = simulate();
+    forbidden.settle();
+    forbidden.know({ kind: "loading", error: "Forbidden: no", isForbidden: true });
+    expect(forbidden.settle()).toMatchObject({ phase: "Failed", reason: "Forbidden" });
+    const unknown = simulate({
+      ...plain,
+      target: { resource: { manifest: { apiVersion: "apps/v1", kind: "Deploymnt", metadata: { name: "x" } } } },
+    });
+    unknown.know({ kind: "unknown-kind" });
+    expect(unknown.settle()).toMatchObject({ phase: "Failed", reason: "UnknownKind" });
+    expect(unknown.status.message).toContain("did you mean Deployment?");
   });
 });

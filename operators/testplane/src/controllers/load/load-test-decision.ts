@@ -8,6 +8,8 @@ import { runLoad } from "./health-checks.ts";
 import { failTest, withConditions } from "./load-test-end.ts";
 import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-input.ts";
 import { hashOf } from "../spec-hash.ts";
+import { unknownKindDeadline, unknownKindMessage } from "../../evaluation/unknown-kind.ts";
+import { createPodsOf } from "../../evaluation/workload-pods.ts";
 import { describeTarget, type Observation, type Target, targetOf } from "../../evaluation/target.ts";
 import { iso, isFinished, reportChangedSpec } from "../test-status.ts";
 import { validateLoadTest } from "../../manifests/validate-spec.ts";
@@ -44,7 +46,12 @@ export function decideLoadTest(input: LoadTestInput): LoadTestDecision {
 function settle(input: LoadTestInput, before: Status): LoadTestDecision {
   const status = reportChangedSpec(input, before);
   const hasWorkload = before.workloadApplied === true && before.workloadCleaned !== true && before.frozenSpec !== undefined;
-  return { status, webhookCalls: [], events: [], ...(hasWorkload ? { act: "delete-workload" as const } : {}) };
+  return {
+    status,
+    webhookCalls: [],
+    events: [],
+    ...(hasWorkload ? { act: before.outputCollected === true ? "delete-workload" : "collect-output" } : {}),
+  };
 }
 
 function start({ spec, generation, namespace, now }: LoadTestInput): LoadTestDecision {
@@ -93,19 +100,35 @@ function initialize({ spec, namespace, observe, webhookState, now }: LoadTestInp
           wakeAtMs: deadline,
         };
 
+  const target = targetOf(spec.target.resource, namespace);
+  const observation = observe(target);
+  if (observation.kind === "unknown-kind") {
+    const until = Math.min(unknownKindDeadline(target, Date.parse(status.startTime ?? iso(now))), deadline);
+    const message = unknownKindMessage(target);
+    return now >= until ? failTest(status, "UnknownKind", message, now) : { ...wait(message), wakeAtMs: until };
+  }
   if (spec.target.resource.manifest !== undefined && status.targetApplied !== true) {
     if (isLate) return timedOut(status.message ?? "the target has not been applied");
     return { status, act: "apply-target", webhookCalls: [], events: [], wakeAtMs: deadline };
   }
-  const target = targetOf(spec.target.resource, namespace);
-  const observation = observe(target);
-  if (observation.kind === "unknown-kind") return wait(`the API server does not serve ${target.kind} of ${target.apiVersion}`);
+  if (observation.kind === "loading" && observation.isForbidden) {
+    return failTest(status, "Forbidden", `cannot read ${describeTarget(target)}: ${observation.error ?? "forbidden"}`, now);
+  }
   if (observation.kind === "loading") {
     return wait(`cannot read ${describeTarget(target)} yet${observation.error === undefined ? "" : `: ${observation.error}`}`);
   }
+  if (isLost(status, observation)) {
+    return failTest(status, "TargetLost", `${describeTarget(target)} was deleted while the test was waiting`, now);
+  }
   const obstacle = targetObstacle(target, status, observation);
   if (obstacle !== undefined) return wait(obstacle);
-  const context = { scope: "target.readyCondition", webhookState, now, webhookTimeoutMs: defaultWebhookSeconds * 1_000 };
+  const context = {
+    scope: "target.readyCondition",
+    webhookState,
+    now,
+    podsOf: createPodsOf(observe, target),
+    webhookTimeoutMs: defaultWebhookSeconds * 1_000,
+  };
   const evaluation = evaluate(spec.target.readyCondition, observation.objects, context);
   const checked: Status = { ...status, readyConditionStatus: { ...ready, state: "Running", results: [...evaluation.results] } };
   if (!evaluation.passed) {
@@ -141,6 +164,11 @@ function initialize({ spec, namespace, observe, webhookState, now }: LoadTestInp
     act: "apply-workload",
     wakeAtMs: now + 1_000,
   };
+}
+
+/** Whether the applied target has been deleted. */
+function isLost(status: Status, { objects, hasSeen }: Extract<Observation, { kind: "known" }>): boolean {
+  return status.targetVersion !== undefined && hasSeen(status.targetVersion) && objects.length === 0;
 }
 
 function targetObstacle(

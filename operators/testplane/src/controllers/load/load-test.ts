@@ -8,6 +8,9 @@ import { failTest, withConditions } from "./load-test-end.ts";
 import type { LoadTestAction } from "./load-test-input.ts";
 import { expandManifest, injectValues } from "../../manifests/manifest.ts";
 import { targetOf } from "../../evaluation/target.ts";
+import { relatedTargets } from "../../evaluation/workload-pods.ts";
+import { collectOutput } from "./workload-output.ts";
+import { workloadTargets } from "./workload-state.ts";
 import { createTestController, type ActionScope } from "../test-controller.ts";
 
 const retryMs = 2_000;
@@ -19,7 +22,11 @@ export const createLoadTestController = (): ControllerDefinition =>
     type: LoadTest,
     fieldManager: fieldManagers.loadTest,
     finalizer: finalizers.loadTest,
-    targets: ({ status, spec }, namespace) => [targetOf(frozenLoadTest(status, spec).target.resource, namespace)],
+    targets: ({ status, spec: current }, namespace) => {
+      const spec = frozenLoadTest(status, current);
+      const workload = status?.phase === "Running" ? workloadTargets(spec, namespace) : [];
+      return [targetOf(spec.target.resource, namespace), ...workload].flatMap((target) => [target, ...relatedTargets(target)]);
+    },
     decide: ({ spec, metadata, status = {} }, observations) =>
       decideLoadTest({ spec, generation: metadata.generation ?? 0, status, ...observations }),
     act,
@@ -31,6 +38,10 @@ async function act(
   { test, context, actionContext, write }: ActionScope<LoadTest>,
 ): Promise<number | undefined> {
   if (kind === undefined) return undefined;
+  if (kind === "collect-output") {
+    await write(test, { ...status, ...(await collectOutput(frozenLoadTest(status, test.spec), actionContext)) });
+    return undefined;
+  }
   const results = await applyAction(kind, frozenLoadTest(status, test.spec), status, actionContext);
   const failure = results.find((result) => result.kind === "failed");
   const unavailable = results.find((result) => result.kind === "unavailable");

@@ -1,0 +1,111 @@
+import { type DeepReadonly, ownerReference } from "@keelson/api-machinery";
+import { ConfigMap, Pod, type PodObject } from "@keelson/api-machinery/kinds";
+import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/selectors";
+import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
+import { truncate } from "../../evaluation/evaluate.ts";
+import { relatedTargets } from "../../evaluation/workload-pods.ts";
+import { numberAt, objectsAt, stringAt, valueAt } from "../../functions/read.ts";
+import { type ActionContext, getIfPresent } from "../resource-actions.ts";
+import { errorMessage } from "../running-tests.ts";
+import { workloadTargets } from "./workload-state.ts";
+
+/** Maximum containers whose output is stored. */
+const maxContainers = 20;
+/** Maximum size of the stored outputs, below the maximum size of a ConfigMap. */
+const maxOutputBytes = 768 * 1_024;
+const maxContainerBytes = 128 * 1_024;
+const tailLines = 5_000;
+
+type Output = NonNullable<LoadTestStatus["workloadOutput"]>[number];
+
+/** The status fields that describe the collected output. */
+export type CollectedOutput = Pick<LoadTestStatus, "outputCollected" | "outputConfigMap" | "workloadOutput">;
+
+/**
+ * Stores the end of the output of the workload's containers in a ConfigMap `<test>-output` that the test owns, so that it survives the
+ * workload. Output that cannot be read is reported with its error. Idempotent.
+ */
+export async function collectOutput(spec: DeepReadonly<LoadTestSpec>, context: ActionContext): Promise<CollectedOutput> {
+  const outputs: Output[] = [];
+  const data: Record<string, string> = {};
+  const containers = (await workloadPods(spec, context)).flatMap((pod) =>
+    objectsAt(pod, "status", "containerStatuses").map((container) => ({ pod, container })),
+  );
+  const limit = Math.min(maxContainerBytes, Math.floor(maxOutputBytes / Math.max(containers.length, 1)));
+  for (const { pod, container } of containers.slice(0, maxContainers)) {
+    const name = stringAt(container, "name");
+    const key = `${pod.metadata.name ?? ""}.${name}.log`;
+    const terminated = ["state", "terminated", "exitCode"];
+    const output: Output = {
+      pod: pod.metadata.name ?? "",
+      container: name,
+      key,
+      restarts: numberAt(container, ["restartCount"], 0),
+      ...(valueAt(container, ...terminated) === undefined ? {} : { exitCode: numberAt(container, terminated, 0) }),
+    };
+    try {
+      const text = await readLog(pod, name, limit, context);
+      data[key] = text;
+      outputs.push({ ...output, tail: [...text.trimEnd()].slice(-1_024).join("") });
+    } catch (error) {
+      outputs.push({ ...output, error: truncate(errorMessage(error)) });
+    }
+  }
+  if (Object.keys(data).length === 0) return { outputCollected: true, workloadOutput: outputs };
+  const outputConfigMap = `${(context.owner.metadata.name ?? "").slice(0, 240)}-output`;
+  const metadata = {
+    name: outputConfigMap,
+    namespace: context.owner.metadata.namespace ?? "",
+    ownerReferences: [ownerReference(context.owner)],
+  };
+  try {
+    await context.client.apply(ConfigMap, { metadata, data }, { fieldManager: context.fieldManager, signal: context.signal });
+    return { outputCollected: true, outputConfigMap, workloadOutput: outputs };
+  } catch (error) {
+    const message = truncate(`could not store the output: ${errorMessage(error)}`);
+    return { outputCollected: true, workloadOutput: outputs.map((output) => ({ ...output, error: message })) };
+  }
+}
+
+/** The Pods of a workload: its own Pods, and those selected by its Jobs and other workload objects. */
+async function workloadPods(
+  spec: DeepReadonly<LoadTestSpec>,
+  { client, owner, signal, mapKind }: ActionContext,
+): Promise<readonly DeepReadonly<PodObject>[]> {
+  const { namespace = "" } = owner.metadata;
+  const pods = new Map<string, DeepReadonly<PodObject>>();
+  for (const target of workloadTargets(spec, namespace)) {
+    const type = mapKind(target.apiVersion, target.kind);
+    const isPod = target.kind === "Pod";
+    if (type === undefined || target.name === undefined || !(isPod || relatedTargets(target).length > 0)) continue;
+    const object = await getIfPresent(client, type, { namespace, name: target.name }, signal);
+    if (object === undefined) continue;
+    const labelSelector = selectorFromObject(valueAt({ ...object }, "spec", "selector") as LabelSelector | undefined);
+    const found = isPod
+      ? [await client.get(Pod, { namespace, name: target.name }, { signal })]
+      : (await client.list(Pod, { namespace, labelSelector: labelSelector.toString(), signal })).items;
+    for (const pod of found) pods.set(pod.metadata.name, pod);
+  }
+  return [...pods.values()];
+}
+
+/** The last bytes of a container's log; of its previous run if it is waiting to be restarted. */
+async function readLog(
+  pod: DeepReadonly<PodObject>,
+  container: string,
+  maxBytes: number,
+  { client, signal }: ActionContext,
+): Promise<string> {
+  const key = { namespace: pod.metadata.namespace, name: pod.metadata.name ?? "" };
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of await client.podLog(key, { container, tailLines, signal })) {
+    chunks.push(chunk);
+    size += chunk.length;
+    for (let first = chunks[0]; first !== undefined && size - first.length >= maxBytes; first = chunks[0]) {
+      size -= first.length;
+      chunks.shift();
+    }
+  }
+  return Buffer.concat(chunks).subarray(-maxBytes).toString("utf8");
+}

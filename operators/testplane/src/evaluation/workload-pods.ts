@@ -1,0 +1,34 @@
+import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/selectors";
+import type { Resource } from "../functions/function.ts";
+import { valueAt } from "../functions/read.ts";
+import type { Observation, Target } from "./target.ts";
+
+/** Kinds whose Pods are selected by `spec.selector`. */
+const workloadKinds = new Set(["apps/Deployment", "apps/StatefulSet", "apps/DaemonSet", "apps/ReplicaSet", "batch/Job"]);
+
+const isWorkload = (apiVersion: string, kind: string): boolean => workloadKinds.has(`${apiVersion.split("/")[0]}/${kind}`);
+
+const podsIn = (namespace: string): Target => ({ apiVersion: "v1", kind: "Pod", namespace });
+
+/** Targets that must be watched with a target: the Pods of a workload. */
+export function relatedTargets({ apiVersion, kind, namespace }: Target): readonly Target[] {
+  return isWorkload(apiVersion, kind) ? [podsIn(namespace)] : [];
+}
+
+/** Reads the Pods of a target's objects: `loading` until they are listed, undefined if they have none or cannot be read. */
+export function createPodsOf(
+  observe: (target: Target) => Observation,
+  target: Target | undefined,
+): (workload: NonNullable<Resource>) => readonly NonNullable<Resource>[] | "loading" | undefined {
+  const [pods] = target === undefined ? [] : relatedTargets(target);
+  if (pods === undefined) return () => undefined;
+  return (workload) => {
+    const observation = observe(pods);
+    if (observation.kind === "loading") return observation.error === undefined ? "loading" : undefined;
+    if (observation.kind === "unknown-kind") return undefined;
+    const selector = selectorFromObject(valueAt(workload, "spec", "selector") as LabelSelector | undefined);
+    return observation.objects.filter((pod) =>
+      selector.matches(valueAt(pod, "metadata", "labels") as Readonly<Record<string, string>> | undefined),
+    );
+  };
+}
