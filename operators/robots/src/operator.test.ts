@@ -185,6 +185,24 @@ describe("the robots operator", () => {
     await watched(client, Task, "lost", (each) => each?.status?.state === "completed");
   });
 
+  it("says on the Task, its group and its Job since when a lost robot's work is unknown, until the robot is back", async () => {
+    const agent = await robot("robot-001");
+    await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Online");
+    await client.create(Job, { ...hello, spec: { ...hello.spec, taskGroups: hello.spec.taskGroups.slice(1) } });
+    const { task: dispatched } = await agent.dispatched();
+    await agent.report({ uid: dispatched.metadata.uid ?? "", attempt: 1, seq: 1 }, "running");
+    await watched(client, Task, "hello-check-look-0", (each) => each?.status?.state === "running");
+    await agent.leave(false);
+    const unknown = /unknown since .* stopped reporting/;
+    const task = await watched(client, Task, "hello-check-look-0", (each) => each?.status?.reason === "RobotNotReporting");
+    expect(task?.status?.message).toMatch(/^unknown since .*: robot-001: the robot's agent is not connected; not moved/);
+    await watched(client, TaskGroup, "hello-check", (each) => unknown.test(each?.status?.statusDescription ?? ""));
+    await watched(client, Job, "hello", (each) => unknown.test(each?.status?.statusDescription ?? ""));
+    await robot("robot-001");
+    await watched(client, Task, "hello-check-look-0", (each) => each?.status?.reason === "RobotReporting");
+    await watched(client, Job, "hello", (each) => each?.status?.lostTasks === undefined);
+  });
+
   it("keeps a deleted task until its robot has removed it", async () => {
     const agent = await robot("robot-001");
     await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Online");

@@ -63,7 +63,9 @@ const status = Type.Object(
     ),
     allocatedResources: Type.Optional(AllocatedResources),
     conditions: Type.Optional(
-      conditions("Scheduled: the task is bound to a robot, or why not. Released: its robot has removed the task."),
+      conditions(
+        "Scheduled: the task is bound to a robot, or why not. Lost: its robot has stopped reporting, so its state is unknown. Released: its robot has removed the task.",
+      ),
     ),
   },
   { description: "Observed state of the task." },

@@ -38,9 +38,11 @@ const status = Type.Object(
     runningTasks: Type.Optional(int32("Number of running tasks.")),
     succeededTasks: Type.Optional(int32("Number of tasks that succeeded.")),
     failedTasks: Type.Optional(int32("Number of tasks that failed.")),
+    lostTasks: Type.Optional(int32("Number of pending or running tasks whose robot has stopped reporting.")),
+    lostSince: Type.Optional(time("Time at which the first of the lost tasks was lost.")),
     startedAt: Type.Optional(time("Start of the first task.")),
     completedAt: Type.Optional(time("End of the last task.")),
-    conditions: Type.Optional(conditions("Completed and Failed.")),
+    conditions: Type.Optional(conditions("Completed, Failed and Lost.")),
   },
   { description: "Observed state of the group." },
 );

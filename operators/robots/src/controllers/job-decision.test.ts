@@ -65,6 +65,18 @@ describe("decideJob", () => {
     expect(decide(jobOf(), [existing(status)]).status).toMatchObject({ state, status: state });
   });
 
+  it("passes on lost tasks of its groups", () => {
+    const lost = counted("running", { runningTasks: 2, lostTasks: 1, lostSince: "2026-01-01T00:00:00Z" });
+    const { status } = decide(jobOf(), [existing(lost)]);
+    expect(status).toMatchObject({
+      state: "running",
+      lostTasks: 1,
+      taskGroupSummary: { workers: { running: 2, lost: 1 } },
+      statusDescription: expect.stringContaining("1 unknown since 2026-01-01T00:00:00Z"),
+    });
+    expect(status?.conditions).toContainEqual(expect.objectContaining({ type: "Lost", status: "True" }));
+  });
+
   it("sets the condition Completed and keeps its transition time while it does not change", () => {
     const running = decide(jobOf(), [existing(counted("running", { runningTasks: 2 }))]).status;
     const done = decideJob({

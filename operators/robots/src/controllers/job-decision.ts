@@ -3,7 +3,7 @@ import type { Job, TaskGroupTemplate } from "../api/job.ts";
 import { labels } from "../api/names.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
 import { childName, claimOf, unambiguousChildName } from "../work/child-name.ts";
-import { type ConditionClaim, conditionsOf } from "../work/conditions.ts";
+import { type ConditionClaim, conditionsOf, hasCondition } from "../work/conditions.ts";
 import { completeRestartPolicy } from "../work/restart-policy.ts";
 import {
   addTallies,
@@ -87,7 +87,9 @@ export function decideJob({ job, groups, groupNamed, now }: JobObservation): Job
     }
     const part = tallyOf(existing, template);
     tally = addTallies(tally, part);
-    summary[template.name] = { queued: part.pending, complete: part.succeeded, failed: part.failed, running: part.running };
+    summary[template.name] = { queued: part.pending, complete: part.succeeded, failed: part.failed, running: part.running,
+      ...(part.lost === 0 ? {} : { lost: part.lost }),
+    };
   }
   for (const group of groups) {
     if (!job.spec.taskGroups.some((template) => template.name === group.spec.groupName)) {
@@ -100,7 +102,7 @@ export function decideJob({ job, groups, groupNamed, now }: JobObservation): Job
   const state: WorkState = workStateOf(tally);
   const generation = job.metadata.generation ?? 0;
   const claims: ConditionClaim[] = [
-    ...outcomeConditions(tally, state, generation),
+    ...outcomeConditions(tally, state, generation, hasCondition(job, "Lost")),
     ignored.length === 0
       ? { type: "SpecApplied", status: "True", observedGeneration: generation, reason: "Applied", message: "" }
       : {
@@ -153,6 +155,8 @@ function tallyOf(group: DeepReadonly<TaskGroup> | undefined, template: DeepReado
     running: status.runningTasks ?? 0,
     succeeded: status.succeededTasks ?? 0,
     failed: status.failedTasks ?? 0,
+    lost: status.lostTasks ?? 0,
+    ...(status.lostSince === undefined ? {} : { lostSince: status.lostSince }),
     ...(status.startedAt === undefined ? {} : { startedAt: status.startedAt }),
     ...(status.completedAt === undefined ? {} : { completedAt: status.completedAt }),
   };

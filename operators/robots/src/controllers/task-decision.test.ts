@@ -69,8 +69,44 @@ describe("a bound Task", () => {
 
   it("keeps its robot while the robot is offline", () => {
     const robots = [robotOf("robot-001", { status: { phase: "Offline" } }), robotOf("robot-002")];
-    expect(decide(taskOf({ state: "dispatching", attempt: 1 }, { bound: true }), { robots })).toEqual({ kind: "leave" });
-    expect(decide(taskOf(running, { bound: true }), { robots })).toEqual({ kind: "leave" });
+    expect(decide(taskOf({ state: "dispatching", attempt: 1 }, { bound: true }), { robots }).kind).toBe("lose");
+    expect(decide(taskOf(running, { bound: true }), { robots }).kind).toBe("lose");
+  });
+
+  const lostWith = (message: string): Task["status"] => ({
+    ...running,
+    conditions: [{ type: "Lost", status: "True", lastTransitionTime: "2026-01-01T00:00:00Z", reason: "x", message }],
+  });
+
+  it("is lost while its robot is offline, and says since when and why it is not moved", () => {
+    const offline = robotOf("robot-001", {
+      status: {
+        phase: "Offline",
+        message: "the robot's agent is not connected",
+        conditions: [{ type: "Online", status: "False", lastTransitionTime: after(-60_000), reason: "x", message: "" }],
+      },
+    });
+    const decision = decide(taskOf(running, { bound: true }), { robots: [offline] });
+    expect(decision).toEqual({
+      kind: "lose",
+      since: after(-60_000),
+      reason: "RobotNotReporting",
+      message: `unknown since ${after(-60_000)}: robot-001: the robot's agent is not connected; not moved to another robot because its program may still be running`,
+    });
+    const again = taskOf(lostWith(decision.kind === "lose" ? decision.message : ""), { bound: true });
+    expect(decide(again, { robots: [offline] })).toEqual({ kind: "leave" });
+  });
+
+  it("is lost if its Robot was deleted, since the first time that was seen", () => {
+    const decision = decide(taskOf(running, { bound: true }), { robots: [] });
+    expect(decision).toMatchObject({ kind: "lose", since: "2026-01-01T00:00:00Z", reason: "RobotDeleted" });
+    const later = decide(taskOf(lostWith("x"), { bound: true }), { robots: [], now: t0 + 60_000 });
+    expect(later).toMatchObject({ since: "2026-01-01T00:00:00Z" });
+  });
+
+  it("recovers when its robot is online again", () => {
+    expect(decide(taskOf(lostWith("x"), { bound: true }))).toEqual({ kind: "recover", robot: "robot-001" });
+    expect(decide(taskOf(running, { bound: true }))).toEqual({ kind: "leave" });
   });
 
   it.each(["completed", "failed"] as const)("does not change once it has %s", (state) => {

@@ -3,6 +3,7 @@ import type { Job } from "../api/job.ts";
 import { agentFinalizer } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
+import { wholeSeconds } from "../work/conditions.ts";
 import { amountsOf, decidePlacement, type Load } from "../placement/placement.ts";
 import { decideRestart } from "../work/restart-policy.ts";
 
@@ -36,6 +37,10 @@ export type TaskDecision =
   | { readonly kind: "dispatch"; readonly robot: string; readonly attempt: number; readonly isRestart: boolean }
   /** The attempt failed. The next one starts at this time. */
   | { readonly kind: "plan-restart"; readonly atMs: number; readonly windowStartMs: number; readonly restartsInWindow: number }
+  /** The robot has stopped reporting, so the state of the Task's program is unknown. */
+  | { readonly kind: "lose"; readonly since: string; readonly reason: string; readonly message: string }
+  /** The robot of a lost Task is reporting again. */
+  | { readonly kind: "recover"; readonly robot: string }
   /** The Task has failed permanently. */
   | { readonly kind: "fail"; readonly reason: string; readonly message: string }
   /** Remove the finalizer. */
@@ -54,9 +59,10 @@ export function decideTask(observed: TaskObservation): TaskDecision {
   switch (task.status?.state ?? "") {
     case "completed":
     case "failed":
+      return { kind: "leave" };
     case "running":
     case "dispatching":
-      return { kind: "leave" };
+      return decidePresence(task, robots, now);
     case "exited":
       return decideAfterFailure(task, now);
     default:
@@ -94,6 +100,32 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
   return placement.kind === "placed"
     ? { kind: "bind", robot: placement.robot.metadata.name ?? "" }
     : { kind: "wait", message: placement.message };
+}
+
+/**
+ * Decides whether a Task that its robot may be running is lost. It is not moved: its program may still be running, and two robots must
+ * not run the same task.
+ */
+function decidePresence(task: DeepReadonly<Task>, robots: readonly DeepReadonly<Robot>[], now: number): TaskDecision {
+  const name = task.spec.targetRobot ?? "";
+  const lost = task.status?.conditions?.find((condition) => condition.type === "Lost");
+  const robot = robots.find((each) => each.metadata.name === name);
+  if (robot?.status?.phase === "Online") return lost?.status === "True" ? { kind: "recover", robot: name } : { kind: "leave" };
+  const [reason, problem] =
+    robot === undefined
+      ? ["RobotDeleted", `Robot ${name} was deleted`]
+      : ["RobotNotReporting", `${name}: ${robot.status?.message ?? "the robot is not online"}`];
+  const since = offlineSince(robot) ?? (lost?.status === "True" ? lost.lastTransitionTime : wholeSeconds(now));
+  const doubt = task.status?.state === "running" ? "its program may still be running" : "it may have started the task";
+  const message = `unknown since ${since}: ${problem}; not moved to another robot because ${doubt}`;
+  if (lost?.status === "True" && lost.message === message) return { kind: "leave" };
+  return { kind: "lose", since, reason, message };
+}
+
+/** Since when a robot is not online; undefined if that is unknown. */
+function offlineSince(robot: DeepReadonly<Robot> | undefined): string | undefined {
+  const online = robot?.status?.conditions?.find((condition) => condition.type === "Online");
+  return online?.status === "False" ? online.lastTransitionTime : undefined;
 }
 
 function decideAfterFailure(task: DeepReadonly<Task>, now: number): TaskDecision {
@@ -134,11 +166,9 @@ function decideDeletion(task: DeepReadonly<Task>, robots: readonly DeepReadonly<
   const robot = robots.find((each) => each.metadata.name === task.spec.targetRobot);
   if (robot === undefined) return { kind: "release", why: "its robot was deleted" };
   if (robot.status?.phase === "Online") return { kind: "leave" };
-  const online = robot.status?.conditions?.find((condition) => condition.type === "Online");
-  const since = online?.status === "False" ? Date.parse(online.lastTransitionTime) : undefined;
   // Without a time of going offline, the time counts from the deletion of the Task.
-  const offlineSince = since ?? Date.parse(task.metadata.deletionTimestamp ?? "");
-  const leftMs = offlineSince + lostAfterMs - now;
+  const since = Date.parse(offlineSince(robot) ?? task.metadata.deletionTimestamp ?? "");
+  const leftMs = since + lostAfterMs - now;
   return leftMs > 0
     ? { kind: "leave", requeueAfterMs: leftMs }
     : { kind: "release", why: "its robot has been offline for 5 minutes" };

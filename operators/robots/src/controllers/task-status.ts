@@ -1,4 +1,4 @@
-import type { Condition, DeepReadonly } from "@keelson/api-machinery";
+import { type Condition, type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { Task } from "../api/task.ts";
 import { conditionsOf } from "../work/conditions.ts";
 import type { TaskDecision } from "./task-decision.ts";
@@ -30,9 +30,14 @@ export function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
   for (const field of ownedFields) {
     if (status?.[field] !== undefined) own[field] = status[field];
   }
-  const scheduled = status?.conditions?.filter((condition) => condition.type === "Scheduled");
-  if (scheduled && scheduled.length > 0) own.conditions = scheduled;
+  const conditions = status?.conditions?.filter(({ type }) => type === "Scheduled" || type === "Lost");
+  if (conditions && conditions.length > 0) own.conditions = conditions;
   return own as TaskStatus;
+}
+
+/** Whether a Task already has the status that the controller would write. */
+export function hasStatus(task: DeepReadonly<Task>, status: TaskStatus): boolean {
+  return jsonEquals(status, ownedStatus(task));
 }
 
 /** The status of a Task whose attempt is being dispatched. */
@@ -54,7 +59,7 @@ export function dispatchedStatus(
     restartCount: (task.status?.restartCount ?? 0) + (isRestart ? 1 : 0),
     ...(isRestart ? { lastRestartTime: at } : {}),
     observedGeneration: task.metadata.generation ?? 0,
-    conditions: scheduledCondition(task, "True", "RobotChosen", `bound to the robot ${robot}`, now),
+    conditions: withCondition(task, "Scheduled", { status: "True", reason: "RobotChosen", message: `bound to the robot ${robot}` }, now),
   };
 }
 
@@ -70,8 +75,34 @@ export function statusAfter(task: DeepReadonly<Task>, decision: StatusDecision, 
         message: decision.message,
         reason: "Unschedulable",
         observedGeneration,
-        conditions: scheduledCondition(task, "False", "Unschedulable", decision.message, now),
+        conditions: withCondition(
+          task,
+          "Scheduled",
+          { status: "False", reason: "Unschedulable", message: decision.message },
+          now,
+        ),
       };
+    case "lose":
+      return {
+        ...before,
+        message: decision.message,
+        reason: decision.reason,
+        conditions: withCondition(
+          task,
+          "Lost",
+          { status: "True", reason: decision.reason, message: decision.message },
+          Date.parse(decision.since),
+        ),
+      };
+    case "recover": {
+      const message = `${decision.robot} is reporting again`;
+      return {
+        ...before,
+        message,
+        reason: "RobotReporting",
+        conditions: withCondition(task, "Lost", { status: "False", reason: "RobotReporting", message }, now),
+      };
+    }
     case "dispatch":
       return dispatchedStatus(task, decision, now);
     case "plan-restart": {
@@ -90,13 +121,14 @@ export function statusAfter(task: DeepReadonly<Task>, decision: StatusDecision, 
   }
 }
 
-function scheduledCondition(
+/** The owned conditions with one of them replaced. */
+function withCondition(
   task: DeepReadonly<Task>,
-  status: "True" | "False",
-  reason: string,
-  message: string,
+  type: "Scheduled" | "Lost",
+  claim: { readonly status: "True" | "False"; readonly reason: string; readonly message: string },
   now: number,
 ): Condition[] {
   const observedGeneration = task.metadata.generation ?? 0;
-  return conditionsOf([{ type: "Scheduled", status, observedGeneration, reason, message }], task.status?.conditions, now);
+  const others = (ownedStatus(task).conditions ?? []).filter((condition) => condition.type !== type);
+  return [...others, ...conditionsOf([{ type, observedGeneration, ...claim }], task.status?.conditions, now)];
 }

@@ -6,7 +6,7 @@ import { Task } from "../api/task.ts";
 
 /** Changes of Robots, Tasks and Jobs that can change a decision about another Task. */
 export const taskWatches = [
-  // A Robot that appears, disappears or changes: Tasks that wait for a robot, and Tasks whose deletion waits for this one.
+  // A Robot that appears, disappears or changes: Tasks that wait for a robot, and unfinished Tasks of this one.
   watchOf(
     Robot,
     (robot, { cache }) => [
@@ -14,7 +14,7 @@ export const taskWatches = [
       ...requestsFor(
         cache
           .list(Task, { namespace: robot.metadata.namespace, index: ["robot", robot.metadata.name ?? ""] })
-          .filter((task) => task.metadata.deletionTimestamp !== undefined),
+          .filter((task) => task.metadata.deletionTimestamp !== undefined || !hasEnded(task)),
       ),
     ],
     [affectsPlacement],
@@ -50,6 +50,7 @@ function affectsPlacement({ type, object, old }: Change<Robot>): boolean {
   if (type !== "update" || old === undefined) return true;
   return (
     old.status?.phase !== object.status?.phase ||
+    old.status?.message !== object.status?.message ||
     old.metadata.deletionTimestamp !== object.metadata.deletionTimestamp ||
     !jsonEquals(old.spec, object.spec) ||
     !jsonEquals(old.status?.deviceInfo, object.status?.deviceInfo)

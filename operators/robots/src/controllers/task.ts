@@ -1,4 +1,4 @@
-import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import {
   type ControllerDefinition,
   defineController,
@@ -14,7 +14,7 @@ import { Task } from "../api/task.ts";
 import { RobotLoads } from "../placement/robot-loads.ts";
 import { taskReads } from "./indexes.ts";
 import { decideTask } from "./task-decision.ts";
-import { dispatchedStatus, ownedStatus, type StatusDecision, statusAfter, type TaskStatus } from "./task-status.ts";
+import { dispatchedStatus, hasStatus, type StatusDecision, statusAfter, type TaskStatus } from "./task-status.ts";
 import { taskWatches } from "./task-watches.ts";
 
 const fieldManager = "robots-task-controller";
@@ -58,7 +58,7 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
       return undefined;
     default: {
       const status = statusAfter(task, decision, now);
-      if (jsonEquals(status, ownedStatus(task))) return undefined;
+      if (hasStatus(task, status)) return undefined;
       const written = await applyStatus(task, status, context);
       if (written !== undefined) recordEvent(task, decision, context.events);
       return undefined;
@@ -142,7 +142,11 @@ function recordEvent(task: DeepReadonly<Task>, decision: StatusDecision, events:
       }
       break;
     case "fail":
+    case "lose":
       events.event(task, { type: "Warning", reason: decision.reason, note: decision.message });
+      break;
+    case "recover":
+      events.event(task, { type: "Normal", reason: "RobotReporting", note: `${decision.robot} is reporting again` });
       break;
     case "plan-restart":
       break;

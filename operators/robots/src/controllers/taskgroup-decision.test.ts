@@ -114,6 +114,26 @@ describe("decideTaskGroup", () => {
     expect(decide(groupOf(), [tasks[0] ?? taskOf()]).status).not.toHaveProperty("completedAt");
   });
 
+  it("counts lost tasks and says since when and why they are not moved", () => {
+    const lost = {
+      state: "running",
+      conditions: [{ type: "Lost", status: "True", lastTransitionTime: "2026-01-01T00:00:00Z", reason: "x", message: "" }],
+    } satisfies Task["status"];
+    const { status } = decide(groupOf(), pair(lost, { state: "running" }));
+    expect(status).toMatchObject({
+      state: "running",
+      runningTasks: 2,
+      lostTasks: 1,
+      lostSince: "2026-01-01T00:00:00Z",
+      statusDescription:
+        "2 tasks: 2 running; 1 unknown since 2026-01-01T00:00:00Z because its robot has stopped reporting, and not moved because the program may still be running",
+    });
+    expect(status?.conditions).toContainEqual(expect.objectContaining({ type: "Lost", status: "True" }));
+    const found = decide(groupOf({}, { status }), pair({ state: "running" }, { state: "running" })).status;
+    expect(found).not.toHaveProperty("lostTasks");
+    expect(found?.conditions).toContainEqual(expect.objectContaining({ type: "Lost", status: "False" }));
+  });
+
   it.each(["completed", "failed"] as const)("does not change a group that has %s, even if its Tasks are deleted", (state) => {
     expect(decide(groupOf({}, { status: { state } }))).toEqual({ create: [], remove: [] });
   });

@@ -3,7 +3,7 @@ import { labels } from "../api/names.ts";
 import type { Task } from "../api/task.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
 import { childName, claimOf, unambiguousChildName } from "../work/child-name.ts";
-import { conditionsOf } from "../work/conditions.ts";
+import { conditionsOf, hasCondition } from "../work/conditions.ts";
 import { labelValue } from "./job-decision.ts";
 import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, workStateOf } from "../work/tally.ts";
 
@@ -80,7 +80,11 @@ export function decideTaskGroup({ group, tasks, taskNamed, now }: TaskGroupObser
     ...fields,
     ...(startedAt === undefined ? {} : { startedAt }),
     ...(completedAt === undefined ? {} : { completedAt }),
-    conditions: conditionsOf(outcomeConditions(tally, state, generation), group.status?.conditions, now),
+    conditions: conditionsOf(
+      outcomeConditions(tally, state, generation, hasCondition(group, "Lost")),
+      group.status?.conditions,
+      now,
+    ),
   };
   return { create, remove, ...(jsonEquals(status, group.status) ? {} : { status }) };
 }
@@ -120,9 +124,13 @@ function tallyOfTask(task: DeepReadonly<Task> | undefined): Tally {
   const status = task?.status;
   const started = status?.startedAt === undefined ? {} : { startedAt: status.startedAt };
   const finished = status?.finishedAt === undefined ? {} : { completedAt: status.finishedAt };
+  const lostCondition = status?.conditions?.find(({ type, status: isLost }) => type === "Lost" && isLost === "True");
+  const lost = lostCondition === undefined ? {} : { lost: 1, lostSince: lostCondition.lastTransitionTime };
   switch (status?.state) {
     case "running":
-      return { ...emptyTally, total: 1, running: 1, ...started };
+      return { ...emptyTally, total: 1, running: 1, ...started, ...lost };
+    case "dispatching":
+      return { ...emptyTally, total: 1, pending: 1, ...started, ...lost };
     case "completed":
       return { ...emptyTally, total: 1, succeeded: 1, ...started, ...finished };
     case "failed":

@@ -16,6 +16,14 @@ export function conditionsOf(
   });
 }
 
+/** Whether an object has a condition of this type, whatever its status. */
+export function hasCondition(
+  object: { readonly status?: { readonly conditions?: DeepReadonly<Condition[]> } },
+  type: string,
+): boolean {
+  return object.status?.conditions?.some((condition) => condition.type === type) ?? false;
+}
+
 /** RFC 3339 with whole seconds, the format of condition times. */
 export function wholeSeconds(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19)}Z`;

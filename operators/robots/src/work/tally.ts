@@ -7,6 +7,10 @@ export interface Tally {
   readonly running: number;
   readonly succeeded: number;
   readonly failed: number;
+  /** Number of pending or running tasks whose robot has stopped reporting. */
+  readonly lost: number;
+  /** RFC 3339: the earliest loss. */
+  readonly lostSince?: string;
   /** RFC 3339: the earliest start and the latest end. */
   readonly startedAt?: string;
   readonly completedAt?: string;
@@ -16,11 +20,12 @@ export interface Tally {
 export type WorkState = "pending" | "running" | "completed" | "failed";
 
 /** The tally of no tasks. */
-export const emptyTally: Tally = { total: 0, pending: 0, running: 0, succeeded: 0, failed: 0 };
+export const emptyTally: Tally = { total: 0, pending: 0, running: 0, succeeded: 0, failed: 0, lost: 0 };
 
 /** Adds two tallies. */
 export function addTallies(a: Tally, b: Tally): Tally {
   const startedAt = pick(a.startedAt, b.startedAt, (x, y) => Date.parse(x) <= Date.parse(y));
+  const lostSince = pick(a.lostSince, b.lostSince, (x, y) => Date.parse(x) <= Date.parse(y));
   const completedAt = pick(a.completedAt, b.completedAt, (x, y) => Date.parse(x) >= Date.parse(y));
   return {
     total: a.total + b.total,
@@ -28,6 +33,8 @@ export function addTallies(a: Tally, b: Tally): Tally {
     running: a.running + b.running,
     succeeded: a.succeeded + b.succeeded,
     failed: a.failed + b.failed,
+    lost: a.lost + b.lost,
+    ...(lostSince === undefined ? {} : { lostSince }),
     ...(startedAt === undefined ? {} : { startedAt }),
     ...(completedAt === undefined ? {} : { completedAt }),
   };
@@ -58,6 +65,8 @@ export function tallyFields(tally: Tally, state: WorkState) {
     runningTasks: tally.running,
     succeededTasks: tally.succeeded,
     failedTasks: tally.failed,
+    ...(tally.lost === 0 ? {} : { lostTasks: tally.lost }),
+    ...(tally.lostSince === undefined ? {} : { lostSince: tally.lostSince }),
     statusDescription: describe(tally),
     ...(tally.startedAt === undefined ? {} : { startedAt: tally.startedAt }),
     ...(isOver && tally.completedAt !== undefined ? { completedAt: tally.completedAt } : {}),
@@ -72,11 +81,17 @@ function describe(tally: Tally): string {
     [tally.pending, "pending"],
   ] as const;
   const counts = parts.filter(([count]) => count > 0).map(([count, state]) => `${count} ${state}`);
-  return `${tally.total} ${tally.total === 1 ? "task" : "tasks"}${counts.length > 0 ? `: ${counts.join(", ")}` : ""}`;
+  const total = `${tally.total} ${tally.total === 1 ? "task" : "tasks"}${counts.length > 0 ? `: ${counts.join(", ")}` : ""}`;
+  return tally.lost === 0 ? total : `${total}; ${describeLost(tally)}`;
+}
+
+function describeLost({ lost, lostSince }: Tally): string {
+  const since = lostSince === undefined ? "" : ` since ${lostSince}`;
+  return `${lost} unknown${since} because ${lost === 1 ? "its robot has" : "their robots have"} stopped reporting, and not moved because the program may still be running`;
 }
 
 /** Conditions `Completed` and `Failed`, so that `kubectl wait --for=condition=Completed` works. */
-export function outcomeConditions(tally: Tally, state: WorkState, generation: number): ConditionClaim[] {
+export function outcomeConditions(tally: Tally, state: WorkState, generation: number, wasLost: boolean): ConditionClaim[] {
   const message = describe(tally);
   const claim = (type: string, isTrue: boolean, reason: string): ConditionClaim => ({
     type,
@@ -85,7 +100,15 @@ export function outcomeConditions(tally: Tally, state: WorkState, generation: nu
     reason,
     message,
   });
+  // Absent until a task is lost for the first time.
+  const lost: readonly ConditionClaim[] =
+    tally.lost > 0
+      ? [{ ...claim("Lost", true, "RobotsNotReporting"), message: describeLost(tally) }]
+      : wasLost
+        ? [claim("Lost", false, "RobotsReporting")]
+        : [];
   return [
+    ...lost,
     claim(
       "Completed",
       state === "completed",
