@@ -49,6 +49,16 @@ test("a task becomes a program with its limits and variables that identify it", 
   });
 });
 
+test("bare resource numbers are Nomad's: MHz as a share without a limit, and MiB", () => {
+  const limitsOf = (resources: object) => {
+    const dispatch = read(task({ resources }));
+    return typeof dispatch === "object" && "order" in dispatch ? dispatch.order.limits : dispatch;
+  };
+  expect(limitsOf({ cpu: 100, memory: 128 })).toEqual({ memoryBytes: 128 * 1024 * 1024 });
+  expect(limitsOf({ cpu: "100", memory: "128" })).toEqual({ memoryBytes: 128 * 1024 * 1024 });
+  expect(limitsOf({ cpu: "2000m", memory: "1k" })).toEqual({ cpuMillis: 2000, memoryBytes: 1000 });
+});
+
 test("a task of an original server, which has no attempts, is attempt 0", () => {
   expect(read(task({}, {}))).toMatchObject({ attempt: 0 });
 });

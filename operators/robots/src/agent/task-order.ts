@@ -2,6 +2,7 @@ import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { parseDuration } from "@keelson/api-machinery/time";
 import type { Limits } from "@keelson/execution";
+import { bareNumber, parseResourceRequest } from "../placement/resource-request.ts";
 import { taskUidPattern } from "../protocol/messages.ts";
 
 /** The program of a task, validated. It is JSON, so that it can be recorded before it runs. */
@@ -134,8 +135,12 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
   const timeoutMs = durationMs(spec, "timeout");
   const killGraceMs = durationMs(spec, "killTimeout");
   const resources = child(spec, "resources");
-  const cpuMillis = amount(resources, "cpu", quantityToMillis);
-  const memoryBytes = amount(resources, "memory", quantityToBytes);
+  // A bare cpu number is a share in MHz, as in Nomad, and not a limit.
+  const isShare = bareNumber(own(resources, "cpu")) !== undefined;
+  const cpuMillis = isShare ? undefined : amount(resources, "cpu", quantityToMillis);
+  const memoryBytes = amount(resources, "memory", (value) =>
+    bareNumber(value) === undefined ? quantityToBytes(value) : parseResourceRequest({ memory: value }).memoryBytes,
+  );
   return {
     command,
     env: {

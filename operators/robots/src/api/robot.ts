@@ -38,6 +38,7 @@ const status = Type.Object(
     connected: Type.Optional(Type.Boolean({ description: "Whether the robot's agent is connected, according to the broker." })),
     bootId: Type.Optional(Type.String({ description: "Boot ID of the robot's computer. It changes with every reboot." })),
     verifiedTokenSha256: Type.Optional(Type.String({ description: "SHA-256 of the join token of the approved registration." })),
+    drivers: Type.Optional(Type.Array(Type.String(), { description: "Drivers of the robot's agent. Unset: unknown." })),
     deviceInfo: Type.Optional(DeviceInfo),
     conditions: Type.Optional(conditions("Approved: the robot may run tasks. Online: its agent is reporting.")),
   },

@@ -25,9 +25,15 @@ const networks = (description: string) =>
 /** Resources that a task requests from its robot. */
 export const TaskResources = Type.Object(
   {
-    cpu: Type.Optional(quantity("CPU cores; 500m is half a core. Scheduling counts it against the robot's cores.")),
-    memory: Type.Optional(quantity("Bytes of memory, such as 64Mi. Scheduling counts it against the robot's memory.")),
-    disk: Type.Optional(quantity("Bytes of disk. Stored; it has no effect yet.")),
+    cpu: Type.Optional(
+      quantity(
+        "CPU. A bare number is MHz, as in Nomad: a share for scheduling without a limit. With a unit it is cores, as in Kubernetes (500m is half a core, 2000m is two), and a limit.",
+      ),
+    ),
+    memory: Type.Optional(
+      quantity("Memory. A bare number is MiB, as in Nomad. With a unit it is bytes, as in Kubernetes (64Mi). It is also a limit."),
+    ),
+    disk: Type.Optional(quantity("Disk, in the units of memory. Stored; it has no effect yet.")),
     iops: Type.Optional(int64("Disk operations per second. Stored; it has no effect yet.")),
     networks: Type.Optional(networks("Networks. Stored; they have no effect yet.")),
   },

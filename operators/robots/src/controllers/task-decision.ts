@@ -4,7 +4,8 @@ import { agentFinalizer } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import { wholeSeconds } from "../work/conditions.ts";
-import { amountsOf, decidePlacement, type Load } from "../placement/placement.ts";
+import { decidePlacement, type Load } from "../placement/placement.ts";
+import { parseResourceRequest } from "../placement/resource-request.ts";
 import { decideRestart } from "../work/restart-policy.ts";
 
 /** Time after which a deleted Task no longer waits for its offline robot. */
@@ -91,7 +92,8 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
     {
       selector: task.spec.robotSelector ?? job?.spec.robotSelector ?? {},
       constraints: task.spec.constraints ?? [],
-      ...amountsOf(task.spec.resources),
+      driver: task.spec.driver,
+      ...parseResourceRequest(task.spec.resources),
       ...(target === undefined || target === "" ? {} : { pinned: target }),
     },
     robots,

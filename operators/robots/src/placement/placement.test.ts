@@ -3,8 +3,9 @@ import { describe, expect, it } from "vitest";
 import type { Constraint } from "../api/constraint.ts";
 import { robotOf } from "../testing/objects.ts";
 import { type Demand, decidePlacement, type Load, noLoad } from "./placement.ts";
+import { parseResourceRequest } from "./resource-request.ts";
 
-const anything: Demand = { selector: {}, constraints: [], cpu: 0, memoryBytes: 0 };
+const anything: Demand = { selector: {}, constraints: [], cpu: 0, cpuMhz: 0, memoryBytes: 0 };
 const labelled = (name: string, labels: Record<string, string>) => robotOf(name, { spec: { labels } });
 const place = (demand: Partial<Demand>, robots: Parameters<typeof decidePlacement>[1], loads: Record<string, Load> = {}) => {
   const placement = decidePlacement({ ...anything, ...demand }, robots, (robot) => loads[robot] ?? noLoad);
@@ -58,14 +59,56 @@ describe("decidePlacement", () => {
     const robots = [
       robotOf("a", { status: { phase: "Online", deviceInfo: { cpu: { logicalCores: 1 }, memory: { total: 1000 } } } }),
     ];
-    expect(place({ cpu: 0.1 }, robots, { a: { tasks: 9, cpu: 0.1 * 9, memoryBytes: 0 } })).toBe("a");
+    expect(place({ cpu: 0.1 }, robots, { a: { ...noLoad, tasks: 9, cpu: 0.1 * 9 } })).toBe("a");
     // 0.1 three times is a little more than 0.3, and 1 - 0.3 a little less than 0.7.
-    expect(place({ cpu: 0.7 }, robots, { a: { tasks: 3, cpu: 0.1 + 0.1 + 0.1 + 1e-12, memoryBytes: 0 } })).toBe("a");
-    expect(place({ cpu: 0.5 }, robots, { a: { tasks: 1, cpu: 0.6, memoryBytes: 0 } })).toBe("0/1 robots fit: 1 short of cpu");
-    expect(place({ memoryBytes: 501 }, robots, { a: { tasks: 1, cpu: 0, memoryBytes: 500 } })).toBe(
-      "0/1 robots fit: 1 short of memory",
+    expect(place({ cpu: 0.7 }, robots, { a: { ...noLoad, tasks: 3, cpu: 0.1 + 0.1 + 0.1 + 1e-12 } })).toBe("a");
+    expect(place({ cpu: 0.5 }, robots, { a: { ...noLoad, tasks: 1, cpu: 0.6 } })).toBe(
+      "0/1 robots fit: 1 short of cpu (requested 500m, available 400m of 1)",
+    );
+    expect(place({ memoryBytes: 501 }, robots, { a: { ...noLoad, tasks: 1, memoryBytes: 500 } })).toBe(
+      "0/1 robots fit: 1 short of memory (requested 501, available 500 of 1000)",
     );
     expect(place({ cpu: 64, memoryBytes: 1e12 }, [robotOf("unknown")])).toBe("unknown");
+  });
+});
+
+describe("Nomad's units", () => {
+  const machine = (name: string, mhz?: number) =>
+    robotOf(name, {
+      status: {
+        phase: "Online",
+        deviceInfo: { cpu: { logicalCores: 2, ...(mhz === undefined ? {} : { mhz }) }, memory: { total: 256 * 1024 * 1024 } },
+      },
+    });
+
+  it("fit the seed's sample, 100 MHz and 128 MB, on a small robot", () => {
+    expect(parseResourceRequest({ cpu: 100, memory: 128 })).toEqual({ cpu: 0, cpuMhz: 100, memoryBytes: 128 * 1024 * 1024 });
+    expect(parseResourceRequest({ cpu: "100", memory: "128" })).toEqual(parseResourceRequest({ cpu: 100, memory: 128 }));
+    expect(place(parseResourceRequest({ cpu: 100, memory: 128 }), [machine("a", 1500)])).toBe("a");
+  });
+
+  it("do not apply to quantities with a unit", () => {
+    expect(parseResourceRequest({ cpu: "1500m", memory: "64Mi" })).toEqual({
+      cpu: 1.5,
+      cpuMhz: 0,
+      memoryBytes: 64 * 1024 * 1024,
+    });
+  });
+
+  it("count MHz by the robot's clock rate, or 1000 MHz per core if it reports none", () => {
+    expect(place(parseResourceRequest({ cpu: 3000 }), [machine("a", 1500)])).toBe("a");
+    expect(place(parseResourceRequest({ cpu: 3000 }), [machine("a"), machine("b", 1200)])).toBe(
+      "0/2 robots fit: 2 short of cpu (requested 3, available at most 2 of 2)",
+    );
+  });
+});
+
+describe("drivers", () => {
+  it("reject a robot that does not have the driver, and accept one that reports none", () => {
+    const robots = [robotOf("a", { status: { phase: "Online", drivers: ["exec", "raw_exec"] } }), robotOf("b")];
+    expect(place({ driver: "docker" }, robots.slice(0, 1))).toBe("0/1 robots fit: 1 without the driver docker");
+    expect(place({ driver: "docker" }, robots)).toBe("b");
+    expect(place({ driver: "exec" }, robots)).toBe("a");
   });
 });
 

@@ -1,24 +1,23 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { isQuantity, quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { Constraint } from "../api/constraint.ts";
 import type { Robot } from "../api/robot.ts";
-import type { TaskResources } from "../api/task-resources.ts";
 import { violationOf } from "./constraint.ts";
+import { coresOf, formatBytes, formatCores, type ResourceRequest } from "./resource-request.ts";
 
 /** Resources that a robot's tasks use. */
-export interface Load {
+export interface Load extends ResourceRequest {
   readonly tasks: number;
-  /** Cores. */
-  readonly cpu: number;
-  readonly memoryBytes: number;
+}
+
+/** A task's requirements on its robot, apart from resources. */
+export interface Requirements {
+  readonly selector: Readonly<Record<string, string>>;
+  readonly constraints: readonly DeepReadonly<Constraint>[];
+  readonly driver?: string;
 }
 
 /** A task's requirements on its robot. */
-export interface Demand {
-  readonly selector: Readonly<Record<string, string>>;
-  readonly constraints: readonly DeepReadonly<Constraint>[];
-  readonly cpu: number;
-  readonly memoryBytes: number;
+export interface Demand extends Requirements, ResourceRequest {
   /** Name of the only robot that may run the task. */
   readonly pinned?: string;
 }
@@ -29,16 +28,18 @@ export type Placement =
   | { readonly kind: "none"; readonly message: string };
 
 /** The load of an idle robot. */
-export const noLoad: Load = { tasks: 0, cpu: 0, memoryBytes: 0 };
+export const noLoad: Load = { tasks: 0, cpu: 0, cpuMhz: 0, memoryBytes: 0 };
 
-/** Requested cores and bytes. A malformed quantity requests nothing. */
-export function amountsOf(resources: DeepReadonly<TaskResources> | undefined): {
-  readonly cpu: number;
-  readonly memoryBytes: number;
-} {
-  return {
-    cpu: isQuantity(resources?.cpu) ? quantityToMillis(resources.cpu) / 1000 : 0,
-    memoryBytes: isQuantity(resources?.memory) ? quantityToBytes(resources.memory) : 0,
+/** Why a robot does not fit. */
+interface Rejection {
+  /** Text that follows a count. */
+  readonly text: string;
+  /** For a resource: the requested and available amounts. */
+  readonly shortage?: {
+    readonly requested: number;
+    readonly available: number;
+    readonly total: number;
+    readonly format: (amount: number) => string;
   };
 }
 
@@ -46,20 +47,20 @@ export function amountsOf(resources: DeepReadonly<TaskResources> | undefined): {
  * Chooses the robot for a task. Candidates are Online, match the selector, meet every constraint and have the resources left.
  * The one with the fewest tasks wins, then the first by name, so that copies of a group spread over the robots.
  *
- * A robot that does not report its cores or memory counts as having enough of them.
+ * A robot that does not report its cores, memory or drivers counts as having them.
  */
 export function decidePlacement(
   demand: Demand,
   robots: readonly DeepReadonly<Robot>[],
   loadOf: (robot: string) => Load,
 ): Placement {
-  const rejections = new Map<string, number>();
+  const rejections: Rejection[] = [];
   let best: { readonly robot: DeepReadonly<Robot>; readonly tasks: number } | undefined;
   for (const robot of robots) {
     const load = loadOf(robot.metadata.name ?? "");
     const rejection = rejectionOf(demand, robot, load);
     if (rejection !== undefined) {
-      rejections.set(rejection, (rejections.get(rejection) ?? 0) + 1);
+      rejections.push(rejection);
     } else if (
       best === undefined ||
       load.tasks < best.tasks ||
@@ -72,38 +73,93 @@ export function decidePlacement(
   return { kind: "none", message: explain(robots.length, rejections) };
 }
 
-/** The first filter that rejects the robot, as text that follows a count. */
-function rejectionOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): string | undefined {
-  if (demand.pinned !== undefined && robot.metadata.name !== demand.pinned) return `not the chosen robot ${demand.pinned}`;
-  if (robot.metadata.deletionTimestamp !== undefined) return "being deleted";
-  const missing = Object.entries(demand.selector).filter(
-    ([key, value]) =>
-      robot.spec.labels === undefined || !Object.hasOwn(robot.spec.labels, key) || robot.spec.labels[key] !== value,
+/** Whether a robot is approved and meets the requirements, whether or not it is online and has resources left. */
+export function isEligible(requirements: Requirements, robot: DeepReadonly<Robot>): boolean {
+  if (robot.metadata.deletionTimestamp !== undefined || (robot.status?.phase ?? "Pending") === "Pending") return false;
+  return selectorMismatch(requirements, robot) === undefined && requirementMismatch(requirements, robot) === undefined;
+}
+
+/** The first filter that rejects the robot. */
+function rejectionOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): Rejection | undefined {
+  const text =
+    demand.pinned !== undefined && robot.metadata.name !== demand.pinned
+      ? `not the chosen robot ${demand.pinned}`
+      : robot.metadata.deletionTimestamp !== undefined
+        ? "being deleted"
+        : (selectorMismatch(demand, robot) ?? phaseMismatch(robot) ?? requirementMismatch(demand, robot));
+  return text === undefined ? shortageOf(demand, robot, load) : { text };
+}
+
+function selectorMismatch({ selector }: Requirements, { spec: { labels } }: DeepReadonly<Robot>): string | undefined {
+  const missing = Object.entries(selector).filter(
+    ([key, value]) => labels === undefined || !Object.hasOwn(labels, key) || labels[key] !== value,
   );
-  if (missing.length > 0) {
-    return `not matching robotSelector ${missing.map(([key, value]) => `${key}=${value}`).join(",")}`;
-  }
-  const phase = robot.status?.phase ?? "Pending";
-  if (phase === "Pending") return "pending approval";
-  if (phase !== "Online") return phase.toLowerCase();
-  for (const constraint of demand.constraints) {
+  return missing.length === 0
+    ? undefined
+    : `not matching robotSelector ${missing.map(([key, value]) => `${key}=${value}`).join(",")}`;
+}
+
+function phaseMismatch({ status }: DeepReadonly<Robot>): string | undefined {
+  const phase = status?.phase ?? "Pending";
+  if (phase === "Online") return undefined;
+  return phase === "Pending" ? "pending approval" : phase.toLowerCase();
+}
+
+function requirementMismatch({ constraints, driver }: Requirements, robot: DeepReadonly<Robot>): string | undefined {
+  for (const constraint of constraints) {
     const violation = violationOf(constraint, robot);
     if (violation !== undefined) return `not meeting the constraint ${violation}`;
   }
-  const cores = robot.status?.deviceInfo?.cpu?.logicalCores;
-  // Sums of fractions such as 0.1 are slightly off whole numbers.
-  if (demand.cpu > 0 && cores !== undefined && load.cpu + demand.cpu > cores + 1e-9) return "short of cpu";
-  const memory = robot.status?.deviceInfo?.memory?.total;
-  if (demand.memoryBytes > 0 && memory !== undefined && load.memoryBytes + demand.memoryBytes > memory)
-    return "short of memory";
+  const drivers = robot.status?.drivers;
+  return driver === undefined || drivers === undefined || drivers.includes(driver) ? undefined : `without the driver ${driver}`;
+}
+
+function shortageOf(demand: Demand, { status }: DeepReadonly<Robot>, load: Load): Rejection | undefined {
+  const { cpu, memory } = status?.deviceInfo ?? {};
+  const requestedCores = coresOf(demand, cpu?.mhz);
+  const totalCores = cpu?.logicalCores;
+  if (requestedCores > 0 && totalCores !== undefined) {
+    const available = totalCores - coresOf(load, cpu?.mhz);
+    // Sums of fractions such as 0.1 are slightly off whole numbers.
+    if (requestedCores > available + 1e-9) {
+      const shortage = { requested: requestedCores, available, total: totalCores, format: formatCores };
+      return { text: "short of cpu", shortage };
+    }
+  }
+  if (demand.memoryBytes > 0 && memory?.total !== undefined) {
+    const available = memory.total - load.memoryBytes;
+    if (demand.memoryBytes > available) {
+      const shortage = { requested: demand.memoryBytes, available, total: memory.total, format: formatBytes };
+      return { text: "short of memory", shortage };
+    }
+  }
   return undefined;
 }
 
-function explain(total: number, rejections: ReadonlyMap<string, number>): string {
+function explain(total: number, rejections: readonly Rejection[]): string {
   if (total === 0) return "no robot fits: there are no robots in this namespace";
-  const reasons = [...rejections]
-    .sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1))
+  const byText = new Map<string, Rejection[]>();
+  for (const rejection of rejections) {
+    const same = byText.get(rejection.text);
+    if (same === undefined) byText.set(rejection.text, [rejection]);
+    else same.push(rejection);
+  }
+  const reasons = [...byText]
+    .sort(([a, m], [b, n]) => n.length - m.length || (a < b ? -1 : 1))
     .slice(0, 8)
-    .map(([rejection, count]) => `${count} ${rejection}`);
+    .map(([text, same]) => `${same.length} ${text}${describeShortage(same)}`);
   return `0/${total} robots fit: ${reasons.join(", ")}`;
+}
+
+/** Names the requested amount and what the robot with the most room has. */
+function describeShortage(rejections: readonly Rejection[]): string {
+  const shortages = rejections.flatMap(({ shortage }) => (shortage === undefined ? [] : [shortage]));
+  const best = shortages.reduce<(typeof shortages)[number] | undefined>(
+    (most, each) => (most === undefined || each.available > most.available ? each : most),
+    undefined,
+  );
+  if (best === undefined) return "";
+  const { requested, available, total, format } = best;
+  const most = rejections.length > 1 ? "at most " : "";
+  return ` (requested ${format(requested)}, available ${most}${format(Math.max(available, 0))} of ${format(total)})`;
 }

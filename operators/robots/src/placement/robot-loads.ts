@@ -1,7 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
 import { Task } from "../api/task.ts";
-import { amountsOf, type Load, noLoad } from "./placement.ts";
+import { type Load, noLoad } from "./placement.ts";
+import { parseResourceRequest } from "./resource-request.ts";
 
 interface Assumption {
   readonly task: DeepReadonly<Task>;
@@ -46,6 +47,11 @@ const robotOf = (task: DeepReadonly<Task>): string => task.spec.targetRobot ?? "
 function add(load: Load, task: DeepReadonly<Task>): Load {
   const state = task.status?.state;
   if (state === "completed" || state === "failed") return load;
-  const { cpu, memoryBytes } = amountsOf(task.spec.resources);
-  return { tasks: load.tasks + 1, cpu: load.cpu + cpu, memoryBytes: load.memoryBytes + memoryBytes };
+  const { cpu, cpuMhz, memoryBytes } = parseResourceRequest(task.spec.resources);
+  return {
+    tasks: load.tasks + 1,
+    cpu: load.cpu + cpu,
+    cpuMhz: load.cpuMhz + cpuMhz,
+    memoryBytes: load.memoryBytes + memoryBytes,
+  };
 }
