@@ -232,6 +232,56 @@ describe("the robots operator", () => {
     expect(failed?.status?.message).toBe("exit code 3 (1 of 1 restarts within 1h are used up)");
   });
 
+  it("restarts a service whose program exits with 0", async () => {
+    const agent = await robot("robot-001");
+    const restartPolicy = { attempts: 1, interval: "1h", delay: "0s", mode: "fail" as const };
+    await client.create(Task, task("server", { type: "service", restartPolicy }));
+    await complete(agent, "server");
+    const { task: again } = await agent.dispatched((message) => message.task.status?.attempt === 2);
+    await agent.report({ uid: again.metadata.uid ?? "", attempt: 2, seq: 1 }, "running");
+    const restarted = await watched(client, Task, "server", (each) => each?.status?.state === "running");
+    expect(restarted?.status).toMatchObject({ attempt: 2, restartCount: 1 });
+  });
+
+  it("runs a system Job once on every robot that matches, including one that joins later", async () => {
+    await robot("robot-001");
+    await robot("robot-002");
+    await robot("robot-009", { env: "other" });
+    for (const id of ["robot-001", "robot-002"]) await watched(client, Robot, id, (each) => each?.status?.phase === "Online");
+    const taskGroups = hello.spec.taskGroups.slice(1);
+    await client.create(Job, { ...hello, spec: { ...hello.spec, type: "system", taskGroups } });
+    for (const id of ["robot-001", "robot-002"]) {
+      await watched(client, Task, `hello-check-look-${id}`, (each) => each?.spec.targetRobot === id);
+    }
+    const late = await robot("robot-003");
+    await complete(late, "hello-check-look-robot-003");
+    const tasks = await client.list(Task, { namespace, labelSelector: "job=hello" });
+    expect(tasks.items.map(({ metadata }) => metadata.name)).not.toContain("hello-check-look-robot-009");
+    expect((await watched(client, Job, "hello", (each) => each?.status?.totalTasks === 3))?.status?.state).not.toBe(
+      "completed",
+    );
+  });
+
+  it("fails a task that its robot can never run, without using up the restart policy", async () => {
+    const agent = await robot("robot-001");
+    await client.create(Task, task("hopeless", { restartPolicy: { attempts: 3, delay: "0s" } }));
+    const { task: dispatched } = await agent.dispatched();
+    const of = { uid: dispatched.metadata.uid ?? "", attempt: 1 };
+    await agent.report({ ...of, seq: 1 }, "failed", { event: "StartFailed", message: "no such user", permanent: true });
+    const failed = await watched(client, Task, "hopeless", (each) => each?.status?.state === "failed");
+    expect(failed?.status).toMatchObject({ attempt: 1, restartCount: 0, message: "no such user" });
+  });
+
+  it("waits for a robot with the driver", async () => {
+    const agent = await connectScriptedAgent({ url: operator.endpoints.mqtt ?? "", robotId: "robot-001", token });
+    agents.push(agent);
+    await agent.register({ drivers: ["exec"] });
+    await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Online");
+    await client.create(Task, task("container", { driver: "docker" }));
+    const waiting = await watched(client, Task, "container", (each) => each?.status?.state === "pending");
+    expect(waiting?.status?.message).toBe("0/1 robots fit: 1 without the driver docker");
+  });
+
   it("needs no permission that its rules do not grant", async () => {
     await operator.stop();
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", metadata: { name: "robots" } };

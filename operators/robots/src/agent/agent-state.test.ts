@@ -99,7 +99,7 @@ test("a task that cannot run here fails without starting a program", () => {
   const { effects } = run([{ kind: "create", uid, attempt: 1, problem: "no docker" }]);
   expect(kinds(effects)).toEqual(["save", "publish"]);
   expect(reportsIn(effects)).toMatchObject([
-    { state: "failed", event: "StartFailed", message: expect.stringContaining("no docker") },
+    { state: "failed", event: "StartFailed", message: expect.stringContaining("no docker"), permanent: true },
   ]);
 });
 

@@ -50,6 +50,8 @@ export type AgentEvent =
       readonly attempt: number;
       readonly exited: Exited;
       readonly logs: LogTails;
+      /** Another attempt would fail in the same way. */
+      readonly isPermanent?: boolean;
     }
   | { readonly kind: "removed"; readonly uid: string }
   | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }
@@ -169,6 +171,7 @@ function create(state: AgentState, event: AgentEvent & { readonly kind: "create"
       state: "failed",
       event: "StartFailed",
       message: `Task cannot run on this robot: ${event.problem}`,
+      permanent: true,
     };
     return change(state, withReport(state, { ...base, phase: "ended" }, body, now), (task) => [...discard, ...publish(task)]);
   }
@@ -225,7 +228,8 @@ function progress(state: AgentState, event: AgentEvent & { readonly kind: "start
     return { state, effects: [] };
   const { order: _, ...rest } = held;
   if (event.kind === "exited") {
-    return change(state, withReport(state, { ...rest, phase: "ended" }, reportOfExit(event.exited, event.logs), now), publish);
+    const body = { ...reportOfExit(event.exited, event.logs), ...(event.isPermanent ? { permanent: true } : {}) };
+    return change(state, withReport(state, { ...rest, phase: "ended" }, body, now), publish);
   }
   if (held.phase === "running") return { state, effects: [] };
   const body: ReportBody = {

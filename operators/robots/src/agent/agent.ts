@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { isAbsolute, join, resolve } from "node:path";
 import { sleep, type Timer } from "@keelson/api-machinery/time";
 import { createProcessDriver, type Driver } from "@keelson/execution";
@@ -23,6 +24,8 @@ export interface AgentDependencies {
   readonly allowedDrivers?: readonly string[];
   /** Default: mqtt.js's `connect`. */
   readonly connect?: ConnectMqtt;
+  /** Identifies this start of the agent. Default: a random UUID. */
+  readonly instanceId?: string;
   /** Returns a number in [0, 1). Default: `Math.random`. */
   readonly random?: () => number;
 }
@@ -38,6 +41,7 @@ class RobotAgent implements RunningAgent {
   readonly #options: AgentOptions;
   readonly #policy: AgentPolicy;
   readonly #bootId = readBootId();
+  readonly #instanceId: string;
   readonly #runner: TaskRunner;
   #state: AgentState;
   #isStopping = false;
@@ -53,6 +57,7 @@ class RobotAgent implements RunningAgent {
     this.done = new Promise((resolveDone) => {
       this.#resolveDone = resolveDone;
     });
+    this.#instanceId = options.instanceId ?? randomUUID();
     this.#policy = { robotId, drivers: options.allowedDrivers ?? ["exec", "raw_exec"] };
     this.#state = { robotId, tasks: new Map() };
     this.#runner = new TaskRunner({
@@ -150,7 +155,17 @@ class RobotAgent implements RunningAgent {
       .filter((task) => task.phase !== "gone" && task.phase !== "deleting")
       .map((task) => ({ taskUid: task.uid, attempt: task.attempt }));
     const deviceInfo = readDeviceInfo(clock.now());
-    const message: RegisterMessage = { robotId, token, deviceInfo, labels, bootId: this.#bootId, tasks };
+    const { drivers } = this.#policy;
+    const message: RegisterMessage = {
+      robotId,
+      token,
+      deviceInfo,
+      labels,
+      bootId: this.#bootId,
+      instanceId: this.#instanceId,
+      drivers,
+      tasks,
+    };
     this.#connection?.publish(topics.register, message);
   }
 

@@ -33,6 +33,12 @@ export function readBootId(): string {
   return readText("/proc/sys/kernel/random/boot_id").trim();
 }
 
+/** The maximum clock rate in MHz. The current one, which os.cpus() reports, varies with the load. */
+function readMhz(current: number): number {
+  const maxKhz = Number(readText("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"));
+  return maxKhz > 0 ? Math.round(maxKhz / 1000) : current;
+}
+
 /** Reads what the machine reports without waiting. Nothing is sampled over time; the original agent blocks 2 s for its CPU usage. */
 export function readDeviceInfo(now: number): DeviceInfo {
   const cores = cpus();
@@ -55,7 +61,7 @@ export function readDeviceInfo(now: number): DeviceInfo {
     },
     cpu: {
       logicalCores: cores.length,
-      ...(first !== undefined && { modelName: first.model.trim(), mhz: first.speed }),
+      ...(first !== undefined && { modelName: first.model.trim(), mhz: readMhz(first.speed) }),
     },
     memory: {
       total,

@@ -3,7 +3,7 @@ import type { StatusMessage } from "../protocol/messages.ts";
 
 /** The fields of a status message that describe what happened. Robot, attempt and time are added later. */
 export type ReportBody = Pick<StatusMessage, "state" | "message" | "event"> &
-  Partial<Pick<StatusMessage, "exitCode" | "signal" | "startedAt" | "finishedAt" | "logsStdout" | "logsStderr">>;
+  Partial<Pick<StatusMessage, "permanent" | "exitCode" | "signal" | "startedAt" | "finishedAt" | "logsStdout" | "logsStderr">>;
 
 /** The end of a program's output. */
 export interface LogTails {

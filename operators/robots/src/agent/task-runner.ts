@@ -2,7 +2,16 @@ import { chown, mkdir, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import { defaultPath, type Driver, type Exited, type Program, readLogTail, resolveLocalUser } from "@keelson/execution";
+import {
+  defaultPath,
+  type Driver,
+  ExecutionError,
+  type Exited,
+  type Program,
+  readLogTail,
+  resolveLocalUser,
+  type UserIds,
+} from "@keelson/execution";
 import { taskUidPattern } from "../protocol/messages.ts";
 import type { StatusMessage } from "../protocol/messages.ts";
 import type { AgentEffect, AgentEvent, HeldTask } from "./agent-state.ts";
@@ -168,24 +177,29 @@ export class TaskRunner {
       this.#fail(uid, attempt, "the agent could not record that it runs the task; its disk may be full or read-only");
       return;
     }
+    const user = order.user === undefined ? undefined : resolveLocalUser(order.user);
+    if (user !== undefined && "problem" in user) {
+      this.#fail(uid, attempt, `spec.user: ${user.problem}`, { isPermanent: true });
+      return;
+    }
     let program: Program;
     try {
-      await this.#prepareFolder(uid, order);
+      await this.#prepareFolder(uid, user);
       program = await driver.start(this.#programSpec(uid, attempt, order));
       await this.#linkLogs(uid, program);
     } catch (error) {
-      this.#fail(uid, attempt, error instanceof Error ? error.message : String(error));
+      const isPermanent = error instanceof ExecutionError && error.code === "InvalidSpec";
+      this.#fail(uid, attempt, error instanceof Error ? error.message : String(error), { isPermanent });
       return;
     }
     if (program.limits.message !== undefined) log.warn({ task: uid }, program.limits.message);
     this.#follow(uid, attempt, program);
   }
 
-  async #prepareFolder(uid: string, order: TaskOrder): Promise<void> {
+  async #prepareFolder(uid: string, user: UserIds | undefined): Promise<void> {
     const dir = this.#taskDir(uid);
     await mkdir(join(dir, "logs"), { recursive: true });
-    const user = order.user === undefined ? undefined : resolveLocalUser(order.user);
-    if (user !== undefined && "uid" in user && process.getuid?.() === 0) await chown(dir, user.uid, user.gid);
+    if (user !== undefined && process.getuid?.() === 0) await chown(dir, user.uid, user.gid);
   }
 
   #programSpec(uid: string, attempt: number, order: TaskOrder): Parameters<Driver["start"]>[0] {
@@ -211,8 +225,9 @@ export class TaskRunner {
     }
   }
 
-  #fail(uid: string, attempt: number, message: string): void {
-    void this.#options.onEvent({ kind: "exited", uid, attempt, exited: this.#startFailed(message), logs: noLogs });
+  #fail(uid: string, attempt: number, message: string, { isPermanent = false } = {}): void {
+    const exited = this.#startFailed(message);
+    void this.#options.onEvent({ kind: "exited", uid, attempt, exited, logs: noLogs, isPermanent });
   }
 
   #startFailed(message: string): Exited {

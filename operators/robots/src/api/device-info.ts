@@ -104,7 +104,7 @@ export const DeviceInfo = Type.Object(
     lastUpdated: Type.Optional(time("Time of the measurement, by the robot's clock.")),
   },
   {
-    description: "The robot's computer, as its agent reports it. Written when the machine changes, not with every measurement.",
+    description: "The robot's computer, as its agent reports it. It is as recent as lastHeartbeatTime.",
   },
 );
 export type DeviceInfo = Static<typeof DeviceInfo>;

@@ -9,11 +9,19 @@ import { taskDefinitions } from "./task-definition.ts";
 /** How the tasks of a Job run. */
 export const jobType = choice(
   ["service", "batch", "system"],
-  "How the tasks run: service until it is deleted, batch and system to completion. The type also selects the default restart policy.",
+  "How the tasks run. batch: to completion. service: until they are deleted; a program that exits is restarted, even with 0. system: like service, once on every robot that matches, including robots that join later; count is ignored. The type also selects the default restart policy.",
   {
     default: "batch",
   },
 );
+
+/** Type of a Job. */
+export type JobType = Static<typeof jobType>;
+
+/** Whether the tasks of a Job of this type run until they are deleted. */
+export function isLongRunning(type: JobType | undefined): boolean {
+  return type === "service" || type === "system";
+}
 
 /** Scheduling priority. */
 export const priority = int32("Scheduling priority, from 0 to 100. Stored; scheduling does not use it yet.", {

@@ -31,7 +31,9 @@ export const TaskResources = Type.Object(
       ),
     ),
     memory: Type.Optional(
-      quantity("Memory. A bare number is MiB, as in Nomad. With a unit it is bytes, as in Kubernetes (64Mi). It is also a limit."),
+      quantity(
+        "Memory. A bare number is MiB, as in Nomad. With a unit it is bytes, as in Kubernetes (64Mi). It is also a limit.",
+      ),
     ),
     disk: Type.Optional(quantity("Disk, in the units of memory. Stored; it has no effect yet.")),
     iops: Type.Optional(int64("Disk operations per second. Stored; it has no effect yet.")),

@@ -1,7 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
 import { choice, conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
-import { priority, robotSelector } from "./job.ts";
+import { jobType, priority, robotSelector } from "./job.ts";
 import { group, version } from "./names.ts";
 import { program } from "./task-definition.ts";
 import { AllocatedResources } from "./task-resources.ts";
@@ -12,6 +12,7 @@ const spec = Type.Object(
     taskGroupName: Type.Optional(Type.String({ description: "Name of the TaskGroup that the task belongs to." })),
     name: Type.String({ description: "Name of the task within its group.", minLength: 1 }),
     ...program,
+    type: Type.Optional(jobType),
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),
     targetRobot: Type.Optional(

@@ -2,7 +2,7 @@ import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
 import { Constraint } from "./constraint.ts";
 import { conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
-import { count, priority, robotSelector, workState } from "./job.ts";
+import { count, jobType, priority, robotSelector, workState } from "./job.ts";
 import { group, version } from "./names.ts";
 import { EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { taskDefinitions } from "./task-definition.ts";
@@ -13,6 +13,7 @@ const spec = Type.Object(
     groupName: Type.String({ description: "Name of the group within the Job." }),
     count,
     tasks: taskDefinitions,
+    type: Type.Optional(jobType),
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),
     constraints: Type.Optional(

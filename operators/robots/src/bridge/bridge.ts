@@ -146,7 +146,7 @@ export class Bridge implements AsyncDisposable {
   }
 
   async #storeRegistration(kind: "register" | "heartbeat", message: RegisterMessage): Promise<void> {
-    const { robotId, deviceInfo, bootId, tasks = [] } = message;
+    const { robotId, deviceInfo, bootId, drivers, tasks = [] } = message;
     const registration = await this.#registrations.store(message);
     if (registration.kind === "rejected") {
       this.#options.log.warn({ robot: robotId }, `${kind} rejected: ${registration.reason}`);
@@ -158,6 +158,7 @@ export class Bridge implements AsyncDisposable {
       ...(kind === "register" ? { connected: true } : {}),
       ...(deviceInfo === undefined ? {} : { deviceInfo }),
       ...(bootId === undefined ? {} : { bootId }),
+      ...(drivers === undefined ? {} : { drivers }),
     });
     if (kind === "heartbeat") return;
     const response = responseFor(registration.robot);

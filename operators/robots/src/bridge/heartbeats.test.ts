@@ -32,15 +32,27 @@ describe("Heartbeats", () => {
     heartbeats.update("r", { isAlive: true, deviceInfo: info(99) });
     expect(writes).toHaveLength(1);
     heartbeats.update("r", { connected: false });
-    expect(writes.at(-1)).toMatchObject({ connected: false, bootId: "a", deviceInfo: info(1) });
+    expect(writes.at(-1)).toMatchObject({ connected: false, bootId: "a", deviceInfo: info(99) });
     heartbeats.update("r", { isAlive: true });
-    expect(writes.at(-1)).toMatchObject({ connected: true });
+    expect(writes.at(-1)).toMatchObject({ connected: true, deviceInfo: info(99) });
+    heartbeats.update("r", { isAlive: true, drivers: ["exec"] });
+    heartbeats.update("r", { isAlive: true, drivers: ["exec"] });
     heartbeats.update("r", { isAlive: true, bootId: "b" });
     heartbeats.update("r", { isAlive: true, deviceInfo: info(50, 8) });
-    expect(writes).toHaveLength(5);
-    expect(writes.at(-1)).toMatchObject({ bootId: "b", deviceInfo: info(50, 8) });
+    expect(writes).toHaveLength(6);
+    expect(writes.at(-1)).toMatchObject({ bootId: "b", drivers: ["exec"], deviceInfo: info(50, 8) });
     await clock.advance(writeIntervalMs);
-    expect(writes).toHaveLength(5);
+    expect(writes).toHaveLength(6);
+  });
+
+  it("updates utilisation with the next heartbeat that is written", async () => {
+    const { clock, writes, heartbeats } = setUp();
+    const info = (usagePercent: number) => ({ cpu: { logicalCores: 4, usagePercent } });
+    heartbeats.update("r", { isAlive: true, deviceInfo: info(1) });
+    await clock.advance(writeIntervalMs - 1);
+    heartbeats.update("r", { isAlive: true, deviceInfo: info(2) });
+    await clock.advance(1);
+    expect(writes.map(({ deviceInfo }) => deviceInfo)).toEqual([info(1), info(2)]);
   });
 
   it("does not treat what the broker reports as a heartbeat", () => {

@@ -1,14 +1,17 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { DeviceInfo } from "../api/device-info.ts";
 import type { Robot } from "../api/robot.ts";
-import { isOtherMachine } from "./device-change.ts";
+import { isOtherMachine } from "../placement/device-change.ts";
 
 /** Heartbeats of a robot are written at most once in this time. Other changes are written immediately. */
 export const writeIntervalMs = 30_000;
 
 /** The part of a Robot's status that the bridge owns. */
-export type HeartbeatStatus = Pick<NonNullable<Robot["status"]>, "lastHeartbeatTime" | "connected" | "bootId" | "deviceInfo">;
+export type HeartbeatStatus = Pick<
+  NonNullable<Robot["status"]>,
+  "lastHeartbeatTime" | "connected" | "bootId" | "drivers" | "deviceInfo"
+>;
 
 /** News about a robot. */
 export interface HeartbeatUpdate {
@@ -16,6 +19,7 @@ export interface HeartbeatUpdate {
   readonly isAlive?: boolean;
   readonly connected?: boolean;
   readonly bootId?: string;
+  readonly drivers?: readonly string[];
   readonly deviceInfo?: DeviceInfo;
 }
 
@@ -55,13 +59,17 @@ export class Heartbeats {
     const connected = update.connected ?? (update.isAlive && status.connected === false ? true : status.connected);
     const isOther = isOtherMachine(status.deviceInfo, update.deviceInfo);
     const isUrgent =
-      connected !== status.connected || isOther || (update.bootId !== undefined && update.bootId !== status.bootId);
+      connected !== status.connected ||
+      isOther ||
+      (update.bootId !== undefined && update.bootId !== status.bootId) ||
+      (update.drivers !== undefined && !jsonEquals(update.drivers, status.drivers));
     entry.status = {
       ...status,
       ...(update.isAlive ? { lastHeartbeatTime: new Date(clock.now()).toISOString() } : {}),
       ...(connected === undefined ? {} : { connected }),
       ...(update.bootId === undefined ? {} : { bootId: update.bootId }),
-      ...(isOther && update.deviceInfo !== undefined ? { deviceInfo: update.deviceInfo } : {}),
+      ...(update.drivers === undefined ? {} : { drivers: [...update.drivers] }),
+      ...(update.deviceInfo === undefined ? {} : { deviceInfo: update.deviceInfo }),
     };
     const dueInMs = entry.writtenAt + writeIntervalMs - clock.monotonic();
     if (isUrgent || (update.isAlive && dueInMs <= 0)) this.#flush(robot, entry);
@@ -103,6 +111,7 @@ function ownedStatus(stored: DeepReadonly<Robot["status"]>): HeartbeatStatus {
     ...(stored?.lastHeartbeatTime === undefined ? {} : { lastHeartbeatTime: stored.lastHeartbeatTime }),
     ...(stored?.connected === undefined ? {} : { connected: stored.connected }),
     ...(stored?.bootId === undefined ? {} : { bootId: stored.bootId }),
+    ...(stored?.drivers === undefined ? {} : { drivers: [...stored.drivers] }),
     ...(stored?.deviceInfo === undefined ? {} : { deviceInfo: stored.deviceInfo as DeviceInfo }),
   };
 }

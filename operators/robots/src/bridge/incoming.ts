@@ -11,6 +11,8 @@ const maxHeldTasks = 4096;
 const maxMessageLength = 4096;
 const maxLogLength = 4096;
 const maxTokenLength = 1024;
+const maxDrivers = 16;
+const maxNameLength = 64;
 
 const states = ["running", "completed", "failed", "deleted"] as const;
 
@@ -88,6 +90,8 @@ function readRegister(kind: "register" | "heartbeat", get: (field: string) => un
   const labels = readLabels(get("labels"));
   if (labels === null) return { rejected: `labels must be an object with at most ${maxLabels} string values` };
   const bootId = get("bootId");
+  const instanceId = get("instanceId");
+  const drivers = readDrivers(get("drivers"));
   const tasks = readHeldTasks(get("tasks"));
   if (tasks === null) return { rejected: "tasks must be a list of {taskUid, attempt}" };
   return {
@@ -98,6 +102,8 @@ function readRegister(kind: "register" | "heartbeat", get: (field: string) => un
       ...(deviceInfo === undefined ? {} : { deviceInfo }),
       ...(labels === undefined ? {} : { labels }),
       ...(typeof bootId === "string" && bootId.length <= 128 ? { bootId: clean(bootId, 128) } : {}),
+      ...(typeof instanceId === "string" && instanceId.length <= maxNameLength ? { instanceId: clean(instanceId, 64) } : {}),
+      ...(drivers === undefined ? {} : { drivers }),
       ...(tasks === undefined ? {} : { tasks }),
     },
   };
@@ -107,6 +113,12 @@ function readRegister(kind: "register" | "heartbeat", get: (field: string) => un
 function readDeviceInfo(value: unknown): DeviceInfo | undefined {
   if (!isJsonObject(value) || !Check(DeviceInfo, value)) return undefined;
   return Clean(DeviceInfo, value) as DeviceInfo;
+}
+
+/** Undefined if it is not a short list of names. */
+function readDrivers(value: unknown): readonly string[] | undefined {
+  if (!Array.isArray(value) || value.length > maxDrivers) return undefined;
+  return value.every((each) => typeof each === "string" && /^[a-z0-9_-]{1,64}$/.test(each)) ? (value as string[]) : undefined;
 }
 
 function readLabels(value: unknown): Record<string, string> | undefined | null {
@@ -174,6 +186,7 @@ function readStatus(robotId: string, uid: string, get: (field: string) => unknow
   ] as const) {
     if (value !== undefined) message[field] = value;
   }
+  if (get("permanent") === true) message.permanent = true;
   for (const field of ["logsStdout", "logsStderr"]) {
     const value = get(field);
     // The end of a log says most about the failure.

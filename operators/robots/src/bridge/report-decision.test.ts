@@ -67,6 +67,23 @@ describe("decideReport", () => {
     expect(state(undefined)).toBe("failed");
   });
 
+  it("stores a permanent failure as failed, whatever the restart policy", () => {
+    const spec = { restartPolicy: { attempts: 3 } };
+    expect(decide(dispatching, report("failed", { permanent: true }), "robot-001", spec)).toMatchObject({
+      status: { state: "failed" },
+    });
+  });
+
+  it.each(["service", "system"] as const)("stores the success of a %s as exited, so that it is restarted", (type) => {
+    const restartPolicy = { attempts: 3 };
+    expect(decide(dispatching, report("completed"), "robot-001", { type, restartPolicy })).toMatchObject({
+      status: { state: "exited" },
+    });
+    expect(decide(dispatching, report("completed"), "robot-001", { type: "batch", restartPolicy })).toMatchObject({
+      status: { state: "completed" },
+    });
+  });
+
   it("clears the last attempt's results with the first report of the next", () => {
     const decision = decide(
       { ...dispatching, exitCode: 3, logsStdout: "old", finishedAt: "f", startedAt: "s" },

@@ -1,4 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
+import { isLongRunning } from "../api/job.ts";
 import type { Task } from "../api/task.ts";
 import type { StatusMessage } from "../protocol/messages.ts";
 import { conditionsOf } from "../work/conditions.ts";
@@ -20,7 +21,8 @@ export type ReportDecision =
  * than the last stored report, and the attempt has not ended. Duplicate, late, reordered and foreign reports change nothing. An
  * original agent sends neither attempt nor sequence number; its reports count if they advance the state.
  *
- * A failure of a Task with a restart policy is stored as `exited`. The Task controller decides whether the Task has `failed`.
+ * A Task with a restart policy that ends is stored as `exited` if it failed, or if its Job is a service. The Task controller decides
+ * whether it is restarted or has `failed`.
  */
 export function decideReport(task: DeepReadonly<Task>, robotId: string, report: StatusMessage, now: number): ReportDecision {
   const status = task.status;
@@ -50,7 +52,7 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
     kind: "write",
     status: {
       ...kept,
-      state: report.state === "failed" && mayRestart(task) ? "exited" : report.state,
+      state: hasEnded && mayRestart(task, report) ? "exited" : report.state,
       message: report.message,
       reason: report.event,
       seq: report.seq ?? lastSeq + 1,
@@ -91,8 +93,10 @@ function reasonToIgnore(task: DeepReadonly<Task>, robotId: string, report: Statu
   return undefined;
 }
 
-function mayRestart(task: DeepReadonly<Task>): boolean {
-  return task.spec.restartPolicy !== undefined && task.spec.restartPolicy.attempts !== 0;
+/** A service is restarted when it succeeds, too. A permanent failure would repeat itself. */
+function mayRestart({ spec }: DeepReadonly<Task>, report: StatusMessage): boolean {
+  if (spec.restartPolicy === undefined || spec.restartPolicy.attempts === 0 || report.permanent === true) return false;
+  return report.state === "failed" || isLongRunning(spec.type);
 }
 
 /** The part of a Task's status that the bridge owns. Server-side apply must repeat all of it. */

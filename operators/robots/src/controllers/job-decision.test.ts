@@ -147,6 +147,13 @@ describe("decideJob", () => {
     expect(decide(jobOf({ type })).groups[0]?.spec.restartPolicy).toMatchObject({ attempts });
   });
 
+  it("does not end a system Job, because further robots may join", () => {
+    const done = existing(counted("completed", { succeededTasks: 2 }), { type: "system" });
+    const { status } = decide(jobOf({ type: "system" }), [done]);
+    expect(status?.state).toBe("running");
+    expect(decide(jobOf({ type: "system" }, { status: { ...status, state: "failed" } }), [done]).status?.state).toBe("running");
+  });
+
   it("does not mistake defaults that the API server filled in for a change", () => {
     const present = existing(undefined, { tasks: [{ ...definition, killTimeout: "5s" }] });
     expect(decide(jobOf(), [present]).status?.conditions?.find((each) => each.type === "SpecApplied")?.status).toBe("True");

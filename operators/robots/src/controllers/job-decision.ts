@@ -1,5 +1,5 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import type { Job, TaskGroupTemplate } from "../api/job.ts";
+import { isLongRunning, type Job, type JobType, type TaskGroupTemplate } from "../api/job.ts";
 import { labels } from "../api/names.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
 import { childName, claimOf, unambiguousChildName } from "../work/child-name.ts";
@@ -50,7 +50,9 @@ const noWrites: JobDecision = { groups: [] };
 export function decideJob({ job, groups, groupNamed, now }: JobObservation): JobDecision {
   if (job.metadata.deletionTimestamp !== undefined) return noWrites;
   const before = job.status?.state;
-  if (before === "completed" || before === "failed") return noWrites;
+  const isSystem = job.spec.type === "system";
+  // A system Job does not end, because further robots may join.
+  if (!isSystem && (before === "completed" || before === "failed")) return noWrites;
 
   const jobName = job.metadata.name ?? "";
   const owner = { kind: "Job", name: jobName, uid: job.metadata.uid ?? "" };
@@ -85,9 +87,13 @@ export function decideJob({ job, groups, groupNamed, now }: JobObservation): Job
           });
       }
     }
-    const part = tallyOf(existing, template);
+    const part = tallyOf(existing, template, job.spec.type);
     tally = addTallies(tally, part);
-    summary[template.name] = { queued: part.pending, complete: part.succeeded, failed: part.failed, running: part.running,
+    summary[template.name] = {
+      queued: part.pending,
+      complete: part.succeeded,
+      failed: part.failed,
+      running: part.running,
       ...(part.lost === 0 ? {} : { lost: part.lost }),
     };
   }
@@ -99,7 +105,8 @@ export function decideJob({ job, groups, groupNamed, now }: JobObservation): Job
     }
   }
 
-  const state: WorkState = workStateOf(tally);
+  const outcome = workStateOf(tally);
+  const state: WorkState = isSystem && outcome === "completed" ? "running" : outcome;
   const generation = job.metadata.generation ?? 0;
   const claims: ConditionClaim[] = [
     ...outcomeConditions(tally, state, generation, hasCondition(job, "Lost")),
@@ -136,6 +143,7 @@ function specOf(job: DeepReadonly<Job>, template: DeepReadonly<TaskGroupTemplate
     count,
     tasks,
     robotSelector: job.spec.robotSelector ?? {},
+    ...(isLongRunning(job.spec.type) ? { type: job.spec.type } : {}),
     ...(job.spec.priority === undefined ? {} : { priority: job.spec.priority }),
     restartPolicy: completeRestartPolicy(restartPolicy, job.spec.type),
     ...rest,
@@ -143,10 +151,14 @@ function specOf(job: DeepReadonly<Job>, template: DeepReadonly<TaskGroupTemplate
 }
 
 /** Tally of a TaskGroup. Before its first status, all tasks of the template are pending. */
-function tallyOf(group: DeepReadonly<TaskGroup> | undefined, template: DeepReadonly<TaskGroupTemplate> | undefined): Tally {
+function tallyOf(
+  group: DeepReadonly<TaskGroup> | undefined,
+  template: DeepReadonly<TaskGroupTemplate> | undefined,
+  type?: JobType,
+): Tally {
   const status = group?.status;
   if (status?.totalTasks === undefined || (status.totalTasks === 0 && template)) {
-    const total = template === undefined ? 0 : template.count * template.tasks.length;
+    const total = template === undefined || type === "system" ? 0 : template.count * template.tasks.length;
     return { ...emptyTally, total, pending: total };
   }
   return {

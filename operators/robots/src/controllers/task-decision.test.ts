@@ -51,6 +51,15 @@ describe("a Task without a robot", () => {
     expect(decide(task)).toEqual({ kind: "wait", message: "0/1 robots fit: 1 not the chosen robot robot-002" });
   });
 
+  it("fails if a constraint has an invalid regular expression, and names it", () => {
+    const constraints = [{ lTarget: "${attr.os.name}", operand: "regexp", rTarget: "[" } as const];
+    expect(decide(taskOf(undefined, { spec: { constraints } }))).toEqual({
+      kind: "fail",
+      reason: "InvalidConstraint",
+      message: expect.stringMatching(/^spec\.constraints: \$\{attr\.os\.name\} regexp \[: the regular expression is invalid/),
+    });
+  });
+
   it("fails if it is too large to be sent", () => {
     const decision = decide(taskOf(undefined, { spec: { env: { BIG: "x".repeat(250 * 1024) } } }));
     expect(decision).toMatchObject({ kind: "fail", reason: "TooLarge" });

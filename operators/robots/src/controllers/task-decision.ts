@@ -4,6 +4,7 @@ import { agentFinalizer } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import { wholeSeconds } from "../work/conditions.ts";
+import { constraintProblem } from "../placement/constraint.ts";
 import { decidePlacement, type Load } from "../placement/placement.ts";
 import { parseResourceRequest } from "../placement/resource-request.ts";
 import { decideRestart } from "../work/restart-policy.ts";
@@ -80,6 +81,9 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
   const isBound = target !== undefined && task.metadata.finalizers?.includes(agentFinalizer) === true;
   // Bound but not dispatched: the controller crashed between the two writes.
   if (isBound) return { kind: "dispatch", robot: target, attempt: (task.status?.attempt ?? 0) + 1, isRestart: false };
+
+  const invalid = (task.spec.constraints ?? []).map(constraintProblem).find((problem) => problem !== undefined);
+  if (invalid !== undefined) return { kind: "fail", reason: "InvalidConstraint", message: `spec.constraints: ${invalid}` };
 
   const jobName = task.spec.jobName;
   if (task.spec.robotSelector === undefined && job === undefined && jobName !== undefined && jobName !== "") {

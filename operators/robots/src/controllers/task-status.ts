@@ -59,7 +59,12 @@ export function dispatchedStatus(
     restartCount: (task.status?.restartCount ?? 0) + (isRestart ? 1 : 0),
     ...(isRestart ? { lastRestartTime: at } : {}),
     observedGeneration: task.metadata.generation ?? 0,
-    conditions: withCondition(task, "Scheduled", { status: "True", reason: "RobotChosen", message: `bound to the robot ${robot}` }, now),
+    conditions: withCondition(
+      task,
+      "Scheduled",
+      { status: "True", reason: "RobotChosen", message: `bound to the robot ${robot}` },
+      now,
+    ),
   };
 }
 

@@ -3,6 +3,7 @@ import { type Cache, type Change, type Request, watchOf } from "@keelson/control
 import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
+import { isOtherMachine } from "../placement/device-change.ts";
 
 /** Changes of Robots, Tasks and Jobs that can change a decision about another Task. */
 export const taskWatches = [
@@ -46,14 +47,15 @@ function waitingTasks(cache: Cache, namespace: string | undefined): Request[] {
 }
 
 /** Whether a Robot changed in a way that affects Tasks. Heartbeats do not. */
-function affectsPlacement({ type, object, old }: Change<Robot>): boolean {
+export function affectsPlacement({ type, object, old }: Change<Robot>): boolean {
   if (type !== "update" || old === undefined) return true;
   return (
     old.status?.phase !== object.status?.phase ||
     old.status?.message !== object.status?.message ||
     old.metadata.deletionTimestamp !== object.metadata.deletionTimestamp ||
     !jsonEquals(old.spec, object.spec) ||
-    !jsonEquals(old.status?.deviceInfo, object.status?.deviceInfo)
+    !jsonEquals(old.status?.drivers, object.status?.drivers) ||
+    isOtherMachine(old.status?.deviceInfo, object.status?.deviceInfo)
   );
 }
 

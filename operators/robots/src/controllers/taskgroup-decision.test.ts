@@ -1,10 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { Task } from "../api/task.ts";
-import { after, definition, groupOf, t0, taskOf } from "../testing/objects.ts";
+import { after, definition, groupOf, robotOf, t0, taskOf } from "../testing/objects.ts";
 import { decideTaskGroup, type TaskGroupObservation } from "./taskgroup-decision.ts";
 
-const decide = (group: TaskGroupObservation["group"], tasks: TaskGroupObservation["tasks"] = [], named = tasks) =>
-  decideTaskGroup({ group, tasks, taskNamed: (name) => named.find((task) => task.metadata.name === name), now: t0 });
+const decide = (
+  group: TaskGroupObservation["group"],
+  tasks: TaskGroupObservation["tasks"] = [],
+  named = tasks,
+  robots: TaskGroupObservation["robots"] = [],
+) => decideTaskGroup({ group, tasks, taskNamed: (name) => named.find((task) => task.metadata.name === name), robots, now: t0 });
 
 const owner = {
   apiVersion: "robot.k8s4r.io/v1alpha1",
@@ -136,6 +140,46 @@ describe("decideTaskGroup", () => {
 
   it.each(["completed", "failed"] as const)("does not change a group that has %s, even if its Tasks are deleted", (state) => {
     expect(decide(groupOf({}, { status: { state } }))).toEqual({ create: [], remove: [] });
+  });
+
+  describe("of type system", () => {
+    const system = groupOf({ type: "system", count: 7, robotSelector: { env: "demo" } });
+    const robot = (name: string, rest: Parameters<typeof robotOf>[1] = {}) =>
+      robotOf(name, { spec: { labels: { env: "demo" } }, ...rest });
+    const robots = [
+      robot("robot-001"),
+      robot("robot-002", { status: { phase: "Offline" } }),
+      robot("robot-003", { status: { phase: "Pending" } }),
+      robot("robot-004", { status: { phase: "Online", drivers: ["docker"] } }),
+      robotOf("robot-005"),
+      robot("robot-006", { deleting: true }),
+    ];
+
+    it("creates one task for every approved robot that matches, whatever the count", () => {
+      const { create } = decide(system, [], [], robots);
+      expect(create.map(({ name, labels, spec }) => [name, labels.taskindex, spec.targetRobot, spec.type])).toEqual([
+        ["hello-workers-run-robot-001", "robot-001", "robot-001", "system"],
+        ["hello-workers-run-robot-002", "robot-002", "robot-002", "system"],
+      ]);
+    });
+
+    const on = (name: string, state: NonNullable<Task["status"]>["state"]) => {
+      const task = taskOf({ state }, { name: `hello-workers-run-${name}`, uid: name });
+      return { ...task, metadata: { ...task.metadata, labels: { ...task.metadata.labels, taskindex: name } } };
+    };
+
+    it("creates a task for a robot that joins later, even after every earlier task ended", () => {
+      const joined = robots.slice(0, 2);
+      const first = decide(system, [on("robot-001", "completed")], [], joined.slice(0, 1)).status;
+      expect(first).toMatchObject({ state: "running", succeededTasks: 1, totalTasks: 1 });
+      const { create } = decide({ ...system, status: first }, [on("robot-001", "completed")], [], joined);
+      expect(create.map(({ name }) => name)).toEqual(["hello-workers-run-robot-002"]);
+    });
+
+    it("deletes the task of a robot that no longer matches", () => {
+      const tasks = [on("robot-001", "running"), on("robot-005", "running")];
+      expect(decide(system, tasks, [], robots).remove).toEqual(["hello-workers-run-robot-005"]);
+    });
   });
 
   it("creates nothing for a group that is being deleted", () => {

@@ -1,7 +1,10 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { labels } from "../api/names.ts";
+import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
+import type { TaskDefinition } from "../api/task-definition.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
+import { isEligible } from "../placement/placement.ts";
 import { childName, claimOf, unambiguousChildName } from "../work/child-name.ts";
 import { conditionsOf, hasCondition } from "../work/conditions.ts";
 import { labelValue } from "./job-decision.ts";
@@ -14,6 +17,8 @@ export interface TaskGroupObservation {
   readonly tasks: readonly DeepReadonly<Task>[];
   /** Looks up any Task of the namespace by name. */
   readonly taskNamed: (name: string) => DeepReadonly<Task> | undefined;
+  /** The robots of the namespace. Used only for a group of type `system`. */
+  readonly robots: readonly DeepReadonly<Robot>[];
   readonly now: number;
 }
 
@@ -38,12 +43,14 @@ const noWrites: TaskGroupDecision = { create: [], remove: [] };
  * Decides about a TaskGroup: which Tasks are missing, which are beyond `count`, and the status.
  *
  * **Guarantees**: a group that has ended does not change. A Task's name follows from the group, the task and the index of the
- * copy, so creating it is idempotent. A deleted Task is recreated while the group has not ended.
+ * copy, so creating it is idempotent. A deleted Task is recreated while the group has not ended. A group of type `system` has one copy
+ * for every eligible robot instead of `count` copies, and never ends, because further robots may join.
  */
-export function decideTaskGroup({ group, tasks, taskNamed, now }: TaskGroupObservation): TaskGroupDecision {
+export function decideTaskGroup({ group, tasks, taskNamed, robots, now }: TaskGroupObservation): TaskGroupDecision {
   if (group.metadata.deletionTimestamp !== undefined) return noWrites;
   const before = group.status?.state;
-  if (before === "completed" || before === "failed") return noWrites;
+  const isSystem = group.spec.type === "system";
+  if (!isSystem && (before === "completed" || before === "failed")) return noWrites;
 
   const groupName = group.metadata.name ?? "";
   const owner = { kind: "TaskGroup", name: groupName, uid: group.metadata.uid ?? "" };
@@ -51,27 +58,27 @@ export function decideTaskGroup({ group, tasks, taskNamed, now }: TaskGroupObser
   const create: TaskDraft[] = [];
   const wanted = new Set<string>();
   let tally: Tally = emptyTally;
-  for (let index = 0; index < group.spec.count; index++) {
-    for (const definition of group.spec.tasks) {
-      const key = `${definition.name}/${index}`;
-      wanted.add(key);
-      const task = present.get(key);
-      if (task === undefined) {
-        const parts = [groupName, definition.name, String(index)];
-        const claim = claimOf(taskNamed(childName(...parts)), owner);
-        if (claim === "free" || claim === "foreign") {
-          const name = claim === "free" ? childName(...parts) : unambiguousChildName(...parts);
-          create.push({ name, labels: taskLabels(group, index), spec: specOf(group, definition) });
-        }
+  for (const { definition, index, robot } of copiesOf(group, robots)) {
+    const key = `${definition.name}/${index}`;
+    wanted.add(key);
+    const task = present.get(key);
+    if (task === undefined) {
+      const parts = [groupName, definition.name, index];
+      const claim = claimOf(taskNamed(childName(...parts)), owner);
+      if (claim === "free" || claim === "foreign") {
+        const name = claim === "free" ? childName(...parts) : unambiguousChildName(...parts);
+        create.push({ name, labels: taskLabels(group, index), spec: specOf(group, definition, robot) });
       }
-      tally = addTallies(tally, tallyOfTask(task));
     }
+    tally = addTallies(tally, tallyOfTask(task));
   }
   const remove = tasks
     .filter((task) => !wanted.has(keyOf(task)) && task.metadata.deletionTimestamp === undefined)
     .map((task) => task.metadata.name ?? "");
 
-  const state = workStateOf(tally);
+  const outcome = workStateOf(tally);
+  // More robots may join, so a system group does not complete. It has failed while every one of its tasks has.
+  const state = isSystem && outcome === "completed" ? "running" : outcome;
   const generation = group.metadata.generation ?? 0;
   const { startedAt, completedAt, ...fields } = tallyFields(tally, state);
   const status: NonNullable<TaskGroup["status"]> = {
@@ -89,32 +96,67 @@ export function decideTaskGroup({ group, tasks, taskNamed, now }: TaskGroupObser
   return { create, remove, ...(jsonEquals(status, group.status) ? {} : { status }) };
 }
 
+interface Copy {
+  readonly definition: DeepReadonly<TaskDefinition>;
+  /** Index of the copy, or the name of its robot in a group of type `system`. */
+  readonly index: string;
+  /** The robot that the Task is pinned to. */
+  readonly robot?: string;
+}
+
+/** The Tasks that a group should have. */
+function copiesOf(group: DeepReadonly<TaskGroup>, robots: readonly DeepReadonly<Robot>[]): readonly Copy[] {
+  const { spec } = group;
+  if (spec.type !== "system") {
+    return Array.from({ length: spec.count }, (_, index) => String(index)).flatMap((index) =>
+      spec.tasks.map((definition) => ({ definition, index })),
+    );
+  }
+  return spec.tasks.flatMap((definition) => {
+    const requirements = {
+      selector: spec.robotSelector ?? {},
+      constraints: constraintsOf(group, definition),
+      driver: definition.driver,
+    };
+    return robots
+      .filter((robot) => isEligible(requirements, robot))
+      .map((robot) => ({ definition, index: robot.metadata.name ?? "", robot: robot.metadata.name ?? "" }));
+  });
+}
+
+function constraintsOf(group: DeepReadonly<TaskGroup>, definition: DeepReadonly<TaskDefinition>) {
+  return [...(group.spec.constraints ?? []), ...(definition.constraints ?? [])];
+}
+
 /** Identifies a Task within its group by task and index. It does not depend on the Task's name. */
 function keyOf(task: DeepReadonly<Task>): string {
   return `${task.spec.name}/${task.metadata.labels?.[labels.taskIndex] ?? ""}`;
 }
 
-function taskLabels(group: DeepReadonly<TaskGroup>, index: number): Record<string, string> {
+function taskLabels(group: DeepReadonly<TaskGroup>, index: string): Record<string, string> {
   return {
     [labels.job]: labelValue(group.spec.jobName),
     [labels.taskGroup]: labelValue(group.metadata.name ?? ""),
-    [labels.taskIndex]: String(index),
+    [labels.taskIndex]: index,
   };
 }
 
 function specOf(
   group: DeepReadonly<TaskGroup>,
-  definition: DeepReadonly<TaskGroup["spec"]["tasks"][number]>,
+  definition: DeepReadonly<TaskDefinition>,
+  robot: string | undefined,
 ): DeepReadonly<Task["spec"]> {
-  const { robotSelector, priority } = group.spec;
+  const { robotSelector, priority, type } = group.spec;
   const restartPolicy = definition.restartPolicy ?? group.spec.restartPolicy;
-  const constraints = [...(group.spec.constraints ?? []), ...(definition.constraints ?? [])];
+  const constraints = constraintsOf(group, definition);
   return {
     ...definition,
     jobName: group.spec.jobName,
     taskGroupName: group.metadata.name ?? "",
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
     ...(constraints.length === 0 ? {} : { constraints }),
+    ...(type === undefined ? {} : { type }),
+    ...(robot === undefined ? {} : { targetRobot: robot }),
     ...(robotSelector === undefined ? {} : { robotSelector }),
     ...(priority === undefined ? {} : { priority }),
   };

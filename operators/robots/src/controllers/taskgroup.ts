@@ -1,7 +1,9 @@
 import { type DeepReadonly, draft, isNotFound } from "@keelson/api-machinery";
-import { defineController, type ReconcileContext, type Request, ignoreConflict } from "@keelson/controller";
+import { defineController, ignoreConflict, type ReconcileContext, type Request, watchOf } from "@keelson/controller";
 import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
+import { Robot } from "../api/robot.ts";
+import { affectsPlacement } from "./task-watches.ts";
 import { taskReads } from "./indexes.ts";
 import { controllerReference } from "../work/owner.ts";
 import { decideTaskGroup, type TaskDraft } from "./taskgroup-decision.ts";
@@ -15,9 +17,19 @@ export const taskGroupController = defineController({
   for: TaskGroup,
   owns: [Task],
   reads: [taskReads],
+  // A group of type system has a Task for every eligible robot.
+  watches: [watchOf(Robot, systemGroups, [affectsPlacement])],
   maxConcurrentReconciles: 4,
   reconcile,
 });
+
+function systemGroups(robot: DeepReadonly<Robot>, { cache }: Pick<ReconcileContext, "cache">): Request[] {
+  const { namespace } = robot.metadata;
+  return cache
+    .list(TaskGroup, { namespace })
+    .filter((group) => group.spec.type === "system")
+    .map((group) => ({ namespace, name: group.metadata.name ?? "" }));
+}
 
 async function reconcile(request: Request, context: ReconcileContext): Promise<void> {
   const { cache, client, clock, signal } = context;
@@ -28,6 +40,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
     group,
     tasks: cache.list(Task, { namespace, index: ["controller", group.metadata.uid ?? ""] }),
     taskNamed: (task) => cache.get(Task, { namespace, name: task }),
+    robots: group.spec.type === "system" ? cache.list(Robot, { namespace }) : [],
     now: clock.now(),
   });
   // Children first: after a crash, a status without them would hide that they are missing.

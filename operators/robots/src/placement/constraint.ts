@@ -41,6 +41,16 @@ export function violationOf(constraint: DeepReadonly<Constraint>, robot: DeepRea
   return holds === true ? undefined : holds === false ? expression : `${expression} (${holds})`;
 }
 
+/** Why a constraint can hold for no robot; undefined if it is valid. */
+export function constraintProblem(constraint: DeepReadonly<Constraint>): string | undefined {
+  const left = constraint.lTarget ?? constraint.ltarget ?? "";
+  const right = constraint.rTarget ?? constraint.rtarget ?? "";
+  // A pattern with a reference depends on the robot.
+  if (constraint.operand !== "regexp" || right.includes("${")) return undefined;
+  const result = matchesPattern("", right);
+  return typeof result === "string" ? `${left} regexp ${right}: ${result}` : undefined;
+}
+
 const maxPatternLength = 256;
 
 /** Whether the comparison holds, or why it cannot be evaluated. */

@@ -16,6 +16,10 @@ export interface RegisterMessage {
   readonly labels?: Readonly<Record<string, string>>;
   /** Added: changes when the machine reboots. */
   readonly bootId?: string;
+  /** Added: drivers that the agent allows. */
+  readonly drivers?: readonly string[];
+  /** Added: changes with every start of the agent. It tells two agents with the same id apart. */
+  readonly instanceId?: string;
   /** Added: tasks that the agent has, so that the bridge can send missing ones and remove unwanted ones. */
   readonly tasks?: readonly { readonly taskUid: string; readonly attempt: number }[];
 }
@@ -63,6 +67,8 @@ export interface StatusMessage {
   /** Added: RFC 3339, when the program started and ended. */
   readonly startedAt?: string;
   readonly finishedAt?: string;
+  /** Added, with `failed`: another attempt would fail in the same way, so the restart policy does not apply. */
+  readonly permanent?: boolean;
   /** Added: the signal number that ended the program. */
   readonly signal?: number;
   /** Added: the end of the program's output (at most 4 KiB each, control characters replaced), with a terminal state. */

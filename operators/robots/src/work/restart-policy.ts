@@ -1,9 +1,10 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { isDuration, parseDuration } from "@keelson/api-machinery/time";
+import type { JobType } from "../api/job.ts";
 import type { RestartPolicy } from "../api/policies.ts";
 
 /** Default restart policy of a Job type (Nomad's defaults). */
-export function defaultRestartPolicy(type: "service" | "batch" | "system" | undefined): Required<RestartPolicy> {
+export function defaultRestartPolicy(type: JobType | undefined): Required<RestartPolicy> {
   return type === "service"
     ? { attempts: 2, interval: "30m", delay: "15s", mode: "fail" }
     : { attempts: 3, interval: "24h", delay: "15s", mode: "fail" };
@@ -12,7 +13,7 @@ export function defaultRestartPolicy(type: "service" | "batch" | "system" | unde
 /** The policy with defaults for missing fields. */
 export function completeRestartPolicy(
   policy: DeepReadonly<RestartPolicy> | undefined,
-  type: "service" | "batch" | "system" | undefined,
+  type: JobType | undefined,
 ): Required<RestartPolicy> {
   return { ...defaultRestartPolicy(type), ...policy };
 }

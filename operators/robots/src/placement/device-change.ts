@@ -19,6 +19,5 @@ function identityOf(info: DeepReadonly<DeviceInfo>): unknown {
     memory: memory?.total,
     disks: disks?.map(({ device, mountPoint, fsType, total }) => ({ device, mountPoint, fsType, total })),
     interfaces: networkInterfaces?.map(({ name, hardwareAddr, addresses }) => ({ name, hardwareAddr, addresses })),
-    bootTime: info.bootTime,
   };
 }
