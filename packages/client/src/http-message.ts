@@ -33,7 +33,7 @@ export interface AnswerBody {
 /**
  * Reads the body of an answer to its end.
  *
- * **Errors**: `TransportError` `BadAnswer` where a success is not the JSON that it says it is.
+ * **Errors**: `TransportError` `InvalidResponse` where a success is not the JSON that it says it is.
  */
 export async function readBody(response: Dispatcher.ResponseData): Promise<AnswerBody> {
   const content = Buffer.from(await response.body.arrayBuffer());
@@ -47,6 +47,6 @@ export async function readBody(response: Dispatcher.ResponseData): Promise<Answe
   } catch (error) {
     // An error page that only claims to be JSON is still the server's answer.
     if (response.statusCode >= 400) return { value: text, bytes };
-    throw new TransportError("BadAnswer", `the answer is not JSON: ${text.slice(0, 100)}`, { cause: error });
+    throw new TransportError("InvalidResponse", `the answer is not JSON: ${text.slice(0, 100)}`, { cause: error });
   }
 }

@@ -58,7 +58,7 @@ describe("http transport", () => {
     const read = async (): Promise<void> => {
       for await (const event of watch) seen.push(event.type);
     };
-    await expect(read()).rejects.toSatisfy(isCode("BadAnswer"));
+    await expect(read()).rejects.toSatisfy(isCode("InvalidResponse"));
     expect(seen).toEqual(["ADDED"]);
   });
 
@@ -69,7 +69,7 @@ describe("http transport", () => {
       const transport = createHttpTransport({ server: url });
       cleanUps.push(() => transport.close());
       const watch = await transport.watch({ method: "GET", path: "/w" });
-      await expect(watch[Symbol.asyncIterator]().next()).rejects.toSatisfy(isCode("BadAnswer"));
+      await expect(watch[Symbol.asyncIterator]().next()).rejects.toSatisfy(isCode("InvalidResponse"));
     },
   );
 
@@ -110,7 +110,7 @@ describe("http transport", () => {
         if (how === "one by one") for await (const event of watch) seen.push(event);
         else for await (const events of watch.batches?.() ?? []) seen.push(...events);
       };
-      await expect(read()).rejects.toSatisfy(isCode("BadAnswer"));
+      await expect(read()).rejects.toSatisfy(isCode("InvalidResponse"));
       expect(seen).toEqual([
         { type: "ADDED", object: { a: 1 } },
         { type: "MODIFIED", object: { a: 2 } },

@@ -92,7 +92,10 @@ export class HttpWatch implements WatchStream {
         if (error !== undefined) throw error;
       }
       if (this.#lines.pendingBytes > 0 && !this.#ended) {
-        throw new TransportError("BadAnswer", `the watch ended within a line, after ${this.#lines.pendingBytes} bytes of it`);
+        throw new TransportError(
+          "InvalidResponse",
+          `the watch ended within a line, after ${this.#lines.pendingBytes} bytes of it`,
+        );
       }
     } catch (error) {
       if (this.failure !== undefined) throw this.failure;
@@ -151,7 +154,7 @@ function readEvent(line: Buffer, decode: (line: Buffer) => unknown): WatchEvent<
   try {
     event = decode(line);
   } catch (error) {
-    throw new TransportError("BadAnswer", `a line of the watch is not JSON: ${line.toString("utf8", 0, 100)}`, {
+    throw new TransportError("InvalidResponse", `a line of the watch is not JSON: ${line.toString("utf8", 0, 100)}`, {
       cause: error,
     });
   }
@@ -161,7 +164,7 @@ function readEvent(line: Buffer, decode: (line: Buffer) => unknown): WatchEvent<
     !types.has(event["type"]) ||
     !isJsonObject(event["object"])
   ) {
-    throw new TransportError("BadAnswer", `a line of the watch is not a watch event: ${line.toString("utf8", 0, 100)}`);
+    throw new TransportError("InvalidResponse", `a line of the watch is not a watch event: ${line.toString("utf8", 0, 100)}`);
   }
   return event as unknown as WatchEvent<unknown>;
 }

@@ -23,7 +23,7 @@ export class LineSplitter {
   /**
    * The lines that end in `chunk`, without their newline; empty ones are left out.
    *
-   * **Errors**: `TransportError` `BadAnswer` when a line is longer than allowed.
+   * **Errors**: `TransportError` `InvalidResponse` when a line is longer than allowed.
    */
   push(chunk: Buffer): Buffer[] {
     const lines: Buffer[] = [];
@@ -44,7 +44,7 @@ export class LineSplitter {
 
   #check(more: number): void {
     if (this.#bytes + more > this.#maxLineBytes) {
-      throw new TransportError("BadAnswer", `a line of the watch is longer than ${this.#maxLineBytes} bytes`);
+      throw new TransportError("InvalidResponse", `a line of the watch is longer than ${this.#maxLineBytes} bytes`);
     }
   }
 

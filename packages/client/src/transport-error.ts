@@ -5,11 +5,18 @@
  * - `Tls`: the two sides did not agree on certificates.
  * - `ConnectionLost`: the connection broke before the whole answer was there.
  * - `Timeout`: connecting or the answer took too long, or a watch was silent for longer than it may be.
- * - `BadAnswer`: what came is not what the protocol says (broken JSON, a line without end, a line too long).
+ * - `InvalidResponse`: what came is not what the protocol says (broken JSON, a line without end, a line too long).
  * - `Credentials`: the credentials for the request could not be had.
  * - `Closed`: the transport is closed.
  */
-export type TransportErrorCode = "Unreachable" | "Tls" | "ConnectionLost" | "Timeout" | "BadAnswer" | "Credentials" | "Closed";
+export type TransportErrorCode =
+  | "Unreachable"
+  | "Tls"
+  | "ConnectionLost"
+  | "Timeout"
+  | "InvalidResponse"
+  | "Credentials"
+  | "Closed";
 
 const brand = Symbol.for("keelson.TransportError");
 

@@ -47,7 +47,7 @@ function shown<T extends KubernetesObject>(type: ResourceType<T>, isIt: () => bo
 }
 
 describe("manager on the embedded server", () => {
-  test("brings every object to its owner's wish with server-side apply, never twice, and holds and releases its lease", async () => {
+  test("reconciles every object with server-side apply, never concurrently, and holds and releases its lease", async () => {
     const writes = new Map<string, number>();
     const controller = defineController({
       name: "accounts",

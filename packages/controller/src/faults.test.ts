@@ -60,7 +60,7 @@ function observe(client: Client, more: Partial<ControllerOptions<Robot>> = {}, i
   };
 }
 
-describe("over a connection with faults, the controller sees every object's last state, none twice at once, and leaves nothing", () => {
+describe("over a faulty connection, the controller sees every object's last state, reconciles none concurrently, and leaves nothing behind", () => {
   let http: HttpApiServer;
   let client: Client;
   let manager: Manager | undefined;
@@ -96,9 +96,9 @@ describe("over a connection with faults, the controller sees every object's last
         await http.start();
       },
     ],
-    ["half open: silent, and nobody says so", 20_000, () => http.silence()],
+    ["half open: silent without an error", 20_000, () => http.silence()],
     [
-      "cut, with the server having forgotten everything since",
+      "cut, with all later events compacted",
       1_000,
       () => {
         http.cutWithinLine();
@@ -146,7 +146,7 @@ const settle = async (): Promise<void> => {
   for (let turn = 0; turn < 10; turn++) await clock.advance(0);
 };
 
-test("a server that has forgotten where the watch stood, and then what was asked for in its place, is asked for the newest", async () => {
+test("lists the newest state if the server has compacted the watch's version and then the version requested instead", async () => {
   for (const name of ["kept", "deleted", "recreated"]) await create(name);
   const { manager, last, overlaps } = observe(direct);
   await manager.start();
@@ -187,9 +187,9 @@ test("a server that has forgotten where the watch stood, and then what was asked
   expect([clock.pendingTimers, api.openWatches]).toEqual([0, 0]);
 });
 
-test("figures that throw keep no reconcile from running, and a recorder that cannot write keeps none waiting", async () => {
+test("metrics that throw and events that cannot be written do not stop reconciles", async () => {
   const broken = (): never => {
-    throw new Error("no figures for you");
+    throw new Error("no metrics");
   };
   const metrics: Metrics = {
     controller: () => ({
@@ -225,15 +225,15 @@ test("figures that throw keep no reconcile from running, and a recorder that can
   await settle();
   await clock.advance(60_000);
   expect(runs).toEqual(["a", "b", "a", "b"]);
-  // Told once a figure, not once a call.
-  expect(said.filter((message) => message.includes("metrics failed")).length).toBe(new Set(said).size - 1);
+  // Logged once per metric, not once per call.
+  expect(said.filter((message) => message.startsWith("metric ")).length).toBe(new Set(said).size - 1);
   const stopping = manager.stop();
   await clock.advance(60_000);
   await stopping;
   expect([clock.pendingTimers, api.openWatches]).toEqual([0, 0]);
 });
 
-test("a server that asks for time is asked for the watch again after that time and not before", async () => {
+test("reopens a watch after the server's Retry-After, not before", async () => {
   const asked: number[] = [];
   const refusal = {
     status: 429,
@@ -260,7 +260,7 @@ test("a server that asks for time is asked for the watch again after that time a
   expect([clock.pendingTimers, api.openWatches]).toEqual([0, 0]);
 });
 
-test("a reconcile slower than the changes runs once more for all that came meanwhile, and sees the last", async () => {
+test("a reconcile slower than the changes runs once more for all of them and sees the last", async () => {
   const gate = createDeferred<void>();
   const sizes: unknown[] = [];
   const { manager } = observe(direct, {
@@ -280,7 +280,7 @@ test("a reconcile slower than the changes runs once more for all that came meanw
   expect(sizes).toEqual([undefined, 1_000]);
 });
 
-test("a wall clock that jumps, back or forth, moves no deadline", async () => {
+test("jumps of the wall clock move no deadline", async () => {
   const at: number[] = [];
   const { manager } = observe(direct, {
     async reconcile() {
@@ -302,7 +302,7 @@ test("a wall clock that jumps, back or forth, moves no deadline", async () => {
   expect(at).toEqual([0, 5, 60_005]);
 });
 
-test("after a stop, nothing more of what came together is told", async () => {
+test("delivers no more events of a batch after a stop", async () => {
   const abort = new AbortController();
   const events = ["1", "2", "3"].map((resourceVersion) => ({
     type: "ADDED" as const,
@@ -335,7 +335,7 @@ test("after a stop, nothing more of what came together is told", async () => {
   expect(told).toEqual(["1", "2"]);
 });
 
-test("versions beyond 2^53 are told apart, one by one", async () => {
+test("distinguishes versions beyond 2^53", async () => {
   const abort = new AbortController();
   const informer = new Informer({
     client: direct,

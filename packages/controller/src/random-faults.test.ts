@@ -95,7 +95,7 @@ const owner = { apiVersion: "example.org/v1", kind: "Robot" };
 const seeds = Array.from({ length: 40 }, (_, index) => index + 1);
 
 test.each(seeds)(
-  "seed %i: whatever is lost, refused, cut or forgotten, cache, handlers and controllers end where the server is",
+  "seed %i: cache, handlers and controllers converge on the server's state despite lost, refused, cut and compacted requests",
   async (seed) => {
     const random = seeded(seed);
     const api = new FakeApiServer();

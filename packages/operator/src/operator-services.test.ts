@@ -9,7 +9,7 @@ test("returns the service that was provided last under a key", () => {
   expect(services.get(count)).toBe(2);
 });
 
-test("tells keys of the same name apart", () => {
+test("distinguishes keys of the same name", () => {
   const services = new OperatorServices();
   services.provide(new ServiceKey<number>("count"), 1);
   expect(() => services.get(new ServiceKey<number>("count"))).toThrow('operator service "count" is not provided');

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { renderTable } from "./render-table.ts";
 
-it("aligns columns by their longest cell and leaves no space at a line's end", () => {
+it("aligns columns and leaves no trailing space", () => {
   const rows = [
     ["NAME", "STATUS", "NOTE"],
     ["pi", "Completed", ""],
@@ -12,7 +12,7 @@ it("aligns columns by their longest cell and leaves no space at a line's end", (
   );
 });
 
-it("is empty without rows, and takes rows that are short", () => {
+it("is empty without rows, and accepts short rows", () => {
   expect(renderTable([])).toBe("");
   expect(renderTable([["A", "B"], ["x"]])).toBe("A  B\nx\n");
 });

@@ -7,7 +7,7 @@ const none = async (): Promise<void> => {};
 const events = { apiGroups: ["events.k8s.io"], resources: ["events"], verbs: ["create", "patch"] };
 const reading = ["get", "list", "watch"];
 
-test("every declared kind may be read, what is written may be written, in one order whatever that of the declarations", () => {
+test("grants reads of declared kinds and the requested writes, independent of the order of declarations", () => {
   const first = defineController({
     name: "first",
     for: Deployment,
@@ -30,7 +30,7 @@ test("every declared kind may be read, what is written may be written, in one or
   expect(rulesOf([second, first], [pods, status])).toEqual(rules);
 });
 
-test("who owns nothing holds back nobody's deletion", () => {
+test("a controller without owned kinds gets no finalizer rights", () => {
   expect(rulesOf([defineController({ name: "a", for: ConfigMap, reconcile: none })])).toEqual([
     { apiGroups: [""], resources: ["configmaps"], verbs: reading },
     events,

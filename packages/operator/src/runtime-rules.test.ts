@@ -15,7 +15,7 @@ import { createManager, defineController, type Logger, silentLogger } from "@kee
 import { createDeferred } from "@keelson/api-machinery/deferred";
 import { clusterRulesOf, leaderElectionRules, leaseNameOf } from "./runtime-rules.ts";
 
-test("events, series of them and the lease need the runtime's rules and no others", async () => {
+test("events, event series and the lease need exactly the runtime's rules", async () => {
   await using environment = await startTestEnvironment();
   const admin = createClient({ transport: environment.transport(), fieldManager: "test" });
   const operator = {

@@ -48,7 +48,7 @@ const operator = (...servers: readonly ServerDefinition[]): Operator => ({
 });
 
 describe("startOperator", () => {
-  test("starts caches, servers, controllers, and stops in the reverse order", async () => {
+  test("starts caches, servers, controllers, and stops them in reverse order", async () => {
     await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
     await client.create(configMapType, { metadata: { namespace: "a", name: "c" } });
     const running = await startOperator({
@@ -77,7 +77,7 @@ describe("startOperator", () => {
     expect(server.openWatches).toBe(0);
   });
 
-  test("stops what had started when a server does not start", async () => {
+  test("stops what has started if a server does not start", async () => {
     const bad = bridge("bad", { start: () => Promise.reject(new Error("the port is taken")) });
     await expect(startOperator({ operator: operator(bridge("one"), bad), client, clock, dataDir: "/tmp" })).rejects.toThrow(
       "the port is taken",
@@ -142,7 +142,7 @@ describe("startOperator", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("a server that is starting when the stop comes is stopped too", async () => {
+  test("also stops a server that is still starting", async () => {
     const started = createDeferred<void>();
     const slow = bridge("slow", {
       needsLeaderElection: true,
@@ -163,7 +163,7 @@ describe("startOperator", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("runs on where who is told of leadership throws", async () => {
+  test("continues if onLeadership throws", async () => {
     await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
     const onLeadership = (): never => {
       throw new Error("the display is broken");

@@ -17,14 +17,14 @@ const clusterType: ResourceType = { ...robotType, kind: "Cluster", plural: "clus
 const selections = (type: ResourceType, options: CacheOptions): Record<string, CacheSelection> =>
   Object.fromEntries(selectionsOf(type, options));
 
-describe("what of a kind is cached", () => {
-  test("is all of all namespaces by default, and of a cluster-scoped kind whatever namespaces are named", () => {
+describe("selections", () => {
+  test("cover all namespaces by default, and cluster-scoped kinds despite any namespaces", () => {
     expect(selections(robotType, {})).toEqual({ "": {} });
     expect(selections(clusterType, { namespaces: ["a"] })).toEqual({ "": {} });
     expect(selections(robotType, { namespaces: ["a", "b"] })).toEqual({ a: {}, b: {} });
   });
 
-  test("is what is set first in: the kind's namespace, the kind, the namespace, the default", () => {
+  test("take each field from the kind's namespace, the kind, the namespace, or the default", () => {
     const transform: Transform<KubernetesObject> = (object) => object;
     const options: CacheOptions = {
       namespaces: { a: { labelSelector: "of=namespace", fieldSelector: "metadata.name=namespace" }, b: {} },
@@ -47,7 +47,7 @@ describe("what of a kind is cached", () => {
     });
   });
 
-  test("is said of a kind and of its metadata apart", () => {
+  test("are separate for a kind and its metadata", () => {
     const options = { byObject: [cacheOf(metadataOf(Pod), { labelSelector: "x" })] };
     expect([selections(Pod, options), selections(metadataOf(Pod), options)]).toEqual([
       { "": {} },
@@ -56,7 +56,7 @@ describe("what of a kind is cached", () => {
   });
 });
 
-test("an object may be selected unless its labels, name or namespace say that it is not", () => {
+test("an object may be selected unless its labels, name or namespace exclude it", () => {
   const object = { apiVersion: "v1", kind: "X", metadata: { namespace: "a", name: "n", labels: { l: "1" } } };
   const may = (selection: CacheSelection): boolean => mayBeSelected(selection, object);
   expect([may({}), may({ labelSelector: "l=1" }), may({ labelSelector: "l=2" })]).toEqual([true, true, false]);
@@ -65,7 +65,7 @@ test("an object may be selected unless its labels, name or namespace say that it
   expect(may({ fieldSelector: "spec.nodeName=other" })).toBe(true);
 });
 
-test("a transform may take away what it likes but what the cache knows an object by", () => {
+test("a transform may remove anything but the identity and version", () => {
   const metadata = { namespace: "a", name: "n", uid: "u", resourceVersion: "1" };
   const object = deepFreeze({ apiVersion: "v1", kind: "X", metadata, data: { large: "x" } });
   const withoutData = ({ apiVersion, kind, metadata: kept }: DeepReadonly<KubernetesObject>) => ({
@@ -76,7 +76,7 @@ test("a transform may take away what it likes but what the cache knows an object
   expect(transformed(withoutData, object)).toEqual({ apiVersion: "v1", kind: "X", metadata });
   for (const field of ["namespace", "name", "uid", "resourceVersion"]) {
     const change = (): KubernetesObject => ({ ...object, metadata: { ...metadata, [field]: "other" } });
-    expect(() => transformed(change, object)).toThrow(/has to keep/);
+    expect(() => transformed(change, object)).toThrow(/must keep/);
   }
-  expect(() => transformed(() => undefined as unknown as KubernetesObject, object)).toThrow(/has to keep/);
+  expect(() => transformed(() => undefined as unknown as KubernetesObject, object)).toThrow(/must keep/);
 });

@@ -4,53 +4,53 @@ import { labelSelectorOf } from "../informer/label-selector.ts";
 import { typeId } from "./object-id.ts";
 
 /**
- * Makes of an object what the cache is to hold of it, so that what no controller reads costs no memory. Name, namespace, uid and
- * resourceVersion have to stay. The object may be shared and is not to be changed: return a copy (`{ ...object, data: undefined }`).
+ * Reduces an object before it is cached, so that fields that no controller reads cost no memory. Name, namespace, uid and
+ * resourceVersion must be kept. The object may be shared, so return a copy: `{ ...object, data: undefined }`.
  */
 export type Transform<T extends KubernetesObject> = (object: DeepReadonly<T>) => DeepReadonly<T>;
 
-/** Which objects of a kind are cached, and what of them. Absent fields select everything and change nothing. */
+/** Which objects of a kind are cached, and how they are transformed. Absent fields select everything and change nothing. */
 export interface CacheSelection<T extends KubernetesObject = KubernetesObject> {
-  /** As `kubectl -l` takes it. */
+  /** In the syntax of `kubectl -l`. */
   readonly labelSelector?: string;
-  /** As `kubectl --field-selector` takes it: `spec.nodeName=a`. Which fields a kind has is the server's to say. */
+  /** In the syntax of `kubectl --field-selector`: `spec.nodeName=a`. The server decides which fields a kind supports. */
   readonly fieldSelector?: string;
   /**
-   * Called once with every state of an object that the server sends. One that throws is logged, and the object kept as it came:
-   * nothing is missed.
+   * Called once with every state of an object that the server sends. If it throws, the error is logged and the object is cached
+   * unchanged.
    */
   readonly transform?: Transform<T>;
 }
 
-/** Namespaces: their names, or what of each is cached by name. */
+/** Namespaces to cache: names, or a selection for each name. */
 export type CachedNamespaces<T extends KubernetesObject = KubernetesObject> =
   | readonly string[]
   | Readonly<Record<string, CacheSelection<T>>>;
 
-/** What of one kind is cached. Made by {@link cacheOf}. */
+/** What is cached of one kind. Created by {@link cacheOf}. */
 export interface CachedKindOptions<T extends KubernetesObject = KubernetesObject> extends CacheSelection<T> {
   readonly type: ResourceType<T>;
-  /** Default: the manager's. Cluster-scoped kinds have none. */
+  /** Default: the manager's. Ignored for cluster-scoped kinds. */
   readonly namespaces?: CachedNamespaces<T>;
 }
 
 /**
- * What of the kinds is cached: of every kind, and of single ones. Of a kind in a namespace, a field counts that is set first in:
- * the kind's namespace, the kind, the namespace, here (controller-runtime's order).
+ * What is cached, for all kinds and for single ones. For a kind in a namespace, each field is taken from the first of these that sets it: the
+ * kind's namespace, the kind, the namespace, here (controller-runtime's order).
  */
 export interface CacheOptions extends CacheSelection {
   /** Default: all. */
   readonly namespaces?: CachedNamespaces;
   readonly byObject?: readonly CachedKindOptions[];
   /**
-   * How the first state is had: `pages` of a list (default), or `stream`, a watch that begins with all there is (KEP-3157,
-   * `sendInitialEvents`): a server of Kubernetes 1.32 and newer then never holds the list in memory at once. A server that refuses,
-   * or brings nothing for 10 s, is listed.
+   * How the initial state is read: as `pages` of a list (default), or as a `stream`, a watch that starts with the existing objects
+   * (KEP-3157, `sendInitialEvents`). Servers since Kubernetes 1.32 then never hold the complete list in memory. If the server rejects the
+   * stream or sends nothing for 10 s, the kind is listed.
    */
   readonly initialList?: "pages" | "stream";
 }
 
-/** Declares what of one kind is cached. */
+/** Declares what is cached of one kind. */
 export function cacheOf<T extends KubernetesObject>(
   type: ResourceType<T>,
   options: Omit<CachedKindOptions<T>, "type">,
@@ -58,7 +58,7 @@ export function cacheOf<T extends KubernetesObject>(
   return { ...options, type } as unknown as CachedKindOptions;
 }
 
-/** What is cached of a kind, by namespace; the key `""` is all namespaces. */
+/** The selections of a kind by namespace; the key `""` stands for all namespaces. */
 export function selectionsOf(type: ResourceType, options: CacheOptions): ReadonlyMap<string, CacheSelection> {
   const id = typeId(type);
   const own = options.byObject?.find((each) => typeId(each.type) === id);
@@ -71,7 +71,7 @@ export function selectionsOf(type: ResourceType, options: CacheOptions): Readonl
   );
 }
 
-/** Whether an object may be among those that are selected. Fields that only the server can tell count as selected. */
+/** Whether an object may be selected. Fields that only the server can evaluate count as selected. */
 export function mayBeSelected(selection: CacheSelection, { metadata }: DeepReadonly<KubernetesObject>): boolean {
   const { labelSelector, fieldSelector } = selection;
   if (labelSelector !== undefined && !labelSelectorOf(labelSelector).matches(metadata.labels)) return false;
@@ -86,9 +86,9 @@ export function mayBeSelected(selection: CacheSelection, { metadata }: DeepReado
 }
 
 /**
- * What a transform makes of an object.
+ * Applies a transform.
  *
- * **Errors**: what the transform throws, and `TypeError` where it changed what the cache knows the object by.
+ * **Errors**: those of the transform; `TypeError` if it changed the identity or version of the object.
  */
 export function transformed(
   transform: Transform<KubernetesObject>,
@@ -103,7 +103,7 @@ export function transformed(
     after?.uid !== uid ||
     after?.resourceVersion !== resourceVersion
   ) {
-    throw new TypeError("a transform has to keep metadata.name, namespace, uid and resourceVersion");
+    throw new TypeError("a transform must keep metadata.name, namespace, uid and resourceVersion");
   }
   return result;
 }
@@ -117,7 +117,7 @@ function isNames(namespaces: CachedNamespaces): namespaces is readonly string[] 
   return Array.isArray(namespaces);
 }
 
-/** The first of each field that is set. */
+/** The first defined value of each field. */
 function joined(...selections: readonly (CacheSelection | undefined)[]): CacheSelection {
   const first = <K extends keyof CacheSelection>(field: K): Pick<CacheSelection, K> | undefined => {
     const found = selections.find((selection) => selection?.[field] !== undefined);

@@ -8,8 +8,8 @@ import { defineController } from "../reconcile/define-controller.ts";
 import { readOf } from "./cache.ts";
 
 /* On the embedded server: what is selected is the server's to say. */
-describe.each(["pages", "stream"] as const)("cache of a selection, begun by %s", (initialList) => {
-  test("follows what a kind's selectors select, in the namespaces that it is to be cached of, as its transform makes it", async () => {
+describe.each(["pages", "stream"] as const)("cache with a selection, initial list by %s", (initialList) => {
+  test("caches transformed objects that the kind's selectors and namespaces select", async () => {
     await using environment = await startTestEnvironment();
     const client = createClient({ transport: environment.transport(), fieldManager: "test" });
     for (const name of ["a", "b"]) await client.create(Namespace, { metadata: { name } });
@@ -48,7 +48,7 @@ describe.each(["pages", "stream"] as const)("cache of a selection, begun by %s",
     await expect.poll(cached, { timeout: 8_000 }).toEqual([["out", undefined]]);
   });
 
-  test("a controller waits for its writes to what is selected, and not for those that the cache never shows", async () => {
+  test("a controller waits for its writes to selected objects only", async () => {
     await using environment = await startTestEnvironment();
     const client = createClient({ transport: environment.transport(), fieldManager: "test" });
     await client.create(Namespace, { metadata: { name: "a" } });

@@ -45,7 +45,7 @@ function watched(wait: Promise<void>): { state: string } {
   return seen;
 }
 
-test("a wait is over when the cache shows the write, or a later one", async () => {
+test("a wait resolves when the cache shows the write or a later one", async () => {
   await start();
   server.pause();
   const made = await client.create(robotType, { metadata: key });
@@ -60,7 +60,7 @@ test("a wait is over when the cache shows the write, or a later one", async () =
   await cache.whenSeen(robotType, made);
 });
 
-test("after five seconds, or the time that was asked for, a wait fails with what the cache has", async () => {
+test("a wait fails after 5 s, or its timeout, and says what the cache has", async () => {
   await start();
   const made = await client.create(robotType, { metadata: key });
   await settle();
@@ -75,11 +75,11 @@ test("after five seconds, or the time that was asked for, a wait fails with what
   await clock.advance(1);
   const [before, after] = [made.metadata.resourceVersion, patched.metadata.resourceVersion];
   expect(wait.state).toBe(
-    `after 5 s the cache does not show robots.v1.example.org a/r at version ${after}: it has ${before} of it, and of the kind ${before}`,
+    `timed out after 5 s: the cache does not show robots.v1.example.org a/r at version ${after}: it has version ${before} of the object and ${before} of the kind`,
   );
 });
 
-test("a deletion shows when the object of that uid is gone, also where the cache had yet to show it at all", async () => {
+test("a deletion is visible when the object of this uid is deleted, even if the cache had not shown it yet", async () => {
   await start();
   server.pause();
   const made = await client.create(robotType, { metadata: key });
@@ -95,10 +95,10 @@ test("a deletion shows when the object of that uid is gone, also where the cache
   await cache.whenDeleted(robotType, made);
   const vain = watched(cache.whenDeleted(robotType, anew));
   await clock.advance(5_000);
-  expect(vain.state).toContain(`uid ${anew.metadata.uid} was deleted: it has version ${anew.metadata.resourceVersion} of it`);
+  expect(vain.state).toContain(`(uid ${anew.metadata.uid}): it has version ${anew.metadata.resourceVersion}`);
 });
 
-test("a wait ends with the reason of its signal, or when the cache stops", async () => {
+test("a wait rejects with the reason of its signal, or when the cache stops", async () => {
   await start();
   server.pause();
   const made = await client.create(robotType, { metadata: key });
@@ -116,7 +116,7 @@ test("a wait ends with the reason of its signal, or when the cache stops", async
   await expect(cache.whenSeen(robotType, made)).rejects.toThrow("the cache was stopped");
 });
 
-test("what the cache never shows is not waited for, and what it can't know is refused", async () => {
+test("resolves immediately for objects that are not selected, and rejects kinds that are not cached", async () => {
   await start({ byObject: [cacheOf(robotType, { labelSelector: "kept=yes" })] });
   server.pause();
   await cache.whenSeen(robotType, await client.create(robotType, { metadata: key }));
@@ -127,7 +127,7 @@ test("what the cache never shows is not waited for, and what it can't know is re
   await expect(cache.whenDeleted(metadataOf(robotType), map)).rejects.toThrow("(metadata)) is not cached");
 });
 
-test("of many deletions that are waited for, a change looks at its own only", async () => {
+test("a change checks only the waits for its own object", async () => {
   await start();
   const count = 200;
   const made = [];

@@ -10,25 +10,31 @@ export interface CacheWaitOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The cache did not show in time what was waited for. */
+/** The cache did not reach the expected state in time. */
 export class CacheTimeoutError extends Error {
   override readonly name = "CacheTimeoutError";
   readonly code = "CacheTimeout";
 }
 
-/** What a wait needs beside its options. */
+/** The cache was stopped while it was being waited for. */
+export class CacheStoppedError extends Error {
+  override readonly name = "CacheStoppedError";
+  readonly code = "CacheStopped";
+}
+
+/** What a wait needs in addition to its options. */
 export interface CacheWaitContext {
   readonly clock: Clock;
-  /** Fires when the cache stops. */
+  /** Aborted when the cache stops. */
   readonly stop: AbortSignal;
-  /** The error after `timeoutMs`. */
+  /** Creates the error after `timeoutMs`. */
   readonly late: (timeoutMs: number) => Error;
-  /** The error when the cache stops. */
+  /** Creates the error if the cache stops. */
   readonly stopped: () => Error;
 }
 
 /**
- * Resolves when the wait is over.
+ * Resolves when the state is reached.
  *
  * **Errors**: those of the context; the signal's reason.
  */

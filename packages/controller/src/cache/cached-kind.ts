@@ -10,32 +10,32 @@ import { idOf, idOfObject } from "./object-id.ts";
 import { ObjectStore } from "./object-store.ts";
 import type { Change } from "./change.ts";
 
-/** Beside a change: why it is told. */
+/** Why a change is delivered. */
 export interface ChangeOrigin {
-  /** The object was there before anybody looked: part of a first list. */
+  /** The object is part of the initial list. */
   readonly initial: boolean;
-  /** Nothing changed; every object is told again now and then, so that what was missed by mistake is mended. */
+  /** Nothing changed: a resync delivers every object again, to repair what a bug may have missed. */
   readonly resync: boolean;
 }
 
 /** Called with every change of a kind, after the store has it. */
 export type ChangeHandler = (change: Change<KubernetesObject>, origin: ChangeOrigin) => void;
 
-/** What every kind of a cache is followed with. */
+/** What the kinds of a cache share. */
 export interface FollowOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
-  /** What of the kinds is cached. Default: all. */
+  /** Selectors, namespaces and transforms. Default: all objects, unchanged. */
   readonly cached?: CacheOptions;
 }
 
-const news: ChangeOrigin = { initial: false, resync: false };
+const live: ChangeOrigin = { initial: false, resync: false };
 const initial: ChangeOrigin = { initial: true, resync: false };
 const resync: ChangeOrigin = { initial: false, resync: true };
 
-/** One kind in the cache: its store, the informers that fill it, and who is told of changes. */
+/** One kind in the cache: its store, the informers that fill it, and the handlers of its changes. */
 export class CachedKind {
   readonly type: ResourceType;
   readonly store: ObjectStore;
@@ -50,13 +50,13 @@ export class CachedKind {
     this.type = type;
     this.#options = options;
     this.store = new ObjectStore((index, error) => {
-      options.log.error({ err: error, kind: type.kind, index }, "index function failed; the object is not in the index");
+      options.log.error({ err: error, kind: type.kind, index }, "index function failed; not indexing the object");
     });
     const { client, clock, random, log, cached = {} } = options;
     this.#selections = selectionsOf(type, cached);
     for (const [name, selection] of this.#selections) {
       const namespace = name === "" ? undefined : name;
-      const onEffect = (effect: StoreEffect): void => this.#carryOut(effect, namespace);
+      const onEffect = (effect: StoreEffect): void => this.#applyEffect(effect, namespace);
       const current = (object: CachedObject): CachedObject | undefined => this.store.get(object.metadata);
       const { initialList } = cached;
       const shared = { client, type, clock, random, log, current, onEffect, initialList };
@@ -72,7 +72,7 @@ export class CachedKind {
     return this.#listed.size === this.#informers.size;
   }
 
-  /** The informer that sees an object of this namespace, or none where it is not watched. */
+  /** The informer of this namespace; `undefined` if it is not watched. */
   informerOf(namespace: string | undefined): Informer | undefined {
     return this.#informers.get("") ?? this.#informers.get(namespace ?? "");
   }
@@ -82,33 +82,33 @@ export class CachedKind {
     return this.store.get(this.#ownKey(key));
   }
 
-  /** Whether a watch tells of this state of an object: it is selected, or was. */
-  isTold(object: DeepReadonly<KubernetesObject>): boolean {
+  /** Whether the watch delivers this state of an object: it is selected, or its previous state was. */
+  isDelivered(object: DeepReadonly<KubernetesObject>): boolean {
     const selection = this.#selectionOf(object);
     if (selection === undefined) return false;
     return mayBeSelected(selection, object) || this.store.get(object.metadata) !== undefined;
   }
 
-  /** Whether this state of an object is in the store once it is seen. With a field selector only the server can tell. */
-  isKept(object: DeepReadonly<KubernetesObject>): boolean {
+  /** Whether this state of an object certainly enters the store. With a field selector, only the server knows. */
+  isStored(object: DeepReadonly<KubernetesObject>): boolean {
     const selection = this.#selectionOf(object);
     return selection !== undefined && selection.fieldSelector === undefined && mayBeSelected(selection, object);
   }
 
-  /** Adds a handler and tells it of every object that is there already. Returns the way to remove it. */
+  /** Adds a handler and calls it for every stored object. Returns a function that removes it. */
   addHandler(handler: ChangeHandler): () => void {
     this.#handlers.add(handler);
-    for (const object of this.store.list()) this.#tell(handler, { type: "create", object }, initial);
+    for (const object of this.store.list()) this.#call(handler, { type: "create", object }, initial);
     return () => void this.#handlers.delete(handler);
   }
 
-  /** Adds a handler that is told of changes from now on only. */
+  /** Adds a handler of changes from now on. Returns a function that removes it. */
   addListener(handler: ChangeHandler): () => void {
     this.#handlers.add(handler);
     return () => void this.#handlers.delete(handler);
   }
 
-  /** Calls `listener` after every change of the object of this key. Of any number of them a change calls only its own. */
+  /** Calls `listener` after every change of the object of this key. The cost of a change does not depend on listeners of other keys. */
   addListenerOf(key: ObjectKey, listener: () => void): () => void {
     const id = idOf(this.#ownKey(key));
     let listeners = this.#listenersOf.get(id);
@@ -120,12 +120,12 @@ export class CachedKind {
     };
   }
 
-  /** Tells every handler of every object as an update that changed nothing. */
+  /** Delivers every object to every handler, as an update that changed nothing. */
   resync(): void {
     for (const object of this.store.list()) this.#publish({ type: "update", object, old: object }, resync);
   }
 
-  /** A namespace in the key of a cluster-scoped object means nothing. */
+  /** Ignores a namespace in the key of a cluster-scoped object. */
   #ownKey(key: ObjectKey): ObjectKey {
     return this.type.scope === "Cluster" ? { name: key.name } : key;
   }
@@ -134,31 +134,31 @@ export class CachedKind {
     return this.#selections.get("") ?? this.#selections.get(metadata.namespace ?? "");
   }
 
-  #carryOut(effect: StoreEffect, namespace: string | undefined): void {
+  #applyEffect(effect: StoreEffect, namespace: string | undefined): void {
     if (effect.kind === "put") {
-      for (const change of this.store.put(effect.object)) this.#publish(change, news);
+      for (const change of this.store.put(effect.object)) this.#publish(change, live);
     } else if (effect.kind === "remove") {
-      for (const change of this.store.remove(effect.object)) this.#publish(change, news);
+      for (const change of this.store.remove(effect.object)) this.#publish(change, live);
     } else {
       const first = !this.#listed.has(namespace ?? "");
       const changes = this.store.replace(effect.objects, namespace);
       this.#listed.add(namespace ?? "");
-      for (const change of changes) this.#publish(change, first ? initial : news);
+      for (const change of changes) this.#publish(change, first ? initial : live);
     }
   }
 
   #publish(change: Change<KubernetesObject>, origin: ChangeOrigin): void {
-    for (const handler of this.#handlers) this.#tell(handler, change, origin);
+    for (const handler of this.#handlers) this.#call(handler, change, origin);
     if (this.#listenersOf.size === 0) return;
-    for (const listener of this.#listenersOf.get(idOfObject(change.object)) ?? []) this.#tell(listener, change, origin);
+    for (const listener of this.#listenersOf.get(idOfObject(change.object)) ?? []) this.#call(listener, change, origin);
   }
 
-  /** A handler that throws must not keep the others, or the informer, from going on. */
-  #tell(handler: ChangeHandler, change: Change<KubernetesObject>, origin: ChangeOrigin): void {
+  /** A handler that throws must not stop the others or the informer. */
+  #call(handler: ChangeHandler, change: Change<KubernetesObject>, origin: ChangeOrigin): void {
     try {
       handler(change, origin);
     } catch (error) {
-      this.#options.log.error({ err: error, kind: this.type.kind, change: change.type }, "a handler of changes failed");
+      this.#options.log.error({ err: error, kind: this.type.kind, change: change.type }, "change handler failed");
     }
   }
 }

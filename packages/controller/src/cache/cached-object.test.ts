@@ -9,7 +9,7 @@ const robot = (resourceVersion: string, more: object = {}) =>
   sent({ metadata: { name: "a", namespace: "n", resourceVersion, managedFields: [{}] }, spec: { model: "x" }, ...more });
 
 describe("cached object", () => {
-  test("is frozen throughout, has its kind, and no managedFields, whether a list or a server of this process gave it", () => {
+  test("is deeply frozen, has its kind and no managedFields, from a list and from a server in this process", () => {
     const wanted = {
       apiVersion: "example.org/v1",
       kind: "Robot",
@@ -26,7 +26,7 @@ describe("cached object", () => {
     expect(shared.metadata.managedFields).toBeDefined();
   });
 
-  test("shares with the state before it what did not change", () => {
+  test("shares unchanged parts with the previous state", () => {
     const old = cachedObject(robot("1", { status: { phase: "A", list: [{ a: 1 }, { b: 2 }] } }), robotType, undefined);
     const next = cachedObject(robot("2", { status: { phase: "B", list: [{ a: 1 }, { b: 3 }] } }), robotType, old);
     const parts = (object: object) => object as { spec: unknown; status: { phase: string; list: readonly unknown[] } };
@@ -36,7 +36,7 @@ describe("cached object", () => {
     expect(parts(old).status.phase).toBe("A");
   });
 
-  test("takes what is shared as it is, also within what is not, and changes nothing of it", () => {
+  test("keeps frozen parts as they are and modifies none of them", () => {
     const old = cachedObject(
       robot("1", { spec: { same: { a: 1 }, other: [{ b: 1 }], texts: ["a", "b"] } }),
       robotType,
@@ -53,7 +53,7 @@ describe("cached object", () => {
     expect([mixed.spec, mixed.spec?.other, mixed.spec?.other[0]].every((part) => Object.isFrozen(part))).toBe(true);
   });
 
-  test("is what was sent, whatever was there before", () => {
+  test("equals the sent object for any previous state", () => {
     const value = fc.jsonValue({ maxDepth: 3 });
     fc.assert(
       fc.property(value, value, (before, after) => {
@@ -64,7 +64,7 @@ describe("cached object", () => {
     );
   });
 
-  test("keeps a field of the name __proto__ as a field", () => {
+  test("keeps a field named __proto__", () => {
     const object = JSON.parse('{"metadata":{"name":"a"},"spec":{"__proto__":{"x":"y"}}}') as KubernetesObject;
     const cached = cachedObject(object, robotType, undefined) as { spec?: object };
     expect(JSON.stringify(cached.spec)).toBe('{"__proto__":{"x":"y"}}');

@@ -6,7 +6,7 @@ import { createManager } from "../manager/create-manager.ts";
 import { metadataOf } from "./metadata-only.ts";
 import { defineController } from "../reconcile/define-controller.ts";
 
-test("a kind is watched and cached by its metadata alone, beside the whole kind, and own writes are waited for in both", async () => {
+test("caches a kind's metadata in addition to the complete kind, and waits for own writes in both", async () => {
   await using environment = await startTestEnvironment();
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   await client.create(Namespace, { metadata: { name: "a" } }).catch(() => {});

@@ -1,14 +1,14 @@
 import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
 
-/** A kind of which only `apiVersion`, `kind` and `metadata` are wanted. Made by {@link metadataOf}. */
+/** A kind reduced to `apiVersion`, `kind` and `metadata`. Created by {@link metadataOf}. */
 export interface MetadataOnlyType extends ResourceType {
   readonly metadataOnly: true;
 }
 
 /**
- * The same kind with nothing but its metadata, for `owns`, `watches`, `reads` and the cache: an informer of its own, which asks
- * the server for no more (`PartialObjectMetadata`) and keeps no more. For kinds that are many or large and of which names,
- * labels or owners are enough; a Secret's content never comes into this process.
+ * The same kind reduced to its metadata, for `owns`, `watches`, `reads` and the cache. It has its own informer, which requests
+ * `PartialObjectMetadata` and stores nothing else. Use it for kinds with many or large objects whose names,
+ * labels or owners are sufficient; the content of a Secret, for example, then never enters this process.
  *
  * **Example**
  *
@@ -18,7 +18,7 @@ export function metadataOf({ group, version, kind, plural, scope }: ResourceType
   return { group, version, kind, plural, scope, metadataOnly: true };
 }
 
-/** Whether only the metadata of this kind is wanted. */
+/** Whether this kind is reduced to its metadata. */
 export function isMetadataOnly(type: ResourceType): type is MetadataOnlyType & ResourceType<KubernetesObject> {
   return (type as Partial<MetadataOnlyType>).metadataOnly === true;
 }

@@ -9,9 +9,9 @@ interface Index {
   readonly buckets: Map<string, Map<string, CachedObject>>;
 }
 
-/** Holds the objects of one kind by key, by namespace and by index. Every change of it is told as {@link Change}s. */
+/** Holds the objects of one kind by key, namespace and index. Every modification returns its {@link Change}s. */
 export class ObjectStore {
-  /** By namespace (`""` of cluster-scoped ones) and name: the texts of an object find it as they are. */
+  /** By namespace (`""` for cluster-scoped objects) and name, so that a lookup needs no combined key. */
   readonly #namespaces = new Map<string, Map<string, CachedObject>>();
   readonly #indexes = new Map<string, Index>();
   readonly #lists = new Map<string, readonly CachedObject[]>();
@@ -36,7 +36,7 @@ export class ObjectStore {
     return this.#namespaces.get(namespace)?.get(name ?? "");
   }
 
-  /** All objects, or those of a namespace. The array is shared until the next change, and frozen. */
+  /** All objects, or those of a namespace. The array is frozen, and shared until the next change. */
   list(namespace?: string): readonly CachedObject[] {
     const slot = namespace ?? "";
     const known = this.#lists.get(slot);
@@ -46,14 +46,14 @@ export class ObjectStore {
     return list;
   }
 
-  /** The same one by one, without an array of them. */
+  /** Iterates over all objects, or those of a namespace, without an array. */
   *each(namespace?: string): Generator<CachedObject, void, undefined> {
     for (const bucket of namespace === undefined ? this.#namespaces.values() : [this.#namespaces.get(namespace)]) {
       if (bucket !== undefined) yield* bucket.values();
     }
   }
 
-  /** Objects that the index function of `name` puts under `value`; `undefined` when there is no such index. */
+  /** Objects with this value in an index; `undefined` if the index does not exist. */
   byIndex(name: string, value: string): Iterable<CachedObject> | undefined {
     const index = this.#indexes.get(name);
     return index === undefined ? undefined : (index.buckets.get(value)?.values() ?? []);
@@ -77,14 +77,14 @@ export class ObjectStore {
     for (const object of this.list()) addTo(index, idOfObject(object), object);
   }
 
-  /** Takes in an object that was added or changed. A namesake with another uid is deleted first. */
+  /** Stores an object that was added or changed. An object of the same name with another uid is deleted first. */
   put(object: CachedObject): Change<KubernetesObject>[] {
     const old = this.get(object.metadata);
     this.#set(object, old);
     return difference(object, old);
   }
 
-  /** Takes out an object; `last` is its final state. Nothing happens when the store has a namesake with another uid. */
+  /** Removes an object; `last` is its final state. Does nothing if the stored object of this name has another uid. */
   remove(last: CachedObject): Change<KubernetesObject>[] {
     const old = this.get(last.metadata);
     if (old === undefined || old.metadata.uid !== last.metadata.uid) return [];
@@ -93,8 +93,8 @@ export class ObjectStore {
   }
 
   /**
-   * Makes `objects` the whole content (of one namespace, where one is given). The changes come after all of it is done, so
-   * nobody sees a half-replaced store; objects that are gone are told as deleted with their last known state.
+   * Replaces the content, of one namespace if given. The changes are returned after the replacement, so that handlers
+   * never see a partially replaced store. Missing objects are deleted with their last known state.
    */
   replace(objects: readonly CachedObject[], namespace?: string): Change<KubernetesObject>[] {
     const changes: Change<KubernetesObject>[] = [];

@@ -7,17 +7,17 @@ import type { SharedCache } from "./shared-cache.ts";
 import { deletionBarrier, versionBarrier } from "./cache-barrier.ts";
 import type { CacheWait } from "./cache-wait.ts";
 
-/** Something that the cache has yet to show. */
+/** A write that the cache does not show yet. */
 interface Expectation {
-  /** Stops waiting for it. */
+  /** Stops waiting. */
   cancel: () => void;
 }
 
 /**
- * Remembers, for each request of a controller, which of its writes the cache has not shown yet, so that the next reconcile of
- * it does not act on what was before (a second Pod because the first is not to be seen).
+ * Tracks, for each request of a controller, the writes that the cache does not show yet, so that the next reconcile does
+ * not act on the previous state, for example create a second Pod because the first is not in the cache yet.
  *
- * Only writes to kinds that are cached count, whichever object they are about. Of `deleteCollection` nothing is remembered.
+ * Only writes to cached kinds are tracked. `deleteCollection` is not.
  */
 export class OwnWrites {
   readonly #cache: SharedCache;
@@ -29,22 +29,22 @@ export class OwnWrites {
   }
 
   /**
-   * Hooks for a client whose writes are remembered for the request of this id. `vanished` is called when the cache has passed a
-   * write without showing it: what was made was deleted while no watch told of it, and no change will ever tell.
+   * Hooks for a client whose writes are tracked for the request of this id. `onVanished` is called if the cache has passed a create
+   * without showing the object: it was deleted while no watch was open, so no change will ever be delivered.
    */
-  hooksFor(id: string, vanished: () => void): WriteHooks {
+  hooksFor(id: string, onVanished: () => void): WriteHooks {
     return {
-      written: (type, object, verb) => this.#expectVersion(id, type, object, isMaking(verb) ? vanished : undefined),
+      written: (type, object, verb) => this.#expectVersion(id, type, object, createsObject(verb) ? onVanished : undefined),
       deleting: (type, key) => this.#expectDeletion(id, type, key),
     };
   }
 
-  /** Whether the cache shows every write that was made for this request. */
+  /** Whether the cache shows every write of this request. */
   isSeen(id: string): boolean {
     return !this.#pending.has(id);
   }
 
-  /** Calls `resolve` once {@link isSeen}. Returns the way to stop waiting. One waiter a request. */
+  /** Calls `resolve` once {@link isSeen}. Returns a function that stops waiting. At most one waiter per request. */
   whenSeen(id: string, resolve: () => void): () => void {
     if (this.isSeen(id)) {
       resolve();
@@ -54,14 +54,14 @@ export class OwnWrites {
     return () => void this.#waiters.delete(id);
   }
 
-  /** Forgets everything. */
+  /** Stops tracking all writes. */
   clear(): void {
     for (const expectations of this.#pending.values()) for (const expectation of expectations) expectation.cancel();
     this.#pending.clear();
     this.#waiters.clear();
   }
 
-  /** The kind as the cache has it: whole, by its metadata alone, or both. */
+  /** The cached forms of a kind: complete, metadata only, or both. */
   #cachedKinds(type: ResourceType): readonly CachedKind[] {
     return [this.#cache.find(type), this.#cache.find(metadataOf(type))].filter((kind) => kind !== undefined);
   }
@@ -70,20 +70,20 @@ export class OwnWrites {
     id: string,
     type: ResourceType,
     object: DeepReadonly<KubernetesObject>,
-    vanished: (() => void) | undefined,
+    onVanished: (() => void) | undefined,
   ): void {
     const { metadata } = object;
-    // What is made in a subresource may be answered with a Status.
+    // A create in a subresource may return a Status, which has no metadata.
     if (metadata === undefined) return;
     for (const kind of this.#cachedKinds(type)) {
       const wait = versionBarrier(kind, object);
       if (wait === undefined) continue;
-      // What was shown before would be told of when it goes.
-      const isNew = vanished !== undefined && kind.isKept(object) && kind.store.get(metadata) === undefined;
-      this.#expect(id, (met) =>
+      // If the object was stored before, its deletion would be delivered.
+      const isNew = onVanished !== undefined && kind.isStored(object) && kind.store.get(metadata) === undefined;
+      this.#expect(id, (reached) =>
         wait(() => {
-          if (isNew && kind.store.get(metadata) === undefined) vanished();
-          met();
+          if (isNew && kind.store.get(metadata) === undefined) onVanished();
+          reached();
         }),
       );
     }
@@ -92,7 +92,7 @@ export class OwnWrites {
   #expectDeletion(id: string, type: ResourceType, key: ObjectKey): () => void {
     const kinds = this.#cachedKinds(type).map((kind) => ({ kind, uid: kind.get(key)?.metadata.uid }));
     return () => {
-      // A delete answers no version to wait for. What the cache does not have it need not lose.
+      // A delete returns no version to wait for. An object that is not cached cannot be stale.
       for (const { kind, uid } of kinds) if (uid !== undefined) this.#expect(id, deletionBarrier(kind, key, uid));
     };
   }
@@ -103,10 +103,10 @@ export class OwnWrites {
     if (expectations === undefined) this.#pending.set(id, (expectations = new Set()));
     const expectation: Expectation = { cancel: () => {} };
     expectations.add(expectation);
-    expectation.cancel = wait(() => this.#met(id, expectation));
+    expectation.cancel = wait(() => this.#reached(id, expectation));
   }
 
-  #met(id: string, expectation: Expectation): void {
+  #reached(id: string, expectation: Expectation): void {
     const expectations = this.#pending.get(id);
     if (expectations?.delete(expectation) !== true || expectations.size > 0) return;
     this.#pending.delete(id);
@@ -116,6 +116,6 @@ export class OwnWrites {
   }
 }
 
-function isMaking(verb: WriteVerb): boolean {
+function createsObject(verb: WriteVerb): boolean {
   return verb === "create" || verb === "apply";
 }

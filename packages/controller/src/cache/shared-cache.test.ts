@@ -78,7 +78,7 @@ describe("cache", () => {
     expect(lists[0]?.query?.["limit"]).toBe("500");
   });
 
-  test("selects by namespace, labels and index, and says what it does not know", async () => {
+  test("selects by namespace, labels and index, and rejects unknown kinds and indexes", async () => {
     cache.declareIndex(robotType, "byModel", (object) => [(object as Robot).spec?.model ?? ""]);
     await start();
     await client.create(robotType, {
@@ -102,7 +102,7 @@ describe("cache", () => {
     expect(() => cache.get({ ...robotType, kind: "Other", plural: "others" }, { name: "x" })).toThrow(/Other .* is not cached/);
   });
 
-  test("lists no more than the limit, whatever selects", async () => {
+  test("lists no more than the limit with any selection", async () => {
     for (const name of ["r1", "r2", "r3"]) await client.create(robotType, robot(name, { spec: { model: "m" } }));
     await client.create(robotType, robot("other", {}, "b"));
     cache.declareIndex(robotType, "byModel", (object) => [(object as Robot).spec?.model ?? ""]);
@@ -114,7 +114,7 @@ describe("cache", () => {
     expect(count({ limit: 3, labelSelector: "!no" })).toBe(3);
   });
 
-  test("an index function that throws leaves the object out of the index only", async () => {
+  test("an index function that throws only excludes the object from the index", async () => {
     cache.declareIndex(robotType, "bad", () => {
       throw new Error("no index for you");
     });
@@ -122,10 +122,10 @@ describe("cache", () => {
     await start();
     expect(cache.list(robotType).length).toBe(1);
     expect(cache.list(robotType, { index: ["bad", "x"] })).toEqual([]);
-    expect(errors).toEqual(["index function failed; the object is not in the index: Error: no index for you"]);
+    expect(errors).toEqual(["index function failed; not indexing the object: Error: no index for you"]);
   });
 
-  test("a handler that throws keeps neither the others nor the informer from going on", async () => {
+  test("a handler that throws stops neither the others nor the informer", async () => {
     cache.declare(robotType).addHandler(() => {
       throw new Error("bad handler");
     });
@@ -137,7 +137,7 @@ describe("cache", () => {
     expect(errors.length).toBe(2);
   });
 
-  test("a transform that throws, or takes away what the cache knows an object by, loses nothing", async () => {
+  test("caches the object unchanged if a transform throws or removes its identity", async () => {
     cache = make({
       byObject: [
         cacheOf(robotType, {
@@ -163,11 +163,11 @@ describe("cache", () => {
     const said = "transform failed; caching the object unchanged";
     expect(errors).toEqual([
       `${said}: Error: no transform for you`,
-      `${said}: TypeError: a transform has to keep metadata.name, namespace, uid and resourceVersion`,
+      `${said}: TypeError: a transform must keep metadata.name, namespace, uid and resourceVersion`,
     ]);
   });
 
-  describe("begun by a stream", () => {
+  describe("with an initial stream", () => {
     const watchesOf = (streams: boolean) =>
       server.requests.filter(({ query }) => query?.["watch"] === "true" && (query["sendInitialEvents"] === "true") === streams);
     const lists = () => server.requests.filter(({ method, query }) => method === "GET" && query?.["watch"] === undefined);
@@ -178,7 +178,7 @@ describe("cache", () => {
       server.requests.length = 0;
     });
 
-    test("has what is there and what comes from one watch, without a list", async () => {
+    test("receives existing objects and changes from one watch, without a list", async () => {
       server.streams = true;
       await start();
       await client.create(robotType, robot("t"));
@@ -191,7 +191,7 @@ describe("cache", () => {
       expect([watchesOf(false).length, lists().length]).toEqual([0, 0]);
     });
 
-    test("resumes as a watch, and streams anew from where it stood when that is forgotten", async () => {
+    test("resumes as a watch, and streams again from its version after a compaction", async () => {
       server.streams = true;
       await start();
       server.bookmark();
@@ -209,7 +209,7 @@ describe("cache", () => {
       expect(lists().length).toBe(0);
     });
 
-    test("lists where the server refuses, and asks no more", async () => {
+    test("lists if the server rejects the stream, and does not try again", async () => {
       await start();
       server.send({ type: "ERROR", object: statusError("Expired", "").status });
       await settle();
@@ -217,7 +217,7 @@ describe("cache", () => {
       expect([watchesOf(true).length, lists().length]).toEqual([1, 2]);
     });
 
-    test("lists where the server does not know the question and brings nothing for 10 s", async () => {
+    test("lists if the server ignores sendInitialEvents and sends nothing for 10 s", async () => {
       server.streams = "unmarked";
       const starting = start();
       await clock.advance(9_999);
@@ -250,7 +250,7 @@ describe("cache", () => {
     expect(changes).toEqual(["create r uid-1", "create s uid-2"]);
   });
 
-  test("tells deletions that it missed, and a namesake made anew as delete and create", async () => {
+  test("delivers missed deletions, and a recreated object as delete and create", async () => {
     for (const name of ["kept", "gone", "again"]) await client.create(robotType, robot(name));
     await start();
     changes.length = 0;
@@ -269,7 +269,7 @@ describe("cache", () => {
     expect(relist.map((request) => request.query?.["resourceVersion"])).toEqual(["103"]);
   });
 
-  test("serves the old state while it lists anew", async () => {
+  test("serves the old state during a relist", async () => {
     await client.create(robotType, robot("r"));
     await start();
     let answer = (): void => {};
@@ -288,7 +288,7 @@ describe("cache", () => {
     expect(cache.list(robotType).length).toBe(0);
   });
 
-  test("tries again after 800 ms, doubling up to 30 s, and anew after two quiet minutes", async () => {
+  test("retries after errors with a delay of 800 ms, doubled up to 30 s, reset after two minutes without failures", async () => {
     let down = true;
     const at: number[] = [];
     server.intercept = (_, isWatch) => {
@@ -313,7 +313,7 @@ describe("cache", () => {
     await clock.advance(30_000);
   });
 
-  test("does not ask again at once when the server ends every watch at once", async () => {
+  test("does not reopen immediately if the server ends every watch immediately", async () => {
     await start();
     server.requests.length = 0;
     for (let time = 0; time < 100; time++) {
@@ -323,7 +323,7 @@ describe("cache", () => {
     expect(server.requests.length).toBeLessThanOrEqual(2);
   });
 
-  test("opens a watch that broke again at once where it was good for something, however often, and else with backoff", async () => {
+  test("reopens a lost watch immediately if it had delivered events, and otherwise with backoff", async () => {
     await start();
     server.requests.length = 0;
     const broken = new TransportError("ConnectionLost", "cut");
@@ -346,7 +346,7 @@ describe("cache", () => {
     expect(server.openWatches).toBe(1);
   });
 
-  test("watches only the namespaces it is told to, and keeps them apart on a relist", async () => {
+  test("watches only the selected namespaces, and keeps them separate during a relist", async () => {
     cache = make({ namespaces: ["a", "b"] });
     for (const namespace of ["a", "b", "c"]) await client.create(robotType, robot(`in-${namespace}`, {}, namespace));
     await start();
@@ -357,7 +357,7 @@ describe("cache", () => {
     expect(changes).toEqual(["create in-a uid-1 initially", "create in-b uid-2 initially"]);
   });
 
-  test("tells every object again about every ten hours", async () => {
+  test("delivers every object again about every ten hours", async () => {
     await client.create(robotType, robot("r"));
     await start();
     changes.length = 0;

@@ -7,20 +7,20 @@ import {
   type ResourceType,
   type Stored,
 } from "@keelson/api-machinery";
-import { CacheTimeoutError, type CacheWait, type CacheWaitOptions, waitForCache } from "./cache-wait.ts";
+import { CacheStoppedError, CacheTimeoutError, type CacheWait, type CacheWaitOptions, waitForCache } from "./cache-wait.ts";
 import { CachedKind, type ChangeHandler, type FollowOptions } from "./cached-kind.ts";
 import type { CachedObject } from "./cached-object.ts";
 import { labelSelectorOf } from "../informer/label-selector.ts";
 import { ListGate } from "../informer/list-gate.ts";
 import { objectKey, typeId } from "./object-id.ts";
-import type { CacheFigures } from "../metrics/metrics.ts";
+import type { CacheMetrics } from "../metrics/metrics.ts";
 import type { OnChange } from "./change.ts";
 import type { Cache, CacheListOptions, IndexFunction } from "./cache.ts";
 import { deletionBarrier, versionBarrier } from "./cache-barrier.ts";
 
 const resyncMs = 10 * 60 * 60_000;
 
-/** The stores and informers of every kind that something of a manager has declared. */
+/** The stores and informers of every kind declared in a manager. */
 export class SharedCache implements Cache {
   readonly #options: FollowOptions;
   readonly #kinds = new Map<string, CachedKind>();
@@ -31,7 +31,7 @@ export class SharedCache implements Cache {
 
   constructor(options: FollowOptions) {
     this.#options = { ...options, client: new ListGate(options.client, options.clock) };
-    // Every informer waits for it; that is no leak.
+    // Every informer listens to it; that is not a leak.
     setMaxListeners(0, this.#stop.signal);
   }
 
@@ -39,7 +39,7 @@ export class SharedCache implements Cache {
     return [...this.#kinds.values()];
   }
 
-  /** Declares a kind. Declaring it again is the same kind. */
+  /** Declares a kind. Idempotent. */
   declare(type: ResourceType): CachedKind {
     const id = typeId(type);
     let kind = this.#kinds.get(id);
@@ -50,7 +50,7 @@ export class SharedCache implements Cache {
     return kind;
   }
 
-  /** Declares an index. One name stands for one function: the same one may be declared again, another one may not. */
+  /** Declares an index. Idempotent for the same function. **Errors**: `TypeError` if the name is declared with another function. */
   declareIndex(type: ResourceType, name: string, compute: IndexFunction<KubernetesObject>): void {
     const kind = this.declare(type);
     const known = this.#indexes.get(kind)?.get(name);
@@ -63,8 +63,8 @@ export class SharedCache implements Cache {
     kind.store.addIndex(name, compute);
   }
 
-  /** What there is of each kind, and how current it is. */
-  figures(): readonly CacheFigures[] {
+  /** Size and staleness of each kind. */
+  metrics(): readonly CacheMetrics[] {
     return this.kinds.map(({ type, store, informers }) => ({
       kind: typeId(type),
       objects: store.size,
@@ -92,7 +92,7 @@ export class SharedCache implements Cache {
     if (candidates === undefined) {
       const known = store.indexNames.join(", ") || "none";
       throw new TypeError(
-        `${type.kind} has no index ${JSON.stringify(index?.[0])}; declare it in "reads" (there are: ${known})`,
+        `${type.kind} has no index ${JSON.stringify(index?.[0])}; declare it in "reads" (declared: ${known})`,
       );
     }
     const selector = labelSelector === "" ? undefined : labelSelectorOf(labelSelector);
@@ -115,11 +115,11 @@ export class SharedCache implements Cache {
     const kind = this.#declared(type);
     const { namespace, resourceVersion } = object.metadata;
     if (resourceVersion === undefined)
-      throw new TypeError(`${nameOf(kind, object)} has no metadata.resourceVersion; give what the server answered`);
+      throw new TypeError(`${nameOf(kind, object)} has no metadata.resourceVersion; pass the object that the server returned`);
     const missing = (): string => {
       const has = kind.store.get(object.metadata)?.metadata.resourceVersion ?? "nothing";
       const upTo = kind.informerOf(namespace)?.resourceVersion ?? "no list yet";
-      return `the cache does not show ${nameOf(kind, object)} at version ${resourceVersion}: it has ${has} of it, and of the kind ${upTo}`;
+      return `the cache does not show ${nameOf(kind, object)} at version ${resourceVersion}: it has version ${has} of the object and ${upTo} of the kind`;
     };
     await this.#wait(versionBarrier(kind, object), missing, options);
   }
@@ -132,14 +132,15 @@ export class SharedCache implements Cache {
     const { clock } = this.#options;
     const { timeoutMs = 5_000, signal } = options;
     const startedAt = clock.monotonic();
-    // What the cache has never shown may be yet to come, and then to go.
+    // If the cache does not show the object yet, it may still be added and then deleted.
     await this.whenSeen(type, object, { timeoutMs, signal });
     const kind = this.#declared(type);
     const { uid } = object.metadata;
-    if (uid === undefined) throw new TypeError(`${nameOf(kind, object)} has no metadata.uid; give what the server answered`);
+    if (uid === undefined)
+      throw new TypeError(`${nameOf(kind, object)} has no metadata.uid; pass the object that the server returned`);
     const missing = (): string => {
       const has = kind.store.get(object.metadata)?.metadata.resourceVersion ?? "nothing";
-      return `the cache does not show that ${nameOf(kind, object)} of uid ${uid} was deleted: it has version ${has} of it`;
+      return `the cache does not show the deletion of ${nameOf(kind, object)} (uid ${uid}): it has version ${has}`;
     };
     const left = timeoutMs - (clock.monotonic() - startedAt);
     await this.#wait(deletionBarrier(kind, objectKey(object), uid), missing, { timeoutMs: left, signal });
@@ -149,21 +150,25 @@ export class SharedCache implements Cache {
     return this.#declared(type).addListener(listener as unknown as ChangeHandler);
   };
 
-  /** Starts the informers and waits until each has listed; rejects, naming the kinds, after `timeoutMs`. */
+  /**
+   * Starts the informers and waits until each has listed its kind.
+   *
+   * **Errors**: {@link CacheTimeoutError} with the missing kinds after `timeoutMs`; {@link CacheStoppedError}; the signal's reason.
+   */
   async start(timeoutMs: number, signal?: AbortSignal): Promise<void> {
     for (const kind of this.#kinds.values())
       for (const informer of kind.informers) this.#runs.push(informer.run(this.#stop.signal));
     this.#armResync();
     const listed = Promise.all([...this.#kinds.values()].flatMap((kind) => kind.informers.map((informer) => informer.listed)));
-    const wait: CacheWait = (met) => {
+    const wait: CacheWait = (reached) => {
       let isWaiting = true;
-      void listed.then(() => isWaiting && met());
+      void listed.then(() => isWaiting && reached());
       return () => {
         isWaiting = false;
       };
     };
     const late = (): Error => this.#missing(timeoutMs);
-    const stopped = (): Error => new Error("the cache was stopped before it was synced");
+    const stopped = (): Error => new CacheStoppedError("the cache was stopped before it was synced");
     await waitForCache(wait, { clock: this.#options.clock, stop: this.#stop.signal, late, stopped }, { timeoutMs, signal });
   }
 
@@ -184,8 +189,8 @@ export class SharedCache implements Cache {
 
   async #wait(wait: CacheWait | undefined, missing: () => string, options: CacheWaitOptions): Promise<void> {
     if (wait === undefined) return;
-    const late = (timeoutMs: number): Error => new CacheTimeoutError(`after ${timeoutMs / 1000} s ${missing()}`);
-    const stopped = (): Error => new Error(`the cache was stopped: ${missing()}`);
+    const late = (timeoutMs: number): Error => new CacheTimeoutError(`timed out after ${timeoutMs / 1000} s: ${missing()}`);
+    const stopped = (): Error => new CacheStoppedError(`the cache was stopped: ${missing()}`);
     await waitForCache(wait, { clock: this.#options.clock, stop: this.#stop.signal, late, stopped }, options);
   }
 
@@ -203,13 +208,13 @@ export class SharedCache implements Cache {
     const reasons = waiting.map((kind) => {
       const error = kind.informers.map((informer) => informer.lastError).find((each) => each !== undefined);
       const reason = isStatusError(error, "NotFound")
-        ? "the server does not know this kind"
+        ? "the server does not serve this kind"
         : error instanceof Error
           ? error.message
-          : "no answer";
+          : "no response";
       return `${typeId(kind.type)} (${reason})`;
     });
-    return new Error(`caches were not synced after ${timeoutMs / 1000} s: ${reasons.join("; ")}`);
+    return new CacheTimeoutError(`caches are not synced after ${timeoutMs / 1000} s: ${reasons.join("; ")}`);
   }
 }
 

@@ -43,7 +43,7 @@ const blockable = () => {
 };
 
 describe("leader election", () => {
-  test("the first takes the lease; the second waits 15 s after the last renewal that it saw", async () => {
+  test("the first takes the lease; the second waits until 15 s after the last observed renewal", async () => {
     const stop = new AbortController();
     const one = elect("one");
     await one.acquire(stop.signal);
@@ -74,7 +74,7 @@ describe("leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("waits as long as the lease says, whatever this process would hold one for", async () => {
+  test("waits for the duration in the lease, not for its own", async () => {
     const stop = new AbortController();
     await new LeaderElection({
       ...{ client, ...key, identity: "patient", clock, random: () => 0, log: silentLogger, leaseDurationMs: 60_000 },
@@ -90,7 +90,7 @@ describe("leader election", () => {
     expect(acquiredAt).toBe(60_000);
   });
 
-  test("tells who has the lease while it waits, once a holder, and nothing when it gets the lease at once", async () => {
+  test("reports each holder once while waiting, and none if it gets the lease immediately", async () => {
     const stop = new AbortController();
     const seen: unknown[] = [];
     const watchful = (identity: string): LeaderElection =>
@@ -124,7 +124,7 @@ describe("leader election", () => {
     await held;
   });
 
-  test("gives up after 10 s without a renewal, and says that it does not lead before that is known", async () => {
+  test("gives up after 10 s without a renewal, and does not lead even before it notices", async () => {
     const stop = new AbortController();
     const one = elect("one");
     await one.acquire(stop.signal);
@@ -168,7 +168,7 @@ describe("leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("gives up when a renewal is never answered", async () => {
+  test("gives up if a renewal gets no response", async () => {
     const stop = new AbortController();
     const one = elect("one");
     await one.acquire(stop.signal);
@@ -179,7 +179,7 @@ describe("leader election", () => {
     await expect(lost).rejects.toThrow(/was not renewed within 10 s/);
   });
 
-  test("gives up at once when somebody else holds the lease", async () => {
+  test("gives up immediately if another process holds the lease", async () => {
     const stop = new AbortController();
     const one = elect("one");
     await one.acquire(stop.signal);
@@ -192,7 +192,7 @@ describe("leader election", () => {
     expect(one.isLeader).toBe(false);
   });
 
-  test("does not lead after the machine slept: the wall clock went on and the monotonic one did not", async () => {
+  test("does not lead after the machine slept and only the wall clock advanced", async () => {
     const one = elect("one");
     await one.acquire(new AbortController().signal);
     clock.jump(10_000);
@@ -201,7 +201,7 @@ describe("leader election", () => {
     expect(one.isLeader).toBe(true);
   });
 
-  test("given back, the lease is taken at the next try", async () => {
+  test("a released lease is taken at the next attempt", async () => {
     const stop = new AbortController();
     const one = elect("one");
     await one.acquire(stop.signal);
@@ -212,7 +212,7 @@ describe("leader election", () => {
     expect(two.isLeader).toBe(true);
   });
 
-  test("keeps the order lease > renew deadline > retry", () => {
+  test("requires lease duration > renew deadline > retry period", () => {
     const make = (more: object) => () =>
       new LeaderElection({ client, ...key, clock, random: () => 0, log: silentLogger, ...more });
     expect(make({ leaseDurationMs: 10_000 })).toThrow(/leaseDurationMs/);
@@ -238,7 +238,7 @@ describe("manager with leader election", () => {
     await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
   });
 
-  test("one of two runs controllers; after its stop the other does, within one try", async () => {
+  test("one of two managers runs controllers; after its stop the other does, within one attempt", async () => {
     const seen: string[] = [];
     const one = manage("one", async () => void seen.push("one"));
     const two = manage("two", async () => void seen.push("two"));
@@ -255,7 +255,7 @@ describe("manager with leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("rejects done when the lease is lost, aborts what runs without grace, and lets no write through", async () => {
+  test("a lost lease rejects done, aborts reconciles without grace, and blocks writes", async () => {
     let refused: unknown;
     let aborted = false;
     const manager = manage("one", async ({ signal, client: own }) => {
@@ -277,7 +277,7 @@ describe("manager with leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("a block of the event loop past the lease ends the manager: no write of a reconcile that goes on is sent", async () => {
+  test("an event loop blocked past the lease stops the manager, and no further write is sent", async () => {
     const { clock: shifted, block } = blockable();
     const results: unknown[] = [];
     const gate = createDeferred<void>();
@@ -309,8 +309,8 @@ describe("manager with leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test.each(["that the server has asked to come again later", "that was never answered"])(
-    "a write %s is not sent, nor waited for, once the lease is lost",
+  test.each(["that the server asked to retry later", "without a response"])(
+    "a write %s is neither sent nor awaited after the lease is lost",
     async (what) => {
       const isDeferred = what.includes("later");
       const answer = { status: 429, headers: { "retry-after": "30" }, body: statusError("TooManyRequests", "busy").status };
@@ -342,7 +342,7 @@ describe("manager with leader election", () => {
     },
   );
 
-  test("a write that waits for its turn is not sent by a process that was stopped meanwhile, before anything tells it so", async () => {
+  test("a process that was suspended does not send a queued write after its lease has expired", async () => {
     const { clock: shifted, block } = blockable();
     let refused: unknown;
     const manager = createManager({
@@ -375,7 +375,7 @@ describe("manager with leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("warmed up, a controller's queue is filled while another leads; it reconciles, and writes, only when it leads", async () => {
+  test("with warm-up, the queue is filled while another process leads; reconciles and writes start with leadership", async () => {
     const one = manage("one", async () => {});
     await one.start();
     await settle();
@@ -422,7 +422,7 @@ describe("manager with leader election", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("a manager that waits and warms up stops without having led, and leaves nothing", async () => {
+  test("a standby with warm-up stops without having led, and leaves nothing behind", async () => {
     const one = manage("one", async () => {});
     await one.start();
     await settle();

@@ -1,9 +1,9 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import { TokenBucket } from "../queue/token-bucket.ts";
 
-/** An event as it is reported, with what makes two of them the same. */
+/** A reported event. Events with equal fields are repetitions. */
 export interface ReportedEvent {
-  /** The object that it is about: its kind, namespace, name and uid. */
+  /** Identifies the object: kind, namespace, name and uid. */
   readonly about: string;
   readonly type: string;
   readonly reason: string;
@@ -11,10 +11,10 @@ export interface ReportedEvent {
   readonly note: string;
 }
 
-/** What is to be done about a reported event. */
+/** How to report an event. */
 export type Correlation<S> =
   | { readonly kind: "create"; readonly note: string; readonly remember: (stored: S) => void }
-  /** It repeats the one that `stored` is, `count` times by now; where that is gone, another is to be remembered. */
+  /** Repeats `stored`, for the `count`-th time. If that event was deleted, create another and remember it. */
   | {
       readonly kind: "repeat";
       readonly stored: S;
@@ -22,7 +22,7 @@ export type Correlation<S> =
       readonly note: string;
       readonly remember: (stored: S) => void;
     }
-  /** Too many about this object. */
+  /** The object has too many events. */
   | { readonly kind: "drop" };
 
 interface Series<S> {
@@ -44,9 +44,8 @@ const spamBurst = 25;
 const spamPerSecond = 1 / 300;
 
 /**
- * Keeps a controller that repeats itself from filling the API with events, with client-go's limits: the same event again is a
- * count in the first; more than 10 that differ only in their note, within 600 s, become one; and of one object no more than
- * 25 at once and one every 300 s after that.
+ * Limits the events of a controller, with client-go's rules: a repeated event increases the count of the first; more than 10
+ * events within 600 s that differ only in their note are combined; and an object gets at most 25 events in a burst, then one every 300 s.
  */
 export class EventCorrelator<S> {
   readonly #clock: Clock;
@@ -62,7 +61,7 @@ export class EventCorrelator<S> {
     const now = this.#clock.monotonic();
     const bucket = touch(this.#buckets, event.about, () => new TokenBucket(this.#clock, spamPerSecond, spamBurst));
     if (!bucket.tryTake()) return { kind: "drop" };
-    const note = this.#isCrowded(event, now) ? `(combined from similar events): ${event.note}` : event.note;
+    const note = this.#isCombined(event, now) ? `(combined from similar events): ${event.note}` : event.note;
     const isCombined = note !== event.note;
     const key = JSON.stringify([event.about, event.type, event.reason, event.action, isCombined ? null : note]);
     const series = touch(this.#series, key, (): Series<S> => ({ stored: undefined, count: 0, lastAt: now }));
@@ -73,12 +72,12 @@ export class EventCorrelator<S> {
     series.lastAt = now;
     series.count++;
     const remember = (stored: S): void => void (series.stored = stored);
-    // Also where the first could not be stored: this one is as good.
+    // Also if the first one could not be stored.
     if (series.stored === undefined) return { kind: "create", note, remember };
     return { kind: "repeat", stored: series.stored, count: series.count, note, remember };
   }
 
-  #isCrowded(event: ReportedEvent, now: number): boolean {
+  #isCombined(event: ReportedEvent, now: number): boolean {
     const key = JSON.stringify([event.about, event.type, event.reason, event.action]);
     const group = touch(this.#groups, key, (): Group => ({ notes: new Set(), startedAt: now }));
     if (now - group.startedAt > similarWindowMs) {
@@ -92,10 +91,10 @@ export class EventCorrelator<S> {
   }
 }
 
-/** The value of `key`, made if need be and now the newest; beyond the capacity the oldest is forgotten. */
-function touch<V>(map: Map<string, V>, key: string, make: () => V): V {
+/** The value of `key`, created if missing, as the most recently used. Evicts the oldest beyond the capacity. */
+function touch<V>(map: Map<string, V>, key: string, create: () => V): V {
   let value = map.get(key);
-  if (value === undefined) value = make();
+  if (value === undefined) value = create();
   else map.delete(key);
   map.set(key, value);
   if (map.size > capacity) {

@@ -1,7 +1,7 @@
 import { type DeepReadonly, isNotFound, isStatusError, type KubernetesObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { isDns1123SubdomainName } from "@keelson/api-machinery/validation";
-import type { Client } from "@keelson/client";
+import { type Client, TransportError } from "@keelson/client";
 import { EventsEvent, type EventsEventObject, type ObjectReference } from "@keelson/api-machinery/kinds";
 import { EventCorrelator } from "./event-correlator.ts";
 import { formatMicroTime } from "@keelson/api-machinery/time";
@@ -32,21 +32,21 @@ export interface EventRecorderOptions {
   readonly clock: Clock;
   readonly random?: () => number;
   readonly log: Logger;
-  /** Who reports: `reportingController`. */
+  /** `reportingController`. */
   readonly controller: string;
-  /** Which one of them: `reportingInstance`. Default: the controller's name. */
+  /** `reportingInstance`. Default: the controller's name. */
   readonly instance?: string;
 }
 
-/** A recorder that can be waited for. */
+/** A recorder that sends events until it is stopped. */
 export interface RunningEventRecorder extends EventRecorder {
-  /** Waits until what was recorded has been sent, at most `timeoutMs`; what comes later is dropped. */
+  /** Waits up to `timeoutMs` (default 5000) until the recorded events are sent. Events recorded later are dropped. */
   stop(timeoutMs?: number): Promise<void>;
 }
 
 type Reported = Parameters<EventRecorder["event"]>[1];
 
-/** What is kept of an event until it is sent: no more of the objects than is told, so that a long queue holds none of them. */
+/** A queued event. It holds references instead of objects, so that a long queue does not keep the objects in memory. */
 interface Recorded {
   readonly about: string;
   readonly regarding: ObjectReference;
@@ -59,14 +59,14 @@ interface Recorded {
   readonly at: number;
 }
 
-/** Events that wait to be sent; more are dropped, as a recorder must not fill the memory when the server is away. */
-const longestQueue = 1000;
+/** Maximum number of queued events. More are dropped, to bound memory while the server is away. */
+const maxQueued = 1000;
 const attempts = 4;
 const retryMs = 1_000;
 const noteLimit = 1024;
 const nameLimit = 128;
 
-/** Makes a recorder of events (events.k8s.io/v1). Events are sent one by one in the background, with a few retries. */
+/** Creates a recorder of events (events.k8s.io/v1). Events are sent one by one in the background, with a few retries. */
 export function createEventRecorder(options: EventRecorderOptions): RunningEventRecorder {
   return new QueueingRecorder(options);
 }
@@ -79,7 +79,7 @@ class QueueingRecorder implements RunningEventRecorder {
   #sending: Promise<void> | undefined;
   #isStopped = false;
   #dropped = 0;
-  #made = 0;
+  #created = 0;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
@@ -88,15 +88,15 @@ class QueueingRecorder implements RunningEventRecorder {
 
   event(regarding: DeepReadonly<KubernetesObject>, event: Reported): void {
     if (this.#isStopped) return;
-    if (this.#queue.length >= longestQueue) {
+    if (this.#queue.length >= maxQueued) {
       this.#dropped++;
       return;
     }
     try {
       this.#queue.push(this.#recorded(regarding, event));
     } catch (error) {
-      // Types do not hold in JavaScript, and a note may come from anywhere.
-      this.#options.log.warn({ err: error }, "an event was not recorded");
+      // JavaScript callers may pass invalid values.
+      this.#options.log.warn({ err: error }, "could not record event");
       return;
     }
     this.#sending ??= this.#send();
@@ -105,24 +105,26 @@ class QueueingRecorder implements RunningEventRecorder {
   async stop(timeoutMs = 5_000): Promise<void> {
     this.#isStopped = true;
     if (this.#sending === undefined) return;
-    const timer = this.#options.clock.setTimer(timeoutMs, () => this.#stop.abort(new Error("events were not sent in time")));
+    const timer = this.#options.clock.setTimer(timeoutMs, () =>
+      this.#stop.abort(new TransportError("Timeout", "events were not sent in time")),
+    );
     await this.#sending;
     timer.cancel();
   }
 
   async #send(): Promise<void> {
-    // The caller goes on first: recording never runs requests on its stack.
+    // Let the caller continue first: recording never sends requests on its stack.
     await Promise.resolve();
     for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
       try {
         await this.#sendOne(next);
       } catch (error) {
         const { reason, regarding } = next;
-        this.#options.log.warn({ err: error, reason, name: regarding.name }, "an event was not recorded");
+        this.#options.log.warn({ err: error, reason, name: regarding.name }, "could not record event");
       }
       if (this.#stop.signal.aborted) this.#queue.length = 0;
       if (this.#dropped > 0) {
-        this.#options.log.warn({ dropped: this.#dropped }, "events were dropped: more were recorded than could be sent");
+        this.#options.log.warn({ dropped: this.#dropped }, "dropped events: they were recorded faster than they could be sent");
         this.#dropped = 0;
       }
     }
@@ -137,7 +139,7 @@ class QueueingRecorder implements RunningEventRecorder {
       type: event.type,
       reason: event.reason.slice(0, nameLimit),
       action: (event.action ?? event.reason).slice(0, nameLimit),
-      note: cutToBytes(event.note, noteLimit),
+      note: truncateToBytes(event.note, noteLimit),
       controller: event.controller ?? this.#options.controller,
       at: this.#options.clock.now(),
     };
@@ -153,11 +155,11 @@ class QueueingRecorder implements RunningEventRecorder {
         await this.#retry((signal) => client.patch(EventsEvent, correlation.stored, { type: "merge", body }, { signal }));
         return;
       } catch (error) {
-        // Events do not live for ever: one that is gone is told anew.
+        // Events expire: create a new one.
         if (!isNotFound(error)) throw error;
       }
     }
-    correlation.remember(await this.#create(event, cutToBytes(correlation.note, noteLimit)));
+    correlation.remember(await this.#create(event, truncateToBytes(correlation.note, noteLimit)));
   }
 
   async #create(event: Recorded, note: string): Promise<{ readonly namespace: string; readonly name: string }> {
@@ -165,9 +167,9 @@ class QueueingRecorder implements RunningEventRecorder {
     const { regarding, related, controller, at, action, reason, type } = event;
     const instance = this.#options.instance ?? controller;
     const namespace = regarding.namespace ?? "default";
-    const unique = `${Math.floor(at).toString(16)}${(this.#made++).toString(16)}${Math.floor(random() * 2 ** 32).toString(16)}`;
+    const unique = `${Math.floor(at).toString(16)}${(this.#created++).toString(16)}${Math.floor(random() * 2 ** 32).toString(16)}`;
     const named = `${(regarding.name ?? "object").slice(0, 200)}.${unique}`;
-    // Names of some kinds, `system:node` of a ClusterRole, are no names for an event.
+    // Some names, such as the ClusterRole `system:node`, are not valid names of an event.
     const name = isDns1123SubdomainName(named) ? named : `event.${unique}`;
     const object: Omit<EventsEventObject, "apiVersion" | "kind"> = {
       metadata: { namespace, name },
@@ -185,7 +187,7 @@ class QueueingRecorder implements RunningEventRecorder {
     return { namespace, name };
   }
 
-  /** Sends again where no answer came or the server had trouble; a refusal stands. */
+  /** Retries if there was no response or the server failed. Rejections are final. */
   async #retry(send: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -218,8 +220,8 @@ function referenceTo(object: DeepReadonly<KubernetesObject>, withVersion: boolea
   };
 }
 
-/** At most `limit` bytes of UTF-8, never half a character. */
-function cutToBytes(text: string, limit: number): string {
+/** Truncates to `limit` bytes of UTF-8 without splitting a character. */
+function truncateToBytes(text: string, limit: number): string {
   if (text.length <= limit && Buffer.byteLength(text) <= limit) return text;
   const bytes = Buffer.from(text.slice(0, limit)).subarray(0, limit - 3);
   return `${new TextDecoder("utf-8").decode(bytes, { stream: true })}...`;

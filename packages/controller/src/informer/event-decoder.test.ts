@@ -86,7 +86,7 @@ describe("managedFields", () => {
     ["between", { uid: "u", managedFields, name: "a" }, { uid: "u", name: "a" }],
     ["alone", { managedFields }, {}],
     ["not there", { name: "a" }, { name: "a" }],
-  ])("are left out where they are %s in the metadata", (_, metadata, left) => {
+  ])("are omitted if they are %s in the metadata", (_, metadata, left) => {
     const rest = { spec: { a: "ä\u{1f916}" }, status: {} };
     expect(decoded(event({ kind: "K", metadata, ...rest }))).toEqual({
       type: "ADDED",
@@ -95,7 +95,7 @@ describe("managedFields", () => {
     expect(decoded(event({ ...rest, metadata }))).toEqual({ type: "ADDED", object: { ...rest, metadata: left } });
   });
 
-  test("are kept anywhere else", () => {
+  test("are kept elsewhere", () => {
     for (const object of [
       { spec: { managedFields } },
       { managedFields, metadata: { annotations: { managedFields: "x", 'a"managedFields":[': "1" } } },
@@ -109,7 +109,7 @@ describe("managedFields", () => {
     expect(decoded(JSON.stringify(elsewhere))).toEqual(elsewhere);
   });
 
-  test("that hold what looks like their end leave nothing of them behind", () => {
+  test("are omitted completely if they contain their own end marker", () => {
     for (const odd of [[{ a: "}]" }], [{ a: '}],"x":[' }], [{ a: [{}], b: 1 }], [{ a: [{ b: [{}] }] }, {}]]) {
       const { metadata } = decoded(event({ metadata: { name: "a", managedFields: odd, labels: {} } })) as KubernetesObject;
       expect(metadata).toBeUndefined();
@@ -122,7 +122,7 @@ describe("managedFields", () => {
   });
 });
 
-test("a line that is not compact is parsed as it came, and of a broken one is said what JSON.parse says", () => {
+test("parses lines that are not compact, and reports broken ones as JSON.parse does", () => {
   const spaced = { type: "ADDED", object: { metadata: { name: "a", managedFields } } };
   expect(decoded(JSON.stringify(spaced, null, 1))).toEqual(spaced);
   for (const line of [
@@ -142,7 +142,7 @@ describe.each([
   ["a built-in kind's", typedPod],
   ["a custom resource's", sortedPod],
 ])("%s change of status", (_, pod) => {
-  test("shares all but the version and the status with the state before it, and is frozen", () => {
+  test("shares everything but version and status with the previous state, and is frozen", () => {
     const { tell } = cache();
     const first = tell(pod("1", { phase: "Pending", conditions: [{ type: "A" }] })) as CachedObject & {
       readonly spec?: object;
@@ -158,7 +158,7 @@ describe.each([
     expect(first.metadata.resourceVersion).toBe("1");
   });
 
-  test("is what was sent where anything else changed too", () => {
+  test("equals the sent object if anything else changed too", () => {
     const { tell, size } = cache();
     tell(pod("1", { phase: "Pending" }));
     for (const options of [{ labels: { app: "b" } }, { spec: { nodeName: "m" } }, { uid: "u2" }, { labels: {} }, {}]) {
@@ -169,7 +169,7 @@ describe.each([
     expect(size()).toBe(2);
   });
 
-  test("is forgotten with the object", () => {
+  test("is forgotten when the object is deleted", () => {
     const { tell, size } = cache();
     tell(pod("1", { phase: "Pending" }), "ADDED");
     expect(size()).toBe(0);
@@ -179,7 +179,7 @@ describe.each([
     expect(size()).toBe(0);
   });
 
-  test("is parsed whole, and nothing remembered, of kinds whose objects become others", () => {
+  test("is parsed completely, without a digest, for kinds with transforms or metadata only", () => {
     const byMetadata = new EventDecoder(metadataOf(Pod), () => undefined, false);
     for (const by of [decoder(true), byMetadata]) {
       expect(by.decode(Buffer.from(event(pod("1", { phase: "A" }), "MODIFIED")))).toEqual({
@@ -191,7 +191,7 @@ describe.each([
   });
 });
 
-test("fields of the names that are cut, in other places, are left alone", () => {
+test("fields with the same names in other places are not cut", () => {
   const cut = { resourceVersion: "7", managedFields: [{ a: 1 }], status: { a: 1 } };
   for (const [first, second] of [
     [typedPod("1", { phase: "A", inner: cut }), typedPod("2", { phase: "B", inner: cut })],
@@ -224,13 +224,13 @@ test("fields of the names that are cut, in other places, are left alone", () => 
   }
 });
 
-test("what stands beside the object is not taken for its status", () => {
+test("a field next to the object is not mistaken for its status", () => {
   const object = { metadata: { name: "a", uid: "u", resourceVersion: "1" }, spec: { a: 1 } };
   const told = { type: "MODIFIED", object, other: { a: 1, status: { b: 1 } } };
   expect(decoded(JSON.stringify(told))).toEqual(told);
 });
 
-test("whatever objects a watch tells, in any order, they are what JSON.parse makes of them, less managedFields", () => {
+test("any sequence of events decodes to what JSON.parse returns, without managedFields", () => {
   const small = fc.jsonValue({ maxDepth: 2 });
   const fields = fc.dictionary(
     fc.constantFrom("status", "spec", "resourceVersion", "managedFields", "a", "é", "__proto__"),

@@ -1,54 +1,54 @@
 import { isJsonObject, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import type { WatchEvent } from "@keelson/api-machinery/transport";
 import { hash } from "node:crypto";
-import { type CachedObject, cachedObject, sharing } from "../cache/cached-object.ts";
+import { type CachedObject, cachedObject, shareUnchanged } from "../cache/cached-object.ts";
 import { isMetadataOnly } from "../cache/metadata-only.ts";
 
 /*
- * Most of what a watch tells is a change of status: the same object again, with another `status`, another `resourceVersion` and
- * other `managedFields`. The decoder cuts these three out of an event's text. What is left, the skeleton, it knows by its digest:
- * where the last state of the object had the same skeleton, that state's parts are taken, and only the status is parsed.
+ * Most watch events are changes of status: the same object with another `status`, `resourceVersion` and `managedFields`. The
+ * decoder cuts these three fields out of the event's text and looks up a digest of the rest, the skeleton. If the previous state of
+ * the object had the same skeleton, its parts are reused and only the status is parsed.
  *
- * The cuts are made at the first place that looks right. Whether it was right shows when a skeleton is parsed for the
- * first time: what stands for a cut must be where the field belongs. If not, the event is parsed as it came.
+ * Cuts are made at the first match of a key. Whether the match was right shows when a skeleton is parsed for the first time: the
+ * placeholders must be where the fields belong. If they are not, the whole event is parsed.
  */
 
 const modified = '{"type":"MODIFIED","object":{';
 const versionKey = 'resourceVersion":"';
 const statusKey = ',"status":';
 const managedKey = '"managedFields":';
-/** Closes the object and the event. */
+/** End of the object and of the event. */
 const close = "}}";
 const quote = 0x22;
 const openBrace = 0x7b;
 
 type Fields = Record<string, unknown>;
 
-/** A stretch of a text. */
+/** A range of a text. */
 interface Span {
   readonly from: number;
   readonly to: number;
 }
 
-/** An object that was modified. */
+/** The last state of an object with this skeleton. */
 interface KnownObject {
   newest: CachedObject;
 }
 
-/** An event's text, cut. */
+/** The parts of an event's text. */
 interface CutEvent {
-  /** What is left, with `""`, `0` and `0` for the version, the managedFields and the status. */
+  /** The text with `""`, `0` and `0` as placeholders of the version, the managedFields and the status. */
   readonly skeleton: string;
   readonly resourceVersion: string;
   readonly status: unknown;
 }
 
 /**
- * Makes events of the lines of a kind's watches. Their objects come without `metadata.managedFields`, which are about a third of
- * what a server sends: what is not parsed costs neither the parsing nor the garbage. One whose status alone has changed since its
- * last event comes frozen, as the cache holds it, and shares all else with its last state.
+ * Decodes the lines of a kind's watches. Objects have no `metadata.managedFields`, about a third of what a server sends: they are not even
+ * parsed. An object whose status alone has changed since its last event is returned frozen, as the cache holds it, and shares everything else
+ * with its previous state.
  *
- * It remembers a digest (32 bytes) of every object that was modified, until that is deleted or {@link forgetAll} is called.
+ * Stores a digest (32 bytes) of every modified object until the object is deleted or {@link forgetAll} is called.
  */
 export class EventDecoder {
   readonly #type: ResourceType;
@@ -59,8 +59,8 @@ export class EventDecoder {
   readonly #digests = new Map<string, string>();
 
   /**
-   * @param current the object of this name as the cache has it
-   * @param transforms whether a transform will make something else of the objects: then nothing of them can be shared
+   * @param current returns the cached object of the same name
+   * @param transforms whether a transform changes the objects, so that nothing can be shared
    */
   constructor(type: ResourceType, current: (object: CachedObject) => CachedObject | undefined, transforms: boolean) {
     this.#type = type;
@@ -68,19 +68,19 @@ export class EventDecoder {
     this.#remembers = !transforms && !isMetadataOnly(type);
   }
 
-  /** How many objects it remembers. */
+  /** Number of stored digests. */
   get size(): number {
     return this.#known.size;
   }
 
-  /** For when objects may have gone without an event. */
+  /** Call it when objects may have been deleted without an event. */
   forgetAll(): void {
     this.#known.clear();
     this.#digests.clear();
   }
 
   /**
-   * The event that a line tells; whether it is one is the caller's to check.
+   * Decodes a line. The caller checks that the result is a watch event.
    *
    * **Errors**: those of `JSON.parse`.
    */
@@ -94,14 +94,14 @@ export class EventDecoder {
     return event;
   };
 
-  /** `undefined` where the text cannot be cut. */
+  /** `undefined` if the text cannot be cut. */
   #modified(text: string, managed: Span | undefined): CachedObject | undefined {
     const cut = cutEvent(text, managed);
     if (cut === undefined) return undefined;
     const digest = hash("sha256", cut.skeleton, "binary");
     const known = this.#known.get(digest);
     if (known !== undefined) return (known.newest = withStatus(known.newest, cut));
-    const first = this.#firstOf(cut, managed !== undefined);
+    const first = this.#parseSkeleton(cut, managed !== undefined);
     const uid = first?.metadata.uid;
     if (first === undefined || uid === undefined) return undefined;
     this.#forget(uid);
@@ -110,8 +110,8 @@ export class EventDecoder {
     return first;
   }
 
-  /** The object of a skeleton that is seen for the first time; `undefined` where a cut was not where its field is. */
-  #firstOf({ skeleton, resourceVersion, status }: CutEvent, isManaged: boolean): CachedObject | undefined {
+  /** Parses a new skeleton; `undefined` if a cut was not at the right field. */
+  #parseSkeleton({ skeleton, resourceVersion, status }: CutEvent, isManaged: boolean): CachedObject | undefined {
     const event: unknown = parsed(skeleton);
     const metadata = metadataIn(event);
     const object = isJsonObject(event) ? (event["object"] as Fields) : undefined;
@@ -133,22 +133,22 @@ export class EventDecoder {
   }
 }
 
-/** The state after `last` that differs from it in status and version alone. */
+/** The state after `last`, which differs in status and version only. */
 function withStatus(last: CachedObject, { resourceVersion, status }: CutEvent): CachedObject {
   const before = last as CachedObject & { readonly status?: unknown };
   const metadata = Object.freeze({ ...last.metadata, resourceVersion });
-  return Object.freeze({ ...before, metadata, status: sharing(status as object, before.status) });
+  return Object.freeze({ ...before, metadata, status: shareUnchanged(status as object, before.status) });
 }
 
 function cutEvent(text: string, managed: Span | undefined): CutEvent | undefined {
-  const versionAt = behind(text, versionKey);
+  const versionAt = endOf(text, versionKey);
   const versionEnd = endOfDigits(text, versionAt);
   if (versionAt < 0 || versionEnd === versionAt || text.charCodeAt(versionEnd) !== quote) return undefined;
-  const statusAt = behind(text, statusKey, Math.max(versionEnd, managed?.to ?? 0));
+  const statusAt = endOf(text, statusKey, Math.max(versionEnd, managed?.to ?? 0));
   if (statusAt < 0 || text.charCodeAt(statusAt) !== openBrace || !text.endsWith(close)) return undefined;
   const status = parsed(text.slice(statusAt, -close.length));
   if (status === undefined) return undefined;
-  // Parsed and not sliced: a long slice would keep the whole text.
+  // Parsed rather than sliced: a slice would keep the whole text in memory.
   const resourceVersion = JSON.parse(text.slice(versionAt - 1, versionEnd + 1)) as string;
   const parts =
     managed === undefined
@@ -161,13 +161,13 @@ function cutEvent(text: string, managed: Span | undefined): CutEvent | undefined
   return parts === undefined ? undefined : { skeleton: `${parts}0${close}`, resourceVersion, status };
 }
 
-/** Where a text goes on behind the first `key` from `from` on; -1 where there is none. */
-function behind(text: string, key: string, from?: number): number {
+/** Position after the first `key` at or after `from`; -1 if there is none. */
+function endOf(text: string, key: string, from?: number): number {
   const at = text.indexOf(key, from);
   return at < 0 ? -1 : at + key.length;
 }
 
-/** `undefined` where it is no JSON; no JSON text has that value. */
+/** `undefined` if it is not JSON. No JSON text has that value. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
@@ -177,20 +177,20 @@ function parsed(text: string): unknown {
 }
 
 /**
- * The first list of objects of that name in the text: most likely the one of the metadata. It ends with the first `}]`, since no
- * list is in it; a text that has one within a string or a list there is no JSON any more once the span is cut out.
+ * The first list of objects under this key, most likely the one in the metadata. It ends with the first `}]`, because it contains no
+ * list. If a string or list in it contains `}]`, the rest is not valid JSON after the cut.
  */
 function managedFieldsIn(text: string): Span | undefined {
-  const from = behind(text, managedKey);
+  const from = endOf(text, managedKey);
   if (from < 0 || !text.startsWith("[{", from)) return undefined;
-  const to = behind(text, "}]", from);
+  const to = endOf(text, "}]", from);
   return to < 0 ? undefined : { from, to };
 }
 
-/** Parses an event, without `managed` where that are the managedFields of the object. */
+/** Parses an event without the range `managed`, if that is the object's managedFields. */
 function parseWithout(managed: Span | undefined, text: string): unknown {
   if (managed !== undefined) {
-    // A list is replaced by what no server sends in its place.
+    // The placeholder is a value that no server sends for this field.
     const event = parsed(`${text.slice(0, managed.from)}0${text.slice(managed.to)}`);
     const metadata = metadataIn(event);
     if (metadata?.["managedFields"] === 0) {

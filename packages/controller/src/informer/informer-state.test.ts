@@ -18,7 +18,7 @@ const tooLarge = statusError("Timeout", "Too large resource version: 7, current:
 });
 
 describe("informer step", () => {
-  test("gathers pages and replaces the store with all of them at the end", () => {
+  test("collects pages and replaces the store at the end", () => {
     const first = stepInformer(initialInformerState, {
       kind: "page",
       items: [object("a")],
@@ -32,7 +32,7 @@ describe("informer step", () => {
     expect(last.effect).toEqual({ kind: "replace", objects: [object("a"), object("b")] });
   });
 
-  test("begins a list anew from the newest state when its continue token has expired", () => {
+  test("restarts a list from the newest state when its continue token has expired", () => {
     const page = stepInformer(
       { kind: "list", notOlderThan: "7", received: [] },
       { kind: "page", items: [object("a")], resourceVersion: "5", continue: "c" },
@@ -43,7 +43,7 @@ describe("informer step", () => {
     });
   });
 
-  test("waits when even the newest state cannot be listed", () => {
+  test("waits if even the newest state cannot be listed", () => {
     expect(stepInformer(initialInformerState, failed(statusError("Expired", "")))).toMatchObject({
       state: initialInformerState,
       next: "wait",
@@ -55,7 +55,7 @@ describe("informer step", () => {
     });
   });
 
-  test("moves on with every event and bookmark", () => {
+  test("advances with every event and bookmark", () => {
     const event = stepInformer(watching, { kind: "event", event: { type: "MODIFIED", object: object("a", "9") } });
     expect(event).toEqual({
       state: { kind: "watch", resourceVersion: "9" },
@@ -72,14 +72,14 @@ describe("informer step", () => {
       { kind: "event", event: { type: "ERROR", object: statusError("Expired", "").status } } as unknown as InformerInput,
     ],
     ["as the answer", failed(statusError("Gone", ""))],
-  ])("lists anew, not older than where it stood, on a 410 %s", (_, input) => {
+  ])("relists, not older than its version, after a 410 %s", (_, input) => {
     expect(stepInformer(watching, input)).toMatchObject({
       state: { kind: "list", notOlderThan: "7", received: [] },
       next: "go",
     });
   });
 
-  test("lists the newest state when the server is behind", () => {
+  test("lists the newest state if the server is behind", () => {
     expect(stepInformer(watching, failed(tooLarge))).toMatchObject({ state: initialInformerState, next: "go" });
     expect(stepInformer({ kind: "list", notOlderThan: "7", received: [] }, failed(tooLarge))).toMatchObject({
       state: initialInformerState,
@@ -87,7 +87,7 @@ describe("informer step", () => {
     });
   });
 
-  test("resumes where it stood after an end at once, and after a failure or a brief end with backoff", () => {
+  test("resumes at its version, immediately after a regular end, with backoff after a failure or a brief watch", () => {
     expect(stepInformer(watching, { kind: "ended", brief: false })).toEqual({ state: watching, next: "go" });
     expect(stepInformer(watching, { kind: "ended", brief: true })).toEqual({ state: watching, next: "wait" });
     expect(stepInformer(watching, failed(statusError("InternalError", "")))).toMatchObject({ state: watching, next: "wait" });

@@ -8,29 +8,30 @@ import {
   StatusError,
 } from "@keelson/api-machinery";
 import type { WatchEvent } from "@keelson/api-machinery/transport";
+import { TransportError } from "@keelson/client";
 import type { CachedObject } from "../cache/cached-object.ts";
-import { gatheredObjects, type StreamedObjects } from "./streamed-objects.ts";
+import { collectObjects, type StreamedObjects } from "./streamed-objects.ts";
 
 /**
- * What an informer does next. It starts in `list`, gathers pages there, and then stays in `watch` until the server no longer
- * knows the version that it stands at. One that streams starts in `stream` instead: a watch that begins with all there is
- * (KEP-3157) and goes on as the watch of what changes. `list` is its way where the server cannot do that.
+ * The state of an informer. It starts in `list`, collects pages there, and then stays in `watch` until the server has compacted
+ * its version. With streaming it starts in `stream` instead: a watch that begins with the existing objects
+ * (KEP-3157) and continues with changes. If the server does not support streams, it falls back to `list`.
  *
  * ```text
  *   list --last page--> watch --event, end, failure--> watch
  *    ^ \--page--> list   ^ |
  *    |                   | |
- *   refused, ended    marked |
+ *  rejected, ended  complete |
  *    |                   | |
  *   stream --------------/ |
  *    ^ \--event--> stream  |
- *    \-------- 410 --------/   (to list, of one that does not stream)
+ *    \-------- 410 --------/   (without streaming: to list)
  * ```
  */
 export type InformerState =
   | {
       readonly kind: "list";
-      /** Absent: the newest state. Else anything not older than this, which the server may answer from memory. */
+      /** Absent: the newest state. Otherwise any state not older than this, which the server may serve from its cache. */
       readonly notOlderThan?: string;
       readonly continue?: string;
       readonly received: readonly CachedObject[];
@@ -44,7 +45,7 @@ export type InformerState =
     }
   | { readonly kind: "watch"; readonly resourceVersion: string; readonly streams?: true };
 
-/** What happened. */
+/** An input of {@link stepInformer}. */
 export type InformerInput =
   | {
       readonly kind: "page";
@@ -53,13 +54,13 @@ export type InformerInput =
       readonly continue?: string | undefined;
     }
   | { readonly kind: "event"; readonly event: WatchEvent<DeepReadonly<KubernetesObject>> }
-  /** The server ended the watch. `brief`: at once and without an event, which is no healthy end. */
+  /** The server ended the watch. `brief`: immediately and without an event, which indicates a problem. */
   | { readonly kind: "ended"; readonly brief: boolean }
-  /** A stream brought nothing for so long that the server is taken not to know what was asked. */
+  /** The initial stream timed out: the server probably does not support it. */
   | { readonly kind: "silent" }
   | { readonly kind: "failed"; readonly error: unknown };
 
-/** What becomes of the store. */
+/** A change to the store. */
 export type StoreEffect =
   | { readonly kind: "replace"; readonly objects: readonly CachedObject[] }
   | { readonly kind: "put"; readonly object: CachedObject }
@@ -69,24 +70,24 @@ export type StoreEffect =
 export interface InformerStep {
   readonly state: InformerState;
   readonly effect?: StoreEffect;
-  /** `stay`: go on reading the same watch. `go`: do what `state` says. `wait`: do it after a backoff. */
+  /** `stay`: continue reading the watch. `go`: act on the new state immediately. `wait`: act on it after a backoff. */
   readonly next: "stay" | "go" | "wait";
-  /** What failed, for the log. */
+  /** The failure, for the log. */
   readonly error?: unknown;
 }
 
 /**
- * The first list is of the newest state: an operator that starts must not act on what a server's memory held a while ago.
+ * The first list reads the newest state: an operator that starts must not act on a stale cache of the server.
  */
 export const initialInformerState: InformerState = { kind: "list", received: [] };
 
-/** {@link initialInformerState} of an informer that streams. */
+/** The initial state with streaming. */
 export const initialStreamState: InformerState = { kind: "stream", streams: true };
 
-/** The annotation of the bookmark behind the last object that was there when a stream began. */
+/** Annotation of the bookmark that ends the initial events of a stream. */
 const initialEventsEnd = "k8s.io/initial-events-end";
 
-/** The transition function of an informer: pure, so that every order of answers and failures can be tried. */
+/** The transition function of an informer. It is pure, so that tests can try every order of responses and failures. */
 export function stepInformer(state: InformerState, input: InformerInput): InformerStep {
   return state.kind === "list"
     ? stepList(state, input)
@@ -95,11 +96,11 @@ export function stepInformer(state: InformerState, input: InformerInput): Inform
       : stepWatch(state, input);
 }
 
-type Listing = Extract<InformerState, { kind: "list" }>;
-type Streaming = Extract<InformerState, { kind: "stream" }>;
-type Watching = Extract<InformerState, { kind: "watch" }>;
+type ListState = Extract<InformerState, { kind: "list" }>;
+type StreamState = Extract<InformerState, { kind: "stream" }>;
+type WatchState = Extract<InformerState, { kind: "watch" }>;
 
-function stepList(state: Listing, input: InformerInput): InformerStep {
+function stepList(state: ListState, input: InformerInput): InformerStep {
   if (input.kind === "page") {
     const received = state.received.length === 0 ? input.items : [...state.received, ...input.items];
     if (input.continue !== undefined && input.continue !== "") {
@@ -113,51 +114,55 @@ function stepList(state: Listing, input: InformerInput): InformerStep {
   }
   if (input.kind === "failed") {
     const { error } = input;
-    // The version or the continue token is unknown to this server: ask for the newest state, once at once.
-    const asked = state.notOlderThan !== undefined || state.continue !== undefined;
-    if (asked && (isExpired(error) || isTooLarge(error))) return { state: begin(state), next: "go", error };
+    // This server does not know the version or the continue token: request the newest state, once, immediately.
+    const isPositioned = state.notOlderThan !== undefined || state.continue !== undefined;
+    if (isPositioned && (isExpired(error) || isTooLarge(error))) return { state: restart(state), next: "go", error };
     const { received: _, continue: __, ...from } = state;
     return { state: { ...from, received: [] }, next: "wait", error };
   }
   return { state, next: "go" };
 }
 
-function stepStream(state: Streaming, input: InformerInput): InformerStep {
-  const { received: _, ...anew } = state;
+function stepStream(state: StreamState, input: InformerInput): InformerStep {
+  const { received: _, ...reset } = state;
   const { notOlderThan } = state;
   const from = notOlderThan === undefined ? {} : { notOlderThan };
-  // Told for good: this server lists.
+  // Permanently: this server does not stream.
   if (input.kind === "silent") return { state: { kind: "list", ...from, received: [] }, next: "go" };
-  // Whatever ends streams early may do so every time; a list makes progress.
+  // Streams may always be ended early; a list makes progress.
   if (input.kind === "ended") {
     return { state: { kind: "list", ...from, received: [], streams: true }, next: input.brief ? "wait" : "go" };
   }
   if (input.kind === "page") return { state, next: "go" };
   const error = input.kind === "failed" ? input.error : input.event.type === "ERROR" ? errorOf(input.event.object) : undefined;
   if (error !== undefined) {
-    if (isRefusal(error)) return { state: { kind: "list", ...from, received: [] }, next: "go" };
+    if (isRejected(error)) return { state: { kind: "list", ...from, received: [] }, next: "go" };
     const isUnknown = notOlderThan !== undefined && (isExpired(error) || isTooLarge(error));
-    return isUnknown ? { state: begin(state), next: "go", error } : { state: anew, next: "wait", error };
+    return isUnknown ? { state: restart(state), next: "go", error } : { state: reset, next: "wait", error };
   }
-  if (input.kind === "failed") return { state: anew, next: "wait", error: input.error };
+  if (input.kind === "failed") return { state: reset, next: "wait", error: input.error };
   const { type, object } = input.event;
   if (type !== "BOOKMARK") {
-    const received = { object, isGone: type === "DELETED", before: state.received };
+    const received = { object, isDeleted: type === "DELETED", before: state.received };
     return { state: { ...state, received }, next: "stay" };
   }
   if (object.metadata?.annotations?.[initialEventsEnd] !== "true") return { state, next: "stay" };
   const resourceVersion = object.metadata.resourceVersion ?? "";
   if (resourceVersion === "") {
-    return { state: anew, next: "wait", error: new Error("the bookmark after the initial events has no resourceVersion") };
+    return {
+      state: reset,
+      next: "wait",
+      error: new TransportError("InvalidResponse", "bookmark at the end of the initial events has no resourceVersion"),
+    };
   }
   return {
     state: { kind: "watch", resourceVersion, streams: true },
-    effect: { kind: "replace", objects: gatheredObjects(state.received) },
+    effect: { kind: "replace", objects: collectObjects(state.received) },
     next: "stay",
   };
 }
 
-function stepWatch(state: Watching, input: InformerInput): InformerStep {
+function stepWatch(state: WatchState, input: InformerInput): InformerStep {
   if (input.kind === "ended") return { state, next: input.brief ? "wait" : "go" };
   if (input.kind === "failed") return failedWatch(state, input.error);
   if (input.kind !== "event") return { state, next: "go" };
@@ -165,25 +170,25 @@ function stepWatch(state: Watching, input: InformerInput): InformerStep {
   if (type === "ERROR") return failedWatch(state, errorOf(object));
   const resourceVersion = object.metadata?.resourceVersion;
   if (resourceVersion === undefined || resourceVersion === "") {
-    const error = new Error(`a watch event ${type} has no metadata.resourceVersion`);
-    return { state: begin(state), next: "wait", error };
+    const error = new TransportError("InvalidResponse", `watch event ${type} has no metadata.resourceVersion`);
+    return { state: restart(state), next: "wait", error };
   }
   const moved: InformerState = { kind: "watch", resourceVersion, ...streamsAs(state) };
   if (type === "BOOKMARK") return { state: moved, next: "stay" };
   return { state: moved, effect: { kind: type === "DELETED" ? "remove" : "put", object }, next: "stay" };
 }
 
-function failedWatch(state: Watching, error: unknown): InformerStep {
+function failedWatch(state: WatchState, error: unknown): InformerStep {
   if (isExpired(error)) {
     const from = { notOlderThan: state.resourceVersion };
-    return { state: { ...begin(state), ...from }, next: "go", error };
+    return { state: { ...restart(state), ...from }, next: "go", error };
   }
-  if (isTooLarge(error)) return { state: begin(state), next: "go", error };
+  if (isTooLarge(error)) return { state: restart(state), next: "go", error };
   return { state, next: "wait", error };
 }
 
-/** From the newest state, the way that this informer takes. */
-function begin(state: InformerState): Listing | Streaming {
+/** Starts again from the newest state. */
+function restart(state: InformerState): ListState | StreamState {
   return state.streams ? { kind: "stream", streams: true } : { kind: "list", received: [] };
 }
 
@@ -191,8 +196,8 @@ function streamsAs(state: InformerState): { readonly streams?: true } {
   return state.streams ? { streams: true } : {};
 }
 
-/** The server knows the request and will not have it: it does not stream, or not this kind. */
-function isRefusal(error: unknown): boolean {
+/** Whether the server rejects the request itself: it does not support streams, or not for this kind. */
+function isRejected(error: unknown): boolean {
   return (
     isStatusError(error, "BadRequest") ||
     isStatusError(error, "Invalid") ||
@@ -201,7 +206,7 @@ function isRefusal(error: unknown): boolean {
   );
 }
 
-/** The server is behind the version asked for: restored from a backup, or another replica. */
+/** Whether the server is behind the requested version: it was restored from a backup, or is another replica. */
 function isTooLarge(error: unknown): boolean {
   if (!isStatusError(error)) return false;
   const causes = error.status.details?.causes ?? [];
@@ -213,5 +218,5 @@ function isTooLarge(error: unknown): boolean {
 function errorOf(object: unknown): unknown {
   return isJsonObject(object)
     ? new StatusError(object as unknown as Status)
-    : new Error("a watch event ERROR without a Status");
+    : new TransportError("InvalidResponse", "watch event ERROR has no Status");
 }

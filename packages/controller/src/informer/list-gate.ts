@@ -3,19 +3,19 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Client, ListOptions, StoredList } from "@keelson/client";
 import { InterceptedClient } from "../reconcile/intercepted-client.ts";
 
-/** Requests for lists that one cache has under way at once. */
-const places = 8;
-/** After this long a list no longer keeps others waiting: what it waits for itself may be one of them. */
-const patienceMs = 10_000;
+/** Maximum number of concurrent list requests of one cache. */
+const maxConcurrentLists = 8;
+/** After this time a list no longer blocks others: it may itself depend on one of them. */
+const maxHoldMs = 10_000;
 
 /**
- * A client whose lists take turns, page by page, so that informers that begin together (at a start, or when a server has forgotten
- * where all of them stood) do not ask for everything at once. A list that fails or is given up leaves its place.
+ * A client that limits concurrent lists, page by page, so that informers that start together, or relist together after the server compacted
+ * their versions, do not request everything at the same time. A list that fails or is cancelled releases its slot.
  */
 export class ListGate extends InterceptedClient {
   readonly #clock: Clock;
   readonly #waiting: (() => void)[] = [];
-  #free = places;
+  #free = maxConcurrentLists;
 
   constructor(client: Client, clock: Clock) {
     super(client, {});
@@ -25,21 +25,21 @@ export class ListGate extends InterceptedClient {
   override async list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<StoredList<T>> {
     if (this.#free > 0) this.#free--;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    let hasPlace = true;
-    const leave = (): void => {
-      if (!hasPlace) return;
-      hasPlace = false;
+    let hasSlot = true;
+    const release = (): void => {
+      if (!hasSlot) return;
+      hasSlot = false;
       timer.cancel();
       const next = this.#waiting.shift();
       if (next === undefined) this.#free++;
       else next();
     };
-    const timer = this.#clock.setTimer(patienceMs, leave, { background: true });
+    const timer = this.#clock.setTimer(maxHoldMs, release, { background: true });
     try {
       options?.signal?.throwIfAborted();
       return await super.list(type, options);
     } finally {
-      leave();
+      release();
     }
   }
 }

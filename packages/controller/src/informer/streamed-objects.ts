@@ -2,22 +2,22 @@ import type { CachedObject } from "../cache/cached-object.ts";
 import { idOfObject } from "../cache/object-id.ts";
 
 /**
- * What a stream has brought so far, the newest first: a list that grows at its head, so that a step of the informer's state
- * costs the same whatever came before it and no state is changed by a later one.
+ * The events of an initial stream so far, newest first. A linked list, so that a step of the informer's state machine
+ * takes constant time and does not modify earlier states.
  */
 export interface StreamedObjects {
   readonly object: CachedObject;
-  /** It was deleted while the stream ran. */
-  readonly isGone: boolean;
+  /** Whether it was deleted while the stream ran. */
+  readonly isDeleted: boolean;
   readonly before: StreamedObjects | undefined;
 }
 
-/** The last state of each object that is there, in the order in which their last states came. */
-export function gatheredObjects(streamed: StreamedObjects | undefined): readonly CachedObject[] {
+/** The last state of each existing object, in the order of those states. */
+export function collectObjects(streamed: StreamedObjects | undefined): readonly CachedObject[] {
   const objects = new Map<string, CachedObject | undefined>();
   for (let each = streamed; each !== undefined; each = each.before) {
     const id = idOfObject(each.object);
-    if (!objects.has(id)) objects.set(id, each.isGone ? undefined : each.object);
+    if (!objects.has(id)) objects.set(id, each.isDeleted ? undefined : each.object);
   }
   return [...objects.values()].filter((object) => object !== undefined).reverse();
 }

@@ -3,8 +3,8 @@ import type { Logger } from "./logger.ts";
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * The same logger, which does not throw: a line less (of a field that cannot be serialised, for a log that is full) is no reason to
- * lose a reconcile, a watch or a lease.
+ * A logger that never throws: a lost line (a field that cannot be serialized, a full disk) must not cost a reconcile, a watch or a
+ * lease.
  */
 export class ContainedLogger implements Logger {
   readonly #log: Logger;
@@ -41,7 +41,7 @@ export class ContainedLogger implements Logger {
     try {
       this.#log[level](fields, message);
     } catch {
-      // There is nowhere to tell it.
+      // There is nowhere to report it.
     }
   }
 }

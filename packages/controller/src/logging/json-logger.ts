@@ -1,24 +1,24 @@
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Logger } from "./logger.ts";
 
-/** How much a {@link createJsonLogger} writes: lines of this level and the ones after it. */
+/** Levels of {@link createJsonLogger}, in ascending order. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
 
 const levels: readonly LogLevel[] = ["debug", "info", "warn", "error"];
 
 /** Options of {@link createJsonLogger}. */
 export interface JsonLoggerOptions {
-  /** The lowest level that is written. Default: `info`. */
+  /** Minimum level. Default: `info`. */
   readonly level?: LogLevel;
-  /** Takes a line with its end. Default: standard error. */
+  /** Writes a line, including its newline. Default: to standard error. */
   readonly write?: (line: string) => void;
-  /** Default: the machine's. */
+  /** Default: the system clock. */
   readonly clock?: Clock;
 }
 
 /**
- * A logger that writes a line of JSON each: `time` (RFC 3339 in milliseconds), `level`, the fields, `message`. An Error among the
- * fields is written with its name, message, stack, code and cause. For programs that have no logger of their own; pino's fits as it is.
+ * Creates a logger that writes lines of JSON: `time` (RFC 3339 with milliseconds), `level`, the fields, `message`. Errors among the
+ * fields are written with name, message, stack, code and cause. Use it if your program has no logger; a pino logger can be used directly.
  */
 export function createJsonLogger(options: JsonLoggerOptions = {}): Logger {
   const { level = "info", write = (line) => process.stderr.write(line), clock = systemClock } = options;
@@ -44,7 +44,7 @@ function textOf(line: Readonly<Record<string, unknown>>): string {
   try {
     return JSON.stringify(line, plain);
   } catch (error) {
-    // A log line must not fail what it tells about: cycles and the like cost the fields, not the message.
+    // Fields that cannot be serialized, such as cycles, are dropped; the message is not.
     return JSON.stringify({ time: line["time"], level: line["level"], message: line["message"], fields: String(error) });
   }
 }

@@ -1,10 +1,10 @@
-/** Where log lines go. Packages take one; programs give pino's, or `createJsonLogger`'s. Fields come first, as in pino. */
+/** A structured logger. Programs pass a pino logger or one of `createJsonLogger`. Fields come first, as in pino. */
 export interface Logger {
   debug(fields: Readonly<Record<string, unknown>>, message: string): void;
   info(fields: Readonly<Record<string, unknown>>, message: string): void;
   warn(fields: Readonly<Record<string, unknown>>, message: string): void;
   error(fields: Readonly<Record<string, unknown>>, message: string): void;
-  /** A logger that adds these fields to every line. */
+  /** Returns a logger that adds these fields to every line. */
   child(fields: Readonly<Record<string, unknown>>): Logger;
 }
 

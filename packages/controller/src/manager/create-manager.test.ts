@@ -213,20 +213,20 @@ describe("manager", () => {
     expect(Object.fromEntries(running)).toEqual({ own: 1, kind: 3, core: 4, default: 2 });
   });
 
-  test.each([0, -1, 1.5, Number.NaN])("refuses %d reconciles at once, naming the controller", (count) => {
+  test.each([0, -1, 1.5, Number.NaN])("rejects a maximum of %d concurrent reconciles", (count) => {
     const controllers = [defineController({ name: "r", for: robotType, reconcile: async () => {} })];
     expect(() => manage({ controllers, maxConcurrentReconciles: count })).toThrow(
-      `controller "r": ${count} reconciles at once`,
+      `controller "r": maxConcurrentReconciles must be a whole number of at least 1, got ${count}`,
     );
   });
 
-  test("rejects naming the kind when a cache does not sync in time", async () => {
+  test("rejects with the kind if a cache does not sync in time", async () => {
     server.intercept = (request) => (request.path.includes("robots") ? { status: 404, headers: {}, body: "" } : undefined);
     const manager = manage({ controllers: [defineController({ name: "r", for: robotType, reconcile: async () => {} })] });
     const started = manager.start();
     started.catch(() => {});
     await clock.advance(120_000);
-    await expect(started).rejects.toThrow(/robots\.v1\.example\.org \(the server does not know this kind\)/);
+    await expect(started).rejects.toThrow(/robots\.v1\.example\.org \(the server does not serve this kind\)/);
     await manager.stop();
     expect(clock.pendingTimers).toBe(0);
   });

@@ -22,16 +22,23 @@ import { SharedCache } from "../cache/shared-cache.ts";
 
 const cacheSyncTimeoutMs = 120_000;
 
-/** This process no longer leads: what it wants to write, another may be writing. */
+/** A write was refused because this process no longer leads: another process may be writing. */
 export class NotLeaderError extends Error {
   override readonly name = "NotLeaderError";
   readonly code = "NotLeader";
 }
 
+/** The manager is stopping or has stopped. */
+export class ManagerStoppedError extends Error {
+  override readonly name = "ManagerStoppedError";
+  readonly code = "ManagerStopped";
+}
+
 /**
- * Makes a manager. Nothing runs before `startCaches` or `start`.
+ * Creates a manager. Nothing runs before `startCaches` or `start`.
  *
- * **Errors**: `TypeError` when two controllers have one name, or two functions one index, or a number of reconciles is none.
+ * **Errors**: `TypeError` if two controllers have the same name, an index is declared twice with different functions, or a maximum of concurrent
+ * reconciles is invalid.
  */
 export function createManager(options: ManagerOptions): Manager {
   return new RunningManager(options);
@@ -46,19 +53,19 @@ class RunningManager implements Manager {
   readonly #metrics: Metrics;
   readonly #cache: SharedCache;
   readonly #concurrency = new Map<string, number>();
-  readonly #shown: { cache?: SharedCache | undefined } = {};
+  readonly #measured: { cache?: SharedCache | undefined } = {};
   readonly #sources = new Map<string, readonly Source[]>();
   readonly #events: RunningEventRecorder;
   readonly #election: LeaderElection | undefined;
   readonly #runners: ControllerRunner[] = [];
   readonly #settled = createDeferred<void>();
-  /** Ends the campaign or the holding of the lease. */
+  /** Ends the campaign, or the renewals of the lease. */
   readonly #leaveElection = new AbortController();
-  readonly #beginsToStop = new AbortController();
-  /** Breaks off what is being written when the lease is lost. */
+  readonly #stopRequested = new AbortController();
+  /** Cancels writes in flight when the lease is lost. */
   readonly #lost = new AbortController();
   #campaign: Promise<void> = Promise.resolve();
-  /** What runs before the controllers, so that a stop does not overtake it. */
+  /** The call of `beforeControllers`. The stop waits for it. */
   #preparing: Promise<void> | undefined;
   #caches: Promise<void> | undefined;
   #starting: Promise<void> | undefined;
@@ -74,12 +81,12 @@ class RunningManager implements Manager {
     for (const definition of options.controllers) {
       this.#concurrency.set(definition.name, concurrencyOf(definition, options));
       if (this.#sources.has(definition.name))
-        throw new TypeError(`two controllers have the name ${JSON.stringify(definition.name)}`);
+        throw new TypeError(`controller ${JSON.stringify(definition.name)} is defined twice`);
       const controller = definition.name;
       const onError = (what: string, { type, object }: Change<KubernetesObject>, error: unknown): void => {
         const { namespace, name } = object.metadata;
         const fields = { err: error, controller, kind: object.kind, namespace, name, change: type };
-        this.#log.error(fields, `a ${what} of the controller failed`);
+        this.#log.error(fields, `${what} failed`);
       };
       this.#sources.set(controller, sourcesOf(definition, this.#cache, onError));
     }
@@ -87,17 +94,17 @@ class RunningManager implements Manager {
       this.#cache.declare(read.type);
       for (const [name, compute] of Object.entries(read.indexes ?? {})) this.#cache.declareIndex(read.type, name, compute);
     }
-    // Metrics may outlive many managers: they hold on to this, and to the cache no longer than it runs.
-    const shown = this.#shown;
-    shown.cache = this.#cache;
-    this.#metrics.watchCache(() => shown.cache?.figures() ?? []);
+    // Metrics may outlive many managers: through this reference they keep a cache only while it runs.
+    const measured = this.#measured;
+    measured.cache = this.#cache;
+    this.#metrics.watchCache(() => measured.cache?.metrics() ?? []);
     this.#events = createEventRecorder({ client, clock, random, log: this.#log, controller: options.name });
     if (options.leaderElection !== undefined) {
       const { namespace, name, identity } = options.leaderElection;
       this.#election = new LeaderElection({
         ...{ client, namespace, name, identity, clock, random, log: this.#log },
         onSlowPath: () => this.#metrics.leaderSlowPath(name),
-        onStandby: (holder) => this.#tell(holder === undefined ? { kind: "standby" } : { kind: "standby", holder }),
+        onStandby: (holder) => this.#report(holder === undefined ? { kind: "standby" } : { kind: "standby", holder }),
       });
     }
     this.cache = this.#cache;
@@ -106,7 +113,7 @@ class RunningManager implements Manager {
   }
 
   startCaches(signal?: AbortSignal): Promise<void> {
-    if (this.#stopping !== undefined) return Promise.reject(new Error("the manager is stopping"));
+    if (this.#stopping !== undefined) return Promise.reject(new ManagerStoppedError("the manager is stopping"));
     this.#caches ??= this.#cache.start(cacheSyncTimeoutMs, signal);
     return this.#caches;
   }
@@ -131,7 +138,7 @@ class RunningManager implements Manager {
 
   async #start(signal: AbortSignal | undefined): Promise<void> {
     await this.startCaches(signal);
-    if (this.#stopping !== undefined) throw new Error("the manager is stopping");
+    if (this.#stopping !== undefined) throw new ManagerStoppedError("the manager is stopping");
     const { client, controllers } = this.#options;
     const election = this.#election;
     if (election === undefined) {
@@ -151,7 +158,7 @@ class RunningManager implements Manager {
     }
     this.#campaign = this.#lead(election, elected).catch((error: unknown) => {
       this.#failure ??= error;
-      this.#lost.abort(new NotLeaderError("the lease was lost while the write was under way; it may have been stored"));
+      this.#lost.abort(new NotLeaderError("the lease was lost while the write was in flight; it may have been stored"));
       void this.stop();
     });
   }
@@ -178,9 +185,9 @@ class RunningManager implements Manager {
     }
   }
 
-  /** A client that writes nothing but while this process leads: a write that has to wait is asked about again when it is sent. */
+  /** A client that writes only while this process leads. A write that has to wait is checked again when it is sent. */
   #fenced(election: LeaderElection): Client {
-    // Every write waits for it; that is no leak.
+    // Every write in flight listens to it; that is not a leak.
     setMaxListeners(0, this.#lost.signal);
     return new InterceptedClient(this.#options.client, {
       signal: this.#lost.signal,
@@ -213,40 +220,40 @@ class RunningManager implements Manager {
   }
 
   async #startControllers(runners: readonly ControllerRunner[]): Promise<void> {
-    this.#preparing = this.#options.beforeControllers?.(this.#beginsToStop.signal);
+    this.#preparing = this.#options.beforeControllers?.(this.#stopRequested.signal);
     await this.#preparing;
     if (this.#stopping !== undefined) return;
     for (const runner of runners) runner.start();
-    this.#tell({ kind: "leading" });
+    this.#report({ kind: "leading" });
   }
 
-  /** Who is told of leadership decides nothing about it. */
-  #tell(leadership: Leadership): void {
+  /** An error of the listener must not affect leadership. */
+  #report(leadership: Leadership): void {
     try {
       this.#options.onLeadership?.(leadership);
     } catch (error) {
-      this.#log.error({ err: error, leadership: leadership.kind }, "what was to be told of leadership failed");
+      this.#log.error({ err: error, leadership: leadership.kind }, "onLeadership failed");
     }
   }
 
   /**
-   * Controllers first, as they need everything else; the lease after them, so that nobody else begins before they have ended;
-   * the recorder last, for what the others say while they stop.
+   * Controllers stop first, because they need everything else. The lease is released after them, so that no other process starts before
+   * they have ended. The event recorder stops last, so that it sends what the others record while they stop.
    */
   async #stop(): Promise<void> {
-    this.#beginsToStop.abort(new Error("the manager is stopping"));
+    this.#stopRequested.abort(new ManagerStoppedError("the manager is stopping"));
     const isDrained = await this.#stopControllers();
     try {
       await this.#preparing?.catch(() => {});
       await this.#options.afterControllers?.();
     } catch (error) {
-      this.#log.error({ err: error }, "what was to run after the controllers failed; the stop goes on");
+      this.#log.error({ err: error }, "afterControllers failed; continuing to stop");
     }
     await this.#cache.stop();
-    this.#shown.cache = undefined;
-    this.#leaveElection.abort(new Error("the manager is stopping"));
+    this.#measured.cache = undefined;
+    this.#leaveElection.abort(new ManagerStoppedError("the manager is stopping"));
     await this.#campaign;
-    // With a reconcile still running the lease has to run out by itself.
+    // While a reconcile is still running, the lease must expire by itself.
     if (isDrained) await this.#election?.release();
     await this.#events.stop();
     if (this.#failure === undefined) this.#settled.resolve(undefined);
@@ -257,9 +264,9 @@ class RunningManager implements Manager {
     const { clock = systemClock, gracefulShutdownTimeoutMs = 30_000 } = this.#options;
     const drained = Promise.all(this.#runners.map((runner) => runner.drain())).then(() => true);
     const abort = (): void => {
-      for (const runner of this.#runners) runner.abort(new Error("the manager has stopped"));
+      for (const runner of this.#runners) runner.abort(new ManagerStoppedError("the manager has stopped"));
     };
-    // Another may lead now: there is no time to be graceful.
+    // Another process may lead now: there is no time for a graceful stop.
     const graceMs = this.#failure instanceof LeaseLostError ? 0 : gracefulShutdownTimeoutMs;
     if (this.#runners.every((runner) => runner.inProgress === 0)) return drained;
     if (graceMs < 0) return drained;
@@ -277,7 +284,7 @@ class RunningManager implements Manager {
     abort();
     if (!isDrained) {
       const running = this.#runners.reduce((sum, runner) => sum + runner.inProgress, 0);
-      this.#log.warn({ running, graceMs }, "reconciles were still running after the grace period");
+      this.#log.warn({ running, graceMs }, "reconciles are still running after the grace period");
     }
     return isDrained;
   }
@@ -292,5 +299,7 @@ function concurrencyOf(definition: ControllerDefinition, options: ManagerOptions
   const ofKind = options.groupKindConcurrency?.[group === "" ? kind : `${kind}.${group}`];
   const count = definition.maxConcurrentReconciles ?? ofKind ?? options.maxConcurrentReconciles ?? 1;
   if (Number.isInteger(count) && count > 0) return count;
-  throw new TypeError(`controller ${JSON.stringify(definition.name)}: ${count} reconciles at once; it has to be 1 or more`);
+  throw new TypeError(
+    `controller ${JSON.stringify(definition.name)}: maxConcurrentReconciles must be a whole number of at least 1, got ${count}`,
+  );
 }

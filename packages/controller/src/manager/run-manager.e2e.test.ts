@@ -41,7 +41,7 @@ function start(program: string) {
 
 const run = `await runManager(manager, { logger, onStarted: () => say("started") });`;
 
-test.each(["SIGTERM", "SIGINT"] as const)("one %s stops the manager, and main goes on to its end", async (signal) => {
+test.each(["SIGTERM", "SIGINT"] as const)("one %s stops the manager, and main continues", async (signal) => {
   using program = start(run);
   await program.printed("started");
   program.child.kill(signal);
@@ -67,7 +67,7 @@ test.each([
 test.each([
   ["unhandled rejection", `Promise.reject(new Error("lost"))`],
   ["uncaught exception", `setTimeout(() => { throw new Error("lost"); })`],
-])("an %s is logged and stops the manager, and the process ends with 1", async (_, fault) => {
+])("an %s is logged, stops the manager, and exits with 1", async (_, fault) => {
   using program = start(`await runManager(manager, { logger, onStarted: () => { ${fault} } });`);
   await program.printed("stopping");
   program.child.stdin.end("stop\n");
@@ -75,7 +75,7 @@ test.each([
   expect(await program.output()).toEqual(["an error that nobody handled; stopping: lost", "stopping", "stopped"]);
 });
 
-test("a stop that hangs after such an error ends with 1 nevertheless", async () => {
+test("exits with 1 if the stop after an unhandled error hangs", async () => {
   using program = start(
     `await runManager(manager, { logger, faultGraceMs: 1, onStarted: () => { Promise.reject(new Error("lost")); } });`,
   );
@@ -83,7 +83,7 @@ test("a stop that hangs after such an error ends with 1 nevertheless", async () 
   expect(await program.output()).toEqual(["an error that nobody handled; stopping: lost", "stopping"]);
 });
 
-test("a signal during the start breaks it off", async () => {
+test("a signal cancels the start", async () => {
   using program = start(`
     manager.start = (signal) => new Promise((_, reject) => {
       signal.addEventListener("abort", () => reject(signal.reason));
@@ -99,7 +99,7 @@ test("a signal during the start breaks it off", async () => {
   expect(await program.output()).toEqual(["starting", "stopping", "stopped", "over"]);
 });
 
-test("a manager that fails is stopped, and its error is what main gets", async () => {
+test("stops a failed manager and rejects with its error", async () => {
   using program = start(`manager.done = Promise.reject(new Error("lease lost"));
     try { ${run} } catch (error) { say("main got " + error.message); }`);
   program.child.stdin.end("stop\n");

@@ -4,23 +4,23 @@ import { aborted, listenForShutdown } from "./shutdown.ts";
 
 /** Options of {@link runManager}. */
 export interface RunManagerOptions {
-  /** Where an error that nobody handled is told of when it happens. Default: nowhere; {@link runManager} rejects with it at the end. */
+  /** Logs an unhandled error when it occurs. {@link runManager} also rejects with it at the end. Default: none. */
   readonly logger?: Logger;
-  /** Runs when the manager has started: its caches are synced. */
+  /** Runs when the manager has started and its caches are synced. */
   readonly onStarted?: () => void | Promise<void>;
-  /** How long the stop after an error that nobody handled may take, until the process is ended with 1. Default 40000. */
+  /** Maximum duration of the stop after an unhandled error; then the process exits with 1. Default 40000. */
   readonly faultGraceMs?: number;
 }
 
 /**
- * Runs a manager until it is to end, and stops it: what a program's main waits for. SIGINT or SIGTERM stops it cleanly, also while it
- * starts; a second one ends the process at once with 130 or 143. Uncaught exceptions and unhandled rejections stop it too.
+ * Runs a manager until the process is asked to stop: a program's main awaits it. SIGINT or SIGTERM stops the manager gracefully, also
+ * during its start; a second signal exits immediately with 130 or 143. Uncaught exceptions and unhandled rejections stop it too.
  *
- * A manager by itself leaves signals and errors to its process, as it may be one of several or in a test; this is the one call that
- * does not, while it runs. Whoever awaits it at the top of a program ends with 0 after a signal and with 1 after everything else.
+ * A manager by itself does not handle signals and unhandled errors, because it may be one of several, or part of a test. A program that
+ * awaits this function at its top level exits with 0 after a signal and with 1 otherwise.
  *
- * **Errors**: rejects, when all has stopped, with the error that nobody handled, with what the manager failed with (its caches did
- * not sync, its lease was lost), or with what `onStarted` threw.
+ * **Errors**: rejects, after everything has stopped, with the unhandled error, with the failure of the manager (its caches did
+ * not sync, its lease was lost), or with the error of `onStarted`.
  */
 export async function runManager(
   manager: Pick<Manager, "start" | "stop" | "done">,
@@ -34,6 +34,8 @@ export async function runManager(
     await Promise.race([manager.done, aborted(shutdown.signal)]);
   } catch (error) {
     if (!shutdown.signal.aborted) throw error;
+    // The signal cancelled the start, or came first: the program exits as after any signal, but the error is not lost.
+    if (error !== shutdown.signal.reason) log.error({ err: error }, "failed while stopping");
   } finally {
     await manager.stop();
     shutdown.dispose();

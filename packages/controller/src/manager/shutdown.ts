@@ -5,26 +5,25 @@ import type { Logger } from "../logging/logger.ts";
 /** Options of {@link listenForShutdown}. */
 export interface ShutdownOptions {
   /**
-   * Makes an error that nobody handled (an uncaught exception, an unhandled rejection) ask for a stop, as a signal does: it is logged
-   * here, and the process ends with 1 after `graceMs` (default 40000, somewhat more than a manager takes) where it still runs. Default:
-   * Node.js ends the process at once.
+   * Turns an uncaught exception or unhandled rejection into a request to stop, like a signal. It is logged, and the process exits with 1
+   * if it is still running after `graceMs` (default 40000, slightly more than a manager needs). Default: Node.js exits immediately.
    */
   readonly faults?: { readonly log: Logger; readonly graceMs?: number; readonly clock?: Clock };
 }
 
-/** What asks a process to end. */
+/** Requests to stop this process. */
 export interface Shutdown {
-  /** Fires at the first SIGINT, SIGTERM or fault. */
+  /** Aborted by the first SIGINT, SIGTERM or unhandled error. */
   readonly signal: AbortSignal;
-  /** The error that nobody handled, where it was one that fired the signal. */
+  /** The unhandled error, if it aborted the signal. */
   readonly fault: { readonly error: unknown } | undefined;
-  /** Leaves signals and errors to Node.js again. */
+  /** Restores the default handling of signals and errors. */
   dispose(): void;
 }
 
 /**
- * Listens for what asks this process to end: the first SIGINT or SIGTERM asks for a clean stop, the second ends the process at once
- * with 128 and its number. For a program's main alone: these handlers are the whole process's.
+ * Listens for requests to stop this process. The first SIGINT or SIGTERM requests a graceful stop, the second exits immediately with 128
+ * plus its number. Call it in a program's main only: the handlers are global to the process.
  */
 export function listenForShutdown({ faults }: ShutdownOptions = {}): Shutdown {
   const controller = new AbortController();
@@ -32,11 +31,11 @@ export function listenForShutdown({ faults }: ShutdownOptions = {}): Shutdown {
   let deadline: { cancel(): void } | undefined;
   const onSignal = (name: "SIGINT" | "SIGTERM"): void => {
     if (controller.signal.aborted) process.exit(128 + constants.signals[name]);
-    controller.abort(new Error(`got ${name}`));
+    controller.abort(new Error(`received ${name}`));
   };
   // Unhandled rejections come here too, as Node.js makes exceptions of them.
   const onFault = (error: unknown): void => {
-    faults?.log.error({ err: error }, "an error that nobody handled; stopping");
+    faults?.log.error({ err: error }, "unhandled error; stopping");
     if (controller.signal.aborted) return;
     fault = { error };
     const { graceMs = 40_000, clock = systemClock } = faults ?? {};
@@ -60,7 +59,7 @@ export function listenForShutdown({ faults }: ShutdownOptions = {}): Shutdown {
   };
 }
 
-/** Resolves when the signal fires; at once when it has. */
+/** Resolves when the signal is aborted; immediately if it already is. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();

@@ -1,11 +1,11 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 
 /*
- * prom-client looks labels up in a hash on every call, which costs more than a reconcile that does nothing. These keep what
- * they count in plain fields and hand it to prom-client when somebody asks.
+ * prom-client looks up labels on every call, which costs more than a no-op reconcile. These metrics count in plain
+ * fields and pass them to prom-client when it collects.
  */
 
-/** Where a metric goes, and its labels in the order in which `child` takes their values. */
+/** Options of a metric. `child` takes label values in the order of `labelNames`. */
 export interface MetricOptions {
   readonly name: string;
   readonly help: string;
@@ -13,12 +13,12 @@ export interface MetricOptions {
   readonly registry: Registry;
 }
 
-/** A number of one series. */
+/** The value of one series. */
 export interface Accumulator {
   value: number;
 }
 
-/** A counter or gauge; {@link child} gives a field to add to. */
+/** A counter or gauge. {@link child} returns the value of a series. */
 export class AccumulatedNumber {
   readonly #children = new Map<string, { readonly labels: Readonly<Record<string, string>>; readonly field: Accumulator }>();
   readonly #labelNames: readonly string[];
@@ -46,7 +46,7 @@ export class AccumulatedNumber {
     });
   }
 
-  /** The series with these label values: from now on there with 0, or the same again. */
+  /** The series with these label values. It is created with the value 0 on the first call. */
   child(...values: readonly string[]): Accumulator {
     const known = this.#children.get(JSON.stringify(values));
     if (known !== undefined) return known.field;
@@ -59,7 +59,7 @@ export class AccumulatedNumber {
 /** Observations of one series. */
 export class Distribution {
   readonly bounds: readonly number[];
-  /** By bucket, not summed up; the last one is what is above every bound. */
+  /** Count of each bucket, not cumulative. The last one counts values above every bound. */
   readonly counts: number[];
   sum = 0;
 
@@ -81,7 +81,7 @@ export class Distribution {
   }
 }
 
-/** A histogram; {@link child} gives a series to observe in. */
+/** A histogram. {@link child} returns a series to observe values in. */
 export class AccumulatedHistogram extends Histogram {
   readonly #children = new Map<
     string,
@@ -95,7 +95,7 @@ export class AccumulatedHistogram extends Histogram {
     this.#options = options;
   }
 
-  /** As {@link AccumulatedNumber.child}: one series twice in a text is no text that Prometheus reads. */
+  /** As {@link AccumulatedNumber.child}. Prometheus rejects a text with a duplicate series. */
   child(...values: readonly string[]): Distribution {
     const known = this.#children.get(JSON.stringify(values));
     if (known !== undefined) return known.distribution;
@@ -104,7 +104,7 @@ export class AccumulatedHistogram extends Histogram {
     return distribution;
   }
 
-  /** What prom-client 15 asks a histogram for, for its text and in `get`; not in its types. */
+  /** prom-client 15 calls this for its text format and in `get`. It is not in its types. */
   getForPromString() {
     const { name, help } = this.#options;
     const values = [...this.#children.values()].flatMap(({ labels, distribution }) => this.#values(labels, distribution));

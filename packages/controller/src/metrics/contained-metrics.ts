@@ -1,7 +1,7 @@
 import type { Logger } from "../logging/logger.ts";
 import type { ControllerMetrics, Metrics } from "./metrics.ts";
 
-/** The same metrics, of which none throws: a figure less is no reason to lose a reconcile or a lease. Told in the log once a figure. */
+/** Metrics that never throw: a lost value must not cost a reconcile or a lease. The first error of each metric is logged. */
 export function containedMetrics(metrics: Metrics, log: Logger): Metrics {
   const failed = new Set<string>();
   const contained = <A extends readonly unknown[]>(name: string, count: (...args: A) => void) => {
@@ -11,7 +11,7 @@ export function containedMetrics(metrics: Metrics, log: Logger): Metrics {
       } catch (error) {
         if (failed.has(name)) return;
         failed.add(name);
-        log.error({ err: error, metric: name }, `metrics failed at ${name}; nothing else does`);
+        log.error({ err: error, metric: name }, `metric ${name} failed; continuing without it`);
       }
     };
   };

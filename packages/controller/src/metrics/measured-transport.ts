@@ -3,42 +3,42 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { ApiRequest, Transport, WireFigures } from "@keelson/api-machinery/transport";
 import type { AccumulatedHistogram, AccumulatedNumber, Accumulator, Distribution } from "./accumulated-metrics.ts";
 
-/** How a request was answered. */
-export interface Answered {
-  /** The status code, or `<error>` where no answer came. */
+/** The outcome of a request. */
+export interface RequestOutcome {
+  /** The status code, or `<error>` if there was no response. */
   readonly code: string;
   readonly ms: number;
   readonly wire?: WireFigures | undefined;
 }
 
-/** Told of every request when it is answered. */
-export type OnAnswered = (request: ApiRequest, answered: Answered) => void;
+/** Called with the outcome of every request. */
+export type OnOutcome = (request: ApiRequest, outcome: RequestOutcome) => void;
 
-/** The transport, with every answer told. What the one who is told throws, changes no answer. */
-export function measuredTransport(transport: Transport, clock: Clock, onAnswered: OnAnswered): Transport {
+/** A transport that reports the outcome of every request. Errors of the listener do not affect the response. */
+export function measuredTransport(transport: Transport, clock: Clock, onOutcome: OnOutcome): Transport {
   const measured = async <R>(
     request: ApiRequest,
     send: () => Promise<R>,
-    codeOf: (answer: R) => number,
-    wireOf?: (answer: R) => WireFigures | undefined,
+    codeOf: (response: R) => number,
+    wireOf?: (response: R) => WireFigures | undefined,
   ): Promise<R> => {
     const startedAt = clock.monotonic();
-    const tell = (code: string, wire?: WireFigures): void => {
+    const report = (code: string, wire?: WireFigures): void => {
       try {
-        onAnswered(request, { code, ms: clock.monotonic() - startedAt, wire });
+        onOutcome(request, { code, ms: clock.monotonic() - startedAt, wire });
       } catch {
-        // A figure less is no reason to lose an answer.
+        // A lost metric must not cost a response.
       }
     };
-    let answer: R;
+    let response: R;
     try {
-      answer = await send();
+      response = await send();
     } catch (error) {
-      tell(isStatusError(error) ? String(error.status.code ?? 500) : "<error>");
+      report(isStatusError(error) ? String(error.status.code ?? 500) : "<error>");
       throw error;
     }
-    tell(String(codeOf(answer)), wireOf?.(answer));
-    return answer;
+    report(String(codeOf(response)), wireOf?.(response));
+    return response;
   };
   const stream = transport.stream?.bind(transport);
   return {
@@ -69,20 +69,20 @@ export function measuredTransport(transport: Transport, clock: Clock, onAnswered
   };
 }
 
-/** Where requests are counted, under client-go's labels. */
+/** Metrics of requests, with client-go's labels. */
 export interface RequestSeries {
   /** By code, method and host. */
   readonly requests: AccumulatedNumber;
-  /** By code, verb and host: the answer that each repetition followed. */
+  /** By code, verb and host. The code is that of the response before the retry. */
   readonly retries: AccumulatedNumber;
-  /** By verb and host, as the two after it. */
+  /** By verb and host, as the next two. */
   readonly seconds: AccumulatedHistogram;
   readonly sentBytes: AccumulatedHistogram;
   readonly receivedBytes: AccumulatedHistogram;
 }
 
-/** Counts what is told of requests to `host`. */
-export function requestMeter(series: RequestSeries): (request: ApiRequest, host: string, answered: Answered) => void {
+/** Returns a function that counts requests to a host. */
+export function requestMeter(series: RequestSeries): (request: ApiRequest, host: string, outcome: RequestOutcome) => void {
   const { requests, retries, seconds, sentBytes, receivedBytes } = series;
   const counts = new Map<string, Accumulator>();
   const repeats = new Map<string, Accumulator>();
@@ -92,13 +92,13 @@ export function requestMeter(series: RequestSeries): (request: ApiRequest, host:
     if (value === undefined) map.set(key, (value = make()));
     return value;
   };
-  return ({ method, repeats: code }, host, answered) => {
-    kept(counts, `${answered.code} ${method} ${host}`, () => requests.child(answered.code, method, host)).value++;
+  return ({ method, repeats: code }, host, outcome) => {
+    kept(counts, `${outcome.code} ${method} ${host}`, () => requests.child(outcome.code, method, host)).value++;
     const repeated = (after: string, times: number): void => {
       kept(repeats, `${after} ${method} ${host}`, () => retries.child(after, method, host)).value += times;
     };
     if (code !== undefined) repeated(String(code), 1);
-    const { ms, wire } = answered;
+    const { ms, wire } = outcome;
     if (wire !== undefined && wire.repeats > 0) repeated("<error>", wire.repeats);
     const of = kept(distributions, `${method} ${host}`, () => ({
       seconds: seconds.child(method, host),

@@ -1,37 +1,37 @@
 import type { QueueMetrics } from "../queue/work-queue.ts";
 
-/** How a reconcile ended: the `result` label. */
+/** The `result` label of a reconcile. */
 export type ReconcileResult = "success" | "error" | "requeue_after";
 
-/** What a controller tells about itself. */
+/** Metrics of one controller. */
 export interface ControllerMetrics extends QueueMetrics {
   reconciled(result: ReconcileResult, ms: number): void;
   terminalError(): void;
-  /** A reconcile threw what only a mistake in it throws (TypeError and the like). */
+  /** A reconcile threw an error that indicates a bug, such as a TypeError. */
   panicked(): void;
   timedOut(): void;
   activeWorkers(by: number): void;
-  /** For the gauges that are computed when they are asked for: how long each running item has run, in ms. */
+  /** Registers a function that returns how long each running item has run, in ms. It is called on collection. */
   watchInProgress(read: () => readonly number[]): void;
 }
 
-/** What the cache has of one kind. */
-export interface CacheFigures {
+/** Cache metrics of one kind. */
+export interface CacheMetrics {
   /** Plural, version and group: `pods.v1.`. */
   readonly kind: string;
   readonly objects: number;
-  /** Time since the server last sent a list, an event or a bookmark; with several namespaces the longest. */
+  /** Time since the last list, event or bookmark; the maximum over namespaces. */
   readonly staleMs: number;
-  /** Watches opened so far: all beyond the first were opened anew. */
+  /** Number of watches opened so far. */
   readonly watches: number;
 }
 
-/** Where the runtime's figures go. See `createPrometheusMetrics`. */
+/** Metrics of the runtime. See `createPrometheusMetrics`. */
 export interface Metrics {
   controller(name: string, maxConcurrentReconciles: number): ControllerMetrics;
-  /** For the gauges that are computed when they are asked for: what the cache has. */
-  watchCache(read: () => readonly CacheFigures[]): void;
-  /** Whether this process leads under the lease of this name. */
+  /** Registers a function that returns the metrics of a cache. It is called on collection. */
+  watchCache(read: () => readonly CacheMetrics[]): void;
+  /** Whether this process holds the lease of this name. */
   leading(name: string, isLeader: boolean): void;
   /** A renewal of the lease that had to read it first. */
   leaderSlowPath(name: string): void;
@@ -39,7 +39,7 @@ export interface Metrics {
 
 const nothing = (): void => {};
 
-/** Metrics that nobody reads. */
+/** Metrics that are discarded. */
 export const noMetrics: Metrics = {
   controller: () => ({
     added: nothing,

@@ -11,7 +11,7 @@ import { FakeApiServer } from "../testing/fake-api-server.ts";
 import { robotType } from "../testing/kinds.ts";
 
 describe("prometheus metrics", () => {
-  test("has every series of a controller at 0 from the start, under controller-runtime's names", async () => {
+  test("exposes every series of a controller with 0 from the start, under controller-runtime's names", async () => {
     const metrics = await createPrometheusMetrics();
     metrics.controller("robots", 3);
     const { text, contentType } = await metrics.scrape();
@@ -35,7 +35,7 @@ describe("prometheus metrics", () => {
     expect(text.match(/^workqueue_queue_duration_seconds_bucket/gm)?.length).toBe(13);
   });
 
-  test("a controller that is made anew goes on in the same series, whatever its name", async () => {
+  test("a recreated controller continues its series, with any name", async () => {
     const metrics = await createPrometheusMetrics();
     const name = 'a "b"\\c\nd';
     for (const count of [1, 2]) metrics.controller(name, count).reconciled("success", 1);
@@ -48,7 +48,7 @@ describe("prometheus metrics", () => {
     expect(series).toContain(`controller_runtime_max_concurrent_reconciles${label} 2`);
   });
 
-  test("a manager that has stopped has no cache to tell of, and is not kept", async () => {
+  test("does not report or keep the cache of a stopped manager", async () => {
     const metrics = await createPrometheusMetrics();
     const clock = createVirtualClock();
     const client = createClient({ transport: new FakeApiServer(), fieldManager: "test", clock });
@@ -59,7 +59,7 @@ describe("prometheus metrics", () => {
     expect((await metrics.scrape()).text).not.toContain("robots.v1.example.org");
   });
 
-  test("counts no more than 25 priorities apart", async () => {
+  test("counts at most 25 priorities separately", async () => {
     const metrics = await createPrometheusMetrics();
     const controller = metrics.controller("robots", 1);
     for (let priority = 0; priority < 100; priority++) controller.depthChanged(priority, 1);
@@ -68,7 +68,7 @@ describe("prometheus metrics", () => {
     expect(text).toContain('priority="exceeded_cardinality_limit"} 75\n');
   });
 
-  test("sorts durations into the buckets whose bound they do not pass, and sums them up", async () => {
+  test("counts durations in the buckets whose bound they do not exceed, and sums them", async () => {
     const metrics = await createPrometheusMetrics();
     const controller = metrics.controller("robots", 1);
     for (const ms of [0, 5, 6, 60_000, 90_000]) controller.reconciled("success", ms);
@@ -94,7 +94,7 @@ describe("prometheus metrics", () => {
     expect((await metrics.scrape()).text).toBe(text);
   });
 
-  test("computes how long work has been running when it is asked", async () => {
+  test("computes the duration of running work on collection", async () => {
     const metrics = await createPrometheusMetrics();
     metrics.controller("robots", 1).watchInProgress(() => [1500, 500]);
     const { text } = await metrics.scrape();
@@ -103,7 +103,7 @@ describe("prometheus metrics", () => {
   });
 });
 
-test("counts requests by code and method, refused watches and ones without an answer too", async () => {
+test("counts requests by code and method, including refused watches and those without a response", async () => {
   const metrics = await createPrometheusMetrics({ processFigures: true });
   const api = new FakeApiServer();
   const client = createClient({ transport: metrics.measured(api, "api:6443"), fieldManager: "test" });
@@ -129,7 +129,7 @@ test("counts requests by code and method, refused watches and ones without an an
   expect(text).toMatch(/^nodejs_eventloop_lag_seconds \d/m);
 });
 
-test("counts what requests and answers weigh, and those that were sent again by the answer before", async () => {
+test("counts sizes of requests and responses, and retries by the previous response", async () => {
   const metrics = await createPrometheusMetrics();
   const clock = createVirtualClock();
   const api = new FakeApiServer();
@@ -153,7 +153,7 @@ test("counts what requests and answers weigh, and those that were sent again by 
   expect(text).toContain('rest_client_response_size_bytes_bucket{le="16384",verb="GET",host="api"} 2\n');
 });
 
-test("an answer is had whatever the one who counts it throws", async () => {
+test("a listener that throws does not affect the response", async () => {
   const api = new FakeApiServer();
   const broken = measuredTransport(api, createVirtualClock(), () => {
     throw new Error("no figures for you");
@@ -163,7 +163,7 @@ test("an answer is had whatever the one who counts it throws", async () => {
   await expect(client.get(robotType, { namespace: "a", name: "none" })).rejects.toThrow("not found");
 });
 
-test("hands streams through, counted, and offers none where the transport has none", async () => {
+test("passes streams through, counted, if the transport has them", async () => {
   const metrics = await createPrometheusMetrics();
   const api = new FakeApiServer();
   expect(metrics.measured(api, "api").stream).toBeUndefined();
@@ -175,7 +175,7 @@ test("hands streams through, counted, and offers none where the transport has no
   expect(text).toContain('rest_client_requests_total{code="200",method="GET",host="api"} 1\n');
 });
 
-test("sums up what several caches have of a kind, and tells the oldest news of them", async () => {
+test("adds up objects of several caches of a kind, and reports the maximum staleness", async () => {
   const metrics = await createPrometheusMetrics();
   const kind = "pods.v1.";
   metrics.watchCache(() => [{ kind, objects: 2, staleMs: 5_000, watches: 1 }]);
@@ -186,7 +186,7 @@ test("sums up what several caches have of a kind, and tells the oldest news of t
   expect(text).toContain(`keelson_cache_watches{kind="${kind}"} 5\n`);
 });
 
-test("tells how many objects the cache has of a kind, how current it is and how often it had to watch anew", async () => {
+test("reports size, staleness and number of watches of a cached kind", async () => {
   const metrics = await createPrometheusMetrics();
   const api = new FakeApiServer();
   const clock = createVirtualClock();

@@ -3,43 +3,43 @@ import type { Transport } from "@keelson/api-machinery/transport";
 import type { Gauge, Registry } from "prom-client";
 import type { AccumulatedHistogram, AccumulatedNumber, Accumulator } from "./accumulated-metrics.ts";
 import { measuredTransport, requestMeter } from "./measured-transport.ts";
-import type { CacheFigures, ControllerMetrics, Metrics } from "./metrics.ts";
+import type { CacheMetrics, ControllerMetrics, Metrics } from "./metrics.ts";
 
-/** The runtime's figures under controller-runtime's names, and how to give them out. */
+/** Metrics of the runtime under controller-runtime's names. */
 export interface PrometheusMetrics extends Metrics {
   readonly registry: Registry;
   /**
-   * The same transport with its requests counted under client-go's names, as requests to `host`. Watches are counted when they
+   * A transport whose requests are counted under client-go's names, as requests to `host`. Watches are counted when they
    * are opened.
    */
   measured(transport: Transport, host: string): Transport;
-  /** The text that a scrape answers, and its content type. */
+  /** The response to a scrape. */
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
 /** Options of {@link createPrometheusMetrics}. */
 export interface PrometheusMetricsOptions {
-  /** Default: one of its own. */
+  /** Default: a new registry. */
   readonly registry?: Registry;
-  /** Times requests. Default: the system's. */
+  /** Measures durations of requests. Default: the system clock. */
   readonly clock?: Clock;
   /**
-   * Adds prom-client's figures of the process, among them `nodejs_eventloop_lag_seconds`: a loop that is blocked renews no
-   * lease. One set a registry. Default false.
+   * Adds prom-client's metrics of the process, among them `nodejs_eventloop_lag_seconds`: a blocked event loop does not renew a
+   * lease. Once per registry. Default false.
    */
   readonly processFigures?: boolean;
 }
 
-/** Distinct priorities that get a label of their own; priorities come from users' code, and every one is a series for ever. */
-const longestPriorities = 25;
+/** Maximum number of distinct priority labels. Priorities come from user code, and every one would be a permanent series. */
+const maxPriorities = 25;
 
 const reconcileBuckets = [
   0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 1.75, 2, 2.5, 3,
   3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
 ];
-/** client-go's. */
+/** As in client-go. */
 const requestBuckets = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
-/** client-go's, of both directions. */
+/** As in client-go, in both directions. */
 const sizeBuckets = [64, 256, 512, 1024, ...Array.from({ length: 7 }, (_, power) => 4096 * 4 ** power)];
 const queueBuckets = Array.from({ length: 12 }, (_, power) => 1e-8 * 10 ** power);
 
@@ -60,15 +60,15 @@ interface Series {
 }
 
 /**
- * Makes metrics in `registry`, or in one of their own. Loads prom-client when it is called, so that who needs no metrics does
- * not wait for it.
+ * Creates metrics in `registry`, or in a new one. Loads prom-client when it is called, so that programs without metrics do
+ * not load it.
  */
 export async function createPrometheusMetrics(options: PrometheusMetricsOptions = {}): Promise<PrometheusMetrics> {
   const { clock = systemClock } = options;
   const [prom, accumulated] = await Promise.all([import("prom-client"), import("./accumulated-metrics.ts")]);
   const registry = options.registry ?? new prom.Registry();
   if (options.processFigures) {
-    // Coarser than prom-client's 10 ms: a lag that matters here is one of seconds, and an idle process is not woken for it.
+    // Coarser than prom-client's 10 ms: only lags of seconds matter here, and an idle process is not woken up as often.
     prom.collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 100 });
   }
   const counter = (name: string, help: string, labelNames: readonly string[]): AccumulatedNumber =>
@@ -86,38 +86,43 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   const series: Series = {
     reconciles: counter("controller_runtime_reconcile_total", "Reconciles by result", ["controller", "result"]),
     errors: counter("controller_runtime_reconcile_errors_total", "Reconciles that failed", one),
-    terminalErrors: counter("controller_runtime_terminal_reconcile_errors_total", "Reconciles that failed for good", one),
-    panics: counter("controller_runtime_reconcile_panics_total", "Reconciles that failed by a mistake in their code", one),
-    timeouts: counter("controller_runtime_reconcile_timeouts_total", "Reconciles that took longer than allowed", one),
+    terminalErrors: counter("controller_runtime_terminal_reconcile_errors_total", "Reconciles that failed permanently", one),
+    panics: counter("controller_runtime_reconcile_panics_total", "Reconciles that failed because of a bug", one),
+    timeouts: counter("controller_runtime_reconcile_timeouts_total", "Reconciles that exceeded their timeout", one),
     seconds: histogram("controller_runtime_reconcile_time_seconds", "Duration of a reconcile", one, reconcileBuckets),
-    maxConcurrent: gauge("controller_runtime_max_concurrent_reconciles", "Reconciles that may run at once", one),
-    active: gauge("controller_runtime_active_workers", "Reconciles that run", one),
-    depth: gauge("workqueue_depth", "Items that are ready", [...queue, "priority"]),
-    adds: counter("workqueue_adds_total", "Items that were added", queue),
-    queueSeconds: histogram("workqueue_queue_duration_seconds", "Time from ready to handed out", queue, queueBuckets),
-    workSeconds: histogram("workqueue_work_duration_seconds", "Time from handed out to done", queue, queueBuckets),
-    retries: counter("workqueue_retries_total", "Items that were added with backoff", queue),
+    maxConcurrent: gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles", one),
+    active: gauge("controller_runtime_active_workers", "Running reconciles", one),
+    depth: gauge("workqueue_depth", "Ready items", [...queue, "priority"]),
+    adds: counter("workqueue_adds_total", "Added items", queue),
+    queueSeconds: histogram("workqueue_queue_duration_seconds", "Time from ready to start of work", queue, queueBuckets),
+    workSeconds: histogram("workqueue_work_duration_seconds", "Time from start of work to done", queue, queueBuckets),
+    retries: counter("workqueue_retries_total", "Items added with backoff", queue),
   };
   const eachQueue = (metric: Gauge, valueOf: (ms: readonly number[]) => number): void => {
     for (const [controller, read] of inProgress) metric.set({ name: controller, controller }, valueOf(read()) / 1000);
   };
-  // Computed when they are asked for: between two scrapes nobody sees them.
-  computed("workqueue_unfinished_work_seconds", "Time that items have been handed out for, in sum", queue, function collect() {
-    eachQueue(this, (ms) => ms.reduce((sum, each) => sum + each, 0));
-  });
+  // Computed on collection.
+  computed(
+    "workqueue_unfinished_work_seconds",
+    "Total time that unfinished items have been worked on",
+    queue,
+    function collect() {
+      eachQueue(this, (ms) => ms.reduce((sum, each) => sum + each, 0));
+    },
+  );
   computed(
     "workqueue_longest_running_processor_seconds",
-    "Time of the item that has been handed out longest",
+    "Time that the oldest unfinished item has been worked on",
     queue,
     function collect() {
       eachQueue(this, (ms) => ms.reduce((longest, each) => Math.max(longest, each), 0));
     },
   );
-  const caches: (() => readonly CacheFigures[])[] = [];
-  // Managers of one process may each have a cache of the same kind.
+  const caches: (() => readonly CacheMetrics[])[] = [];
+  // Several managers of one process may cache the same kind.
   const eachKind = (
     metric: Gauge,
-    valueOf: (figures: CacheFigures) => number,
+    valueOf: (figures: CacheMetrics) => number,
     join: (a: number, b: number) => number,
   ): void => {
     const values = new Map<string, number>();
@@ -125,7 +130,7 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
       const known = values.get(figures.kind);
       values.set(figures.kind, known === undefined ? valueOf(figures) : join(known, valueOf(figures)));
     }
-    // Of what is stopped there is nothing to say any more.
+    // Stopped caches are no longer reported.
     metric.reset();
     for (const [kind, value] of values) metric.set({ kind }, value);
   };
@@ -142,10 +147,10 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   const ofRequest = ["verb", "host"];
   const measure = requestMeter({
     requests: counter("rest_client_requests_total", "Requests by code and method", ["code", "method", "host"]),
-    retries: counter("rest_client_request_retries_total", "Requests that were sent again", ["code", ...ofRequest]),
-    seconds: histogram("rest_client_request_duration_seconds", "Time to the answer", ofRequest, requestBuckets),
-    sentBytes: histogram("rest_client_request_size_bytes", "Bytes of a request's body", ofRequest, sizeBuckets),
-    receivedBytes: histogram("rest_client_response_size_bytes", "Bytes of an answer's body", ofRequest, sizeBuckets),
+    retries: counter("rest_client_request_retries_total", "Retried requests", ["code", ...ofRequest]),
+    seconds: histogram("rest_client_request_duration_seconds", "Time to the response", ofRequest, requestBuckets),
+    sentBytes: histogram("rest_client_request_size_bytes", "Size of the request body", ofRequest, sizeBuckets),
+    receivedBytes: histogram("rest_client_response_size_bytes", "Size of the response body", ofRequest, sizeBuckets),
   });
   const leader = gauge("leader_election_master_status", "Whether this process leads", ["name"]);
   const slowPath = counter("leader_election_slowpath_total", "Renewals that had to read the lease first", ["name"]);
@@ -159,7 +164,7 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   return {
     registry,
     controller: (name, maxConcurrent) => controllerMetrics(series, name, maxConcurrent, (read) => inProgress.set(name, read)),
-    measured: (transport, host) => measuredTransport(transport, clock, (request, answered) => measure(request, host, answered)),
+    measured: (transport, host) => measuredTransport(transport, clock, (request, outcome) => measure(request, host, outcome)),
     watchCache: (read) => void caches.push(read),
     leading: (name, isLeader) => {
       leaseOf(name).leads.value = isLeader ? 1 : 0;
@@ -171,7 +176,7 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   };
 }
 
-/** One controller's figures. Every series is there from the start, at 0: a rate over one that appears late misses its first. */
+/** Metrics of one controller. Every series exists from the start with the value 0: a rate over a series that appears later misses its first increase. */
 function controllerMetrics(
   series: Series,
   controller: string,
@@ -200,7 +205,7 @@ function controllerMetrics(
   const depthOf = (priority: number): Accumulator => {
     const known = priorities.get(priority);
     if (known !== undefined) return known;
-    if (priorities.size >= longestPriorities) {
+    if (priorities.size >= maxPriorities) {
       others ??= series.depth.child(controller, controller, "exceeded_cardinality_limit");
       return others;
     }

@@ -5,7 +5,7 @@ import type { ApiRequest, Transport } from "@keelson/api-machinery/transport";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { describe, expect, test } from "vitest";
-import { accessReviewRules, bearerTokenOf, isOwnHost, reviewedAccess, tokenAccess } from "./probe-access.ts";
+import { accessReviewRules, bearerTokenOf, isTrustedHost, reviewedAccess, tokenAccess } from "./probe-access.ts";
 
 test.each([
   ["127.0.0.1:8080", true],
@@ -21,18 +21,18 @@ test.each([
   ["user@127.0.0.1", false],
   ["", false],
   [undefined, false],
-])("a request to %j is for this server: %j", async (header, expected) => {
-  expect(await isOwnHost(header, ["metrics.internal"])).toBe(expected);
+])("trusts the Host header %j: %j", async (header, expected) => {
+  expect(await isTrustedHost(header, ["metrics.internal"])).toBe(expected);
 });
 
-test("takes the token of a bearer header and of no other", () => {
+test("reads the token of a bearer header only", () => {
   expect(["Bearer abc", "bearer  abc ", "Basic abc", "Bearer", "Bearer a b", undefined].map(bearerTokenOf)).toEqual([
     ...["abc", "abc"],
     ...[undefined, undefined, undefined, undefined],
   ]);
 });
 
-test("one token lets its bearer read", async () => {
+test("allows the token", async () => {
   const access = tokenAccess("secret");
   const ask = (token: string | undefined) => access({ token, path: "/metrics", verb: "get" });
   expect([await ask("secret"), await ask("secre"), await ask(undefined)]).toEqual([
@@ -42,7 +42,7 @@ test("one token lets its bearer read", async () => {
   ]);
 });
 
-describe("access by the API server's word", () => {
+describe("access reviewed by the API server", () => {
   interface TokenRequest extends KubernetesObject {
     spec?: { audiences?: string[] };
     status?: { token?: string };
@@ -61,7 +61,7 @@ describe("access by the API server's word", () => {
     });
   }
 
-  test("is for who may get the path, asked with no more rights than named, and kept for a while", async () => {
+  test("is allowed to users who may get the path, needs only the documented rules, and is cached", async () => {
     await using environment = await startTestEnvironment();
     const admin = createClient({ transport: environment.transport(), fieldManager: "test" });
     await admin.create(Namespace, { metadata: { name: "a" } });

@@ -4,46 +4,46 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createHash, timingSafeEqual } from "node:crypto";
 
-/** What may be asked, and by whom. */
+/** A request to authorize. */
 export interface AccessRequest {
-  /** Of the header `Authorization`; absent where there is none, or another scheme. */
+  /** Bearer token of the header `Authorization`; absent without the header or with another scheme. */
   readonly token: string | undefined;
   readonly path: string;
-  /** In lower case, as rules have it: `get`. */
+  /** In lower case, as in RBAC rules: `get`. */
   readonly verb: string;
 }
 
-/** What an {@link AccessFilter} answers. */
+/** Decision of an {@link AccessFilter}. */
 export type Access = "allowed" | "unauthenticated" | "forbidden";
 
-/** Decides who may read. Rejects where that cannot be found out. */
+/** Authorizes requests. Rejects if the decision is not possible. */
 export type AccessFilter = (request: AccessRequest) => Promise<Access>;
 
-/** Lets whoever has this token read everything. */
+/** Allows requests with this token. */
 export function tokenAccess(token: string): AccessFilter {
-  // Digests are compared, so that neither the time nor a length tells of the token.
+  // Compare digests, so that neither time nor length reveals the token.
   const wanted = digestOf(token);
   return ({ token: given }) =>
     Promise.resolve(given !== undefined && timingSafeEqual(digestOf(given), wanted) ? "allowed" : "unauthenticated");
 }
 
-/** The rights that {@link reviewedAccess} needs (those of ClusterRole `system:auth-delegator`). */
+/** RBAC rules that {@link reviewedAccess} needs: those of the ClusterRole `system:auth-delegator`. */
 export const accessReviewRules: readonly PolicyRule[] = [
   { apiGroups: ["authentication.k8s.io"], resources: ["tokenreviews"], verbs: ["create"] },
   { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
 ];
 
-/** How long what the API server said is believed. */
+/** How long decisions are cached. */
 const allowedMs = 60_000;
 const refusedMs = 10_000;
-/** Answers that are kept; anybody may send any number of tokens. */
-const mostKept = 1_000;
+/** Maximum number of cached decisions: clients may send any number of tokens. */
+const maxCached = 1_000;
 
 /**
- * Asks the API server whose the token is (TokenReview) and whether they may (SubjectAccessReview of the path, a `nonResourceURL`),
- * as controller-runtime's `WithAuthenticationAndAuthorization`. An answer is believed for 60 s, a refusal for 10 s.
+ * Authenticates the token with a TokenReview and authorizes the path, a `nonResourceURL`, with a SubjectAccessReview,
+ * as controller-runtime's `WithAuthenticationAndAuthorization` does. Permissions are cached for 60 s, refusals for 10 s.
  *
- * **Errors**: rejects where the API server gives no answer or does not let the client ask; see {@link accessReviewRules}.
+ * **Errors**: rejects if the API server does not respond or the client lacks {@link accessReviewRules}.
  */
 export function reviewedAccess(options: { readonly client: Client; readonly clock: Clock }): AccessFilter {
   const { client, clock } = options;
@@ -65,7 +65,7 @@ export function reviewedAccess(options: { readonly client: Client; readonly cloc
     const kept = known.get(key);
     if (kept !== undefined && clock.monotonic() < kept.until) return kept.access;
     const access = await review(request);
-    if (known.size >= mostKept) known.clear();
+    if (known.size >= maxCached) known.clear();
     known.set(key, { access, until: clock.monotonic() + (access === "allowed" ? allowedMs : refusedMs) });
     return access;
   };
@@ -77,10 +77,10 @@ export function bearerTokenOf(header: string | undefined): string | undefined {
 }
 
 /**
- * Whether a header `Host` names this server by an address, as `localhost` or by one of `names`. A page whose own name was made to
- * resolve to this machine (DNS rebinding) sends that name, and may not read what is here.
+ * Whether a header `Host` contains an IP address, `localhost` or one of `names`. A web page whose host name was rebound to this
+ * machine (DNS rebinding) sends its own name, and must be refused.
  */
-export async function isOwnHost(header: string | undefined, names: readonly string[]): Promise<boolean> {
+export async function isTrustedHost(header: string | undefined, names: readonly string[]): Promise<boolean> {
   const { isIP } = await import("node:net");
   const host = /^(?:\[([^\]]*)\]|([^:]*))(?::\d+)?$/.exec(header ?? "");
   const name = (host?.[1] ?? host?.[2] ?? "").toLowerCase();

@@ -15,7 +15,7 @@ const bad = async (): Promise<void> => {
   throw new Error("secret reason");
 };
 
-test("answers ok without checks and with ones that pass", async () => {
+test("responds with ok without checks and if all pass", async () => {
   expect(await ask({}, "/healthz")).toEqual({ status: 200, text: "ok" });
   await server?.stop();
   expect(await ask({ ready: { caches: () => {} } }, "/readyz?verbose")).toEqual({
@@ -24,13 +24,13 @@ test("answers ok without checks and with ones that pass", async () => {
   });
 });
 
-test("names the check that fails and keeps the reason to itself", async () => {
+test("names the failed check without the reason", async () => {
   const { status, text } = await ask({ ready: { caches: () => {}, leader: bad } }, "/readyz");
   expect(status).toBe(500);
   expect(text).toBe("[+]caches ok\n[-]leader failed\nreadyz check failed\n");
 });
 
-test("runs one check by name, and leaves out what is excluded", async () => {
+test("runs a single check by name, and skips excluded ones", async () => {
   expect((await ask({ ready: { a: () => {}, b: bad } }, "/readyz/a")).status).toBe(200);
   await server?.stop();
   expect((await ask({ ready: { a: () => {}, b: bad } }, "/readyz?exclude=b")).status).toBe(200);
@@ -38,7 +38,7 @@ test("runs one check by name, and leaves out what is excluded", async () => {
   expect((await ask({ ready: {} }, "/readyz/constructor")).status).toBe(404);
 });
 
-test("serves metrics, and nothing else, and takes no POST", async () => {
+test("serves only metrics, and rejects POST", async () => {
   const metrics = { scrape: async () => ({ contentType: "text/plain", text: "x 1\n" }) };
   expect(await ask({ metrics }, "/metrics")).toEqual({ status: 200, text: "x 1\n" });
   await server?.stop();
@@ -59,7 +59,7 @@ function askAs(host: string, url: string): Promise<number | undefined> {
   });
 }
 
-test("without a token, tells nothing of the cluster to a page whose name was made to resolve to this machine", async () => {
+test("without access control, refuses requests under a rebound host name", async () => {
   const metrics = { scrape: async () => ({ contentType: "text/plain", text: "x 1\n" }) };
   server = createProbeServer({ metrics, reconciles: { reconciles: () => [] }, hostNames: ["known.internal"] });
   const url = await server.listen(0);
@@ -70,7 +70,7 @@ test("without a token, tells nothing of the cluster to a page whose name was mad
   expect(await statuses("known.internal")).toEqual([200, 200, 200]);
 });
 
-test("asks who may read, and says no more than that it does not know when that cannot be found out", async () => {
+test("asks the access filter, and responds with an internal error if it fails", async () => {
   const metrics = { scrape: async () => ({ contentType: "text/plain", text: "x 1\n" }) };
   const seen: unknown[] = [];
   server = createProbeServer({
@@ -91,7 +91,7 @@ test("asks who may read, and says no more than that it does not know when that c
   };
   expect(await ask("/metrics?x=1", "t")).toEqual([200, "x 1\n"]);
   expect(await ask("/debug/reconciles", "t")).toEqual([403, "not allowed to get /debug/reconciles\n"]);
-  expect(await ask("/metrics")).toEqual([401, "a bearer token is needed\n"]);
+  expect(await ask("/metrics")).toEqual([401, "bearer token required\n"]);
   expect(await ask("/metrics", "down")).toEqual([500, "internal error\n"]);
   expect(await ask("/healthz")).toEqual([200, "ok"]);
   // Its bearer is known, so whatever name was asked for is no danger.
@@ -99,10 +99,10 @@ test("asks who may read, and says no more than that it does not know when that c
   expect(seen[0]).toEqual({ token: "t", path: "/metrics", verb: "get" });
 });
 
-test("listens once, again after a stop, and elsewhere where a port is taken", async () => {
+test("listens once, again after a stop, and after a failed attempt", async () => {
   server = createProbeServer({});
   const taken = Number(new URL(await server.listen(0)).port);
-  await expect(server.listen(0)).rejects.toThrow("listens already");
+  await expect(server.listen(0)).rejects.toThrow("already listening");
   await using other = createProbeServer({});
   await expect(other.listen(taken)).rejects.toThrow("EADDRINUSE");
   expect((await fetch(`${await other.listen(0)}/healthz`)).status).toBe(200);
@@ -110,7 +110,7 @@ test("listens once, again after a stop, and elsewhere where a port is taken", as
   expect((await fetch(`${await server.listen(0)}/healthz`)).status).toBe(200);
 });
 
-test("a request for what is no path is not found, and the server goes on", async () => {
+test("responds with 404 to an invalid path and continues", async () => {
   server = createProbeServer({});
   const url = await server.listen(0);
   const status = await new Promise((resolve, reject) => {

@@ -2,38 +2,38 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import type { Manager } from "../manager/manager.ts";
-import { type AccessFilter, bearerTokenOf, isOwnHost, tokenAccess } from "./probe-access.ts";
+import { type AccessFilter, bearerTokenOf, isTrustedHost, tokenAccess } from "./probe-access.ts";
 import type { ReconcileFilter } from "../reconcile/reconcile-trace.ts";
 
-/** Whether something works: throws (or rejects), saying why, where it does not. */
+/** A check of a probe. Throws or rejects if it fails. */
 export type Check = () => void | Promise<void>;
 
 /** Options of {@link createProbeServer}. */
 export interface ProbeServerOptions {
-  /** Checks of `/healthz` by name. Without any it answers ok as long as it answers. */
+  /** Checks of `/healthz` by name. Without checks it succeeds as long as the process responds. */
   readonly health?: Readonly<Record<string, Check>>;
   /** Checks of `/readyz` by name. */
   readonly ready?: Readonly<Record<string, Check>>;
   /**
-   * Whose reconciles `/debug/reconciles` answers, as JSON; `controller`, `namespace` and `name` in the query select. Without it,
-   * 404. Names of objects and errors are in it: for a listener that only operators of the machine reach.
+   * Serves the reconciles of this manager at `/debug/reconciles` as JSON, filtered by `controller`, `namespace` and `name` in the query.
+   * They contain names of objects and error messages. Default: 404.
    */
   readonly reconciles?: Pick<Manager, "reconciles">;
   /**
-   * Who may read `/metrics` and `/debug/reconciles`: whoever has this bearer token, or whom the filter lets (`reviewedAccess` asks the
-   * API server). Default: everybody who reaches the listener, so keep it on loopback.
+   * Who may read `/metrics` and `/debug/reconciles`: clients with this bearer token, or those that the filter allows (`reviewedAccess` asks
+   * the API server). Default: everyone who reaches the listener, so keep it on loopback.
    */
   readonly access?: string | AccessFilter;
   /**
-   * Names by which those two may be asked for, beside addresses and `localhost`, where no access is asked for: a page of another name
-   * that resolves to this machine is refused (DNS rebinding). Lower case, without a port.
+   * Host names that requests to those two paths may use in addition to IP addresses and `localhost`, if `access` is not set. Others are refused
+   * as a protection against DNS rebinding. Lower case, without a port.
    */
   readonly hostNames?: readonly string[];
-  /** What `/metrics` answers; without it, 404. A `PrometheusMetrics` fits. */
+  /** Serves `/metrics`, for example a `PrometheusMetrics`. Default: 404. */
   readonly metrics?: { scrape(): Promise<{ readonly contentType: string; readonly text: string }> };
 }
 
-interface Answer {
+interface ProbeResponse {
   readonly status: number;
   readonly type: string;
   readonly text: string;
@@ -44,46 +44,45 @@ const plain = { type: "text/plain; charset=utf-8" };
 
 /** A server of probes and metrics. */
 export interface ProbeServer {
-  /** For a server of one's own: answers the request if the path is one of its, and returns whether it was. */
+  /** For use in another server: handles the request if its path belongs to the probe server, and returns whether it does. */
   handle(request: IncomingMessage, response: ServerResponse): boolean;
-  /** Listens; `port` 0 takes a free one. Answers the URL. `host` defaults to loopback. */
+  /** Listens; port 0 picks a free one. Resolves to the URL. `host` defaults to loopback. */
   listen(port: number, host?: string): Promise<string>;
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
- * Makes the server of `/healthz`, `/readyz` (each with `/name` for one check, `?verbose` for all results and `?exclude=name`)
- * and `/metrics`, as controller-runtime serves them, and `/debug/reconciles`. Why a check failed is not told to who asks, only to `verbose`'s list of
- * names; it may hold what is not for everybody.
+ * Creates a server of `/healthz` and `/readyz` (with `/NAME` for a single check, `?verbose` for all results, and `?exclude=NAME`),
+ * `/metrics`, as in controller-runtime, and `/debug/reconciles`. The reason of a failed check is not served, because it may be
+ * confidential; `?verbose` lists only the names.
  */
 export function createProbeServer(options: ProbeServerOptions): ProbeServer {
-  const { health = {}, ready = {}, metrics, reconciles, hostNames = [] } = options;
-  const access = typeof options.access === "string" ? tokenAccess(options.access) : options.access;
-  /** Why a request may not read what tells of the cluster. */
-  const refusalOf = async (request: IncomingMessage, path: string): Promise<Answer | undefined> => {
-    if (access === undefined) {
-      if (await isOwnHost(request.headers.host, hostNames)) return undefined;
-      return { ...plain, status: 403, text: "this server is not known by that name\n" };
-    }
-    const token = bearerTokenOf(request.headers.authorization);
-    const answer = await access({ token, path, verb: (request.method ?? "GET").toLowerCase() });
-    if (answer === "allowed") return undefined;
-    if (answer === "forbidden") return { ...plain, status: 403, text: `not allowed to get ${path}\n` };
-    return { ...plain, status: 401, text: "a bearer token is needed\n", headers: { "www-authenticate": "Bearer" } };
-  };
-  const handle = (request: IncomingMessage, response: ServerResponse): boolean => {
+  return new HttpProbeServer(options);
+}
+
+class HttpProbeServer implements ProbeServer {
+  readonly #options: ProbeServerOptions;
+  readonly #access: AccessFilter | undefined;
+  #server: Server | undefined;
+
+  constructor(options: ProbeServerOptions) {
+    this.#options = options;
+    this.#access = typeof options.access === "string" ? tokenAccess(options.access) : options.access;
+  }
+
+  handle(request: IncomingMessage, response: ServerResponse): boolean {
     const url = urlOf(request);
-    // Such as `//`: not a path of anything.
+    // For example `//`, which is not a valid URL path.
     if (url === undefined) return false;
     const [, root = "", name, ...more] = url.pathname.split("/");
-    const answer = answerOf(root, name, more.length > 0, url.searchParams);
-    if (answer === undefined) return false;
+    const serve = more.length > 0 ? undefined : this.#endpoint(root, name, url.searchParams);
+    if (serve === undefined) return false;
     const isOpen = root === "healthz" || root === "readyz";
-    const respond = async (): Promise<Answer> => {
-      const refusal = isOpen ? undefined : await refusalOf(request, url.pathname);
+    const respond = async (): Promise<ProbeResponse> => {
+      const refusal = isOpen ? undefined : await this.#refusal(request, url.pathname);
       if (refusal !== undefined) return refusal;
-      if (request.method === "GET" || request.method === "HEAD") return answer();
+      if (request.method === "GET" || request.method === "HEAD") return serve();
       return { ...plain, status: 405, text: "only GET is allowed\n", headers: { allow: "GET, HEAD" } };
     };
     respond().then(
@@ -91,15 +90,59 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
       () => send(response, { ...plain, status: 500, text: "internal error\n" }),
     );
     return true;
-  };
+  }
 
-  const answerOf = (
-    root: string,
-    name: string | undefined,
-    isDeeper: boolean,
-    query: URLSearchParams,
-  ): (() => Promise<Answer>) | undefined => {
-    if (isDeeper) return undefined;
+  async listen(port: number, host = "127.0.0.1"): Promise<string> {
+    // Loaded lazily: most programs that import the runtime, above all tests, never listen.
+    const { createServer } = await import("node:http");
+    if (this.#server !== undefined) throw new TypeError("the probe server is already listening");
+    const server = createServer((request, response) => {
+      if (!this.handle(request, response)) send(response, { ...plain, status: 404, text: "not found\n" });
+    });
+    this.#server = server;
+    // Limits clients that send their request byte by byte.
+    server.headersTimeout = 32_000;
+    server.keepAliveTimeout = 90_000;
+    try {
+      server.listen(port, host);
+      await once(server, "listening");
+    } catch (error) {
+      this.#server = undefined;
+      throw error;
+    }
+    const { port: bound } = server.address() as AddressInfo;
+    return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
+  }
+
+  async stop(): Promise<void> {
+    const server = this.#server;
+    this.#server = undefined;
+    if (server === undefined) return;
+    await new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** The response that refuses a request for information about the cluster; `undefined` if it is allowed. */
+  async #refusal(request: IncomingMessage, path: string): Promise<ProbeResponse | undefined> {
+    if (this.#access === undefined) {
+      if (await isTrustedHost(request.headers.host, this.#options.hostNames ?? [])) return undefined;
+      return { ...plain, status: 403, text: "host name not allowed\n" };
+    }
+    const token = bearerTokenOf(request.headers.authorization);
+    const access = await this.#access({ token, path, verb: (request.method ?? "GET").toLowerCase() });
+    if (access === "allowed") return undefined;
+    if (access === "forbidden") return { ...plain, status: 403, text: `not allowed to get ${path}\n` };
+    return { ...plain, status: 401, text: "bearer token required\n", headers: { "www-authenticate": "Bearer" } };
+  }
+
+  #endpoint(root: string, name: string | undefined, query: URLSearchParams): (() => Promise<ProbeResponse>) | undefined {
+    const { metrics, reconciles, health = {}, ready = {} } = this.#options;
     if (root === "debug" && name === "reconciles" && reconciles !== undefined) {
       return async () => {
         const text = `${JSON.stringify(reconciles.reconciles(filterOf(query)))}\n`;
@@ -116,43 +159,10 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
     if (checks === undefined) return undefined;
     if (name !== undefined && name !== "" && !Object.hasOwn(checks, name) && name !== "ping") return undefined;
     return async () => {
-      const outcome = await run(root, name === "" ? undefined : name, checks, query);
+      const outcome = await runChecks(root, name === "" ? undefined : name, checks, query);
       return { ...plain, ...outcome };
     };
-  };
-
-  let server: Server | undefined;
-  const listen = async (port: number, host = "127.0.0.1"): Promise<string> => {
-    // Loaded when somebody listens: most programs that import the runtime, tests before all, never do.
-    const { createServer } = await import("node:http");
-    if (server !== undefined) throw new Error("the probe server listens already");
-    const listening = createServer((request, response) => {
-      if (!handle(request, response)) send(response, { ...plain, status: 404, text: "not found\n" });
-    });
-    server = listening;
-    // A client that sends its head byte by byte must not hold a socket.
-    listening.headersTimeout = 32_000;
-    listening.keepAliveTimeout = 90_000;
-    try {
-      listening.listen(port, host);
-      await once(listening, "listening");
-    } catch (error) {
-      server = undefined;
-      throw error;
-    }
-    const { port: bound } = listening.address() as AddressInfo;
-    return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
-  };
-  const stop = async (): Promise<void> => {
-    const listening = server;
-    server = undefined;
-    if (listening === undefined) return;
-    await new Promise<void>((resolve) => {
-      listening.close(() => resolve());
-      listening.closeAllConnections();
-    });
-  };
-  return { handle, listen, stop, [Symbol.asyncDispose]: stop };
+  }
 }
 
 function urlOf({ url = "/" }: IncomingMessage): URL | undefined {
@@ -167,7 +177,7 @@ function filterOf(query: URLSearchParams): ReconcileFilter {
   return { ...field("controller"), ...field("namespace"), ...field("name") };
 }
 
-async function run(
+async function runChecks(
   root: string,
   name: string | undefined,
   checks: Readonly<Record<string, Check>>,
@@ -195,7 +205,7 @@ async function run(
   return { status: 500, text: `${lines.join("\n")}\n${root} check failed\n` };
 }
 
-function send(response: ServerResponse, { status, type, text, headers }: Answer): void {
+function send(response: ServerResponse, { status, type, text, headers }: ProbeResponse): void {
   response.writeHead(status, { "content-type": type, "x-content-type-options": "nosniff", ...headers });
   response.end(text);
 }

@@ -1,10 +1,10 @@
-/** An element of a {@link BinaryHeap}: it carries its place, so that it can be moved and removed without a search. */
+/** An element of a {@link BinaryHeap}. It stores its index, so that it can be moved and removed without a search. */
 export interface HeapElement {
-  /** -1: in no heap. Only the heap writes it. An element is in one heap at a time. */
+  /** Written by the heap; -1 outside of a heap. An element is in at most one heap. */
   heapIndex: number;
 }
 
-/** A binary heap that knows where its elements are: remove and re-order in O(log n). */
+/** A binary heap with removal and reordering of any element in O(log n). */
 export class BinaryHeap<E extends HeapElement> {
   readonly #elements: E[] = [];
   readonly #isBefore: (a: E, b: E) => boolean;
@@ -41,7 +41,7 @@ export class BinaryHeap<E extends HeapElement> {
     this.update(last);
   }
 
-  /** Puts an element in its place after what it is ordered by has changed. */
+  /** Restores the order after the key of an element has changed. */
   update(element: E): void {
     this.#rise(element);
     this.#sink(element);

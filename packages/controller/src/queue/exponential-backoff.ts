@@ -1,29 +1,29 @@
 import type { Clock } from "@keelson/api-machinery/time";
 
-/** How {@link ExponentialBackoff} grows. */
-export interface BackoffOptions {
+/** Options of {@link ExponentialBackoff}. */
+export interface ExponentialBackoffOptions {
   readonly clock: Clock;
-  /** A number in [0, 1). Default: `Math.random`. */
+  /** 0 (inclusive) to 1 (exclusive). Default: `Math.random`. */
   readonly random?: () => number;
   readonly baseMs: number;
   readonly maxMs: number;
-  /** Without a failure for this long, the next one counts as the first. */
+  /** After this time without a failure, the next one counts as the first. */
   readonly resetAfterMs: number;
-  /** A delay is lengthened by up to this share of itself. */
+  /** Delays are extended by up to this share. */
   readonly jitter: number;
 }
 
-/** Delays that double from failure to failure, with jitter, and start anew after a quiet time. */
+/** Delays that double with every failure, with jitter, and are reset after a time without failures. */
 export class ExponentialBackoff {
-  readonly #options: BackoffOptions;
+  readonly #options: ExponentialBackoffOptions;
   #failures = 0;
   #lastAt = Number.NEGATIVE_INFINITY;
 
-  constructor(options: BackoffOptions) {
+  constructor(options: ExponentialBackoffOptions) {
     this.#options = options;
   }
 
-  /** The delay after one more failure. */
+  /** The delay after another failure. */
   next(): number {
     const { clock, baseMs, maxMs, resetAfterMs, jitter, random = Math.random } = this.#options;
     const now = clock.monotonic();
@@ -31,7 +31,7 @@ export class ExponentialBackoff {
     const delay = Math.min(baseMs * 2 ** this.#failures, maxMs);
     const jittered = delay * (1 + random() * jitter);
     this.#failures++;
-    // Quiet is counted from the end of the wait: the wait itself is no sign of health.
+    // Counted from the end of the delay: the delay itself is no sign of health.
     this.#lastAt = now + jittered;
     return jittered;
   }

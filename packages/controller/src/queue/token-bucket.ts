@@ -1,6 +1,6 @@
 import type { Clock } from "@keelson/api-machinery/time";
 
-/** A bucket of tokens that fills at a steady rate. Taking from an empty one borrows, and says how long to wait. */
+/** A token bucket. Reserving from an empty bucket borrows a token and returns how long to wait for it. */
 export class TokenBucket {
   readonly #clock: Clock;
   readonly #perMs: number;
@@ -16,14 +16,14 @@ export class TokenBucket {
     this.#at = clock.monotonic();
   }
 
-  /** Takes one token and answers how many milliseconds later it may be used. */
+  /** Takes one token. Returns after how many milliseconds it may be used. */
   reserve(): number {
     this.#fill();
     this.#tokens--;
     return this.#tokens >= 0 ? 0 : -this.#tokens / this.#perMs;
   }
 
-  /** Takes one token if there is one now. */
+  /** Takes one token if one is available now. */
   tryTake(): boolean {
     this.#fill();
     if (this.#tokens < 1) return false;

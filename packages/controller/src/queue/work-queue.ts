@@ -2,47 +2,47 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 import { BinaryHeap, type HeapElement } from "./binary-heap.ts";
 import { ItemBackoff, type ItemBackoffOptions } from "./item-backoff.ts";
 
-/** The priority of what nothing has changed for: first lists and resyncs. News goes before it. */
+/** Priority of objects of initial lists and resyncs. Changes go first. */
 export const lowPriority = -100;
 
 /** How an item is added. */
 export interface AddOptions {
-  /** Higher ones are handed out first. Default 0. */
+  /** Higher priorities are handed out first. Default 0. */
   readonly priority?: number;
-  /** Not before this time has passed. */
+  /** Delay. */
   readonly afterMs?: number;
-  /** Not before the item's backoff has passed, which grows with every failure. With `afterMs` too, the shorter one counts. */
+  /** Delays the item by its backoff, which grows with every failure. The shorter of this and `afterMs` applies. */
   readonly rateLimited?: boolean;
 }
 
-/** An item that is handed out. */
+/** An item handed out by the queue. */
 export interface QueueItem<T> {
   readonly value: T;
   readonly priority: number;
 }
 
-/** What a queue tells about itself. */
+/** Metrics of a queue. */
 export interface QueueMetrics {
   added(): void;
-  /** How many more (or fewer) items of a priority are ready. */
+  /** The number of ready items of a priority changed. */
   depthChanged(priority: number, by: number): void;
-  /** An item was handed out after this long. */
+  /** An item was handed out after this time. */
   waited(ms: number): void;
-  /** An item was done after this long. */
+  /** An item was done after this time. */
   worked(ms: number): void;
   retried(): void;
 }
 
-/** What something new does to an item that failed. */
+/** How triggers treat an item in backoff. */
 export interface TriggerOptions {
-  /** What adding an item does while it waits out a backoff: `run` it now (default) or `hold` it until then. */
+  /** Adding an item during its backoff: `run` it now (default), or `hold` it until the backoff has passed. */
   readonly triggerDuringBackoff?: "run" | "hold";
 }
 
 /** Options of {@link WorkQueue}. */
 export interface WorkQueueOptions<T> extends ItemBackoffOptions, TriggerOptions {
   readonly clock: Clock;
-  /** Two values of the same id are one item. */
+  /** Values with the same id are the same item. */
   readonly idOf: (value: T) => string;
   readonly metrics?: QueueMetrics;
 }
@@ -53,22 +53,22 @@ interface Entry<T> extends HeapElement {
   priority: number;
   /** Order within a priority: by when the item became ready. */
   order: number;
-  place: "waiting" | "ready" | "locked";
+  state: "waiting" | "ready" | "locked";
   /** When a waiting item becomes ready. */
   dueAt: number;
   readyAt: number;
 }
 
 /**
- * Items that wait to be worked on, as controller-runtime's priority queue: an item is in it once, is never handed out to two
- * workers at a time, and comes by priority, then in the order in which items became ready.
+ * A priority queue with the semantics of controller-runtime's. It holds each item once, never hands it out to two
+ * workers at the same time, and orders items by priority, then by when they became ready.
  *
  * ```text
- *   add(after) -> waiting --due--> ready --get--> handed out --done--> gone
+ *   add(after) -> waiting --due--> ready --get--> handed out --done--> removed
  *   add ----------------------------^  \ added again while handed out: locked until done, then ready
  * ```
  *
- * Adding an item that is in the queue keeps the higher priority and the earlier time.
+ * Adding a queued item again keeps the higher priority and the earlier time.
  */
 export class WorkQueue<T> {
   readonly #options: WorkQueueOptions<T>;
@@ -79,7 +79,7 @@ export class WorkQueue<T> {
     a.priority === b.priority ? a.order < b.order : a.priority > b.priority,
   );
   readonly #waiting = new BinaryHeap<Entry<T>>((a, b) => (a.dueAt === b.dueAt ? a.order < b.order : a.dueAt < b.dueAt));
-  /** When each item that is handed out was. */
+  /** When each item in progress was handed out. */
   readonly #taken = new Map<string, number>();
   readonly #getters: ((item: QueueItem<T> | undefined) => void)[] = [];
   #lockedReady = 0;
@@ -94,34 +94,34 @@ export class WorkQueue<T> {
     this.#backoff = new ItemBackoff(options.clock, options);
   }
 
-  /** Items that are ready, also those that wait for an earlier turn of theirs to end. */
+  /** Number of ready items, including those that are still being worked on. */
   get length(): number {
     return this.#ready.size + this.#lockedReady;
   }
 
-  /** Items that are handed out. */
+  /** Number of items in progress. */
   get inProgress(): number {
     return this.#taken.size;
   }
 
-  /** How long each item that is handed out has been, in milliseconds. */
+  /** How long each item has been in progress, in milliseconds. */
   inProgressMs(): number[] {
     const now = this.#clock.monotonic();
     return [...this.#taken.values()].map((since) => now - since);
   }
 
-  /** How often an item has failed since it was last forgotten. */
+  /** Failures of an item since it was last forgotten. */
   failuresOf(value: T): number {
     return this.#backoff.countOf(this.#options.idOf(value));
   }
 
-  /** Whether an item waits, is ready or is handed out. */
+  /** Whether an item is waiting, ready or in progress. */
   has(value: T): boolean {
     const id = this.#options.idOf(value);
     return this.#entries.has(id) || this.#taken.has(id);
   }
 
-  /** Adds an item. Answers when this alone would have it ready, by the monotonic clock. */
+  /** Adds an item. Returns when it would be ready because of this call alone, by the monotonic clock. */
   add(value: T, options: AddOptions = {}): number {
     if (this.#isShutDown) return Number.POSITIVE_INFINITY;
     const id = this.#options.idOf(value);
@@ -137,14 +137,14 @@ export class WorkQueue<T> {
     return dueAt;
   }
 
-  /** The next item that is ready, now or when there is one; `undefined` once the queue is shut down. */
+  /** Waits for the next ready item. Resolves to `undefined` once the queue is shut down. */
   get(): Promise<QueueItem<T> | undefined> {
     const item = this.take();
     if (item !== undefined || this.#isShutDown) return Promise.resolve(item);
     return new Promise((resolve) => this.#getters.push(resolve));
   }
 
-  /** The next item that is ready now. */
+  /** The next ready item, if there is one. */
   take(): QueueItem<T> | undefined {
     if (this.#isShutDown) return undefined;
     const entry = this.#ready.pop();
@@ -157,7 +157,7 @@ export class WorkQueue<T> {
     return { value: entry.value, priority: entry.priority };
   }
 
-  /** Says that the work on an item is over. If it was added meanwhile, it is ready again. */
+  /** Marks an item as done. If it was added again meanwhile, it becomes ready. */
   done(value: T): void {
     const id = this.#options.idOf(value);
     const since = this.#taken.get(id);
@@ -165,25 +165,25 @@ export class WorkQueue<T> {
     this.#taken.delete(id);
     this.#options.metrics?.worked(this.#clock.monotonic() - since);
     const entry = this.#entries.get(id);
-    if (entry?.place !== "locked") return;
+    if (entry?.state !== "locked") return;
     this.#lockedReady--;
-    entry.place = "ready";
+    entry.state = "ready";
     this.#ready.push(entry);
     this.#serve();
   }
 
-  /** Forgets an item's failures: its next backoff is the shortest again. */
+  /** Resets an item's failures, and with them its backoff. */
   forget(value: T): void {
     this.#backoff.forget(this.#options.idOf(value));
   }
 
-  /** Drops everything, answers every waiting `get` with `undefined`, and takes nothing any more. */
+  /** Drops all items, resolves every waiting `get` with `undefined`, and ignores further items. */
   shutDown(): void {
     if (this.#isShutDown) return;
     this.#isShutDown = true;
     this.#timer?.cancel();
     for (const entry of this.#entries.values()) {
-      if (entry.place !== "waiting") this.#options.metrics?.depthChanged(entry.priority, -1);
+      if (entry.state !== "waiting") this.#options.metrics?.depthChanged(entry.priority, -1);
     }
     this.#entries.clear();
     this.#backoff.clear();
@@ -205,15 +205,15 @@ export class WorkQueue<T> {
   }
 
   #insert(id: string, value: T, priority: number, dueAt: number, now: number): void {
-    const entry: Entry<T> = { value, id, priority, order: this.#order++, place: "waiting", dueAt, readyAt: now, heapIndex: -1 };
+    const entry: Entry<T> = { value, id, priority, order: this.#order++, state: "waiting", dueAt, readyAt: now, heapIndex: -1 };
     this.#entries.set(id, entry);
     if (dueAt <= now) this.#makeReady(entry, now);
-    else this.#wait(entry);
+    else this.#delay(entry);
   }
 
   #merge(entry: Entry<T>, priority: number, dueAt: number, now: number): void {
     const raised = priority > entry.priority;
-    if (entry.place === "waiting") {
+    if (entry.state === "waiting") {
       if (raised) entry.priority = priority;
       if (dueAt <= now) {
         this.#waiting.remove(entry);
@@ -221,26 +221,26 @@ export class WorkQueue<T> {
       } else if (dueAt < entry.dueAt) {
         this.#waiting.remove(entry);
         entry.dueAt = dueAt;
-        this.#wait(entry);
+        this.#delay(entry);
       }
       return;
     }
-    if (entry.place === "locked" && dueAt > now && this.#options.triggerDuringBackoff === "hold") {
+    if (entry.state === "locked" && dueAt > now && this.#options.triggerDuringBackoff === "hold") {
       this.#lockedReady--;
       this.#options.metrics?.depthChanged(entry.priority, -1);
       entry.priority = Math.max(priority, entry.priority);
-      entry.place = "waiting";
+      entry.state = "waiting";
       entry.dueAt = dueAt;
-      this.#wait(entry);
+      this.#delay(entry);
       return;
     }
     if (!raised) return;
     this.#options.metrics?.depthChanged(entry.priority, -1);
     this.#options.metrics?.depthChanged(priority, 1);
     entry.priority = priority;
-    // To the end of the new priority: what was there first stays first.
+    // Append it to the new priority, behind items that were there before.
     entry.order = this.#order++;
-    if (entry.place === "ready") this.#ready.update(entry);
+    if (entry.state === "ready") this.#ready.update(entry);
   }
 
   #makeReady(entry: Entry<T>, now: number): void {
@@ -248,15 +248,15 @@ export class WorkQueue<T> {
     entry.readyAt = now;
     this.#options.metrics?.depthChanged(entry.priority, 1);
     if (this.#taken.has(entry.id)) {
-      entry.place = "locked";
+      entry.state = "locked";
       this.#lockedReady++;
     } else {
-      entry.place = "ready";
+      entry.state = "ready";
       this.#ready.push(entry);
     }
   }
 
-  #wait(entry: Entry<T>): void {
+  #delay(entry: Entry<T>): void {
     this.#waiting.push(entry);
     if (entry.dueAt < this.#timerAt) this.#arm();
   }

@@ -45,7 +45,7 @@ export interface TriggerContext {
  * (controller-runtime's `source.Channel`). Started before the workers, and stopped before the manager waits for them.
  */
 export interface Trigger {
-  /** Returns a function that stops the trigger. The manager waits for the promise that it may return. */
+  /** Returns a function that stops the trigger. The manager waits up to 5 s for the promise that it may return. */
   readonly start: (context: TriggerContext) => () => void | Promise<void>;
 }
 

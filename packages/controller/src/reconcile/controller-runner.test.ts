@@ -5,7 +5,8 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";
 import { createDeferred } from "@keelson/api-machinery/deferred";
 import { type ControllerOptions, defineController, watchOf } from "./define-controller.ts";
-import type { ReconcileContext } from "./controller-definition.ts";
+import { type Logger, silentLogger } from "../logging/logger.ts";
+import type { ReconcileContext, Trigger } from "./controller-definition.ts";
 import type { Request } from "./result.ts";
 import { createPrometheusMetrics, type PrometheusMetrics } from "../metrics/prometheus-metrics.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
@@ -57,7 +58,7 @@ async function figure(name: string): Promise<number> {
 }
 
 describe("controller", () => {
-  test("starts only when every object that was there is in the queue, and does news before them", async () => {
+  test("starts when every existing object is queued, and handles changes first", async () => {
     for (const name of ["r1", "r2", "r3"]) await create(name);
     const seen: string[] = [];
     const gate = createDeferred<void>();
@@ -73,7 +74,7 @@ describe("controller", () => {
     expect(seen).toEqual(["r1", "r3", "new", "r2"]);
   });
 
-  test("runs no more than it may at once, and never one request twice at once", async () => {
+  test("limits concurrent reconciles, and never runs one request concurrently", async () => {
     let running = 0;
     let most = 0;
     const busy = new Map<string, number>();
@@ -98,7 +99,7 @@ describe("controller", () => {
     expect(await figure('controller_runtime_reconcile_errors_total{controller="robots"}')).toBe(0);
   });
 
-  test("fires the signal of a reconcile that takes too long, and counts a timeout of its own only", async () => {
+  test("aborts a reconcile after its timeout, and counts only its own timeouts", async () => {
     await create("slow");
     const reasons: unknown[] = [];
     const manager = await run(
@@ -120,7 +121,7 @@ describe("controller", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("counts a mistake in the code as a panic, tries again, and goes on with the others", async () => {
+  test("counts a bug as a panic, retries, and continues with other requests", async () => {
     await create("bad");
     await create("good");
     const seen: string[] = [];
@@ -134,7 +135,7 @@ describe("controller", () => {
     expect(await figure('controller_runtime_reconcile_total{controller="robots",result="error"}')).toBe(1);
   });
 
-  test("contains a reconcile that throws before it returns a promise", async () => {
+  test("handles a reconcile that throws synchronously", async () => {
     await create("r");
     let calls = 0;
     await using _ = await run(() => {
@@ -145,7 +146,7 @@ describe("controller", () => {
     expect(calls).toBe(2);
   });
 
-  test("does not reset the backoff before a result without error", async () => {
+  test("does not reset the backoff before a reconcile succeeds", async () => {
     await create("r");
     const at: number[] = [];
     await using _ = await run(async () => {
@@ -158,7 +159,7 @@ describe("controller", () => {
     expect(at).toEqual([0, 5, 15, 35, 100, 105, 115, 135, 175]);
   });
 
-  test("waits at a stop for what runs, as long as the grace lasts, and then fires its signal", async () => {
+  test("a stop waits for running reconciles during the grace period, then aborts them", async () => {
     await create("r");
     let isAborted = false;
     const manager = await run(
@@ -181,7 +182,7 @@ describe("controller", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("waits at a stop for what runs without a limit, where the grace is negative", async () => {
+  test("a stop waits indefinitely if the grace period is negative", async () => {
     await create("r");
     const gate = createDeferred<void>();
     let isAborted = false;
@@ -251,7 +252,7 @@ describe("controller", () => {
     expect(seen).toEqual(["r1", "r2", "r1"]);
   });
 
-  test("waits for the deletions that it made to show", async () => {
+  test("waits until the cache shows its own deletions", async () => {
     await create("r");
     const key = { namespace: "a", name: "c" };
     await client.create(configMapType, { metadata: key });
@@ -273,7 +274,7 @@ describe("controller", () => {
     expect(seen).toEqual([true, false]);
   });
 
-  test("while own writes do not show, tries again every 5 s and a backoff, and runs when they do", async () => {
+  test("retries every 5 s with backoff while own writes are not visible, and runs when they are", async () => {
     await create("r");
     const seen: (number | undefined)[] = [];
     await using _ = await run(async (request, { client: own, cache }) => {
@@ -291,7 +292,32 @@ describe("controller", () => {
     expect(seen).toEqual([undefined, 1]);
   });
 
-  test("what it made and another deleted while no watch told of either is made again", async () => {
+  test("a stop waits for triggers to stop, and logs a trigger that fails to", async () => {
+    const errors: string[] = [];
+    const logger: Logger = { ...silentLogger, error: ({ err }) => errors.push(String(err)), child: () => logger };
+    const closed = createDeferred<void>();
+    const triggers: readonly Trigger[] = [
+      { start: () => () => Promise.reject(new Error("broker is away")) },
+      {
+        start: () => () => {
+          throw new Error("not open");
+        },
+      },
+      { start: () => () => closed.promise },
+    ];
+    const controllers = [defineController({ name: "robots", for: robotType, triggers, reconcile: async () => {} })];
+    const manager = createManager({ client, clock, controllers, name: "test", logger });
+    await manager.start();
+    let hasStopped = false;
+    const stopped = manager.stop().then(() => (hasStopped = true));
+    await settle();
+    expect(hasStopped).toBe(false);
+    closed.resolve(undefined);
+    await stopped;
+    expect(errors.sort()).toEqual(["Error: broker is away", "Error: not open"]);
+  });
+
+  test("recreates an object that was deleted by another while no watch was open", async () => {
     await create("r");
     const key = { namespace: "a", name: "part" };
     await using _ = await run(

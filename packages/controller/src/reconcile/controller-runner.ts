@@ -1,5 +1,5 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "../logging/logger.ts";
 import type { ControllerMetrics, ReconcileResult } from "../metrics/metrics.ts";
@@ -16,13 +16,16 @@ import type { ChangeOrigin } from "../cache/cached-kind.ts";
 import type { SharedCache } from "../cache/shared-cache.ts";
 import { type AddOptions, lowPriority, type QueueItem, WorkQueue } from "../queue/work-queue.ts";
 
-/** How long a request waits for the cache to show its own writes before it is tried again with backoff. */
+/** How long a request waits for the cache to show its own writes before it is retried with backoff. */
 const ownWritesTimeoutMs = 5_000;
+
+/** How long a stop waits for each trigger. */
+const triggerStopTimeoutMs = 5_000;
 
 /** Options of {@link ControllerRunner}. */
 export interface ControllerRunnerOptions {
   readonly definition: ControllerDefinition;
-  /** Reconciles that run at once. */
+  /** Maximum number of concurrent reconciles. */
   readonly maxConcurrent: number;
   readonly sources: readonly Source[];
   readonly cache: SharedCache;
@@ -32,13 +35,13 @@ export interface ControllerRunnerOptions {
   readonly log: Logger;
   readonly events: EventRecorder;
   readonly metrics: ControllerMetrics;
-  /** How many reconciles are kept for {@link ControllerRunner.records}. */
+  /** Number of reconciles kept for {@link ControllerRunner.records}. */
   readonly traceLength: number;
 }
 
 /**
- * Runs one controller: sources fill its queue, workers empty it. A request is never reconciled twice at once, and not before
- * the cache shows what its last reconcile wrote.
+ * Runs one controller: sources fill its queue, workers empty it. A request is never reconciled concurrently, nor before
+ * the cache shows the writes of its previous reconcile.
  */
 export class ControllerRunner {
   readonly #options: ControllerRunnerOptions;
@@ -47,9 +50,9 @@ export class ControllerRunner {
   readonly #writes: OwnWrites;
   readonly #log: Logger;
   readonly #abort = new AbortController();
-  readonly #removeHandlers: (() => void)[] = [];
-  /** Requests that wait for the cache, and how to stop that. */
+  readonly #removeHandlers: (() => void | Promise<void>)[] = [];
   readonly #trace: ReconcileTrace;
+  /** Requests that wait for the cache, with a function that stops waiting. */
   readonly #stale = new Map<string, () => void>();
   #workers: Promise<unknown> | undefined;
   #isWarm = false;
@@ -65,14 +68,14 @@ export class ControllerRunner {
     options.metrics.watchInProgress(() => this.#queue.inProgressMs());
   }
 
-  /** Fills the queue with every object there is, and from now on with what changes; nothing is reconciled yet. */
+  /** Fills the queue with every existing object, and with changes from now on. Nothing is reconciled yet. */
   warmUp(): void {
     if (this.#isWarm) return;
     this.#isWarm = true;
     for (const source of this.#options.sources) {
       const remove = source.kind.addHandler((change, origin) => {
-        const isNews = !origin.initial && change.object.metadata.resourceVersion !== change.old?.metadata.resourceVersion;
-        const priority = isNews || change.type === "delete" ? 0 : lowPriority;
+        const isNew = !origin.initial && change.object.metadata.resourceVersion !== change.old?.metadata.resourceVersion;
+        const priority = isNew || change.type === "delete" ? 0 : lowPriority;
         for (const request of source.requestsOf(change)) this.#add(request, { priority }, causeOf(change, origin));
       });
       this.#removeHandlers.push(remove);
@@ -84,40 +87,50 @@ export class ControllerRunner {
     }
   }
 
-  /** Starts. The caches are synced: the handlers put every object there is in the queue before a worker begins. */
+  /** Starts the workers. The caches must be synced: every existing object is queued before a worker starts. */
   start(): void {
-    if (this.#workers !== undefined) throw new Error(`controller ${this.#definition.name} was started before`);
+    if (this.#workers !== undefined) throw new TypeError(`controller ${this.#definition.name} is already started`);
     this.warmUp();
     this.#workers = Promise.all(Array.from({ length: this.#options.maxConcurrent }, () => this.#work()));
   }
 
-  /** Takes nothing more from the queue and waits for what runs. */
+  /** Stops taking requests from the queue and waits for running reconciles. */
   async drain(): Promise<void> {
-    for (const remove of this.#removeHandlers.splice(0)) {
-      try {
-        remove();
-      } catch (error) {
-        this.#log.error({ err: error }, "a trigger did not stop cleanly");
-      }
-    }
+    const triggersStopped = Promise.all(this.#removeHandlers.splice(0).map((remove) => this.#stopSource(remove)));
     this.#queue.shutDown();
     for (const stop of this.#stale.values()) stop();
     this.#stale.clear();
     this.#writes.clear();
-    await this.#workers;
+    await Promise.all([triggersStopped, this.#workers]);
   }
 
-  /** Fires the signal of every reconcile that runs. */
+  async #stopSource(stop: () => void | Promise<void>): Promise<void> {
+    const { clock } = this.#options;
+    const stopped = new AbortController();
+    try {
+      const timeout = sleep(clock, triggerStopTimeoutMs, stopped.signal).then(
+        () => this.#log.warn({ timeoutMs: triggerStopTimeoutMs }, "trigger did not stop in time"),
+        () => {},
+      );
+      await Promise.race([stop(), timeout]);
+    } catch (error) {
+      this.#log.error({ err: error }, "trigger did not stop cleanly");
+    } finally {
+      stopped.abort();
+    }
+  }
+
+  /** Aborts the signal of every running reconcile. */
   abort(reason: Error): void {
     this.#abort.abort(reason);
   }
 
-  /** Reconciles that run, by request. */
+  /** Number of running reconciles. */
   get inProgress(): number {
     return this.#queue.inProgress;
   }
 
-  /** Its last reconciles, the oldest first. */
+  /** The last reconciles, oldest first. */
   records(): readonly ReconcileRecord[] {
     return this.#trace.records();
   }
@@ -133,7 +146,7 @@ export class ControllerRunner {
       if (item === undefined) return;
       const id = idOf(item.value);
       if (!this.#writes.isSeen(id)) {
-        this.#putAside(item, id);
+        this.#awaitOwnWrites(item, id);
         continue;
       }
       this.#options.metrics.activeWorkers(1);
@@ -143,8 +156,8 @@ export class ControllerRunner {
     }
   }
 
-  /** Waits for the cache without a worker: the request comes back when it is current, or with backoff when that takes long. */
-  #putAside({ value, priority }: QueueItem<Request>, id: string): void {
+  /** Waits for the cache without occupying a worker. The request is queued again when the cache is current, or with backoff after a timeout. */
+  #awaitOwnWrites({ value, priority }: QueueItem<Request>, id: string): void {
     this.#queue.done(value);
     if (this.#stale.has(id)) return;
     const end = (): void => {
@@ -154,14 +167,17 @@ export class ControllerRunner {
     };
     const timer = this.#options.clock.setTimer(ownWritesTimeoutMs, () => {
       end();
-      this.#log.warn({ namespace: value.namespace, name: value.name }, "the cache does not show this request's own writes yet");
+      this.#log.warn(
+        { namespace: value.namespace, name: value.name },
+        "the cache does not show the writes of this request yet; retrying",
+      );
       this.#add(value, { priority, rateLimited: true }, { why: "ownWrites" });
     });
     let stopWaiting = (): void => {};
     this.#stale.set(id, end);
     stopWaiting = this.#writes.whenSeen(id, () => {
       end();
-      // The event that made the cache current may have added it already; a second turn would find nothing new.
+      // The event that updated the cache may have queued it already; a second reconcile would find nothing new.
       if (!this.#queue.has(value)) this.#add(value, { priority }, { why: "ownWrites" });
     });
   }
@@ -206,8 +222,8 @@ export class ControllerRunner {
     let result: Result | undefined;
     try {
       result = (await this.#definition.reconcile(value, attempt)) ?? undefined;
-      // Else what was to run again would never do so, without a word.
-      if (Number.isNaN(result?.requeueAfterMs)) throw new TypeError("reconcile returned NaN as requeueAfterMs");
+      // Otherwise the requeue would silently never happen.
+      if (Number.isNaN(result?.requeueAfterMs)) throw new TypeError("reconcile returned NaN for requeueAfterMs");
     } catch (error) {
       end("error", { error: messageOf(error) });
       this.#afterFailure(error, value, priority, attempt);
@@ -226,19 +242,19 @@ export class ControllerRunner {
 
   #afterFailure(error: unknown, request: Request, priority: number, attempt: Attempt): void {
     const { metrics } = this.#options;
-    // Reconciles that the stop broke off have nothing to report.
+    // A reconcile that was aborted by the stop has nothing to report.
     if (this.#abort.signal.aborted) return;
     if (isTerminal(error)) {
       metrics.terminalError();
-      attempt.log.error({ err: error }, "reconcile failed for good; it runs again when something changes");
+      attempt.log.error({ err: error }, "reconcile failed permanently; waiting for a change");
       return;
     }
     if (attempt.timedOut) metrics.timedOut();
     if (error instanceof TypeError || error instanceof RangeError || error instanceof ReferenceError) {
       metrics.panicked();
-      attempt.log.error({ err: error }, "reconcile panicked; it is tried again");
+      attempt.log.error({ err: error }, "reconcile panicked; retrying");
     } else {
-      attempt.log.error({ err: error }, "reconcile failed; it is tried again");
+      attempt.log.error({ err: error }, "reconcile failed; retrying");
     }
     this.#add(request, { rateLimited: true, priority }, { why: "retry" });
   }

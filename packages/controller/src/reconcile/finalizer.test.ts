@@ -14,7 +14,7 @@ beforeEach(async () => {
 });
 afterEach(() => environment.stop());
 
-test("adds a finalizer once and takes it away, and leaves those of others", async () => {
+test("adds and removes a finalizer once, and keeps those of others", async () => {
   const bare = await client.create(configMapType, { metadata: key });
   expect(await addFinalizer(client, configMapType, bare, "example.org/one")).toBe(true);
   const one = await client.get(configMapType, key);
@@ -28,7 +28,7 @@ test("adds a finalizer once and takes it away, and leaves those of others", asyn
   expect(await removeFinalizer(client, configMapType, two, "example.org/one")).toBe(false);
 });
 
-test("refuses to write over a list that somebody else has changed", async () => {
+test("rejects a concurrent change of the finalizers", async () => {
   const bare = await client.create(configMapType, { metadata: key });
   await addFinalizer(client, configMapType, bare, "example.org/other");
   await expect(addFinalizer(client, configMapType, bare, "example.org/mine")).rejects.toMatchObject({ code: 422 });
@@ -38,7 +38,7 @@ test("refuses to write over a list that somebody else has changed", async () => 
   expect((await client.get(configMapType, key)).metadata.finalizers).toEqual(["example.org/other", "example.org/more"]);
 });
 
-test("adds nothing to an object that is being deleted", async () => {
+test("adds no finalizer to an object that is being deleted", async () => {
   const bare = await client.create(configMapType, { metadata: { ...key, finalizers: ["example.org/other"] } });
   await client.delete(configMapType, key);
   const dying = await client.get(configMapType, key);

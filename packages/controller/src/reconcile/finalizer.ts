@@ -3,14 +3,14 @@ import type { Client, JsonPatchOperation } from "@keelson/client";
 import { objectKey } from "../cache/object-id.ts";
 
 /**
- * Adds a finalizer, before the first effect that has to be undone. Answers whether it was added. It is stored then, and the reconcile may
- * go on. One that ends instead, and waits for the change to come back, must not have a predicate that holds it back, as
- * `generationChanged` does: metadata has no generation.
+ * Adds a finalizer; call it before the first side effect that must be undone. Returns whether it was added. The finalizer is stored by then, so
+ * the reconcile may continue. A reconcile that returns instead and waits for the update needs a predicate that passes it:
+ * `generationChanged` does not, because a change of metadata does not raise the generation.
  *
- * The patch holds only if the list is still what `object` has, so a finalizer that somebody else writes at the same time is
+ * The patch applies only if the finalizers are still those of `object`, so a concurrent change by another controller is
  * never lost.
  *
- * **Errors**: `Invalid` when the list has changed meanwhile; the retry sees it.
+ * **Errors**: `Invalid` if the finalizers have changed; a retry sees the new ones.
  */
 export async function addFinalizer<T extends KubernetesObject>(
   client: Client,
@@ -23,7 +23,7 @@ export async function addFinalizer<T extends KubernetesObject>(
   const operations: JsonPatchOperation[] =
     current.length === 0
       ? [
-          // Nothing says "test that it is absent": the version stands in for it.
+          // JSON Patch cannot test for absence, so test the version.
           { op: "test", path: "/metadata/resourceVersion", value: object.metadata.resourceVersion },
           { op: "add", path: "/metadata/finalizers", value: [finalizer] },
         ]
@@ -36,10 +36,9 @@ export async function addFinalizer<T extends KubernetesObject>(
 }
 
 /**
- * Takes a finalizer away, wherever it is in the list and however often. Answers whether there was one. Only after the cleanup
- * has succeeded.
+ * Removes every occurrence of a finalizer. Returns whether there was one. Call it only after the cleanup has succeeded.
  *
- * **Errors**: `Invalid` when the list has changed meanwhile; the retry sees it.
+ * **Errors**: `Invalid` if the finalizers have changed; a retry sees the new ones.
  */
 export async function removeFinalizer<T extends KubernetesObject>(
   client: Client,

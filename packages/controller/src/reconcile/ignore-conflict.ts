@@ -1,8 +1,8 @@
 import { isConflict, isNotFound } from "@keelson/api-machinery";
 
 /**
- * Awaits a write that carries a resourceVersion. Undefined where the object has moved on or is gone: the watch brings what it is
- * now, and with it the next reconcile, so there is nothing to do about it.
+ * Awaits a write that carries a resourceVersion. Returns `undefined` if the object has changed or was deleted: the watch delivers the change,
+ * which leads to another reconcile, so there is nothing to do.
  */
 export async function ignoreConflict<T>(write: Promise<T>): Promise<T | undefined> {
   try {

@@ -17,23 +17,23 @@ import type {
 } from "@keelson/client";
 import type { WriteVerb } from "./reconcile-trace.ts";
 
-/** What an {@link InterceptedClient} does around requests. */
+/** Hooks of an {@link InterceptedClient}. */
 export interface WriteHooks {
-  /** After a read was asked for; without a name it was a list. */
+  /** Called for a read; without a name it is a list. */
   readonly read?: (type: ResourceType, key: Partial<ObjectKey>) => void;
-  /** Before a write, each time that it is sent. Throwing refuses it. */
+  /** Called before a write, each time that it is sent. Throwing refuses the write. */
   readonly beforeWrite?: () => void;
-  /** Breaks off writes that are under way, of callers who gave no signal of their own. */
+  /** Cancels writes in flight whose caller passed no signal. */
   readonly signal?: AbortSignal;
-  /** After a write that was stored, with the object as it is now. */
+  /** Called after a write was stored, with the new object. */
   readonly written?: (type: ResourceType, object: DeepReadonly<KubernetesObject>, verb: WriteVerb) => void;
-  /** Before a delete. What it returns is called when the delete was accepted. */
+  /** Called before a delete. The returned function is called when the delete was accepted. */
   readonly deleting?: (type: ResourceType, key: ObjectKey) => () => void;
-  /** After a write that failed. */
+  /** Called after a write failed. */
   readonly refused?: (type: ResourceType, key: Partial<ObjectKey>, verb: WriteVerb, error: unknown) => void;
 }
 
-/** A client that tells of its writes. Reads go straight through. Closing it does nothing: the client below is not its own. */
+/** A client that calls hooks around its requests. Closing it does nothing, because it does not own the underlying client. */
 export class InterceptedClient implements Client {
   readonly #client: Client;
   readonly #hooks: WriteHooks;

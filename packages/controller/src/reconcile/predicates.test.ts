@@ -32,7 +32,7 @@ describe("predicates", () => {
     ["labelChanged", labelChanged, { labels: { a: "2" } }],
     ["annotationChanged", annotationChanged, { annotations: { a: "2" } }],
     ["deletionStarted", deletionStarted, { deletionTimestamp: "2026-01-01T00:00:00Z" }],
-  ])("%s passes its own change and no other, and every create and delete", (_, predicate, change) => {
+  ])("%s passes only its own kind of update, and every create and delete", (_, predicate, change) => {
     const old = { generation: 1, resourceVersion: "1", labels: { a: "1" }, annotations: { a: "1" } };
     expect(passes(predicate, old, { ...old, ...change })).toBe(true);
     expect(passes(predicate, old, { ...old, finalizers: ["x"] })).toBe(false);
@@ -40,7 +40,7 @@ describe("predicates", () => {
     expect(predicate({ type: "delete", object: object(old), old: object(old) })).toBe(true);
   });
 
-  test("labelSelected passes what is or was selected", () => {
+  test("labelSelected passes objects that match before or after the change", () => {
     const selected = labelSelected("a=1");
     expect(passes(selected, { labels: { a: "1" } }, {})).toBe(true);
     expect(passes(selected, {}, { labels: { a: "1" } })).toBe(true);

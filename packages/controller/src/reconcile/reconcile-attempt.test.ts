@@ -9,7 +9,7 @@ import { SharedCache } from "../cache/shared-cache.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
 import { robotType } from "../testing/kinds.ts";
 
-test("an attempt that has ended leaves no timer, and nothing on the signal that outlives it", () => {
+test("an ended attempt leaves no timer and no listener behind", () => {
   const clock = createVirtualClock();
   const client = createClient({ transport: new FakeApiServer(), fieldManager: "test", clock });
   const stop = new AbortController();

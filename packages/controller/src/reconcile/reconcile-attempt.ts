@@ -8,15 +8,22 @@ import type { Cache } from "../cache/cache.ts";
 import type { ControllerDefinition, ReconcileContext } from "./controller-definition.ts";
 import type { EventRecorder } from "../events/event-recorder.ts";
 import type { Request } from "./result.ts";
-import { keyFields, note, type ReconcileRead, type ReconcileWrite, TracedCache, type WriteVerb } from "./reconcile-trace.ts";
+import {
+  addDetail,
+  keyFields,
+  type ReconcileRead,
+  type ReconcileWrite,
+  TracedCache,
+  type WriteVerb,
+} from "./reconcile-trace.ts";
 
-/** A reconcile took longer than its controller allows: the reason of its signal. */
+/** A reconcile exceeded its controller's timeout. The reason of its aborted signal. */
 export class ReconcileTimeoutError extends Error {
   override readonly name = "ReconcileTimeoutError";
   readonly code = "ReconcileTimeout";
 }
 
-/** What an {@link Attempt} is made with. */
+/** Options of {@link Attempt}. */
 export interface AttemptOptions {
   readonly definition: ControllerDefinition;
   readonly cache: Cache;
@@ -25,15 +32,15 @@ export interface AttemptOptions {
   readonly events: EventRecorder;
   readonly log: Logger;
   readonly request: Request;
-  /** Fires when the manager stops. */
+  /** Aborted when the manager stops. */
   readonly stop: AbortSignal;
-  /** Whether reads and writes are noted. */
+  /** Whether reads and writes are recorded. */
   readonly isTraced: boolean;
-  /** Further hooks on the writes, asked for when something is first written or read by the client. */
+  /** Further hooks on writes. Called when the client is first used. */
   readonly hooks: () => WriteHooks;
 }
 
-/** One call of a reconcile: its context, made as far as it is used, and what it did. */
+/** One call of a reconcile: its context, created lazily, and a record of what it did. */
 export class Attempt implements ReconcileContext {
   readonly id = randomUUID();
   readonly cache: Cache;
@@ -61,7 +68,7 @@ export class Attempt implements ReconcileContext {
     if (options.stop.aborted) controller.abort(options.stop.reason);
     options.stop.addEventListener("abort", this.#onStop, { once: true });
     this.#timer = options.clock.setTimer(timeoutMs, () => {
-      controller.abort(new ReconcileTimeoutError(`the reconcile took longer than ${timeoutMs} ms`));
+      controller.abort(new ReconcileTimeoutError(`reconcile exceeded its timeout of ${timeoutMs} ms`));
     });
   }
 
@@ -73,7 +80,7 @@ export class Attempt implements ReconcileContext {
     return this.#options.events;
   }
 
-  /** Whether it was this attempt's own timeout that fired the signal, not a stop. */
+  /** Whether the signal was aborted by this attempt's timeout rather than by a stop. */
   get timedOut(): boolean {
     return this.#controller?.signal.reason instanceof ReconcileTimeoutError;
   }
@@ -99,10 +106,10 @@ export class Attempt implements ReconcileContext {
   #traced(hooks: WriteHooks): WriteHooks {
     return {
       ...hooks,
-      read: (type, key) => note(this.reads, { kind: type.kind, live: true, ...keyFields(key) }),
+      read: (type, key) => addDetail(this.reads, { kind: type.kind, live: true, ...keyFields(key) }),
       written: (type, object, verb) => {
         hooks.written?.(type, object, verb);
-        // What is made in a subresource may be answered with a Status.
+        // A create in a subresource may return a Status, which has no metadata.
         this.#wrote(verb, type, object.metadata ?? {}, object);
       },
       deleting: (type, key) => {
@@ -127,7 +134,7 @@ export class Attempt implements ReconcileContext {
     error?: unknown,
   ): void {
     const version = object?.metadata?.resourceVersion;
-    note(this.writes, {
+    addDetail(this.writes, {
       verb,
       kind: type.kind,
       ...keyFields(key),

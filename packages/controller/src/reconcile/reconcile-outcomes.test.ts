@@ -40,8 +40,8 @@ function manage(reconcile: Reconcile, more: Partial<ControllerOptions<Robot>> = 
   return createManager({ client, clock, controllers: [controller], name: "test", random: () => 0, ...options });
 }
 
-describe("what comes of a reconcile", () => {
-  test("NaN as the time to run again is a mistake that is told and retried, not an end without a word", async () => {
+describe("the result of a reconcile", () => {
+  test("requeueAfterMs NaN is logged as a bug and retried", async () => {
     await create("r");
     const at: number[] = [];
     const errors: unknown[] = [];
@@ -51,10 +51,10 @@ describe("what comes of a reconcile", () => {
     await manager.start();
     await clock.advance(1_500);
     expect(at).toEqual([0, 5, 1_005]);
-    expect(errors).toEqual(["TypeError: reconcile returned NaN as requeueAfterMs"]);
+    expect(errors).toEqual(["TypeError: reconcile returned NaN for requeueAfterMs"]);
   });
 
-  test("an error that cannot be told and a logger that throws cost nothing but the line", async () => {
+  test("an unprintable error and a throwing logger cost only the log line", async () => {
     for (const name of ["bad", "good"]) await create(name);
     const seen: string[] = [];
     const full = (): never => {
@@ -79,7 +79,7 @@ describe("what comes of a reconcile", () => {
     expect(manager.reconciles({ name: "bad" })[0]?.error).toBe("an error that cannot be told");
   });
 
-  test("an error keeps the item's priority: what was there at the start is retried after news", async () => {
+  test("an error keeps the priority: initial objects are retried after changes", async () => {
     for (const name of ["first", "second"]) await create(name);
     const seen: string[] = [];
     const gate = createDeferred<void>();
@@ -100,7 +100,7 @@ describe("what comes of a reconcile", () => {
     expect(seen).toEqual(["first", "second", "news", "first"]);
   });
 
-  test("a result's priority is the one it runs again with", async () => {
+  test("a requeue uses the priority of the result", async () => {
     for (const name of ["a", "b", "c"]) await create(name);
     const seen: string[] = [];
     const gate = createDeferred<void>();
@@ -119,7 +119,7 @@ describe("what comes of a reconcile", () => {
     expect(seen).toEqual(["a", "b", "a", "c"]);
   });
 
-  test("a time to run again forgets the failures before it, and is not lengthened by them", async () => {
+  test("requeueAfterMs resets the failures and is not extended by them", async () => {
     await create("r");
     const at: number[] = [];
     const fails = [true, true, true, false, true, false];
@@ -134,7 +134,7 @@ describe("what comes of a reconcile", () => {
     expect(at).toEqual([0, 5, 15, 35, 1_035, 1_040]);
   });
 
-  test("a terminal error is not retried and leaves the backoff where it was", async () => {
+  test("a terminal error is not retried and keeps the backoff", async () => {
     await create("r");
     const at: number[] = [];
     const manager = manage(async () => {
@@ -152,7 +152,7 @@ describe("what comes of a reconcile", () => {
     expect(at.slice(3, 5)).toEqual([60_000, 60_020]);
   });
 
-  test("every call has an id of its own, in its log and its record, beside the object's name", async () => {
+  test("every reconcile has a unique id in its log and record", async () => {
     await create("r");
     const logged: Record<string, unknown>[] = [];
     const loggerWith = (bound: Record<string, unknown>): Logger => ({
@@ -175,14 +175,14 @@ describe("what comes of a reconcile", () => {
 });
 
 describe("a controller's start", () => {
-  test("is refused for two of one name", () => {
+  test("rejects two controllers with the same name", () => {
     const twice = [1, 2].map(() => defineController({ name: "same", for: robotType, reconcile: async () => {} }));
     expect(() => createManager({ client, clock, name: "test", controllers: twice })).toThrow(
-      /two controllers have the name "same"/,
+      /controller "same" is defined twice/,
     );
   });
 
-  test("runs one reconcile at a time where nothing else is said", async () => {
+  test("runs one reconcile at a time by default", async () => {
     for (const name of ["a", "b"]) await create(name);
     let running = 0;
     let most = 0;
@@ -200,7 +200,7 @@ describe("a controller's start", () => {
     expect(most).toBe(1);
   });
 
-  test("waits for a kind that is installed meanwhile", async () => {
+  test("waits for a kind that is installed later", async () => {
     const missing = { status: 404, headers: {}, body: statusError("NotFound", "no such kind").status };
     api.intercept = ({ path }) => (path.endsWith("/robots") ? missing : undefined);
     const seen: string[] = [];
@@ -216,7 +216,7 @@ describe("a controller's start", () => {
     expect(seen).toEqual(["r"]);
   });
 
-  test("opens one watch a kind, however many controllers and reads have it", async () => {
+  test("opens one watch per kind for any number of controllers and reads", async () => {
     await create("r");
     const seen: string[] = [];
     const make = (name: string, more: Partial<ControllerOptions<Robot>>) =>
@@ -230,7 +230,7 @@ describe("a controller's start", () => {
     expect([seen.sort(), api.openWatches]).toEqual([["first", "second"], 2]);
   });
 
-  test("leads by default under the host's name and a part of its own", () => {
+  test("the default identity is the host name and a unique suffix", () => {
     const make = () =>
       new LeaderElection({ client, namespace: "a", name: "l", clock, random: () => 0, log: silentLogger }).identity;
     expect(make().startsWith(`${hostname()}_`)).toBe(true);
@@ -238,7 +238,7 @@ describe("a controller's start", () => {
   });
 });
 
-test("a namesake made anew with the same generation passes generationChanged, also when both were missed", async () => {
+test("a recreated object with the same generation passes generationChanged, even if both events were missed", async () => {
   await create("r");
   const uids: unknown[] = [];
   const manager = manage(async (request, { cache }) => void uids.push(cache.get(robotType, request)?.metadata.uid), {

@@ -43,7 +43,7 @@ const settle = async (): Promise<void> => {
 };
 const whyOf = (record: ReconcileRecord): string => record.causes.map(({ why }) => why).join(",");
 
-test("a reconcile's record says why it ran, what it read and wrote, and how it ended", async () => {
+test("a record contains causes, reads, writes and result of a reconcile", async () => {
   const robot = await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
   await using manager = await run(async (request, { cache, client: own, log }) => {
     log.info({}, "reconciling");
@@ -87,7 +87,7 @@ test("a reconcile's record says why it ran, what it read and wrote, and how it e
   expect(manager.reconciles({ name: "other" })).toEqual([]);
 });
 
-test("only the newest records are kept, in order, and none where none are asked for", async () => {
+test("keeps only the newest records in order, and none with length 0", async () => {
   for (const name of ["r1", "r2", "r3"]) await client.create(robotType, { metadata: { namespace: "a", name } });
   for (const [length, names] of [
     [2, ["r2", "r3"]],
@@ -98,7 +98,7 @@ test("only the newest records are kept, in order, and none where none are asked 
   }
 });
 
-test("the probe server shows them, those that are asked for", async () => {
+test("the probe server serves matching records", async () => {
   await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
   await using manager = await run(async () => {});
   await using probes = createProbeServer({ reconciles: manager });

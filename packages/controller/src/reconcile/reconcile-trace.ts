@@ -4,12 +4,12 @@ import type { ReconcileResult } from "../metrics/metrics.ts";
 import type { Cache, CacheListOptions } from "../cache/cache.ts";
 import type { Request } from "./result.ts";
 
-/** Why a request was put in the queue. */
+/** Why a request was queued. */
 export interface ReconcileCause {
   /**
-   * A change of an object (`create`, `update`, `delete`), an object that was there at the start (`initial`) or is told again
-   * (`resync`), a trigger of the controller's own, the time that the last reconcile asked for, a retry after an error, or own
-   * writes that now show in the cache.
+   * A change of an object (`create`, `update`, `delete`), an object of the initial list (`initial`) or of a resync, a trigger
+   * of the controller, the `requeueAfterMs` of the previous reconcile, a retry after an error, or the cache catching up with the
+   * request's own writes.
    */
   readonly why: "create" | "update" | "delete" | "initial" | "resync" | "trigger" | "requeueAfter" | "retry" | "ownWrites";
   /** The object that changed. */
@@ -19,21 +19,21 @@ export interface ReconcileCause {
   readonly resourceVersion?: string;
 }
 
-/** A read of a reconcile. */
+/** A read by a reconcile. */
 export interface ReconcileRead {
   readonly kind: string;
-  /** From the server rather than from the cache. */
+  /** Whether it was read from the server rather than from the cache. */
   readonly live: boolean;
-  /** What was asked for: an object's name, or nothing for a list. */
+  /** Absent for a list of all namespaces. */
   readonly namespace?: string;
   readonly name?: string;
-  /** Of an object read from the cache; absent when there was none. */
+  /** Version of an object read from the cache; absent if it was not found. */
   readonly resourceVersion?: string;
-  /** How many objects a list from the cache had. */
+  /** Number of objects in a list from the cache. */
   readonly count?: number;
 }
 
-/** What a write did. */
+/** Kind of a write. */
 export type WriteVerb =
   | "create"
   | "update"
@@ -44,28 +44,28 @@ export type WriteVerb =
   | "delete"
   | "deleteCollection";
 
-/** A write of a reconcile, in the order in which they were answered. */
+/** A write by a reconcile, in the order of the responses. */
 export interface ReconcileWrite {
   readonly verb: WriteVerb;
   readonly kind: string;
   readonly namespace?: string;
   readonly name?: string;
-  /** The version that the write led to. */
+  /** The resulting version. */
   readonly resourceVersion?: string;
-  /** Why it was refused. */
+  /** Why it failed. */
   readonly error?: string;
 }
 
-/** One reconcile: why it ran, what it read, what it wrote, how it ended. */
+/** One reconcile: causes, reads, writes and result. */
 export interface ReconcileRecord {
-  /** As `reconcileID` in the log. */
+  /** `reconcileID` in the log. */
   readonly id: string;
   readonly controller: string;
   readonly request: Request;
   /** Milliseconds since the epoch. */
   readonly startedAt: number;
   readonly durationMs: number;
-  /** At most {@link maxDetails}; the earliest ones. */
+  /** The first {@link maxDetails}. */
   readonly causes: readonly ReconcileCause[];
   readonly reads: readonly ReconcileRead[];
   readonly writes: readonly ReconcileWrite[];
@@ -74,19 +74,19 @@ export interface ReconcileRecord {
   readonly error?: string;
 }
 
-/** Which records are asked for; absent fields do not select. */
+/** Selects records. Absent fields match all. */
 export interface ReconcileFilter {
   readonly controller?: string;
   readonly namespace?: string;
   readonly name?: string;
 }
 
-/** Causes, reads and writes that one record holds, of each. */
+/** Maximum number of causes, of reads, and of writes in one record. */
 export const maxDetails = 50;
-/** Records that are kept of each controller, by default. */
+/** Default number of records kept of each controller. */
 export const defaultTraceLength = 100;
 
-/** The last reconciles of one controller, in memory: the oldest makes room for the newest. */
+/** Ring buffer of the last reconciles of one controller. */
 export class ReconcileTrace {
   readonly #length: number;
   readonly #records: ReconcileRecord[] = [];
@@ -97,19 +97,19 @@ export class ReconcileTrace {
     this.#length = length;
   }
 
-  /** Whether anything is kept. */
+  /** Whether records are kept. */
   get isOn(): boolean {
     return this.#length > 0;
   }
 
-  /** Says why the request of this id will run, and from when on (by the monotonic clock). */
+  /** Records why the request of this id is queued, and when it is due by the monotonic clock. */
   caused(id: string, cause: ReconcileCause, dueAt: number): void {
     const causes = this.#causes.get(id);
     if (causes === undefined) this.#causes.set(id, [{ cause, dueAt }]);
     else if (causes.length < maxDetails) causes.push({ cause, dueAt });
   }
 
-  /** What was said for this id since it was last asked, and is due. What is not yet is void: the item was in the queue once. */
+  /** Takes the causes recorded for this id that are due. Others are dropped: the queue holds a request once. */
   takeCauses(id: string, now: number): readonly ReconcileCause[] {
     const causes = this.#causes.get(id);
     if (causes === undefined) return none;
@@ -122,7 +122,7 @@ export class ReconcileTrace {
     this.#next = (this.#next + 1) % this.#length;
   }
 
-  /** The records, the oldest first. */
+  /** The records, oldest first. */
   records(): readonly ReconcileRecord[] {
     return [...this.#records.slice(this.#next), ...this.#records.slice(0, this.#next)];
   }
@@ -130,7 +130,7 @@ export class ReconcileTrace {
 
 const none: readonly never[] = Object.freeze([]);
 
-/** Whether a record is asked for. */
+/** Whether a record matches the filter. */
 export function isSelected({ controller, request }: ReconcileRecord, filter: ReconcileFilter): boolean {
   return (
     (filter.controller === undefined || filter.controller === controller) &&
@@ -139,7 +139,7 @@ export function isSelected({ controller, request }: ReconcileRecord, filter: Rec
   );
 }
 
-/** The cache as one reconcile sees it: what it reads is noted. */
+/** A view of the cache that records the reads of one reconcile. */
 export class TracedCache implements Cache {
   readonly #cache: Cache;
   readonly #reads: ReconcileRead[];
@@ -152,7 +152,7 @@ export class TracedCache implements Cache {
   get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): Stored<T> | undefined {
     const object = this.#cache.get(type, key);
     const version = (object as DeepReadonly<KubernetesObject> | undefined)?.metadata.resourceVersion;
-    note(this.#reads, {
+    addDetail(this.#reads, {
       kind: type.kind,
       live: false,
       ...keyFields(key),
@@ -163,7 +163,7 @@ export class TracedCache implements Cache {
 
   list<T extends KubernetesObject>(type: ResourceType<T>, options?: CacheListOptions): readonly Stored<T>[] {
     const objects = this.#cache.list(type, options);
-    note(this.#reads, {
+    addDetail(this.#reads, {
       kind: type.kind,
       live: false,
       ...(options?.namespace === undefined ? {} : { namespace: options.namespace }),
@@ -189,12 +189,12 @@ export class TracedCache implements Cache {
   }
 }
 
-/** Adds to a record's details as long as there is room. */
-export function note<T>(details: T[], detail: T): void {
+/** Adds to a record's details up to {@link maxDetails}. */
+export function addDetail<T>(details: T[], detail: T): void {
   if (details.length < maxDetails) details.push(detail);
 }
 
-/** A key's fields, those that are there. */
+/** The defined fields of a key. */
 export function keyFields(key: { readonly namespace?: string | undefined; readonly name?: string | undefined }): {
   readonly namespace?: string;
   readonly name?: string;

@@ -13,7 +13,7 @@ const owned = (namespace: string | undefined, ...ownerReferences: OwnerReference
   metadata: { name: "c", ...(namespace === undefined ? {} : { namespace }), ownerReferences },
 });
 
-test("maps an object to every owner of the kind in any of its versions, whether it controls the object or not", () => {
+test("maps an object to every owner of the kind in any version, controller or not", () => {
   const references = [owner("one", { controller: true }), owner("two"), owner("three", { kind: "Dog" })];
   const object = owned("a", ...references, owner("four", { apiVersion: "v1" }));
   expect(mapToOwners(robotType)(object)).toEqual([
@@ -22,7 +22,7 @@ test("maps an object to every owner of the kind in any of its versions, whether 
   ]);
 });
 
-test("takes owners in a namespace from the object's own, and has none for an object without one", () => {
+test("maps to owners in the object's namespace, and to none for a cluster-scoped object", () => {
   expect(mapToOwners(robotType)(owned(undefined, owner("one")))).toEqual([]);
   const clusterWide = { ...robotType, scope: "Cluster" as const };
   expect(mapToOwners(clusterWide)(owned("a", owner("one")))).toEqual([{ name: "one" }]);

@@ -15,24 +15,28 @@ import type { Request } from "./result.ts";
 
 type ObjectMapping = (object: DeepReadonly<KubernetesObject>) => readonly Request[];
 
-/** A kind that a controller is triggered by: which changes of it pass, and which requests they lead to. */
+/** A kind that triggers a controller, and the requests that its changes lead to. */
 export interface Source {
   readonly kind: CachedKind;
   readonly requestsOf: (change: Change<KubernetesObject>) => readonly Request[];
 }
 
 /**
- * The sources of a controller, its kinds declared in the cache.
+ * The sources of a controller. Declares its kinds in the cache.
  *
- * What a user's function throws is told to `onError` and loses nothing that can be kept: a change that a predicate failed on
- * passes, as a reconcile too many does no harm; of an update that the map function fails on for one side, the other counts.
+ * Errors of user functions are passed to `onError`. If a predicate throws, the change passes, because a needless reconcile does no harm. If the
+ * map function throws for one side of an update, the other side still counts.
  */
 export function sourcesOf(
   definition: ControllerDefinition,
   cache: SharedCache,
   onError: (what: string, change: Change<KubernetesObject>, error: unknown) => void,
 ): readonly Source[] {
-  const make = (type: ResourceType, map: ObjectMapping, predicates: readonly Predicate<KubernetesObject>[] = []): Source => ({
+  const createSource = (
+    type: ResourceType,
+    map: ObjectMapping,
+    predicates: readonly Predicate<KubernetesObject>[] = [],
+  ): Source => ({
     kind: cache.declare(type),
     requestsOf(change) {
       for (const passes of predicates) {
@@ -53,15 +57,15 @@ export function sourcesOf(
     },
   });
   return [
-    make(definition.for, (object) => [objectKey(object)], definition.predicates),
-    ...definition.owns.map((type) => make(type, (object) => controllersOf(object, definition.for))),
+    createSource(definition.for, (object) => [objectKey(object)], definition.predicates),
+    ...definition.owns.map((type) => createSource(type, (object) => controllersOf(object, definition.for))),
     ...definition.watches.map((watch) =>
-      make(watch.type, (object) => watch.map(object as Stored, { cache }), watch.predicates),
+      createSource(watch.type, (object) => watch.map(object as Stored, { cache }), watch.predicates),
     ),
   ];
 }
 
-/** Both sides of an update are mapped: who no longer owns an object has to learn of it. */
+/** Maps both sides of an update, so that a former owner is reconciled too. */
 function requestsOf(change: Change<KubernetesObject>, map: ObjectMapping): readonly Request[] {
   if (change.type !== "update" || change.old === undefined || change.old === change.object) return map(change.object);
   const requests = new Map<string, Request>();
@@ -70,15 +74,14 @@ function requestsOf(change: Change<KubernetesObject>, map: ObjectMapping): reado
   return [...requests.values()];
 }
 
-/** Requests for the controller owner of an object, if it is of this kind. Versions of a kind are not told apart. */
+/** Requests for the controller owner of an object, if it is of this kind, in any version. */
 function controllersOf(object: DeepReadonly<KubernetesObject>, type: ResourceType): readonly Request[] {
   const owner = object.metadata.ownerReferences?.find((reference) => reference.controller === true);
   return owner === undefined ? [] : requestsFor([owner], object, type);
 }
 
 /**
- * For `watchOf`: maps an object to every owner of this kind, where `owns` maps it to the one that controls it. Versions of a kind
- * are not told apart.
+ * For `watchOf`: maps an object to every owner of this kind, in any version. `owns` maps it to its controller owner only.
  */
 export function mapToOwners(type: ResourceType): ObjectMapping {
   return (object) => requestsFor(object.metadata.ownerReferences ?? [], object, type);
@@ -89,7 +92,7 @@ function requestsFor(
   { metadata: { namespace } }: DeepReadonly<KubernetesObject>,
   type: ResourceType,
 ): readonly Request[] {
-  // What has no namespace cannot be owned by something that is in one.
+  // A cluster-scoped object cannot have an owner in a namespace.
   if (type.scope !== "Cluster" && namespace === undefined) return [];
   return owners
     .filter(({ kind, apiVersion }) => kind === type.kind && parseApiVersion(apiVersion).group === type.group)

@@ -3,21 +3,21 @@ import type { ApiRequest, ApiResponse, Transport, WatchEvent, WatchStream } from
 
 type Stored = KubernetesObject & { status?: unknown; spec?: unknown };
 
-/** What a test does to a request before it is served: nothing, or an answer or an error in its place. */
+/** Called before a request is served. May return a response or throw an error instead. */
 export type Interceptor = (request: ApiRequest, isWatch: boolean) => ApiResponse | Promise<ApiResponse | undefined> | undefined;
 
 /**
- * As much of an API server as the runtime's own tests need, with faults to order: no validation, no field ownership, one
- * version counter. What has to be true of a real server is tested against the embedded one.
+ * An API server for the runtime's own tests, with fault injection. It has no validation and no field ownership, and a single
+ * version counter. Behavior of real servers is tested against the embedded one.
  */
 export class FakeApiServer implements Transport {
   readonly objects = new Map<string, Stored>();
   readonly requests: ApiRequest[] = [];
-  /** Served before everything else. */
+  /** Called before every request. */
   intercept: Interceptor | undefined;
-  /** Objects a page, whatever was asked for. */
+  /** Maximum number of objects per page. */
   pageSize = Number.POSITIVE_INFINITY;
-  /** Whether watches can begin with all there is; `unmarked`: they do, as of old, and never say where it ends. */
+  /** Whether watches support `sendInitialEvents`. `unmarked`: they send the initial events, but no bookmark at their end. */
   streams: boolean | "unmarked" = false;
   readonly #watches = new Set<FakeWatch>();
   #log: { readonly version: number; readonly path: string; readonly event: WatchEvent<Stored> }[] = [];
@@ -36,8 +36,8 @@ export class FakeApiServer implements Transport {
     await Promise.resolve();
     request.signal?.throwIfAborted();
     this.requests.push(request);
-    const answer = await this.intercept?.(request, false);
-    if (answer !== undefined) return answer;
+    const response = await this.intercept?.(request, false);
+    if (response !== undefined) return response;
     try {
       return { status: request.method === "POST" ? 201 : 200, headers: {}, body: this.#serve(request) };
     } catch (error) {
@@ -50,8 +50,8 @@ export class FakeApiServer implements Transport {
   async watch(request: ApiRequest): Promise<WatchStream> {
     await Promise.resolve();
     this.requests.push(request);
-    const answer = await this.intercept?.(request, true);
-    if (answer !== undefined) throw statusErrorFrom(answer);
+    const response = await this.intercept?.(request, true);
+    if (response !== undefined) throw statusErrorFrom(response);
     const isStream = request.query?.["sendInitialEvents"] === "true";
     if (isStream && this.streams === false) throw statusError("Invalid", "sendInitialEvents is forbidden");
     const from = isStream ? this.#version : Number(request.query?.["resourceVersion"] ?? this.#version);
@@ -73,7 +73,7 @@ export class FakeApiServer implements Transport {
     this.endWatches();
   }
 
-  /** Ends every watch: as the server does after its timeout, or with an error as a broken connection. */
+  /** Ends every watch: regularly, as after its timeout, or with an error, as on a lost connection. */
   endWatches(error?: Error): void {
     for (const watch of this.#watches) watch.end(error);
   }
@@ -83,19 +83,19 @@ export class FakeApiServer implements Transport {
     for (const watch of this.#watches) watch.push(event);
   }
 
-  /** Sends a bookmark of the newest version to every watch; none while events are held back, which it would deny. */
+  /** Sends a bookmark of the newest version to every watch, unless events are held back. */
   bookmark(): void {
     if (this.#held === undefined) this.send({ type: "BOOKMARK", object: { metadata: { resourceVersion: this.version } } });
   }
 
   #compactedTo = 0;
-  /** Forgets every event so far: watches from before are answered 410. */
+  /** Compacts all events so far: watches from earlier versions get 410. */
   compact(): void {
     this.#compactedTo = this.#version;
     this.#log = [];
   }
 
-  /** Holds back events until {@link resume}: writes are stored and not yet told. */
+  /** Holds back events until {@link resume}: writes are stored, but not yet delivered. */
   pause(): void {
     this.#held ??= [];
   }
@@ -141,7 +141,7 @@ export class FakeApiServer implements Transport {
     const { version, rest } = asked === undefined ? first : (this.#pages.get(asked) ?? first);
     const limit = Math.min(Number(request.query?.["limit"] ?? this.pageSize), this.pageSize);
     const token = String(this.#pages.size + 1);
-    // Further pages are of the moment of the first.
+    // Further pages belong to the snapshot of the first.
     if (rest.length > limit) this.#pages.set(token, { version, rest: rest.slice(limit) });
     return deepFreeze({
       kind: "List",
@@ -207,7 +207,7 @@ export class FakeApiServer implements Transport {
     const entry = { version: this.#version, path: at, event: { type, object: stored } };
     this.#log.push(entry);
     const send = (): void => {
-      // A watch that was opened while this was held back has it from the log.
+      // A watch that was opened while the event was held back has received it from the log.
       for (const watch of this.#watches) if (watch.covers(at) && entry.version > watch.openedAt) watch.push(entry.event);
     };
     if (this.#held === undefined) send();
@@ -217,7 +217,7 @@ export class FakeApiServer implements Transport {
 }
 
 class FakeWatch implements WatchStream {
-  /** The server's version then. */
+  /** The server's version when it was opened. */
   readonly openedAt: number;
   readonly #path: string;
   readonly #queue: WatchEvent<unknown>[] = [];
@@ -270,12 +270,12 @@ class FakeWatch implements WatchStream {
   }
 }
 
-/** The part of a path after the group, the version and the namespace. */
+/** The part of a path after group, version and namespace. */
 function rest(path: string): string {
   return path.replace(/^\/(?:api|apis\/[^/]+)\/[^/]+(?:\/namespaces\/[^/]+(?=\/))?/, "");
 }
 
-/** Whether an object at `at` belongs to the collection at `path`, of one namespace or of all. */
+/** Whether the object at `at` belongs to the collection at `path`, of one namespace or of all. */
 function covers(path: string, at: string): boolean {
   const collection = at.slice(0, at.lastIndexOf("/"));
   return collection === path || collection.replace(/\/namespaces\/[^/]+/, "") === path;
@@ -292,7 +292,7 @@ function merge(target: unknown, patch: unknown): unknown {
   return result;
 }
 
-function statusErrorFrom(answer: ApiResponse): Error {
-  const status = answer.body as Status;
+function statusErrorFrom(response: ApiResponse): Error {
+  const status = response.body as Status;
   return statusError(status.reason as StatusReason, status.message ?? "", status.details);
 }

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from "node:net";
 import type { FakeApiServer } from "./fake-api-server.ts";
 
-/** Serves a {@link FakeApiServer} over HTTP, with the faults that only a connection can have. */
+/** Serves a {@link FakeApiServer} over HTTP, with faults of the connection. */
 export class HttpApiServer {
   readonly #api: FakeApiServer;
   readonly #sockets = new Set<Socket>();
@@ -30,7 +30,7 @@ export class HttpApiServer {
     return this.#watches.size;
   }
 
-  /** Listens, where it did before if it did. */
+  /** Listens, on the same port as before after a restart. */
   async start(): Promise<void> {
     const server = createServer((request, response) => {
       this.#serve(request, response).catch(() => response.destroy());
@@ -45,7 +45,7 @@ export class HttpApiServer {
     this.#port = (server.address() as AddressInfo).port;
   }
 
-  /** Ends as a killed server does: every connection is gone at once. */
+  /** Stops like a killed server: closes every connection immediately. */
   async stop(): Promise<void> {
     const server = this.#server;
     this.#server = undefined;
@@ -56,14 +56,14 @@ export class HttpApiServer {
     await closed;
   }
 
-  /** Sends the beginning of an event to every watch and cuts the connection there. */
+  /** Sends the beginning of an event to every watch, then cuts the connection. */
   cutWithinLine(): void {
     for (const response of this.#watches) {
       response.write('{"type":"MODIFIED","object":{"metadata":{"na', () => response.destroy());
     }
   }
 
-  /** Watches that are open get nothing any more and are not told so: the other half of the connection is gone. */
+  /** Open watches receive nothing any more, without an end: the connection is half open. */
   silence(): void {
     this.#isMute = true;
     this.#watches.clear();
