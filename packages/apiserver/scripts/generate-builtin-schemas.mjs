@@ -11,7 +11,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-const input = fileURLToPath(new URL("../testdata/kubernetes-openapi.json", import.meta.url));
+const inputs = ["kubernetes-openapi.json", "flowcontrol-openapi.json"].map((name) =>
+  fileURLToPath(new URL(`../testdata/${name}`, import.meta.url)),
+);
 const output = fileURLToPath(new URL("../src/registry/builtin/builtin-schemas.generated.ts", import.meta.url));
 
 /** Short prefixes of names, as they stand in the table, and what they stand for. The first that fits counts. */
@@ -114,7 +116,7 @@ function line(name, schema) {
   return [shortName(name), head.join(" "), ...fields].join("\t");
 }
 
-const { definitions } = JSON.parse(readFileSync(input, "utf8"));
+const definitions = Object.assign({}, ...inputs.map((input) => JSON.parse(readFileSync(input, "utf8")).definitions));
 const lines = Object.keys(definitions)
   .sort()
   .map((name) => line(name, definitions[name]));

@@ -9,6 +9,7 @@ import { ensurePki, type Pki } from "./auth/certificates/pki.ts";
 import { createStaticTokens } from "./auth/authentication/static-tokens.ts";
 import { createDiscoveryHandler } from "./discovery/discovery-handler.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
+import { FlowController } from "./flowcontrol/flow-controller.ts";
 import { type ServerTls, startHttpServer } from "./http/http-server.ts";
 import type { UserInfo } from "./registry/served-resource.ts";
 import { type ApiServer, type ApiServerOptions, createApiServer } from "./server.ts";
@@ -36,6 +37,8 @@ export interface ServeApiOptions {
   readonly requiresServiceAccounts?: boolean;
   /** The first two octets of Service addresses, which must be local to this machine. Default `127.200`. */
   readonly serviceNetwork?: string;
+  /** Seats of API Priority and Fairness. Default 200. */
+  readonly seats?: number;
   /** Called with background errors. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
@@ -74,8 +77,14 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     ...(options.serviceNetwork === undefined ? {} : { serviceNetwork: options.serviceNetwork }),
     ...(onError === undefined ? {} : { onError }),
   });
+  const flow = new FlowController({
+    store: server.store,
+    clock,
+    ...(options.seats === undefined ? {} : { seats: options.seats }),
+  });
   try {
     const http = await startHttpServer({
+      flow,
       handle: server.handle,
       authenticate: createAuthenticator({
         tokens: [createStaticTokens(options.staticTokens ?? []), (token) => server.tokens.verify(token)?.user],
@@ -113,10 +122,12 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       async close() {
         await renewal.stop();
         await http.close();
+        flow.close();
         await server.close();
       },
     };
   } catch (error) {
+    flow.close();
     await server.close();
     throw error;
   }

@@ -18,6 +18,7 @@ import { createServiceAccountTokens, type ServiceAccountTokens } from "./auth/au
 import type { Handle, Outcome, PipelineRequest } from "./endpoints/outcome.ts";
 import { type Authorize, createPipeline, type PipelineOptions } from "./endpoints/pipeline.ts";
 import { evictPod } from "./endpoints/subresources/eviction.ts";
+import { ensureFlowControl } from "./flowcontrol/default-configuration.ts";
 import { emptyLog } from "./endpoints/subresources/pod-log.ts";
 import { bindByName, bindPod } from "./endpoints/subresources/pod-subresources.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
@@ -101,6 +102,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     const privateKey = options.signingKey ?? (await generateSigningKey());
     const tokens = createServiceAccountTokens({ privateKey, store, now, newId });
     await ensureDefaultRoles(store, { now, newId });
+    await ensureFlowControl(store, { now, random });
     const rbac = createRbacAuthorizer(store);
     closers.push(() => rbac.close());
     const nodes = createNodeRights(store, rbac);

@@ -7,7 +7,10 @@ import { isStatusError, statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Authenticate } from "../auth/authentication/authenticator.ts";
 import { clientCertificateOf } from "../auth/authentication/client-certificate.ts";
-import type { Handle, UpgradeOutcome } from "../endpoints/outcome.ts";
+import type { Handle, ListOutcome, PipelineRequest, UpgradeOutcome } from "../endpoints/outcome.ts";
+import { type RequestInfo, requestInfo } from "../endpoints/request-info.ts";
+import type { Admission, FlowController } from "../flowcontrol/flow-controller.ts";
+import { WorkEstimator } from "../flowcontrol/work-estimate.ts";
 import { createBodyReader, type BodyReader } from "./body/request-body.ts";
 import type { ToTable } from "./encode.ts";
 import { defaultLimits, type HttpLimits, maxHeaderBytes } from "./http-limits.ts";
@@ -46,6 +49,8 @@ export interface HttpServerOptions {
   /** Called with internal errors, which clients see as 500. Default: ignored. */
   readonly onError?: (error: unknown, request: FailedRequest) => void;
   readonly limits?: Partial<HttpLimits>;
+  /** Limits the concurrency of requests. Default: unlimited. */
+  readonly flow?: FlowController;
 }
 
 /** The request that caused an internal error. */
@@ -88,6 +93,7 @@ class ApiHttpServer implements HttpServer {
   readonly #responder: Responder;
   readonly #bodies: BodyReader;
   readonly #server: Server;
+  readonly #estimator = new WorkEstimator();
   /** Connections that switched to another protocol. */
   readonly #upgraded = new Set<Duplex>();
   #port = 0;
@@ -208,15 +214,39 @@ class ApiHttpServer implements HttpServer {
       });
       const isUpgrade = upgrade !== undefined;
       const bodies = this.#bodies;
-      const outcome = await this.#options.handle(
-        pipelineRequest({ request, target, user, accepted, abort, isUpgrade, bodies }),
-      );
-      if (outcome.kind !== "upgrade") await this.#responder.send(exchange, outcome);
-      else if (upgrade !== undefined) this.#switchProtocol(request, response, outcome, upgrade);
-      else throw statusError("BadRequest", "Upgrade request required");
+      const pipeline = pipelineRequest({ request, target, user, accepted, abort, isUpgrade, bodies });
+      const admission = await this.#admit(pipeline, headers);
+      try {
+        const outcome = await this.#options.handle(pipeline);
+        if (outcome.kind === "list") this.#recordSize(pipeline, outcome);
+        if (outcome.kind !== "upgrade") await this.#responder.send(exchange, outcome);
+        else if (upgrade !== undefined) this.#switchProtocol(request, response, outcome, upgrade);
+        else throw statusError("BadRequest", "Upgrade request required");
+      } finally {
+        admission?.release();
+      }
     } catch (error) {
       await this.#fail(exchange, error, auditId);
     }
+  }
+
+  /** Waits for a seat. It is held until the response is sent, which bounds the memory of responses as well. */
+  async #admit(request: PipelineRequest, headers: ResponseHeaders): Promise<Admission | undefined> {
+    const { flow } = this.#options;
+    const info = flow && attributesOf(request);
+    if (flow === undefined || info === undefined) return undefined;
+    const seats = this.#estimator.seatsOf(info, request.query?.["limit"]);
+    const admission = await flow.admit(request.user, info, seats, () => request.signal ?? new AbortController().signal);
+    Object.assign(headers, admission.headers);
+    return admission;
+  }
+
+  #recordSize(request: PipelineRequest, { items, listMeta }: ListOutcome): void {
+    const info = attributesOf(request);
+    if (info === undefined || listMeta.continue !== undefined) return;
+    const sample = items.slice(0, sampledItems);
+    const bytes = sample.reduce((sum, item) => sum + item.bytes.length, 0);
+    this.#estimator.record(info, { items: items.length, bytes: (bytes / Math.max(1, sample.length)) * items.length });
   }
 
   async #fail(exchange: Exchange, error: unknown, auditId: string): Promise<void> {
@@ -253,6 +283,18 @@ class ApiHttpServer implements HttpServer {
   #report(error: unknown, request: IncomingMessage, auditId: string): void {
     const { path } = splitTarget(request.url ?? "/");
     this.#options.onError?.(error, { method: request.method ?? "", path, auditId });
+  }
+}
+
+/** Items of a list whose size is measured. */
+const sampledItems = 20;
+
+/** The attributes of a request; undefined for a malformed path, which the pipeline rejects. */
+function attributesOf(request: PipelineRequest): RequestInfo | undefined {
+  try {
+    return requestInfo(request);
+  } catch {
+    return undefined;
   }
 }
 

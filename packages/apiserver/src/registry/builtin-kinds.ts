@@ -7,6 +7,7 @@ import { configKinds } from "./kinds/config.ts";
 import { crdKinds } from "./kinds/custom-resource-definitions.ts";
 import { eventKinds } from "./kinds/events.ts";
 import { coordinationKinds } from "./kinds/leases.ts";
+import { flowControlKinds } from "./kinds/flow-control.ts";
 import { namespaceKinds } from "./kinds/namespaces.ts";
 import { rbacKinds } from "./kinds/rbac.ts";
 import { reviewKinds } from "./kinds/reviews.ts";
@@ -64,6 +65,7 @@ export const groupOrder: readonly string[] = [
   "coordination.k8s.io",
   "node.k8s.io",
   "discovery.k8s.io",
+  "flowcontrol.apiserver.k8s.io",
 ];
 
 /** All built-in kinds. To add a group, add a file to `kinds/` and a line here. */
@@ -94,6 +96,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...policyKinds(),
     ...networkingKinds(),
     ...autoscalingKinds(),
+    ...flowControlKinds(),
     ...crdKinds(() => clock.now()),
   ];
 }

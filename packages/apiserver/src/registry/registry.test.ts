@@ -102,6 +102,7 @@ describe("built-in kinds", () => {
       "coordination.k8s.io",
       "node.k8s.io",
       "discovery.k8s.io",
+      "flowcontrol.apiserver.k8s.io",
     ]);
   });
 

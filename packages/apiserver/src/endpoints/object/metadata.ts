@@ -175,6 +175,9 @@ function isUnqualifiedFinalizer(name: string): boolean {
   return !name.includes("/") && !standardFinalizers.has(name);
 }
 
+/** Maximum number of reported problems. */
+const maxCauses = 1_000;
+
 /** Validates an object's metadata except its name. */
 export function metadataProblems(
   { origin, group }: Pick<ServedResource, "origin" | "group">,
@@ -182,7 +185,7 @@ export function metadataProblems(
 ): StatusCause[] {
   const causes: StatusCause[] = [];
   const add = (field: string, value: unknown, problems: readonly string[]): void => {
-    for (const problem of problems) {
+    for (const problem of causes.length < maxCauses ? problems : []) {
       causes.push({ reason: "FieldValueInvalid", field, message: `Invalid value: ${JSON.stringify(value)}: ${problem}` });
     }
   };
@@ -210,13 +213,14 @@ export function metadataProblems(
     });
   }
   const { finalizers = [] } = metadata;
-  for (const finalizer of finalizers) add("metadata.finalizers", finalizer, qualifiedNameProblems(finalizer));
+  for (const finalizer of new Set(finalizers)) add("metadata.finalizers", finalizer, qualifiedNameProblems(finalizer));
   if (finalizers.includes("orphan") && finalizers.includes("foregroundDeletion")) {
     add("metadata.finalizers", finalizers, ["finalizer orphan and foregroundDeletion cannot be both set"]);
   }
   if (origin === "builtin" && !lenientFinalizerGroups.has(group)) {
     for (const [index, name] of finalizers.entries()) {
       const detail = "name is neither a standard finalizer name nor is it fully qualified";
+      if (causes.length >= maxCauses) break;
       if (isUnqualifiedFinalizer(name)) add(`metadata.finalizers[${index}]`, name, [detail]);
     }
   }

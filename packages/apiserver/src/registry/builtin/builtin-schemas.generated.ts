@@ -314,6 +314,27 @@ discovery.v1.ForNode		name!:string
 discovery.v1.ForZone		name!:string
 events.v1.Event	gvk=events.k8s.io/v1/Event	action:string	apiVersion:string	deprecatedCount:int32	deprecatedFirstTimestamp:meta.v1.Time	deprecatedLastTimestamp:meta.v1.Time	deprecatedSource:core.v1.EventSource	eventTime!:meta.v1.MicroTime	kind:string	metadata:meta.v1.ObjectMeta	note:string	reason:string	regarding:core.v1.ObjectReference	related:core.v1.ObjectReference	reportingController:string	reportingInstance:string	series:events.v1.EventSeries	type:string
 events.v1.EventSeries		count!:int32	lastObservedTime!:meta.v1.MicroTime
+flowcontrol.v1.ExemptPriorityLevelConfiguration		lendablePercent:int32	nominalConcurrencyShares:int32
+flowcontrol.v1.FlowDistinguisherMethod		type!:string
+flowcontrol.v1.FlowSchema	gvk=flowcontrol.apiserver.k8s.io/v1/FlowSchema	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:flowcontrol.v1.FlowSchemaSpec	status:flowcontrol.v1.FlowSchemaStatus
+flowcontrol.v1.FlowSchemaCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status:string	type:string
+flowcontrol.v1.FlowSchemaSpec		distinguisherMethod:flowcontrol.v1.FlowDistinguisherMethod	matchingPrecedence:int32	priorityLevelConfiguration!:flowcontrol.v1.PriorityLevelConfigurationReference	rules:[]flowcontrol.v1.PolicyRulesWithSubjects list=atomic
+flowcontrol.v1.FlowSchemaStatus		conditions:[]flowcontrol.v1.FlowSchemaCondition list=map(type) patch=merge merge=type
+flowcontrol.v1.GroupSubject		name!:string
+flowcontrol.v1.LimitResponse		queuing:flowcontrol.v1.QueuingConfiguration	type!:string
+flowcontrol.v1.LimitedPriorityLevelConfiguration		borrowingLimitPercent:int32	lendablePercent:int32	limitResponse:flowcontrol.v1.LimitResponse	nominalConcurrencyShares:int32
+flowcontrol.v1.NonResourcePolicyRule		nonResourceURLs!:[]string list=set	verbs!:[]string list=set
+flowcontrol.v1.PolicyRulesWithSubjects		nonResourceRules:[]flowcontrol.v1.NonResourcePolicyRule list=atomic	resourceRules:[]flowcontrol.v1.ResourcePolicyRule list=atomic	subjects!:[]flowcontrol.v1.Subject list=atomic
+flowcontrol.v1.PriorityLevelConfiguration	gvk=flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:flowcontrol.v1.PriorityLevelConfigurationSpec	status:flowcontrol.v1.PriorityLevelConfigurationStatus
+flowcontrol.v1.PriorityLevelConfigurationCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status:string	type:string
+flowcontrol.v1.PriorityLevelConfigurationReference		name!:string
+flowcontrol.v1.PriorityLevelConfigurationSpec		exempt:flowcontrol.v1.ExemptPriorityLevelConfiguration	limited:flowcontrol.v1.LimitedPriorityLevelConfiguration	type!:string
+flowcontrol.v1.PriorityLevelConfigurationStatus		conditions:[]flowcontrol.v1.PriorityLevelConfigurationCondition list=map(type) patch=merge merge=type
+flowcontrol.v1.QueuingConfiguration		handSize:int32	queueLengthLimit:int32	queues:int32
+flowcontrol.v1.ResourcePolicyRule		apiGroups!:[]string list=set	clusterScope:boolean	namespaces:[]string list=set	resources!:[]string list=set	verbs!:[]string list=set
+flowcontrol.v1.ServiceAccountSubject		name!:string	namespace!:string
+flowcontrol.v1.Subject		group:flowcontrol.v1.GroupSubject	kind!:string	serviceAccount:flowcontrol.v1.ServiceAccountSubject	user:flowcontrol.v1.UserSubject
+flowcontrol.v1.UserSubject		name!:string
 networking.v1.HTTPIngressPath		backend!:networking.v1.IngressBackend	path:string	pathType!:string
 networking.v1.HTTPIngressRuleValue		paths!:[]networking.v1.HTTPIngressPath list=atomic
 networking.v1.IPBlock		cidr!:string	except:[]string list=atomic

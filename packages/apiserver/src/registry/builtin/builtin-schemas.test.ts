@@ -3,8 +3,14 @@ import { readFileSync } from "node:fs";
 import { builtinKindSchema, builtinSchema } from "./builtin-schemas.ts";
 import { definitionNames, definitionOf, longName } from "./definition.ts";
 
-const facts = JSON.parse(readFileSync(new URL("../../../testdata/kubernetes-openapi.json", import.meta.url), "utf8")) as {
+interface Facts {
   definitions: Record<string, { properties?: Record<string, unknown>; required?: string[] }>;
+}
+
+const readFacts = (name: string): Facts =>
+  JSON.parse(readFileSync(new URL(`../../../testdata/${name}`, import.meta.url), "utf8")) as Facts;
+const facts: Facts = {
+  definitions: { ...readFacts("kubernetes-openapi.json").definitions, ...readFacts("flowcontrol-openapi.json").definitions },
 };
 
 describe("built-in schemas", () => {

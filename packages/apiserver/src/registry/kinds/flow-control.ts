@@ -1,0 +1,196 @@
+import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { invalidCause, notSupportedCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { flowControlGroup, type FlowSchemaObject, type PriorityLevelObject } from "../../flowcontrol/configuration.ts";
+import { age } from "../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import type { ServedResource } from "../served-resource.ts";
+
+/** flowcontrol.apiserver.k8s.io/v1: the configuration of API Priority and Fairness. */
+export function flowControlKinds(): readonly ServedResource[] {
+  return [flowSchemas, priorityLevels];
+}
+
+const schemaOf = (object: DeepReadonly<KubernetesObject>): DeepReadonly<FlowSchemaObject> =>
+  object as DeepReadonly<FlowSchemaObject>;
+const levelOf = (object: DeepReadonly<KubernetesObject>): DeepReadonly<PriorityLevelObject> =>
+  object as DeepReadonly<PriorityLevelObject>;
+
+/** Names of objects whose spec cannot change. */
+const mandatory: ReadonlySet<string> = new Set(["exempt", "catch-all"]);
+
+const flowSchemas = builtinResource({
+  group: flowControlGroup,
+  version: "v1",
+  kind: "FlowSchema",
+  plural: "flowschemas",
+  scope: "Cluster",
+  hasStatus: true,
+  columns: [
+    column("PriorityLevel", "The priority level of matching requests."),
+    column("MatchingPrecedence", "Schemas with a lower number are tried first.", { type: "integer" }),
+    column("DistinguisherMethod", "How requests are split into flows."),
+    ageColumn,
+    column("MissingPL", "Whether the priority level does not exist."),
+  ],
+  cells: (object, now) => {
+    const { spec, status }: Partial<DeepReadonly<FlowSchemaObject>> = schemaOf(object);
+    return [
+      spec?.priorityLevelConfiguration?.name ?? "",
+      spec?.matchingPrecedence ?? 0,
+      spec?.distinguisherMethod?.type ?? "<none>",
+      age(object.metadata.creationTimestamp, now),
+      status?.conditions?.find(({ type }) => type === "Dangling")?.status ?? "?",
+    ];
+  },
+  strategy: {
+    default: (object) => {
+      const { spec } = object as FlowSchemaObject;
+      // Zero and absent are the same in Go.
+      spec.matchingPrecedence ||= 1_000;
+    },
+    prepareForCreate: dropStatus,
+    validate: (object) => validateSchema(schemaOf(object)),
+  },
+});
+
+function validateSchema({ metadata, spec }: DeepReadonly<FlowSchemaObject>): StatusCause[] {
+  const { matchingPrecedence = 0, priorityLevelConfiguration, rules = [], distinguisherMethod } = spec;
+  const causes: StatusCause[] = [];
+  if (matchingPrecedence < 1)
+    causes.push(invalidCause("spec.matchingPrecedence", matchingPrecedence, "must be a positive value"));
+  if (matchingPrecedence > 10_000) {
+    causes.push(invalidCause("spec.matchingPrecedence", matchingPrecedence, "must not be greater than 10000"));
+  }
+  if (matchingPrecedence === 1 && metadata.name !== "exempt") {
+    const detail = "only the schema named 'exempt' may have matchingPrecedence 1";
+    causes.push(invalidCause("spec.matchingPrecedence", matchingPrecedence, detail));
+  }
+  if (!priorityLevelConfiguration?.name) causes.push(requiredCause("spec.priorityLevelConfiguration.name"));
+  const method = distinguisherMethod?.type;
+  if (method !== undefined && method !== "ByUser" && method !== "ByNamespace") {
+    causes.push(notSupportedCause("spec.distinguisherMethod", method, ["ByNamespace", "ByUser"]));
+  }
+  for (const [index, rule] of rules.entries()) causes.push(...validateRules(rule, `spec.rules[${index}]`));
+  return causes;
+}
+
+type Rules = NonNullable<DeepReadonly<FlowSchemaObject>["spec"]["rules"]>[number];
+
+function validateRules({ subjects = [], resourceRules = [], nonResourceRules = [] }: Rules, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  if (subjects.length === 0) causes.push(requiredCause(`${path}.subjects`));
+  if (resourceRules.length + nonResourceRules.length === 0) causes.push(requiredCause(path));
+  for (const [index, { kind }] of subjects.entries()) {
+    if (kind === "User" || kind === "Group" || kind === "ServiceAccount") continue;
+    causes.push(notSupportedCause(`${path}.subjects[${index}].kind`, kind, ["Group", "ServiceAccount", "User"]));
+  }
+  for (const [
+    index,
+    { verbs = [], apiGroups = [], resources = [], clusterScope, namespaces = [] },
+  ] of resourceRules.entries()) {
+    const at = `${path}.resourceRules[${index}]`;
+    if (verbs.length === 0) causes.push(requiredCause(`${at}.verbs`));
+    if (apiGroups.length === 0) causes.push(requiredCause(`${at}.apiGroups`));
+    if (resources.length === 0) causes.push(requiredCause(`${at}.resources`));
+    if (namespaces.length === 0 && clusterScope !== true) causes.push(requiredCause(`${at}.namespaces`));
+  }
+  for (const [index, { verbs = [], nonResourceURLs = [] }] of nonResourceRules.entries()) {
+    const at = `${path}.nonResourceRules[${index}]`;
+    if (verbs.length === 0) causes.push(requiredCause(`${at}.verbs`));
+    if (nonResourceURLs.length === 0) causes.push(requiredCause(`${at}.nonResourceURLs`));
+  }
+  return causes;
+}
+
+const priorityLevels = builtinResource({
+  group: flowControlGroup,
+  version: "v1",
+  kind: "PriorityLevelConfiguration",
+  plural: "prioritylevelconfigurations",
+  scope: "Cluster",
+  hasStatus: true,
+  columns: [
+    column("Type", "Whether the level limits its requests."),
+    column("NominalConcurrencyShares", "Its share of the server's concurrency."),
+    column("Queues", "Number of queues."),
+    column("HandSize", "Number of queues per flow."),
+    column("QueueLengthLimit", "Maximum length of a queue."),
+    ageColumn,
+  ],
+  cells: (object, now) => {
+    const { spec }: Partial<DeepReadonly<PriorityLevelObject>> = levelOf(object);
+    const queuing = spec?.limited?.limitResponse?.queuing;
+    return [
+      spec?.type ?? "",
+      String((spec?.type === "Exempt" ? spec.exempt : spec?.limited)?.nominalConcurrencyShares ?? "<none>"),
+      String(queuing?.queues ?? "<none>"),
+      String(queuing?.handSize ?? "<none>"),
+      String(queuing?.queueLengthLimit ?? "<none>"),
+      age(object.metadata.creationTimestamp, now),
+    ];
+  },
+  strategy: {
+    default: (object) => setLevelDefaults(object as PriorityLevelObject),
+    prepareForCreate: dropStatus,
+    validate: (object) => validateLevel(levelOf(object)),
+    validateUpdate: (object, old) =>
+      mandatory.has(object.metadata.name ?? "") &&
+      levelOf(object).spec.type !== levelOf(old).spec.type &&
+      !jsonEquals(levelOf(object).spec, levelOf(old).spec)
+        ? [invalidCause("spec", levelOf(object).spec, "spec of a mandatory object cannot change")]
+        : [],
+  },
+});
+
+function setLevelDefaults({ spec }: PriorityLevelObject): void {
+  const { exempt, limited } = spec;
+  if (exempt !== undefined) {
+    exempt.nominalConcurrencyShares ??= 0;
+    exempt.lendablePercent ??= 0;
+  }
+  if (limited === undefined) return;
+  limited.nominalConcurrencyShares ??= 30;
+  limited.lendablePercent ??= 0;
+  const queuing = limited.limitResponse?.queuing;
+  if (queuing === undefined) return;
+  queuing.handSize ||= 8;
+  queuing.queues ||= 64;
+  queuing.queueLengthLimit ||= 50;
+}
+
+function validateLevel({ spec }: DeepReadonly<PriorityLevelObject>): StatusCause[] {
+  const { type, limited, exempt } = spec;
+  if (type === "Exempt") {
+    return limited === undefined ? [] : [{ ...requiredCause("spec.limited"), reason: "FieldValueForbidden" }];
+  }
+  if (type !== "Limited") return [notSupportedCause("spec.type", type, ["Exempt", "Limited"])];
+  const causes: StatusCause[] = [];
+  if (exempt !== undefined) causes.push({ ...requiredCause("spec.exempt"), reason: "FieldValueForbidden" });
+  if (limited === undefined) return [...causes, requiredCause("spec.limited")];
+  const { nominalConcurrencyShares = 0, lendablePercent = 0, limitResponse } = limited;
+  const at = "spec.limited";
+  if (nominalConcurrencyShares < 0) {
+    causes.push(invalidCause(`${at}.nominalConcurrencyShares`, nominalConcurrencyShares, "must be a non-negative integer"));
+  }
+  if (lendablePercent < 0 || lendablePercent > 100) {
+    causes.push(invalidCause(`${at}.lendablePercent`, lendablePercent, "must be between 0 and 100, inclusive"));
+  }
+  const response = limitResponse?.type;
+  if (response !== "Queue" && response !== "Reject") {
+    causes.push(notSupportedCause(`${at}.limitResponse.type`, response ?? "", ["Queue", "Reject"]));
+  }
+  if (response === "Queue" && limitResponse?.queuing === undefined) causes.push(requiredCause(`${at}.limitResponse.queuing`));
+  const { queues = 1, handSize = 1, queueLengthLimit = 1 } = limitResponse?.queuing ?? {};
+  const queuing = `${at}.limitResponse.queuing`;
+  if (queueLengthLimit <= 0) causes.push(invalidCause(`${queuing}.queueLengthLimit`, queueLengthLimit, "must be positive"));
+  if (queues <= 0) causes.push(invalidCause(`${queuing}.queues`, queues, "must be positive"));
+  if (handSize <= 0) causes.push(invalidCause(`${queuing}.handSize`, handSize, "must be positive"));
+  if (handSize > queues) {
+    causes.push(invalidCause(`${queuing}.handSize`, handSize, `should not be greater than queues (${queues})`));
+  }
+  return causes;
+}
+
+function dropStatus(object: KubernetesObject): void {
+  Reflect.set(object, "status", {});
+}
