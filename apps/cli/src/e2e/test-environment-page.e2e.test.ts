@@ -6,13 +6,13 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 
-const page = readFileSync(fileURLToPath(new URL("../../../../docs/reference/api-server.md", import.meta.url)), "utf8");
+const page = readFileSync(fileURLToPath(new URL("../../../../docs/how-to/test-environment.md", import.meta.url)), "utf8");
 const built = fileURLToPath(new URL("../../dist", import.meta.url));
 
 test("runs the test that the page shows", async () => {
   const [, name = "", text = ""] = /^```ts file=(\S+)\n([^]*?)^```$/m.exec(page) ?? [];
   mkdirSync(built, { recursive: true });
-  const dir = mkdtempSync(join(built, "api-server-page-"));
+  const dir = mkdtempSync(join(built, "test-environment-page-"));
   try {
     writeFileSync(join(dir, name), text);
     // Vitest ignores dist by default.
