@@ -6,7 +6,7 @@ import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync,
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { systemClock } from "@keelson/api-machinery/time";
+import { sleep, systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import mqtt from "mqtt";
 import type { MqttClient } from "mqtt";
@@ -301,6 +301,44 @@ test("a stopped agent leaves its tasks running, and the next one reports their r
   expect(await server.status((status) => status.state === "failed")).toMatchObject({ exitCode: 7, attempt: 1, seq: 2 });
 });
 
+test("a task that ended while there was no agent is reported with the time of its end", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  const first = await agent(at.url);
+  await server.registered(1);
+  await server.send(
+    "create",
+    randomUUID(),
+    1,
+    shell(`while ! [ -e ${file("gate")} ]; do sleep 0.02; done; echo >${file("end")}`),
+  );
+  await server.status((status) => status.state === "running");
+  await first.stop();
+  writeFileSync(file("gate"), "");
+  while (!statSync(file("end"), { throwIfNoEntry: false })) await new Promise((resolve) => setImmediate(resolve));
+  await sleep(systemClock, 1500);
+  const returnedAt = systemClock.now();
+  await agent(at.url);
+  const { finishedAt = "" } = await server.status((status) => status.state === "completed");
+  expect(Date.parse(finishedAt)).toBeLessThan(returnedAt - 1000);
+});
+
+test("a timeout counts from the start of the program and is never early", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url);
+  await server.registered(1);
+  const script = "date +%s%3N; trap 'date +%s%3N; exit 1' TERM; sleep 60 & wait";
+  for (let run = 0; run < 3; run++) {
+    const uid = randomUUID();
+    await server.send("create", uid, 1, shell(script, { timeout: "500ms" }));
+    const { logsStdout = "" } = await server.status((status) => status.taskUid === uid && status.event === "Timeout");
+    const [start = 0, end = 0] = logsStdout.trim().split("\n").map(Number);
+    // The program needs some time until it prints its start.
+    expect(end - start).toBeGreaterThan(470);
+  }
+});
+
 test("with stopTasksOnExit the tasks stop with the agent, which reports it", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
@@ -347,6 +385,7 @@ test("a robot that cannot write a record runs nothing and says why", async () =>
 /** An agent in its own process, to be killed. */
 const killable = `
   import { startAgent } from ${JSON.stringify(new URL("../../dist/agent/agent.js", import.meta.url).href)};
+  import { sleep, systemClock } from "@keelson/api-machinery/time";
   import { silentLogger } from "@keelson/controller";
   const [brokerUrl, robotId, token, workDir] = process.argv.slice(1);
   await startAgent({ brokerUrl, robotId, token, workDir, heartbeatIntervalMs: 30000, labels: {}, clock: systemClock, log: silentLogger, stopTasksOnExit: false });

@@ -50,6 +50,7 @@ export class Broker implements AsyncDisposable {
   readonly #bridges = new WeakSet<object>();
   readonly #log: Logger;
   readonly #bindAddress: string;
+  #port = 0;
   readonly #isJoinToken: (text: Uint8Array) => boolean;
   readonly #isBridgePassword: (text: Uint8Array) => boolean;
   readonly bridgeCredentials: BridgeCredentials;
@@ -84,9 +85,7 @@ export class Broker implements AsyncDisposable {
 
   /** URL of the broker, such as `mqtt://127.0.0.1:1883`. */
   get url(): string {
-    const address = this.#server.address();
-    const port = typeof address === "object" && address !== null ? address.port : 0;
-    return `mqtt://${this.#bindAddress.includes(":") ? `[${this.#bindAddress}]` : this.#bindAddress}:${port}`;
+    return `mqtt://${this.#bindAddress.includes(":") ? `[${this.#bindAddress}]` : this.#bindAddress}:${this.#port}`;
   }
 
   /** Starts to listen. **Errors**: see {@link listen}. */
@@ -94,6 +93,8 @@ export class Broker implements AsyncDisposable {
     await this.#aedes.listen();
     try {
       await listen(this.#server, port, this.#bindAddress);
+      const address = this.#server.address();
+      this.#port = typeof address === "object" && address !== null ? address.port : port;
     } catch (error) {
       await this.#closeAedes();
       throw error;

@@ -11,7 +11,13 @@ export interface LaunchRequest {
 
 /** How a program terminated, as observed by its launcher. Why (stopped, timed out) is known to the supervisor. */
 export type Termination =
-  | { readonly kind: "exited"; readonly exitCode: number; readonly oomKilled: boolean }
+  | {
+      readonly kind: "exited";
+      readonly exitCode: number;
+      readonly oomKilled: boolean;
+      /** When it terminated, in milliseconds since the epoch by the machine's clock. Used if no supervisor saw it. */
+      readonly endedAt?: number;
+    }
   | { readonly kind: "start-failed"; readonly exitCode: number; readonly message: string }
   | { readonly kind: "lost"; readonly message: string };
 

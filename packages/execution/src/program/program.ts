@@ -40,6 +40,12 @@ export interface Supervision {
 }
 
 /**
+ * Maximum time between the start of a shim, which is all that a later supervisor knows, and that of its program. An adopted program gets
+ * this time in addition to its time limit.
+ */
+const maxStartupMs = 100;
+
+/**
  * One program: its record on disk, its deadlines and its logs. Every program terminates through `#conclude`, once.
  */
 export class SupervisedProgram implements Program {
@@ -61,6 +67,7 @@ export class SupervisedProgram implements Program {
   #logWatch: LogWatch | undefined;
   #saving: Promise<void> = Promise.resolve();
   #detached = false;
+  #isAdopted = false;
   /** The program's own process has terminated. */
   #isOver = false;
   readonly #sessions = new Set<ExecSession>();
@@ -132,6 +139,7 @@ export class SupervisedProgram implements Program {
       await this.#conclude({ kind: "lost", message: neverRanMessage });
       return;
     }
+    this.#isAdopted = true;
     const launched = await this.#with.launcher.adopt(this.#request(), record.identity);
     this.#supervise(launched, record.startedAt);
     if (record.stop !== undefined) void this.stop({ reason: record.stop.reason, graceMs: record.stop.graceMs });
@@ -233,7 +241,9 @@ export class SupervisedProgram implements Program {
       // Stopped while it was starting.
       void this.#terminate(launched, this.#stop.reason, this.spec.killGraceMs ?? defaultKillGraceMs);
     } else if (this.spec.timeoutMs !== undefined) {
-      this.#timeout = deadlines.after(this.spec.timeoutMs - launched.elapsedMs(), () => void this.stop({ reason: "Timeout" }));
+      // Counted from here, where the program has been released: a timeout must not fire early.
+      const elapsedMs = this.#isAdopted ? launched.elapsedMs() - maxStartupMs : 0;
+      this.#timeout = deadlines.after(this.spec.timeoutMs - elapsedMs, () => void this.stop({ reason: "Timeout" }));
     }
     const policy = this.spec.logRotation ?? defaultLogRotation;
     this.#logWatch = watchLogs([this.logs.stdout, this.logs.stderr], policy, deadlines, () => clock.monotonic());
@@ -268,7 +278,7 @@ export class SupervisedProgram implements Program {
     return this.#saving;
   }
 
-  #exitContext(): ExitContext {
+  #exitContext(termination: Termination): ExitContext {
     const { timeoutMs, killSignal = "SIGTERM" } = this.spec;
     return {
       ...(this.#stop !== undefined && { stop: this.#stop.reason }),
@@ -276,8 +286,15 @@ export class SupervisedProgram implements Program {
       killSignal,
       ...(timeoutMs !== undefined && { timeoutMs }),
       ...(this.#state.kind === "running" && { startedAt: this.#state.startedAt }),
-      finishedAt: this.#with.clock.now(),
+      finishedAt: this.#finishedAt(termination),
     };
+  }
+
+  /** An adopted program may have terminated while there was no supervisor. */
+  #finishedAt(termination: Termination): number {
+    const now = this.#with.clock.now();
+    if (!this.#isAdopted || termination.kind !== "exited" || termination.endedAt === undefined) return now;
+    return Math.min(now, termination.endedAt);
   }
 
   /** Terminates the program: kills what is left, writes the exit status to disk, then resolves `exited`. */
@@ -287,7 +304,7 @@ export class SupervisedProgram implements Program {
     // As in a container, remaining processes are killed when the main process exits.
     await this.#launched?.kill();
     await Promise.all([...this.#sessions].map((session) => session.kill()));
-    const exited = decideExit(termination, this.#exitContext());
+    const exited = decideExit(termination, this.#exitContext(termination));
     await this.#launched?.cleanUp();
     let reported = exited;
     try {

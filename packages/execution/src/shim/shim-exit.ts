@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { wasOomKilled } from "../cgroup/cgroup.ts";
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
 import { neverRanMessage } from "../process/launcher.ts";
@@ -44,5 +44,16 @@ export function readTermination(
   if (exit.execFailed) return failed(exitCode, readErrorTail(folder, spec).replace(/^.*?: \d+: (?:exec: )?/, ""));
   const problem = options.readStartError?.(request, exitCode);
   if (problem !== undefined) return failed(problem.exitCode, problem.message);
-  return { kind: "exited", exitCode, oomKilled: exitCode === 137 && wasOomKilled(options.hierarchies, folder.tag) };
+  const oomKilled = exitCode === 137 && wasOomKilled(options.hierarchies, folder.tag);
+  const endedAt = modifiedAt(folder.exit);
+  return { kind: "exited", exitCode, oomKilled, ...(endedAt !== undefined && { endedAt }) };
+}
+
+/** The time of the last write to a file, by the wall clock: the shim writes the exit file when the program terminates. */
+function modifiedAt(path: string): number | undefined {
+  try {
+    return Math.floor(statSync(path).mtimeMs);
+  } catch {
+    return undefined;
+  }
 }
