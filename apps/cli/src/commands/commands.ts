@@ -33,4 +33,9 @@ export const commandEntries: readonly CommandEntry[] = [
     description: "manage the images of this machine's sandboxes and Pods",
     load: async () => (await import("./image.ts")).defineImageCommand,
   },
+  {
+    name: "storage",
+    description: "verify, repair, back up, restore and compact the data of `keelson up`",
+    load: async () => (await import("./storage.ts")).defineStorageCommand,
+  },
 ];

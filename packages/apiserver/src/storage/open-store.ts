@@ -8,6 +8,8 @@ import { HighWaterMark } from "./integrity/high-water-mark.ts";
 import { inspectFolder } from "./integrity/inspection.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournaledEngine } from "./journal/journaled-engine.ts";
+import { ControlFolder } from "./maintenance/control-folder.ts";
+import { onlineHandlers } from "./maintenance/online.ts";
 import { type StoreOptions, TransactionStore } from "./objects/transaction-store.ts";
 import { isOutOfSpace, isStorageError } from "./storage-error.ts";
 import type { Store } from "./store.ts";
@@ -26,17 +28,25 @@ const maxCheckedPages = 32_768;
 
 /** A store that owns its folder until it is closed. */
 class FolderStore extends TransactionStore {
+  readonly #control: ControlFolder | undefined;
   #release: (() => Promise<void>) | undefined;
 
-  constructor(engine: JournaledEngine, options: StoreOptions, release: () => Promise<void>) {
+  constructor(
+    engine: JournaledEngine,
+    options: StoreOptions,
+    control: ControlFolder | undefined,
+    release: () => Promise<void>,
+  ) {
     super(engine, options);
+    this.#control = control;
     this.#release = release;
   }
 
   override async close(): Promise<void> {
-    await super.close();
     const release = this.#release;
     this.#release = undefined;
+    if (release !== undefined) await this.#control?.close();
+    await super.close();
     await release?.();
   }
 }
@@ -79,7 +89,8 @@ async function openLocked(options: OpenStoreOptions, unlock: () => void): Promis
     }
   }
   const engine = new JournaledEngine({ database, journal, onDurable: (revision) => mark?.raise(revision) });
-  return new FolderStore(engine, options, async () => {
+  const control = ControlFolder.open(dir, onlineHandlers(engine));
+  return new FolderStore(engine, options, control, async () => {
     await mark?.close();
     unlock();
   });

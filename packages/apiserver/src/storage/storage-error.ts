@@ -4,9 +4,10 @@
  * - `StorageFull`: no space for a commit. Earlier commits are intact, and a later commit may succeed.
  * - `Damaged`: stored data is missing or altered.
  * - `InUse`: another process has the folder open.
- * - `Closed`: the storage is closed.
+ * - `Missing`: the folder does not exist.
+ * - `NotEmpty`: the folder has data that would be replaced.
  */
-export type StorageErrorCode = "StorageFull" | "Damaged" | "InUse" | "Closed";
+export type StorageErrorCode = "StorageFull" | "Damaged" | "InUse" | "Missing" | "NotEmpty";
 
 /** An error of the storage. */
 export class StorageError extends Error {

@@ -58,16 +58,22 @@ export interface ScanSummary {
 const maxDepth = 32;
 const tableNames: ReadonlySet<string> = new Set(["objects", "log", "meta"]);
 
+/** Options of {@link scanDatabase}. */
+export interface ScanOptions {
+  /** Check at most this many leaf pages. Default: all. */
+  readonly maxLeafPages?: number;
+  /** Receives entries of intact leaf pages that damage has cut off from their tree. Their table is not known. */
+  readonly onOrphan?: (orphan: { readonly key: string; readonly value: Buffer }) => void;
+}
+
 /**
  * Reads an LMDB file without mapping it: every page in use is checked, every entry is handed over, and damage is reported instead of
- * crashing the process. With `maxLeafPages`, leaf pages beyond that number are sampled.
- *
- * Where a page is damaged, the scan skips what is below it and continues.
+ * crashing the process. Where a page is damaged, the scan skips what is below it and continues.
  */
-export function scanDatabase(path: string, sink: ScanSink, { maxLeafPages = Number.POSITIVE_INFINITY } = {}): ScanSummary {
+export function scanDatabase(path: string, sink: ScanSink, options: ScanOptions = {}): ScanSummary {
   const file = openSync(path, "r");
   try {
-    return new DatabaseScan(file, sink, maxLeafPages).run();
+    return new DatabaseScan(file, sink, options).run();
   } finally {
     closeSync(file);
   }
@@ -95,6 +101,7 @@ class DatabaseScan {
   readonly #file: number;
   readonly #sink: ScanSink;
   readonly #maxLeafPages: number;
+  readonly #onOrphan: ScanOptions["onOrphan"];
   readonly #fileBytes: number;
   readonly #used = new Set<number>();
   #pageSize = 4096;
@@ -102,17 +109,21 @@ class DatabaseScan {
   #leafStep = 1;
   #leafCount = 0;
 
-  constructor(file: number, sink: ScanSink, maxLeafPages: number) {
+  constructor(file: number, sink: ScanSink, { maxLeafPages = Number.POSITIVE_INFINITY, onOrphan }: ScanOptions) {
     this.#file = file;
     this.#sink = sink;
     this.#maxLeafPages = maxLeafPages;
+    this.#onOrphan = onOrphan;
     this.#fileBytes = fstatSync(file).size;
   }
 
   run(): ScanSummary {
     const meta = this.#readMetas();
     this.#meta = meta;
-    if (meta === undefined) return { txnid: undefined, isSampled: false, usedBytes: 0 };
+    if (meta === undefined) {
+      this.#scanOrphans(new Set());
+      return { txnid: undefined, isSampled: false, usedBytes: 0 };
+    }
     this.#leafStep = Math.max(1, Math.ceil(meta.lastPage / this.#maxLeafPages));
     const trees: { readonly name: string; readonly tree: TreeRecord }[] = [];
     this.#walkTree("directory", meta.main, ({ key, flags }, value, offset) => {
@@ -124,7 +135,8 @@ class DatabaseScan {
     for (const { name, tree } of trees)
       this.#walkTree(name, tree, (node, value, offset) => this.#entry(name, node, value, offset));
     const used = new Set(this.#used);
-    this.#walkFreeList(meta, used);
+    const free = this.#walkFreeList(meta, used);
+    this.#scanOrphans(free);
     return { txnid: meta.txnid, isSampled: this.#leafStep > 1, usedBytes: used.size * this.#pageSize };
   }
 
@@ -155,7 +167,8 @@ class DatabaseScan {
     return first.txnid >= second.txnid ? first : second;
   }
 
-  #walkFreeList(meta: MetaRecord, used: ReadonlySet<number>): void {
+  /** Checks the free list and returns its pages. */
+  #walkFreeList(meta: MetaRecord, used: ReadonlySet<number>): ReadonlySet<number> {
     const free = new Set<number>();
     const report = (offset: number, message: string): void => this.#sink.fault({ offset, message });
     this.#walkTree("free list", meta.free, (_, value, offset) => {
@@ -169,6 +182,32 @@ class DatabaseScan {
     for (const page of this.#used) {
       if (free.has(page) && !used.has(page)) report(page * this.#pageSize, `page ${page} is in use and on the free list`);
     }
+    return free;
+  }
+
+  /** Reads leaf pages that are neither in use nor free. Without damage, there are none. */
+  #scanOrphans(free: ReadonlySet<number>): void {
+    if (this.#onOrphan === undefined || this.#leafStep > 1) return;
+    const txnid = this.#meta?.txnid ?? Number.POSITIVE_INFINITY;
+    for (let page = 2; (page + 1) * this.#pageSize <= this.#fileBytes; page++) {
+      if (this.#used.has(page) || free.has(page)) continue;
+      const content = this.#read(page * this.#pageSize, this.#pageSize);
+      const header = parsePageHeader(content);
+      if (header.page !== page || header.flags !== pageFlags.leaf || Number.isNaN(header.nodes) || header.txnid > txnid)
+        continue;
+      for (let index = 0; index < header.nodes; index++) {
+        const node = parseNode(content, index, false);
+        const key = node === undefined ? undefined : decodeKey(node.key);
+        if (node === undefined || typeof key !== "string") continue;
+        const value = (node.flags & nodeFlags.big) === 0 ? node.data : this.#orphanOverflow(node);
+        if (value !== undefined) this.#onOrphan({ key, value });
+      }
+    }
+  }
+
+  #orphanOverflow({ data, size }: PageNode): Buffer | undefined {
+    const start = parseOverflow(data).page * this.#pageSize + pageHeaderBytes;
+    return start + size <= this.#fileBytes ? this.#read(start, size) : undefined;
   }
 
   #walkTree(name: string, tree: TreeRecord, visit: TreeWalk["visit"]): void {

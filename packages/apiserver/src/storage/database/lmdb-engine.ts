@@ -48,7 +48,16 @@ export class LmdbEngine implements Engine {
     this.#dir = dir;
     // A commit is two consecutive flushes: its pages (fdatasync), then the page that makes them valid (O_DSYNC). Overlapping sync
     // takes as many and shows a commit before it is on disk; here, visible means durable.
-    this.#root = open({ path: dir, maxDbs: 4, maxReaders, overlappingSync: false, noSync: !sync, encoding: "binary" });
+    this.#root = open({
+      path: dir,
+      // Otherwise a path with a dot counts as a file.
+      noSubdir: false,
+      maxDbs: 4,
+      maxReaders,
+      overlappingSync: false,
+      noSync: !sync,
+      encoding: "binary",
+    });
     this.#objects = this.#root.openDB({ name: "objects", encoding: "binary" });
     this.#log = this.#root.openDB({ name: "log", encoding: "binary" });
     this.#meta = this.#root.openDB({ name: "meta", encoding: "binary" });
@@ -118,6 +127,11 @@ export class LmdbEngine implements Engine {
     await this.#transact(puts);
     this.#position = batch.position;
     this.#renewSnapshot();
+  }
+
+  /** Writes a copy without free pages to another folder. */
+  async copyCompacted(dir: string): Promise<void> {
+    await this.#root.backup(dir, true);
   }
 
   async close(): Promise<void> {

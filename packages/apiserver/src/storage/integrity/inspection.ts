@@ -50,8 +50,12 @@ export interface Inspection {
 export interface InspectOptions {
   /** Check at most this many leaf pages of the database. Default: all. */
   readonly maxLeafPages?: number;
-  /** Receives every intact entry of the database, its value without checksum. */
+  /** Receives all complete journal records, leftovers included, before the first entry of the database. */
+  readonly onJournal?: (records: readonly ScannedRecord[]) => void;
+  /** Receives every intact entry of the database, its value without checksum: events, then meta data, then objects. */
   readonly onEntry?: (entry: ScannedEntry) => void;
+  /** Receives intact objects that damage has cut off from the database, possibly several revisions of one and deleted ones. */
+  readonly onOrphan?: (orphan: { readonly key: string; readonly value: Buffer }) => void;
   /** Receives key ranges that cannot be read because of damage. */
   readonly onLost?: (lost: { readonly table: string; readonly from?: string; readonly to?: string }) => void;
 }
@@ -66,6 +70,7 @@ export function inspectFolder(dir: string, options: InspectOptions = {}): Inspec
   const highWaterMark = readHighWaterMark(dir);
   const journalFiles = journalFileNames.filter((name) => existsSync(join(dir, name)));
   const records = journalFiles.flatMap((name) => scanJournal(name, readFileSync(join(dir, name))));
+  options.onJournal?.(records);
   const database = inspectDatabase(dir, faults, options);
   const isMarked = hasMark || database?.format === 2;
   const isNew = database === undefined && faults.length === 0 && records.length === 0 && (highWaterMark ?? 1) <= 1;
@@ -157,7 +162,10 @@ function inspectDatabase(dir: string, faults: StorageFault[], options: InspectOp
         if (lost !== undefined) options.onLost?.(lost);
       },
     },
-    options.maxLeafPages === undefined ? {} : { maxLeafPages: options.maxLeafPages },
+    {
+      ...(options.maxLeafPages === undefined ? {} : { maxLeafPages: options.maxLeafPages }),
+      ...(options.onOrphan === undefined ? {} : { onOrphan: unsealedOrphans(options.onOrphan) }),
+    },
   );
   if (found.format === 2)
     for (const entry of unsealed) fault(entry.offset, `${describe(entry)} is damaged: it has no checksum`);
@@ -173,13 +181,24 @@ function inspectDatabase(dir: string, faults: StorageFault[], options: InspectOp
   };
 }
 
+type OnOrphan = NonNullable<InspectOptions["onOrphan"]>;
+
+/** Passes on orphans whose checksum matches. */
+function unsealedOrphans(onOrphan: OnOrphan): OnOrphan {
+  return ({ key, value }) => {
+    const bytes = unsealValue(key, value);
+    if (bytes !== undefined && key !== "position" && key !== "format") onOrphan({ key, value: bytes });
+  };
+}
+
 /** Names an entry in messages. */
 function describe({ table, key }: ScannedEntry): string {
   if (table === "objects") return `object ${String(key)}`;
   return table === "log" ? `the event of revision ${String(key)}` : `the entry ${String(key)}`;
 }
 
-function positionOf({ key, value }: ScannedEntry): Position | undefined {
+/** The position in a meta entry; undefined if it is another entry or unreadable. */
+export function positionOf({ key, value }: ScannedEntry): Position | undefined {
   if (key !== "position") return undefined;
   try {
     const parsed: unknown = JSON.parse(value.toString());
