@@ -33,6 +33,8 @@ export interface ServeApiOptions {
   readonly anonymous?: boolean;
   /** Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
   readonly subresources?: NonNullable<ApiServerOptions["subresources"]>;
+  /** Additional admission steps. Default: none. */
+  readonly admission?: NonNullable<ApiServerOptions["admission"]>;
   /** Whether Pods need an existing service account, which a controller has to create in each namespace. Default false. */
   readonly requiresServiceAccounts?: boolean;
   /** The first two octets of Service addresses, which must be local to this machine. Default `127.200`. */
@@ -73,6 +75,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     signingKey: pki.tokenKey,
     nonResource: (resources) => createDiscoveryHandler(resources),
     ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
+    ...(options.admission === undefined ? {} : { admission: options.admission }),
     ...(options.requiresServiceAccounts === undefined ? {} : { requiresServiceAccounts: options.requiresServiceAccounts }),
     ...(options.serviceNetwork === undefined ? {} : { serviceNetwork: options.serviceNetwork }),
     ...(onError === undefined ? {} : { onError }),

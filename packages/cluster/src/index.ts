@@ -1,5 +1,14 @@
 export { type ClusterUser, collectorUser, controllersUser, nodeUser, proxyUser } from "./access.ts";
 export { ClusterError, type ClusterErrorCode } from "./cluster-error.ts";
+export { isolationSources, type IsolationApi, mayUseRuntimeClass } from "./pod-isolation/api-access.ts";
+export {
+  type IsolationRequest,
+  isolationAnnotation,
+  podIsolation,
+  type PodIsolationOptions,
+  type PodIsolationStep,
+  type RequestUser,
+} from "./pod-isolation/pod-isolation.ts";
 export { type ServedKinds, storedKinds } from "./stored-kinds.ts";
 export type { KindSource } from "./garbage-collector/object-monitor.ts";
 export { type Cluster, type ClusterOptions, startCluster } from "./start-cluster.ts";

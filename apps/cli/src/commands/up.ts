@@ -7,6 +7,7 @@ import { logLevelFlag, portFlag, UsageError } from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../command-line.ts";
 import { ownComponents, withDependencies } from "../local/components.ts";
 import { createDataFolder } from "../local/data-folder.ts";
+import { podRuntimeFlag } from "../local/pod-runtime.ts";
 import { startLocal } from "../local/start-local.ts";
 import { createLogger } from "../logger.ts";
 import { loadOperators } from "../operators.ts";
@@ -46,6 +47,7 @@ export const defineUpCommand: DefineCommand = async (command, setExitCode) => {
     description:
       "containerd socket for Pods with runtimeClassName containerd (default: /run/containerd/containerd.sock if it responds)",
   });
+  addFlag(command, podRuntimeFlag);
   addFlag(command, { name: "tour", description: "then run one workload per operator and show its progress" });
   addFlag(command, { name: "exit", description: "with --tour: stop after the tour; exit with status 1 if a workload failed" });
   for (const operator of operators) {
@@ -92,6 +94,7 @@ async function up(
       operators: operators.filter((operator) => chosen.has(operator.name)),
       hasCluster: chosen.has("cluster"),
       containerd: typeof flags["containerd-address"] === "string" ? resolve(flags["containerd-address"]) : undefined,
+      podRuntime: podRuntimeFlag.read(flags),
       flags,
       clock: systemClock,
       log,

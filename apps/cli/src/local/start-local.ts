@@ -29,6 +29,7 @@ import { imagesFolder, sandboxes } from "@keelson/sandboxes";
 import { reserveAddressBlock } from "./address-block.ts";
 import { grant, userOf } from "./cluster-access.ts";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
+import { PodIsolation, type PodRuntimeName } from "./pod-runtime.ts";
 
 /** Options of {@link startLocal}. */
 export interface LocalOptions {
@@ -45,6 +46,8 @@ export interface LocalOptions {
   readonly hasCluster: boolean;
   /** Socket of a containerd that must respond. Default: the standard socket, if one responds. */
   readonly containerd: string | undefined;
+  /** The runtime of Pods without a RuntimeClass. */
+  readonly podRuntime: PodRuntimeName;
   readonly flags: FlagValues;
   readonly clock: Clock;
   readonly log: Logger;
@@ -78,10 +81,17 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
     // The API server proxies logs and exec to the node, which starts later.
     let node: Kubelet | undefined;
     let client: Client | undefined;
-    const handlers = podHandlers({ client: () => client, kubelet: () => node, now: () => clock.now() });
+    const isolation = new PodIsolation(options.podRuntime);
+    const handlers = podHandlers({
+      client: () => client,
+      kubelet: () => node,
+      now: () => clock.now(),
+      mayUseProcess: (user) => isolation.mayUseProcess(user),
+    });
     const addresses = await reserveAddressBlock(dataDir);
     stops.push(() => addresses.release());
-    const api = await startApi(options, handlers, addresses.serviceNetwork);
+    const admission = options.hasCluster ? [isolation.step] : [];
+    const api = await startApi(options, handlers, admission, addresses.serviceNetwork);
     stops.push(() => api.close());
     if (addresses.hasMoved)
       log.warn(
@@ -92,6 +102,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
     onComponent("apiserver", api.url);
 
     client = createClient({ transport: api.server.transport(), fieldManager: "keelson" });
+    isolation.connect(api.server, client);
     const running: RunningOperator[] = [];
     let isReady = false;
     let metrics: PrometheusMetrics | undefined;
@@ -132,6 +143,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
       const unpacked = await openImages(join(dataDir, sandboxes.name));
       const runtimes = await openRuntimes({ dataDir: nodeDir, clock, random: Math.random, unpacked }, options);
       stops.push(() => runtimes.close());
+      isolation.use(runtimes);
       await ensureRuntimeClasses(admin, runtimes.names);
       runtimes.onChange(({ handler }) => ensureRuntimeClasses(admin, [handler]));
       const nodeClient = clientOf(users.node, "kubelet");
@@ -140,6 +152,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
         nodeName,
         dataDir: nodeDir,
         runtimes,
+        defaultRuntime: options.podRuntime,
         podNetwork: addresses.podNetwork,
         clock,
         random: Math.random,
@@ -229,6 +242,7 @@ async function startOne(
 function startApi(
   options: LocalOptions,
   subresources: ReturnType<typeof podHandlers>,
+  admission: readonly PodIsolation["step"][],
   serviceNetwork: string,
 ): Promise<ServedApi> {
   const { dataDir, bindAddress, clock, log } = options;
@@ -240,6 +254,7 @@ function startApi(
       clock,
       random: systemRandom,
       subresources,
+      admission,
       serviceNetwork,
       // The service account controller creates them.
       requiresServiceAccounts: options.hasCluster,

@@ -31,6 +31,8 @@ export interface KubeletOptions {
   readonly log: Logger;
   /** Default: the runtimes of this machine except containerd, closed with the kubelet. A runtime passed in is not closed. */
   readonly runtimes?: PodRuntimes;
+  /** The runtime of Pods without a RuntimeClass. Default: `process`. */
+  readonly defaultRuntime?: string;
   /** The address of the API for Pods (`KUBERNETES_SERVICE_HOST` and `_PORT`), and its CA in PEM for `ca.crt`. */
   readonly apiServer?: { readonly host: string; readonly port: number; readonly authority?: string };
   /** Requests service account tokens for Pods. Default: Pods get no tokens, and volumes that need one fail to mount. */
@@ -78,6 +80,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     steadyNow: steadyTime(clock),
     log,
     runtimes,
+    defaultRuntime: options.defaultRuntime ?? "process",
     events,
     objects: createNodeObjects(
       client,
@@ -157,10 +160,10 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const limits = node.canMount
     ? ""
     : "; not running as root: no volumes in Pods, no runAsUser, no Services on ports below 1024, service names only in KEELSON_HOSTS";
-  const others = runtimes.names.filter((name) => name !== "process");
+  const others = runtimes.names.filter((name) => name !== node.defaultRuntime);
   const classes = others.length === 0 ? "" : ` (runtimeClassName: ${others.join(", ")})`;
   return {
-    description: `${nodeName}: Pods run as programs of this machine${classes}${limits}`,
+    description: `${nodeName}: Pods run ${describeRuntime(node.defaultRuntime)}${classes}${limits}`,
     nodeName,
     container: (namespace, pod, container) => pods.container(namespace, pod, container),
     address: (namespace, pod) => pods.worker(namespace, pod)?.podIP,
@@ -195,4 +198,8 @@ function keep<T extends KubernetesObject>(map: Map<string, DeepReadonly<T>>, eff
     for (const object of effect.objects) map.set(podKey(object), object as DeepReadonly<T>);
   } else if (effect.kind === "put") map.set(podKey(effect.object), effect.object as DeepReadonly<T>);
   else map.delete(podKey(effect.object));
+}
+
+function describeRuntime(handler: string): string {
+  return handler === "process" ? "as programs of this machine" : `in ${handler}`;
 }

@@ -14,6 +14,8 @@ export interface NodeContext {
   readonly steadyNow: () => number;
   readonly log: Logger;
   readonly runtimes: PodRuntimes;
+  /** The handler of Pods without a RuntimeClass. */
+  readonly defaultRuntime: string;
   readonly events: RunningEventRecorder;
   readonly objects: NodeObjects;
   readonly addresses: AddressPool;

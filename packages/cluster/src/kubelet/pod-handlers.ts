@@ -18,10 +18,17 @@ export interface PodHandlersOptions {
   readonly client: () => Client | undefined;
   readonly kubelet: () => Kubelet | undefined;
   readonly now: () => number;
+  /**
+   * Whether a user may run commands in containers that are bare processes of the node (see `podIsolation`). Default: everyone who may
+   * exec or attach.
+   */
+  readonly mayUseProcess?: (user: { readonly username: string; readonly groups: readonly string[] }) => boolean;
 }
 
 /** Handlers for the Pod subresources that the node serves, keyed as in `ApiServerOptions.subresources`. */
 export function podHandlers(options: PodHandlersOptions): Readonly<Record<string, PodHandler>> {
+  const mayUseProcess = ({ request: { user } }: PodCall): boolean =>
+    options.mayUseProcess === undefined || (user !== undefined && options.mayUseProcess(user));
   const findPod = async (call: PodCall): Promise<PodView> => {
     const client = options.client();
     if (client === undefined) throw statusError("ServiceUnavailable", "the server is starting");
@@ -38,8 +45,8 @@ export function podHandlers(options: PodHandlersOptions): Readonly<Record<string
       }
     };
   return {
-    "/pods/exec": contained((call) => answerExec(call, "exec", () => findPod(call), options.kubelet())),
-    "/pods/attach": contained((call) => answerExec(call, "attach", () => findPod(call), options.kubelet())),
+    "/pods/exec": contained((call) => answerExec(call, "exec", () => findPod(call), options.kubelet(), mayUseProcess(call))),
+    "/pods/attach": contained((call) => answerExec(call, "attach", () => findPod(call), options.kubelet(), mayUseProcess(call))),
     "/pods/portforward": contained((call) => answerPortForward(call, () => findPod(call), options.kubelet())),
     "/pods/log": contained(async (call) => {
       if (call.request.method !== "GET") throw statusError("MethodNotAllowed", "pods/log supports GET only");

@@ -42,10 +42,10 @@ export async function startProgram(
   return signal.aborted ? undefined : driver.start(spec);
 }
 
-/** The runtime of a Pod: its RuntimeClass's handler, else `process`. */
-async function runtimeOf({ runtimes, objects }: NodeContext, pod: PodView): Promise<PodRuntime> {
+/** The runtime of a Pod: its RuntimeClass's handler, else the node's default. */
+async function runtimeOf({ runtimes, objects, defaultRuntime }: NodeContext, pod: PodView): Promise<PodRuntime> {
   const { runtimeClassName: name } = pod.spec;
-  const handler = name === undefined ? "process" : await objects.runtimeHandler(name);
+  const handler = name === undefined ? defaultRuntime : await objects.runtimeHandler(name);
   if (handler === undefined) throw new ContainerError("CreateContainerError", `RuntimeClass ${JSON.stringify(name)} not found`);
   const runtime = runtimes.get(handler);
   if (runtime !== undefined) return runtime;

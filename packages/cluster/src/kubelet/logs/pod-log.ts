@@ -10,6 +10,7 @@ export interface PodCall {
   readonly query: Readonly<Record<string, string | undefined>>;
   readonly request: {
     readonly method: string;
+    readonly user?: { readonly username: string; readonly groups: readonly string[] };
     readonly headers?: Readonly<Record<string, string>>;
     readonly signal?: AbortSignal | undefined;
   };

@@ -20,6 +20,7 @@ export async function answerExec(
   kind: "exec" | "attach",
   findPod: () => Promise<PodView>,
   kubelet: Kubelet | undefined,
+  mayUseProcess: boolean,
 ): Promise<UpgradeAnswer> {
   // The container is checked first: kubectl retries a rejected upgrade with another protocol and shows only that error.
   const pod = await findPod();
@@ -29,6 +30,10 @@ export async function answerExec(
   const program = found?.program;
   if (found === undefined || program === undefined || program.state.kind !== "running") {
     throw statusError("BadRequest", `container ${container} of pod ${name} is not running`);
+  }
+  if (program.spec.isolation === undefined && !mayUseProcess) {
+    const reason = `container ${container} runs as a process of the node, which requires verb "use" on runtimeclasses.node.k8s.io "process"`;
+    throw statusError("Forbidden", `pods ${JSON.stringify(name)} is forbidden: ${reason}`, { name, kind: "pods" });
   }
   const agreed = agree(call, remoteCommandProtocols);
   return {
