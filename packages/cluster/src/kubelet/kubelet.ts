@@ -13,6 +13,7 @@ import { HostsFiles } from "./node/hosts-files.ts";
 import { createNodeObjects, type IssueToken } from "./node/node-objects.ts";
 import { machineName, readMachine, registerNode } from "./node/node-registration.ts";
 import { openPodRuntimes, type PodRuntimes } from "./runtimes/pod-runtimes.ts";
+import { subPathDirectory, SubPathMounts } from "./volumes/sub-path-mounts.ts";
 import { PodSet } from "./pod/pod-set.ts";
 import { steadyTime } from "./steady-time.ts";
 import { podKey } from "./pod/pod-view.ts";
@@ -74,6 +75,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const slices = new Map<string, DeepReadonly<EndpointSliceObject>>();
   const hosts = new HostsFiles(join(dataDir, "hosts"));
   const updateHosts = (): void => hosts.update([...services.values()], [...slices.values()]);
+  const mayMount = await canMount();
   const node: NodeContext = {
     client,
     clock,
@@ -108,7 +110,8 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
           },
     authority: options.apiServer?.authority,
     capacity: machine,
-    canMount: await canMount(),
+    canMount: mayMount,
+    subPaths: mayMount ? new SubPathMounts(subPathDirectory(dataDir)) : undefined,
   };
   const pods = new PodSet(node, { client, clock, random, log });
   runtimes.onChange(({ isAvailable, handler, message }) => {

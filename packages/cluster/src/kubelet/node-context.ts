@@ -4,6 +4,7 @@ import type { Logger, RunningEventRecorder } from "@keelson/controller";
 import type { AddressPool } from "./node/address-pool.ts";
 import type { NodeObjects } from "./node/node-objects.ts";
 import type { PodView } from "./pod/pod-view.ts";
+import type { SubPathMounts } from "./volumes/sub-path-mounts.ts";
 import type { PodRuntimes } from "./runtimes/pod-runtimes.ts";
 
 /** The services that the Pods of a node share. */
@@ -31,6 +32,8 @@ export interface NodeContext {
   readonly environment: Readonly<Record<string, string>>;
   /** The CA of the API server's certificate in PEM. */
   readonly authority: string | undefined;
+  /** Mounts subpaths of volumes; undefined if this process may not mount. */
+  readonly subPaths: SubPathMounts | undefined;
   readonly capacity: { readonly cpu: string; readonly memory: string };
   /** Whether this process may create mount namespaces. */
   readonly canMount: boolean;

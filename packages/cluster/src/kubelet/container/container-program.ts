@@ -4,15 +4,15 @@ import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quanti
 import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
 import type { PodImage } from "../runtimes/pod-images.ts";
 import { configError, ContainerError } from "./container-error.ts";
+import { containerMounts } from "./container-mounts.ts";
 import { expand, resolveEnvironment } from "./environment.ts";
 import { defaultTerminalSize } from "./exec-process.ts";
 import { imageCommand, isolatedParts } from "./isolated-program.ts";
-import { hostPaths, type Mount, mountedCommand } from "../volumes/mount-plan.ts";
+import { hostPaths, mountedCommand } from "../volumes/mount-plan.ts";
 import type { NodeContext } from "../node-context.ts";
 import { type ContainerView, type PodView, programId } from "../pod/pod-view.ts";
 import { defaultTerminationPath, createTerminationFile } from "./termination-message.ts";
 import { hasOwnToken, tokenPath, tokenVolumeName } from "../volumes/token-volume.ts";
-import { isInside } from "../volumes/atomic-folder.ts";
 
 /** Converts the data of a ConfigMap or Secret to environment values. */
 function texts(data: ReadonlyMap<string, Uint8Array> | undefined): Record<string, string> | undefined {
@@ -90,7 +90,7 @@ export async function containerProgram(
   const user = userOf(pod, container, image) ?? image?.user ?? (image !== undefined && "root" in image ? "0" : undefined);
   const podDir = join(node.podsDir, uid);
   const limits = limitsOf(container);
-  const mounts = await mountsOf(container, env, setup.volumes, podDir);
+  const mounts = await containerMounts(node, { pod, container, attempt, env, volumes: setup.volumes, isIsolated });
   const token = setup.volumes.get(tokenVolumeName);
   if (token !== undefined && !hasOwnToken(container)) mounts.push({ source: token, path: tokenPath, readOnly: true });
   // The default path lies in the machine's own /dev, so processes must name another file.
@@ -166,31 +166,6 @@ export async function containerProgram(
       host: hostPaths,
     }),
   };
-}
-
-async function mountsOf(
-  container: ContainerView,
-  env: Readonly<Record<string, string>>,
-  volumes: ReadonlyMap<string, string>,
-  podDir: string,
-): Promise<Mount[]> {
-  const mounts: Mount[] = [];
-  for (const mount of container.volumeMounts ?? []) {
-    const folder = volumes.get(mount.name);
-    if (folder === undefined) throw configError(`volumeMounts: volume ${JSON.stringify(mount.name)} not found`);
-    const subPath = expand((mount as { readonly subPathExpr?: string }).subPathExpr ?? mount.subPath ?? "", env);
-    if (subPath !== "" && !isInside(subPath)) {
-      throw configError(`volumeMounts: subPath ${JSON.stringify(subPath)} must stay within the volume`);
-    }
-    const source = subPath === "" ? folder : join(folder, subPath);
-    if (subPath !== "" && !hostPaths.isFile(source)) await mkdir(source, { recursive: true });
-    const path = mount.mountPath.startsWith("/") ? mount.mountPath.replace(/\/+$/, "") : join("/", mount.mountPath);
-    if (path === "" || podDir === path) {
-      throw configError(`volumeMounts: mountPath ${JSON.stringify(mount.mountPath)} must not be "/" or the pod's own folder`);
-    }
-    mounts.push({ source, path, readOnly: mount.readOnly === true });
-  }
-  return mounts;
 }
 
 /** The user that a container runs as; `undefined` means the image's user, or this process's own. */

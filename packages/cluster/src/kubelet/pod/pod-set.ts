@@ -201,7 +201,7 @@ export class PodSet {
 
   /** Stops programs and removes folders of deleted Pods. */
   async #sweep(uids: ReadonlySet<string>): Promise<void> {
-    const { runtimes, podsDir, log, addresses } = this.#node;
+    const { runtimes, podsDir, log, addresses, subPaths } = this.#node;
     try {
       for (const program of runtimes.programs()) {
         const uid = program.spec.metadata?.["podUid"];
@@ -210,6 +210,7 @@ export class PodSet {
         await program.stop();
         await program.remove();
       }
+      await subPaths?.releaseOthers((uid) => uids.has(uid) || this.#workers.has(uid));
       for (const uid of await readdir(podsDir)) {
         if (uids.has(uid) || this.#workers.has(uid)) continue;
         const record = this.#records.get(uid);

@@ -217,6 +217,7 @@ export class PodWorker {
       const old = this.program(name, attempt - 2);
       this.#logs.forget(old);
       await old?.remove();
+      await this.#node.subPaths?.release({ podUid: this.pod.metadata.uid ?? "", container: name, attempt: attempt - 1 });
     } catch (error) {
       this.handle(startFailure(name, attempt, error, this.#node.clock.now()));
     }
@@ -292,6 +293,7 @@ export class PodWorker {
       await program.remove();
     }
     this.#node.forgetHostsFile(this.pod);
+    await this.#node.subPaths?.releasePod(uid);
     await this.#folder.remove();
     this.#onReleased(this);
   }
