@@ -24,7 +24,15 @@ afterAll(async () => {
 
 const asDev = (...args: string[]): Promise<string> => keelson.kubectl("--as=dev", "-n", "team", ...args);
 const runtimeOf = (...selector: string[]): Promise<string> =>
-  keelson.kubectl("-n", "team", "get", "pod", ...selector, "-o", "jsonpath={.items[*].spec.runtimeClassName}{.spec.runtimeClassName}");
+  keelson.kubectl(
+    "-n",
+    "team",
+    "get",
+    "pod",
+    ...selector,
+    "-o",
+    "jsonpath={.items[*].spec.runtimeClassName}{.spec.runtimeClassName}",
+  );
 const ended = (name: string): Promise<string> =>
   keelson.kubectl("-n", "team", "wait", `pod/${name}`, "--for=jsonpath={.status.phase}=Failed", "--timeout=40s");
 

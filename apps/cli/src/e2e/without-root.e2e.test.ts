@@ -53,7 +53,7 @@ test.runIf(canDropPrivileges())("runs Pods without root, and reports unsupported
     env,
   });
   await keelson.printed(/^ready$/m);
-  expect(keelson.output()).toMatch(/^node .*without root: no volumes in Pods, no other users/m);
+  expect(keelson.output()).toMatch(/^node .*not running as root: no volumes in Pods, no runAsUser/m);
   const kubeconfig = join(folder.path, "keelson", "kubeconfig");
   const kubectl = async (...args: string[]): Promise<string> =>
     (await promisify(execFile)("kubectl", ["--kubeconfig", kubeconfig, ...args])).stdout;

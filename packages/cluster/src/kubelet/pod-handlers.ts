@@ -46,7 +46,9 @@ export function podHandlers(options: PodHandlersOptions): Readonly<Record<string
     };
   return {
     "/pods/exec": contained((call) => answerExec(call, "exec", () => findPod(call), options.kubelet(), mayUseProcess(call))),
-    "/pods/attach": contained((call) => answerExec(call, "attach", () => findPod(call), options.kubelet(), mayUseProcess(call))),
+    "/pods/attach": contained((call) =>
+      answerExec(call, "attach", () => findPod(call), options.kubelet(), mayUseProcess(call)),
+    ),
     "/pods/portforward": contained((call) => answerPortForward(call, () => findPod(call), options.kubelet())),
     "/pods/log": contained(async (call) => {
       if (call.request.method !== "GET") throw statusError("MethodNotAllowed", "pods/log supports GET only");

@@ -24,7 +24,13 @@ export interface IsolationApi {
 
 /** Whether a user has verb `use` on a RuntimeClass. */
 export function mayUseRuntimeClass({ authorizer }: IsolationApi, user: RequestUser, runtimeClass: string): boolean {
-  const target = { group: RuntimeClass.group, resource: RuntimeClass.plural, subresource: "", namespace: "", name: runtimeClass };
+  const target = {
+    group: RuntimeClass.group,
+    resource: RuntimeClass.plural,
+    subresource: "",
+    namespace: "",
+    name: runtimeClass,
+  };
   return authorizer.authorize(user, "use", target).allowed;
 }
 

@@ -70,7 +70,9 @@ beforeEach(async () => {
     roleRef: { apiGroup: ClusterRole.group, kind: "ClusterRole", name: "admin" },
     subjects,
   });
-  const everything = [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "update", "patch", "delete"] }];
+  const everything = [
+    { apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "update", "patch", "delete"] },
+  ];
   await admin.create(ClusterRole, { metadata: { name: "controllers" }, rules: everything });
   await admin.create(ClusterRoleBinding, {
     metadata: { name: "controllers" },

@@ -147,11 +147,7 @@ function revisionOf({ metadata }: DeepReadonly<KubernetesObject>): readonly Owne
   return [{ apiVersion: "apps/v1", kind: "ControllerRevision", name, uid: "" }];
 }
 
-async function admitPod(
-  pod: KubernetesObject,
-  request: IsolationRequest,
-  options: PodIsolationOptions,
-): Promise<boolean> {
+async function admitPod(pod: KubernetesObject, request: IsolationRequest, options: PodIsolationOptions): Promise<boolean> {
   const spec = (pod as { spec?: { runtimeClassName?: string; volumes?: readonly object[] } }).spec;
   if (spec === undefined) return false;
   const { runtimeClassName: className } = spec;

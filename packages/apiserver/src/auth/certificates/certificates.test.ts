@@ -18,6 +18,14 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
 describe("the files of the certificate authority", () => {
+  test("rejects a corrupt token key by name instead of replacing it", async () => {
+    await ensurePki(directory, now);
+    const path = join(directory, "sa.key");
+    await writeFile(path, "garbage");
+    await expect(ensurePki(directory, now)).rejects.toThrow(`${path} is not a valid private key`);
+    expect(await readFile(path, "utf8")).toBe("garbage");
+  });
+
   test("are readable by their owner only and the same on the next start", async () => {
     const first = await ensurePki(join(directory, "pki"), now);
     const second = await ensurePki(join(directory, "pki"), now + day);

@@ -1,4 +1,4 @@
-import { randomBytes, X509Certificate } from "node:crypto";
+import { createPrivateKey, randomBytes, X509Certificate } from "node:crypto";
 import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import {
@@ -76,7 +76,7 @@ export async function ensurePki(directory: string, now: number, hosts: readonly 
   const admin = await ensurePair(directory, "admin", isValid, () =>
     issueCertificate(authority, { commonName: adminUser, organizations: [mastersGroup], usage: "client", ...leaf }),
   );
-  const tokenKey = (await readOptional(join(directory, "sa.key"))) ?? (await generateSigningKey());
+  const tokenKey = (await readPrivateKey(join(directory, "sa.key"))) ?? (await generateSigningKey());
   await writePrivate(join(directory, "sa.key"), tokenKey);
   return { authority, server, admin, tokenKey };
 }
@@ -112,6 +112,27 @@ export async function writePrivate(path: string, content: string): Promise<void>
     // On a full disk, every start would otherwise leave another empty file.
     await rm(temporary, { force: true });
     throw error;
+  }
+}
+
+/** A key that exists and cannot be used. It is not replaced, because that would invalidate everything that it has signed. */
+export class PkiError extends Error {
+  override readonly name = "PkiError";
+  readonly code = "InvalidKey";
+}
+
+async function readPrivateKey(path: string): Promise<string | undefined> {
+  const pem = await readOptional(path);
+  if (pem === undefined) return undefined;
+  try {
+    createPrivateKey(pem);
+    return pem;
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new PkiError(
+      `${path} is not a valid private key (${reason}): restore it, or delete it to generate a new one, which invalidates all service account tokens`,
+      { cause: error },
+    );
   }
 }
 

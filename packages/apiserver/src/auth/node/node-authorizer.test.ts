@@ -177,6 +177,25 @@ test("a node has its own Node and Lease, whatever roles it has, and gives itself
   expect(await ask(node, "POST", leases("default"), lease("one"))).toBe(403);
 });
 
+test("a node cannot give itself roles, restricted labels or other labels of Kubernetes, nor change its taints", async () => {
+  const url = "/api/v1/nodes/one";
+  const labelled = (labels: object): object => ({ apiVersion: "v1", kind: "Node", metadata: { name: "one", labels } });
+  const taints = [{ key: "dedicated", value: "safe", effect: "NoSchedule" }];
+  await ask(admin, "DELETE", url);
+  expect(await ask(node, "POST", "/api/v1/nodes", labelled({ "node-role.kubernetes.io/control-plane": "" }))).toBe(403);
+  expect(await ask(node, "POST", "/api/v1/nodes", labelled({ "kubernetes.io/hostname": "one", own: "yes" }))).toBe(200);
+  expect(await ask(admin, "PATCH", url, { spec: { taints } })).toBe(200);
+  for (const key of ["node-role.kubernetes.io/worker", "a.node-restriction.kubernetes.io/b", "example.k8s.io/c"]) {
+    expect(await ask(node, "PATCH", url, { metadata: { labels: { [key]: "x" } } })).toBe(403);
+  }
+  for (const key of ["topology.kubernetes.io/zone", "node.kubernetes.io/disk", "example.com/c"]) {
+    expect(await ask(node, "PATCH", url, { metadata: { labels: { [key]: "x" } } })).toBe(200);
+  }
+  for (const changed of [null, [], [...taints, { key: "b", effect: "NoExecute" }]]) {
+    expect(await ask(node, "PATCH", url, { spec: { taints: changed } })).toBe(403);
+  }
+});
+
 test("what a Pod named is not read any more when the Pod is gone; what another still names is", async () => {
   const spec = { volumes: [{ name: "a", secret: { secretName: "unused" } }] };
   expect(await ask(admin, "POST", `${all}/pods`, pod("first", "one", spec))).toBe(200);

@@ -1,4 +1,4 @@
-import { type DeepReadonly, isJsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import type { AdmissionStep } from "../../admission/admission.ts";
 import type { UserInfo } from "../../registry/served-resource.ts";
 import type { Store } from "../../storage/store.ts";
@@ -98,8 +98,16 @@ export function createNodeRights(store: Pick<Store, "list" | "watch" | "get">, r
         if (isLease && namespace !== "kube-node-lease")
           throw refuse('is not allowed to use leases outside of "kube-node-lease"');
         if (target !== node) throw refuse(`is not allowed to modify ${isNode ? "node" : "lease"} ${JSON.stringify(target)}`);
-        const changed = isNode && object !== undefined ? changedLabels(object, oldObject) : [];
-        if (changed.length > 0) throw refuse(`is not allowed to modify labels: ${changed.join(", ")}`);
+        if (!isNode || object === undefined || operation === "DELETE") return;
+        const forbidden = changedLabels(object, oldObject).filter(isForbiddenLabel);
+        if (operation === "CREATE" && forbidden.length > 0) {
+          throw rejectNode(target, `is not allowed to set the following labels: ${forbidden.join(", ")}`);
+        }
+        if (operation === "CREATE") return;
+        if (!jsonEquals(taintsOf(object), taintsOf(oldObject))) {
+          throw rejectNode(target, `node ${JSON.stringify(node)} is not allowed to modify taints`);
+        }
+        if (forbidden.length > 0) throw rejectNode(target, `is not allowed to modify labels: ${forbidden.join(", ")}`);
       },
     },
     guardTokens: (requestToken) => (object, request) => {
@@ -122,17 +130,46 @@ export function createNodeRights(store: Pick<Store, "list" | "watch" | "get">, r
   };
 }
 
-/** The labels changed by this write that a node may not set on itself. */
+function rejectNode(name: string, reason: string): Error {
+  const message = `nodes ${JSON.stringify(name)} is forbidden: ${reason}`;
+  return statusError("Forbidden", message, { name, kind: "nodes" });
+}
+
+function taintsOf(object: DeepReadonly<KubernetesObject> | undefined): unknown {
+  const { spec } = (object ?? {}) as { readonly spec?: { readonly taints?: readonly unknown[] } };
+  return spec?.taints ?? [];
+}
+
+/** Keys of the labels that a write changes, sorted. */
 function changedLabels(
   object: DeepReadonly<KubernetesObject>,
   old: DeepReadonly<KubernetesObject> | undefined,
 ): readonly string[] {
   const [now, before] = [object.metadata.labels ?? {}, old?.metadata.labels ?? {}];
-  const isRestricted = (key: string): boolean => {
-    const domain = key.split("/")[0] ?? "";
-    return key.includes("/") && (domain === restrictedLabel || domain.endsWith(`.${restrictedLabel}`));
-  };
-  return [...new Set([...Object.keys(now), ...Object.keys(before)])].filter(
-    (key) => isRestricted(key) && now[key] !== before[key],
-  );
+  return [...new Set([...Object.keys(now), ...Object.keys(before)])].filter((key) => now[key] !== before[key]).toSorted();
+}
+
+/** Labels of Kubernetes that a kubelet sets on its Node (kubelet/pkg/apis/well_known_labels.go). */
+const kubeletLabels: ReadonlySet<string> = new Set([
+  "kubernetes.io/hostname",
+  "kubernetes.io/os",
+  "kubernetes.io/arch",
+  "beta.kubernetes.io/os",
+  "beta.kubernetes.io/arch",
+  "beta.kubernetes.io/instance-type",
+  "node.kubernetes.io/instance-type",
+  "topology.kubernetes.io/region",
+  "topology.kubernetes.io/zone",
+  "failure-domain.beta.kubernetes.io/region",
+  "failure-domain.beta.kubernetes.io/zone",
+]);
+const kubeletDomains = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+
+/** Whether a node may not set a label on itself, so that it cannot attract workloads that are restricted to other nodes. */
+function isForbiddenLabel(key: string): boolean {
+  const domain = key.includes("/") ? (key.split("/")[0] ?? "") : "";
+  const isOf = (parent: string): boolean => domain === parent || domain.endsWith(`.${parent}`);
+  if (isOf(restrictedLabel)) return true;
+  if (!isOf("kubernetes.io") && !isOf("k8s.io")) return false;
+  return !kubeletLabels.has(key) && !kubeletDomains.some(isOf);
 }

@@ -59,7 +59,9 @@ async function subPathSource(
   if (node.subPaths !== undefined) return node.subPaths.bind(owner, index, folder, subPath);
   // Without the right to mount, a path has to do. Only the kubelet can change links in the volumes that it writes.
   if (isIsolated && !isReadOnly) {
-    throw configError(`volumeMounts: subPath ${JSON.stringify(subPath)} of a writable volume requires a node that runs as root`);
+    throw configError(
+      `volumeMounts: subPath ${JSON.stringify(subPath)} of a writable volume requires a node that runs as root`,
+    );
   }
   using _checked = openSubPath(folder, subPath);
   return join(folder, subPath);
