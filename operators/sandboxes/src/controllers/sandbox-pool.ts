@@ -37,7 +37,10 @@ export function createSandboxPoolController(services: OperatorServices): Control
     owns: [Pod],
     reads: [sandboxReads],
     watches: [watchOf(Sandbox, (sandbox) => [{ namespace: sandbox.metadata.namespace, name: sandbox.spec.poolRef }])],
-    reconcile: (request, context) => reconcile(request, { ...context, runtime: services.get(runtimeKey) }),
+    reconcile(request, { cache, client, clock, events, log, signal }) {
+      // Named one by one: the context computes some of them, which a spread would drop.
+      return reconcile(request, { cache, client, clock, events, log, signal, runtime: services.get(runtimeKey) });
+    },
   });
 }
 

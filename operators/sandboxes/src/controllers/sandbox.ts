@@ -75,7 +75,10 @@ export function createSandboxController(services: OperatorServices): ControllerD
         ],
       ),
     ],
-    reconcile: (request, context) => reconcile(request, { ...context, runtime: services.get(runtimeKey) }),
+    reconcile(request, { cache, client, clock, events, log, signal }) {
+      // Named one by one: the context computes some of them, which a spread would drop.
+      return reconcile(request, { cache, client, clock, events, log, signal, runtime: services.get(runtimeKey) });
+    },
   });
 }
 

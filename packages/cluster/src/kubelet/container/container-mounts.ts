@@ -1,6 +1,5 @@
 import { join } from "node:path";
-import { PathError } from "@keelson/execution/files";
-import { openBeneath } from "@keelson/execution/files";
+import { openBeneath, PathError } from "@keelson/execution/files";
 import type { NodeContext } from "../node-context.ts";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 import { isInside } from "../volumes/atomic-folder.ts";
