@@ -5,9 +5,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { connect, findConnection } from "./connect.ts";
-import { createClient } from "./create-client.ts";
-import { createHttpTransport } from "./http-transport.ts";
+import { connect, findConnection } from "./kubeconfig/connect.ts";
+import { createClient } from "./client/create-client.ts";
+import { createHttpTransport } from "./transport/http-transport.ts";
 
 interface ConfigMap extends KubernetesObject {
   data?: Record<string, string>;
@@ -36,7 +36,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true });
 });
 
-test("talks to a server over TLS as its kubeconfig says, and watches what it writes", async () => {
+test("connects over TLS with a kubeconfig, and watches its own writes", async () => {
   const client = await connect({ kubeconfig: api.kubeconfig, env: {} });
   const key = { namespace: "default", name: "c" };
   const watch = await client.watch(configMaps, { namespace: "default", fieldSelector: "metadata.name=c", timeoutSeconds: 60 });
@@ -54,7 +54,7 @@ test("talks to a server over TLS as its kubeconfig says, and watches what it wri
   await client.close();
 });
 
-test("gets metadata alone where no more is asked for", async () => {
+test("gets only metadata if requested", async () => {
   const client = await connect({ kubeconfig: api.kubeconfig, env: {} });
   const key = { namespace: "default", name: "m" };
   await client.create(configMaps, { metadata: key, data: { n: "1" } });
@@ -76,7 +76,7 @@ test("gets metadata alone where no more is asked for", async () => {
   await client.close();
 });
 
-test("calls a server that its authorities do not vouch for a Tls error, and one without credentials Unauthorized", async () => {
+test("reports an untrusted server as a Tls error, and missing credentials as Unauthorized", async () => {
   const { transport } = await findConnection({ kubeconfig: api.kubeconfig, env: {} });
   const { ca: _, ...untrusting } = transport;
   const stranger = createClient({ transport: createHttpTransport(untrusting), fieldManager: "t" });

@@ -1,17 +1,17 @@
-export * from "./client.ts";
-export * from "./connect.ts";
-export * from "./connection.ts";
-export type { ConnectionOptions } from "./connection-pools.ts";
-export * from "./create-client.ts";
-export * from "./credentials.ts";
-export * from "./http-transport.ts";
-export type { Impersonation } from "./impersonation.ts";
-export type { UpgradedConnection } from "./http-upgrade.ts";
+export * from "./client/client.ts";
+export * from "./kubeconfig/connect.ts";
+export * from "./kubeconfig/connection.ts";
+export type { ConnectionOptions } from "./transport/connection-pools.ts";
+export * from "./client/create-client.ts";
+export * from "./transport/credentials.ts";
+export * from "./transport/http-transport.ts";
+export type { Impersonation } from "./transport/impersonation.ts";
+export type { UpgradedConnection } from "./transport/http-upgrade.ts";
 export {
   type Kubeconfig,
   type KubeconfigEntry,
   KubeconfigError,
   type KubeconfigLocation,
   loadKubeconfig,
-} from "./kubeconfig.ts";
-export * from "./transport-error.ts";
+} from "./kubeconfig/kubeconfig.ts";
+export * from "./transport/transport-error.ts";

@@ -1,12 +1,13 @@
 import type { ApiRequest, Transport, WatchEvent, WatchStream } from "@keelson/api-machinery/transport";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import { statusErrorOf } from "../answer-status.ts";
-import { TransportError } from "../transport-error.ts";
+import { statusErrorOf } from "../transport/response-status.ts";
+import { TransportError } from "../transport/transport-error.ts";
 
-/** What a scripted server answers: once, or as a watch whose end the script decides. */
-export type Script = (request: ScriptedRequest) => Answer | Promise<Answer>;
+/** Returns the response to a request: a single response, or a watch whose end the script decides. */
+export type Script = (request: ScriptedRequest) => ScriptedResponse | Promise<ScriptedResponse>;
 
+/** A request to a {@link Script}. */
 export interface ScriptedRequest {
   readonly method: string;
   readonly path: string;
@@ -15,14 +16,15 @@ export interface ScriptedRequest {
   readonly body: unknown;
 }
 
-export type Answer =
+/** A response of a {@link Script}. */
+export type ScriptedResponse =
   | { readonly status: number; readonly body: unknown; readonly headers?: Readonly<Record<string, string>> }
   | { readonly events: AsyncIterable<WatchEvent<unknown>>; readonly ending: "clean" | "broken" };
 
-/** A server over HTTP on a free loopback port. */
+/** Serves a script over HTTP on a free loopback port. */
 export async function serveScript(script: Script): Promise<{ url: string; sockets: Set<Socket>; stop(): Promise<void> }> {
   const server: Server = createServer((incoming, response) => {
-    void answer(script, incoming, response).catch(() => response.destroy());
+    void respond(script, incoming, response).catch(() => response.destroy());
   });
   const sockets = new Set<Socket>();
   server.on("connection", (socket) => {
@@ -42,7 +44,7 @@ export async function serveScript(script: Script): Promise<{ url: string; socket
   };
 }
 
-async function answer(script: Script, incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+async function respond(script: Script, incoming: IncomingMessage, response: ServerResponse): Promise<void> {
   const chunks: Buffer[] = [];
   for await (const chunk of incoming) chunks.push(chunk as Buffer);
   const url = new URL(incoming.url ?? "/", "http://localhost");
@@ -70,10 +72,10 @@ async function answer(script: Script, incoming: IncomingMessage, response: Serve
   else response.destroy();
 }
 
-/** The same script in process, without HTTP. */
+/** Serves a script in process, without HTTP. */
 export function scriptedTransport(script: Script): Transport {
   const closing = new AbortController();
-  const ask = async (request: ApiRequest): Promise<Answer> => {
+  const send = async (request: ApiRequest): Promise<ScriptedResponse> => {
     if (closing.signal.aborted) throw new TransportError("Closed", "the transport is closed");
     request.signal?.throwIfAborted();
     const { method, path, query = {}, headers = {}, body, signal } = request;
@@ -87,12 +89,12 @@ export function scriptedTransport(script: Script): Transport {
   };
   return {
     async request(request) {
-      const result = await ask(request);
-      if (!("status" in result)) throw new TypeError("a watch was answered to a request");
+      const result = await send(request);
+      if (!("status" in result)) throw new TypeError("the script returned a watch for a request");
       return { status: result.status, headers: result.headers ?? {}, body: result.body };
     },
     async watch(request): Promise<WatchStream> {
-      const result = await ask(request);
+      const result = await send(request);
       if ("status" in result) throw statusErrorOf(result.status, result.body, `watch ${request.path}`);
       const events = result.events[Symbol.asyncIterator]();
       let isClosed = false;
@@ -113,7 +115,7 @@ export function scriptedTransport(script: Script): Transport {
             const next = await Promise.race([events.next(), closed]);
             if (isClosed) return;
             if (next.done) {
-              if (result.ending === "broken") throw new TransportError("ConnectionLost", "the connection broke");
+              if (result.ending === "broken") throw new TransportError("ConnectionLost", "connection lost");
               return;
             }
             yield next.value;
@@ -127,7 +129,7 @@ export function scriptedTransport(script: Script): Transport {
   };
 }
 
-/** Events that a test gives out one by one. */
+/** A source of events that a test sends one by one. */
 export function eventSource(): {
   events: AsyncIterable<WatchEvent<unknown>>;
   send(event: WatchEvent<unknown>): void;

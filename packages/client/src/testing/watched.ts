@@ -1,7 +1,7 @@
 import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
-import type { Client } from "../client.ts";
+import type { Client } from "../client/client.ts";
 
-/** Waits by watch until an object is as a test wants it, and answers it. `undefined` is given when the object is gone. */
+/** Waits until `isReached` returns true for an object, and returns it. A deleted object is passed as `undefined`. */
 export async function watched<T extends KubernetesObject>(
   client: Client,
   type: ResourceType<T>,
@@ -22,5 +22,5 @@ export async function watched<T extends KubernetesObject>(
   } finally {
     watch.close();
   }
-  throw new Error(`the watch on ${type.plural} ended before ${name} was as wanted`);
+  throw new Error(`the watch of ${type.plural} ended before ${name} reached the expected state`);
 }

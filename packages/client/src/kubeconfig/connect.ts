@@ -1,15 +1,15 @@
 import type { Clock } from "@keelson/api-machinery/time";
-import type { Client } from "./client.ts";
+import type { Client } from "../client/client.ts";
 import { type Connection, connectionOf, inClusterConnection } from "./connection.ts";
-import { createClient } from "./create-client.ts";
-import { createHttpTransport } from "./http-transport.ts";
+import { createClient } from "../client/create-client.ts";
+import { createHttpTransport } from "../transport/http-transport.ts";
 import { kubeconfigFiles, KubeconfigError, loadKubeconfig } from "./kubeconfig.ts";
 
-/** Which cluster, and as whom. */
+/** Options of {@link findConnection}. */
 export interface FindConnectionOptions {
-  /** A kubeconfig file. Default: those of `KUBECONFIG`, else the Pod's service account, else `~/.kube/config`. */
+  /** A kubeconfig file. Default: the files of `KUBECONFIG`, else the Pod's service account, else `~/.kube/config`. */
   readonly kubeconfig?: string | undefined;
-  /** Default: the current one. */
+  /** Default: the current context. */
   readonly context?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly clock?: Clock;
@@ -19,38 +19,45 @@ export interface FindConnectionOptions {
 
 /** Options of {@link connect}. */
 export interface ConnectOptions extends FindConnectionOptions {
-  /** Who owns the fields that the client writes. Default `keelson`. */
+  /** Owner of the fields that the client writes. Default `keelson`. */
   readonly fieldManager?: string;
   readonly userAgent?: string;
   readonly onWarning?: (warning: string) => void;
 }
 
 /**
- * Finds out how to reach the cluster, in controller-runtime's order: the file given, the files of `KUBECONFIG`, the service
+ * Finds the connection to a cluster, in controller-runtime's order: the given file, the files of `KUBECONFIG`, the service
  * account of the Pod, `~/.kube/config`.
  *
- * **Errors**: {@link KubeconfigError} naming the file and the field, or where was looked.
+ * **Errors**: {@link KubeconfigError} with the file and the field, or the files that were not found.
  */
 export async function findConnection(options: FindConnectionOptions = {}): Promise<Connection> {
   const { kubeconfig, context, signal, clock, env = process.env } = options;
   signal?.throwIfAborted();
-  const surroundings = clock === undefined ? { env } : { clock, env };
+  const environment = clock === undefined ? { env } : { clock, env };
   if (kubeconfig === undefined && !env["KUBECONFIG"] && context === undefined) {
-    const connection = await inClusterConnection(surroundings);
+    const connection = await inClusterConnection(environment);
     if (connection !== undefined) return connection;
   }
   const config = await loadKubeconfig({ kubeconfig, env });
   signal?.throwIfAborted();
   if (config === undefined) {
     const { files } = kubeconfigFiles({ kubeconfig, env });
-    throw new KubeconfigError(
-      `there is no kubeconfig (looked for ${files.join(", ")}); give one with --kubeconfig or KUBECONFIG`,
-    );
+    throw new KubeconfigError(`no kubeconfig found (looked for ${files.join(", ")}); set --kubeconfig or KUBECONFIG`);
   }
-  return connectionOf(config, context, surroundings);
+  return connectionOf(config, context, environment);
 }
 
-/** Makes a client for the cluster that {@link findConnection} finds. No request is made yet. */
+/**
+ * Creates a client for the cluster that {@link findConnection} finds. Sends no request.
+ *
+ * **Errors**: as {@link findConnection}.
+ *
+ * **Example**
+ *
+ *     const client = await connect({ fieldManager: "example" });
+ *     const pod = await client.get(Pod, { namespace: "default", name: "web" });
+ */
 export async function connect(options: ConnectOptions = {}): Promise<Client> {
   const { fieldManager = "keelson", userAgent, clock, onWarning } = options;
   const { transport } = await findConnection(options);

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { LineSplitter } from "./line-splitter.ts";
 
-test("gives the same lines wherever the bytes are cut, also within a character", () => {
+test("returns the same lines for any chunks, even within a character", () => {
   fc.assert(
     fc.property(
       fc.array(
@@ -27,13 +27,13 @@ test("gives the same lines wherever the bytes are cut, also within a character",
   );
 });
 
-test("tells how many bytes of an unfinished line it holds", () => {
+test("reports the number of bytes of the incomplete line", () => {
   const splitter = new LineSplitter(100);
   expect(splitter.push(Buffer.from("a\nbcd")).map(String)).toEqual(["a"]);
   expect(splitter.pendingBytes).toBe(3);
 });
 
-test("refuses a line longer than allowed, whether it comes at once or in pieces", () => {
+test("rejects a line that is too long, in one chunk or several", () => {
   expect(() => new LineSplitter(3).push(Buffer.from("abcd\n"))).toThrow(/longer than 3 bytes/);
   const splitter = new LineSplitter(3);
   splitter.push(Buffer.from("ab"));

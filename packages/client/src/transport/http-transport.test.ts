@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:net";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { createHttpTransport, type HttpTransportOptions } from "./http-transport.ts";
-import { eventSource, type Script, serveScript } from "./testing/scripted-server.ts";
+import { eventSource, type Script, serveScript } from "../testing/scripted-server.ts";
 import { isTransportError, type TransportErrorCode } from "./transport-error.ts";
 
 const cleanUps: (() => Promise<void>)[] = [];
@@ -41,7 +41,7 @@ const isCode = (code: TransportErrorCode) => (error: unknown) => isTransportErro
 const head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
 
 describe("http transport", () => {
-  test("calls a port where nobody listens Unreachable", async () => {
+  test("reports a closed port as Unreachable", async () => {
     const server = await serveScript(() => ({ status: 200, body: {} }));
     await server.stop();
     const transport = createHttpTransport({ server: server.url });
@@ -49,7 +49,7 @@ describe("http transport", () => {
     await expect(transport.request({ method: "POST", path: "/x", body: {} })).rejects.toSatisfy(isCode("Unreachable"));
   });
 
-  test("throws when a watch ends within a line", async () => {
+  test("throws if a watch ends within a line", async () => {
     const url = await serveBytes([`${head}connection: close\r\n\r\n{"type":"ADDED","object":{}}\n{"type":"ADD`]);
     const transport = createHttpTransport({ server: url });
     cleanUps.push(() => transport.close());
@@ -73,7 +73,7 @@ describe("http transport", () => {
     },
   );
 
-  test("says what went over the wire: bytes there and back, and that it had to ask again", async () => {
+  test("reports bytes sent and received, and retries", async () => {
     const { transport } = await serve(({ body }) => ({ status: 200, body: { grüße: body } }));
     const answer = await transport.request({ method: "POST", path: "/x", body: "ü" });
     expect(answer.wire).toEqual({ sentBytes: 4, receivedBytes: Buffer.byteLength('{"grüße":"ü"}'), repeats: 0 });
@@ -118,7 +118,7 @@ describe("http transport", () => {
     },
   );
 
-  test("gives up a watch that is silent for 5 s longer than it was to last, and not before", async () => {
+  test("fails a watch that is silent for 5 s longer than its timeout, and not before", async () => {
     const clock = createVirtualClock();
     const source = eventSource();
     const { transport } = await serve(() => ({ events: source.events, ending: "clean" }), { clock });
@@ -136,7 +136,7 @@ describe("http transport", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("watches never keep a request waiting for a connection", async () => {
+  test("watches do not use up the connections for requests", async () => {
     const { transport } = await serve(
       (request) => (request.path === "/w" ? { events: eventSource().events, ending: "clean" } : { status: 200, body: {} }),
       {
@@ -161,7 +161,7 @@ describe("http transport", () => {
     expect(server.sockets.size).toBe(0);
   });
 
-  test("leaves nothing on a signal that outlives its requests and watches", async () => {
+  test("leaves no listener on a signal that outlives its requests and watches", async () => {
     const source = eventSource();
     const { transport } = await serve(({ query }) =>
       query["watch"] === "true" ? { events: source.events, ending: "clean" } : { status: 200, body: {} },
@@ -175,7 +175,7 @@ describe("http transport", () => {
     await expect.poll(() => getEventListeners(signal, "abort").length, { timeout: 5_000 }).toBe(0);
   });
 
-  test("asks for fresh credentials once when the server refuses them", async () => {
+  test("gets new credentials once if the server rejects them", async () => {
     const tokens = ["stale", "fresh"];
     const seen: unknown[] = [];
     const script: Script = (request) => {
@@ -201,7 +201,7 @@ describe("http transport", () => {
     });
   });
 
-  test("keeps the path that the server URL has", async () => {
+  test("keeps the path of the server URL", async () => {
     const server = await serveScript((request) => ({ status: 200, body: request.path }));
     const transport = createHttpTransport({ server: `${server.url}/k8s/clusters/c1/` });
     cleanUps.push(
@@ -211,11 +211,11 @@ describe("http transport", () => {
     expect((await transport.request({ method: "GET", path: "/api/v1/pods" })).body).toBe("/k8s/clusters/c1/api/v1/pods");
   });
 
-  test.each(["nonsense", "ftp://host"])("refuses the server %j at once", (server) => {
+  test.each(["nonsense", "ftp://host"])("rejects the server %j", (server) => {
     expect(() => createHttpTransport({ server })).toThrow(/server "/);
   });
 
-  test("streams an answer's bytes as they come, until its reader closes it", async () => {
+  test("streams bytes as they arrive, until the reader closes the stream", async () => {
     const url = await serveBytes(
       [`HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n`],
       "keep",
@@ -231,7 +231,7 @@ describe("http transport", () => {
     expect(seen).toEqual(["first"]);
   });
 
-  test("throws when a stream breaks, and the server's refusal where there is none", async () => {
+  test("throws if a stream loses its connection, or the server rejects it", async () => {
     const cut = await serveBytes([`HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 9\r\n\r\nhalf`]);
     const broken = createHttpTransport({ server: cut });
     cleanUps.push(() => broken.close());

@@ -2,10 +2,10 @@ import { isJsonObject } from "@keelson/api-machinery";
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-import type { Credentials, CredentialSource } from "./credentials.ts";
+import type { Credentials, CredentialSource } from "../transport/credentials.ts";
 import { ExecCredentials } from "./exec-credentials.ts";
-import type { HttpTransportOptions } from "./http-transport.ts";
-import type { Impersonation } from "./impersonation.ts";
+import type { HttpTransportOptions } from "../transport/http-transport.ts";
+import type { Impersonation } from "../transport/impersonation.ts";
 import {
   booleanField,
   fieldError,
@@ -17,16 +17,16 @@ import {
 } from "./kubeconfig.ts";
 import { TokenFile } from "./token-file.ts";
 
-/** What a kubeconfig's context, or a Pod's service account, says about how to reach a cluster. */
+/** How to reach a cluster, from a context of a kubeconfig or from a Pod's service account. */
 export interface Connection {
   /** The context's name; `in-cluster` for a service account. */
   readonly context: string;
-  /** The namespace for objects that name none; `default` where nothing else is said. */
+  /** The namespace of the context. Default: `default`. */
   readonly namespace: string;
   readonly transport: HttpTransportOptions;
 }
 
-/** Surroundings of a {@link Connection}. */
+/** The environment that connections are read from. */
 export interface ConnectionEnvironment {
   readonly clock?: Clock;
   /** Default: `process.env`. */
@@ -34,9 +34,9 @@ export interface ConnectionEnvironment {
 }
 
 /**
- * The connection of a context of a kubeconfig; of its current one where `name` is absent.
+ * The connection of a context in a kubeconfig. Default: its current context.
  *
- * **Errors**: {@link KubeconfigError} naming the file and the field.
+ * **Errors**: {@link KubeconfigError} with the file and the field.
  */
 export async function connectionOf(
   config: Kubeconfig,
@@ -45,15 +45,15 @@ export async function connectionOf(
 ): Promise<Connection> {
   const files = config.files.join(", ");
   const chosen = name ?? config.currentContext;
-  if (chosen === undefined) throw new KubeconfigError(`kubeconfig ${files}: current-context is not set; name a context`);
+  if (chosen === undefined) throw new KubeconfigError(`kubeconfig ${files}: current-context is not set; select a context`);
   const context = config.contexts.get(chosen);
   if (context === undefined) {
     const known = [...config.contexts.keys()].join(", ") || "none";
-    throw new KubeconfigError(`kubeconfig ${files}: there is no context ${JSON.stringify(chosen)} (there are: ${known})`);
+    throw new KubeconfigError(`kubeconfig ${files}: context ${JSON.stringify(chosen)} not found (available: ${known})`);
   }
-  const cluster = referred(context, "cluster", config.clusters);
+  const cluster = referencedEntry(context, "cluster", config.clusters);
   if (cluster === undefined) throw fieldError(context, "cluster", "is missing");
-  const user = referred(context, "user", config.users);
+  const user = referencedEntry(context, "user", config.users);
   return {
     context: chosen,
     namespace: stringField(context, "namespace") ?? "default",
@@ -68,7 +68,7 @@ export async function connectionOf(
 /**
  * The connection of the Pod that this process runs in; `undefined` outside of one.
  *
- * **Errors**: {@link KubeconfigError} when the environment speaks of a cluster and the service account's files are not there.
+ * **Errors**: {@link KubeconfigError} if `KUBERNETES_SERVICE_HOST` is set and the files of the service account are missing.
  */
 export async function inClusterConnection(
   { clock = systemClock, env = process.env }: ConnectionEnvironment = {},
@@ -82,7 +82,7 @@ export async function inClusterConnection(
       return await readFile(`${folder}/${file}`, "utf8");
     } catch (error) {
       throw new KubeconfigError(
-        `KUBERNETES_SERVICE_HOST is set, and the service account's ${folder}/${file} cannot be read: ${(error as Error).message}`,
+        `KUBERNETES_SERVICE_HOST is set, but ${folder}/${file} of the service account cannot be read: ${(error as Error).message}`,
         { cause: error },
       );
     }
@@ -101,7 +101,7 @@ export async function inClusterConnection(
   };
 }
 
-function referred(
+function referencedEntry(
   context: KubeconfigEntry,
   field: string,
   entries: ReadonlyMap<string, KubeconfigEntry>,
@@ -109,7 +109,7 @@ function referred(
   const name = stringField(context, field);
   if (name === undefined) return undefined;
   const entry = entries.get(name);
-  if (entry === undefined) throw fieldError(context, field, `names ${JSON.stringify(name)}, and there is no such ${field}`);
+  if (entry === undefined) throw fieldError(context, field, `refers to ${JSON.stringify(name)}, which does not exist`);
   return entry;
 }
 
@@ -122,7 +122,7 @@ async function clusterOptions(cluster: KubeconfigEntry): Promise<HttpTransportOp
   const ca = await pemField(cluster, "certificate-authority");
   const insecure = booleanField(cluster, "insecure-skip-tls-verify");
   if (insecure && ca !== undefined) {
-    throw fieldError(cluster, "insecure-skip-tls-verify", "is true beside a certificate authority; take one of them out");
+    throw fieldError(cluster, "insecure-skip-tls-verify", "must not be true together with a certificate authority");
   }
   const proxyUrl = stringField(cluster, "proxy-url");
   if (proxyUrl !== undefined && !/^https?:\/\//.test(proxyUrl)) {
@@ -145,7 +145,7 @@ async function userOptions(
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<{ readonly credentials: CredentialSource; readonly impersonate?: Impersonation }> {
   if (user.fields["auth-provider"] !== undefined) {
-    throw fieldError(user, "auth-provider", "is not supported (Kubernetes took it out in 1.26); use exec");
+    throw fieldError(user, "auth-provider", "is not supported (Kubernetes removed it in 1.26); use exec");
   }
   const impersonate = impersonationOf(user);
   return {
@@ -164,7 +164,7 @@ async function credentialsOf(
   const clientKey = await pemField(user, "client-key");
   if ((clientCertificate === undefined) !== (clientKey === undefined)) {
     const missing = clientCertificate === undefined ? "client-certificate" : "client-key";
-    throw fieldError(user, missing, "is missing; a client certificate and its key go together");
+    throw fieldError(user, missing, "is missing; a client certificate requires its key and vice versa");
   }
   const username = stringField(user, "username");
   const credentials: Credentials = {
@@ -192,7 +192,7 @@ function impersonationOf(user: KubeconfigEntry): Impersonation | undefined {
   const extra = user.fields["as-user-extra"];
   if (as === undefined) {
     if (uid !== undefined || groups !== undefined || extra !== undefined)
-      throw fieldError(user, "as", "is missing beside as-uid, as-groups or as-user-extra");
+      throw fieldError(user, "as", "is required with as-uid, as-groups or as-user-extra");
     return undefined;
   }
   if (extra !== undefined && !isJsonObject(extra)) throw fieldError(user, "as-user-extra", "is not an object");
@@ -209,13 +209,13 @@ function impersonationOf(user: KubeconfigEntry): Impersonation | undefined {
   };
 }
 
-/** PEM from `<name>-data` (base64) or from the file that `<name>` names; the data counts where both are. */
+/** PEM from `<name>-data` (base64), or else from the file in `<name>`. */
 async function pemField(entry: KubeconfigEntry, name: string): Promise<string | undefined> {
   const data = stringField(entry, `${name}-data`);
   if (data !== undefined) {
     const pem = Buffer.from(data, "base64").toString("utf8");
     if (!/^[A-Za-z0-9+/=\s]+$/.test(data) || !pem.includes("-----BEGIN"))
-      throw fieldError(entry, `${name}-data`, "is not base64 of PEM");
+      throw fieldError(entry, `${name}-data`, "is not base64-encoded PEM");
     return pem;
   }
   const file = stringField(entry, name);
@@ -223,6 +223,6 @@ async function pemField(entry: KubeconfigEntry, name: string): Promise<string | 
   try {
     return await readFile(resolve(dirname(entry.file), file), "utf8");
   } catch (error) {
-    throw fieldError(entry, name, `names a file that cannot be read: ${(error as Error).message}`, error);
+    throw fieldError(entry, name, `refers to a file that cannot be read: ${(error as Error).message}`, error);
   }
 }

@@ -3,7 +3,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { bodyChunks } from "./body-chunks.ts";
 
-test("gives every chunk in order, and reads no further ahead of a slow reader than it may", async () => {
+test("returns every chunk in order, and limits the buffer for a slow reader", async () => {
   let made = 0;
   const body = new Readable({
     highWaterMark: 1,
@@ -23,7 +23,7 @@ test("gives every chunk in order, and reads no further ahead of a slow reader th
   expect(ahead).toBeLessThan(20);
 });
 
-test("gives what came before a body breaks, and then throws why", async () => {
+test("returns the chunks before an error, then throws it", async () => {
   const body = new PassThrough();
   body.write("a");
   const seen: string[] = [];
@@ -40,14 +40,14 @@ test("gives what came before a body breaks, and then throws why", async () => {
 test.each([
   ["broken", new Error("cut")],
   ["closed", undefined],
-])("of a body that is %s before it is read, says so and waits for nothing", async (_, error) => {
+])("does not hang on a body that is %s before it is read", async (_, error) => {
   const body = new PassThrough().on("error", () => {});
   body.destroy(error);
   const read = collect(bodyChunks(body));
   await (error === undefined ? expect(read).resolves.toEqual([]) : expect(read).rejects.toThrow("cut"));
 });
 
-test("leaves no listener behind when its reader stops early", async () => {
+test("leaves no listener behind if its reader stops early", async () => {
   const body = new PassThrough();
   const before = body.listenerCount("data") + body.listenerCount("error") + body.listenerCount("close");
   body.write("a");

@@ -1,29 +1,29 @@
-import { TransportError } from "./transport-error.ts";
+import { TransportError } from "../transport/transport-error.ts";
 
 const newline = 0x0a;
 
 /**
- * Cuts a byte stream into lines. Bytes are kept as they came and joined once a line, so a large line costs one copy however
- * many pieces it came in, and a character that straddles two pieces stays whole.
+ * Splits a byte stream into lines. Chunks are joined once per line, so that a large line costs one copy for any number of chunks, and a
+ * character that spans two chunks stays intact.
  */
 export class LineSplitter {
   readonly #maxLineBytes: number;
-  #pieces: Buffer[] = [];
+  #chunks: Buffer[] = [];
   #bytes = 0;
 
   constructor(maxLineBytes: number) {
     this.#maxLineBytes = maxLineBytes;
   }
 
-  /** Bytes of a line that has not ended. */
+  /** Number of bytes of the incomplete line. */
   get pendingBytes(): number {
     return this.#bytes;
   }
 
   /**
-   * The lines that end in `chunk`, without their newline; empty ones are left out.
+   * The lines that end in `chunk`, without their newline and without empty lines.
    *
-   * **Errors**: `TransportError` `InvalidResponse` when a line is longer than allowed.
+   * **Errors**: `TransportError` `InvalidResponse` if a line is too long.
    */
   push(chunk: Buffer): Buffer[] {
     const lines: Buffer[] = [];
@@ -36,7 +36,7 @@ export class LineSplitter {
     }
     if (start < chunk.length) {
       this.#check(chunk.length - start);
-      this.#pieces.push(start === 0 ? chunk : chunk.subarray(start));
+      this.#chunks.push(start === 0 ? chunk : chunk.subarray(start));
       this.#bytes += chunk.length - start;
     }
     return lines;
@@ -44,14 +44,14 @@ export class LineSplitter {
 
   #check(more: number): void {
     if (this.#bytes + more > this.#maxLineBytes) {
-      throw new TransportError("InvalidResponse", `a line of the watch is longer than ${this.#maxLineBytes} bytes`);
+      throw new TransportError("InvalidResponse", `a watch event is longer than ${this.#maxLineBytes} bytes`);
     }
   }
 
   #take(last: Buffer): Buffer {
     if (this.#bytes === 0) return last;
-    const line = Buffer.concat([...this.#pieces, last], this.#bytes + last.length);
-    this.#pieces = [];
+    const line = Buffer.concat([...this.#chunks, last], this.#bytes + last.length);
+    this.#chunks = [];
     this.#bytes = 0;
     return line;
   }

@@ -1,4 +1,4 @@
-/** As whom requests are made (`kubectl --as`). The caller needs the right to impersonate. */
+/** The user to impersonate (`kubectl --as`). The caller needs the permission to do so. */
 export interface Impersonation {
   readonly user: string;
   readonly uid?: string;
@@ -6,7 +6,7 @@ export interface Impersonation {
   readonly extra?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** The headers that say so. */
+/** The headers of an impersonated request. */
 export function impersonationHeaders(impersonate: Impersonation): Record<string, string | string[]> {
   const headers: Record<string, string | string[]> = { "impersonate-user": impersonate.user };
   if (impersonate.uid !== undefined) headers["impersonate-uid"] = impersonate.uid;

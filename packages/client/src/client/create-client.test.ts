@@ -3,7 +3,7 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { describe, expect, test } from "vitest";
 import type { Client } from "./client.ts";
 import { createClient } from "./create-client.ts";
-import { type Answer, type ScriptedRequest, scriptedTransport } from "./testing/scripted-server.ts";
+import { type ScriptedResponse, type ScriptedRequest, scriptedTransport } from "../testing/scripted-server.ts";
 
 interface Job extends KubernetesObject {
   spec?: { n?: number };
@@ -19,7 +19,7 @@ const bindings: ResourceType<KubernetesObject & { target: object }> = {
 };
 const nodes: ResourceType = { group: "", version: "v1", kind: "Node", plural: "nodes", scope: "Cluster" };
 
-function make(answers: readonly Answer[] = []) {
+function make(answers: readonly ScriptedResponse[] = []) {
   const seen: ScriptedRequest[] = [];
   const warnings: string[] = [];
   const clock = createVirtualClock();
@@ -111,7 +111,7 @@ describe("client", () => {
     expect(seen[0]?.headers["user-agent"]).toBe("me");
   });
 
-  test("throws the server's Status, and makes one of an answer that has none", async () => {
+  test("throws the server's Status, or creates one for a response without", async () => {
     const { client } = make([
       { status: 409, body: statusError("Conflict", "moved on").status },
       { status: 502, body: "<html>bad gateway</html>" },
@@ -128,19 +128,22 @@ describe("client", () => {
     });
   });
 
-  test.each(["", ".", "..", undefined])("refuses the namespace %j for a namespaced kind before asking", async (namespace) => {
-    const { client, seen } = make();
-    await expect(client.get(jobs, { namespace, name: "b" })).rejects.toMatchObject({ reason: "BadRequest" });
-    expect(seen).toEqual([]);
-  });
+  test.each(["", ".", "..", undefined])(
+    "rejects the namespace %j for a namespaced kind without a request",
+    async (namespace) => {
+      const { client, seen } = make();
+      await expect(client.get(jobs, { namespace, name: "b" })).rejects.toMatchObject({ reason: "BadRequest" });
+      expect(seen).toEqual([]);
+    },
+  );
 
-  test("encodes names, so that none can leave its place in the path", async () => {
+  test("encodes names, so that none can change the path", async () => {
     const { client, seen } = make();
     await client.get(nodes, { name: "a/../b?c" });
     expect(seen[0]?.path).toBe("/api/v1/nodes/a%2F..%2Fb%3Fc");
   });
 
-  test("waits as long as a 429 asks for and sends again", async () => {
+  test("retries a 429 after its Retry-After", async () => {
     const { client, seen, clock } = make([{ status: 429, body: {}, headers: { "retry-after": "3" } }]);
     const got = client.get(nodes, { name: "n" });
     await clock.advance(2_999);
@@ -150,8 +153,8 @@ describe("client", () => {
     expect(seen.length).toBe(2);
   });
 
-  test("does not send a create again, nor anything without Retry-After, nor for ever", async () => {
-    const tooMany: Answer = { status: 429, body: {}, headers: { "retry-after": "1" } };
+  test("does not retry a create, a response without Retry-After, or indefinitely", async () => {
+    const tooMany: ScriptedResponse = { status: 429, body: {}, headers: { "retry-after": "1" } };
     const { client, seen, clock } = make([tooMany, { status: 503, body: {} }, ...Array.from({ length: 10 }, () => tooMany)]);
     await expect(client.create(nodes, { metadata: { name: "n" } })).rejects.toMatchObject({ code: 429 });
     await expect(client.get(nodes, { name: "n" })).rejects.toMatchObject({ code: 503 });
@@ -163,7 +166,7 @@ describe("client", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("hands on the server's warnings", async () => {
+  test("reports the server's warnings", async () => {
     const { client, warnings } = make([{ status: 200, body: {}, headers: { warning: '299 - "one \\"x\\"", 299 - "two"' } }]);
     await client.get(nodes, { name: "n" });
     expect(warnings).toEqual(['one "x"', "two"]);

@@ -4,13 +4,13 @@ import type { WatchEvent, WatchStream } from "@keelson/api-machinery/transport";
 import type { Readable } from "node:stream";
 import { bodyChunks } from "./body-chunks.ts";
 import { LineSplitter } from "./line-splitter.ts";
-import { TransportError } from "./transport-error.ts";
-import { transportErrorOf } from "./undici-error.ts";
+import { TransportError } from "../transport/transport-error.ts";
+import { transportErrorOf } from "../transport/undici-error.ts";
 
-/** What an {@link HttpWatch} is made with. */
+/** Options of {@link HttpWatch}. */
 export interface HttpWatchOptions {
   readonly clock: Clock;
-  /** How long the server may be silent before the connection counts as dead. */
+  /** Time without data after which the connection is considered lost. */
   readonly silenceMs: number;
   readonly maxLineBytes: number;
   /** See `ApiRequest.decode`. */
@@ -19,7 +19,7 @@ export interface HttpWatchOptions {
   readonly onEnd: () => void;
 }
 
-/** One watch over one connection, from before its request is sent. */
+/** A watch over one connection. It is created before the request is sent. */
 export class HttpWatch implements WatchStream {
   readonly #clock: Clock;
   readonly #silenceMs: number;
@@ -30,8 +30,8 @@ export class HttpWatch implements WatchStream {
   readonly #controller = new AbortController();
   readonly #onAbort = (): void => this.close();
   #body: Readable | undefined;
-  #guard: Timer;
-  #heardAt: number;
+  #silenceTimer: Timer;
+  #receivedAt: number;
   #ended = false;
 
   constructor(options: HttpWatchOptions) {
@@ -42,25 +42,25 @@ export class HttpWatch implements WatchStream {
     this.#outer = options.signal;
     this.#onEnd = options.onEnd;
     this.#outer?.addEventListener("abort", this.#onAbort, { once: true });
-    this.#heardAt = this.#clock.monotonic();
-    this.#guard = this.#arm(this.#silenceMs);
+    this.#receivedAt = this.#clock.monotonic();
+    this.#silenceTimer = this.#arm(this.#silenceMs);
   }
 
-  /** For the request: fires when the watch is closed or silent for too long. */
+  /** Signal for the request: aborted when the watch is closed or silent for too long. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  /** Why the watch broke, when it did so by itself. */
+  /** Why the watch failed, if it was not closed. */
   get failure(): TransportError | undefined {
     const reason: unknown = this.#controller.signal.reason;
     return reason instanceof TransportError ? reason : undefined;
   }
 
-  /** Gives the watch the body to read. */
+  /** Sets the body to read. */
   open(body: Readable): void {
     this.#body = body;
-    // Errors reach the reader; one that comes when nobody reads any more must not end the process.
+    // Errors reach the reader. An error after the reader has finished must not crash the process.
     body.on("error", () => {});
     if (this.#ended) body.destroy();
   }
@@ -85,17 +85,14 @@ export class HttpWatch implements WatchStream {
     try {
       if (this.#body === undefined || this.#ended) return;
       for await (const chunk of bodyChunks(this.#body)) {
-        this.#heardAt = this.#clock.monotonic();
+        this.#receivedAt = this.#clock.monotonic();
         const { events, error } = this.#read(chunk);
         if (events.length > 0) yield events;
         if (this.#ended) return;
         if (error !== undefined) throw error;
       }
       if (this.#lines.pendingBytes > 0 && !this.#ended) {
-        throw new TransportError(
-          "InvalidResponse",
-          `the watch ended within a line, after ${this.#lines.pendingBytes} bytes of it`,
-        );
+        throw new TransportError("InvalidResponse", `the watch ended within a line, after ${this.#lines.pendingBytes} bytes`);
       }
     } catch (error) {
       if (this.failure !== undefined) throw this.failure;
@@ -105,7 +102,7 @@ export class HttpWatch implements WatchStream {
     }
   }
 
-  /** The events that end in `chunk`, up to the first that cannot be read. */
+  /** The events that end in `chunk`, up to the first invalid one. */
   #read(chunk: Buffer): { readonly events: readonly WatchEvent<unknown>[]; readonly error?: unknown } {
     const events: WatchEvent<unknown>[] = [];
     try {
@@ -118,7 +115,7 @@ export class HttpWatch implements WatchStream {
 
   #finish(): void {
     this.#ended = true;
-    this.#guard.cancel();
+    this.#silenceTimer.cancel();
     this.#outer?.removeEventListener("abort", this.#onAbort);
     this.#onEnd();
   }
@@ -127,17 +124,17 @@ export class HttpWatch implements WatchStream {
     return this.#clock.setTimer(delayMs, () => this.#checkSilence(), { background: true });
   }
 
-  /** One timer, moved on when it fires: re-arming it with every chunk would cost more than reading the chunk. */
+  /** The timer is re-armed only when it fires: re-arming it with every chunk would cost more than reading the chunk. */
   #checkSilence(): void {
     if (this.#ended) return;
-    const silent = this.#clock.monotonic() - this.#heardAt;
+    const silent = this.#clock.monotonic() - this.#receivedAt;
     if (silent < this.#silenceMs) {
-      this.#guard = this.#arm(this.#silenceMs - silent);
+      this.#silenceTimer = this.#arm(this.#silenceMs - silent);
       return;
     }
     const error = new TransportError(
       "Timeout",
-      `the watch was silent for ${Math.round(silent / 1000)} s; the connection is taken as dead`,
+      `the watch was silent for ${Math.round(silent / 1000)} s; the connection is considered lost`,
     );
     this.#finish();
     this.#controller.abort(error);
@@ -154,7 +151,7 @@ function readEvent(line: Buffer, decode: (line: Buffer) => unknown): WatchEvent<
   try {
     event = decode(line);
   } catch (error) {
-    throw new TransportError("InvalidResponse", `a line of the watch is not JSON: ${line.toString("utf8", 0, 100)}`, {
+    throw new TransportError("InvalidResponse", `watch event is not JSON: ${line.toString("utf8", 0, 100)}`, {
       cause: error,
     });
   }
@@ -164,7 +161,7 @@ function readEvent(line: Buffer, decode: (line: Buffer) => unknown): WatchEvent<
     !types.has(event["type"]) ||
     !isJsonObject(event["object"])
   ) {
-    throw new TransportError("InvalidResponse", `a line of the watch is not a watch event: ${line.toString("utf8", 0, 100)}`);
+    throw new TransportError("InvalidResponse", `invalid watch event: ${line.toString("utf8", 0, 100)}`);
   }
   return event as unknown as WatchEvent<unknown>;
 }

@@ -1,13 +1,13 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import { readFile } from "node:fs/promises";
-import type { Credentials, CredentialSource } from "./credentials.ts";
-import { TransportError } from "./transport-error.ts";
+import type { Credentials, CredentialSource } from "../transport/credentials.ts";
+import { TransportError } from "../transport/transport-error.ts";
 
 const freshMs = 60_000;
 
 /**
- * A bearer token in a file that somebody else replaces now and then (a service account's is rotated hourly). It is read again
- * after a minute and when the server refuses it; while the file cannot be read, the last token stays.
+ * A bearer token in a file that is rotated, such as that of a service account. It is read again after a minute and
+ * when the server rejects it. If the file cannot be read, the last token is kept.
  */
 export class TokenFile implements CredentialSource {
   readonly #file: string;
@@ -27,7 +27,7 @@ export class TokenFile implements CredentialSource {
     if (now - this.#readAt >= freshMs) {
       try {
         const token = (await readFile(this.#file, "utf8")).trim();
-        if (token === "") throw new Error("the file is empty");
+        if (token === "") throw new TypeError("the file is empty");
         this.#token = token;
         this.#readAt = now;
       } catch (error) {

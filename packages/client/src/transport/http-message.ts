@@ -2,19 +2,19 @@ import type { ApiRequest } from "@keelson/api-machinery/transport";
 import type { Dispatcher } from "undici";
 import { TransportError } from "./transport-error.ts";
 
-/** The path of a request with its query, as it is sent. */
+/** The path of a request with its query. */
 export function pathOf(request: ApiRequest): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(request.query ?? {})) if (value !== undefined) query.append(name, value);
   return query.size === 0 ? request.path : `${request.path}?${query.toString()}`;
 }
 
-/** The body of a request, as it is sent. */
+/** The serialized body of a request. */
 export function contentOf(request: ApiRequest): string | null {
   return request.body === undefined ? null : JSON.stringify(request.body);
 }
 
-/** The headers of an answer, one text each. */
+/** The headers of a response, with repeated values joined. */
 export function headersOf(response: Dispatcher.ResponseData): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(response.headers)) {
@@ -23,19 +23,19 @@ export function headersOf(response: Dispatcher.ResponseData): Record<string, str
   return headers;
 }
 
-/** The body of an answer, and how many bytes it had. */
-export interface AnswerBody {
-  /** JSON where it says that it is JSON, else text. */
+/** The body of a response. */
+export interface ResponseBody {
+  /** Parsed if its content type is JSON, else text. */
   readonly value: unknown;
   readonly bytes: number;
 }
 
 /**
- * Reads the body of an answer to its end.
+ * Reads the complete body of a response.
  *
- * **Errors**: `TransportError` `InvalidResponse` where a success is not the JSON that it says it is.
+ * **Errors**: `TransportError` `InvalidResponse` if the body of a successful response is not the JSON that its content type declares.
  */
-export async function readBody(response: Dispatcher.ResponseData): Promise<AnswerBody> {
+export async function readBody(response: Dispatcher.ResponseData): Promise<ResponseBody> {
   const content = Buffer.from(await response.body.arrayBuffer());
   const bytes = content.length;
   const text = content.toString("utf8");
@@ -45,8 +45,8 @@ export async function readBody(response: Dispatcher.ResponseData): Promise<Answe
     const value: unknown = JSON.parse(text);
     return { value, bytes };
   } catch (error) {
-    // An error page that only claims to be JSON is still the server's answer.
+    // An error page with a wrong content type is still a response.
     if (response.statusCode >= 400) return { value: text, bytes };
-    throw new TransportError("InvalidResponse", `the answer is not JSON: ${text.slice(0, 100)}`, { cause: error });
+    throw new TransportError("InvalidResponse", `the response is not JSON: ${text.slice(0, 100)}`, { cause: error });
   }
 }

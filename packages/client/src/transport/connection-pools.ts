@@ -1,22 +1,22 @@
 import type { Dispatcher } from "undici";
 import type { Credentials } from "./credentials.ts";
 
-/** What a connection is made with. */
+/** Options of connections. */
 export interface ConnectionOptions {
-  /** PEM. Default: the system's authorities. */
+  /** PEM. Default: the certificate authorities of Node.js. */
   readonly ca?: string;
   readonly insecureSkipTlsVerify?: boolean;
-  /** The name that the server's certificate has to bear. Default: the host of the URL. */
+  /** Name to verify in the server's certificate. Default: the host of the URL. */
   readonly tlsServerName?: string;
   /** `http://` or `https://` proxy for every connection. */
   readonly proxyUrl?: string;
-  /** Connections for requests at the same time; further requests wait for one. Watches are not counted. Default 64. */
+  /** Maximum number of connections for requests; further requests wait. Watches are not counted. Default 64. */
   readonly maxConnections?: number;
-  /** Longest wait for the head of an answer, and between two pieces of it. Watches have none. Default 65000. */
+  /** Maximum time until the response headers, and between two chunks of the body. Not for watches. Default 65000. */
   readonly requestTimeoutMs?: number;
 }
 
-/** Two pools: a watch holds its connection for minutes, and must never keep a request waiting for one. */
+/** Separate pools: a watch holds its connection for minutes, and must not make requests wait. */
 export interface Pools {
   readonly requests: Dispatcher;
   readonly watches: Dispatcher;
@@ -25,7 +25,7 @@ export interface Pools {
 const tcpKeepAliveMs = 30_000;
 const connectTimeoutMs = 30_000;
 
-/** Makes pools and replaces them when the client certificate changes; requests under way finish on the old ones. */
+/** Creates pools, and replaces them when the client certificate changes. Requests in flight finish on the old pools. */
 export class ConnectionPools {
   readonly #options: ConnectionOptions;
   readonly #alive = new Set<Dispatcher>();
@@ -39,13 +39,13 @@ export class ConnectionPools {
     const certificate = `${credentials.clientCertificate ?? ""}\n${credentials.clientKey ?? ""}`;
     if (this.#current?.certificate !== certificate) {
       const old = this.#current;
-      this.#current = { certificate, pools: this.#make(credentials) };
+      this.#current = { certificate, pools: this.#create(credentials) };
       if (old !== undefined) void this.#retire(old.pools);
     }
     return this.#current.pools;
   }
 
-  /** Breaks off every request and frees every socket. */
+  /** Aborts every request and closes every socket. */
   async destroy(error: Error): Promise<void> {
     await this.#current?.pools.catch(() => {});
     await Promise.allSettled([...this.#alive].map((pool) => pool.destroy(error)));
@@ -57,12 +57,12 @@ export class ConnectionPools {
       const { requests, watches } = await pools;
       await Promise.all([requests, watches].map((pool) => pool.close().finally(() => this.#alive.delete(pool))));
     } catch {
-      // A pool that could not be made has nothing to close, and one destroyed meanwhile is closed.
+      // A pool that could not be created has nothing to close, and one that was destroyed meanwhile is closed.
     }
   }
 
-  async #make(credentials: Credentials): Promise<Pools> {
-    // Loading undici takes longer than everything else here, and in-process clients never need it.
+  async #create(credentials: Credentials): Promise<Pools> {
+    // Loaded lazily: undici takes longest to load, and in-process clients do not need it.
     const { Agent, ProxyAgent } = await import("undici");
     const options = this.#options;
     const tls = {
@@ -75,7 +75,7 @@ export class ConnectionPools {
       ...(credentials.clientCertificate === undefined ? {} : { cert: credentials.clientCertificate }),
       ...(credentials.clientKey === undefined ? {} : { key: credentials.clientKey }),
     };
-    const make = (timeoutMs: number, connections: number | null): Dispatcher => {
+    const createPool = (timeoutMs: number, connections: number | null): Dispatcher => {
       const pool = { headersTimeout: timeoutMs, bodyTimeout: timeoutMs, connections, pipelining: 1 };
       const dispatcher =
         options.proxyUrl === undefined
@@ -84,6 +84,9 @@ export class ConnectionPools {
       this.#alive.add(dispatcher);
       return dispatcher;
     };
-    return { requests: make(options.requestTimeoutMs ?? 65_000, options.maxConnections ?? 64), watches: make(0, null) };
+    return {
+      requests: createPool(options.requestTimeoutMs ?? 65_000, options.maxConnections ?? 64),
+      watches: createPool(0, null),
+    };
   }
 }

@@ -15,7 +15,7 @@ const unreachable = new Set([
 const timedOut = new Set(["UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT"]);
 const closed = new Set(["UND_ERR_DESTROYED", "UND_ERR_CLOSED"]);
 
-/** The {@link TransportError} for what undici threw. What speaks for itself already is returned as it is. */
+/** Converts an error of undici to a {@link TransportError}. Transport and status errors are returned unchanged. */
 export function transportErrorOf(error: unknown, what: string): unknown {
   if (isTransportError(error) || isStatusError(error) || !(error instanceof Error)) return error;
   return new TransportError(codeOf(error), `${what}: ${messageOf(error)}`, { cause: error });

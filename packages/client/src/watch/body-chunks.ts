@@ -1,18 +1,18 @@
 import type { Readable } from "node:stream";
 
-/** Chunks that may wait for who reads; at more, the connection is not read on. */
-const mostWaiting = 16;
+/** Maximum number of chunks buffered for the reader. Beyond it, the connection is paused. */
+const maxBuffered = 16;
 
 /**
- * The chunks of a body as they come. Cheaper than iterating the body, which copies what came together and takes some turns of the
- * event loop a chunk. Ends with the body, or when that is destroyed; throws what breaks it.
+ * The chunks of a body. Cheaper than iterating the body, which concatenates chunks and takes several turns of the
+ * event loop per chunk. Ends when the body ends or is destroyed, and throws its error.
  */
 export async function* bodyChunks(body: Readable): AsyncGenerator<Buffer, void, undefined> {
   const waiting: Buffer[] = [];
   let state: "open" | "ended" | { readonly error: unknown } = "open";
   let wake: () => void = () => {};
   const onData = (chunk: Buffer): void => {
-    if (waiting.push(chunk) >= mostWaiting) body.pause();
+    if (waiting.push(chunk) >= maxBuffered) body.pause();
     wake();
   };
   const settle = (next: typeof state): void => {

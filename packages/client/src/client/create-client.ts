@@ -9,7 +9,7 @@ import {
 import { Pod } from "@keelson/api-machinery/kinds";
 import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import type { ApiRequest, ByteStream, Transport } from "@keelson/api-machinery/transport";
-import { statusErrorOf } from "./answer-status.ts";
+import { statusErrorOf } from "../transport/response-status.ts";
 import type {
   ApplyConfiguration,
   ApplyOptions,
@@ -32,20 +32,25 @@ import { maxRetries, retryDelayMs } from "./retry-after.ts";
 /** Options of {@link createClient}. */
 export interface ClientOptions {
   readonly transport: Transport;
-  /** Who owns the fields that this client writes, where a call does not say it. */
+  /** Owner of the fields that this client writes, unless a call sets its own. */
   readonly fieldManager: string;
   /** Default: the field manager. */
   readonly userAgent?: string;
-  /** For waiting as long as the server asks for. Default: the system's. */
+  /** Delays retries. Default: the system clock. */
   readonly clock?: Clock;
-  /** Called with every warning (RFC 7234 `Warning: 299`) that the server sends beside an answer. */
+  /** Called with every warning (RFC 7234 `Warning: 299`) of a response. */
   readonly onWarning?: (warning: string) => void;
 }
 
 /**
- * Makes a client over a transport: HTTP (`createHttpTransport`, `connect`) or in process.
+ * Creates a client over a transport: HTTP (`createHttpTransport`, `connect`) or in process.
  *
- * A 429 or 503 with `Retry-After` is waited for and the request sent again, a few times, where doing it twice does no harm.
+ * After a 429 or 503 with `Retry-After`, requests that are safe to repeat are retried a few times.
+ *
+ * **Example**
+ *
+ *     const client = createClient({ transport: createHttpTransport({ server: "http://127.0.0.1:8001" }), fieldManager: "example" });
+ *     const { items } = await client.list(Pod, { namespace: "default" });
  */
 export function createClient(options: ClientOptions): Client {
   return new TransportClient(options);
@@ -238,7 +243,7 @@ function flag(value: boolean | undefined): string | undefined {
   return value === undefined ? undefined : String(value);
 }
 
-/** Asks for objects as this kind, or whole from a server that cannot. */
+/** Accepts objects of this kind, or complete ones from a server that does not support it. */
 function partial(kind: "PartialObjectMetadata" | "PartialObjectMetadataList"): string {
   return `application/json;as=${kind};g=meta.k8s.io;v=v1,application/json`;
 }
@@ -265,7 +270,7 @@ function deleteBody(options: DeleteOptions): object {
   };
 }
 
-/** Texts of a `Warning` header: `299 - "first", 299 - "second"`. */
+/** Reports the texts of a `Warning` header: `299 - "first", 299 - "second"`. */
 function reportWarnings(header: string | undefined, report: (warning: string) => void): void {
   if (header === undefined) return;
   for (const match of header.matchAll(/\b299 \S+ "((?:[^"\\]|\\.)*)"/g)) {

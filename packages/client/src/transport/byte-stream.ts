@@ -1,6 +1,6 @@
 import type { ByteStream } from "@keelson/api-machinery/transport";
 
-/** A body as it comes; nothing more comes once `signal` fires. */
+/** Streams a body until it ends or `signal` is aborted. */
 export function byteStream(
   body: AsyncIterable<Buffer>,
   signal: AbortSignal,

@@ -2,12 +2,12 @@ import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import { spawn } from "node:child_process";
 import { dirname, isAbsolute, resolve } from "node:path";
-import type { Credentials, CredentialSource } from "./credentials.ts";
+import type { Credentials, CredentialSource } from "../transport/credentials.ts";
 import { booleanField, fieldError, type KubeconfigEntry, stringField, stringsField } from "./kubeconfig.ts";
-import { TransportError } from "./transport-error.ts";
+import { TransportError } from "../transport/transport-error.ts";
 
-const longestOutput = 1024 * 1024;
-/** Credentials are replaced this long before they run out, so that a request never travels with ones that just did. */
+const maxOutputBytes = 1024 * 1024;
+/** Credentials are renewed this long before they expire, so that no request is sent with expired ones. */
 const leewayMs = 10_000;
 const versions = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 
@@ -15,15 +15,15 @@ const versions = ["client.authentication.k8s.io/v1", "client.authentication.k8s.
 export interface ExecCredentialsOptions {
   /** `users[name=...].user.exec`. */
   readonly entry: KubeconfigEntry;
-  /** The cluster, for plugins that ask for it (`provideClusterInfo`). */
+  /** The cluster, for plugins with `provideClusterInfo`. */
   readonly cluster: Readonly<Record<string, unknown>>;
   readonly clock: Clock;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
 /**
- * Credentials from a program (client.authentication.k8s.io/v1 ExecCredential). It is run without a shell, and again when its
- * credentials run out or are refused. Its stderr goes to this process's.
+ * Credentials from a program (client.authentication.k8s.io/v1 ExecCredential). The program runs without a shell, and again when its
+ * credentials expire or are rejected. It inherits the standard error of this process.
  */
 export class ExecCredentials implements CredentialSource {
   readonly #options: ExecCredentialsOptions;
@@ -40,21 +40,21 @@ export class ExecCredentials implements CredentialSource {
     this.#options = options;
     const command = stringField(entry, "command");
     if (command === undefined) throw fieldError(entry, "command", "is missing");
-    // A bare name is looked up in PATH; a relative path starts at the file, whatever the working directory is.
+    // A bare name is looked up in PATH. A relative path is resolved against the folder of the file.
     const isPath = command.includes("/") || command.includes("\\");
     this.#command = isPath && !isAbsolute(command) ? resolve(dirname(entry.file), command) : command;
     this.#args = stringsField(entry, "args") ?? [];
     this.#version = stringField(entry, "apiVersion") ?? "";
     if (!versions.includes(this.#version)) {
-      throw fieldError(entry, "apiVersion", `is ${JSON.stringify(this.#version)}; known are ${versions.join(" and ")}`);
+      throw fieldError(entry, "apiVersion", `is ${JSON.stringify(this.#version)}; must be ${versions.join(" or ")}`);
     }
     const mode = stringField(entry, "interactiveMode") ?? "IfAvailable";
     if (!["Never", "IfAvailable", "Always"].includes(mode)) {
-      throw fieldError(entry, "interactiveMode", `is ${JSON.stringify(mode)}; known are Never, IfAvailable and Always`);
+      throw fieldError(entry, "interactiveMode", `is ${JSON.stringify(mode)}; must be Never, IfAvailable or Always`);
     }
     this.#usesTerminal = mode !== "Never" && process.stdin.isTTY === true;
     if (mode === "Always" && !this.#usesTerminal)
-      throw fieldError(entry, "interactiveMode", "is Always, and there is no terminal");
+      throw fieldError(entry, "interactiveMode", "is Always, but standard input is not a terminal");
     this.#env = { ...readEnv(entry), KUBERNETES_EXEC_INFO: this.#execInfo(booleanField(entry, "provideClusterInfo") ?? false) };
   }
 
@@ -76,18 +76,18 @@ export class ExecCredentials implements CredentialSource {
   }
 
   async #run(): Promise<Credentials> {
-    const output = await this.#spawn();
-    let answer: unknown;
+    const text = await this.#spawn();
+    let output: unknown;
     try {
-      answer = JSON.parse(output);
+      output = JSON.parse(text);
     } catch (error) {
-      throw this.#error("printed no JSON", error);
+      throw this.#error("did not print JSON", error);
     }
-    if (!isJsonObject(answer) || answer["kind"] !== "ExecCredential") throw this.#error("printed no ExecCredential");
-    if (answer["apiVersion"] !== this.#version) {
-      throw this.#error(`printed apiVersion ${JSON.stringify(answer["apiVersion"])}, asked for was ${this.#version}`);
+    if (!isJsonObject(output) || output["kind"] !== "ExecCredential") throw this.#error("did not print an ExecCredential");
+    if (output["apiVersion"] !== this.#version) {
+      throw this.#error(`printed apiVersion ${JSON.stringify(output["apiVersion"])}, expected ${this.#version}`);
     }
-    const status = isJsonObject(answer["status"]) ? answer["status"] : {};
+    const status = isJsonObject(output["status"]) ? output["status"] : {};
     const { token, clientCertificateData, clientKeyData, expirationTimestamp } = status;
     const credentials: Credentials = {
       ...(typeof token === "string" ? { token } : {}),
@@ -98,10 +98,11 @@ export class ExecCredentials implements CredentialSource {
       credentials.token === undefined &&
       (credentials.clientCertificate === undefined || credentials.clientKey === undefined)
     ) {
-      throw this.#error("gave neither status.token nor status.clientCertificateData and status.clientKeyData");
+      throw this.#error("printed neither status.token nor status.clientCertificateData with status.clientKeyData");
     }
     const expires = typeof expirationTimestamp === "string" ? Date.parse(expirationTimestamp) : Number.POSITIVE_INFINITY;
-    if (Number.isNaN(expires)) throw this.#error(`gave status.expirationTimestamp ${JSON.stringify(expirationTimestamp)}`);
+    if (Number.isNaN(expires))
+      throw this.#error(`printed an invalid status.expirationTimestamp ${JSON.stringify(expirationTimestamp)}`);
     this.#current = { credentials, expiresAt: expires };
     return credentials;
   }
@@ -117,16 +118,17 @@ export class ExecCredentials implements CredentialSource {
       let bytes = 0;
       child.stdout?.on("data", (chunk: Buffer) => {
         bytes += chunk.length;
-        if (bytes > longestOutput) child.kill("SIGKILL");
+        if (bytes > maxOutputBytes) child.kill("SIGKILL");
         else chunks.push(chunk);
       });
       child.on("error", (error) => {
         const hint = stringField(this.#options.entry, "installHint");
-        reject(this.#error(`could not be run: ${error.message}${hint === undefined ? "" : `\n${hint}`}`, error));
+        reject(this.#error(`could not be started: ${error.message}${hint === undefined ? "" : `\n${hint}`}`, error));
       });
       child.on("close", (code, signal) => {
-        if (bytes > longestOutput) reject(this.#error(`printed more than ${longestOutput} bytes`));
-        else if (code !== 0) reject(this.#error(signal === null ? `exited with status ${code}` : `was ended by ${signal}`));
+        if (bytes > maxOutputBytes) reject(this.#error(`printed more than ${maxOutputBytes} bytes`));
+        else if (code !== 0)
+          reject(this.#error(signal === null ? `exited with status ${code}` : `was terminated by ${signal}`));
         else resolveOutput(Buffer.concat(chunks).toString("utf8"));
       });
     });
@@ -145,7 +147,7 @@ function readEnv(entry: KubeconfigEntry): Record<string, string> {
   const env: Record<string, string> = {};
   for (const [index, each] of list.entries()) {
     if (!isJsonObject(each) || typeof each["name"] !== "string" || typeof each["value"] !== "string") {
-      throw fieldError(entry, `env[${index}]`, "needs a name and a value, both strings");
+      throw fieldError(entry, `env[${index}]`, "must have a name and a value, both strings");
     }
     env[each["name"]] = each["value"];
   }

@@ -25,7 +25,7 @@ async function serve(onUpgrade: (socket: Duplex, path: string, token: string) =>
 }
 const request = { method: "GET", path: "/x", query: { a: "b" }, protocol: "shout/1" } as const;
 
-test("a connection speaks the other protocol after the upgrade, sent with credentials", async () => {
+test("upgrades a connection, with credentials", async () => {
   const transport = await serve((socket, path, token) => {
     socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: shout/1\r\nx-more: yes\r\n\r\nfirst ");
     socket.on("data", (data: Buffer) => socket.end(`${path} ${token} ${data.toString().toUpperCase()}`));
@@ -38,7 +38,7 @@ test("a connection speaks the other protocol after the upgrade, sent with creden
   expect(text).toBe("first /below/x?a=b Bearer secret HELLO");
 });
 
-test("a refusal is the Status that the server sends, or what it says", async () => {
+test("rejects with the server's Status, or with its text", async () => {
   const status = JSON.stringify({ kind: "Status", status: "Failure", message: "no such pod", reason: "NotFound", code: 404 });
   const answers = [
     `HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: ${status.length}\r\n\r\n${status}`,
@@ -49,7 +49,7 @@ test("a refusal is the Status that the server sends, or what it says", async () 
   await expect(transport.upgrade(request)).rejects.toThrow(/502: lost/);
 });
 
-test("a request that is given up rejects with the signal's reason and frees the socket", async () => {
+test("an aborted upgrade rejects with the signal's reason and closes the socket", async () => {
   let gone = (): void => {};
   const closed = new Promise<void>((resolve) => (gone = resolve));
   const stop = new AbortController();

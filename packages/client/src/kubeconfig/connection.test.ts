@@ -72,20 +72,20 @@ describe("kubeconfig", () => {
     expect(await transport.credentials?.get()).toEqual({ clientCertificate: pem, clientKey: pem });
   });
 
-  test("takes relative paths from the file's own folder", async () => {
+  test("resolves relative paths against the folder of the file", async () => {
     await writeFile(join(folder, "ca.pem"), pem);
     const { transport } = await connection({ cluster: { server: "https://c", "certificate-authority": "ca.pem" } });
     expect(transport.ca).toBe(pem);
   });
 
-  test("merges the files of KUBECONFIG: the first to name something wins, missing ones are passed over", async () => {
+  test("merges the files of KUBECONFIG: the first entry wins, missing files are skipped", async () => {
     const one = await write("one", { cluster: { server: "https://one" }, current: "" });
     const two = await write("two", { cluster: { server: "https://two" }, current: "x" });
     const { transport } = await findConnection({ env: { KUBECONFIG: `${join(folder, "absent")}:${one}:${two}` } });
     expect(transport.server).toBe("https://one");
   });
 
-  test("reads a token file again after a minute, and keeps the last token while it is away", async () => {
+  test("reads a token file again after a minute, and keeps the last token while the file is missing", async () => {
     const clock = createVirtualClock();
     await writeFile(join(folder, "token"), "one\n");
     const config = await loadKubeconfig({
@@ -106,9 +106,9 @@ describe("kubeconfig", () => {
 
   test.each<[string, Parts, RegExp]>([
     ["no current context", { current: null }, /config: current-context is not set/],
-    ["a context that names no cluster", { context: { cluster: "z" } }, /contexts\[name=x\]\.context\.cluster names "z"/],
+    ["a context with an unknown cluster", { context: { cluster: "z" } }, /contexts\[name=x\]\.context\.cluster refers to "z"/],
     ["a cluster without server", { cluster: {} }, /clusters\[name=c\]\.cluster\.server is missing/],
-    ["a server that is no URL", { cluster: { server: "c:6443 x" } }, /cluster\.server is "c:6443 x", which is not an https/],
+    ["an invalid server URL", { cluster: { server: "c:6443 x" } }, /cluster\.server is "c:6443 x", which is not an https/],
     [
       "data that is not base64",
       { cluster: { server: "https://c", "certificate-authority-data": "%%" } },
@@ -119,30 +119,30 @@ describe("kubeconfig", () => {
       { user: { "client-certificate-data": base64 } },
       /users\[name=u\]\.user\.client-key is missing/,
     ],
-    ["a file that is not there", { user: { "client-key": "k.pem" } }, /user\.client-key names a file that cannot be read/],
+    ["a missing file", { user: { "client-key": "k.pem" } }, /user\.client-key refers to a file that cannot be read/],
     ["a token that is a number", { user: { token: 7 } }, /users\[name=u\]\.user\.token is not a string/],
     ["a user that is a string", { user: "u" }, /users\[name=u\]\.user is not an object/],
     ["an auth-provider", { user: { "auth-provider": {} } }, /auth-provider is not supported .*use exec/],
     ["a socks proxy", { cluster: { server: "https://c", "proxy-url": "socks5://p" } }, /proxy-url is "socks5:\/\/p"/],
-    ["groups without a user to be", { user: { "as-groups": ["g"] } }, /user\.as is missing/],
+    ["groups without a user", { user: { "as-groups": ["g"] } }, /user\.as is required with/],
     ["an unknown exec version", { user: { exec: { command: "x", apiVersion: "v9" } } }, /user\.exec\.apiVersion is "v9"/],
-  ])("names file and field of %s", async (_, parts, message) => {
+  ])("reports file and field of %s", async (_, parts, message) => {
     await expect(connection(parts)).rejects.toThrow(message);
   });
 
-  test("says where it looked when there is none", async () => {
+  test("reports which files it looked for if there is none", async () => {
     await expect(findConnection({ env: { HOME: folder } })).rejects.toThrow(join(folder, ".kube", "config"));
     await expect(findConnection({ kubeconfig: join(folder, "absent"), env: {} })).rejects.toThrow(/absent: no such file/);
   });
 
-  test("says what is not YAML", async () => {
+  test("reports invalid YAML", async () => {
     await writeFile(join(folder, "config"), "a: [");
     await expect(findConnection({ kubeconfig: join(folder, "config"), env: {} })).rejects.toThrow(/config: not YAML/);
   });
 });
 
 describe("service account", () => {
-  test("is used when the environment speaks of a cluster, before the home folder's file", async () => {
+  test("is used inside of a cluster, with precedence over the file in the home folder", async () => {
     await writeFile(join(folder, "ca.crt"), pem);
     await writeFile(join(folder, "token"), "t");
     await writeFile(join(folder, "namespace"), "ns\n");
@@ -152,9 +152,9 @@ describe("service account", () => {
     expect(await found?.transport.credentials?.get()).toEqual({ token: "t" });
   });
 
-  test("is an error when its files are not there", async () => {
+  test("is an error if its files are missing", async () => {
     const env = { KUBERNETES_SERVICE_HOST: "h", KUBERNETES_SERVICE_PORT: "1" };
-    await expect(inClusterConnection({ env }, folder)).rejects.toThrow(/ca\.crt cannot be read/);
+    await expect(inClusterConnection({ env }, folder)).rejects.toThrow(/ca\.crt of the service account cannot be read/);
   });
 });
 
@@ -170,7 +170,7 @@ describe("exec plugin", () => {
     user: { exec: { apiVersion: "client.authentication.k8s.io/v1", command, interactiveMode: "Never", ...more } },
   });
 
-  test("runs without a shell, with its environment, once until its credentials run out or are refused", async () => {
+  test("runs without a shell, with its environment, once until its credentials expire or are rejected", async () => {
     const clock = createVirtualClock();
     const count = join(folder, "count");
     const expires = new Date(clock.now() + 60_000).toISOString();
@@ -192,20 +192,20 @@ describe("exec plugin", () => {
 
   test.each<[string, string, RegExp]>([
     ["fails", "exit 3", /user\.exec: .*plugin exited with status 3/],
-    ["prints no JSON", "echo hello", /printed no JSON/],
+    ["prints invalid JSON", "echo hello", /did not print JSON/],
     ["prints another version", `echo '{"kind":"ExecCredential","apiVersion":"v0"}'`, /printed apiVersion "v0"/],
     [
       "gives nothing",
       `echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{}}'`,
-      /gave neither/,
+      /printed neither/,
     ],
-  ])("is an error that names the plugin when it %s", async (_, script, message) => {
+  ])("reports a plugin that %s", async (_, script, message) => {
     const { transport } = await connection(exec(await plugin(script)));
     await expect(transport.credentials?.get()).rejects.toThrow(message);
   });
 
-  test("gives the install hint when it is not there", async () => {
+  test("reports the install hint if the plugin is missing", async () => {
     const { transport } = await connection(exec("no-such-program-here", { installHint: "get it at example.org" }));
-    await expect(transport.credentials?.get()).rejects.toThrow(/could not be run[^]*get it at example\.org/);
+    await expect(transport.credentials?.get()).rejects.toThrow(/could not be started[^]*get it at example\.org/);
   });
 });

@@ -2,27 +2,27 @@ import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { ApiRequest, ApiResponse } from "@keelson/api-machinery/transport";
 
-/** How often one call is sent again because the server asked for it. */
+/** Maximum number of retries of a call that the server requested. */
 export const maxRetries = 4;
 
-/** The longest wait that is honoured; a server that asks for more gets its refusal passed on at once. */
-const longestWaitMs = 60_000;
+/** Maximum `Retry-After` that is honored. Beyond it the error is returned immediately. */
+const maxDelayMs = 60_000;
 
 /**
- * How long to wait before sending `request` again, or `undefined` when its answer stands.
+ * The delay before a retry of `request`; `undefined` if the response is final.
  *
- * A 429 was refused before anything was done, so everything but a create may follow it; a 503 may come from a proxy after
- * the effect, so only requests follow it that can be done twice. Without `Retry-After` nothing is sent again.
+ * Only idempotent requests are retried: a proxy may respond with 503 after the request had its effect. Without `Retry-After` nothing is
+ * retried.
  */
 export function retryDelayMs(request: ApiRequest, response: ApiResponse, clock: Clock): number | undefined {
   if (response.status !== 429 && response.status !== 503) return undefined;
-  if (!isRepeatable(request)) return undefined;
-  const asked = retryAfterMs(response, clock);
-  return asked === undefined || asked > longestWaitMs ? undefined : asked;
+  if (!isIdempotent(request)) return undefined;
+  const requested = retryAfterMs(response, clock);
+  return requested === undefined || requested > maxDelayMs ? undefined : requested;
 }
 
-/** A JSON Patch may append: it is the one patch that differs when done twice. */
-function isRepeatable(request: ApiRequest): boolean {
+/** A JSON Patch is not idempotent, because it may append. */
+function isIdempotent(request: ApiRequest): boolean {
   if (request.method === "POST") return false;
   return request.method !== "PATCH" || request.headers?.["content-type"] !== "application/json-patch+json";
 }

@@ -1,4 +1,4 @@
-/** What a request proves its identity with. */
+/** Credentials of a request. */
 export interface Credentials {
   /** A bearer token. */
   readonly token?: string;
@@ -9,14 +9,14 @@ export interface Credentials {
   readonly clientKey?: string;
 }
 
-/** Where credentials come from that change over time. `get` is asked before every request and caches by itself. */
+/** A source of credentials that change over time. `get` is called before every request and does its own caching. */
 export interface CredentialSource {
   get(signal?: AbortSignal): Promise<Credentials>;
-  /** Told when the server refused what `get` gave (401): the next `get` brings something fresh. */
+  /** Called when the server rejected the credentials (401): the next `get` must return new ones. */
   invalidate?(): void;
 }
 
-/** The `authorization` header of these credentials, if they have one. */
+/** The `authorization` header for these credentials, if they need one. */
 export function authorizationOf(credentials: Credentials): string | undefined {
   if (credentials.token !== undefined && credentials.token !== "") return `Bearer ${credentials.token}`;
   if (credentials.basic === undefined) return undefined;

@@ -1,16 +1,16 @@
 import type { DeepPartial, DeepReadonly, KubernetesObject, ObjectKey, ResourceType, Stored } from "@keelson/api-machinery";
 import type { ByteStream, KubernetesList, WatchEvent } from "@keelson/api-machinery/transport";
 
-/** Called each time before the request is sent, also before it is sent again at the server's wish. Throwing refuses it. */
+/** Called every time before the request is sent, including retries. Throwing cancels the request. */
 export type BeforeSend = () => void;
 
 /** Options of every write. */
 export interface WriteOptions {
-  /** Who owns the fields that are written. Default: the client's. */
+  /** Owner of the written fields. Default: the client's field manager. */
   readonly fieldManager?: string;
-  /** Runs admission and validation and stores nothing. */
+  /** Runs admission and validation without storing anything. */
   readonly dryRun?: boolean;
-  /** What happens to unknown fields; the server's default is `Warn`. */
+  /** How the server treats unknown fields. Default: the server's, `Warn`. */
   readonly fieldValidation?: "Ignore" | "Warn" | "Strict";
   readonly signal?: AbortSignal | undefined;
   readonly beforeSend?: BeforeSend | undefined;
@@ -19,16 +19,16 @@ export interface WriteOptions {
 /** Options of {@link Client.create}. */
 export interface CreateOptions extends WriteOptions {
   /**
-   * Makes the object in a subresource instead of a collection: a Binding or Eviction of a Pod, a TokenRequest of a
-   * ServiceAccount. The new object's `metadata` names the object that it is made for. The server may answer another kind (a
-   * Binding is answered with a Status).
+   * Creates the object in a subresource instead of a collection: a Binding or Eviction of a Pod, a TokenRequest of a
+   * ServiceAccount. The `metadata` of the new object names its parent. The server may return another kind: for a
+   * Binding it returns a Status.
    */
   readonly subresource?: { readonly of: ResourceType; readonly name: "binding" | "eviction" | "token" };
 }
 
 /** Options of {@link Client.apply}. */
 export interface ApplyOptions extends WriteOptions {
-  /** Takes over fields that others own instead of failing with a conflict. Default: true, as a controller wants it. */
+  /** Takes ownership of conflicting fields instead of failing with a conflict. Default: true, as controllers need it. */
   readonly force?: boolean;
 }
 
@@ -42,7 +42,7 @@ export interface ListOptions {
   readonly resourceVersionMatch?: "Exact" | "NotOlderThan";
   readonly limit?: number;
   readonly continue?: string;
-  /** Asks for `apiVersion`, `kind` and `metadata` alone (`PartialObjectMetadata`). A server in this process may send all. */
+  /** Requests only `apiVersion`, `kind` and `metadata` (`PartialObjectMetadata`). A server in this process may send complete objects. */
   readonly metadataOnly?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
@@ -50,7 +50,7 @@ export interface ListOptions {
 /** Options of {@link Client.watch}. */
 export interface WatchOptions extends ListOptions {
   readonly allowWatchBookmarks?: boolean;
-  /** The server ends the watch after this long. */
+  /** The server ends the watch after this time. */
   readonly timeoutSeconds?: number;
   readonly sendInitialEvents?: boolean;
   /** See `ApiRequest.decode`. */
@@ -67,22 +67,22 @@ export interface DeleteOptions {
   readonly beforeSend?: BeforeSend | undefined;
 }
 
-/** Options of {@link Client.podLog}, as core/v1 PodLogOptions has them. */
+/** Options of {@link Client.podLog}, as in core/v1 PodLogOptions. */
 export interface PodLogOptions {
   /** Default: the Pod's only container. */
   readonly container?: string;
-  /** Goes on until the container has ended. */
+  /** Streams until the container has ended. */
   readonly follow?: boolean;
-  /** The container before its last restart. */
+  /** Returns the log of the container before its last restart. */
   readonly previous?: boolean;
-  /** Begins at the last lines, so many. Default: at the first. */
+  /** Number of lines from the end. Default: all. */
   readonly tailLines?: number;
-  /** RFC 3339. Leaves out what was written before. */
+  /** RFC 3339. Omits earlier lines. */
   readonly sinceTime?: string;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A patch of one of the four types that Kubernetes knows besides apply. */
+/** A patch: every type that Kubernetes supports besides apply. */
 export type Patch =
   | { readonly type: "json"; readonly operations: readonly JsonPatchOperation[] }
   | { readonly type: "merge"; readonly body: unknown }
@@ -96,19 +96,19 @@ export interface JsonPatchOperation {
   readonly value?: unknown;
 }
 
-/** What an apply sends: the fields that the caller wants to own, and the object's name. */
+/** The fields that an apply sets and owns, and the object's name. */
 export type ApplyConfiguration<T extends KubernetesObject> = DeepReadonly<
   DeepPartial<Omit<T, "metadata" | "apiVersion" | "kind">>
 > & {
   readonly metadata: DeepReadonly<DeepPartial<T["metadata"]>> & { readonly name: string };
 };
 
-/** A list as {@link Client.list} answers it. */
+/** The result of {@link Client.list}. */
 export type StoredList<T extends KubernetesObject> = DeepReadonly<Omit<KubernetesList<T>, "items">> & {
   readonly items: readonly Stored<T>[];
 };
 
-/** A watch on one kind: typed events, until it ends, breaks (throws) or is closed. */
+/** A watch of one kind: typed events until it ends, fails (throws) or is closed. */
 export interface TypedWatch<T> extends AsyncIterable<WatchEvent<DeepReadonly<T>>> {
   /** See `WatchStream.batches`. */
   batches?(): AsyncIterable<readonly WatchEvent<DeepReadonly<T>>[]>;
@@ -116,9 +116,9 @@ export interface TypedWatch<T> extends AsyncIterable<WatchEvent<DeepReadonly<T>>
 }
 
 /**
- * One client for every kind. What it returns may be frozen and shared: copy it with `draft` before changing it.
+ * A client for every kind. Returned objects may be frozen and shared: copy them with `draft` before changing them.
  *
- * **Errors**: every method throws a `StatusError` where the server refuses, and a `TransportError` where no answer came.
+ * **Errors**: every method throws a `StatusError` if the server rejects the request, and a `TransportError` if there is no response.
  */
 export interface Client {
   get<T extends KubernetesObject>(
@@ -128,9 +128,9 @@ export interface Client {
   ): Promise<Stored<T>>;
   list<T extends KubernetesObject>(type: ResourceType<T>, options?: ListOptions): Promise<StoredList<T>>;
   watch<T extends KubernetesObject>(type: ResourceType<T>, options?: WatchOptions): Promise<TypedWatch<T>>;
-  /** `apiVersion` and `kind` are filled in from `type`. */
+  /** Creates an object. `apiVersion` and `kind` are taken from `type`. */
   create<T extends KubernetesObject>(type: ResourceType<T>, object: NewObject<T>, options?: CreateOptions): Promise<Stored<T>>;
-  /** Replaces the object, or a subresource of it (`finalize`). `metadata.resourceVersion`, where it is set, must match. */
+  /** Replaces the object or a subresource (`finalize`). If `metadata.resourceVersion` is set, it must match. */
   update<T extends KubernetesObject>(
     type: ResourceType<T>,
     object: DeepReadonly<T>,
@@ -147,13 +147,13 @@ export interface Client {
     patch: Patch,
     options?: WriteOptions & { readonly subresource?: string },
   ): Promise<Stored<T>>;
-  /** Server-side apply (KEP-555). Creates what is not there. */
+  /** Server-side apply (KEP-555). Creates the object if it does not exist. */
   apply<T extends KubernetesObject>(
     type: ResourceType<T>,
     configuration: ApplyConfiguration<T>,
     options?: ApplyOptions,
   ): Promise<Stored<T>>;
-  /** Server-side apply to the status subresource. With `metadata.resourceVersion` it is refused when the object moved on. */
+  /** Server-side apply to the status subresource. With `metadata.resourceVersion` it fails with a conflict if the object has changed. */
   applyStatus<T extends KubernetesObject>(
     type: ResourceType<T>,
     configuration: ApplyConfiguration<T>,
@@ -161,15 +161,15 @@ export interface Client {
   ): Promise<Stored<T>>;
   delete(type: ResourceType, key: ObjectKey, options?: DeleteOptions): Promise<void>;
   deleteCollection(type: ResourceType, selection: ListOptions, options?: DeleteOptions): Promise<void>;
-  /** What a container of a Pod writes, standard output and error together. A `BadRequest` says that it has not started. */
+  /** The log of a container, standard output and error combined. Fails with `BadRequest` if the container has not started. */
   podLog(pod: ObjectKey, options?: PodLogOptions): Promise<ByteStream>;
   /** Closes the transport. */
   close(): Promise<void>;
 }
 
 /**
- * An object as it is given to {@link Client.create}: without what the server or `type` fills in. What a schema has defaults for
- * is asked for nevertheless, as the object's type has it; {@link Client.apply} takes an object without.
+ * The argument of {@link Client.create}: an object without the fields that the server or `type` sets. Fields with schema defaults are
+ * still required by the type; {@link Client.apply} accepts an object without them.
  */
 export type NewObject<T extends KubernetesObject> = Omit<DeepReadonly<T>, "apiVersion" | "kind" | "metadata" | "status"> & {
   readonly metadata: DeepReadonly<DeepPartial<T["metadata"]>>;

@@ -19,8 +19,8 @@ const reasons: Readonly<Record<number, StatusReason>> = {
 };
 
 /**
- * The error in an answer that is not a success: the Status that it carries, or one made of the code and the text where a
- * proxy answered in the API server's place.
+ * The error of an unsuccessful response: its Status, or one created from the code and the text if a proxy responded instead of
+ * the API server.
  */
 export function statusErrorOf(code: number, body: unknown, what: string): StatusError {
   if (isJsonObject(body) && body["kind"] === "Status") {
@@ -33,7 +33,7 @@ export function statusErrorOf(code: number, body: unknown, what: string): Status
     kind: "Status",
     metadata: {},
     status: "Failure",
-    message: `${what}: the server answered ${code}${text === "" ? "" : `: ${text}`}`,
+    message: `${what}: the server responded with ${code}${text === "" ? "" : `: ${text}`}`,
     reason: reasons[code] ?? (code >= 500 ? "InternalError" : "Unknown"),
     code,
   });

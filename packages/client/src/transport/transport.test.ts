@@ -2,7 +2,7 @@ import { statusError } from "@keelson/api-machinery";
 import type { Transport, WatchEvent } from "@keelson/api-machinery/transport";
 import { afterEach, describe, expect, test } from "vitest";
 import { createHttpTransport } from "./http-transport.ts";
-import { eventSource, type Script, scriptedTransport, serveScript } from "./testing/scripted-server.ts";
+import { eventSource, type Script, scriptedTransport, serveScript } from "../testing/scripted-server.ts";
 import { isTransportError } from "./transport-error.ts";
 
 const cleanUps: (() => Promise<void>)[] = [];
@@ -45,7 +45,7 @@ describe.each(Object.entries(kinds))("transport over %s", (_, make) => {
     expect(answer.body).toEqual({ got: ["PATCH", "/apis/a/v1/bs/c", { labelSelector: "a in (b,c),d!=é" }, { n: "ü" }] });
   });
 
-  test("gives events as they come and ends when the server ends", async () => {
+  test("delivers events as they arrive and ends when the server ends", async () => {
     const source = eventSource();
     const transport = await make(() => ({ events: source.events, ending: "clean" }));
     const watch = await transport.watch({ method: "GET", path: "/w" });
@@ -58,13 +58,13 @@ describe.each(Object.entries(kinds))("transport over %s", (_, make) => {
     expect((await iterator.next()).done).toBe(true);
   });
 
-  test("throws the Status where a watch is refused", async () => {
+  test("throws the Status of a rejected watch", async () => {
     const refusal = statusError("Expired", "too old").status;
     const transport = await make(() => ({ status: 410, body: refusal }));
     await expect(transport.watch({ method: "GET", path: "/w" })).rejects.toMatchObject({ reason: "Expired", code: 410 });
   });
 
-  test("throws when a watch breaks", async () => {
+  test("throws if a watch loses its connection", async () => {
     const source = eventSource();
     const transport = await make(() => ({ events: source.events, ending: "broken" }));
     const watch = await transport.watch({ method: "GET", path: "/w" });
@@ -75,7 +75,7 @@ describe.each(Object.entries(kinds))("transport over %s", (_, make) => {
     await expect(iterator.next()).rejects.toSatisfy((error) => isTransportError(error, "ConnectionLost"));
   });
 
-  test.each(["close", "abort"])("ends a watch without error on %s, also while it waits", async (how) => {
+  test.each(["close", "abort"])("ends a waiting watch without error on %s", async (how) => {
     const transport = await make(() => ({ events: eventSource().events, ending: "clean" }));
     const controller = new AbortController();
     const watch = await transport.watch({ method: "GET", path: "/w", signal: controller.signal });
@@ -95,7 +95,7 @@ describe.each(Object.entries(kinds))("transport over %s", (_, make) => {
     await expect(transport.request({ method: "GET", path: "/r", signal: controller.signal })).rejects.toBe(reason);
   });
 
-  test("ends requests and watches on close, and takes none after it", async () => {
+  test("ends requests and watches on close, and rejects new ones", async () => {
     let asked = (): void => {};
     const isAsked = new Promise<void>((resolve) => (asked = resolve));
     const transport = await make((request) => {

@@ -3,23 +3,23 @@ import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 
-/** A kubeconfig that cannot be used. The message names the file and the field. */
+/** A kubeconfig is invalid or missing. The message contains the file and the field. */
 export class KubeconfigError extends Error {
   override readonly name = "KubeconfigError";
   readonly code = "Kubeconfig";
 }
 
-/** One named cluster, user or context: its fields as they are in the file, and which file that is. */
+/** A named cluster, user or context, with its fields as in the file. */
 export interface KubeconfigEntry {
   readonly name: string;
-  /** The file that the entry is from; its relative paths start there. */
+  /** The file that contains the entry. Relative paths are resolved against its folder. */
   readonly file: string;
-  /** Where the entry is in the file, for messages: `clusters[name=dev].cluster`. */
+  /** Path of the entry in the file, for messages: `clusters[name=dev].cluster`. */
   readonly path: string;
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** One or several kubeconfig files, merged: of two entries with one name, the one of the earlier file counts. */
+/** One or more merged kubeconfig files. Of entries with the same name, the first one is used. */
 export interface Kubeconfig {
   readonly files: readonly string[];
   readonly currentContext: string | undefined;
@@ -28,15 +28,15 @@ export interface Kubeconfig {
   readonly contexts: ReadonlyMap<string, KubeconfigEntry>;
 }
 
-/** Where kubeconfig files are looked for. */
+/** Where to find kubeconfig files. */
 export interface KubeconfigLocation {
-  /** `--kubeconfig`: this file and no other. It has to exist. */
+  /** `--kubeconfig`: only this file. It must exist. */
   readonly kubeconfig?: string | undefined;
   /** Default: `process.env`. */
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
-/** The files to read, in order, and whether they have to exist: of those in `KUBECONFIG`, missing ones are passed over. */
+/** The files to read, in order, and whether they must exist: missing files of `KUBECONFIG` are skipped. */
 export function kubeconfigFiles({ kubeconfig, env = process.env }: KubeconfigLocation): { files: string[]; required: boolean } {
   if (kubeconfig !== undefined) return { files: [kubeconfig], required: true };
   const listed = (env["KUBECONFIG"] ?? "").split(delimiter).filter((file) => file !== "");
@@ -45,9 +45,9 @@ export function kubeconfigFiles({ kubeconfig, env = process.env }: KubeconfigLoc
 }
 
 /**
- * Reads and merges kubeconfig files. `undefined` when none of them exists and none has to.
+ * Reads and merges kubeconfig files. `undefined` if none exists and none is required.
  *
- * **Errors**: {@link KubeconfigError} when a file cannot be read or is not a kubeconfig.
+ * **Errors**: {@link KubeconfigError} if a file cannot be read or is not a kubeconfig.
  */
 export async function loadKubeconfig(location: KubeconfigLocation = {}): Promise<Kubeconfig | undefined> {
   const { files, required } = kubeconfigFiles(location);
@@ -64,7 +64,7 @@ export async function loadKubeconfig(location: KubeconfigLocation = {}): Promise
     }
   }
   if (read.length === 0) return undefined;
-  // Loaded when there is something to parse: most processes that embed the client have no kubeconfig.
+  // Loaded lazily: most processes that embed the client have no kubeconfig.
   const { parse } = await import("yaml");
   let currentContext: string | undefined;
   const clusters = new Map<string, KubeconfigEntry>();
@@ -78,20 +78,20 @@ export async function loadKubeconfig(location: KubeconfigLocation = {}): Promise
       throw new KubeconfigError(`kubeconfig ${file}: not YAML: ${messageOf(error)}`, { cause: error });
     }
     if (root === null || root === undefined) continue;
-    if (!isJsonObject(root)) throw new KubeconfigError(`kubeconfig ${file}: not a kubeconfig: its top is not an object`);
+    if (!isJsonObject(root)) throw new KubeconfigError(`kubeconfig ${file}: not a kubeconfig: the document is not an object`);
     const current = root["current-context"];
     if (current !== undefined && current !== null && typeof current !== "string") {
       throw new KubeconfigError(`kubeconfig ${file}: current-context is not a string`);
     }
     currentContext ??= current === "" ? undefined : (current ?? undefined);
-    gather(clusters, file, root, "clusters", "cluster");
-    gather(users, file, root, "users", "user");
-    gather(contexts, file, root, "contexts", "context");
+    addEntries(clusters, file, root, "clusters", "cluster");
+    addEntries(users, file, root, "users", "user");
+    addEntries(contexts, file, root, "contexts", "context");
   }
   return { files: read.map(({ file }) => file), currentContext, clusters, users, contexts };
 }
 
-function gather(
+function addEntries(
   into: Map<string, KubeconfigEntry>,
   file: string,
   root: Readonly<Record<string, unknown>>,
@@ -112,7 +112,7 @@ function gather(
   }
 }
 
-/** A string field of an entry; empty counts as absent. */
+/** A string field of an entry. Empty counts as absent. */
 export function stringField(entry: KubeconfigEntry, name: string): string | undefined {
   const value = entry.fields[name];
   if (value === undefined || value === null || value === "") return undefined;
@@ -124,7 +124,7 @@ export function stringField(entry: KubeconfigEntry, name: string): string | unde
 export function booleanField(entry: KubeconfigEntry, name: string): boolean | undefined {
   const value = entry.fields[name];
   if (value === undefined || value === null) return undefined;
-  if (typeof value !== "boolean") throw fieldError(entry, name, "is neither true nor false");
+  if (typeof value !== "boolean") throw fieldError(entry, name, "must be true or false");
   return value;
 }
 

@@ -1,57 +1,59 @@
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { ApiRequest, ApiResponse, ByteStream, Transport, WatchStream } from "@keelson/api-machinery/transport";
 import type { Dispatcher } from "undici";
-import { statusErrorOf } from "./answer-status.ts";
+import { statusErrorOf } from "./response-status.ts";
 import { byteStream } from "./byte-stream.ts";
 import { type ConnectionOptions, ConnectionPools, type Pools } from "./connection-pools.ts";
 import { authorizationOf, type Credentials, type CredentialSource } from "./credentials.ts";
 import { type UpgradedConnection, upgradeConnection } from "./http-upgrade.ts";
 import { contentOf, headersOf, pathOf, readBody } from "./http-message.ts";
-import { HttpWatch } from "./http-watch.ts";
+import { HttpWatch } from "../watch/http-watch.ts";
 import { type Impersonation, impersonationHeaders } from "./impersonation.ts";
 import { isTransportError, TransportError } from "./transport-error.ts";
 import { transportErrorOf } from "./undici-error.ts";
 
 /** Options of {@link createHttpTransport}. */
 export interface HttpTransportOptions extends ConnectionOptions {
-  /** `https://host:port`, with a path where the API is served below one. */
+  /** `https://host:port`, with a path if the API is served below one. */
   readonly server: string;
   /** PEM. */
   readonly clientCertificate?: string;
   /** PEM. */
   readonly clientKey?: string;
-  /** A bearer token, or what gives one; it is asked before every request. */
+  /** A bearer token, or a function that returns one and is called before every request. */
   readonly token?: string | (() => string | Promise<string>);
-  /** Credentials that change; instead of the three above. */
+  /** Credentials that change over time. Replaces the three options above. */
   readonly credentials?: CredentialSource;
   readonly impersonate?: Impersonation;
-  /** The longest line of a watch. Default 16 MiB. */
+  /** Maximum length of a watch event. Default 16 MiB. */
   readonly maxLineBytes?: number;
   readonly clock?: Clock;
 }
 
-/** A transport that can also change a connection's protocol. */
+/** A transport that supports protocol upgrades. */
 export interface UpgradingTransport extends Transport {
   /**
-   * Asks for another protocol on a connection of its own, as exec and port-forward need it. The caller ends the socket; `close`
-   * leaves it. Errors as those of `request`, and a StatusError where the server refuses.
+   * Upgrades a dedicated connection to another protocol, for exec and port-forward. The caller closes the socket; `close` does not.
+   * Errors are those of `request`, and a StatusError if the server rejects the upgrade.
    */
-  upgrade(request: ApiRequest & { /** For the header `Upgrade`. */ readonly protocol: string }): Promise<UpgradedConnection>;
+  upgrade(
+    request: ApiRequest & { /** Value of the header `Upgrade`. */ readonly protocol: string },
+  ): Promise<UpgradedConnection>;
 }
 
-/** How long after its `timeoutSeconds` a silent watch is given up as dead. */
+/** A watch that is silent for this long after its `timeoutSeconds` is considered lost. */
 const watchGraceMs = 5_000;
 
-/** The longest silence of a watch that has no `timeoutSeconds`: the server's own longest default, and some. */
-const longestSilenceMs = 65 * 60_000;
+/** Maximum silence of a watch without `timeoutSeconds`: slightly more than the server's maximum. */
+const maxSilenceMs = 65 * 60_000;
 
 /**
- * Makes a transport over HTTP/1.1. Connections are kept alive and reused; every watch has a connection of its own.
+ * Creates a transport over HTTP/1.1. Connections are kept alive and reused; every watch has its own connection.
  *
- * **Guarantees**: a watch that is silent beyond its `timeoutSeconds` and 5 s breaks instead of hanging; aborting frees the
- * socket; after `close` no socket is left.
+ * **Guarantees**: a watch that is silent for 5 s longer than its `timeoutSeconds` fails instead of hanging. Aborting a request closes its
+ * socket. No socket is left after `close`.
  *
- * **Errors**: `TransportError` where no whole answer came; the signal's reason where the signal fired.
+ * **Errors**: `TransportError` if there is no complete response; the signal's reason if it was aborted.
  */
 export function createHttpTransport(options: HttpTransportOptions): UpgradingTransport {
   return new HttpTransport(options);
@@ -83,7 +85,7 @@ class HttpTransport implements UpgradingTransport {
     try {
       return await this.#attempt(request);
     } catch (error) {
-      // The server may close an idle connection just as it is used again. Reading twice does no harm.
+      // The server may close an idle connection just when it is reused. GET is safe to repeat.
       if (request.method === "GET" && isTransportError(error, "ConnectionLost") && !this.#closed) {
         return this.#attempt(request, 1);
       }
@@ -95,7 +97,7 @@ class HttpTransport implements UpgradingTransport {
     const seconds = Number(request.query?.["timeoutSeconds"] ?? 0);
     const watch = new HttpWatch({
       clock: this.#clock,
-      silenceMs: seconds > 0 ? seconds * 1000 + watchGraceMs : longestSilenceMs,
+      silenceMs: seconds > 0 ? seconds * 1000 + watchGraceMs : maxSilenceMs,
       maxLineBytes: this.#maxLineBytes,
       decode: request.decode,
       signal: request.signal,
@@ -169,7 +171,7 @@ class HttpTransport implements UpgradingTransport {
     }
   }
 
-  /** Sends the request with credentials; with fresh ones once more when the server refuses them. */
+  /** Sends the request with credentials, and once more with new ones if the server rejects them. */
   async #authorized(
     request: ApiRequest,
     pool: (pools: Pools) => Dispatcher,
@@ -218,11 +220,11 @@ function parseServer(server: string): URL {
   try {
     url = new URL(server);
   } catch {
-    throw new TypeError(`server ${JSON.stringify(server)} is not a URL; write it as https://host:port`);
+    throw new TypeError(`server ${JSON.stringify(server)} is not a valid URL; use the form https://host:port`);
   }
   if (url.protocol !== "https:" && url.protocol !== "http:") {
     throw new TypeError(
-      `server ${JSON.stringify(server)} has the scheme ${url.protocol}//; only https:// and http:// are spoken`,
+      `server ${JSON.stringify(server)} has the scheme ${url.protocol}//; only https:// and http:// are supported`,
     );
   }
   return url;

@@ -1,12 +1,12 @@
 /**
- * Why no answer came.
+ * Why there is no response.
  *
- * - `Unreachable`: no connection was made (refused, no such host, no route).
- * - `Tls`: the two sides did not agree on certificates.
- * - `ConnectionLost`: the connection broke before the whole answer was there.
- * - `Timeout`: connecting or the answer took too long, or a watch was silent for longer than it may be.
- * - `InvalidResponse`: what came is not what the protocol says (broken JSON, a line without end, a line too long).
- * - `Credentials`: the credentials for the request could not be had.
+ * - `Unreachable`: no connection (refused, unknown host, no route).
+ * - `Tls`: the TLS handshake failed, for example because of a certificate.
+ * - `ConnectionLost`: the connection was lost before the response was complete.
+ * - `Timeout`: the connection or the response took too long, or a watch was silent for too long.
+ * - `InvalidResponse`: the response violates the protocol (invalid JSON, an incomplete or too long line).
+ * - `Credentials`: the credentials could not be obtained.
  * - `Closed`: the transport is closed.
  */
 export type TransportErrorCode =
@@ -20,7 +20,7 @@ export type TransportErrorCode =
 
 const brand = Symbol.for("keelson.TransportError");
 
-/** No answer came, or not a whole one. Whether the request had an effect is unknown unless `code` is `Unreachable`. */
+/** There is no complete response. Unless `code` is `Unreachable`, the request may have had an effect. */
 export class TransportError extends Error {
   override readonly name = "TransportError";
   readonly code: TransportErrorCode;
@@ -32,7 +32,7 @@ export class TransportError extends Error {
   }
 }
 
-/** Whether `error` is a {@link TransportError}, also one from another copy of this package; with `code`, one of that code. */
+/** Whether `error` is a {@link TransportError}, also from another copy of this package; with `code`, of that code. */
 export function isTransportError(error: unknown, code?: TransportErrorCode): error is TransportError {
   if (typeof error !== "object" || error === null || !(brand in error)) return false;
   return code === undefined || (error as TransportError).code === code;
