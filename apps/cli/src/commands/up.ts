@@ -76,6 +76,8 @@ async function up(
   const chosen = withDependencies(flags.only === undefined ? new Set(names) : parseNames("--only", String(flags.only), names));
   const dataDir = resolve(String(flags["data-dir"]));
   const print = (line: string): void => void process.stdout.write(`${line}\n`);
+  // Files that other users could change would give them the rights of this one.
+  process.umask(process.umask() | 0o022);
   await createDataFolder(dataDir);
   const log = createLogger({ level, file: resolve(dataDir, "keelson.log") });
   const shutdown = listenForShutdown({ faults: { log } });

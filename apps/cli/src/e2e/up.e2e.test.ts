@@ -1,4 +1,6 @@
+import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
+import { join } from "node:path";
 import { once } from "node:events";
 import { ConfigMap, Namespace } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
@@ -54,7 +56,10 @@ test("serves metrics, probes and recent reconciles on loopback unless --metrics-
   {
     await using keelson = await startTestKeelson(folder.path, "--only", "cluster,robots");
     const [, url = ""] = await keelson.process.printed(/^metrics\s+(http:\/\/127\.0\.0\.1:\d+)\/metrics$/m);
-    const ask = async (path: string): Promise<string> => (await fetch(url + path)).text();
+    const token = readFileSync(join(keelson.dataDir, "metrics-token"), "utf8").trim();
+    const headers = { authorization: `Bearer ${token}` };
+    const ask = async (path: string): Promise<string> => (await fetch(url + path, { headers })).text();
+    for (const path of ["/metrics", "/debug/reconciles"]) expect((await fetch(url + path)).status).toBe(401);
     expect(await ask("/readyz?verbose")).toContain("[+]started ok");
     expect(await ask("/healthz")).toBe("ok");
     const client = await keelson.client();

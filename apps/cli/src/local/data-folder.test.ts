@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
@@ -10,6 +10,15 @@ it("creates the folder and its parents, and accepts an existing one", async () =
   await createDataFolder(folder);
   await createDataFolder(folder);
   expect(existsSync(folder)).toBe(true);
+});
+
+it("closes a folder that other users could read or change", async () => {
+  using base = temporaryFolder();
+  const folder = join(base.path, "open");
+  mkdirSync(folder);
+  chmodSync(folder, 0o777);
+  await createDataFolder(folder);
+  expect(statSync(folder).mode & 0o777).toBe(0o711);
 });
 
 it("names the flag, the folder and the reason when creation fails", async () => {

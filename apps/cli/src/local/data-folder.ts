@@ -1,4 +1,4 @@
-import { mkdir } from "node:fs/promises";
+import { chmod, mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 
 /** The data folder cannot be created. The message names the folder and the remedy. */
@@ -8,13 +8,15 @@ export class DataFolderError extends Error {
 }
 
 /**
- * Creates the data folder and its parents. Throws a {@link DataFolderError}.
+ * Creates the data folder and its parents, and closes it to other users. Throws a {@link DataFolderError}.
  *
  * Each level is created separately, because a recursive `mkdir` never settles on a file system that rejects new folders (`/proc`).
  */
 export async function createDataFolder(path: string): Promise<void> {
   try {
     await createFolder(path);
+    // Programs of Pods run as other users and have their root file systems below, so the folder stays searchable.
+    await chmod(path, 0o711);
   } catch (error) {
     throw new DataFolderError(
       `--data-dir: ${path} cannot be created: ${error instanceof Error ? error.message : String(error)}; choose a writable folder`,

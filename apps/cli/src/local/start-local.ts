@@ -29,6 +29,7 @@ import { imagesFolder, sandboxes } from "@keelson/sandboxes";
 import { reserveAddressBlock } from "./address-block.ts";
 import { grant, userOf } from "./cluster-access.ts";
 import { operatorUser, prepareOperator } from "./operator-access.ts";
+import { metricsAccess } from "./metrics-access.ts";
 import { PodIsolation, type PodRuntimeName } from "./pod-runtime.ts";
 
 /** Options of {@link startLocal}. */
@@ -110,6 +111,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
       metrics = await createPrometheusMetrics({ clock, processFigures: true });
       const server = createProbeServer({
         metrics,
+        access: await metricsAccess({ dataDir, client, clock }),
         reconciles: { reconciles: (filter) => running.flatMap((each) => each.reconciles(filter)) },
         ready: {
           started: () => {

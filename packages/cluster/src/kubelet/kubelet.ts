@@ -96,6 +96,8 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
       updateHosts();
       return file;
     },
+    forgetNamespaceHosts: (namespace) => hosts.forgetNamespace(namespace),
+    sweepHosts: (isUsed) => hosts.sweep(isUsed),
     forgetHostsFile: ({ metadata }) => hosts.forget(metadata.namespace ?? "", metadata.uid ?? ""),
     nodeName,
     hostIP,

@@ -28,6 +28,10 @@ export interface NodeContext {
   hostsFile(pod: PodView): string;
   /** Removes a Pod's own hosts file. */
   forgetHostsFile(pod: PodView): void;
+  /** Removes the hosts file of a namespace without Pods. */
+  forgetNamespaceHosts(namespace: string): void;
+  /** Removes hosts files of namespaces for which `isUsed` is false. */
+  sweepHosts(isUsed: (namespace: string) => boolean): void;
   /** Environment variables of every container. */
   readonly environment: Readonly<Record<string, string>>;
   /** The CA of the API server's certificate in PEM. */

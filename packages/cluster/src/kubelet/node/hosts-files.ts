@@ -1,4 +1,14 @@
-import { mkdirSync, rmSync, openSync, closeSync, ftruncateSync, readFileSync, writeSync, existsSync } from "node:fs";
+import {
+  mkdirSync,
+  rmSync,
+  openSync,
+  closeSync,
+  ftruncateSync,
+  readdirSync,
+  readFileSync,
+  writeSync,
+  existsSync,
+} from "node:fs";
 import { join } from "node:path";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery/kinds";
@@ -43,6 +53,24 @@ export class HostsFiles {
     this.#own.delete(name);
     this.#texts.delete(name);
     rmSync(join(this.#dir, name), { force: true });
+  }
+
+  /** Removes the file of a namespace without Pods. */
+  forgetNamespace(namespace: string): void {
+    this.#texts.delete(namespace);
+    rmSync(join(this.#dir, namespace), { force: true });
+  }
+
+  /** Removes files of namespaces and Pods that an earlier kubelet left behind. `isUsed` receives names of namespaces. */
+  sweep(isUsed: (namespace: string) => boolean): void {
+    for (const name of readdirSync(this.#dir)) {
+      // A namespace is a DNS label, so a dot separates the uid of a Pod.
+      const [namespace = ""] = name.split(".");
+      if (isUsed(namespace)) continue;
+      this.#texts.delete(name);
+      this.#own.delete(name);
+      rmSync(join(this.#dir, name), { force: true });
+    }
   }
 
   /** Updates all files in use. */

@@ -133,6 +133,10 @@ export class PodSet {
     return pod.spec.nodeName === this.#node.nodeName;
   }
 
+  #hasPods(namespace: string): boolean {
+    return [...this.#workers.values()].some(({ pod }) => pod.metadata.namespace === namespace);
+  }
+
   #put(pod: PodView): void {
     const uid = pod.metadata.uid ?? "";
     const worker = this.#workers.get(uid);
@@ -166,6 +170,8 @@ export class PodSet {
         this.#workers.delete(uid);
         this.#records.delete(uid);
         this.#sources.release(uid);
+        const { namespace = "" } = pod.metadata;
+        if (!this.#hasPods(namespace)) this.#node.forgetNamespaceHosts(namespace);
       },
     });
     this.#workers.set(uid, worker);
@@ -210,6 +216,7 @@ export class PodSet {
         await program.stop();
         await program.remove();
       }
+      this.#node.sweepHosts((namespace) => this.#hasPods(namespace));
       await subPaths?.releaseOthers((uid) => uids.has(uid) || this.#workers.has(uid));
       for (const uid of await readdir(podsDir)) {
         if (uids.has(uid) || this.#workers.has(uid)) continue;
