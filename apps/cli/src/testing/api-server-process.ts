@@ -1,12 +1,12 @@
 import { type KeelsonProcess, startNodeProgram } from "./keelson-process.ts";
 
 const builtModule = (name: string): string =>
-  JSON.stringify(import.meta.resolve(name).replace("/src/index.ts", "/dist/index.js"));
+  JSON.stringify(import.meta.resolve(name).replace("/src/", "/dist/").replace(/\.ts$/, ".js"));
 
 /** Only the API server, as `keelson up` runs it. It starts fast enough for tests that kill it a hundred times. */
 const program = `
   import { serveApi, systemRandom } from ${builtModule("@keelson/apiserver")};
-  import { systemClock } from ${builtModule("@keelson/api-machinery")};
+  import { systemClock } from ${builtModule("@keelson/api-machinery/time")};
   const { port = 0, ...storage } = JSON.parse(process.argv[2]);
   await serveApi({ dataDir: process.argv[1], port, clock: systemClock, random: systemRandom, storage });
   process.stdout.write("ready\\n");
