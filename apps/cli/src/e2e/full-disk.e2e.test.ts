@@ -168,3 +168,40 @@ test.runIf(isRoot)(
     await client.close();
   },
 );
+
+test.runIf(isRoot)(
+  "deletes objects from reserved space while the file system is full, also among rejected creates, and resumes writes without a restart",
+  { timeout: 240_000 },
+  async () => {
+    using folder = temporaryFolder();
+    using cramped = smallFileSystem(folder.path);
+    const dir = join(folder.path, "data");
+    mkdirSync(dir);
+    await using server = await startApiServerProcess(dir);
+    const pid = server.child.pid ?? 0;
+    const client = await connect({ kubeconfig: join(dir, "kubeconfig") });
+    for (let index = 0; index < 200; index++) await create(client, `before-${index}`);
+    cramped.fill(pid);
+    const fillUp = async (): Promise<void> => {
+      for (let index = 0; index < 10_000; index++) await create(client, `last-${index}`);
+    };
+    await expect(fillUp()).rejects.toMatchObject({ status: { reason: "InsufficientStorage" } });
+    for (let index = 0; index < 200; index += 2) {
+      const [created] = await Promise.allSettled([
+        create(client, `refused-${index}`),
+        client.delete(counted, { namespace, name: `before-${index}` }),
+        client.delete(counted, { namespace, name: `before-${index + 1}` }),
+      ]).then((results) => {
+        for (const result of results.slice(1)) expect(result).toMatchObject({ status: "fulfilled" });
+        return results;
+      });
+      expect(created).toMatchObject({ status: "rejected", reason: { status: { code: 507 } } });
+    }
+    expect((await names(client)).filter((name) => name.startsWith("before"))).toEqual([]);
+    cramped.free(pid);
+    await create(client, "after");
+    expect(await names(client)).toContain("after");
+    await client.close();
+    server.child.kill("SIGKILL");
+  },
+);

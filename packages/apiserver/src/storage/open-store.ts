@@ -1,13 +1,16 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
+import type { Engine } from "./database/engine.ts";
 import { LmdbEngine } from "./database/lmdb-engine.ts";
+import { SpaceReserve } from "./database/space-reserve.ts";
 import { lockFolder } from "./folder-lock.ts";
 import { damageError } from "./integrity/damage-report.ts";
 import { HighWaterMark } from "./integrity/high-water-mark.ts";
 import { inspectFolder } from "./integrity/inspection.ts";
 import { Journal } from "./journal/journal.ts";
 import { JournaledEngine } from "./journal/journaled-engine.ts";
+import { ReservedEngine } from "./journal/reserved-engine.ts";
 import { ControlFolder } from "./maintenance/control-folder.ts";
 import { onlineHandlers } from "./maintenance/online.ts";
 import { type StoreOptions, TransactionStore } from "./objects/transaction-store.ts";
@@ -31,12 +34,7 @@ class FolderStore extends TransactionStore {
   readonly #control: ControlFolder | undefined;
   #release: (() => Promise<void>) | undefined;
 
-  constructor(
-    engine: JournaledEngine,
-    options: StoreOptions,
-    control: ControlFolder | undefined,
-    release: () => Promise<void>,
-  ) {
+  constructor(engine: Engine, options: StoreOptions, control: ControlFolder | undefined, release: () => Promise<void>) {
     super(engine, options);
     this.#control = control;
     this.#release = release;
@@ -88,7 +86,8 @@ async function openLocked(options: OpenStoreOptions, unlock: () => void): Promis
       throw error;
     }
   }
-  const engine = new JournaledEngine({ database, journal, onDurable: (revision) => mark?.raise(revision) });
+  const journaled = new JournaledEngine({ database, journal, onDurable: (revision) => mark?.raise(revision) });
+  const engine: Engine = sync ? new ReservedEngine(journaled, new SpaceReserve(dir)) : journaled;
   const control = ControlFolder.open(dir, onlineHandlers(engine));
   return new FolderStore(engine, options, control, async () => {
     await mark?.close();

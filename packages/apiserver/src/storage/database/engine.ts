@@ -63,6 +63,8 @@ export interface Batch {
   readonly position: Position;
   /** Log entries to drop: those after `dropAfter` up to `position.compacted`. */
   readonly dropAfter: number;
+  /** Whether the commit only deletes objects or lets deleted ones go: such commits may use reserved space. Default false. */
+  readonly isFreeing?: boolean;
 }
 
 /** Until something is written, the revision is 1: to a client, 0 means "any". */

@@ -40,7 +40,7 @@ async function killedFolder(flushed: number, journaled: number, bytes = 20): Pro
 }
 
 async function openFails(dir: string): Promise<string> {
-  const opened = openStore({ dir, clock }).then(async (store) => {
+  const opened = openStore({ dir, clock, sync: false }).then(async (store) => {
     const { revision } = store;
     await store.close();
     return `opened at revision ${revision}`;
@@ -184,7 +184,7 @@ describe("a damaged data folder", () => {
             writeFileSync(path, content);
           }
         }
-        const store = await openStore({ dir: copy, clock }).catch((error: unknown) => {
+        const store = await openStore({ dir: copy, clock, sync: false }).catch((error: unknown) => {
           if (!isStorageError(error, "Damaged")) throw error;
           outcomes.refused += 1;
         });

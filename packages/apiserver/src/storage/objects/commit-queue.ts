@@ -37,8 +37,8 @@ export interface CommitQueueOptions {
 const maxDropped = 2_000;
 
 /**
- * Group commit: writes that arrive while a commit is under way are committed together next. A failed commit rejects everything that
- * waits, because later writes may build on the failed ones.
+ * Group commit: writes that arrive while a commit is under way are committed together next. A failed commit also rejects
+ * waiting writes to the same keys, because they build on the failed ones.
  */
 export class CommitQueue {
   readonly #options: CommitQueueOptions;
@@ -99,13 +99,26 @@ export class CommitQueue {
       this.#waiting = [];
       this.#settled = createDeferred<void>();
       try {
-        await this.#commit(writes);
+        await this.#commitOrFree(writes);
       } catch (cause) {
-        this.#rejectAll(writes, cause);
+        this.#reject(writes, cause);
       }
       settled.resolve();
     }
     this.#running = undefined;
+  }
+
+  /** Commits `writes`. If there is no space for all of them, commits those that free some and rejects the others. */
+  async #commitOrFree(writes: readonly PendingWrite[]): Promise<void> {
+    try {
+      await this.#commit(writes);
+    } catch (cause) {
+      const freeing = isStorageError(cause, "StorageFull") ? writes.filter((write) => isIndependent(write, writes)) : [];
+      if (freeing.length === 0 || freeing.length === writes.length) throw cause;
+      const others = writes.filter((write) => !freeing.includes(write));
+      await this.#commit(freeing);
+      this.#reject(others, cause);
+    }
   }
 
   async #commit(writes: readonly PendingWrite[]): Promise<void> {
@@ -145,23 +158,35 @@ export class CommitQueue {
       })),
       position: { revision: writes.at(-1)?.event.revision ?? this.#durable, compacted: Math.max(compacted, upTo) },
       dropAfter: compacted,
+      isFreeing: writes.every(isFreeing),
     };
   }
 
-  #rejectAll(writes: readonly PendingWrite[], cause: unknown): void {
-    const rejected = [...writes, ...this.#waiting];
-    this.#waiting = [];
-    this.#pending.clear();
+  /** Rejects writes, and waiting ones to the same keys, which build on them. */
+  #reject(writes: readonly PendingWrite[], cause: unknown): void {
+    const keys = new Set(writes.map(({ event }) => event.object.key));
+    const dependent = this.#waiting.filter(({ event }) => keys.has(event.object.key));
+    this.#waiting = this.#waiting.filter(({ event }) => !keys.has(event.object.key));
+    for (const key of keys) this.#pending.delete(key);
     const why = cause instanceof Error ? cause.message : String(cause);
     const reason = isStorageError(cause, "StorageFull") ? "InsufficientStorage" : "InternalError";
-    for (const { reject } of rejected) {
+    for (const { reject } of [...writes, ...dependent]) {
       const error = statusError(reason, `the storage could not write: ${why}`);
       error.cause = cause;
       reject(error);
     }
-    this.#settled.resolve();
-    this.#settled = createDeferred<void>();
   }
+}
+
+/** Whether a write deletes an object, or changes one that is being deleted: its finalizers, its grace period. */
+function isFreeing({ event }: PendingWrite): boolean {
+  return event.type === "delete" || event.object.object.metadata.deletionTimestamp !== undefined;
+}
+
+/** Whether a write frees space and no other one in `writes` is to the same key. */
+function isIndependent(write: PendingWrite, writes: readonly PendingWrite[]): boolean {
+  const { key } = write.event.object;
+  return isFreeing(write) && writes.every((other) => other === write || other.event.object.key !== key);
 }
 
 function eventFor(
