@@ -2,7 +2,7 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 
-/** The secret in a file that only its owner can read; made when it is not there. */
+/** Reads a token from a file that only its owner can read; creates the file if it is missing. */
 export async function ensureToken(path: string): Promise<string> {
   const present = await readFile(path, "utf8").catch(() => "");
   if (present.trim() !== "") return present.trim();
@@ -15,8 +15,8 @@ export async function ensureToken(path: string): Promise<string> {
 
 const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
 
-/** Whether the value of an Authorization header carries this token; takes the same time whatever is wrong. */
+/** Whether an Authorization header carries this token. Compares in constant time. */
 export function hasToken(header: string | null | undefined, token: string): boolean {
-  const given = /^Bearer (.+)$/i.exec(header ?? "")?.[1] ?? "";
-  return timingSafeEqual(digest(given), digest(token)) && given !== "";
+  const presented = /^Bearer (.+)$/i.exec(header ?? "")?.[1] ?? "";
+  return timingSafeEqual(digest(presented), digest(token)) && presented !== "";
 }

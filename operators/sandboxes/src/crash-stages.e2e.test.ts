@@ -76,7 +76,7 @@ describe.each([
   ]);
   const named = stages.map((stage) => [`${stage.when} ${stage.what} ${stage.phase ?? ""}`.trim(), stage] as const);
 
-  it.each(named)("%s: the request that is sent again has one sandbox, that was started once", async (_, stage) => {
+  it.each(named)("%s: a repeated request yields one sandbox, started once", async (_, stage) => {
     const command = ["sh", "-c", "echo $$ >>starts; exec sleep 600"];
     const request = { name: "one", image: "host", poolRef: "pool", command, consistencyMode, requestId: "r1" };
     const dying = await start(stage);

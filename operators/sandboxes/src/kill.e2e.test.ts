@@ -2,11 +2,10 @@ import { once } from "node:events";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, watch } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { Pod, Secret } from "@keelson/api-machinery/kinds";
+import { Pod } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createAgentClient } from "./fleet/agent-client.ts";
-import { agentOfPod, tokenOf, tokenSecretName } from "./fleet/agent-pod.ts";
+import { connectAgent } from "./testing/connect-agent.ts";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
 import { ConsistencyMode, FailurePolicy } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
@@ -81,7 +80,7 @@ const processes = (text: string): readonly number[] =>
     .map(Number);
 
 describe("the operator, killed", () => {
-  it("right after FAST creates: the next one has each sandbox once: object, program and place", async () => {
+  it("after FAST creates: leaves each sandbox with one object, program and slot", async () => {
     let fastPath = await start();
     await makePool();
     const names = ["a", "b", "c", "d"];
@@ -112,7 +111,7 @@ describe("the operator, killed", () => {
     }
   });
 
-  it("while STRONG creates are under way: each object comes to one running program", async () => {
+  it("during STRONG creates: leaves one running program per object", async () => {
     const fastPath = await start();
     await makePool();
     const names = ["a", "b", "c", "d"];
@@ -135,7 +134,7 @@ describe("the operator, killed", () => {
     }
   });
 
-  it("before sandboxes expire: their agent ends them by itself, but those that were given more time", async () => {
+  it("before sandboxes expire: lets the agent stop them, except renewed ones", async () => {
     const fastPath = await start();
     await makePool();
     const expiresAt = Math.ceil(Date.now() / 1000) + 15;
@@ -162,7 +161,7 @@ describe("the operator, killed", () => {
     expect(existsSync(join(work(renewed.sandboxId), "ended"))).toBe(false);
   });
 
-  it("and its agent with it: what is gone is Lost or made anew, once, as its policy says", async () => {
+  it("together with its agent: marks sandboxes as Lost or recreates them once, as their policy says", async () => {
     const fastPath = await start();
     await makePool();
     const create = (name: string, failurePolicy: FailurePolicy) =>
@@ -180,9 +179,7 @@ describe("the operator, killed", () => {
 
 /** Waits until the pool's agent says that a sandbox expires then. */
 async function agentKnows(sandboxId: string, expiresAtMs: number): Promise<void> {
-  const pod = await client.get(Pod, { namespace, name: "pool-agent-0" });
-  const token = tokenOf(await client.get(Secret, { namespace, name: tokenSecretName("pool") }));
-  const agent = createAgentClient({ url: agentOfPod(pod)?.url ?? "", token });
+  const agent = await connectAgent(client, namespace, "pool-agent-0");
   const control = new AbortController();
   for await (const status of agent.watch(control.signal)) {
     if (status.sandboxStatuses.some((each) => each.sandboxId === sandboxId && each.expiresAtMs === expiresAtMs)) break;
@@ -227,7 +224,7 @@ async function expectPolicies(manualId: string, autoId: string): Promise<void> {
 }
 
 describe("an agent, killed", () => {
-  it("whose Pod is deleted while no operator runs: the next one finds its folder and clears it", async () => {
+  it("whose Pod is deleted while no operator runs: is cleaned up by the next operator", async () => {
     const fastPath = await start();
     await makePool();
     const { sandboxId } = await fastPath.createSandbox({ name: "manual", image: "host", poolRef: "pool", command });
@@ -246,7 +243,7 @@ describe("an agent, killed", () => {
     await watched(client, Sandbox, "manual", (each) => /reset it to start it again/.test(each?.status?.message ?? ""));
   });
 
-  it("is started anew by the node, and each sandbox goes as its failure policy says", async () => {
+  it("is restarted by the node, and its sandboxes follow their failure policy", async () => {
     const fastPath = await start();
     await makePool();
     const create = (name: string, failurePolicy: FailurePolicy) =>
@@ -259,7 +256,7 @@ describe("an agent, killed", () => {
     await expectPolicies(manual.sandboxId, auto.sandboxId);
   });
 
-  it("whose Pod is deleted: its programs and folder are gone, and another agent takes what is made anew", async () => {
+  it("whose Pod is deleted: leaves no programs and no folder, and recreated sandboxes run elsewhere", async () => {
     const fastPath = await start();
     await makePool();
     await fastPath.createSandbox({

@@ -8,7 +8,7 @@ import { sandboxes } from "./operator.ts";
 const crds = sandboxes.resources.map((resource) => resource.crd);
 const base = { image: "alpine:latest", poolRef: "pool" } as Sandbox["spec"];
 
-it("takes manifests of the original as they are, with no field unknown, and fills in its defaults", async () => {
+it("accepts the original's manifests without unknown fields, and applies defaults", async () => {
   await using environment = await startTestEnvironment({ crds });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const spec = {
@@ -52,16 +52,16 @@ it.each([
   ["port 65536", { exposedPorts: [80, 65536] }, /spec\.exposedPorts\[1\]/],
   ["a port twice", { exposedPorts: [80, 80] }, /spec\.exposedPorts\[1\]: Duplicate value/],
   ["a relative workingDir", { workingDir: "tmp" }, /spec\.workingDir/],
-  ["an expireTime that is no time", { expireTime: "tomorrow" }, /spec\.expireTime/],
-  ["a resetRevision that is no time", { resetRevision: "1" }, /spec\.resetRevision/],
+  ["an invalid expireTime", { expireTime: "tomorrow" }, /spec\.expireTime/],
+  ["an invalid resetRevision", { resetRevision: "1" }, /spec\.resetRevision/],
   ["a negative expireTimeSeconds", { expireTimeSeconds: -1 }, /spec\.expireTimeSeconds/],
   ["an unknown consistencyMode", { consistencyMode: "quick" }, /spec\.consistencyMode/],
   ["an unknown failurePolicy", { failurePolicy: "Never" }, /spec\.failurePolicy/],
   ["a variable without a name", { envs: [{ value: "x" }] }, /spec\.envs\[0\]\.name/],
-  ["a cpu limit of nothing", { resources: { limits: { cpu: "0m" } } }, /spec\.resources\.limits\.cpu/],
+  ["a zero cpu limit", { resources: { limits: { cpu: "0m" } } }, /spec\.resources\.limits\.cpu/],
   ["a negative memory limit", { resources: { limits: { memory: "-1Mi" } } }, /spec\.resources\.limits\.memory/],
   ["a recoveryTimeoutSeconds of 0", { recoveryTimeoutSeconds: 0 }, /spec\.recoveryTimeoutSeconds/],
-])("refuses %s, and names the field", async (_, change, message) => {
+])("rejects %s and names the field", async (_, change, message) => {
   await using environment = await startTestEnvironment({ crds: [Sandbox.crd] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const spec = { ...base, ...change } as Sandbox["spec"];
@@ -70,10 +70,10 @@ it.each([
 
 it.each([
   ["a negative poolMin", { capacity: { poolMin: -1 } }, /spec\.capacity\.poolMin/],
-  ["no place on an agent", { maxSandboxesPerPod: 0 }, /spec\.maxSandboxesPerPod/],
-  ["a memory limit that is no amount", { resources: { limits: { memory: "much" } } }, /spec\.resources\.limits\.memory/],
+  ["no slot on an agent", { maxSandboxesPerPod: 0 }, /spec\.maxSandboxesPerPod/],
+  ["an invalid memory limit", { resources: { limits: { memory: "much" } } }, /spec\.resources\.limits\.memory/],
   ["an unknown runtimeType", { runtimeType: "vm" }, /spec\.runtimeType/],
-])("refuses a pool with %s, and names the field", async (_, spec, message) => {
+])("rejects a pool with %s and names the field", async (_, spec, message) => {
   await using environment = await startTestEnvironment({ crds: [SandboxPool.crd] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const pool = { metadata: { name: "a", namespace: "default" }, spec: spec as SandboxPool["spec"] };

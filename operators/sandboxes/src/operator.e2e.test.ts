@@ -19,7 +19,7 @@ beforeEach(async () => {
 afterEach(() => local.stop());
 
 describe("the sandboxes operator", () => {
-  it("makes a pool's agents and takes a Sandbox to Succeeded, with its exit code and log", async () => {
+  it("creates a pool's agents and runs a Sandbox to Succeeded, with its exit code and log", async () => {
     await local.pool();
     await local.sandbox("hello", { command: ["sh", "-c", "echo hello $WHO; exit 0"], envs: [{ name: "WHO", value: "you" }] });
     const done = await local.phase("hello", "Succeeded");
@@ -33,7 +33,7 @@ describe("the sandboxes operator", () => {
   it.each([
     ["FAST", ConsistencyMode.FAST],
     ["STRONG", ConsistencyMode.STRONG],
-  ])("creates by gRPC with %s, and lists, gets, updates and deletes it", async (_, consistencyMode) => {
+  ])("creates a sandbox over gRPC with %s, and lists, gets, updates and deletes it", async (_, consistencyMode) => {
     await local.pool();
     const created = await local.fastPath.createSandbox({
       name: "one",
@@ -73,7 +73,7 @@ describe("the sandboxes operator", () => {
   it.each([
     ["FAST", ConsistencyMode.FAST],
     ["STRONG", ConsistencyMode.STRONG],
-  ])("gives a %s create that is repeated the answer of the first, also after a restart, and runs it once", async (_, mode) => {
+  ])("returns the first answer to a repeated %s create, even after a restart, and runs it once", async (_, mode) => {
     await local.pool();
     const request = { name: "one", image: "host", poolRef: "pool", command: ["sleep", "600"], consistencyMode: mode };
     const create = (requestId: string) => local.fastPath.createSandbox({ ...request, requestId });
@@ -92,14 +92,14 @@ describe("the sandboxes operator", () => {
     expect(items).toHaveLength(1);
   });
 
-  it("refuses callers without the token", async () => {
+  it("rejects callers without the token", async () => {
     const anonymous = createRpcClient(FastPathService, createGrpcTransport({ baseUrl: local.url }));
     await expect(anonymous.listSandboxes({})).rejects.toSatisfy(
       (error) => ConnectError.from(error).code === Code.Unauthenticated,
     );
   });
 
-  it("holds a sandbox to the memory that it, or else its pool, says, or says itself that it cannot", async () => {
+  it("enforces the memory limit of a sandbox or its pool, or reports that it cannot", async () => {
     await local.pool({ poolMin: 1, poolMax: 1 }, 2, { resources: { limits: { memory: "48Mi" } } });
     // Without a limit it stops by itself at 100 MB.
     const command = ["sh", "-c", "head -c 100000000 /dev/zero | tail -c 100000000 >/dev/null"];
@@ -114,7 +114,7 @@ describe("the sandboxes operator", () => {
     }
   });
 
-  it("refuses a create whose limit is no amount, and names the field", async () => {
+  it("rejects a create with an invalid limit and names the field", async () => {
     const create = local.fastPath.createSandbox({ name: "one", image: "host", poolRef: "pool", memory: "0Mi" });
     await expect(create).rejects.toMatchObject({
       code: Code.InvalidArgument,
@@ -122,18 +122,18 @@ describe("the sandboxes operator", () => {
     });
   });
 
-  it("waits for a place, makes an agent for it up to poolMax, and places it when one is free", async () => {
+  it("waits for a slot, adds agents up to poolMax, and assigns a freed slot", async () => {
     await local.pool({ poolMin: 1, poolMax: 1 }, 1);
     await local.sandbox("first");
     await local.phase("first", "Running");
     await local.sandbox("second");
     const waiting = await local.phase("second", "Pending");
-    expect(waiting?.status?.message ?? "").toMatch(/no agent of pool pool has room: 1 full/);
+    expect(waiting?.status?.message ?? "").toMatch(/no free slot in pool pool: 1 full/);
     await local.client.delete(Sandbox, { namespace, name: "first" });
     await local.phase("second", "Running");
   });
 
-  it("gives the place of a sandbox that has ended to the next, and keeps its log", async () => {
+  it("reuses the slot of a terminated sandbox and keeps its log", async () => {
     await local.pool({ poolMin: 1, poolMax: 1 }, 1);
     for (const name of ["first", "second"]) {
       await local.sandbox(name, { command: ["echo", name] });
@@ -146,14 +146,14 @@ describe("the sandboxes operator", () => {
     expect(text).toBe("first\n");
   });
 
-  it("puts two sandboxes with one port on two agents (scale-out by demand)", async () => {
+  it("assigns two sandboxes with the same port to two agents", async () => {
     await local.pool({ poolMin: 2, poolMax: 2 }, 2);
     await Promise.all(["a", "b"].map((name) => local.sandbox(name, { exposedPorts: [18081] })));
     const [a, b] = [await local.phase("a", "Running"), await local.phase("b", "Running")];
     expect(new Set([a?.status?.assignedPod, b?.status?.assignedPod]).size).toBe(2);
   });
 
-  it("stops a Sandbox at its expireTime and keeps the object; deleting it then is immediate", async () => {
+  it("stops a Sandbox at its expireTime and keeps the object", async () => {
     await local.pool();
     await local.sandbox("short");
     await local.phase("short", "Running");
@@ -164,7 +164,7 @@ describe("the sandboxes operator", () => {
     expect(expired?.status?.sandboxID).toBeUndefined();
   });
 
-  it("starts anew at a reset, with another id", async () => {
+  it("restarts at a reset, with another id", async () => {
     await local.pool();
     await local.sandbox("again");
     const first = await local.phase("again", "Running");
@@ -179,15 +179,15 @@ describe("the sandboxes operator", () => {
     expect(second?.status?.acceptedResetRevision).toBe(update.value);
   });
 
-  it("fails a Sandbox whose image or program is not there, and says so", async () => {
+  it("fails a Sandbox with a missing image or program, with the reason", async () => {
     await local.pool();
     await local.sandbox("image", { image: "no/such:image" });
-    expect((await local.phase("image", "Failed"))?.status?.message).toMatch(/image no\/such:image is not on this machine/);
+    expect((await local.phase("image", "Failed"))?.status?.message).toMatch(/image no\/such:image not found on this machine/);
     await local.sandbox("program", { command: ["no-such-program"] });
     expect((await local.phase("program", "Failed"))?.status?.message).toMatch(/no-such-program: not found in PATH/);
   });
 
-  it("needs no right that its rules do not name", async () => {
+  it("needs no permission beyond its rules", async () => {
     const apiVersion = "rbac.authorization.k8s.io/v1";
     const resource = (kind: string, plural: string) =>
       ({ group: "rbac.authorization.k8s.io", version: "v1", kind, plural, scope: "Cluster" }) as const;
@@ -220,7 +220,7 @@ describe("the sandboxes operator", () => {
     expect(times.every((ms) => ms < 5000)).toBe(true);
   });
 
-  it("finds what runs when it starts again, and goes on with it", async () => {
+  it("adopts running sandboxes after a restart", async () => {
     await local.pool();
     await local.sandbox("stays");
     const before = await local.phase("stays", "Running");

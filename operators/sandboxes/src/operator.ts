@@ -19,8 +19,8 @@ export const sandboxes: Operator = {
     { apiGroups: [group], resources: ["sandboxes/status", "sandboxpools/status"], verbs: ["patch"] },
     { apiGroups: [group], resources: ["sandboxpools/finalizers"], verbs: ["update"] },
     { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch", "create", "delete"] },
-    // Read: what sandboxes' variables name. Made: one a pool, with its agents' token.
-    { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
+    // Reads the Secrets that variables refer to; creates and deletes one per agent, with its key.
+    { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create", "delete"] },
     { apiGroups: [""], resources: ["configmaps"], verbs: ["get"] },
   ],
   controllers: ({ services }) => [createSandboxPoolController(services), createSandboxController(services)],

@@ -5,22 +5,28 @@ import type { AgentPlacement } from "./fleet/agent-pod.ts";
 import type { AgentStatus } from "./protocol/protocol.ts";
 import type { Registry } from "./registry/registry.ts";
 
-/** What the family's server and controllers share in one process: facts about agents that are not in the API. */
+/** State shared by the family's server and controllers: facts about agents that are not in the API. */
 export interface Runtime {
   readonly placement: AgentPlacement;
   readonly registry: Registry;
-  /** A client of an agent that is heard of. */
+  /** The client of a reporting agent. */
   agentClient(namespace: string, name: string): AgentClient | undefined;
-  /** The last that an agent said, while it is heard of. */
+  /** The last status of an agent, while it reports. */
   agentStatus(namespace: string, name: string): AgentStatus | undefined;
-  /** Whether the fast path still has a sandbox in hand that the API may not know. */
-  isInHand(sandboxId: string): boolean;
+  /** Whether the fast path has not yet written the object of a sandbox. */
+  isPending(sandboxId: string): boolean;
 }
 
 /** The {@link Runtime} of a running operator. Its server provides it before the controllers start. */
 export const runtimeKey = new ServiceKey<Runtime>("sandboxes runtime");
 
-/** What the reconciles of the family's controllers work with. */
+/** Context of the family's reconciles. */
 export interface SandboxesContext extends ReconcileContext {
   readonly runtime: Runtime;
+}
+
+/** Adds the runtime to a reconcile's context. The context's properties may be getters of a prototype, which a spread would drop. */
+export function withRuntime(context: ReconcileContext, runtime: Runtime): SandboxesContext {
+  const { client, cache, clock, log, events, signal } = context;
+  return { client, cache, clock, log, events, signal, runtime };
 }

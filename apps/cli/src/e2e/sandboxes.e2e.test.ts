@@ -53,7 +53,9 @@ it("sandboxes and their agents survive kill -9 of keelson up without duplicates,
     await keelson.kubectl("apply", "-f", example);
     let client = await keelson.client();
     await watched(client, Sandbox, "counter", (each) => each?.status?.phase === "Running");
-    expect((await sandboxCommand(keelson, ["run", "mine", "--", "sleep", "7777"])).stdout).toMatch(/^Name: +mine\nID: /);
+    expect((await sandboxCommand(keelson, ["run", "mine", "--image", "host", "--", "sleep", "7777"])).stdout).toMatch(
+      /^Name: +mine\nID: /,
+    );
     const before = await watched(client, Sandbox, "mine", (each) => each?.status?.phase === "Running");
     await client.close();
     keelson.process.child.kill("SIGKILL");

@@ -3,12 +3,12 @@ import type { Logger } from "@keelson/controller";
 import { agentSettings } from "./agent-settings.ts";
 import { runAgent } from "./run-agent.ts";
 
-/* What an agent's Pod runs: the agent by the variables that the Pod's template sets. */
+/* The program of an agent's Pod, configured by the Pod's environment. */
 
 const say = (level: string, fields: object, message: string): void =>
   void process.stderr.write(`${JSON.stringify({ level, time: new Date().toISOString(), message, ...readable(fields) })}\n`);
 
-/** Errors have no fields of their own that JSON would show. */
+/** JSON omits the fields of errors. */
 const readable = (fields: object): object =>
   Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, value instanceof Error ? value.message : value]));
 
@@ -24,9 +24,9 @@ const stopping = new AbortController();
 for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stopping.abort());
 try {
   const settings = agentSettings(process.env);
-  // What it starts has an environment of its own; a copy in this one serves nobody.
+  // No longer needed; keeps the key out of the environment.
   delete process.env.AGENT_TOKEN;
-  const onReady = (url: string): void => log.info({ url }, "the agent listens");
+  const onReady = (url: string): void => log.info({ url }, "agent listening");
   await runAgent({ ...settings, clock: systemClock, log, onReady }, stopping.signal);
 } catch (error) {
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);

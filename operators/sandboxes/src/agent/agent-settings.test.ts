@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { agentSettings } from "./agent-settings.ts";
 
 describe("an agent's settings", () => {
-  it("come from the original's variables, its port written as an address too, with its defaults", () => {
+  it("are read from the original's variables, with its defaults", () => {
     expect(
       agentSettings({ AGENT_TOKEN: "t", AGENT_PORT: ":5759", POD_NAME: "p", NODE_NAME: "n", POD_IP: "127.1.0.2" }),
     ).toEqual({
@@ -18,15 +18,15 @@ describe("an agent's settings", () => {
   });
 
   it.each([
-    [{}, /^AGENT_TOKEN: is missing/],
+    [{}, /^AGENT_TOKEN: required/],
     [{ AGENT_TOKEN: "t", AGENT_PORT: "70000" }, /^AGENT_PORT: "70000"/],
     [{ AGENT_TOKEN: "t", AGENT_CAPACITY: "0" }, /^AGENT_CAPACITY: "0"/],
     [{ AGENT_TOKEN: "t", AGENT_MAX_PROCESSES: "-1" }, /^AGENT_MAX_PROCESSES: "-1"/],
-    [{ AGENT_TOKEN: "t", AGENT_DRIVER: "gvisor" }, /^AGENT_DRIVER: "gvisor" has to be bubblewrap or containerd or process/],
+    [{ AGENT_TOKEN: "t", AGENT_DRIVER: "gvisor" }, /^AGENT_DRIVER: "gvisor" must be bubblewrap or containerd or process/],
     [{ AGENT_TOKEN: "t", AGENT_SANDBOX_CPU: "0" }, /^AGENT_SANDBOX_CPU: "0"/],
     [{ AGENT_TOKEN: "t", AGENT_SANDBOX_MEMORY: "much" }, /^AGENT_SANDBOX_MEMORY: "much"/],
     [{ AGENT_TOKEN: "t", CONTAINERD_SOCKET: "here.sock" }, /^CONTAINERD_SOCKET: "here.sock"/],
-  ] satisfies [Record<string, string>, RegExp][])("refuse %j and name the variable", (env, message) => {
+  ] satisfies [Record<string, string>, RegExp][])("reject %j and name the variable", (env, message) => {
     expect(() => agentSettings(env)).toThrow(message);
   });
 });

@@ -1,9 +1,9 @@
 import { hostname } from "node:os";
-import { isAmount } from "../protocol/protocol.ts";
+import { isPositiveQuantity } from "../protocol/protocol.ts";
 import { agentPort, defaultSandboxesPerAgent } from "../api/names.ts";
 import { type AgentDriver, agentDrivers, type AgentOptions } from "./run-agent.ts";
 
-/** Where an agent keeps its sandboxes if nobody says. */
+/** Default folder of an agent's sandboxes. */
 export const defaultAgentDir = "/var/lib/keelson/sandboxes";
 
 /**
@@ -14,38 +14,38 @@ export const defaultAgentDir = "/var/lib/keelson/sandboxes";
 export function agentSettings(
   env: Readonly<Record<string, string | undefined>>,
 ): Omit<AgentOptions, "clock" | "log" | "onReady"> {
-  const given = (name: string): string | undefined => (env[name] === "" ? undefined : env[name]);
-  const port = Number((given("AGENT_PORT") ?? String(agentPort)).replace(/^:/, ""));
+  const read = (name: string): string | undefined => (env[name] === "" ? undefined : env[name]);
+  const port = Number((read("AGENT_PORT") ?? String(agentPort)).replace(/^:/, ""));
   if (!(Number.isInteger(port) && port >= 0 && port <= 65535))
-    throw new Error(`AGENT_PORT: ${JSON.stringify(env.AGENT_PORT)} has to be 0 to 65535`);
-  const capacity = Number(given("AGENT_CAPACITY") ?? defaultSandboxesPerAgent);
+    throw new Error(`AGENT_PORT: ${JSON.stringify(env.AGENT_PORT)} must be 0 to 65535`);
+  const capacity = Number(read("AGENT_CAPACITY") ?? defaultSandboxesPerAgent);
   if (!(Number.isInteger(capacity) && capacity >= 1))
-    throw new Error(`AGENT_CAPACITY: ${JSON.stringify(env.AGENT_CAPACITY)} has to be a whole number above 0`);
-  const maxProcesses = given("AGENT_MAX_PROCESSES");
+    throw new Error(`AGENT_CAPACITY: ${JSON.stringify(env.AGENT_CAPACITY)} must be a positive integer`);
+  const maxProcesses = read("AGENT_MAX_PROCESSES");
   if (maxProcesses !== undefined && !/^[1-9]\d{0,6}$/.test(maxProcesses))
-    throw new Error(`AGENT_MAX_PROCESSES: ${JSON.stringify(maxProcesses)} has to be a whole number above 0`);
+    throw new Error(`AGENT_MAX_PROCESSES: ${JSON.stringify(maxProcesses)} must be a positive integer`);
   const [cpu, memory] = ["AGENT_SANDBOX_CPU", "AGENT_SANDBOX_MEMORY"].map((name) => {
-    const amount = given(name);
-    if (amount !== undefined && !isAmount(amount))
-      throw new Error(`${name}: ${JSON.stringify(amount)} has to be a quantity above 0, such as 500m or 256Mi`);
+    const amount = read(name);
+    if (amount !== undefined && !isPositiveQuantity(amount))
+      throw new Error(`${name}: ${JSON.stringify(amount)} must be a positive quantity, such as 500m or 256Mi`);
     return amount;
   });
-  const token = given("AGENT_TOKEN");
-  if (token === undefined) throw new Error("AGENT_TOKEN: is missing; callers of the agent's API need one");
-  const driver = given("AGENT_DRIVER") ?? "bubblewrap";
-  if (!isAgentDriver(driver)) throw new Error(`AGENT_DRIVER: ${JSON.stringify(driver)} has to be ${agentDrivers.join(" or ")}`);
-  const containerdSocket = given("CONTAINERD_SOCKET");
+  const token = read("AGENT_TOKEN");
+  if (token === undefined) throw new Error("AGENT_TOKEN: required; it is the key shared with the operator");
+  const driver = read("AGENT_DRIVER") ?? "bubblewrap";
+  if (!isAgentDriver(driver)) throw new Error(`AGENT_DRIVER: ${JSON.stringify(driver)} must be ${agentDrivers.join(" or ")}`);
+  const containerdSocket = read("CONTAINERD_SOCKET");
   if (containerdSocket !== undefined && !containerdSocket.startsWith("/"))
-    throw new Error(`CONTAINERD_SOCKET: ${JSON.stringify(containerdSocket)} has to be an absolute path`);
-  const imageDir = given("AGENT_IMAGE_DIR");
+    throw new Error(`CONTAINERD_SOCKET: ${JSON.stringify(containerdSocket)} must be an absolute path`);
+  const imageDir = read("AGENT_IMAGE_DIR");
   return {
-    name: given("POD_NAME") ?? hostname(),
-    node: given("NODE_NAME") ?? hostname(),
+    name: read("POD_NAME") ?? hostname(),
+    node: read("NODE_NAME") ?? hostname(),
     capacity,
     token,
-    bindAddress: given("POD_IP") ?? "127.0.0.1",
+    bindAddress: read("POD_IP") ?? "127.0.0.1",
     port,
-    dir: given("AGENT_DIR") ?? defaultAgentDir,
+    dir: read("AGENT_DIR") ?? defaultAgentDir,
     ...(imageDir !== undefined && { imageDir }),
     driver,
     ...(containerdSocket !== undefined && { containerdSocket }),

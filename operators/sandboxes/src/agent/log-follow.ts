@@ -2,12 +2,12 @@ import { watch } from "node:fs";
 import { open } from "node:fs/promises";
 import type { Program } from "@keelson/execution";
 
-/** How much is read at once. */
+/** Bytes per read. */
 const chunkBytes = 64 * 1024;
 
 /**
- * What a program has written to its output, and with `follow` what it writes until it has ended. Waits by the kernel's word of a
- * change (inotify), not by looking. Goes on at the start of a file that was rotated.
+ * Reads a program's output, and with `follow` new output until the program exits. Waits with inotify instead of polling. Continues at the
+ * start of a rotated file.
  */
 export async function* readLog(program: Program, options: { follow: boolean; signal: AbortSignal }): AsyncGenerator<Buffer> {
   const path = program.logs.stdout;

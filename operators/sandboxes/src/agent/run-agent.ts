@@ -13,50 +13,50 @@ import { startAgentServer } from "./agent-server.ts";
 import { localImages } from "../sandbox/image-store.ts";
 import { createSandboxManager } from "../sandbox/sandbox-manager.ts";
 
-/** What isolates the sandboxes of an agent. `process`: nothing does. */
+/** What isolates the sandboxes of an agent. `process`: no isolation. */
 export const agentDrivers = ["bubblewrap", "containerd", "process"] as const;
 export type AgentDriver = (typeof agentDrivers)[number];
 
-/** What isolates sandboxes, and where that is. */
+/** The isolation of sandboxes. */
 export interface AgentIsolation {
   readonly driver: AgentDriver;
   /** Socket of `containerd`. Default: `/run/containerd/containerd.sock`. */
   readonly containerdSocket?: string;
 }
 
-/** What an agent runs with. */
+/** Options of an agent. */
 export interface AgentOptions extends AgentIsolation {
   readonly name: string;
   readonly node: string;
-  /** Sandboxes that it takes at once. */
+  /** Maximum number of sandboxes. */
   readonly capacity: number;
-  /** Callers of its API need it. */
+  /** The key shared with the operator. */
   readonly token: string;
   readonly bindAddress: string;
   /** 0 picks a free one. */
   readonly port: number;
-  /** Sandboxes are kept here. One agent at a time. */
+  /** Folder of the sandboxes. One agent at a time. */
   readonly dir: string;
-  /** Images are here. Default: below `dir`. */
+  /** Folder of the images. Default: below `dir`. */
   readonly imageDir?: string;
-  /** Processes and threads that one sandbox may have. Default 1024. */
+  /** Maximum number of processes and threads per sandbox. Default 1024. */
   readonly maxProcesses?: number;
-  /** What a sandbox gets that asks for nothing else: quantities. Default: no limit. */
+  /** Default limits of a sandbox, as quantities. */
   readonly defaultLimits?: { readonly cpu?: string; readonly memory?: string };
   readonly clock: Clock;
   readonly log: Logger;
-  /** Called with the address of its API when it listens. */
+  /** Called with the URL of its API once it listens. */
   readonly onReady: (url: string) => void;
 }
 
-/** Folder below an agent's own in which its driver keeps sandboxes. */
+/** Folder of the driver, below an agent's own. */
 export const programsOf = (agentDir: string): string => join(agentDir, "programs");
 
 const isolationFile = (agentDir: string): string => join(agentDir, "isolation.json");
 
 /**
- * Opens the driver of an agent's sandboxes and notes which it is, for those who end what a dead agent left. Throws `FolderInUse` while
- * an agent has it, and `Unsupported` where the machine lacks what the driver needs.
+ * Opens the driver of an agent's sandboxes and records its isolation for the janitor. Throws `FolderInUse` while an agent uses the folder,
+ * and `Unsupported` if the machine lacks what the driver needs.
  */
 export async function openAgentDriver(isolation: AgentIsolation, agentDir: string, clock: Clock): Promise<Driver> {
   await mkdir(agentDir, { recursive: true, mode: 0o711 });
@@ -66,13 +66,13 @@ export async function openAgentDriver(isolation: AgentIsolation, agentDir: strin
   return openDriver(isolation, agentDir, clock);
 }
 
-/** Opens the driver that an agent's folder was opened with last; `otherwise` where none is noted. Throws as {@link openAgentDriver} does. */
+/** Opens an agent's folder with its recorded isolation, or else `otherwise`. Throws as {@link openAgentDriver} does. */
 export async function reopenAgentDriver(agentDir: string, otherwise: AgentIsolation, clock: Clock): Promise<Driver> {
   const text = await readFile(isolationFile(agentDir), "utf8").catch(() => "");
   return openDriver(text === "" ? otherwise : (JSON.parse(text) as AgentIsolation), agentDir, clock);
 }
 
-/** Sandboxes are not in the cgroup of their agent, which its node kills as a whole when the agent dies: they run on. */
+/** Sandboxes are not in their agent's cgroup, which the kubelet kills as a whole, so that they survive the agent. */
 const cgroupParent = "/keelson/sandboxes";
 
 function openDriver({ driver, containerdSocket }: AgentIsolation, agentDir: string, clock: Clock): Promise<Driver> {
@@ -83,8 +83,8 @@ function openDriver({ driver, containerdSocket }: AgentIsolation, agentDir: stri
 }
 
 /**
- * Runs an agent until `signal` fires; then every sandbox is stopped, in order and with its grace, and the agent's API says so
- * while it lasts. What an agent that was killed left running is taken over by the next one on the same folder.
+ * Runs an agent until `signal` aborts, then stops every sandbox gracefully while the API keeps reporting. The next agent on the same folder
+ * adopts the sandboxes of a killed one.
  */
 export async function runAgent(options: AgentOptions, signal: AbortSignal): Promise<void> {
   const { dir, clock, log } = options;

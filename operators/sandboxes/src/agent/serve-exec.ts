@@ -4,8 +4,7 @@ import type { ExecSession } from "@keelson/execution";
 import { type ExecEnd, execChannels, isTerminalSize, readFrames, sendFrame } from "../protocol/exec-frames.ts";
 
 /**
- * Connects a command with whoever asked for it, until it has ended and its output has gone out. Where the other end goes first, the
- * command is killed: nobody sees what it does any more.
+ * Connects a command with its caller until it has exited and its output is sent. If the caller disconnects first, the command is killed.
  */
 export async function serveExec(socket: Duplex, head: Buffer, session: ExecSession): Promise<void> {
   const hungUp = new Promise<void>((resolve) => socket.once("close", resolve)).then(() => session.kill());
@@ -23,7 +22,7 @@ async function takeInput(socket: Duplex, head: Buffer, session: ExecSession): Pr
   const { stdin } = session;
   for await (const { channel, data } of readFrames(socket as AsyncIterable<Buffer>, head)) {
     if (channel === execChannels.stdin) {
-      // A command that takes no input any more goes on all the same.
+      // A command that no longer reads its input keeps running.
       if (stdin.writable && !stdin.write(data)) await Promise.race([once(stdin, "drain").catch(() => {}), session.exited()]);
     } else if (channel === execChannels.closeStdin) stdin.end();
     else if (channel === execChannels.resize) {
@@ -37,6 +36,6 @@ async function pump(from: Readable, socket: Duplex, channel: number): Promise<vo
   try {
     for await (const chunk of from) await sendFrame(socket, channel, chunk as Buffer);
   } catch {
-    // The pipe broke with its process: that the process ended is what counts.
+    // The pipe broke because the process exited, which is reported separately.
   }
 }

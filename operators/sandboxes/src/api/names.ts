@@ -4,22 +4,22 @@ export const group = "sandbox.fast.io";
 /** Its version. */
 export const version = "v1alpha1";
 
-/** On Sandboxes from their binding to an agent until nothing of them is left there. */
+/** Finalizer of Sandboxes, removed once their agent has nothing of them. */
 export const cleanupFinalizer = "sandbox.fast.io/cleanup";
 
-/** On Sandboxes of the fast path: the agent that has them already, as JSON. Holds for the first placement only. */
+/** Set by the fast path: the agent that already runs the Sandbox, as JSON. Valid for the first instance only. */
 export const allocationAnnotation = "sandbox.fast.io/allocation";
 
-/** On Sandboxes of the fast path: when they were asked for, in nanoseconds since the epoch. */
+/** Set by the fast path: the time of the request, in nanoseconds since the epoch. */
 export const createTimestampAnnotation = "sandbox.fast.io/createTimestamp";
 
-/** On Sandboxes of the fast path: the `request_id` that they were made with, so that the same request is known again. */
+/** Set by the fast path: the `request_id` of the create, which identifies a repeated request. */
 export const requestIdAnnotation = "sandbox.fast.io/request-id";
 
-/** Label of Sandboxes: which way they came. */
+/** Label of Sandboxes: how they were created. */
 export const createdByLabel = "sandbox.fast.io/created-by";
 
-/** Value of {@link createdByLabel} on those that an agent had before the API did. */
+/** Value of {@link createdByLabel} for Sandboxes that were started before their object was written. */
 export const createdByFastPath = "fastpath-fast";
 
 /** Labels of agent Pods. */
@@ -31,14 +31,14 @@ export const agentApp = "sandbox-agent";
 /** Port of an agent's HTTP API. */
 export const agentPort = 5758;
 
-/** Port of an agent's HTTP API, and of the fast path's gRPC: no sandbox may have them. */
+/** Ports of an agent's HTTP API and of the fast path's gRPC, which sandboxes must not expose. */
 export const reservedPorts: readonly number[] = [agentPort, 9090];
 
-/** How many sandboxes an agent takes where the pool says nothing. */
+/** Default of `spec.maxSandboxesPerPod`. */
 export const defaultSandboxesPerAgent = 5;
 
-/** The image that is the machine's own `/usr`. */
+/** The image name that stands for the machine's own `/usr`. */
 export const hostImage = "host";
 
-/** What a sandbox's id in an agent may be: 32 hexadecimal digits or a UUID. It becomes a file's name there. */
+/** Valid sandbox ids: 32 hexadecimal digits or a UUID. They become file names on the agent. */
 export const sandboxIdPattern = /^(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;

@@ -1,13 +1,13 @@
 import { intOrStringSchema } from "@keelson/api-machinery/schema";
 import { Type } from "typebox";
 
-/** An amount above 0, as Kubernetes writes quantities: `500m`, `2`, `256Mi`, `1e3`. */
+/** A positive Kubernetes quantity: `500m`, `2`, `256Mi`, `1e3`. */
 export const positiveQuantity =
   "^\\+?([0-9]*[1-9][0-9]*(\\.[0-9]*)?|[0-9]*\\.[0-9]*[1-9][0-9]*)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$";
 
 const amount = (description: string) => Type.Optional(intOrStringSchema({ description, pattern: positiveQuantity }));
 
-/** `resources` of a Sandbox, and of a pool for those that say nothing, in the words of a container. */
+/** `resources` of a Sandbox, and of a pool as the default, in the format of a container. */
 export const resourceLimits = (description: string) =>
   Type.Optional(
     Type.Object(

@@ -12,18 +12,20 @@ const spec = Type.Object(
     capacity: Type.Optional(
       Type.Object(
         {
-          poolMin: count("Agents that are always there."),
-          poolMax: count("Agents that are there at most. Default: poolMin, at least 1."),
-          bufferMin: count("Free places for sandboxes that are kept ready."),
-          bufferMax: count("Free places above which idle agents go. Default: what bufferMin and one agent hold."),
+          poolMin: count("Minimum number of agents."),
+          poolMax: count("Maximum number of agents. Default: poolMin, at least 1."),
+          bufferMin: count("Number of sandbox slots kept free."),
+          bufferMax: count(
+            "Number of free slots above which idle agents are removed. Default: bufferMin plus the slots of one agent.",
+          ),
         },
-        { description: "How many agents there are." },
+        { description: "The size of the pool." },
       ),
     ),
     maxSandboxesPerPod: Type.Optional(
-      int32("Sandboxes that one agent takes.", { minimum: 1, maximum: 1000, default: defaultSandboxesPerAgent }),
+      int32("Maximum number of sandboxes per agent.", { minimum: 1, maximum: 1000, default: defaultSandboxesPerAgent }),
     ),
-    resources: resourceLimits("What each sandbox gets that says nothing. Holds for agents that are made from then on."),
+    resources: resourceLimits("Default resources of sandboxes. Applies to agents created after a change."),
     runtimeType: Type.Optional(
       choice(["container", "gvisor"], "What isolates sandboxes. Here: bubblewrap for container; gvisor is refused by agents.", {
         default: "container",
@@ -33,31 +35,31 @@ const spec = Type.Object(
       anyObject<PodTemplate>("Template of the agents' Pods; the container `agent`, or else the first one, runs the agent."),
     ),
   },
-  { description: "Which agents the pool has." },
+  { description: "The desired agents." },
 );
 
 const status = Type.Object(
   {
-    observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
-    currentPods: Type.Optional(int32("Agents that were made.")),
-    readyPods: Type.Optional(int32("Agents that are heard of.")),
+    observedGeneration: Type.Optional(int64("The generation of spec that this status reflects.")),
+    currentPods: Type.Optional(int32("Number of agents.")),
+    readyPods: Type.Optional(int32("Number of agents that report.")),
     totalAgents: Type.Optional(int32("The same as currentPods.")),
     idleAgents: Type.Optional(int32("Agents without sandboxes.")),
     busyAgents: Type.Optional(int32("Agents with sandboxes.")),
     agents: Type.Optional(
       Type.Array(
         Type.Object({
-          name: Type.String({ description: "The agent's name: that of its Pod, where it is one." }),
-          ready: Type.Boolean({ description: "Whether it is heard of." }),
-          since: time("Since when that is so."),
-          message: Type.Optional(Type.String({ description: "Why it is not, for people." })),
+          name: Type.String({ description: "Name of the agent's Pod." }),
+          ready: Type.Boolean({ description: "Whether the agent reports." }),
+          since: time("Time of the last change of ready."),
+          message: Type.Optional(Type.String({ description: "Why the agent is not ready." })),
         }),
         listMap("name", "The agents of the pool."),
       ),
     ),
-    conditions: Type.Optional(conditions("Ready: the pool has the agents that it is to have.")),
+    conditions: Type.Optional(conditions("Ready: all desired agents report.")),
   },
-  { description: "How the pool is." },
+  { description: "The observed state of the pool." },
 );
 
 /** A pool of agents that run sandboxes. */
@@ -67,7 +69,7 @@ export const SandboxPool = defineResource({
   kind: "SandboxPool",
   plural: "sandboxpools",
   shortNames: ["sbp"],
-  description: "A pool of agents, each with places for some sandboxes.",
+  description: "A pool of agents that run sandboxes.",
   spec,
   status,
   columns: [

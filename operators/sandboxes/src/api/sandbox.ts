@@ -4,7 +4,7 @@ import { anyObject, choice, conditions, int32, int64, time } from "@keelson/api-
 import { group, version } from "./names.ts";
 import { resourceLimits } from "./resource-limits.ts";
 
-/** Where a Sandbox stands. See `sandbox-decision.ts` for how it moves. */
+/** Phases of a Sandbox. See `sandbox-decision.ts` for the transitions. */
 export const phases = [
   "Pending",
   "Creating",
@@ -25,79 +25,79 @@ const spec = Type.Object(
     image: Type.String({ description: "Container image; host: the machine's own programs.", minLength: 1, maxLength: 512 }),
     poolRef: Type.String({ description: "Name of the SandboxPool whose agents may run it.", minLength: 1, maxLength: 253 }),
     command: Type.Optional(
-      Type.Array(Type.String(), { description: "What to run instead of the image's own.", maxItems: 1024 }),
+      Type.Array(Type.String(), { description: "Command to run instead of the image's entrypoint.", maxItems: 1024 }),
     ),
-    args: Type.Optional(Type.Array(Type.String(), { description: "Its arguments.", maxItems: 1024 })),
+    args: Type.Optional(Type.Array(Type.String(), { description: "Arguments of the command.", maxItems: 1024 })),
     envs: Type.Optional(
       Type.Array(
         Type.Object({
           name: Type.String({ description: "Name of the variable.", minLength: 1, pattern: "^[^=]+$" }),
-          value: Type.Optional(Type.String({ description: "Its value." })),
+          value: Type.Optional(Type.String({ description: "Value of the variable." })),
           valueFrom: Type.Optional(
             anyObject<{ secretKeyRef?: { name?: string; key: string; optional?: boolean } }>(
-              "Where the value is: a secretKeyRef or configMapKeyRef of the namespace.",
+              "Source of the value: a secretKeyRef or configMapKeyRef in the namespace.",
             ),
           ),
         }),
-        { description: "Its environment.", maxItems: 1024 },
+        { description: "Environment variables.", maxItems: 1024 },
       ),
     ),
-    workingDir: Type.Optional(Type.String({ description: "Where it runs. Default: a folder of its own.", pattern: "^/" })),
+    workingDir: Type.Optional(Type.String({ description: "Working directory. Default: a private folder.", pattern: "^/" })),
     exposedPorts: Type.Optional(
       Type.Array(int32("A port.", { minimum: 1, maximum: 65535 }), {
-        description: "Ports that it listens on. No two sandboxes of one agent have one in common.",
+        description: "Ports that it listens on. Sandboxes of one agent cannot share a port.",
         "x-kubernetes-list-type": "set",
         maxItems: 64,
       }),
     ),
-    resources: resourceLimits("What it gets of its machine. Default: what its pool says."),
-    expireTime: Type.Optional(time("When it is stopped; the object stays.")),
-    expireTimeSeconds: Type.Optional(int64("The same as Unix seconds; 0: never. expireTime goes before it.", { minimum: 0 })),
+    resources: resourceLimits("Resource limits. Default: those of the pool."),
+    expireTime: Type.Optional(time("Time at which it is stopped; the object is kept.")),
+    expireTimeSeconds: Type.Optional(int64("Expiry in Unix seconds; 0: never. expireTime takes precedence.", { minimum: 0 })),
     consistencyMode: Type.Optional(
-      choice(["fast", "strong", "FAST", "STRONG"], "How the fast path made it; of no effect on an object that is here."),
+      choice(["fast", "strong", "FAST", "STRONG"], "How the fast path creates it; no effect on an existing object."),
     ),
     failurePolicy: Type.Optional(
-      choice(["Manual", "AutoRecreate", "manual", "autoRecreate"], "What follows when its agent is lost.", {
+      choice(["Manual", "AutoRecreate", "manual", "autoRecreate"], "What to do when its agent is lost.", {
         default: "Manual",
       }),
     ),
     recoveryTimeoutSeconds: Type.Optional(
-      int32("How long a lost agent is waited for before the sandbox is made anew elsewhere.", { minimum: 1, default: 60 }),
+      int32("How long to wait for a lost agent before the sandbox is recreated elsewhere.", { minimum: 1, default: 60 }),
     ),
-    resetRevision: Type.Optional(time("A moment later than the last one starts the sandbox anew.")),
+    resetRevision: Type.Optional(time("Restarts the sandbox when set to a later time than before.")),
   },
-  { description: "What is to run." },
+  { description: "The desired sandbox." },
 );
 
 const status = Type.Object(
   {
-    phase: Type.Optional(choice(phases, "Where it stands.")),
-    message: Type.Optional(Type.String({ description: "Why, for people." })),
-    observedGeneration: Type.Optional(int64("Generation of spec that this status is about.")),
-    assignedPod: Type.Optional(Type.String({ description: "The agent that has it." })),
+    phase: Type.Optional(choice(phases, "Phase of its life cycle.")),
+    message: Type.Optional(Type.String({ description: "Human-readable details." })),
+    observedGeneration: Type.Optional(int64("The generation of spec that this status reflects.")),
+    assignedPod: Type.Optional(Type.String({ description: "The agent that runs it." })),
     nodeName: Type.Optional(Type.String({ description: "The agent's node." })),
-    sandboxID: Type.Optional(Type.String({ description: "Its name in the agent." })),
-    endpoints: Type.Optional(Type.Array(Type.String(), { description: "address:port of what it exposes." })),
-    acceptedResetRevision: Type.Optional(time("The last resetRevision that was acted upon.")),
-    instance: Type.Optional(int64("How often it was started anew: the next instance has another sandboxID.")),
-    exitCode: Type.Optional(int32("How its program ended.")),
-    startTime: Type.Optional(time("When this instance began.")),
-    finishTime: Type.Optional(time("When it ended.")),
+    sandboxID: Type.Optional(Type.String({ description: "Its id on the agent." })),
+    endpoints: Type.Optional(Type.Array(Type.String(), { description: "address:port of its exposed ports." })),
+    acceptedResetRevision: Type.Optional(time("The last resetRevision that was executed.")),
+    instance: Type.Optional(int64("Number of restarts; each instance has its own sandboxID.")),
+    exitCode: Type.Optional(int32("Exit code of its program.")),
+    startTime: Type.Optional(time("Start time of this instance.")),
+    finishTime: Type.Optional(time("Finish time of this instance.")),
     runtime: Type.Optional(
       Type.Object(
         {
-          sandboxID: Type.String({ description: "Which instance this is about." }),
+          sandboxID: Type.String({ description: "The instance that this describes." }),
           phase: Type.String({ description: "creating, running, stopped, failed, terminating or terminated." }),
-          message: Type.Optional(Type.String({ description: "Why, for people." })),
-          exitCode: Type.Optional(int32("How its program ended.")),
+          message: Type.Optional(Type.String({ description: "Human-readable details." })),
+          exitCode: Type.Optional(int32("Exit code of its program.")),
         },
-        { description: "What the agent says of it." },
+        { description: "State reported by the agent." },
       ),
     ),
-    agentLostTime: Type.Optional(time("Since when its agent is not heard of.")),
+    agentLostTime: Type.Optional(time("Time since which its agent does not report.")),
     conditions: Type.Optional(conditions("Ready: its program runs.")),
   },
-  { description: "How it is." },
+  { description: "The observed state." },
 );
 
 /** A sandbox: one isolated program of a pool. */
@@ -107,7 +107,7 @@ export const Sandbox = defineResource({
   kind: "Sandbox",
   plural: "sandboxes",
   shortNames: ["sb"],
-  description: "A sandbox: a program that runs apart from everything else, on an agent of a pool.",
+  description: "A sandbox: an isolated program on an agent of a pool.",
   spec,
   status,
   columns: [

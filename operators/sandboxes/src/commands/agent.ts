@@ -4,38 +4,49 @@ import { agentSettings, defaultAgentDir } from "../agent/agent-settings.ts";
 import { agentDrivers, runAgent } from "../agent/run-agent.ts";
 import { agentPort, defaultSandboxesPerAgent } from "../api/names.ts";
 
-/** `keelson sandbox agent`: what runs in an agent's Pod. Flags fall back to the variables of {@link agentSettings}. */
+/** `keelson sandbox agent`: the program of an agent's Pod. Flags fall back to the variables of {@link agentSettings}. */
 export const agentCommand: CommandDefinition = {
   name: "agent",
-  description: "run an agent: start sandboxes on this machine for an operator that has the token",
+  description: "run an agent that starts sandboxes on this machine for the operator",
   usesCluster: false,
   flags: [
     {
       name: "agent-port",
       value: "PORT",
-      description: "port of its API; 0 picks a free one",
+      description: "port of the agent's API; 0 picks a free one",
       default: String(agentPort),
       env: "AGENT_PORT",
     },
-    { name: "bind-address", value: "ADDRESS", description: "address of its API", default: "127.0.0.1", env: "POD_IP" },
+    {
+      name: "bind-address",
+      value: "ADDRESS",
+      description: "listen address of the agent's API",
+      default: "127.0.0.1",
+      env: "POD_IP",
+    },
     {
       name: "capacity",
       value: "COUNT",
-      description: "sandboxes that it takes at once",
+      description: "maximum number of sandboxes",
       default: String(defaultSandboxesPerAgent),
       env: "AGENT_CAPACITY",
     },
-    { name: "agent-name", value: "NAME", description: "its name (default: the host's)", env: "POD_NAME" },
-    { name: "node-name", value: "NAME", description: "its node (default: the host's name)", env: "NODE_NAME" },
-    { name: "agent-token-file", value: "FILE", description: "file with the token that callers need (or: $AGENT_TOKEN)" },
+    { name: "agent-name", value: "NAME", description: "name of the agent (default: the host name)", env: "POD_NAME" },
+    { name: "node-name", value: "NAME", description: "name of the node (default: the host name)", env: "NODE_NAME" },
+    { name: "agent-token-file", value: "FILE", description: "file with the key shared with the operator (or: $AGENT_TOKEN)" },
     {
       name: "agent-dir",
       value: "DIR",
-      description: "where sandboxes are kept",
+      description: "folder of the sandboxes",
       default: defaultAgentDir,
       env: "AGENT_DIR",
     },
-    { name: "image-dir", value: "DIR", description: "where images are (default: below --agent-dir)", env: "AGENT_IMAGE_DIR" },
+    {
+      name: "image-dir",
+      value: "DIR",
+      description: "folder of the images (default: below --agent-dir)",
+      env: "AGENT_IMAGE_DIR",
+    },
     {
       name: "driver",
       value: "NAME",

@@ -18,8 +18,13 @@ const maxCount = 999_999_999_999;
 const name = (context: CommandContext): string => context.args[0] ?? "";
 
 const runFlags = {
-  image: textFlag({ name: "image", value: "IMAGE", description: "image; host: the machine's own programs", default: "host" }),
-  pool: textFlag({ name: "pool", value: "NAME", description: "pool whose agents may run it", default: "default-pool" }),
+  image: textFlag({
+    name: "image",
+    value: "IMAGE",
+    description: "image to run; host stands for this machine's own /usr",
+    required: true,
+  }),
+  pool: textFlag({ name: "pool", value: "NAME", description: "pool that runs it", default: "default-pool" }),
   mode: choiceFlag({
     name: "mode",
     value: "MODE",
@@ -27,23 +32,23 @@ const runFlags = {
     choices: ["fast", "strong"],
     default: "fast",
   }),
-  ports: textFlag({ name: "ports", value: "PORTS", description: "ports that it listens on, such as 8080,9091" }),
-  env: pairsFlag({ name: "env", value: "NAME=VALUE", description: "variable of its environment" }),
-  label: pairsFlag({ name: "label", value: "KEY=VALUE", description: "label of the object" }),
-  workingDir: textFlag({ name: "working-dir", value: "DIR", description: "where it runs" }),
+  ports: textFlag({ name: "ports", value: "PORTS", description: "exposed ports, such as 8080,9091" }),
+  env: pairsFlag({ name: "env", value: "NAME=VALUE", description: "environment variable" }),
+  label: pairsFlag({ name: "label", value: "KEY=VALUE", description: "label of the Sandbox object" }),
+  workingDir: textFlag({ name: "working-dir", value: "DIR", description: "working directory" }),
   cpu: textFlag({
     name: "cpu",
     value: "AMOUNT",
-    description: "the most processor time that it gets, such as 500m (default: the pool's)",
+    description: "CPU limit, such as 500m (default: the pool's)",
   }),
-  memory: textFlag({ name: "memory", value: "AMOUNT", description: "the most memory, such as 256Mi (default: the pool's)" }),
-  expireIn: countFlag({ name: "expire-in", value: "SECONDS", description: "stop it after this long", max: maxCount }),
+  memory: textFlag({ name: "memory", value: "AMOUNT", description: "memory limit, such as 256Mi (default: the pool's)" }),
+  expireIn: countFlag({ name: "expire-in", value: "SECONDS", description: "stop it after this many seconds", max: maxCount }),
 };
 
 const policyFlag = textFlag({
   name: "failure-policy",
   value: "POLICY",
-  description: "when its agent is lost: Manual or AutoRecreate",
+  description: "what to do when its agent is lost: Manual or AutoRecreate",
 });
 
 function policyOf({ flags }: CommandContext): FailurePolicy | undefined {
@@ -57,7 +62,7 @@ function policyOf({ flags }: CommandContext): FailurePolicy | undefined {
 const run: CommandDefinition = {
   name: "run",
   usesCluster: false,
-  description: "make a sandbox and start a program in it: keelson sandbox run NAME --image host -- sh -c 'echo hello'",
+  description: "create a sandbox and run a program in it: keelson sandbox run NAME --image python:3 -- python3 -c 'print(1)'",
   args: ["NAME", "[COMMAND...]"],
   flags: [...connectionFlags, ...Object.values(runFlags), policyFlag, outputFlag],
   run: (context) =>
@@ -111,7 +116,7 @@ function age(info: SandboxInfo, nowMs: number): string {
 const list: CommandDefinition = {
   name: "list",
   usesCluster: false,
-  description: "show the sandboxes of a namespace",
+  description: "list the sandboxes of a namespace",
   flags: [...connectionFlags, outputFlag],
   run: (context) =>
     runWith(context, async ({ fastPath, namespace }) => {
@@ -130,7 +135,7 @@ const list: CommandDefinition = {
           items.map((item) => toJson(SandboxInfoSchema, item)),
           () =>
             rows.length === 0
-              ? `No sandboxes in namespace ${namespace}; make one: keelson sandbox run NAME -- COMMAND\n`
+              ? `No sandboxes in namespace ${namespace}; create one: keelson sandbox run NAME --image IMAGE -- COMMAND\n`
               : renderTable([["NAME", "ID", "PHASE", "IMAGE", "AGENT", "AGE"], ...rows]),
         ),
       );
@@ -168,9 +173,9 @@ const get: CommandDefinition = {
 const logs: CommandDefinition = {
   name: "logs",
   usesCluster: false,
-  description: "show what a sandbox has written",
+  description: "print the output of a sandbox",
   args: ["NAME"],
-  flags: [...connectionFlags, { name: "follow", short: "f", description: "go on until its program has ended" }],
+  flags: [...connectionFlags, { name: "follow", short: "f", description: "follow the output until the program exits" }],
   run: (context) =>
     runWith(context, async ({ streams, namespace }) => {
       const request = { sandboxName: name(context), namespace, follow: context.flags.follow === true };
@@ -190,7 +195,7 @@ const remove: CommandDefinition = {
   run: (context) =>
     runWith(context, async ({ fastPath, namespace }) => {
       await fastPath.deleteSandbox({ sandboxName: name(context), namespace }, { signal: context.signal });
-      context.stdout.write(`sandbox ${namespace}/${name(context)} is deleted\n`);
+      context.stdout.write(`sandbox ${namespace}/${name(context)} deleted\n`);
       return 0;
     }),
 };
@@ -199,13 +204,13 @@ const updateFlags = {
   expireTime: countFlag({
     name: "expire-time",
     value: "UNIX",
-    description: "Unix seconds when it is stopped; 0: never",
+    description: "expiry in Unix seconds; 0: never",
     max: maxCount,
   }),
   recoveryTimeout: countFlag({
     name: "recovery-timeout",
     value: "SECONDS",
-    description: "how long a lost agent is waited for",
+    description: "how long to wait for a lost agent",
     max: maxCount,
   }),
   labels: pairsFlag({ name: "labels", value: "KEY=VALUE", description: "label to set" }),
@@ -214,7 +219,7 @@ const updateFlags = {
 const update: CommandDefinition = {
   name: "update",
   usesCluster: false,
-  description: "change when a sandbox expires, its failure policy, or its labels; one thing a call, labels besides",
+  description: "change the expiry, failure policy or recovery timeout of a sandbox, one per call, and its labels",
   args: ["NAME"],
   flags: [...connectionFlags, ...Object.values(updateFlags), policyFlag],
   run: (context) =>
@@ -227,7 +232,7 @@ const update: CommandDefinition = {
         ...(policy === undefined ? [] : [{ case: "failurePolicy" as const, value: policy }]),
         ...(recovery === undefined ? [] : [{ case: "recoveryTimeoutSeconds" as const, value: recovery }]),
       ];
-      if (updates.length > 1) throw new UsageError("--expire-time, --failure-policy and --recovery-timeout go one at a time");
+      if (updates.length > 1) throw new UsageError("--expire-time, --failure-policy and --recovery-timeout cannot be combined");
       const request = {
         sandboxName: name(context),
         namespace,
@@ -245,7 +250,7 @@ const update: CommandDefinition = {
 const reset: CommandDefinition = {
   name: "reset",
   usesCluster: false,
-  description: "start a sandbox anew",
+  description: "restart a sandbox",
   args: ["NAME"],
   flags: connectionFlags,
   run: (context) =>

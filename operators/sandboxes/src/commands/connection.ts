@@ -7,14 +7,14 @@ import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts
 const endpointFlag = textFlag({
   name: "endpoint",
   value: "HOST:PORT",
-  description: "the fast path",
+  description: "address of the fast path",
   default: "127.0.0.1:9090",
   env: "KEELSON_SANDBOX_ENDPOINT",
 });
 const tokenFileFlag = textFlag({
   name: "token-file",
   value: "FILE",
-  description: "file with its token",
+  description: "file with the fast path's token",
   default: ".keelson/sandboxes/fastpath-token",
   env: "KEELSON_SANDBOX_TOKEN_FILE",
 });
@@ -26,7 +26,7 @@ const namespaceFlag = textFlag({
   default: "default",
 });
 
-/** Flags of every command that talks to the fast path. */
+/** Flags of every command that calls the fast path. */
 export const connectionFlags: readonly FlagDefinition[] = [endpointFlag, tokenFileFlag, namespaceFlag];
 
 /** A connection to the fast path. */
@@ -34,7 +34,7 @@ export interface Connection extends FastPathClient {
   readonly namespace: string;
 }
 
-/** Connects as the flags say. Throws a {@link UsageError} where the token cannot be read. */
+/** Connects to the fast path. Throws a {@link UsageError} if the token cannot be read. */
 export async function connectFastPath(context: CommandContext): Promise<Connection> {
   const file = tokenFileFlag.read(context.flags);
   let token: string;
@@ -43,7 +43,7 @@ export async function connectFastPath(context: CommandContext): Promise<Connecti
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new UsageError(
-      `--token-file: ${reason}; it is DIR/sandboxes/fastpath-token of the \`keelson up --data-dir DIR\` that runs`,
+      `--token-file: ${reason}; use DIR/sandboxes/fastpath-token of the running \`keelson up --data-dir DIR\``,
     );
   }
   const endpoint = endpointFlag.read(context.flags);
@@ -52,16 +52,16 @@ export async function connectFastPath(context: CommandContext): Promise<Connecti
   return { ...createFastPathClient({ baseUrl, token }), namespace: namespaceFlag.read(context.flags) };
 }
 
-/** What to do next, where the error itself does not say so. */
+/** The next step, if the error itself does not name it. */
 function adviceFor({ code, rawMessage }: ConnectError, context: CommandContext): string {
   if (code === Code.Unavailable && /ECONNREFUSED|ENOTFOUND|EHOSTUNREACH/.test(rawMessage))
-    return `\nNothing answers at ${endpointFlag.read(context.flags)}: start it with \`keelson up\`, or name another with --endpoint`;
-  if (code === Code.Unauthenticated) return "\nIs --token-file that of the server at --endpoint?";
-  if (code === Code.NotFound) return `\nSee what there is: keelson sandbox list -n ${namespaceFlag.read(context.flags)}`;
+    return `\nNothing listens on ${endpointFlag.read(context.flags)}: start it with \`keelson up\`, or pass --endpoint`;
+  if (code === Code.Unauthenticated) return "\nCheck that --token-file belongs to the server at --endpoint";
+  if (code === Code.NotFound) return `\nList sandboxes: keelson sandbox list -n ${namespaceFlag.read(context.flags)}`;
   return "";
 }
 
-/** Runs a command's work and says in one line what went wrong. */
+/** Runs a command and reports an error in one line. */
 export async function runWith(context: CommandContext, work: (connection: Connection) => Promise<number>): Promise<number> {
   try {
     return await work(await connectFastPath(context));

@@ -11,7 +11,7 @@ import { connectionFlags, runWith } from "./connection.ts";
 
 type Request = ExecRequest["request"];
 
-/** `keelson sandbox exec`: a command in a sandbox that runs, with this terminal if it is asked for. */
+/** `keelson sandbox exec`: runs a command in a running sandbox, optionally on this terminal. */
 export const execCommand: CommandDefinition = {
   name: "exec",
   description: "run a command in a sandbox: keelson sandbox exec -it NAME -- sh",
@@ -19,13 +19,13 @@ export const execCommand: CommandDefinition = {
   args: ["NAME", "[COMMAND...]"],
   flags: [
     ...connectionFlags,
-    { name: "stdin", short: "i", description: "pass this command's input on" },
-    { name: "tty", short: "t", description: "give it a terminal" },
+    { name: "stdin", short: "i", description: "forward standard input" },
+    { name: "tty", short: "t", description: "allocate a terminal" },
   ],
   run: (context) =>
     runWith(context, async ({ streams, namespace }) => {
       const [sandboxName = "", ...command] = context.args;
-      if (command.length === 0) throw new UsageError("COMMAND: is missing; it comes after --, as in: exec NAME -- sh");
+      if (command.length === 0) throw new UsageError("COMMAND: required, after --, as in: exec NAME -- sh");
       const hasTerminal = context.flags.tty === true;
       const input = createInput({ takesStdin: context.flags.stdin === true, hasTerminal });
       const terminal = hasTerminal ? create(TerminalSizeSchema, terminalSize()) : undefined;
@@ -40,7 +40,7 @@ export const execCommand: CommandDefinition = {
           const out = response.case === "stdout" ? context.stdout : context.stderr;
           if (!out.write(response.value)) await new Promise((resolve) => out.once("drain", resolve));
         }
-        context.stderr.write("the connection ended before the command did\n");
+        context.stderr.write("the connection closed before the command exited\n");
         return 1;
       } finally {
         input.close();
@@ -48,13 +48,13 @@ export const execCommand: CommandDefinition = {
     }),
 };
 
-/** The size of this terminal; that of old ones where there is none. */
+/** The size of this terminal; 80x24 without one. */
 const terminalSize = (): { columns: number; rows: number } => ({
   columns: process.stdout.columns || 80,
   rows: process.stdout.rows || 24,
 });
 
-/** What is sent, in order: pushes, this process's input as far as it is read, and changes of the terminal's size. */
+/** The requests to send, in order: pushed requests, standard input and terminal resizes. */
 function createInput(options: { readonly takesStdin: boolean; readonly hasTerminal: boolean }): {
   push(request: Request): void;
   requests(): AsyncIterable<ExecRequest>;
@@ -73,7 +73,7 @@ function createInput(options: { readonly takesStdin: boolean; readonly hasTermin
   const onEnd = (): void => push({ case: "closeStdin", value: true });
   const onData = (data: Buffer): void => {
     push({ case: "stdin", value: data });
-    // Read again when it has gone: a fast writer does not fill the memory.
+    // Resumed once it is sent, so that a fast writer does not fill the memory.
     stdin.pause();
   };
   if (options.takesStdin) {

@@ -49,11 +49,11 @@ const step = (one: Sandbox, agent: AgentView = { kind: "none" }) => decideSandbo
 const deleted = { deletionTimestamp: "2026-01-01T00:00:00Z" };
 
 describe("a Sandbox", () => {
-  it("gets its finalizer before anything else", () => {
+  it("gets its finalizer first", () => {
     expect(step(sandbox({}, {}, { finalizers: [] })).kind).toBe("add-finalizer");
   });
 
-  it("has its agent know when it expires, and tells it again only where that is something else", () => {
+  it("sets its expiry on the agent, and again only if it differs", () => {
     const expiresAtMs = now + 5000;
     const spec = { expireTime: new Date(expiresAtMs).toISOString() };
     const keeping = (kept: number | null | undefined): AgentView => {
@@ -68,11 +68,11 @@ describe("a Sandbox", () => {
     expect(step(sandbox(running, spec), keeping(null))).toEqual({ kind: "set-expiry", sandboxId: id, expiresAtMs });
     expect(step(sandbox(running, spec), keeping(expiresAtMs)).kind).toBe("wait");
     expect(step(sandbox(running), keeping(expiresAtMs))).toEqual({ kind: "set-expiry", sandboxId: id, expiresAtMs: null });
-    // An agent that is older than this leaves it to the operator.
+    // An older agent leaves the expiry to the operator.
     expect(step(sandbox(running, spec), keeping(undefined)).kind).toBe("wait");
   });
 
-  it("is placed, also with an expireTime that is near (C7)", () => {
+  it("is assigned even if its expireTime is near (C7)", () => {
     const decision = decideSandbox({
       sandbox: sandbox({}, { expireTime: new Date(now + 5000).toISOString() }),
       agent: { kind: "none" },
@@ -81,7 +81,7 @@ describe("a Sandbox", () => {
     expect(decision).toMatchObject({ step: { kind: "place" }, requeueAfterMs: 5000 });
   });
 
-  it("takes the fast path's place once, and not again after it was started anew (C4)", () => {
+  it("uses the fast path's allocation once, and not after a restart (C4)", () => {
     const metadata = {
       annotations: { [allocationAnnotation]: JSON.stringify({ assignedPod: "a", assignedNode: "n", sandboxID: id }) },
     };
@@ -93,7 +93,7 @@ describe("a Sandbox", () => {
   });
 
   it.each(["Pending", "Creating", "Running", "Failed", "Lost", "Succeeded", "Expired", "Terminating"] as const)(
-    "can be deleted when it is %s, and goes only once its agent has nothing of it (C6)",
+    "can be deleted when it is %s, once its agent has nothing of it (C6)",
     (phase) => {
       const one = sandbox({ ...running, phase }, {}, deleted);
       expect(step(one, ready("running")).kind).toBe(phase === "Terminating" ? "delete" : "write");
@@ -103,7 +103,7 @@ describe("a Sandbox", () => {
     },
   );
 
-  it("is ended on its agent before it is Expired, and stays Expired", () => {
+  it("is deleted on its agent before it is Expired, and stays Expired", () => {
     const expired = { expireTime: new Date(now - 1).toISOString() };
     expect(step(sandbox(running, expired), ready("running"))).toMatchObject({ kind: "delete", sandboxId: id });
     const written = step(sandbox(running, expired), ready());
@@ -118,7 +118,7 @@ describe("a Sandbox", () => {
     expect(step(sandbox({ phase: "Pending" }, { expireTimeSeconds: 0 })).kind).toBe("place");
   });
 
-  it("starts anew at a reset with another instance, once for a revision, also when Lost or ended", () => {
+  it("restarts at a reset with a new instance, once per revision, even if Lost or terminated", () => {
     const spec = { resetRevision: "2026-01-01T00:00:00Z" };
     expect(step(sandbox(running, spec), ready("running"))).toMatchObject({ kind: "delete" });
     for (const phase of ["Running", "Lost", "Failed", "Succeeded", "Expired"] as const) {
@@ -128,7 +128,7 @@ describe("a Sandbox", () => {
     expect(step(sandbox({ ...running, acceptedResetRevision: spec.resetRevision }, spec), ready("running")).kind).toBe("wait");
   });
 
-  it("is Succeeded or Failed when its program has ended, with the exit code (A5)", () => {
+  it("becomes Succeeded or Failed with the exit code when its program terminates (A5)", () => {
     expect(step(sandbox(running), ready("stopped"))).toMatchObject({
       kind: "write",
       releases: true,
@@ -139,11 +139,11 @@ describe("a Sandbox", () => {
     });
   });
 
-  it("that its agent is ending unasked has not failed: it waits until the agent does not have it", () => {
+  it("does not fail while its agent deletes it: it waits until the agent no longer has it", () => {
     expect(step(sandbox(running), ready("terminating")).kind).toBe("wait");
   });
 
-  it("whose program went with an agent that is back: Lost with Manual; with AutoRecreate the rest of it goes, then it is anew", () => {
+  it("whose program died with a restarted agent is Lost with Manual, and recreated with AutoRecreate", () => {
     expect(step(sandbox(running), ready("terminated"))).toMatchObject({
       kind: "write",
       releases: true,
@@ -154,7 +154,7 @@ describe("a Sandbox", () => {
     expect(step(auto, ready())).toMatchObject({ kind: "write", releases: true, status: { phase: "Pending", instance: 1 } });
   });
 
-  it("with Manual is Lost with its agent and stays so, until the agent is back with it (C8)", () => {
+  it("with Manual is Lost with its agent until the agent reports it again (C8)", () => {
     const lost = step(sandbox(running), unreachable);
     expect(lost).toMatchObject({
       kind: "write",
@@ -168,7 +168,7 @@ describe("a Sandbox", () => {
   });
 
   it.each(["AutoRecreate", "autoRecreate"] as const)(
-    "with %s is made anew when recoveryTimeoutSeconds have passed, not before",
+    "with %s is recreated after recoveryTimeoutSeconds, not before",
     (failurePolicy) => {
       const first = decideSandbox({ sandbox: sandbox(running, { failurePolicy }), agent: unreachable, now });
       expect(first).toMatchObject({ step: { status: { phase: "Lost" } }, requeueAfterMs: 60_000 });

@@ -6,52 +6,52 @@ import { allocationAnnotation, cleanupFinalizer, sandboxIdPattern } from "../api
 import type { Phase, Sandbox } from "../api/sandbox.ts";
 
 /*
- * A Sandbox's life:
+ * The life cycle of a Sandbox:
  *
  *     Pending --> Creating --> Running --> Succeeded | Failed        (its program ended)
- *        ^           |            |------> Lost                      (its agent did)
+ *        ^           |            |------> Lost                      (its agent was lost)
  *        |-----------+------------+--reset, or AutoRecreate from Lost
- *     any of these --expireTime--> Expired     any --deletion--> Terminating --> gone
+ *     any of these --expireTime--> Expired     any --deletion--> Terminating --> deleted
  *
- * One reconcile takes one step. A step that acts on an agent names a sandboxID that the API already has, so that it can be taken
- * again after a crash.
+ * One reconcile takes one step. A step that acts on an agent uses a sandboxID that the API already has, so that it can be repeated
+ * after a crash.
  */
 
-/** What is known of the agent that a Sandbox is bound to. */
+/** The observed agent of a Sandbox. */
 export type AgentView =
   | { readonly kind: "none" }
-  /** It was removed, with all that it ran. */
+  /** It was deleted, with all its sandboxes. */
   | { readonly kind: "gone" }
-  /** It is not heard of now. */
+  /** It does not report. */
   | { readonly kind: "unreachable" }
   | { readonly kind: "ready"; readonly status: AgentStatus };
 
-/** What a decision is made from. */
+/** The input of a decision. */
 export interface SandboxObservation {
   readonly sandbox: DeepReadonly<Sandbox>;
   readonly agent: AgentView;
   readonly now: number;
 }
 
-/** The status that is to be written; what is left out is removed. */
+/** The status to write; omitted fields are removed. */
 export type SandboxStatusDraft = Omit<NonNullable<Sandbox["status"]>, "runtime">;
 
-/** What to do next. */
+/** The next step. */
 export type SandboxStep =
   | { readonly kind: "add-finalizer" }
   | { readonly kind: "remove-finalizer" }
-  /** Find a place; then write `Creating` with it. */
+  /** Allocate a slot, then write `Creating` with it. */
   | { readonly kind: "place"; readonly status: SandboxStatusDraft }
-  /** Ask the bound agent to run it; then write what it answers. */
+  /** Start it on the assigned agent, then write the result. */
   | { readonly kind: "create"; readonly sandboxId: string }
-  /** Ask the bound agent to end it. `then` is written once it is known to be absent. */
+  /** Delete it on the assigned agent. */
   | { readonly kind: "delete"; readonly sandboxId: string; readonly status?: SandboxStatusDraft }
-  /** Tell the bound agent when it expires: it keeps that by itself where the operator is not there. */
+  /** Set the expiry on the assigned agent, which enforces it while the operator is down. */
   | { readonly kind: "set-expiry"; readonly sandboxId: string; readonly expiresAtMs: number | null }
   | { readonly kind: "write"; readonly status: SandboxStatusDraft; readonly releases: boolean }
   | { readonly kind: "wait" };
 
-/** A step, and when to look again whatever happens. */
+/** A step, and when to reconcile again at the latest. */
 export interface SandboxDecision {
   readonly step: SandboxStep;
   readonly requeueAfterMs?: number;
@@ -63,13 +63,13 @@ export function expiryOf(spec: DeepReadonly<Sandbox["spec"]>): number | undefine
   return spec.expireTimeSeconds === undefined || spec.expireTimeSeconds === 0 ? undefined : spec.expireTimeSeconds * 1000;
 }
 
-/** The id of an instance: the object's uid for the first, else one that follows from it, so that a repeated step has the same. */
+/** The id of an instance: the object's uid for the first, a hash of it for later ones, so that a repeated step uses the same id. */
 export function instanceId(uid: string, instance: number): string {
   return instance === 0 ? uid : createHash("sha256").update(`${uid}/${instance}`).digest("hex").slice(0, 32);
 }
 
-/** Where the fast path has put a Sandbox. Holds for its first instance only: the annotation stays, the place does not. */
-export function fastPathPlace(
+/** The fast path's allocation of a Sandbox. Valid for the first instance only, although the annotation stays. */
+export function fastPathAllocation(
   sandbox: DeepReadonly<Sandbox>,
 ): { readonly pod: string; readonly node: string; readonly sandboxId: string } | undefined {
   const text = sandbox.metadata.annotations?.[allocationAnnotation];
@@ -88,7 +88,7 @@ export function fastPathPlace(
 
 const isAuto = (sandbox: DeepReadonly<Sandbox>): boolean => /^autorecreate$/i.test(sandbox.spec.failurePolicy ?? "Manual");
 
-/** Whether its program has ended: it takes no place any more. */
+/** Whether its program has terminated, which frees its slot. */
 export const hasEnded = ({ status }: DeepReadonly<Sandbox>): boolean =>
   ["Succeeded", "Failed", "Expired"].includes(status?.phase ?? "");
 
@@ -102,12 +102,12 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
 
   if (metadata.deletionTimestamp !== undefined) {
     if (!hasFinalizer) return { step: { kind: "wait" } };
-    const id = status.sandboxID ?? fastPathPlace(sandbox)?.sandboxId;
+    const id = status.sandboxID ?? fastPathAllocation(sandbox)?.sandboxId;
     if (id === undefined || isAbsent(agent, id)) return { step: { kind: "remove-finalizer" } };
     if (status.phase !== "Terminating") {
-      const place = fastPathPlace(sandbox);
+      const place = fastPathAllocation(sandbox);
       const bound = status.assignedPod ?? place?.pod;
-      const terminating = draft("Terminating", "is being stopped", {
+      const terminating = draft("Terminating", "stopping", {
         sandboxID: id,
         ...(bound !== undefined && { assignedPod: bound }),
       });
@@ -126,39 +126,38 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
     const times = [requeueAfterMs, otherMs].filter((ms) => ms !== undefined);
     return times.length === 0 ? { step } : { step, requeueAfterMs: Math.min(...times) };
   };
-  /** Ends the present instance; then writes `next`, in which nothing is bound. */
+  /** Deletes the current instance, then writes `next`. */
   const leave = (next: SandboxStatusDraft): SandboxDecision => {
-    const id = status.sandboxID ?? fastPathPlace(sandbox)?.sandboxId;
+    const id = status.sandboxID ?? fastPathAllocation(sandbox)?.sandboxId;
     if (id === undefined || isAbsent(agent, id)) return later({ kind: "write", status: next, releases: true });
     if (agent.kind === "ready") return later({ kind: "delete", sandboxId: id });
-    // Not heard of: it may still run there. The wait ends when the agent is back or gone.
+    // Unreachable: it may still run. Wait until the agent reports again or is deleted.
     return later({ kind: "wait" });
   };
   const again = (message: string): SandboxStatusDraft =>
     unbound(draft("Pending", message, { instance: (status.instance ?? 0) + 1 }));
 
   if (isExpired && !(isReset && expiry > now)) {
-    return status.phase === "Expired"
-      ? { step: { kind: "wait" } }
-      : leave(unbound(draft("Expired", "its expireTime has come")));
+    return status.phase === "Expired" ? { step: { kind: "wait" } } : leave(unbound(draft("Expired", "reached its expireTime")));
   }
   if (isReset) {
-    return leave({ ...again(`was reset (${reset})`), acceptedResetRevision: reset });
+    return leave({ ...again(`reset (${reset})`), acceptedResetRevision: reset });
   }
 
   switch (status.phase) {
     case undefined:
     case "Pending": {
-      const place = fastPathPlace(sandbox);
+      const place = fastPathAllocation(sandbox);
       if (place === undefined) return later({ kind: "place", status: draft("Creating", "", {}) });
       const bound = { assignedPod: place.pod, nodeName: place.node, sandboxID: place.sandboxId };
-      return later({ kind: "write", status: draft("Creating", `agent ${place.pod} has it`, bound), releases: false });
+      return later({ kind: "write", status: draft("Creating", `started on agent ${place.pod}`, bound), releases: false });
     }
     case "Creating":
     case "Bound": {
-      if (status.sandboxID === undefined) return later({ kind: "write", status: again("was not bound"), releases: true });
+      if (status.sandboxID === undefined)
+        return later({ kind: "write", status: again("not assigned to an agent"), releases: true });
       if (agent.kind === "gone" || agent.kind === "none")
-        return later({ kind: "write", status: again("its agent is gone"), releases: true });
+        return later({ kind: "write", status: again("its agent was deleted"), releases: true });
       if (agent.kind === "unreachable") return lost(observation, later, again, draft);
       return later({ kind: "create", sandboxId: status.sandboxID });
     }
@@ -166,7 +165,7 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
     case "Lost":
       return running(observation, later, again, draft);
     case "Expired":
-      // Its expireTime was moved or removed: that alone does not start it again, a reset does.
+      // Changing expireTime does not restart it; a reset does.
       return later({ kind: "wait" });
     default:
       return later({ kind: "wait" });
@@ -188,16 +187,16 @@ function running(
   const found = agent.status.sandboxStatuses.find((each) => each.sandboxId === id);
   if (found === undefined || found.phase === "terminated") {
     if (isAuto(sandbox)) {
-      // What is left of it (a log) goes first: the place on the agent is to be free.
+      // Delete what is left of it (its log) first.
       if (found !== undefined) return later({ kind: "delete", sandboxId: id });
-      return later({ kind: "write", status: again("its agent does not have it any more"), releases: true });
+      return later({ kind: "write", status: again("its agent no longer has it"), releases: true });
     }
-    const message = "its agent does not have it any more; reset it to start it again";
+    const message = "its agent no longer has it; reset it to start it again";
     return status.phase === "Lost" && status.message === message
       ? later({ kind: "wait" })
       : later({ kind: "write", status: draft("Lost", message), releases: true });
   }
-  // Somebody else has it ended: soon it is not there any more, and that says what follows.
+  // Being deleted by another party: wait until the agent no longer has it.
   if (found.phase === "terminating") return later({ kind: "wait" });
   if (found.phase === "running" || found.phase === "creating") {
     if (status.phase === "Running" && status.observedGeneration === sandbox.metadata.generation) {
@@ -226,11 +225,11 @@ function lost(
   if (isAuto(sandbox) && (isGone || dueMs <= 0)) {
     return later({
       kind: "write",
-      status: again(isGone ? "its agent is gone" : "its agent was not heard of in time"),
+      status: again(isGone ? "its agent was deleted" : "its agent did not report in time"),
       releases: true,
     });
   }
-  const message = isGone ? "its agent is gone; reset it to start it again" : "its agent is not heard of";
+  const message = isGone ? "its agent was deleted; reset it to start it again" : "its agent has stopped reporting";
   if (status.phase !== "Lost" || status.message !== message) {
     const draftLost = draft("Lost", message, { agentLostTime: formatTime(since) });
     return later({ kind: "write", status: draftLost, releases: isGone }, isAuto(sandbox) ? dueMs : undefined);
@@ -238,13 +237,13 @@ function lost(
   return later({ kind: "wait" }, isAuto(sandbox) ? dueMs : undefined);
 }
 
-/** Whether nothing of an id can be left on the agent. */
+/** Whether the agent certainly has no sandbox of this id. */
 function isAbsent(agent: AgentView, sandboxId: string): boolean {
   if (agent.kind === "none" || agent.kind === "gone") return true;
   return agent.kind === "ready" && !agent.status.sandboxStatuses.some((each) => each.sandboxId === sandboxId);
 }
 
-/** The status as it is to be, from what it is. */
+/** The next status, derived from the current one. */
 export function draftOf(
   sandbox: DeepReadonly<Sandbox>,
   phase: Phase,
@@ -268,7 +267,7 @@ export function draftOf(
   };
 }
 
-/** A status in which no agent has the sandbox. */
+/** A status without an assigned agent. */
 export function unbound(status: SandboxStatusDraft): SandboxStatusDraft {
   const {
     assignedPod: _pod,

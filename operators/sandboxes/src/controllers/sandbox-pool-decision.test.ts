@@ -8,12 +8,12 @@ const pool = (capacity: NonNullable<SandboxPool["spec"]["capacity"]>, maxSandbox
   ({ metadata: { name: "p" }, spec: { capacity, maxSandboxesPerPod } }) as SandboxPool;
 const sandbox = (phase: string): Sandbox => ({ metadata: {}, spec: {}, status: { phase } }) as unknown as Sandbox;
 
-it("makes agents for what runs and what waits, and for the buffer", () => {
+it("creates agents for running and waiting sandboxes and for the buffer", () => {
   const decision = decidePool(pool({ poolMin: 1, poolMax: 5, bufferMin: 1 }), [sandbox("Running"), sandbox("Pending")], []);
   expect(decision).toEqual({ desired: 2, create: ["p-agent-0", "p-agent-1"], remove: [] });
 });
 
-it("never ends an agent that has a sandbox, nor goes beyond its bounds", () => {
+it("never removes an agent with a sandbox, nor exceeds its bounds", () => {
   fc.assert(
     fc.property(
       fc.nat(4),
@@ -36,7 +36,7 @@ it("never ends an agent that has a sandbox, nor goes beyond its bounds", () => {
   );
 });
 
-it("replaces an agent that is going or dead, and uses no name twice meanwhile", () => {
+it("replaces a terminating or dead agent without reusing its name", () => {
   const agents = [
     { name: "p-agent-0", busy: 0, isEnding: true },
     { name: "p-agent-1", busy: 2, isDead: true },
@@ -48,7 +48,7 @@ it("replaces an agent that is going or dead, and uses no name twice meanwhile", 
   });
 });
 
-it("ends every idle agent of a pool that is deleted", () => {
+it("removes every idle agent of a deleted pool", () => {
   const deleted = pool({ poolMin: 2 });
   deleted.metadata.deletionTimestamp = "2026-01-01T00:00:00Z";
   const agents = [

@@ -3,24 +3,24 @@ import { defaultSandboxesPerAgent } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
 import type { SandboxPool } from "../api/sandbox-pool.ts";
 
-/** An agent as the pool sees it. */
+/** An agent of the pool. */
 export interface PoolAgent {
   readonly name: string;
-  /** Sandboxes on it, those that are placed and not started included. */
+  /** Number of sandboxes on it, including those that are assigned but not started. */
   readonly busy: number;
-  /** It is going already; its name is still taken. */
+  /** Its Pod is being deleted; its name is still in use. */
   readonly isEnding?: boolean;
-  /** Its Pod has ended for good: it is of no use to anybody. */
+  /** Its Pod has terminated permanently. */
   readonly isDead?: boolean;
 }
 
-/** What a pool is to change. */
+/** The changes to a pool. */
 export interface PoolDecision {
-  /** How many agents there are to be. */
+  /** Desired number of agents. */
   readonly desired: number;
-  /** Names of agents to make. */
+  /** Names of agents to create. */
   readonly create: readonly string[];
-  /** Agents to end: idle or dead ones. One with sandboxes that may run is never among them. */
+  /** Agents to remove: idle or dead ones, never one whose sandboxes may run. */
   readonly remove: readonly string[];
 }
 
@@ -29,8 +29,8 @@ const isActive = (sandbox: DeepReadonly<Sandbox>): boolean =>
 const isWaiting = (sandbox: DeepReadonly<Sandbox>): boolean => (sandbox.status?.phase ?? "Pending") === "Pending";
 
 /**
- * How many agents a pool needs: room for its active and waiting sandboxes and `bufferMin`, between `poolMin` and `poolMax`.
- * Agents above that go only while idle, and only where more than `bufferMax` places stay free without them.
+ * Decides the size of a pool: slots for its active and waiting sandboxes and `bufferMin`, between `poolMin` and `poolMax`. Surplus agents
+ * are removed only while idle, and only if more than `bufferMax` slots stay free without them.
  */
 export function decidePool(
   pool: DeepReadonly<SandboxPool>,
@@ -54,7 +54,7 @@ export function decidePool(
   }
   const remove = agents.filter((agent) => agent.isDead === true && agent.isEnding !== true).map((agent) => agent.name);
   let left = alive.length;
-  // The last made first, so that names stay low.
+  // Highest number first, so that names stay low.
   for (const agent of [...alive].sort((one, other) => other.name.localeCompare(one.name, "en", { numeric: true }))) {
     if (left <= desired || agent.busy > 0) continue;
     const freeWithout = (left - 1) * each - need;

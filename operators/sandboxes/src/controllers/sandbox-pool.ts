@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import {
   type Condition,
   type DeepReadonly,
@@ -18,18 +19,18 @@ import {
   watchOf,
 } from "@keelson/controller";
 import type { OperatorServices } from "@keelson/operator";
-import { type AgentPod, agentsOfPods, agentPod, tokenSecret } from "../fleet/agent-pod.ts";
+import { type AgentPlacement, type AgentPod, agentPod, agentSecret, agentSecretName, listAgents } from "../fleet/agent-pod.ts";
 import { agentLabels, cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
-import { runtimeKey, type SandboxesContext } from "../runtime.ts";
+import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
 import { decidePool } from "./sandbox-pool-decision.ts";
 import { sandboxReads } from "./sandbox.ts";
 
 const fieldManager = "sandboxes-pool-controller";
-const startAgainMs = 15_000;
+const retryMs = 15_000;
 
-/** Makes and ends the agents of pools: Pods, each with the pool's token. */
+/** Creates and removes the agents of pools: Pods, each with a key of its own. */
 export function createSandboxPoolController(services: OperatorServices): ControllerDefinition {
   return defineController({
     name: "sandboxes-pool",
@@ -37,10 +38,7 @@ export function createSandboxPoolController(services: OperatorServices): Control
     owns: [Pod],
     reads: [sandboxReads],
     watches: [watchOf(Sandbox, (sandbox) => [{ namespace: sandbox.metadata.namespace, name: sandbox.spec.poolRef }])],
-    reconcile(request, { cache, client, clock, events, log, signal }) {
-      // Named one by one: the context computes some of them, which a spread would drop.
-      return reconcile(request, { cache, client, clock, events, log, signal, runtime: services.get(runtimeKey) });
-    },
+    reconcile: (request, context) => reconcile(request, withRuntime(context, services.get(runtimeKey))),
   });
 }
 
@@ -62,18 +60,20 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     sandboxes,
     agents.map(({ name: agent, isEnding, isDead }) => ({ name: agent, busy: busyOf(agent), isEnding, isDead })),
   );
-  let problem = pool.spec.runtimeType === "gvisor" ? "runtimeType gvisor is not there on this machine" : "";
+  let problem =
+    pool.spec.runtimeType === "gvisor"
+      ? "runtimeType: gvisor requires runsc, which is not supported on this machine; use container"
+      : "";
   if (problem === "" && decision.create.length > 0) {
     try {
-      // Names are counted, so that a second create of the same agent is refused, and not a second agent.
-      await onceOnly(() => client.create(Secret, tokenSecret(pool)));
-      for (const agent of decision.create) await onceOnly(() => client.create(Pod, agentPod(pool, agent, placement)));
+      // Names are numbered, so that creating the same agent again conflicts instead of adding another one.
+      for (const agent of decision.create) await createAgent(pool, agent, placement, client);
     } catch (error) {
       problem = error instanceof Error ? error.message : String(error);
     }
   }
   for (const agent of agents) {
-    // From here on nothing is placed there, so that no sandbox gets on an agent that goes.
+    // Drained first, so that no sandbox is assigned to an agent that is being removed.
     if (decision.remove.includes(agent.name) && (agent.isDead || registry.drain(namespace, agent.name))) {
       await remove(agent, context);
     }
@@ -95,18 +95,27 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     ),
     context,
   );
-  return problem === "" ? undefined : { requeueAfterMs: startAgainMs };
+  return problem === "" ? undefined : { requeueAfterMs: retryMs };
 }
 
 function agentsOf(pool: string, namespace: string, cache: SandboxesContext["cache"]): readonly AgentPod[] {
   const pods = cache.list(Pod, { namespace, labelSelector: `${agentLabels.pool}=${pool}` });
-  return agentsOfPods(pods).filter((agent) => agent.pool === pool);
+  return listAgents(pods).filter((agent) => agent.pool === pool);
 }
 
-async function onceOnly(create: () => Promise<unknown>): Promise<void> {
+/** Creates an agent's Secret and Pod. A crash in between leaves a Secret that goes with the pool. */
+async function createAgent(
+  pool: DeepReadonly<SandboxPool>,
+  name: string,
+  placement: AgentPlacement,
+  client: SandboxesContext["client"],
+): Promise<void> {
+  const secret = agentSecretName(name, randomBytes(5).toString("hex"));
+  await client.create(Secret, agentSecret(pool, secret, randomBytes));
   try {
-    await create();
+    await client.create(Pod, agentPod(pool, name, secret, placement));
   } catch (error) {
+    await client.delete(Secret, { namespace: pool.metadata.namespace, name: secret });
     if (!isAlreadyExists(error)) throw error;
   }
 }

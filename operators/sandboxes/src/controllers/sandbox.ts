@@ -12,17 +12,17 @@ import {
   watchOf,
 } from "@keelson/controller";
 import type { OperatorServices } from "@keelson/operator";
-import { agentOfPod } from "../fleet/agent-pod.ts";
+import { parseAgentPod } from "../fleet/agent-pod.ts";
 import { agentSandbox } from "../fleet/agent-sandbox.ts";
 import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
-import { runtimeKey, type SandboxesContext } from "../runtime.ts";
+import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
 import {
   type AgentView,
   decideSandbox,
   draftOf,
-  fastPathPlace,
+  fastPathAllocation,
   hasEnded,
   instanceId,
   type SandboxStatusDraft,
@@ -31,10 +31,10 @@ import {
 
 const fieldManager = "sandboxes-sandbox-controller";
 
-/** How long the answer of a delete may take to show in the agent's status before it is asked again. */
-const askAgainMs = 15_000;
+/** How long a delete may take to appear in the agent's status before it is repeated. */
+const retryMs = 15_000;
 
-/** Index on Sandboxes: their pool, and their id in an agent. */
+/** Indexes of Sandboxes: by pool, and by id on the agent. */
 export const sandboxReads = readOf(Sandbox, {
   pool: (sandbox) => [sandbox.spec.poolRef],
   sandboxID: (sandbox) => (sandbox.status?.sandboxID === undefined ? [] : [sandbox.status.sandboxID]),
@@ -45,7 +45,7 @@ const keyOf = (object: DeepReadonly<Sandbox>): Request => ({
   name: object.metadata.name ?? "",
 });
 
-/** Takes Sandboxes through their lives. */
+/** Reconciles Sandboxes. */
 export function createSandboxController(services: OperatorServices): ControllerDefinition {
   return defineController({
     name: "sandboxes-sandbox",
@@ -53,11 +53,11 @@ export function createSandboxController(services: OperatorServices): ControllerD
     maxConcurrentReconciles: 16,
     reads: [sandboxReads, readOf(Pod)],
     watches: [
-      // An agent came or went: for all of its pool.
+      // An agent of the pool changed.
       watchOf(SandboxPool, (pool, { cache }) =>
         cache.list(Sandbox, { namespace: pool.metadata.namespace, index: ["pool", pool.metadata.name ?? ""] }).map(keyOf),
       ),
-      // A place may have become free: for those that wait for one.
+      // A slot may be free for a waiting Sandbox.
       watchOf(
         Sandbox,
         (sandbox, { cache }) =>
@@ -75,10 +75,7 @@ export function createSandboxController(services: OperatorServices): ControllerD
         ],
       ),
     ],
-    reconcile(request, { cache, client, clock, events, log, signal }) {
-      // Named one by one: the context computes some of them, which a spread would drop.
-      return reconcile(request, { cache, client, clock, events, log, signal, runtime: services.get(runtimeKey) });
-    },
+    reconcile: (request, context) => reconcile(request, withRuntime(context, services.get(runtimeKey))),
   });
 }
 
@@ -107,7 +104,11 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
       if (step.releases) runtime.registry.release(key);
       if (step.status.phase !== sandbox.status?.phase && step.status.phase !== undefined) {
         const type = ["Failed", "Lost"].includes(step.status.phase) ? "Warning" : "Normal";
-        events.event(sandbox, { type, reason: step.status.phase, note: step.status.message || `is ${step.status.phase}` });
+        events.event(sandbox, {
+          type,
+          reason: step.status.phase,
+          note: step.status.message || `phase changed to ${step.status.phase}`,
+        });
       }
       await write(sandbox, step.status, context);
       return result;
@@ -121,13 +122,13 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     case "delete": {
       const agent = boundAgent(sandbox);
       await runtime.agentClient(request.namespace ?? "", agent ?? "")?.delete(step.sandboxId);
-      return { requeueAfterMs: Math.min(requeueAfterMs ?? askAgainMs, askAgainMs) };
+      return { requeueAfterMs: Math.min(requeueAfterMs ?? retryMs, retryMs) };
     }
   }
 }
 
 const boundAgent = (sandbox: DeepReadonly<Sandbox>): string | undefined =>
-  sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathPlace(sandbox)?.pod : undefined);
+  sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathAllocation(sandbox)?.pod : undefined);
 
 function agentOf(sandbox: DeepReadonly<Sandbox>, { cache, runtime }: SandboxesContext): AgentView {
   const namespace = sandbox.metadata.namespace ?? "";
@@ -136,7 +137,7 @@ function agentOf(sandbox: DeepReadonly<Sandbox>, { cache, runtime }: SandboxesCo
   const status = runtime.agentStatus(namespace, name);
   if (status !== undefined) return { kind: "ready", status };
   const pod = cache.get(Pod, { namespace, name });
-  return { kind: pod === undefined || agentOfPod(pod)?.isDead !== false ? "gone" : "unreachable" };
+  return { kind: pod === undefined || parseAgentPod(pod)?.isDead !== false ? "gone" : "unreachable" };
 }
 
 async function place(
@@ -162,7 +163,7 @@ async function place(
     sandbox,
     {
       ...status,
-      message: `agent ${agent.name} is asked`,
+      message: `starting on agent ${agent.name}`,
       assignedPod: agent.name,
       nodeName: agent.node,
       sandboxID: instanceId(uid, sandbox.status?.instance ?? 0),
@@ -188,7 +189,7 @@ async function create(
   const now = context.clock.now();
   if ("problem" in env) {
     await write(sandbox, draftOf(sandbox, "Creating", env.problem, now), context);
-    return { requeueAfterMs: askAgainMs };
+    return { requeueAfterMs: retryMs };
   }
   const { name: claimName = "", uid: claimUid = "" } = sandbox.metadata;
   const identity = { sandboxId, claimUid, claimName, namespace };
@@ -197,17 +198,17 @@ async function create(
   if (answer.success) {
     const endpoints = (sandbox.spec.exposedPorts ?? []).map((port) => `${agent?.address ?? "127.0.0.1"}:${port}`);
     const startTime = formatTime((answer.createdAt ?? Math.floor(now / 1000)) * 1000);
-    context.events.event(sandbox, { type: "Normal", reason: "Running", note: `runs on agent ${pod}` });
+    context.events.event(sandbox, { type: "Normal", reason: "Running", note: `running on agent ${pod}` });
     await write(sandbox, draftOf(sandbox, "Running", answer.message ?? "", now, { endpoints, startTime }), context);
   } else if (answer.rejected === true) {
-    // Nothing was done there: look for another place. The instance goes on counting, as an id is used once.
+    // Rejected without side effects: try another agent, with a new id.
     runtime.registry.release(key);
-    const next = draftOf(sandbox, "Pending", answer.message ?? "was refused", now, {
+    const next = draftOf(sandbox, "Pending", answer.message ?? "rejected by its agent", now, {
       instance: (sandbox.status?.instance ?? 0) + 1,
     });
     await write(sandbox, unbound(next), context);
   } else {
-    const message = answer.message ?? "could not be started";
+    const message = answer.message ?? "could not start";
     context.events.event(sandbox, { type: "Warning", reason: "Failed", note: message });
     await write(sandbox, draftOf(sandbox, "Failed", message, now, { finishTime: formatTime(now) }), context);
   }
@@ -241,7 +242,7 @@ async function environmentOf(
     } catch (error) {
       if (!isNotFound(error)) throw error;
       if (reference.optional !== true)
-        return { problem: `envs ${name}: there is no ${from?.secretKeyRef ? "Secret" : "ConfigMap"} ${reference.name}` };
+        return { problem: `envs ${name}: ${from?.secretKeyRef ? "Secret" : "ConfigMap"} ${reference.name} not found` };
     }
   }
   return { env: Object.fromEntries(env) };
@@ -257,7 +258,7 @@ async function write(
   try {
     await client.applyStatus(Sandbox, configuration, { fieldManager, signal });
   } catch (error) {
-    // It moved on: the watch brings what it is now, and with it the next reconcile.
+    // The object changed: its watch event triggers the next reconcile.
     if (!isConflict(error) && !isNotFound(error)) throw error;
   }
 }

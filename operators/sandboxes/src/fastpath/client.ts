@@ -9,7 +9,7 @@ export interface FastPathClient {
   readonly streams: Client<typeof SandboxStreams>;
 }
 
-/** Makes clients of the fast path at `baseUrl` (`http://127.0.0.1:9090`). Connects at the first call. */
+/** Creates clients of the fast path at `baseUrl` (`http://127.0.0.1:9090`). Connects on the first call. */
 export function createFastPathClient({ baseUrl, token }: { readonly baseUrl: string; readonly token: string }): FastPathClient {
   const authorize: Interceptor = (next) => (request) => {
     request.header.set("authorization", `Bearer ${token}`);

@@ -12,7 +12,7 @@ import { requestIdAnnotation } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { createRegistry, type Registry } from "../registry/registry.ts";
 import { watched } from "@keelson/client/testing";
-import { createFastCreator, type FastCreator } from "./fast-creator.ts";
+import { FastCreator } from "./fast-creator.ts";
 import { type IntentLog, openIntentLog } from "./intent-log.ts";
 
 let environment: TestEnvironment;
@@ -63,19 +63,19 @@ const status = (): AgentStatus => ({
 });
 
 async function open(
-  change: { agent?: AgentClient; client?: Client; isThere?: boolean } = {},
+  change: { agent?: AgentClient; client?: Client; podExists?: boolean } = {},
 ): Promise<{ fast: FastCreator; registry: Registry; agent: AgentClient }> {
   const registry = createRegistry();
   const intents = await openIntentLog(join(dir, "intents"));
   logs.push(intents);
   const one = change.agent ?? agent();
-  const fast = createFastCreator({
+  const fast = new FastCreator({
     client: change.client ?? client,
     registry,
     log: silentLogger,
     intents,
-    agentClient: () => (change.isThere === false ? undefined : one),
-    isThere: () => change.isThere ?? true,
+    agentClient: () => (change.podExists === false ? undefined : one),
+    podExists: () => change.podExists ?? true,
     clock: systemClock,
     newId: () => String(++ids).padStart(32, "0"),
   });
@@ -126,7 +126,7 @@ async function settled(fast: FastCreator): Promise<void> {
 }
 
 describe("FAST", () => {
-  it("runs the sandbox, then tells the API", async () => {
+  it("runs the sandbox, then writes its object", async () => {
     const { fast } = await open();
     const outcome = await fast.create(request);
     expect(outcome).toMatchObject({ kind: "created", agent: { name: "a" } });
@@ -134,23 +134,23 @@ describe("FAST", () => {
     expect(running.size).toBe(1);
   });
 
-  it("killed before the agent is asked: neither sandbox nor object, the place is free, and a late request finds the door shut", async () => {
+  it("killed before the agent is called: leaves neither sandbox nor object, frees the slot, and rejects a late request", async () => {
     const first = await open({ agent: agent({ create: () => never }) });
     void first.fast.create(request);
-    while (first.fast.isInHand(String(ids).padStart(32, "0")) === false) await new Promise((resolve) => setImmediate(resolve));
+    while (first.fast.isPending(String(ids).padStart(32, "0")) === false) await new Promise((resolve) => setImmediate(resolve));
     await logs[0]?.close();
     logs.length = 0;
     const id = String(ids).padStart(32, "0");
     const { fast, registry } = await recover();
-    while (fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
     expect(await objects()).toEqual([]);
-    expect(registry.placeOf("default/one")).toBeUndefined();
+    expect(registry.agentOf("default/one")).toBeUndefined();
     expect(
       (await agent().create({ sandboxId: id, claimUid: "", claimName: "one", namespace: "default", image: "host" })).rejected,
     ).toBe(true);
   });
 
-  it("killed after the agent has it and before it answered: the object is written by the next process", async () => {
+  it("killed after the agent started it: writes the object in the next process", async () => {
     const first = await open({
       agent: agent({
         create: async (sandbox) => {
@@ -164,24 +164,24 @@ describe("FAST", () => {
     const { registry } = await recover();
     const object = await watched(client, Sandbox, "one", (each) => each !== undefined);
     expect(JSON.stringify(object?.metadata.annotations)).toContain([...running.keys()][0]);
-    expect(registry.placeOf("default/one")).toBe("a");
+    expect(registry.agentOf("default/one")).toBe("a");
   });
 
-  it("killed, and its agent gone meanwhile with all that it ran: no object, and the name is free again", async () => {
+  it("killed, and its agent deleted: writes no object and frees the name", async () => {
     const first = await open({ agent: agent({ create: () => never }) });
     void first.fast.create(request);
     const id = String(ids).padStart(32, "0");
-    while (!first.fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
+    while (!first.fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
     await logs[0]?.close();
     logs.length = 0;
-    const { fast, registry } = await open({ isThere: false });
-    expect(fast.isInHand(id)).toBe(true);
-    fast.forgetMissing();
-    while (fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
-    expect([await objects(), registry.placeOf("default/one")]).toEqual([[], undefined]);
+    const { fast, registry } = await open({ podExists: false });
+    expect(fast.isPending(id)).toBe(true);
+    fast.settleMissing();
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect([await objects(), registry.agentOf("default/one")]).toEqual([[], undefined]);
   });
 
-  it("killed before the API was told, and before the log knew that it was: the object is there once", async () => {
+  it("killed around the API write: leaves exactly one object", async () => {
     const deaf = clientWith(() => never);
     const first = await open({ client: deaf });
     expect((await first.fast.create(request)).kind).toBe("created");
@@ -201,15 +201,15 @@ describe("FAST", () => {
       // Killed: its log is not closed, so what is finished was not written yet.
       running.clear();
       const id = outcome.kind === "created" ? outcome.sandboxId : "";
-      const { fast } = agentIs === "gone" ? await open({ isThere: false }) : await recover();
-      fast.forgetMissing();
-      while (fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
+      const { fast } = agentIs === "gone" ? await open({ podExists: false }) : await recover();
+      fast.settleMissing();
+      while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
       const { items } = await client.list(Sandbox, { namespace: "default" });
       expect(items.map(({ metadata }) => [metadata.name, metadata.deletionTimestamp])).toEqual([["one", undefined]]);
     },
   );
 
-  it("ends a sandbox that the API refuses, and frees its place (C1, C2)", async () => {
+  it("stops a sandbox that the API rejects, and frees its slot (C1, C2)", async () => {
     await client.create(Sandbox, {
       metadata: { name: "one", namespace: "default" },
       spec: { image: "other", poolRef: "pool" } as Sandbox["spec"],
@@ -217,13 +217,13 @@ describe("FAST", () => {
     const { fast, registry } = await open();
     const outcome = await fast.create(request);
     const id = outcome.kind === "created" ? outcome.sandboxId : "";
-    while (fast.isInHand(id)) await new Promise((resolve) => setImmediate(resolve));
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
     expect(running.size).toBe(0);
-    expect(registry.placeOf("default/one")).toBeUndefined();
+    expect(registry.agentOf("default/one")).toBeUndefined();
     expect((await client.get(Sandbox, { namespace: "default", name: "one" })).spec.image).toBe("other");
   });
 
-  it("never lets a sandbox appear that was deleted before the API knew of it (C3), whether the answer was lost or not", async () => {
+  it("never writes a sandbox that was deleted before its object (C3), even if an acknowledgement was lost", async () => {
     let release: () => void = () => {};
     const gate = new Promise<void>((resolve) => (release = resolve));
     const slow = clientWith(async (...parameters: Parameters<Client["create"]>) => {
@@ -240,7 +240,7 @@ describe("FAST", () => {
       expect(each.metadata.deletionTimestamp).toBeDefined();
   });
 
-  it("answers a request that comes again while the first is in hand with the outcome of the first, and another one with none", async () => {
+  it("gives a repeated request the outcome of the first, and another request none", async () => {
     const { fast } = await open({ client: clientWith(() => never) });
     const mine = { ...request, requestId: "mine" };
     const [one, same, other] = await Promise.all([
@@ -254,7 +254,7 @@ describe("FAST", () => {
     expect(running.size).toBe(1);
   });
 
-  it("tells the object which request it came from, so that the next process knows it again", async () => {
+  it("records the request id in the object, so that the next process recognizes the request", async () => {
     const first = await open({ client: clientWith(() => never) });
     expect((await first.fast.create({ ...request, requestId: "mine" })).kind).toBe("created");
     await recover();
@@ -262,7 +262,7 @@ describe("FAST", () => {
     expect(object?.metadata.annotations?.[requestIdAnnotation]).toBe("mine");
   });
 
-  it("gives the second of two with one name nothing, and the one after the last place a word", async () => {
+  it("rejects a second sandbox of the same name, and reports a full pool", async () => {
     const { fast } = await open();
     const outcomes = await Promise.all([fast.create(request), fast.create(request), fast.create({ ...request, name: "two" })]);
     expect(outcomes.map((each) => each.kind)).toEqual(["created", "exists", "full"]);

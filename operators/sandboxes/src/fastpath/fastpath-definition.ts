@@ -2,19 +2,19 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { createProbeServer, readOf } from "@keelson/controller";
-import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
-import { choiceFlag, durationFlag, invalidFlag, pairsFlag, portFlag, textFlag, UsageError } from "@keelson/operator/flags";
+import type { RunningServer, ServerContext, ServerDefinition } from "@keelson/operator";
 import { findBubblewrap, openUnpackedImages } from "@keelson/execution";
 import { type AgentMonitor, startAgentMonitor } from "../fleet/agent-monitor.ts";
-import { type AgentPlacement, agentOfPod } from "../fleet/agent-pod.ts";
+import { type AgentPlacement, parseAgentPod } from "../fleet/agent-pod.ts";
 import { agentProgram } from "../agent/agent-program-path.ts";
-import { agentDrivers, type AgentIsolation } from "../agent/run-agent.ts";
+import type { AgentIsolation } from "../agent/run-agent.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { ensureToken } from "../bearer-token.ts";
 import { sandboxReads } from "../controllers/sandbox.ts";
-import { fastPathPlace, hasEnded } from "../controllers/sandbox-decision.ts";
-import { createFastCreator } from "./fast-creator.ts";
+import { fastPathAllocation, hasEnded } from "../controllers/sandbox-decision.ts";
+import { FastCreator } from "./fast-creator.ts";
+import { fastPathFlags, readIsolation } from "./fastpath-flags.ts";
 import { createFastPathMetrics } from "./fastpath-metrics.ts";
 import { startFastPathServer } from "./fastpath-server.ts";
 import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
@@ -22,93 +22,50 @@ import { openIntentLog } from "./intent-log.ts";
 import { createFastPathService } from "./service.ts";
 import { createStreamsService } from "./streams-service.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
-import { createFolderJanitor, type FolderJanitor } from "../janitor/agent-folders.ts";
+import { createAgentFolderJanitor, type AgentFolderJanitor } from "../janitor/agent-folders.ts";
 import { createJanitor } from "../janitor/janitor.ts";
 import { createRegistry } from "../registry/registry.ts";
 import { runtimeKey } from "../runtime.ts";
 
-/** File, below the operator's data folder, with the token that callers of the fast path need. */
+/** File below the operator's data folder with the token of the fast path. */
 export const fastPathTokenFile = (dataDir: string): string => join(dataDir, "fastpath-token");
 
-/** Folder, below the operator's data folder, with the images that sandboxes start from. */
+/** Folder below the operator's data folder with the sandboxes' images. */
 export const imagesFolder = (dataDir: string): string => join(dataDir, "images");
 
-const flags = {
-  bindAddress: textFlag({
-    name: "fastpath-bind-address",
-    value: "ADDRESS",
-    description: "address of the sandboxes' gRPC server",
-    default: "127.0.0.1",
-  }),
-  port: portFlag({ name: "fastpath-port", description: "its port; 0 picks a free one", default: "9090" }),
-  metricsPort: portFlag({
-    name: "fastpath-metrics-port",
-    description: "port of its metrics, on the same address (default: none; 9091 is the original's)",
-  }),
-  consistencyMode: choiceFlag({
-    name: "fastpath-consistency-mode",
-    value: "MODE",
-    description: "default consistency mode of a create: fast (agent first) or strong (API first)",
-    choices: ["fast", "strong"],
-    default: "fast",
-  }),
-  orphanTimeout: durationFlag({
-    name: "fastpath-orphan-timeout",
-    description: "how old a sandbox without an object has to be before it is ended, in seconds",
-    bareUnit: "s",
-    default: "10s",
-  }),
-  image: pairsFlag({
-    name: "sandbox-image",
-    value: "NAME=FILE",
-    description: "OCI archive that is unpacked at the start, under this name",
-  }),
-  driver: choiceFlag({
-    name: "sandbox-driver",
-    value: "NAME",
-    description: "what isolates sandboxes: bubblewrap, containerd, or process (no isolation at all)",
-    choices: agentDrivers,
-    default: "bubblewrap",
-  }),
-  containerdSocket: textFlag({
-    name: "sandbox-containerd-socket",
-    value: "PATH",
-    description: "where the agents' machines have containerd (default: /run/containerd/containerd.sock)",
-  }),
-};
-
-/** The fast path, what listens to agents, and the janitors. */
+/** Serves the fast path, monitors agents and runs the janitors. */
 export const fastPathServer: ServerDefinition = {
   name: "fastpath",
-  flags: Object.values(flags),
+  flags: Object.values(fastPathFlags),
   reads: [sandboxReads, readOf(SandboxPool), readOf(Pod)],
-  // Two of them would give the same places away twice.
+  // Two instances would allocate the same slots.
   needsLeaderElection: true,
   start,
 };
 
-const mostStrongMs = 60_000;
-/** How long a start waits for agents that do not answer. */
-const longestFirstWordMs = 3_000;
+const strongTimeoutMs = 60_000;
+/** How long the start waits for agents that do not answer. */
+const firstReportTimeoutMs = 3_000;
 
 async function start(context: ServerContext): Promise<RunningServer> {
-  const { client, cache, clock, dataDir, log, onChange } = context;
-  const mode = flags.consistencyMode.read(context.flags);
-  const isolation = isolationOf(context.flags);
+  const { client, cache, clock, dataDir, flags, log, onChange } = context;
+  const mode = fastPathFlags.mode.read(flags);
+  const isolation = readIsolation(flags);
   const { driver } = isolation;
-  const protectionMs = flags.orphanTimeout.read(context.flags);
-  const port = flags.port.read(context.flags);
-  const metricsPort = flags.metricsPort.read(context.flags);
+  const protectionMs = fastPathFlags.orphanTimeout.read(flags);
+  const port = fastPathFlags.port.read(flags);
+  const metricsPort = fastPathFlags.metricsPort.read(flags);
   if (driver === "bubblewrap" && findBubblewrap() === undefined) {
-    log.warn({}, "there is no bwrap on this machine, so no sandbox can start: apt-get install bubblewrap");
+    log.warn({}, "bwrap not found, so sandboxes cannot start; install it: apt-get install bubblewrap");
   }
   const registry = createRegistry();
   const newId = (): string => randomBytes(16).toString("hex");
 
-  // What is known to be taken comes first: nothing is given away before that.
+  // Restore known allocations before anything else is allocated.
   for (const sandbox of cache.list(Sandbox)) {
     if (hasEnded(sandbox)) continue;
-    const pod = sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathPlace(sandbox)?.pod : undefined);
+    const pod =
+      sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathAllocation(sandbox)?.pod : undefined);
     const { namespace = "", name } = sandbox.metadata;
     if (pod !== undefined) registry.restore(`${namespace}/${name}`, namespace, pod, sandbox.spec.exposedPorts ?? []);
   }
@@ -118,13 +75,13 @@ async function start(context: ServerContext): Promise<RunningServer> {
   };
   try {
     const images = await openUnpackedImages(imagesFolder(dataDir));
-    for (const [name, file] of flags.image.read(context.flags)) await images.import(file, { name });
+    for (const [name, file] of fastPathFlags.image.read(flags)) await images.import(file, { name });
     const placement = placementOf(dataDir, isolation);
     const intents = await openIntentLog(join(dataDir, "fastpath-intents.jsonl"));
     stops.push(() => intents.close());
     const monitorOf = (): AgentMonitor | undefined => monitor;
     let monitor: AgentMonitor | undefined;
-    const fast = createFastCreator({
+    const fast = new FastCreator({
       client,
       registry,
       log,
@@ -132,9 +89,9 @@ async function start(context: ServerContext): Promise<RunningServer> {
       clock,
       newId,
       agentClient: (namespace, name) => monitorOf()?.client(namespace, name),
-      isThere: (namespace, name) => cache.get(Pod, { namespace, name }) !== undefined,
+      podExists: (namespace, name) => cache.get(Pod, { namespace, name }) !== undefined,
     });
-    const janitor = createJanitor({ client, clock, log, isInHand: fast.isInHand, protectionMs });
+    const janitor = createJanitor({ client, clock, log, isPending: (id) => fast.isPending(id), protectionMs });
     monitor = startAgentMonitor({
       registry,
       client,
@@ -144,25 +101,25 @@ async function start(context: ServerContext): Promise<RunningServer> {
       log,
       onStatus(agent, agentClient, status) {
         fast.recover(agent.namespace, agent.name, status);
-        janitor.look(agent, agentClient, status);
+        janitor.check(agent, agentClient, status);
       },
     });
     const running = monitor;
     stops.push(() => running.stop());
-    // Controllers start after this server: what runs well is not to look lost for as long as nobody has asked.
-    await running.heardOf(longestFirstWordMs);
-    let folders: FolderJanitor | undefined;
+    // Controllers start after this server: agents that have not reported yet must not look lost to them.
+    await running.whenReported(firstReportTimeoutMs);
+    let folders: AgentFolderJanitor | undefined;
     if (placement.tools.kind === "local") {
-      folders = createFolderJanitor({ dir: placement.tools.dir, isolation, client, clock, log });
+      folders = createAgentFolderJanitor({ dir: placement.tools.dir, isolation, client, clock, log });
       const stopFolders = folders.stop;
       stops.push(stopFolders);
-      folders.look();
+      folders.trigger();
     }
-    fast.forgetMissing();
+    fast.settleMissing();
     const unlisten = onChange(Pod, ({ type, object }) => {
-      if (type !== "delete" || agentOfPod(object) === undefined) return;
-      fast.forgetMissing();
-      folders?.look();
+      if (type !== "delete" || parseAgentPod(object) === undefined) return;
+      fast.settleMissing();
+      folders?.trigger();
     });
     stops.push(() => Promise.resolve(unlisten()));
     stops.push(() => janitor.stop());
@@ -171,10 +128,10 @@ async function start(context: ServerContext): Promise<RunningServer> {
       registry,
       agentClient: running.client,
       agentStatus: running.status,
-      isInHand: fast.isInHand,
+      isPending: (id) => fast.isPending(id),
     });
     const token = await ensureToken(fastPathTokenFile(dataDir));
-    const bindAddress = flags.bindAddress.read(context.flags);
+    const bindAddress = fastPathFlags.bindAddress.read(flags);
     const metrics = createFastPathMetrics();
     let metricsUrl: string | undefined;
     if (metricsPort !== undefined) {
@@ -198,7 +155,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
             defaultMode: mode,
             metrics,
             newId,
-            strongTimeoutMs: mostStrongMs,
+            strongTimeoutMs: strongTimeoutMs,
           }),
         );
         router.service(SandboxStreams, createStreamsService({ cache, agentClient: running.client }));
@@ -219,20 +176,10 @@ async function start(context: ServerContext): Promise<RunningServer> {
   }
 }
 
-/** Where agents run: as containers of Keelson's image in a cluster, else from this very installation. */
+/** How agents run: as containers of Keelson's image in a cluster, otherwise from this installation. */
 function placementOf(dataDir: string, isolation: AgentIsolation): AgentPlacement {
   const image = process.env.KEELSON_IMAGE;
   if (image) return { ...isolation, tools: { kind: "image", image } };
   const command = [process.execPath, agentProgram];
   return { ...isolation, tools: { kind: "local", command, dir: join(dataDir, "agents"), imageDir: imagesFolder(dataDir) } };
-}
-
-function isolationOf(values: FlagValues): AgentIsolation {
-  const driver = flags.driver.read(values);
-  const containerdSocket = flags.containerdSocket.read(values);
-  if (containerdSocket === undefined) return { driver };
-  if (driver !== "containerd") throw new UsageError("--sandbox-containerd-socket: requires --sandbox-driver containerd");
-  if (!containerdSocket.startsWith("/"))
-    throw invalidFlag(flags.containerdSocket, containerdSocket, "must be an absolute path");
-  return { driver, containerdSocket };
 }

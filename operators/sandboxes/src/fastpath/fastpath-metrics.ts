@@ -1,8 +1,8 @@
-/** The figures of the fast path. */
+/** Metrics of the fast path. */
 export interface FastPathMetrics {
-  /** Notes a create that ended: how it was asked for, whether it succeeded, and how long it took. */
+  /** Records a create: its mode, whether it succeeded, and its duration. */
   created(mode: "fast" | "strong", success: boolean, seconds: number): void;
-  /** All of it as Prometheus reads it (text format 0.0.4). */
+  /** The metrics in Prometheus' text format 0.0.4. */
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
@@ -12,12 +12,12 @@ const name = "fastpath_create_sandbox_duration_seconds";
 const buckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1] as const;
 
 interface Series {
-  /** Of each bucket alone, the last for what is above all. */
+  /** Count per bucket, not cumulative; the last is for values above every bound. */
   readonly counts: number[];
   sum: number;
 }
 
-/** Makes the histogram `fastpath_create_sandbox_duration_seconds` with the original's labels `mode` and `success`. */
+/** Creates the histogram `fastpath_create_sandbox_duration_seconds` with the original's labels `mode` and `success`. */
 export function createFastPathMetrics(): FastPathMetrics {
   const series = new Map<string, Series>();
   return {

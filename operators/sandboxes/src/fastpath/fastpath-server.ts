@@ -5,16 +5,16 @@ import { Code, ConnectError, type ConnectRouter, type Interceptor } from "@conne
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { hasToken } from "../bearer-token.ts";
 
-/** A gRPC server that listens. */
+/** A listening gRPC server. */
 export interface FastPathServer {
   readonly url: string;
   close(): Promise<void>;
 }
 
-const mostMessageBytes = 1 << 20;
-const mostSessions = 256;
+const maxMessageBytes = 1 << 20;
+const maxSessions = 256;
 
-/** Serves gRPC (also Connect and gRPC-web) without TLS; every call needs the bearer token. */
+/** Serves gRPC, Connect and gRPC-web without TLS; every call needs the bearer token. */
 export async function startFastPathServer(options: {
   readonly bindAddress: string;
   /** 0 picks a free one. */
@@ -24,20 +24,17 @@ export async function startFastPathServer(options: {
 }): Promise<FastPathServer> {
   const authenticate: Interceptor = (next) => (request) => {
     if (!hasToken(request.header.get("authorization"), options.token)) {
-      throw new ConnectError(
-        "a bearer token is needed: authorization: Bearer <content of the token file>",
-        Code.Unauthenticated,
-      );
+      throw new ConnectError("bearer token required: authorization: Bearer <content of the token file>", Code.Unauthenticated);
     }
     return next(request);
   };
   const server: Http2Server = createServer(
     { settings: { maxConcurrentStreams: 256 } },
-    connectNodeAdapter({ routes: options.routes, interceptors: [authenticate], readMaxBytes: mostMessageBytes }),
+    connectNodeAdapter({ routes: options.routes, interceptors: [authenticate], readMaxBytes: maxMessageBytes }),
   );
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {
-    if (sessions.size >= mostSessions) {
+    if (sessions.size >= maxSessions) {
       session.destroy();
       return;
     }

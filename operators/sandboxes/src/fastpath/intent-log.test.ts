@@ -35,7 +35,7 @@ beforeEach(() => {
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 describe("the log of intents", () => {
-  it("has on the disk what was written, and drops what is finished with the next intent, or when it is closed", async () => {
+  it("persists intents, and removes finished ones with the next intent or on close", async () => {
     const log = await openIntentLog(path);
     await Promise.all([log.write(intent(1)), log.write(intent(2))]);
     expect(await found()).toEqual(["s1", "s2"]);
@@ -47,7 +47,7 @@ describe("the log of intents", () => {
     expect(await found()).toEqual(["s3"]);
   });
 
-  it("drops a line that a crash cut off, and keeps those before it", async () => {
+  it("drops a line truncated by a crash and keeps those before it", async () => {
     const log = await openIntentLog(path);
     await log.write(intent(1));
     await log.close();
@@ -56,7 +56,7 @@ describe("the log of intents", () => {
     expect(await found()).toEqual(["s1"]);
   });
 
-  it("stays small, and loses nothing that is open, however many were finished", async () => {
+  it("stays small and keeps unfinished intents, however many were finished", async () => {
     const most = 4096;
     const log = await openIntentLog(path, most);
     await log.write(intent(0));

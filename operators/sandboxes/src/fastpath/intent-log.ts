@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { Sandbox } from "../api/sandbox.ts";
 
-/** What the fast path was about to do: enough to finish it or to undo it. */
+/** A create in progress: enough to complete or undo it after a crash. */
 export interface Intent {
   readonly sandboxId: string;
   readonly namespace: string;
@@ -16,27 +16,26 @@ export interface Intent {
   readonly requestId?: string;
   /** Milliseconds since the epoch. */
   readonly at: number;
-  /** It was deleted before the API knew of it: nothing of it may be left. */
+  /** The sandbox was deleted before its object was written: it must be undone. */
   readonly isDeleted?: boolean;
 }
 
 /**
- * A log on disk of intents that are not finished. **Guarantees**: what `write` was given is on the disk when it resolves; a line
- * that was cut off by a crash is dropped; writes that come together share one sync; the file stays small.
+ * A write-ahead log of unfinished intents. **Guarantees**: an intent is on disk when `write` resolves; a line truncated by a crash is
+ * dropped; concurrent writes share one sync; the file stays small.
  */
 export interface IntentLog {
-  /** What was open when the log was. */
+  /** Intents that were unfinished when the log was opened. */
   readonly pending: readonly Intent[];
   write(intent: Intent): Promise<void>;
   /**
-   * Notes that nothing is left to do for an id. It goes to the disk with the next intent: after a crash before that, who finishes
-   * what was open finds that there is nothing to do.
+   * Marks an intent as finished. Written with the next intent: after a crash before that, recovery finds that nothing is left to do.
    */
   finish(sandboxId: string): void;
   close(): Promise<void>;
 }
 
-/** The file is written anew, with what is open only, when it has become larger than this. */
+/** Size above which the file is rewritten with unfinished intents only. */
 export const defaultMaxLogBytes = 4 << 20;
 
 const readLines = (text: string): Map<string, Intent> => {
@@ -57,7 +56,7 @@ const readLines = (text: string): Map<string, Intent> => {
   return pending;
 };
 
-/** Opens the log in a file, which is made when it is not there, and writes it anew without what is finished. */
+/** Opens the log, creating the file if needed, and rewrites it without finished intents. */
 export async function openIntentLog(path: string, maxBytes: number = defaultMaxLogBytes): Promise<IntentLog> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const pending = readLines(await readFile(path, "utf8").catch(() => ""));
@@ -65,9 +64,9 @@ export async function openIntentLog(path: string, maxBytes: number = defaultMaxL
   let size = 0;
   const lineOf = (value: unknown): string => `${JSON.stringify(value)}\n`;
 
-  /** Writes what is open to a new file that takes the place of the old one. */
-  async function renew(): Promise<FileHandle> {
-    // With O_DSYNC a write is on the disk when it is done: one way to the disk and back, not two.
+  /** Rewrites the file with the unfinished intents. */
+  async function rewrite(): Promise<FileHandle> {
+    // O_DSYNC makes each write durable without a separate sync.
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND | constants.O_DSYNC;
     const next = await open(`${path}.new`, flags, 0o600);
     try {
@@ -83,7 +82,7 @@ export async function openIntentLog(path: string, maxBytes: number = defaultMaxL
     }
   }
 
-  let file = await renew();
+  let file = await rewrite();
   let queue: { readonly intent: Intent; readonly resolve: () => void; readonly reject: (error: unknown) => void }[] = [];
   let finished: string[] = [];
   let running: Promise<void> | undefined;
@@ -97,7 +96,7 @@ export async function openIntentLog(path: string, maxBytes: number = defaultMaxL
       return;
     }
     const old = file;
-    file = await renew();
+    file = await rewrite();
     await old.close();
   }
 

@@ -1,6 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { dns1123SubdomainFaults } from "@keelson/api-machinery/validation";
-import { isAmount, isPort } from "../protocol/protocol.ts";
+import { isPositiveQuantity, isPort } from "../protocol/protocol.ts";
 import { reservedPorts } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
 import { type CreateRequest, FailurePolicy, type UpdateRequest } from "./generated/fastpath/v1/fastpath_pb.ts";
@@ -9,37 +9,37 @@ const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
 
 const invalid = (message: string): ConnectError => new ConnectError(message, Code.InvalidArgument);
 
-/** The request's id, if it has one. **Errors**: InvalidArgument where it cannot be an annotation's value. */
-export function requestIdOf({ requestId }: CreateRequest): string | undefined {
+/** The request's id, if any. **Errors**: InvalidArgument if it is not a valid annotation value. */
+export function parseRequestId({ requestId }: CreateRequest): string | undefined {
   if (requestId === "") return undefined;
-  if (!requestIdPattern.test(requestId)) throw invalid(`request_id: has to match ${requestIdPattern.source}`);
+  if (!requestIdPattern.test(requestId)) throw invalid(`request_id: must match ${requestIdPattern.source}`);
   return requestId;
 }
 
-/** The Sandbox that a create asks for. **Errors**: InvalidArgument, naming the field. */
+/** The spec of the requested Sandbox. **Errors**: InvalidArgument with the field's name. */
 export function specOf(request: CreateRequest, key: { namespace: string; name: string }): Sandbox["spec"] {
   const [problem] = dns1123SubdomainFaults(key.name);
   if (problem !== undefined) throw invalid(`name: ${problem}`);
-  if (request.image === "") throw invalid("image: is missing");
-  if (request.poolRef === "") throw invalid("pool_ref: is missing");
+  if (request.image === "") throw invalid("image: is required");
+  if (request.poolRef === "") throw invalid("pool_ref: is required");
   const ports = new Set<number>();
   for (const port of request.exposedPorts) {
-    if (!isPort(port)) throw invalid(`exposed_ports: ${String(port)} is no port; it has to be 1 to 65535`);
-    if (reservedPorts.includes(port)) throw invalid(`exposed_ports: ${port} is a port of the agents and the fast path`);
-    if (ports.has(port)) throw invalid(`exposed_ports: ${port} is there twice`);
+    if (!isPort(port)) throw invalid(`exposed_ports: ${String(port)} must be 1 to 65535`);
+    if (reservedPorts.includes(port)) throw invalid(`exposed_ports: ${port} is reserved for agents and the fast path`);
+    if (ports.has(port)) throw invalid(`exposed_ports: ${port} is listed twice`);
     ports.add(port);
   }
-  if (request.workingDir !== "" && !request.workingDir.startsWith("/")) throw invalid("working_dir: has to begin with /");
+  if (request.workingDir !== "" && !request.workingDir.startsWith("/")) throw invalid("working_dir: must be an absolute path");
   for (const name of Object.keys(request.envs)) {
-    if (name === "" || name.includes("=")) throw invalid(`envs: ${JSON.stringify(name)} cannot be a variable's name`);
+    if (name === "" || name.includes("=")) throw invalid(`envs: ${JSON.stringify(name)} is not a valid variable name`);
   }
   const limits = Object.entries({ cpu: request.cpu, memory: request.memory }).filter(([, amount]) => amount !== "");
   for (const [name, amount] of limits) {
-    if (!isAmount(amount))
-      throw invalid(`${name}: ${JSON.stringify(amount)} has to be a quantity above 0, such as 500m or 256Mi`);
+    if (!isPositiveQuantity(amount))
+      throw invalid(`${name}: ${JSON.stringify(amount)} must be a positive quantity, such as 500m or 256Mi`);
   }
   const seconds = Number(request.expireTimeSeconds);
-  if (seconds < 0) throw invalid("expire_time_seconds: has to be Unix seconds, 0 for never");
+  if (seconds < 0) throw invalid("expire_time_seconds: must be Unix seconds, or 0 for never");
   return {
     image: request.image,
     poolRef: request.poolRef,
@@ -59,22 +59,22 @@ export function specOf(request: CreateRequest, key: { namespace: string; name: s
 
 function timeOf(unixSeconds: number): string {
   const ms = unixSeconds * 1000;
-  if (!(ms <= 253_402_300_799_000)) throw invalid("expire_time_seconds: is after the year 9999");
+  if (!(ms <= 253_402_300_799_000)) throw invalid("expire_time_seconds: must not be after the year 9999");
   return `${new Date(ms).toISOString().slice(0, 19)}Z`;
 }
 
-/** The merge patch that an update asks for. **Errors**: an Error that names the field. */
-export function updateOf({ update, labels }: UpdateRequest): { readonly spec?: unknown; readonly metadata?: unknown } {
+/** The merge patch of an update. **Errors**: InvalidArgument with the field's name. */
+export function parseUpdate({ update, labels }: UpdateRequest): { readonly spec?: unknown; readonly metadata?: unknown } {
   const metadata = Object.keys(labels).length > 0 ? { metadata: { labels } } : {};
   switch (update.case) {
     case "expireTimeSeconds": {
       const seconds = Number(update.value);
-      if (seconds < 0) throw new Error("expire_time_seconds: has to be Unix seconds, 0 removes it");
+      if (seconds < 0) throw invalid("expire_time_seconds: must be Unix seconds, or 0 to remove it");
       return { ...metadata, spec: { expireTime: seconds === 0 ? null : timeOf(seconds), expireTimeSeconds: null } };
     }
     case "resetRevision": {
       if (Number.isNaN(Date.parse(update.value)))
-        throw new Error(`reset_revision: ${JSON.stringify(update.value)} is no RFC 3339 time`);
+        throw invalid(`reset_revision: ${JSON.stringify(update.value)} is not an RFC 3339 time`);
       return { ...metadata, spec: { resetRevision: update.value } };
     }
     case "failurePolicy":
@@ -82,7 +82,7 @@ export function updateOf({ update, labels }: UpdateRequest): { readonly spec?: u
     case "recoveryTimeoutSeconds":
       return { ...metadata, spec: { recoveryTimeoutSeconds: update.value } };
     default:
-      if (Object.keys(labels).length === 0) throw new Error("nothing is to be updated");
+      if (Object.keys(labels).length === 0) throw invalid("update: nothing to update");
       return metadata;
   }
 }

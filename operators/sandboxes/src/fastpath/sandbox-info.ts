@@ -1,13 +1,13 @@
 import { create } from "@bufbuild/protobuf";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Sandbox } from "../api/sandbox.ts";
-import { fastPathPlace } from "../controllers/sandbox-decision.ts";
+import { fastPathAllocation } from "../controllers/sandbox-decision.ts";
 import { type SandboxInfo, SandboxInfoSchema } from "./generated/fastpath/v1/fastpath_pb.ts";
 
-/** A Sandbox as the fast path tells of it. */
+/** A Sandbox in the fast path's format. */
 export function sandboxInfo(sandbox: DeepReadonly<Sandbox>): SandboxInfo {
   const { metadata, spec, status } = sandbox;
-  const place = status?.phase === undefined ? fastPathPlace(sandbox) : undefined;
+  const place = status?.phase === undefined ? fastPathAllocation(sandbox) : undefined;
   return create(SandboxInfoSchema, {
     sandboxId: status?.sandboxID ?? place?.sandboxId ?? "",
     phase: status?.phase ?? (place === undefined ? "Pending" : "Creating"),

@@ -20,10 +20,10 @@ import {
   ListResponseSchema,
   UpdateResponseSchema,
 } from "./generated/fastpath/v1/fastpath_pb.ts";
-import { requestIdOf, specOf, updateOf } from "./read-request.ts";
+import { parseRequestId, specOf, parseUpdate } from "./read-request.ts";
 import { sandboxInfo } from "./sandbox-info.ts";
 
-/** What the service works with. */
+/** Dependencies of the service. */
 export interface FastPathOptions {
   readonly client: Client;
   readonly cache: Cache;
@@ -33,7 +33,7 @@ export interface FastPathOptions {
   readonly defaultMode: "fast" | "strong";
   readonly newId: () => string;
   readonly metrics: FastPathMetrics;
-  /** How long a STRONG create waits for its sandbox to run, where the caller sets no shorter deadline. */
+  /** How long a STRONG create waits for its sandbox to run, unless the caller sets a shorter deadline. */
   readonly strongTimeoutMs: number;
 }
 
@@ -44,8 +44,8 @@ const failed: readonly Phase[] = ["Failed", "Lost", "Expired", "Terminating"];
 export function createFastPathService(options: FastPathOptions): ServiceImpl<typeof FastPathService> {
   const { client, cache, fast, clock } = options;
 
-  /** Waits by the cache's changes until a Sandbox is as it should be. */
-  async function reached(
+  /** Watches the cache until a Sandbox satisfies a condition. */
+  async function waitUntil(
     key: { namespace: string; name: string },
     isReached: (sandbox: DeepReadonly<Sandbox> | undefined) => boolean,
     signal: AbortSignal,
@@ -72,12 +72,12 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
           ),
         );
       };
-      const abort = (): void => fail("the caller does not wait any longer");
+      const abort = (): void => fail("deadline exceeded or call cancelled");
       const stop = options.onChange(Sandbox, ({ type, object }) => {
         if (object.metadata.name === key.name && object.metadata.namespace === key.namespace)
           look(type === "delete" ? undefined : object);
       });
-      const timer = clock.setTimer(options.strongTimeoutMs, () => fail(`it does not run after ${options.strongTimeoutMs} ms`), {
+      const timer = clock.setTimer(options.strongTimeoutMs, () => fail(`not running after ${options.strongTimeoutMs} ms`), {
         background: true,
       });
       signal.addEventListener("abort", abort, { once: true });
@@ -85,16 +85,16 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
     });
   }
 
-  /** A sandbox of a pool that is not there would wait for nothing. Throws what the caller is to do. */
-  const poolIsThere = async (namespace: string, name: string): Promise<void> => {
+  /** Throws if the pool does not exist: the sandbox would wait forever. */
+  const requirePool = async (namespace: string, name: string): Promise<void> => {
     if (cache.get(SandboxPool, { namespace, name }) !== undefined) return;
     try {
-      // It may have been made a moment ago.
+      // The cache may not have it yet.
       await client.get(SandboxPool, { namespace, name });
     } catch (error) {
       if (!isNotFound(error)) throw connectError(error);
       throw new ConnectError(
-        `pool_ref: there is no SandboxPool ${namespace}/${name}; make one first, as in examples/sandboxes/hello.yaml`,
+        `pool_ref: SandboxPool ${namespace}/${name} not found; create one first, as in examples/sandboxes/hello.yaml`,
         Code.FailedPrecondition,
       );
     }
@@ -105,12 +105,12 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
     const key = { namespace: request.namespace || "default", name: request.name || `sb-${options.newId().slice(0, 16)}` };
     const spec = specOf(request, key);
     const labels = { ...request.labels };
-    const requestId = requestIdOf(request);
-    if (cache.get(Sandbox, key) !== undefined) return again(key, requestId, signal);
-    await poolIsThere(key.namespace, spec.poolRef);
+    const requestId = parseRequestId(request);
+    if (cache.get(Sandbox, key) !== undefined) return repeated(key, requestId, signal);
+    await requirePool(key.namespace, spec.poolRef);
     if (isFast) {
       const outcome = await fast.create({ ...key, spec, labels, ...(requestId !== undefined && { requestId }) });
-      if (outcome.kind === "exists") return again(key, requestId, signal);
+      if (outcome.kind === "exists") return repeated(key, requestId, signal);
       if (outcome.kind === "failed") throw new ConnectError(outcome.message, Code.FailedPrecondition);
       if (outcome.kind === "created") {
         const { agent, sandboxId, timings } = outcome;
@@ -122,14 +122,14 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
           timings,
         });
       }
-      // Full: as an object it waits for a place, and the pool sees that one more is wanted.
+      // Full: the object waits for a slot, and the pool sees the demand.
     }
     try {
       const annotations = requestId === undefined ? {} : { annotations: { [requestIdAnnotation]: requestId } };
-      // With its finalizer already: the controller has one write less to do.
+      // Created with its finalizer, which saves the controller a write.
       await client.create(Sandbox, { metadata: { ...key, labels, ...annotations, finalizers: [cleanupFinalizer] }, spec });
     } catch (error) {
-      if (isAlreadyExists(error)) return again(key, requestId, signal);
+      if (isAlreadyExists(error)) return repeated(key, requestId, signal);
       throw connectError(error);
     }
     const written = clock.monotonic();
@@ -140,7 +140,7 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
   };
 
   const whenStarted = async (key: { namespace: string; name: string }, signal: AbortSignal): Promise<CreateResponse> => {
-    const sandbox = await reached(
+    const sandbox = await waitUntil(
       key,
       (each) => each !== undefined && [...started, ...failed].some((phase) => phase === each.status?.phase),
       signal,
@@ -152,8 +152,8 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
     return create(CreateResponseSchema, { sandboxId, agentPod, endpoints, sandboxName: key.name });
   };
 
-  /** The answer where the name is taken: that of the request which took it, where this is the same one once more. */
-  const again = async (
+  /** The answer if the name is taken: that of the first request if this one repeats it. */
+  const repeated = async (
     key: { namespace: string; name: string },
     requestId: string | undefined,
     signal: AbortSignal,
@@ -165,7 +165,7 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
     } catch (error) {
       if (!isNotFound(error)) throw connectError(error);
       throw new ConnectError(
-        `an earlier create of sandbox ${key.namespace}/${key.name} is not settled; ask again`,
+        `an earlier create of sandbox ${key.namespace}/${key.name} is in progress; retry`,
         Code.Unavailable,
       );
     }
@@ -189,12 +189,12 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
 
     async deleteSandbox({ sandboxName, namespace }) {
       const key = { namespace: namespace || "default", name: sandboxName };
-      const wasInHand = await fast.delete(key.namespace, key.name);
+      const wasPending = await fast.delete(key.namespace, key.name);
       try {
         await client.delete(Sandbox, key);
       } catch (error) {
         if (!isNotFound(error)) throw connectError(error);
-        if (!wasInHand) throw new ConnectError(`there is no sandbox ${key.namespace}/${key.name}`, Code.NotFound);
+        if (!wasPending) throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);
       }
       return create(DeleteResponseSchema, { success: true });
     },
@@ -202,14 +202,14 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
     async updateSandbox(request) {
       const key = { namespace: request.namespace || "default", name: request.sandboxName };
       try {
-        const body = updateOf(request);
+        const body = parseUpdate(request);
         const sandbox = await client.patch(Sandbox, key, { type: "merge", body } satisfies Patch);
         return create(UpdateResponseSchema, { success: true, message: "updated", sandbox: sandboxInfo(sandbox) });
       } catch (error) {
-        // As the original: what is wrong is in the answer, and the call itself succeeds.
+        // As in the original, errors are part of the answer and the call succeeds.
         return create(UpdateResponseSchema, {
           success: false,
-          message: error instanceof Error ? error.message : String(error),
+          message: messageOf(error),
         });
       }
     },
@@ -231,7 +231,7 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
 }
 
 const exists = (key: { namespace: string; name: string }): ConnectError =>
-  new ConnectError(`there is a sandbox ${key.namespace}/${key.name} already`, Code.AlreadyExists);
+  new ConnectError(`sandbox ${key.namespace}/${key.name} already exists`, Code.AlreadyExists);
 
 const codes: Readonly<Record<number, Code>> = {
   400: Code.InvalidArgument,
@@ -248,4 +248,9 @@ function connectError(error: unknown): ConnectError {
   if (isStatusError(error))
     return new ConnectError((error as StatusError).message, codes[error.status.code ?? 500] ?? Code.Unavailable);
   return new ConnectError(error instanceof Error ? error.message : String(error), Code.Unavailable);
+}
+
+function messageOf(error: unknown): string {
+  if (error instanceof ConnectError) return error.rawMessage;
+  return error instanceof Error ? error.message : String(error);
 }

@@ -2,7 +2,8 @@ import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
-import { type AgentClient, AgentRefusal, type ExecConnection } from "../fleet/agent-client.ts";
+import type { AgentClient, ExecConnection } from "../fleet/agent-client.ts";
+import { AgentError } from "../protocol/agent-error.ts";
 import { type ExecEnd, execChannels, isTerminalSize } from "../protocol/exec-frames.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import {
@@ -15,7 +16,7 @@ import {
 } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 import { sandboxInfo } from "./sandbox-info.ts";
 
-/** What the service works with. */
+/** Dependencies of the service. */
 export interface StreamsOptions {
   readonly cache: Cache;
   readonly agentClient: (namespace: string, name: string) => AgentClient | undefined;
@@ -23,17 +24,18 @@ export interface StreamsOptions {
 
 /** The service `keelson.sandboxes.v1.SandboxStreams`: connects callers with the agent of a sandbox. */
 export function createStreamsService(options: StreamsOptions): ServiceImpl<typeof SandboxStreams> {
-  /** The agent that has a sandbox, and its id there. Throws what the caller is to be told. */
+  /** The agent that runs a sandbox, and its id there. */
   const find = ({ sandboxName, namespace }: { readonly sandboxName: string; readonly namespace: string }) => {
     const key = { namespace: namespace || "default", name: sandboxName };
     const sandbox: DeepReadonly<Sandbox> | undefined =
       options.cache.get(Sandbox, key) ??
       options.cache.list(Sandbox, { namespace: key.namespace, index: ["sandboxID", sandboxName] })[0];
-    if (sandbox === undefined) throw new ConnectError(`there is no sandbox ${key.namespace}/${key.name}`, Code.NotFound);
+    if (sandbox === undefined) throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);
     const { sandboxId, agentPod, phase } = sandboxInfo(sandbox);
-    if (sandboxId === "") throw new ConnectError(`sandbox ${key.name} is ${phase} and on no agent`, Code.FailedPrecondition);
+    if (sandboxId === "")
+      throw new ConnectError(`sandbox ${key.name} is ${phase} and not assigned to an agent`, Code.FailedPrecondition);
     const agent = options.agentClient(key.namespace, agentPod);
-    if (agent === undefined) throw new ConnectError(`agent ${agentPod} is not heard of`, Code.Unavailable);
+    if (agent === undefined) throw new ConnectError(`agent ${agentPod} has not reported`, Code.Unavailable);
     return { agent, sandboxId };
   };
 
@@ -52,7 +54,7 @@ export function createStreamsService(options: StreamsOptions): ServiceImpl<typeo
       const incoming = requests[Symbol.asyncIterator]();
       const first = await incoming.next();
       if (first.done || first.value.request.case !== "start")
-        throw new ConnectError("start: has to come first", Code.InvalidArgument);
+        throw new ConnectError("start: must be the first message", Code.InvalidArgument);
       const start = first.value.request.value;
       const { agent, sandboxId } = find(start);
       const size = sizeOf(start);
@@ -62,7 +64,7 @@ export function createStreamsService(options: StreamsOptions): ServiceImpl<typeo
       } catch (error) {
         throw agentError(error);
       }
-      // The caller's input goes its own way: the answers end the call, not it.
+      // Forwarded independently: the responses end the call, not the input.
       const input = passInput(incoming, connection).catch(() => connection.close());
       try {
         for await (const { channel, data } of connection.frames) {
@@ -75,7 +77,7 @@ export function createStreamsService(options: StreamsOptions): ServiceImpl<typeo
             return;
           }
         }
-        if (!signal.aborted) throw new ConnectError("the agent went away while the command ran", Code.Unavailable);
+        if (!signal.aborted) throw new ConnectError("lost the connection to the agent while the command ran", Code.Unavailable);
       } finally {
         connection.close();
         void input;
@@ -87,11 +89,11 @@ export function createStreamsService(options: StreamsOptions): ServiceImpl<typeo
 const response = (value: ExecResponse["response"]): ExecResponse => create(ExecResponseSchema, { response: value });
 
 function sizeOf({ terminal, command }: ExecStart): { readonly columns: number; readonly rows: number } | undefined {
-  if (command.length === 0 || command[0] === "") throw new ConnectError("command: is missing", Code.InvalidArgument);
+  if (command.length === 0 || command[0] === "") throw new ConnectError("command: is required", Code.InvalidArgument);
   if (terminal === undefined) return undefined;
   const { columns, rows } = terminal;
   if (!isTerminalSize({ columns, rows }))
-    throw new ConnectError("terminal: columns and rows have to be 1 to 10000", Code.InvalidArgument);
+    throw new ConnectError("terminal: columns and rows must be 1 to 10000", Code.InvalidArgument);
   return { columns, rows };
 }
 
@@ -107,7 +109,7 @@ async function passInput(requests: AsyncIterator<ExecRequest>, connection: ExecC
   }
 }
 
-const refusals: Readonly<Record<number, Code>> = {
+const codesByStatus: Readonly<Record<number, Code>> = {
   400: Code.InvalidArgument,
   404: Code.NotFound,
   409: Code.FailedPrecondition,
@@ -118,6 +120,6 @@ function agentError(error: unknown): ConnectError {
   const message = error instanceof Error ? error.message : String(error);
   return new ConnectError(
     message,
-    error instanceof AgentRefusal ? (refusals[error.status] ?? Code.Unavailable) : Code.Unavailable,
+    error instanceof AgentError ? (codesByStatus[error.status ?? 0] ?? Code.Unavailable) : Code.Unavailable,
   );
 }

@@ -95,14 +95,14 @@ describe("a client of the original", () => {
     await expect(call("GetSandbox", { sandbox_name: "one" })).rejects.toMatchObject({ code: status.NOT_FOUND });
   });
 
-  it("names no mode, namespace or name, and gets FAST, default and a name", async () => {
+  it("defaults to FAST, namespace default and a generated name", async () => {
     const created = await create({ name: "" });
     expect(created.sandbox_name).toMatch(/^sb-[0-9a-f]{16}$/);
     const sandbox = await local.phase(String(created.sandbox_name), "Running");
     expect(sandbox?.metadata.labels).toMatchObject({ "sandbox.fast.io/created-by": "fastpath-fast" });
   });
 
-  it("updates one thing a call, and labels besides", async () => {
+  it("updates one setting per call, and labels", async () => {
     await create();
     await local.phase("one", "Running");
     const update = (change: Message): Promise<Message> => call("UpdateSandbox", { sandbox_name: "one", ...change });
@@ -126,12 +126,12 @@ describe("a client of the original", () => {
 
   it.each([
     ["an unknown sandbox", { sandbox_name: "no-such", labels: { a: "b" } }, /no-such/],
-    ["nothing", { sandbox_name: "one" }, /nothing is to be updated/],
+    ["nothing", { sandbox_name: "one" }, /nothing to update/],
     ["a bad time", { sandbox_name: "one", reset_revision: "soon" }, /^reset_revision: "soon"/],
     ["a negative time", { sandbox_name: "one", expire_time_seconds: -1 }, /^expire_time_seconds:/],
     ["no timeout", { sandbox_name: "one", recovery_timeout_seconds: -5 }, /recoveryTimeoutSeconds/],
   ] satisfies [string, Message, RegExp][])(
-    "is told in the answer, not by an error, that it updates %s",
+    "reports an update of %s in the answer, not as an error",
     async (_, request, message) => {
       await create();
       await local.phase("one", "Running");
@@ -140,16 +140,16 @@ describe("a client of the original", () => {
   );
 
   it.each([
-    ["no image", { image: "" }, status.INVALID_ARGUMENT, /^image: is missing/],
-    ["no pool", { pool_ref: "" }, status.INVALID_ARGUMENT, /^pool_ref: is missing/],
+    ["no image", { image: "" }, status.INVALID_ARGUMENT, /^image: is required/],
+    ["no pool", { pool_ref: "" }, status.INVALID_ARGUMENT, /^pool_ref: is required/],
     [
       "a pool that is not there",
       { pool_ref: "nope" },
       status.FAILED_PRECONDITION,
-      /^pool_ref: there is no SandboxPool default\/nope/,
+      /^pool_ref: SandboxPool default\/nope not found/,
     ],
     ["a bad name", { name: "No Such" }, status.INVALID_ARGUMENT, /^name: /],
-    ["port 0", { exposed_ports: [0] }, status.INVALID_ARGUMENT, /^exposed_ports: 0 is no port/],
+    ["port 0", { exposed_ports: [0] }, status.INVALID_ARGUMENT, /^exposed_ports: 0 must be/],
     ["port 65536", { exposed_ports: [65536] }, status.INVALID_ARGUMENT, /^exposed_ports: 65536/],
     ["the agent's port", { exposed_ports: [5758] }, status.INVALID_ARGUMENT, /^exposed_ports: 5758/],
     ["a port twice", { exposed_ports: [80, 80] }, status.INVALID_ARGUMENT, /^exposed_ports: 80 is there twice/],
@@ -170,7 +170,7 @@ describe("a client of the original", () => {
     },
   );
 
-  it("is told what is there already, what waits for a place, and what is not there", async () => {
+  it("reports an existing name, a full pool and a missing sandbox", async () => {
     await Promise.all(["one", "two", "three"].map((name) => create({ name })));
     await expect(create()).rejects.toMatchObject({
       code: status.ALREADY_EXISTS,
@@ -183,7 +183,7 @@ describe("a client of the original", () => {
     await expect(call("DeleteSandbox", { sandbox_name: "no-such" })).rejects.toMatchObject({ code: status.NOT_FOUND });
   });
 
-  it("needs the token, as call metadata", async () => {
+  it("requires the token as call metadata", async () => {
     await expect(call("ListSandboxes", {}, new Metadata())).rejects.toMatchObject({ code: status.UNAUTHENTICATED });
     const wrong = new Metadata();
     wrong.set("authorization", "Bearer guessed");

@@ -1,28 +1,34 @@
 import { once } from "node:events";
-import { type IncomingMessage, request } from "node:http";
+import type { ClientRequest, IncomingMessage } from "node:http";
+import { Agent, request } from "node:https";
 import type { Duplex } from "node:stream";
 import { isJsonObject } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { TerminalSize } from "@keelson/execution";
+import { AgentError } from "../protocol/agent-error.ts";
 import { type ExecFrame, execProtocol, readFrames, sendFrame } from "../protocol/exec-frames.ts";
 import { type AgentSandbox, agentPaths, type AgentStatus, type CreateAnswer, type ExpiryChange } from "../protocol/protocol.ts";
+import { clientTlsOptions } from "../protocol/tls-psk.ts";
 
-/** Where an agent is. */
+/** How to reach an agent. */
 export interface AgentAddress {
+  /** `https://HOST:PORT`. */
   readonly url: string;
+  /** The agent's key. It authenticates both ends of the TLS handshake and is never sent. */
   readonly token: string;
 }
 
-/** Talks to one agent. Every method rejects where the agent cannot be reached. */
+/** Client of one agent. Every method rejects with an {@link AgentError}, or a connection error if the agent is unreachable. */
 export interface AgentClient {
   create(sandbox: AgentSandbox): Promise<CreateAnswer>;
   delete(sandboxId: string): Promise<void>;
-  /** Sets when a sandbox expires: milliseconds since the epoch; null: never. */
+  /** Sets the expiry of a sandbox: milliseconds since the epoch; null: never. */
   expire(sandboxId: string, expiresAtMs: number | null): Promise<void>;
   status(): Promise<AgentStatus>;
-  /** Statuses as they change, until the connection ends. */
+  /** Streams statuses as they change, until the connection ends. */
   watch(signal: AbortSignal): AsyncIterable<AgentStatus>;
   logs(sandboxId: string, follow: boolean, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
-  /** Runs a command in a sandbox, with a terminal where a size is given. Ends it when `signal` fires. */
+  /** Runs a command in a sandbox, on a terminal if a size is given. Kills it when `signal` aborts. */
   exec(
     sandboxId: string,
     command: readonly string[],
@@ -31,117 +37,200 @@ export interface AgentClient {
   ): Promise<ExecConnection>;
 }
 
-/** A connection to a command; the last frame says how it ended. */
+/** A connection to a command; the last frame has its exit status. */
 export interface ExecConnection {
   readonly frames: AsyncIterable<ExecFrame>;
   send(channel: number, data: Uint8Array): Promise<void>;
   close(): void;
 }
 
-/** What an agent answers that is no success: its words, and the HTTP status. */
-export class AgentRefusal extends Error {
-  override readonly name = "AgentRefusal";
-  readonly status: number;
+const responseTimeoutMs = 10_000;
+const maxLineBytes = 8 << 20;
+const maxAnswerBytes = 16 << 20;
+const maxErrorBytes = 64 * 1024;
 
-  constructor(status: number, message: string) {
-    super(message);
-    this.status = status;
+/** Creates an {@link AgentClient}. Connects on the first call and reuses connections. */
+export function createAgentClient(address: AgentAddress, clock: Clock): AgentClient {
+  return new HttpsAgentClient(address, clock);
+}
+
+interface RequestOptions {
+  readonly method?: "GET" | "POST";
+  readonly body?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}
+
+/** {@link AgentClient} over HTTPS, authenticated by the agent's key. */
+class HttpsAgentClient implements AgentClient {
+  readonly #url: string;
+  readonly #clock: Clock;
+  readonly #connections: Agent;
+
+  constructor({ url, token }: AgentAddress, clock: Clock) {
+    this.#url = url;
+    this.#clock = clock;
+    this.#connections = new Agent({ keepAlive: true, ...clientTlsOptions(token) });
+  }
+
+  async create(sandbox: AgentSandbox): Promise<CreateAnswer> {
+    const { status, text } = await this.#post(agentPaths.create, { sandbox });
+    // The agent answers an invalid sandbox with 400: it is final, and nothing was started.
+    if (![200, 400, 409, 500].includes(status)) throw this.#failure(status, text);
+    const value = parseJson(text);
+    if (!isJsonObject(value) || typeof value.success !== "boolean") {
+      throw new AgentError("InvalidAnswer", `the agent at ${this.#url} sent an invalid answer to a create`, { status });
+    }
+    return value as unknown as CreateAnswer;
+  }
+
+  async delete(sandboxId: string): Promise<void> {
+    await this.#postOk(agentPaths.delete, { sandboxId });
+  }
+
+  async expire(sandboxId: string, expiresAtMs: number | null): Promise<void> {
+    await this.#postOk(agentPaths.expire, { sandboxId, expiresAtMs } satisfies ExpiryChange);
+  }
+
+  async status(): Promise<AgentStatus> {
+    const { status, text } = await this.#exchange(agentPaths.status, {});
+    if (status !== 200) throw this.#failure(status, text);
+    return parseJson(text) as AgentStatus;
+  }
+
+  async *watch(signal: AbortSignal): AsyncGenerator<AgentStatus> {
+    const response = await this.#stream(`${agentPaths.status}?watch=true`, signal);
+    const decoder = new TextDecoder();
+    let rest = "";
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+      rest = lines.pop() ?? "";
+      if (rest.length > maxLineBytes) {
+        throw new AgentError("InvalidAnswer", `the agent at ${this.#url} sent a status above ${maxLineBytes} bytes`);
+      }
+      for (const line of lines) if (line !== "") yield JSON.parse(line) as AgentStatus;
+    }
+  }
+
+  logs(sandboxId: string, follow: boolean, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    const query = new URLSearchParams({ sandboxId, follow: String(follow) });
+    return this.#stream(`${agentPaths.logs}?${query.toString()}`, signal);
+  }
+
+  async exec(
+    sandboxId: string,
+    command: readonly string[],
+    size: TerminalSize | undefined,
+    signal: AbortSignal,
+  ): Promise<ExecConnection> {
+    const query = new URLSearchParams({ sandboxId });
+    for (const argument of command) query.append("command", argument);
+    if (size !== undefined) {
+      query.set("columns", String(size.columns));
+      query.set("rows", String(size.rows));
+    }
+    const headers = { connection: "Upgrade", upgrade: execProtocol };
+    const sent = this.#send(`${agentPaths.exec}?${query.toString()}`, { headers, signal });
+    const [response, socket, head] = await new Promise<[IncomingMessage, Duplex?, Buffer?]>((resolve, reject) => {
+      sent.once("upgrade", (...answer) => resolve(answer));
+      sent.once("response", (answer) => resolve([answer]));
+      sent.once("error", reject);
+    });
+    if (socket === undefined) throw this.#failure(response.statusCode ?? 500, await readText(response, maxErrorBytes));
+    const abort = (): void => void socket.destroy();
+    signal.addEventListener("abort", abort, { once: true });
+    socket.once("close", () => signal.removeEventListener("abort", abort));
+    socket.on("error", () => socket.destroy());
+    return {
+      frames: readFrames(socket as AsyncIterable<Buffer>, head),
+      send: (channel, data) => sendFrame(socket, channel, data),
+      close: abort,
+    };
+  }
+
+  #post(path: string, value: unknown): Promise<{ readonly status: number; readonly text: string }> {
+    return this.#exchange(path, { method: "POST", body: JSON.stringify(value) });
+  }
+
+  async #postOk(path: string, value: unknown): Promise<void> {
+    const { status, text } = await this.#post(path, value);
+    if (status !== 200) throw this.#failure(status, text);
+  }
+
+  /** Sends a request and reads the whole answer, within {@link responseTimeoutMs}. */
+  async #exchange(path: string, options: RequestOptions): Promise<{ readonly status: number; readonly text: string }> {
+    const timeout = new AbortController();
+    const timer = this.#clock.setTimer(responseTimeoutMs, () => timeout.abort(), { background: true });
+    try {
+      const response = await this.#respond(path, { ...options, signal: timeout.signal });
+      return { status: response.statusCode ?? 500, text: await readText(response, maxAnswerBytes) };
+    } catch (error) {
+      if (!timeout.signal.aborted) throw error;
+      throw new AgentError("Unreachable", `the agent at ${this.#url} did not answer within ${responseTimeoutMs} ms`, {
+        cause: error,
+      });
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async #stream(path: string, signal: AbortSignal): Promise<IncomingMessage> {
+    const response = await this.#respond(path, { signal });
+    if (response.statusCode !== 200) throw this.#failure(response.statusCode ?? 500, await readText(response, maxErrorBytes));
+    return response;
+  }
+
+  /** Sends a request, once more if an idle connection was closed by the agent at that moment. All requests are idempotent. */
+  async #respond(path: string, options: RequestOptions): Promise<IncomingMessage> {
+    for (let attempt = 0; ; attempt++) {
+      const sent = this.#send(path, options);
+      try {
+        const [response] = (await once(sent, "response")) as [IncomingMessage];
+        return response;
+      } catch (error) {
+        if (attempt > 0 || !sent.reusedSocket || options.signal?.aborted) throw error;
+      }
+    }
+  }
+
+  #send(path: string, { method = "GET", body, headers, signal }: RequestOptions): ClientRequest {
+    const sent = request(`${this.#url}${path}`, {
+      method,
+      agent: this.#connections,
+      headers: {
+        ...(body !== undefined && { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
+        ...headers,
+      },
+      ...(signal !== undefined && { signal }),
+    });
+    sent.end(body);
+    return sent;
+  }
+
+  #failure(status: number, text: string): AgentError {
+    const value = parseJson(text);
+    const message = isJsonObject(value) && typeof value.message === "string" ? value.message : text.slice(0, 500);
+    return new AgentError("Rejected", message === "" ? `the agent at ${this.#url} answered with status ${status}` : message, {
+      status,
+    });
   }
 }
 
-/** How long an agent has for an answer. */
-const answerMs = 10_000;
-const mostLineBytes = 8 << 20;
-
-/** Makes an {@link AgentClient}. */
-export function createAgentClient({ url, token }: AgentAddress): AgentClient {
-  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  const post = (path: string, value: unknown): Promise<Response> =>
-    fetch(`${url}${path}`, { method: "POST", headers, body: JSON.stringify(value), signal: AbortSignal.timeout(answerMs) });
-  const failure = async (response: Response): Promise<Error> =>
-    new Error(`the agent at ${url} answers ${response.status}: ${(await response.text()).slice(0, 500)}`);
-  return {
-    async create(sandbox) {
-      const response = await post(agentPaths.create, { sandbox });
-      if (response.status !== 200 && response.status !== 409 && response.status !== 500) throw await failure(response);
-      const value: unknown = await response.json();
-      if (!isJsonObject(value) || typeof value.success !== "boolean")
-        throw new Error(`the agent at ${url} answers something else`);
-      return value as unknown as CreateAnswer;
-    },
-    async delete(sandboxId) {
-      const response = await post(agentPaths.delete, { sandboxId });
-      if (!response.ok) throw await failure(response);
-      await response.body?.cancel();
-    },
-    async expire(sandboxId, expiresAtMs) {
-      const response = await post(agentPaths.expire, { sandboxId, expiresAtMs } satisfies ExpiryChange);
-      if (!response.ok) throw await failure(response);
-      await response.body?.cancel();
-    },
-    async status() {
-      const response = await fetch(`${url}${agentPaths.status}`, { headers, signal: AbortSignal.timeout(answerMs) });
-      if (!response.ok) throw await failure(response);
-      return (await response.json()) as AgentStatus;
-    },
-    async *watch(signal) {
-      const response = await fetch(`${url}${agentPaths.status}?watch=true`, { headers, signal });
-      if (!response.ok || response.body === null) throw await failure(response);
-      const decoder = new TextDecoder();
-      let rest = "";
-      for await (const chunk of response.body as AsyncIterable<Uint8Array>) {
-        const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-        rest = lines.pop() ?? "";
-        if (rest.length > mostLineBytes) throw new Error(`the agent at ${url} sends a status above ${mostLineBytes} bytes`);
-        for (const line of lines) if (line !== "") yield JSON.parse(line) as AgentStatus;
-      }
-    },
-    async logs(sandboxId, follow, signal) {
-      const query = new URLSearchParams({ sandboxId, follow: String(follow) });
-      const response = await fetch(`${url}${agentPaths.logs}?${query.toString()}`, { headers, signal });
-      if (!response.ok || response.body === null) throw await failure(response);
-      return response.body as AsyncIterable<Uint8Array>;
-    },
-    async exec(sandboxId, command, size, signal) {
-      const query = new URLSearchParams({ sandboxId });
-      for (const word of command) query.append("command", word);
-      if (size !== undefined) {
-        query.set("columns", String(size.columns));
-        query.set("rows", String(size.rows));
-      }
-      const asking = request(`${url}${agentPaths.exec}?${query.toString()}`, {
-        headers: { ...headers, connection: "Upgrade", upgrade: execProtocol },
-        signal,
-      });
-      asking.end();
-      const [response, socket, head] = await new Promise<[IncomingMessage, Duplex?, Buffer?]>((resolve, reject) => {
-        asking.once("upgrade", (...answer) => resolve(answer));
-        asking.once("response", (answer) => resolve([answer]));
-        asking.once("error", reject);
-      });
-      if (socket === undefined) throw new AgentRefusal(response.statusCode ?? 500, await refusal(response));
-      const abort = (): void => void socket.destroy();
-      signal.addEventListener("abort", abort, { once: true });
-      socket.once("close", () => signal.removeEventListener("abort", abort));
-      socket.on("error", () => socket.destroy());
-      return {
-        frames: readFrames(socket as AsyncIterable<Buffer>, head),
-        send: (channel, data) => sendFrame(socket, channel, data),
-        close: abort,
-      };
-    },
-  };
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
-const mostRefusalBytes = 64 * 1024;
-
-/** The message in an agent's answer that is no success. */
-async function refusal(response: IncomingMessage): Promise<string> {
-  let text = "";
-  response.setEncoding("utf8").on("data", (chunk: string) => {
-    if (text.length < mostRefusalBytes) text += chunk;
-  });
-  await once(response, "end");
-  const value: unknown = JSON.parse(text);
-  return isJsonObject(value) && typeof value.message === "string" ? value.message : text;
+async function readText(response: IncomingMessage, maxBytes: number): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) throw new AgentError("InvalidAnswer", `the agent sent an answer above ${maxBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
 }

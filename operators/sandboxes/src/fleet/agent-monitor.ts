@@ -9,11 +9,12 @@ import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type AgentClient, createAgentClient } from "./agent-client.ts";
-import { type AgentPod, agentOfPod, agentsOfPods, tokenOf, tokenSecretName } from "./agent-pod.ts";
+import { AgentError } from "../protocol/agent-error.ts";
+import { type AgentPod, parseAgentPod, listAgents, readToken } from "./agent-pod.ts";
 import { statusHeartbeatMs } from "../agent/agent-server.ts";
 import type { AgentStatus, SandboxStatus } from "../protocol/protocol.ts";
 
-/** What an {@link AgentMonitor} is made from. */
+/** Dependencies of an {@link AgentMonitor}. */
 export interface AgentMonitorOptions {
   readonly registry: Registry;
   readonly client: Client;
@@ -21,35 +22,35 @@ export interface AgentMonitorOptions {
   readonly onChange: OnChange;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Called with every status. */
+  /** Called for every status. */
   readonly onStatus?: (agent: AgentPod, client: AgentClient, status: AgentStatus) => void;
 }
 
-/** Listens to the agent in every Pod of a pool on a stream of its own, and tells the API what changed. One slow agent holds up no other. */
+/** Follows every agent on a stream of its own and writes changes to the API. A slow agent does not delay others. */
 export interface AgentMonitor {
   status(namespace: string, name: string): AgentStatus | undefined;
   client(namespace: string, name: string): AgentClient | undefined;
-  /** Resolves when each agent that is there now has said something, or cannot be reached; a hung one is waited for this long. */
-  heardOf(longestMs: number): Promise<void>;
+  /** Resolves when every current agent has reported or is unreachable; waits at most this long for hung ones. */
+  whenReported(maxWaitMs: number): Promise<void>;
   stop(): Promise<void>;
 }
 
 interface Followed {
   agent: AgentPod;
-  /** There once its token is known. */
+  /** Present once its key is known. */
   client?: AgentClient;
   readonly control: AbortController;
   done: Promise<void>;
   status?: AgentStatus;
-  /** Resolves when the first attempt to hear of it has come to something. */
+  /** Resolves after the first attempt to reach it. */
   readonly tried: Promise<void>;
   readonly settleTry: () => void;
 }
 
-/** An agent that says nothing for this long is lost: three of its heartbeats. */
+/** An agent that does not report for this long, three heartbeats, is lost. */
 export const agentTimeoutMs = 3 * statusHeartbeatMs;
 const firstPauseMs = 50;
-const longestPauseMs = 2_000;
+const maxPauseMs = 2_000;
 const fieldManager = "sandboxes-agent-monitor";
 
 /** Starts following the agents of all pools. */
@@ -57,16 +58,16 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
   const { registry, client: api, cache, clock, log } = options;
   const followed = new Map<string, Followed>();
   const writes = new Map<string, Promise<void>>();
-  const agents = (): readonly AgentPod[] => agentsOfPods(cache.list(Pod, { labelSelector: `${agentLabels.app}=${agentApp}` }));
+  const agents = (): readonly AgentPod[] => listAgents(cache.list(Pod, { labelSelector: `${agentLabels.app}=${agentApp}` }));
   const idOf = (agent: { readonly namespace: string; readonly name: string }): string => `${agent.namespace}/${agent.name}`;
 
-  /** Writes in order, and for one object one at a time; the last state wins because each reads it when it runs. */
+  /** Serializes the writes per object; each write reads the current state when it runs, so the last state wins. */
   const queue = (key: string, write: () => Promise<void>): void => {
     const next = (writes.get(key) ?? Promise.resolve())
       .then(write)
       .catch((error: unknown) => {
         if (!isConflict(error) && !isNotFound(error))
-          log.warn({ err: error, object: key }, "what an agent said could not be written");
+          log.warn({ err: error, object: key }, "could not write the status of an agent");
       })
       .finally(() => {
         if (writes.get(key) === next) writes.delete(key);
@@ -74,7 +75,7 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     writes.set(key, next);
   };
 
-  function tellPool(namespace: string, pool: string): void {
+  function updatePoolAgents(namespace: string, pool: string): void {
     queue(`pool ${namespace}/${pool}`, async () => {
       const present = cache.get(SandboxPool, { namespace, name: pool });
       if (present === undefined) return;
@@ -94,7 +95,7 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     });
   }
 
-  function tellSandbox(sandbox: DeepReadonly<Sandbox>): void {
+  function updateRuntime(sandbox: DeepReadonly<Sandbox>): void {
     const { namespace = "", name = "" } = sandbox.metadata;
     const id = sandbox.status?.sandboxID;
     const pod = sandbox.status?.assignedPod;
@@ -105,7 +106,7 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     const runtime = runtimeOf(id, found);
     const before = sandbox.status?.runtime;
     if (jsonEquals(runtime, before)) return;
-    // An agent that does not have it yet says nothing of it; one that does not have it any more does.
+    // Not reported yet, unless it was before: then the agent no longer has it.
     if (found === undefined && before?.sandboxID !== id) return;
     queue(`sandbox ${namespace}/${name}`, async () => {
       const configuration = { metadata: { namespace, name, uid: sandbox.metadata.uid }, status: { runtime } };
@@ -117,7 +118,7 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     registry.register({ ...agent, capacity: status.capacity, images: status.images, isReady: !agent.isEnding });
   }
 
-  function heard(entry: Followed, client: AgentClient, status: AgentStatus): void {
+  function onStatus(entry: Followed, client: AgentClient, status: AgentStatus): void {
     const { agent } = entry;
     const wasReady = entry.status !== undefined;
     const before = entry.status;
@@ -125,10 +126,10 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     entry.settleTry();
     register(entry, status);
     options.onStatus?.(agent, client, status);
-    if (!wasReady) tellPool(agent.namespace, agent.pool);
+    if (!wasReady) updatePoolAgents(agent.namespace, agent.pool);
     if (jsonEquals(before?.sandboxStatuses, status.sandboxStatuses)) return;
     for (const sandbox of cache.list(Sandbox, { namespace: agent.namespace, index: ["pool", agent.pool] })) {
-      if (sandbox.status?.assignedPod === agent.name) tellSandbox(sandbox);
+      if (sandbox.status?.assignedPod === agent.name) updateRuntime(sandbox);
     }
   }
 
@@ -138,11 +139,12 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     delete entry.status;
     const known = registry.agent(agent.namespace, agent.name);
     if (known !== undefined) registry.register({ ...known, isReady: false });
-    tellPool(agent.namespace, agent.pool);
+    updatePoolAgents(agent.namespace, agent.pool);
   }
 
-  async function connect({ namespace, pool, url = "" }: AgentPod): Promise<AgentClient> {
-    return createAgentClient({ url, token: tokenOf(await api.get(Secret, { namespace, name: tokenSecretName(pool) })) });
+  async function connect({ namespace, name, secret, url = "" }: AgentPod): Promise<AgentClient> {
+    if (secret === undefined) throw new AgentError("Unreachable", `Pod ${name} does not refer to a Secret with its key`);
+    return createAgentClient({ url, token: readToken(await api.get(Secret, { namespace, name: secret })) }, clock);
   }
 
   async function follow(entry: Followed): Promise<void> {
@@ -159,10 +161,10 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
           timer.cancel();
           timer = clock.setTimer(agentTimeoutMs, abort, { background: true });
           pauseMs = firstPauseMs;
-          heard(entry, entry.client, status);
+          onStatus(entry, entry.client, status);
         }
       } catch (error) {
-        if (!signal.aborted) log.debug({ err: error, agent: entry.agent.name }, "an agent is not heard of");
+        if (!signal.aborted) log.debug({ err: error, agent: entry.agent.name }, "lost the connection to an agent; retrying");
       } finally {
         timer.cancel();
         signal.removeEventListener("abort", abort);
@@ -171,7 +173,7 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
       if (signal.aborted) break;
       lose(entry);
       await sleep(clock, pauseMs, signal).catch(() => {});
-      pauseMs = Math.min(pauseMs * 2, longestPauseMs);
+      pauseMs = Math.min(pauseMs * 2, maxPauseMs);
     }
   }
 
@@ -180,20 +182,26 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
     entry.control.abort();
   }
 
+  /** A deleted agent's key has no further use. */
+  function dropSecret({ namespace, name, secret }: AgentPod): void {
+    if (secret !== undefined) queue(`secret of ${namespace}/${name}`, () => api.delete(Secret, { namespace, name: secret }));
+  }
+
   function sync(): void {
     const present = new Map(agents().map((agent) => [idOf(agent), agent] as const));
     for (const [id, entry] of followed) {
       const agent = present.get(id);
       if (agent !== undefined && agent.uid === entry.agent.uid && agent.url === entry.agent.url) {
-        const isNews = agent.isEnding !== entry.agent.isEnding;
+        const hasChanged = agent.isEnding !== entry.agent.isEnding;
         entry.agent = agent;
-        if (isNews && entry.status !== undefined) register(entry, entry.status);
+        if (hasChanged && entry.status !== undefined) register(entry, entry.status);
         continue;
       }
       forget(id, entry);
-      // Another Pod of the same name has nothing of what this one had.
+      dropSecret(entry.agent);
+      // A new Pod of the same name has none of this one's sandboxes.
       registry.remove(entry.agent.namespace, entry.agent.name);
-      tellPool(entry.agent.namespace, entry.agent.pool);
+      updatePoolAgents(entry.agent.namespace, entry.agent.pool);
     }
     for (const [id, agent] of present) {
       if (followed.has(id) || agent.url === undefined) continue;
@@ -207,20 +215,20 @@ export function startAgentMonitor(options: AgentMonitorOptions): AgentMonitor {
 
   const stops = [
     options.onChange(Pod, ({ object }) => {
-      if (agentOfPod(object) !== undefined) sync();
+      if (parseAgentPod(object) !== undefined) sync();
     }),
-    options.onChange(Sandbox, ({ type, object }) => type !== "delete" && tellSandbox(object)),
+    options.onChange(Sandbox, ({ type, object }) => type !== "delete" && updateRuntime(object)),
     options.onChange(SandboxPool, ({ type, object }) => {
-      if (type === "create") tellPool(object.metadata.namespace ?? "", object.metadata.name ?? "");
+      if (type === "create") updatePoolAgents(object.metadata.namespace ?? "", object.metadata.name ?? "");
     }),
   ];
   sync();
   return {
     status: (namespace, name) => followed.get(`${namespace}/${name}`)?.status,
     client: (namespace, name) => followed.get(`${namespace}/${name}`)?.client,
-    async heardOf(longestMs) {
+    async whenReported(maxWaitMs) {
       let timer: Timer | undefined;
-      const late = new Promise<void>((resolve) => (timer = clock.setTimer(longestMs, resolve, { background: true })));
+      const late = new Promise<void>((resolve) => (timer = clock.setTimer(maxWaitMs, resolve, { background: true })));
       await Promise.race([Promise.all([...followed.values()].map((entry) => entry.tried)), late]);
       timer?.cancel();
     },

@@ -1,7 +1,8 @@
+import { randomBytes } from "node:crypto";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import { describe, expect, it } from "vitest";
 import type { SandboxPool } from "../api/sandbox-pool.ts";
-import { agentOfPod, agentPod, type AgentPlacement, tokenOf, tokenSecret } from "./agent-pod.ts";
+import { parseAgentPod, agentPod, type AgentPlacement, agentSecret, readToken } from "./agent-pod.ts";
 
 const pool = (spec: Partial<SandboxPool["spec"]> = {}): SandboxPool =>
   ({
@@ -38,8 +39,8 @@ const variables = (pod: { readonly spec: PodObject["spec"] }): Record<string, un
   Object.fromEntries((pod.spec.containers[0]?.env ?? []).map(({ name, value, valueFrom }) => [name, value ?? valueFrom]));
 
 describe("an agent's Pod", () => {
-  it("on this machine runs the agent alone, with what the pool's template says of it", () => {
-    const pod = agentPod(pool({ agentTemplate: template, maxSandboxesPerPod: 3 }), "pool-agent-0", local);
+  it("on this machine runs only the agent, with the settings of the pool's template", () => {
+    const pod = agentPod(pool({ agentTemplate: template, maxSandboxesPerPod: 3 }), "pool-agent-0", "secret-1", local);
     expect(pod.metadata).toMatchObject({ labels: { team: "a", app: "sandbox-agent", "fast-sandbox.io/pool": "pool" } });
     expect(pod.spec).toMatchObject({
       nodeSelector: { disk: "ssd" },
@@ -49,19 +50,21 @@ describe("an agent's Pod", () => {
     expect(pod.spec.initContainers).toBeUndefined();
     expect(pod.spec.containers.map(({ name, command }) => [name, command])).toEqual([["agent", ["node", "agent.js"]]]);
     expect(variables(pod)).toMatchObject({ AGENT_CAPACITY: "3", A: "b", AGENT_DIR: "/data/agents/$(POD_UID)" });
-    expect(variables(pod).AGENT_TOKEN).toEqual({ secretKeyRef: { name: "pool-agent-token", key: "token" } });
+    expect(variables(pod).AGENT_TOKEN).toEqual({ secretKeyRef: { name: "secret-1", key: "token" } });
   });
 
   it("in a cluster keeps the template's containers, image and init containers", () => {
-    const pod = agentPod(pool({ agentTemplate: template }), "pool-agent-0", image);
+    const pod = agentPod(pool({ agentTemplate: template }), "pool-agent-0", "secret-1", image);
     expect(pod.spec.initContainers).toHaveLength(1);
     expect(pod.spec.containers.map((each) => each.image)).toEqual(["fast-sandbox/agent:dev", "side:1"]);
-    expect(agentPod(pool(), "pool-agent-0", image).spec.containers).toMatchObject([{ name: "agent", image: "keelson:1" }]);
+    expect(agentPod(pool(), "pool-agent-0", "secret-1", image).spec.containers).toMatchObject([
+      { name: "agent", image: "keelson:1" },
+    ]);
   });
 
-  it("tells the agent what a sandbox gets that asks for nothing, and where its containerd is", () => {
+  it("passes the default limits and containerd's socket to the agent", () => {
     const placement: AgentPlacement = { ...local, driver: "containerd", containerdSocket: "/run/c.sock" };
-    const pod = agentPod(pool({ resources: { limits: { cpu: 1, memory: "64Mi" } } }), "pool-agent-0", placement);
+    const pod = agentPod(pool({ resources: { limits: { cpu: 1, memory: "64Mi" } } }), "pool-agent-0", "secret-1", placement);
     expect(variables(pod)).toMatchObject({
       AGENT_DRIVER: "containerd",
       CONTAINERD_SOCKET: "/run/c.sock",
@@ -70,19 +73,25 @@ describe("an agent's Pod", () => {
     });
   });
 
-  it("is an agent where a pool owns it, and no other Pod is, whatever its labels say", () => {
-    const pod = { ...agentPod(pool(), "a", local), apiVersion: "v1", kind: "Pod" } as PodObject;
+  it("is an agent only if a pool owns it, whatever its labels say", () => {
+    const pod = { ...agentPod(pool(), "a", "secret-1", local), apiVersion: "v1", kind: "Pod" } as PodObject;
     pod.status = { podIP: "fd00::1", phase: "Running" };
-    expect(agentOfPod(pod)).toMatchObject({ pool: "pool", url: "http://[fd00::1]:5758", isEnding: false, isDead: false });
-    expect(agentOfPod({ ...pod, metadata: { ...pod.metadata, ownerReferences: [] } })).toBeUndefined();
+    expect(parseAgentPod(pod)).toMatchObject({
+      pool: "pool",
+      url: "https://[fd00::1]:5758",
+      secret: "secret-1",
+      isEnding: false,
+      isDead: false,
+    });
+    expect(parseAgentPod({ ...pod, metadata: { ...pod.metadata, ownerReferences: [] } })).toBeUndefined();
   });
 
-  it("has a token of its own pool, another one each time a Secret is made", () => {
-    const [one, other] = [tokenSecret(pool()), tokenSecret(pool())].map((secret) =>
-      tokenOf({ apiVersion: "v1", kind: "Secret", ...secret }),
+  it("has a key of its own", () => {
+    const [one, other] = [agentSecret(pool(), "s", randomBytes), agentSecret(pool(), "s", randomBytes)].map((secret) =>
+      readToken({ apiVersion: "v1", kind: "Secret", ...secret }),
     );
     expect(one).toMatch(/^[0-9a-f]{64}$/);
     expect(one).not.toBe(other);
-    expect(() => tokenOf({ apiVersion: "v1", kind: "Secret", metadata: { name: "s" } })).toThrow(/Secret s has no token/);
+    expect(() => readToken({ apiVersion: "v1", kind: "Secret", metadata: { name: "s" } })).toThrow(/Secret s has no token/);
   });
 });

@@ -1,16 +1,16 @@
-import { randomBytes } from "node:crypto";
 import { controllerReference, type DeepReadonly, getController } from "@keelson/api-machinery";
 import type { Container, EnvVar, PodObject, PodSpec, SecretObject } from "@keelson/api-machinery/kinds";
+import { AgentError } from "../protocol/agent-error.ts";
 import { agentApp, agentLabels, agentPort, defaultSandboxesPerAgent, group } from "../api/names.ts";
 import type { SandboxPool } from "../api/sandbox-pool.ts";
 import { defaultAgentDir } from "../agent/agent-settings.ts";
 import type { AgentIsolation } from "../agent/run-agent.ts";
 
-/** Where the agents of an operator come from, and what they are given. */
+/** How an operator runs its agents. */
 export interface AgentPlacement extends AgentIsolation {
   /**
-   * `local`: Pods are programs of the operator's own machine: these words start an agent, which keeps its sandboxes in a folder
-   * of its own below `dir`. `image`: Pods are containers of this image.
+   * `local`: agents run on the operator's own machine with this command, each in a folder of its own below `dir`. `image`: agents are
+   * containers of this image.
    */
   readonly tools:
     | { readonly kind: "local"; readonly command: readonly string[]; readonly dir: string; readonly imageDir: string }
@@ -20,14 +20,18 @@ export interface AgentPlacement extends AgentIsolation {
 const containerName = "agent";
 const tokenKey = "token";
 
-/** Name of the Secret with the token of a pool's agents. */
-export const tokenSecretName = (pool: string): string => `${pool}-agent-token`;
+/** Name of the Secret with an agent's key. `suffix` is random: each agent Pod has a key of its own, even under a reused name. */
+export const agentSecretName = (agent: string, suffix: string): string => `${agent}-${suffix}`;
 
-/** The Secret that lets the operator, and nobody else, talk to the agents of a pool. Made once; goes with the pool. */
-export function tokenSecret(pool: DeepReadonly<SandboxPool>): Omit<SecretObject, "apiVersion" | "kind"> {
+/** The Secret with the key that one agent shares with the operator. Owned by the pool; deleted with the agent. */
+export function agentSecret(
+  pool: DeepReadonly<SandboxPool>,
+  name: string,
+  randomBytes: (count: number) => Buffer,
+): Omit<SecretObject, "apiVersion" | "kind"> {
   return {
     metadata: {
-      name: tokenSecretName(pool.metadata.name ?? ""),
+      name,
       ...(pool.metadata.namespace !== undefined && { namespace: pool.metadata.namespace }),
       ownerReferences: [controllerReference(pool)],
     },
@@ -36,19 +40,20 @@ export function tokenSecret(pool: DeepReadonly<SandboxPool>): Omit<SecretObject,
   };
 }
 
-/** The token in a {@link tokenSecret}. Throws where there is none. */
-export function tokenOf(secret: DeepReadonly<SecretObject>): string {
+/** The key in an {@link agentSecret}. Throws an {@link AgentError} if it has none. */
+export function readToken(secret: DeepReadonly<SecretObject>): string {
   const token = Buffer.from(secret.data?.[tokenKey] ?? "", "base64")
     .toString("utf8")
     .trim();
-  if (token === "") throw new Error(`Secret ${secret.metadata.name ?? ""} has no ${tokenKey}`);
+  if (token === "") throw new AgentError("Unreachable", `Secret ${secret.metadata.name ?? ""} has no ${tokenKey}`);
   return token;
 }
 
-/** The Pod of an agent: the pool's template, in which the container `agent` (or else the first one) runs the agent. */
+/** The Pod of an agent: the pool's template, whose container `agent` (or else the first one) runs the agent. */
 export function agentPod(
   pool: DeepReadonly<SandboxPool>,
   name: string,
+  secret: string,
   placement: AgentPlacement,
 ): Omit<PodObject, "apiVersion" | "kind"> {
   const { tools } = placement;
@@ -60,7 +65,7 @@ export function agentPod(
   const templateSpec = template.spec ?? {};
   const containers = templateSpec.containers ?? [];
   const present = containers.find((container) => container.name === containerName) ?? containers[0];
-  const container = agentContainer(present, pool, placement);
+  const container = agentContainer(present, pool, secret, placement);
   const { initContainers, volumes = [], ...rest } = templateSpec;
   return {
     metadata: {
@@ -71,12 +76,12 @@ export function agentPod(
       ownerReferences: [controllerReference(pool)],
     },
     spec: {
-      // An agent has no business with the API.
+      // Agents do not use the API.
       automountServiceAccountToken: false,
       enableServiceLinks: false,
       ...rest,
       restartPolicy: "Always",
-      // Where Pods are programs, images of the template are not there: nothing but the agent can run.
+      // On the operator's machine the template's images do not exist: only the agent can run.
       ...(tools.kind === "local"
         ? { containers: [container] }
         : {
@@ -91,6 +96,7 @@ export function agentPod(
 function agentContainer(
   present: Container | undefined,
   pool: DeepReadonly<SandboxPool>,
+  secret: string,
   { tools, driver, containerdSocket }: AgentPlacement,
 ): Container {
   const field = (name: string, fieldPath: string): EnvVar => ({ name, valueFrom: { fieldRef: { fieldPath } } });
@@ -113,7 +119,7 @@ function agentContainer(
     ...(isLocal ? [{ name: "AGENT_IMAGE_DIR", value: tools.imageDir }] : []),
     {
       name: "AGENT_TOKEN",
-      valueFrom: { secretKeyRef: { name: tokenSecretName(pool.metadata.name ?? ""), key: tokenKey } },
+      valueFrom: { secretKeyRef: { name: secret, key: tokenKey } },
     },
   ];
   const ours = new Set(env.map((variable) => variable.name));
@@ -139,27 +145,31 @@ export interface AgentPod {
   readonly namespace: string;
   readonly pool: string;
   readonly name: string;
-  /** One made anew under the same name is another. */
+  /** Distinguishes it from a later Pod of the same name. */
   readonly uid: string;
   readonly node: string;
-  /** Address that its sandboxes listen on. */
+  /** Address at which its sandboxes' ports are reachable. */
   readonly address: string;
-  /** Where its API is; absent before the Pod has an address. */
+  /** URL of its API; absent before the Pod has an address. */
   readonly url?: string;
-  /** It is going: nothing is to be placed there. */
+  /** Name of the Secret with its key; absent if its Pod does not refer to one. */
+  readonly secret?: string;
+  /** The Pod is being deleted: no sandbox may be assigned to it. */
   readonly isEnding: boolean;
-  /** Its containers have ended for good. */
+  /** Its containers have terminated permanently. */
   readonly isDead: boolean;
 }
 
-/** The agent of a Pod, or undefined where a Pod is none of a pool. */
-export function agentOfPod(pod: DeepReadonly<PodObject>): AgentPod | undefined {
+/** The agent of a Pod, or undefined if the Pod is not owned by a pool. */
+export function parseAgentPod(pod: DeepReadonly<PodObject>): AgentPod | undefined {
   const { metadata, spec, status } = pod;
   const owner = getController(pod);
   if (metadata.labels?.[agentLabels.app] !== agentApp || owner?.kind !== "SandboxPool") return undefined;
   if (owner.apiVersion.split("/")[0] !== group) return undefined;
   const { podIP = "", phase } = status ?? {};
   const host = podIP.includes(":") ? `[${podIP}]` : podIP;
+  const variables = spec.containers.flatMap(({ env = [] }) => env);
+  const secret = variables.find(({ name }) => name === "AGENT_TOKEN")?.valueFrom?.secretKeyRef?.name;
   return {
     namespace: metadata.namespace ?? "",
     pool: owner.name,
@@ -167,12 +177,13 @@ export function agentOfPod(pod: DeepReadonly<PodObject>): AgentPod | undefined {
     uid: metadata.uid ?? "",
     node: spec.nodeName ?? "",
     address: podIP,
-    ...(podIP !== "" && { url: `http://${host}:${agentPort}` }),
+    ...(podIP !== "" && { url: `https://${host}:${agentPort}` }),
+    ...(secret !== undefined && { secret }),
     isEnding: metadata.deletionTimestamp !== undefined,
     isDead: phase === "Failed" || phase === "Succeeded",
   };
 }
 
 /** The agents among Pods. */
-export const agentsOfPods = (pods: readonly DeepReadonly<PodObject>[]): readonly AgentPod[] =>
-  pods.map(agentOfPod).filter((agent) => agent !== undefined);
+export const listAgents = (pods: readonly DeepReadonly<PodObject>[]): readonly AgentPod[] =>
+  pods.map(parseAgentPod).filter((agent) => agent !== undefined);

@@ -4,8 +4,8 @@ import { expiryOf } from "../controllers/sandbox-decision.ts";
 import type { AgentSandbox } from "../protocol/protocol.ts";
 
 /**
- * What an agent is asked for. The fast path and the controller ask for the same in the same words, as a create is repeated by
- * saying it again.
+ * The create request for an agent. The fast path and the controller must build identical requests, because the agent treats an identical
+ * request as a repetition.
  */
 export function agentSandbox(
   identity: Pick<AgentSandbox, "sandboxId" | "claimUid" | "claimName" | "namespace">,

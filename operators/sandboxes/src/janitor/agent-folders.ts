@@ -7,35 +7,35 @@ import type { Logger } from "@keelson/controller";
 import { type AgentIsolation, reopenAgentDriver } from "../agent/run-agent.ts";
 import { agentApp, agentLabels } from "../api/names.ts";
 
-/** What a {@link FolderJanitor} is made from. */
+/** What a {@link AgentFolderJanitor} is made from. */
 export interface FolderJanitorOptions {
-  /** Agents have a folder each in here, named by their Pod's uid. */
+  /** Parent of the agents' folders, which are named after their Pods' uids. */
   readonly dir: string;
-  /** What agents are given whose folder does not say. */
+  /** Isolation of agents whose folder does not record it. */
   readonly isolation: AgentIsolation;
   readonly client: Client;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Ends what agents left behind whose Pods are gone: programs, mounts and folders. */
-export interface FolderJanitor {
-  /** Looks once more; calls while it looks are one further look. */
-  look(): void;
+/** Cleans up after agents whose Pods were deleted: programs, mounts and folders. */
+export interface AgentFolderJanitor {
+  /** Triggers a sweep; calls during a sweep trigger one more. */
+  trigger(): void;
   stop(): Promise<void>;
 }
 
-/** After a look that failed, the next comes this much later, then after twice as long, and so on. */
+/** Delay before the retry of a failed sweep; doubles with each failure. */
 const firstRetryMs = 500;
-const longestRetryMs = 60_000;
+const maxRetryMs = 60_000;
 
 const podUid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Makes a {@link FolderJanitor}. It asks the API itself, and ends nothing where that does not answer. */
-export function createFolderJanitor(options: FolderJanitorOptions): FolderJanitor {
+/** Creates an {@link AgentFolderJanitor}. It queries the API directly and removes nothing if the API does not answer. */
+export function createAgentFolderJanitor(options: FolderJanitorOptions): AgentFolderJanitor {
   const { dir, client, clock, log } = options;
   let running: Promise<void> | undefined;
-  let isWanted = false;
+  let isRequested = false;
   let isStopped = false;
   let retry: Timer | undefined;
   let retryMs = firstRetryMs;
@@ -44,18 +44,18 @@ export function createFolderJanitor(options: FolderJanitorOptions): FolderJanito
     await mkdir(dir, { recursive: true, mode: 0o711 });
     const folders = (await readdir(dir)).filter((name) => podUid.test(name));
     if (folders.length === 0) return;
-    // After the folders: a Pod is there before its folder is, so one that is not in this list is gone.
+    // Listed after the folders: a Pod exists before its folder, so a Pod missing from this list was deleted.
     const pods = await client.list(Pod, { labelSelector: `${agentLabels.app}=${agentApp}` });
     const uids = new Set(pods.items.map((pod) => pod.metadata.uid));
     for (const uid of folders) {
       if (isStopped) return;
-      // Its agent may be on its way out still: then the folder is in use.
+      // Fails with FolderInUse while the agent is still shutting down.
       if (!uids.has(uid)) await clear(join(dir, uid));
     }
   }
 
   async function clear(folder: string): Promise<void> {
-    log.info({ folder }, "what an agent left behind is ended: its Pod is gone");
+    log.info({ folder }, "cleaning up after an agent whose Pod was deleted");
     const driver = await reopenAgentDriver(folder, options.isolation, clock);
     try {
       await Promise.all(
@@ -71,28 +71,28 @@ export function createFolderJanitor(options: FolderJanitorOptions): FolderJanito
   }
 
   async function run(): Promise<void> {
-    while (isWanted && !isStopped) {
-      isWanted = false;
+    while (isRequested && !isStopped) {
+      isRequested = false;
       try {
         await sweep();
         retryMs = firstRetryMs;
       } catch (error) {
-        log.warn({ err: error, dir, retryMs }, "what agents left behind could not all be ended; it is tried again");
+        log.warn({ err: error, dir, retryMs }, "could not clean up after agents; retrying");
         retry?.cancel();
-        retry = clock.setTimer(retryMs, look, { background: true });
-        retryMs = Math.min(retryMs * 2, longestRetryMs);
+        retry = clock.setTimer(retryMs, trigger, { background: true });
+        retryMs = Math.min(retryMs * 2, maxRetryMs);
       }
     }
     running = undefined;
   }
 
-  function look(): void {
-    isWanted = true;
+  function trigger(): void {
+    isRequested = true;
     running ??= run();
   }
 
   return {
-    look,
+    trigger,
     async stop() {
       isStopped = true;
       retry?.cancel();

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type JanitorObservation, orphanReason } from "./janitor-decision.ts";
+import { type JanitorObservation, findOrphanReason } from "./janitor-decision.ts";
 
 const orphan: JanitorObservation = {
   status: {
@@ -13,25 +13,25 @@ const orphan: JanitorObservation = {
     ports: [],
   },
   claim: { kind: "absent" },
-  isInHand: false,
+  isPending: false,
   now: 200_000,
   protectionMs: 10_000,
 };
 
-it("ends what has no object, what is another's, and what is an earlier instance", () => {
-  expect(orphanReason(orphan)).toBe("there is no Sandbox default/one");
+it("reports a sandbox without an object, with another object's uid, and of an earlier instance", () => {
+  expect(findOrphanReason(orphan)).toBe("Sandbox default/one not found");
   const claim = { kind: "present", uid: "uid-2", sandboxIds: [] } as const;
-  expect(orphanReason({ ...orphan, claim })).toMatch(/is another one than it was made for/);
-  expect(orphanReason({ ...orphan, claim: { ...claim, uid: "uid-1" } })).toMatch(/is another instance/);
+  expect(findOrphanReason({ ...orphan, claim })).toMatch(/was recreated with another uid/);
+  expect(findOrphanReason({ ...orphan, claim: { ...claim, uid: "uid-1" } })).toMatch(/has a newer instance/);
 });
 
 it.each([
-  ["the API could not be asked", { claim: { kind: "unknown" } }],
+  ["the API did not answer", { claim: { kind: "unknown" } }],
   ["it is young", { now: 105_000 }],
-  ["the fast path has it in hand", { isInHand: true }],
+  ["its create is pending", { isPending: true }],
   ["it is being deleted already", { status: { ...orphan.status, phase: "terminating" } }],
-  ["it does not say whose it is", { status: { ...orphan.status, claimName: "" } }],
+  ["it has no claim", { status: { ...orphan.status, claimName: "" } }],
   ["its object names it", { claim: { kind: "present", uid: "uid-2", sandboxIds: ["0".repeat(32)] } }],
-] satisfies [string, Partial<JanitorObservation>][])("leaves alone: %s", (_, change) => {
-  expect(orphanReason({ ...orphan, ...change })).toBeUndefined();
+] satisfies [string, Partial<JanitorObservation>][])("keeps it if %s", (_, change) => {
+  expect(findOrphanReason({ ...orphan, ...change })).toBeUndefined();
 });

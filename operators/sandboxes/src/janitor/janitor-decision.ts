@@ -1,34 +1,34 @@
 import type { SandboxStatus } from "../protocol/protocol.ts";
 
-/** What the API says of the Sandbox that an agent's sandbox claims to be. `unknown`: it could not be asked. */
+/** The Sandbox object that an agent's sandbox refers to. `unknown`: the API did not answer. */
 export type Claim =
   | { readonly kind: "absent" }
   | { readonly kind: "present"; readonly uid: string; readonly sandboxIds: readonly string[] }
   | { readonly kind: "unknown" };
 
-/** What a verdict is made from. */
+/** The input of the decision. */
 export interface JanitorObservation {
   readonly status: SandboxStatus;
   readonly claim: Claim;
-  /** Whether the fast path has it in hand: the API may not know of it yet. */
-  readonly isInHand: boolean;
+  /** Whether the fast path has not yet written its object. */
+  readonly isPending: boolean;
   readonly now: number;
-  /** How long a young one is left alone. */
+  /** Minimum age of an orphan. */
   readonly protectionMs: number;
 }
 
 /**
- * Whether a sandbox on an agent belongs to nobody: why, or undefined where it is to be left alone. Fails closed: where anything is
- * not known for sure, it stays.
+ * Why a sandbox on an agent is an orphan, or undefined if it must be kept. Fails closed: whenever something is unknown, the sandbox is
+ * kept.
  */
-export function orphanReason({ status, claim, isInHand, now, protectionMs }: JanitorObservation): string | undefined {
-  if (isInHand || claim.kind === "unknown" || status.phase === "terminating") return undefined;
+export function findOrphanReason({ status, claim, isPending, now, protectionMs }: JanitorObservation): string | undefined {
+  if (isPending || claim.kind === "unknown" || status.phase === "terminating") return undefined;
   if (status.claimName === "" || status.namespace === "") return undefined;
   if (now - status.createdAt * 1000 < protectionMs) return undefined;
-  if (claim.kind === "absent") return `there is no Sandbox ${status.namespace}/${status.claimName}`;
+  if (claim.kind === "absent") return `Sandbox ${status.namespace}/${status.claimName} not found`;
   if (claim.sandboxIds.includes(status.sandboxId)) return undefined;
   if (status.claimUid !== "" && status.claimUid !== claim.uid) {
-    return `the Sandbox ${status.namespace}/${status.claimName} is another one than it was made for`;
+    return `Sandbox ${status.namespace}/${status.claimName} was recreated with another uid`;
   }
-  return `the Sandbox ${status.namespace}/${status.claimName} is another instance by now`;
+  return `Sandbox ${status.namespace}/${status.claimName} has a newer instance`;
 }

@@ -1,9 +1,8 @@
-import { Pod, Secret } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type AgentClient, createAgentClient } from "../fleet/agent-client.ts";
-import { tokenOf, tokenSecretName } from "../fleet/agent-pod.ts";
+import type { AgentClient } from "../fleet/agent-client.ts";
+import { connectAgent } from "../testing/connect-agent.ts";
 import type { SandboxStatus } from "../protocol/protocol.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { type LocalSandboxes, namespace, startLocalSandboxes } from "../testing/local-sandboxes.ts";
@@ -15,9 +14,7 @@ const id = "0123456789abcdef0123456789abcdef";
 beforeEach(async () => {
   local = await startLocalSandboxes();
   await local.pool({ poolMin: 1, poolMax: 1 }, 4);
-  const { status } = await local.client.get(Pod, { namespace, name: "pool-agent-0" });
-  const secret = await local.client.get(Secret, { namespace, name: tokenSecretName("pool") });
-  agent = createAgentClient({ url: `http://${status?.podIP}:5758`, token: tokenOf(secret) });
+  agent = await connectAgent(local.client, namespace, "pool-agent-0");
 });
 
 afterEach(() => local.stop());
@@ -38,7 +35,7 @@ async function agentHas(isReached: (sandboxes: readonly SandboxStatus[]) => bool
 const isGone = (sandboxes: readonly SandboxStatus[]): boolean => !sandboxes.some((each) => each.sandboxId === id);
 
 describe("the janitor", () => {
-  it("ends what an agent runs and no object claims, and nothing else", async () => {
+  it("deletes a sandbox without an object, and no other", async () => {
     await local.sandbox("mine");
     await local.phase("mine", "Running");
     await runUnknown("ghost");
@@ -47,7 +44,7 @@ describe("the janitor", () => {
     expect(sandboxStatuses.map((each) => [each.claimName, each.phase])).toEqual([["mine", "running"]]);
   });
 
-  it("ends what was made for an object of that name that is another by now", async () => {
+  it("deletes a sandbox whose object was recreated", async () => {
     await local.sandbox("mine");
     await local.phase("mine", "Running");
     await runUnknown("mine", "00000000-0000-0000-0000-000000000000");
@@ -55,7 +52,7 @@ describe("the janitor", () => {
     expect((await agent.status()).sandboxStatuses).toHaveLength(1);
   });
 
-  it("ends nothing while the API cannot be asked, and does when it can", async () => {
+  it("deletes nothing while the API is unavailable, and does afterwards", async () => {
     let asked = 0;
     let wake: () => void = () => {};
     const twice = new Promise<void>((resolve) => (wake = resolve));
@@ -84,12 +81,12 @@ describe("the janitor", () => {
     await agentHas(isGone);
   });
 
-  it("finds the other way round what an object says runs and its agent does not have: Lost, or made anew", async () => {
+  it("marks an object whose agent lost its sandbox as Lost, or recreates it", async () => {
     await local.sandbox("manual");
     await local.sandbox("auto", { failurePolicy: "AutoRecreate" });
     const [manual, auto] = [await local.phase("manual", "Running"), await local.phase("auto", "Running")];
     for (const each of [manual, auto]) await agent.delete(each?.status?.sandboxID ?? "");
-    expect((await local.phase("manual", "Lost"))?.status?.message).toMatch(/does not have it any more; reset it/);
+    expect((await local.phase("manual", "Lost"))?.status?.message).toMatch(/no longer has it; reset it/);
     const isAnew = (each: typeof auto): boolean =>
       each?.status?.phase === "Running" && each.status.sandboxID !== auto?.status?.sandboxID;
     await watched(local.client, Sandbox, "auto", isAnew);

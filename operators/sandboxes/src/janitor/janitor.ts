@@ -6,30 +6,30 @@ import type { AgentClient } from "../fleet/agent-client.ts";
 import type { AgentPod } from "../fleet/agent-pod.ts";
 import type { AgentStatus, SandboxStatus } from "../protocol/protocol.ts";
 import { Sandbox } from "../api/sandbox.ts";
-import { fastPathPlace, instanceId } from "../controllers/sandbox-decision.ts";
-import { type Claim, orphanReason } from "./janitor-decision.ts";
+import { fastPathAllocation, instanceId } from "../controllers/sandbox-decision.ts";
+import { type Claim, findOrphanReason } from "./janitor-decision.ts";
 
-/** What a {@link Janitor} is made from. */
+/** Options of {@link createJanitor}. */
 export interface JanitorOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly isInHand: (sandboxId: string) => boolean;
+  readonly isPending: (sandboxId: string) => boolean;
   readonly protectionMs: number;
 }
 
-/** Ends sandboxes that belong to nobody. Looks when an agent says what it has, and once more when a young one has come of age. */
+/** Deletes orphaned sandboxes. Checks them when an agent reports, and young ones again when they reach the minimum age. */
 export interface Janitor {
-  look(agent: AgentPod, client: AgentClient, status: AgentStatus): void;
+  check(agent: AgentPod, client: AgentClient, status: AgentStatus): void;
   stop(): Promise<void>;
 }
 
-/** Makes a {@link Janitor}. It asks the API itself, never a cache, before it ends anything. */
+/** Creates a {@link Janitor}. It queries the API directly, never a cache, before it deletes anything. */
 export function createJanitor(options: JanitorOptions): Janitor {
   const { client: api, clock, log, protectionMs } = options;
   const checks = new Map<string, Promise<void>>();
   const timers = new Map<string, Timer>();
-  /** Statuses that were found right, so that an agent that repeats itself costs nothing. */
+  /** Phases of sandboxes that were verified, so that repeated reports cost nothing. */
   const checked = new Map<string, string>();
   let isStopped = false;
 
@@ -38,7 +38,7 @@ export function createJanitor(options: JanitorOptions): Janitor {
       const sandbox = await api.get(Sandbox, { namespace: status.namespace, name: status.claimName });
       const ids = [
         sandbox.status?.sandboxID,
-        fastPathPlace(sandbox)?.sandboxId,
+        fastPathAllocation(sandbox)?.sandboxId,
         instanceId(sandbox.metadata.uid ?? "", sandbox.status?.instance ?? 0),
       ];
       return { kind: "present", uid: sandbox.metadata.uid ?? "", sandboxIds: ids.filter((id) => id !== undefined) };
@@ -47,7 +47,7 @@ export function createJanitor(options: JanitorOptions): Janitor {
     }
   }
 
-  async function check(agent: AgentPod, client: AgentClient, status: SandboxStatus): Promise<void> {
+  async function inspect(agent: AgentPod, client: AgentClient, status: SandboxStatus): Promise<void> {
     const ageMs = clock.now() - status.createdAt * 1000;
     if (ageMs < protectionMs) {
       timers.get(status.sandboxId)?.cancel();
@@ -60,30 +60,32 @@ export function createJanitor(options: JanitorOptions): Janitor {
     }
     const observe = async (): Promise<{ readonly reason: string | undefined; readonly isRight: boolean }> => {
       const claim = await claimOf(status);
-      const isInHand = options.isInHand(status.sandboxId);
-      const reason = orphanReason({ status, claim, isInHand, now: clock.now(), protectionMs });
-      return { reason, isRight: reason === undefined && claim.kind === "present" && !isInHand };
+      const isPending = options.isPending(status.sandboxId);
+      const reason = findOrphanReason({ status, claim, isPending, now: clock.now(), protectionMs });
+      return { reason, isRight: reason === undefined && claim.kind === "present" && !isPending };
     };
     const { reason, isRight } = await observe();
-    // What could not be found out is looked at again with the next status.
+    // Anything unknown is checked again with the next status.
     if (isRight) checked.set(status.sandboxId, status.phase);
     if (reason === undefined) return;
-    // Once more right before the end: what was just being made is there by now.
+    // Checked again right before the delete: an object that was just being created exists by now.
     if ((await observe()).reason === undefined || isStopped) return;
-    log.info({ sandboxId: status.sandboxId, agent: agent.name, reason }, "a sandbox that belongs to nobody is ended");
+    log.info({ sandboxId: status.sandboxId, agent: agent.name, reason }, "deleting an orphaned sandbox");
     await client.delete(status.sandboxId);
   }
 
   function start(agent: AgentPod, client: AgentClient, status: SandboxStatus): void {
     if (isStopped || checks.has(status.sandboxId)) return;
-    const run = check(agent, client, status)
-      .catch((error: unknown) => log.warn({ err: error, sandboxId: status.sandboxId }, "the janitor could not look"))
+    const run = inspect(agent, client, status)
+      .catch((error: unknown) =>
+        log.warn({ err: error, sandboxId: status.sandboxId }, "could not check a sandbox for its object"),
+      )
       .finally(() => checks.delete(status.sandboxId));
     checks.set(status.sandboxId, run);
   }
 
   return {
-    look(agent, client, { sandboxStatuses }) {
+    check(agent, client, { sandboxStatuses }) {
       for (const status of sandboxStatuses) {
         if (!timers.has(status.sandboxId) && checked.get(status.sandboxId) !== status.phase) start(agent, client, status);
       }

@@ -14,7 +14,7 @@ async function read(chunks: readonly Buffer[], head?: Buffer): Promise<ExecFrame
   return frames;
 }
 
-it("reads the frames that were sent, however the bytes are cut", async () => {
+it("reads frames regardless of chunk boundaries", async () => {
   const frame = fc.record({ channel: fc.nat(255), data: fc.uint8Array({ maxLength: 200 }) });
   await fc.assert(
     fc.asyncProperty(fc.array(frame, { maxLength: 8 }), fc.array(fc.nat(40), { maxLength: 40 }), async (frames, cuts) => {
@@ -32,9 +32,9 @@ it("reads the frames that were sent, however the bytes are cut", async () => {
   );
 });
 
-it("reads what came with the handshake first, and refuses a frame that would fill the memory", async () => {
+it("reads data of the handshake first, and rejects an oversized frame", async () => {
   expect(await read([], encodeFrame(1, Buffer.from("a")))).toHaveLength(1);
-  await expect(read([Buffer.from([0, 0xff, 0xff, 0xff, 0xff])])).rejects.toThrow(/above 1048576/);
+  await expect(read([Buffer.from([0, 0xff, 0xff, 0xff, 0xff])])).rejects.toThrow(/exceeds 1048576/);
 });
 
 it.each([
@@ -42,6 +42,6 @@ it.each([
   [{ columns: 0, rows: 24 }, false],
   [{ columns: "80", rows: 24 }, false],
   [null, false],
-])("takes %j for a size: %s", (value, is) => {
+])("accepts %j as a size: %s", (value, is) => {
   expect(isTerminalSize(value)).toBe(is);
 });

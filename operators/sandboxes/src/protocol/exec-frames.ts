@@ -1,9 +1,10 @@
 import type { Duplex } from "node:stream";
 import type { TerminalSize } from "@keelson/execution";
+import { AgentError } from "./agent-error.ts";
 
 /*
- * What goes over a connection to a command in a sandbox, both ways: frames of a channel (1 byte), a length (4 bytes, big-endian) and
- * that many bytes. Numbers of channels as far as they are there in Kubernetes' remotecommand protocol are the same.
+ * Frames of an exec connection, in both directions: a channel (1 byte), a length (4 bytes, big-endian) and the data. Channel numbers
+ * match Kubernetes' remotecommand protocol where it defines them.
  */
 
 /** Name of the protocol in an `Upgrade` header. */
@@ -12,7 +13,7 @@ export const execProtocol = "keelson-exec";
 /** Channels. `exit` is the last frame: JSON {@link ExecEnd}. `resize` is JSON {@link TerminalSize}. */
 export const execChannels = { stdin: 0, stdout: 1, stderr: 2, exit: 3, resize: 4, closeStdin: 5 } as const;
 
-/** How a command ended: its exit code (128 + n for a signal), or why it could not be run. */
+/** How a command terminated: its exit code (128 + n for a signal), or why it could not be run. */
 export interface ExecEnd {
   readonly exitCode: number;
   readonly message?: string;
@@ -25,9 +26,9 @@ export interface ExecFrame {
 }
 
 const headerBytes = 5;
-const mostFrameBytes = 1 << 20;
+const maxFrameBytes = 1 << 20;
 
-/** A frame as bytes. */
+/** Encodes a frame. */
 export function encodeFrame(channel: number, data: Uint8Array): Buffer {
   const header = Buffer.alloc(headerBytes);
   header.writeUInt8(channel);
@@ -35,19 +36,20 @@ export function encodeFrame(channel: number, data: Uint8Array): Buffer {
   return Buffer.concat([header, data]);
 }
 
-/** Whether a value from elsewhere is a terminal's size. */
+/** Whether an untrusted value is a terminal size. */
 export function isTerminalSize(value: unknown): value is TerminalSize {
   const { columns, rows } = (value ?? {}) as Record<string, unknown>;
   return [columns, rows].every((count) => Number.isInteger(count) && Number(count) >= 1 && Number(count) <= 10_000);
 }
 
-/** The frames that come, until the connection ends. Reads no faster than it is asked. Throws for a frame above 1 MiB. */
+/** Decodes frames until the connection ends, with backpressure. Throws `FrameTooLarge` for a frame above 1 MiB. */
 export async function* readFrames(chunks: AsyncIterable<Buffer>, head: Buffer = Buffer.alloc(0)): AsyncGenerator<ExecFrame> {
   let rest = head;
   const take = function* (): Generator<ExecFrame> {
     while (rest.length >= headerBytes) {
       const length = rest.readUInt32BE(1);
-      if (length > mostFrameBytes) throw new Error(`a frame of ${length} bytes is above ${mostFrameBytes}`);
+      if (length > maxFrameBytes)
+        throw new AgentError("FrameTooLarge", `frame of ${length} bytes exceeds ${maxFrameBytes} bytes`);
       if (rest.length < headerBytes + length) return;
       const frame = { channel: rest.readUInt8(0), data: rest.subarray(headerBytes, headerBytes + length) };
       rest = rest.subarray(headerBytes + length);
@@ -61,7 +63,7 @@ export async function* readFrames(chunks: AsyncIterable<Buffer>, head: Buffer = 
   }
 }
 
-/** Sends a frame; resolves when the other end keeps up, or is gone. */
+/** Sends a frame; resolves when the other end keeps up or has closed. */
 export async function sendFrame(socket: Duplex, channel: number, data: Uint8Array): Promise<void> {
   if (socket.destroyed || socket.writableEnded) return;
   if (socket.write(encodeFrame(channel, data))) return;

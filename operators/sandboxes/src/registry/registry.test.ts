@@ -23,7 +23,7 @@ const ask = (key: string, ports: readonly number[] = [], image = "alpine") => ({
 });
 
 describe("the registry", () => {
-  it("gives nothing away on an agent that is drained, and drains none that has a sandbox", () => {
+  it("does not allocate on a drained agent, nor drain one with a sandbox", () => {
     const registry = createRegistry();
     registry.register(agent("a"));
     expect(registry.allocate(ask("default/one"))).toHaveProperty("agent.name", "a");
@@ -37,13 +37,13 @@ describe("the registry", () => {
     expect(registry.allocate(ask("default/two"))).toHaveProperty("agent.name", "a");
   });
 
-  it("does not drain an agent that is not heard of yet and is known to have a sandbox", () => {
+  it("does not drain an unregistered agent that is known to have a sandbox", () => {
     const registry = createRegistry();
     registry.restore("default/one", "default", "a", []);
     expect([registry.drain("default", "a"), registry.allocated("default", "a")]).toEqual([false, 1]);
   });
 
-  it("never gives more places than there are, nor a port twice on an agent, whatever is asked in whatever order", () => {
+  it("never exceeds capacity, nor allocates a port twice on an agent, in any order of requests", () => {
     const command = fc.oneof(
       fc.record({
         kind: fc.constant("allocate" as const),
@@ -75,7 +75,7 @@ describe("the registry", () => {
             const before = model.get(key);
             const found = registry.allocate({ ...ask(key, each.ports), except: new Set(each.except) });
             if ("problem" in found) {
-              expect(registry.placeOf(key)).toBe(before?.agent);
+              expect(registry.agentOf(key)).toBe(before?.agent);
               continue;
             }
             if (before?.agent === found.agent.name) continue;
@@ -94,7 +94,7 @@ describe("the registry", () => {
     );
   });
 
-  it("prefers an agent that has the image, however it is spelled, and among equals the least busy", () => {
+  it("prefers an agent with the image, by any spelling, then the least busy", () => {
     const registry = createRegistry();
     registry.register(agent("empty"));
     registry.register(agent("cached", { images: ["docker.io/library/alpine:latest"] }));
@@ -108,17 +108,17 @@ describe("the registry", () => {
       "empty",
       "empty",
     ]);
-    expect(place("default/5")).toBe("no agent of pool pool has room: 2 full");
+    expect(place("default/5")).toBe("no free slot in pool pool: 2 full");
   });
 
-  it("keeps to the pool and the namespace", () => {
+  it("allocates within the pool and namespace only", () => {
     const registry = createRegistry();
     registry.register(agent("other", { pool: "other" }));
     registry.register(agent("far", { namespace: "far" }));
-    expect(registry.allocate(ask("default/1"))).toEqual({ problem: "no agent has room: pool pool has no agents" });
+    expect(registry.allocate(ask("default/1"))).toEqual({ problem: "no free slot: pool pool has no agents" });
   });
 
-  it("counts what was restored before its agent was heard of", () => {
+  it("counts slots restored before their agent registered", () => {
     const registry = createRegistry();
     registry.restore("default/1", "default", "a", [80]);
     registry.register(agent("a", { capacity: 1 }));

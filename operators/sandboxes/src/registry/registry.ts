@@ -1,73 +1,73 @@
 import { normalizeImage } from "../sandbox/image-store.ts";
 
-/** What the registry knows of an agent. */
+/** An agent in the registry. */
 export interface RegisteredAgent {
   readonly name: string;
   readonly namespace: string;
   readonly pool: string;
   readonly node: string;
-  /** Address that its sandboxes listen on. */
+  /** Address at which its sandboxes' ports are reachable. */
   readonly address: string;
   readonly capacity: number;
   readonly images: readonly string[];
   readonly isReady: boolean;
 }
 
-/** What is looked for. */
+/** A request for a slot. */
 export interface AllocationRequest {
-  /** `namespace/name` of the sandbox; has at most one place. */
+  /** `namespace/name` of the sandbox, which has at most one slot. */
   readonly key: string;
   readonly namespace: string;
   readonly pool: string;
   readonly image: string;
   readonly ports: readonly number[];
-  /** Agents that refused it already. */
+  /** Agents that have already rejected it. */
   readonly except?: ReadonlySet<string>;
 }
 
-/** A place for a sandbox, or why there is none. */
+/** The agent with the slot, or why none is available. */
 export type Allocation = { readonly agent: RegisteredAgent } | { readonly problem: string };
 
-interface Slot {
+interface AgentEntry {
   agent: RegisteredAgent;
   readonly sandboxes: Map<string, readonly number[]>;
 }
 
 /**
- * Who has room for what. Every method is one synchronous step, so two callers never get the same place.
+ * Allocates sandbox slots on agents. Every method is one synchronous step, so two callers never get the same slot.
  *
- * **Guarantees**: no agent has more sandboxes than its capacity, but for those it is known to have by {@link Registry.restore};
- * no port is twice on an agent; a key has one place at most; what an agent that is lost has stays taken until it is released.
+ * **Guarantees**: no agent exceeds its capacity, except through {@link Registry.restore}; no port is used twice on an agent; a key has at
+ * most one slot; slots of a lost agent stay allocated until they are released.
  */
 export interface Registry {
-  /** Adds an agent or changes what is known of one; its sandboxes stay. */
+  /** Adds or updates an agent; its slots are kept. */
   register(agent: RegisteredAgent): void;
-  /** Takes an agent that has no sandbox out of service, for good: nothing is given away there any more. False where it has one. */
+  /** Permanently stops allocating on an agent without sandboxes. False if it has one. */
   drain(namespace: string, name: string): boolean;
-  /** Takes back a {@link Registry.drain}. */
+  /** Reverts a {@link Registry.drain}. */
   resume(namespace: string, name: string): void;
-  /** Forgets an agent and every place on it. */
+  /** Removes an agent and its slots. */
   remove(namespace: string, name: string): void;
   allocate(request: AllocationRequest): Allocation;
-  /** Notes a place that is known to be taken, also of an agent that is not registered yet. */
+  /** Records an allocated slot, even on an agent that has not registered yet. */
   restore(key: string, namespace: string, agent: string, ports: readonly number[]): void;
-  /** Frees the place of a sandbox; nothing where it has none. */
+  /** Frees the slot of a sandbox, if it has one. */
   release(key: string): void;
-  /** The agent that has the place of a sandbox. */
-  placeOf(key: string): string | undefined;
+  /** The agent that holds the slot of a sandbox. */
+  agentOf(key: string): string | undefined;
   agent(namespace: string, name: string): RegisteredAgent | undefined;
   agents(): readonly RegisteredAgent[];
-  /** How many places of an agent are taken. */
+  /** The number of allocated slots of an agent. */
   allocated(namespace: string, name: string): number;
 }
 
 const missingImagePenalty = 1000;
 
-/** Makes an empty {@link Registry}. */
+/** Creates an empty {@link Registry}. */
 export function createRegistry(): Registry {
-  const slots = new Map<string, Slot>();
+  const slots = new Map<string, AgentEntry>();
   const places = new Map<string, string>();
-  /** Places of agents that were not heard of yet. */
+  /** Slots of agents that have not registered yet. */
   const waiting = new Map<string, Map<string, readonly number[]>>();
   const idOf = (namespace: string, name: string): string => `${namespace}/${name}`;
 
@@ -110,13 +110,13 @@ export function createRegistry(): Registry {
     },
     allocate({ key, namespace, pool, image, ports, except }) {
       const wanted = new Set(ports);
-      if (wanted.size !== ports.length) return { problem: "a port is asked for twice" };
+      if (wanted.size !== ports.length) return { problem: "a port is requested twice" };
       const present = places.get(key);
       const presentAgent = present === undefined ? undefined : slots.get(present)?.agent;
       if (presentAgent !== undefined && !except?.has(presentAgent.name)) return { agent: presentAgent };
       const name = normalizeImage(image);
       const reasons = { full: 0, ports: 0, notReady: 0, refused: 0 };
-      let best: Slot | undefined;
+      let best: AgentEntry | undefined;
       let bestScore = Number.POSITIVE_INFINITY;
       for (const slot of slots.values()) {
         const { agent, sandboxes } = slot;
@@ -132,7 +132,7 @@ export function createRegistry(): Registry {
           bestScore = score;
         }
       }
-      if (best === undefined) return { problem: explain(pool, reasons) };
+      if (best === undefined) return { problem: explainFullPool(pool, reasons) };
       release(key);
       best.sandboxes.set(key, [...wanted]);
       places.set(key, idOf(namespace, best.agent.name));
@@ -153,7 +153,7 @@ export function createRegistry(): Registry {
       waiting.set(id, kept);
     },
     release,
-    placeOf: (key) => places.get(key)?.split("/")[1],
+    agentOf: (key) => places.get(key)?.split("/")[1],
     agent: (namespace, name) => slots.get(idOf(namespace, name))?.agent,
     agents: () => [...slots.values()].map((slot) => slot.agent),
     allocated(namespace, name) {
@@ -169,14 +169,14 @@ function hasConflict(sandboxes: ReadonlyMap<string, readonly number[]>, wanted: 
   return false;
 }
 
-function explain(pool: string, reasons: Readonly<Record<string, number>>): string {
-  const words: Readonly<Record<string, string>> = {
+function explainFullPool(pool: string, reasons: Readonly<Record<string, number>>): string {
+  const labels: Readonly<Record<string, string>> = {
     full: "full",
-    ports: "with one of the ports taken",
-    notReady: "not heard of",
-    refused: "that refused it",
+    ports: "with a port conflict",
+    notReady: "not ready",
+    refused: "that rejected it",
   };
   const parts = Object.entries(reasons).filter(([, count]) => count > 0);
-  if (parts.length === 0) return `no agent has room: pool ${pool} has no agents`;
-  return `no agent of pool ${pool} has room: ${parts.map(([reason, count]) => `${count} ${words[reason]}`).join(", ")}`;
+  if (parts.length === 0) return `no free slot: pool ${pool} has no agents`;
+  return `no free slot in pool ${pool}: ${parts.map(([reason, count]) => `${count} ${labels[reason]}`).join(", ")}`;
 }

@@ -63,7 +63,7 @@ async function logs(sandboxName: string): Promise<string> {
 }
 
 describe("agents with containerd", () => {
-  it("run an image's program, with its environment, folders, logs and exit code, and leave nothing of it", async () => {
+  it("run an image's program with its environment, folders, logs and exit code, and leave nothing behind", async () => {
     const script = "echo $FROM_IMAGE $OWN; cat /etc/motd; exit 5";
     const envs = { OWN: "own" };
     await local.fastPath.createSandbox({ name: "one", image: "busybox", poolRef: "pool", command: ["sh", "-c", script], envs });
@@ -75,7 +75,7 @@ describe("agents with containerd", () => {
     expect(containers()).toEqual([]);
   });
 
-  it("run commands beside a program whose image has nothing but a shell", async () => {
+  it("run commands beside a program of a minimal image", async () => {
     await local.sandbox("one", { image: "busybox", command: ["sh", "-c", "echo here >mine; exec sleep 600"] });
     await local.phase("one", "Running");
     expect(await exec("one", ["sh", "-c", "cat mine; exit 7"])).toEqual({ stdout: "here\n", exitCode: 7 });
@@ -86,7 +86,7 @@ describe("agents with containerd", () => {
     await expect(exec("one", ["true"])).rejects.toMatchObject({ code: Code.NotFound });
   });
 
-  it("find their sandboxes again after they were killed: each runs on, whatever its policy, and none twice", async () => {
+  it("adopt their sandboxes after a kill, whatever their policy, and run none twice", async () => {
     const create = (name: string, failurePolicy: FailurePolicy) =>
       local.fastPath.createSandbox({ name, image: "busybox", poolRef: "pool", command: ["sleep", "600"], failurePolicy });
     const ids = await Promise.all([create("manual", FailurePolicy.MANUAL), create("auto", FailurePolicy.AUTO_RECREATE)]);
@@ -107,7 +107,7 @@ describe("agents with containerd", () => {
     expect(containers()).toHaveLength(2);
   });
 
-  it("end their sandboxes when their Pod is deleted", async () => {
+  it("stop their sandboxes when their Pod is deleted", async () => {
     await local.sandbox("one", { image: "busybox" });
     await local.phase("one", "Running");
     const { metadata } = await local.client.get(Pod, { namespace, name: "pool-agent-0" });

@@ -27,8 +27,8 @@ beforeEach(() => {
 
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-describe("the times at which sandboxes expire", () => {
-  it("come in their order, each once, a little after the operator's, by one timer", async () => {
+describe("expiry times", () => {
+  it("fire in order, once each, after the grace period, with one timer", async () => {
     const expiries = open();
     expiries.adopt(other, clock.now() + 20_000);
     expiries.adopt(one, clock.now() + 10_000);
@@ -42,7 +42,7 @@ describe("the times at which sandboxes expire", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("may be moved and removed; the last word holds for the next process too", async () => {
+  it("can be moved and removed, and persist for the next process", async () => {
     const first = open();
     first.adopt(one, clock.now() + 1_000);
     first.adopt(other, clock.now() + 1_000);
@@ -59,7 +59,7 @@ describe("the times at which sandboxes expire", () => {
     expect(ended).toEqual([one]);
   });
 
-  it("that have passed while no agent ran come at once, and those of a damaged file are what the sandboxes were made with", async () => {
+  it("fire immediately if they passed while no agent ran, and fall back to the creation's if the file is damaged", async () => {
     writeFileSync(join(dir, "expiries.json"), "{");
     const expiries = open();
     expiries.adopt(one, clock.now() - 60_000);
@@ -67,7 +67,7 @@ describe("the times at which sandboxes expire", () => {
     expect(ended).toEqual([one]);
   });
 
-  it("are forgotten with their sandbox", async () => {
+  it("are removed with their sandbox", async () => {
     const expiries = open();
     await expiries.set(one, clock.now() + 1_000);
     await expiries.forget(one);

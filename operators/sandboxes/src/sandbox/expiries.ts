@@ -4,41 +4,41 @@ import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 
-/** What {@link Expiries} are made from. */
+/** Options of {@link openExpiries}. */
 export interface ExpiriesOptions {
-  /** File with the times that were changed since. */
+  /** File with the expiry times that were changed after creation. */
   readonly file: string;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Ends one whose time has come. Called once for a time. */
+  /** Stops an expired sandbox. Called once per expiry. */
   readonly end: (sandboxId: string) => Promise<void>;
 }
 
 /**
- * When the sandboxes of an agent expire. The agent keeps these times by itself, so that they hold while nobody talks to it.
+ * Expiry times of an agent's sandboxes. The agent enforces them itself, so that they hold while the operator is down.
  *
- * **Guarantees**: a time that was set is on disk when `set` resolves; one timer runs, for the nearest.
+ * **Guarantees**: a time is on disk when `set` resolves; one timer runs, for the nearest expiry.
  */
 export interface Expiries {
   /** Milliseconds since the epoch; undefined: never. */
   of(sandboxId: string): number | undefined;
-  /** Takes over what a sandbox was made with; a time that was set since, by this process or an earlier one, goes before it. */
-  adopt(sandboxId: string, madeWithMs: number | undefined): void;
+  /** Registers the expiry from a sandbox's creation; a time that was set later, even by an earlier process, takes precedence. */
+  adopt(sandboxId: string, createdWithMs: number | undefined): void;
   set(sandboxId: string, atMs: number | undefined): Promise<void>;
   forget(sandboxId: string): Promise<void>;
   stop(): void;
 }
 
 /**
- * How much later than the operator an agent ends a sandbox whose time has come. The operator, where it is there, ends it in order;
- * and clocks of two machines differ.
+ * How long after its expiry an agent stops a sandbox. Leaves the orderly shutdown to the operator if it is up, and allows for clock
+ * skew between machines.
  */
 export const expiryGraceMs = 5_000;
 
-/** The longest wait before the clock is read again: it may be set meanwhile. */
-const longestWaitMs = 3_600_000;
+/** Maximum timer delay, because the wall clock may be adjusted. */
+const maxWaitMs = 3_600_000;
 
-/** Opens the times that a file has. */
+/** Opens the expiry times in a file. */
 export function openExpiries({ file, clock, log, end }: ExpiriesOptions): Expiries {
   const changed = readTimes(file);
   const times = new Map<string, number>();
@@ -56,16 +56,16 @@ export function openExpiries({ file, clock, log, end }: ExpiriesOptions): Expiri
     timer = undefined;
     if (times.size === 0) return;
     const nearest = Math.min(...times.values()) + expiryGraceMs;
-    timer = clock.setTimer(Math.min(Math.max(nearest - clock.now(), 0), longestWaitMs), look, { background: true });
+    timer = clock.setTimer(Math.min(Math.max(nearest - clock.now(), 0), maxWaitMs), check, { background: true });
   }
 
-  function look(): void {
+  function check(): void {
     const now = clock.now();
     for (const [sandboxId, atMs] of times) {
       if (atMs + expiryGraceMs > now) continue;
       times.delete(sandboxId);
-      log.info({ sandboxId }, "a sandbox is ended: its time has come, and nobody ended it");
-      end(sandboxId).catch((error: unknown) => log.error({ err: error, sandboxId }, "a sandbox could not be ended"));
+      log.info({ sandboxId }, "stopping an expired sandbox that the operator did not stop");
+      end(sandboxId).catch((error: unknown) => log.error({ err: error, sandboxId }, "could not stop an expired sandbox"));
     }
     arm();
   }
@@ -81,8 +81,8 @@ export function openExpiries({ file, clock, log, end }: ExpiriesOptions): Expiri
 
   return {
     of: (sandboxId) => (changed.has(sandboxId) ? (changed.get(sandboxId) ?? undefined) : times.get(sandboxId)),
-    adopt: (sandboxId, madeWithMs) =>
-      note(sandboxId, changed.has(sandboxId) ? (changed.get(sandboxId) ?? undefined) : madeWithMs),
+    adopt: (sandboxId, createdWithMs) =>
+      note(sandboxId, changed.has(sandboxId) ? (changed.get(sandboxId) ?? undefined) : createdWithMs),
     async set(sandboxId, atMs) {
       changed.set(sandboxId, atMs ?? null);
       note(sandboxId, atMs);
@@ -99,7 +99,7 @@ export function openExpiries({ file, clock, log, end }: ExpiriesOptions): Expiri
   };
 }
 
-/** A file that a crash or a person has damaged says nothing. */
+/** Reads the file; a damaged or missing one counts as empty. */
 function readTimes(file: string): Map<string, number | null> {
   if (!existsSync(file)) return new Map();
   let value: unknown;

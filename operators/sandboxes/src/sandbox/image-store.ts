@@ -1,32 +1,32 @@
 import { ImageError, parseImageReference, type UnpackedImages } from "@keelson/execution";
 import { hostImage } from "../api/names.ts";
 
-/** An image that is ready to run. */
+/** An image on this machine. */
 export interface ReadyImage {
   /** Folder that becomes the root; absent for the machine's own programs. */
   readonly root?: string;
-  /** What the image says to run where the sandbox says nothing. */
+  /** The image's default command. */
   readonly entrypoint: readonly string[];
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly workingDir?: string;
 }
 
-/** The images of a machine. */
+/** The images on a machine. */
 export interface ImageStore {
-  /** An image that is here, or undefined. Never fetches anything. */
+  /** Finds an image on this machine. Never pulls. */
   find(image: string): ReadyImage | undefined;
-  /** Names of the images that are here. */
+  /** Names of the images on this machine. */
   list(): readonly string[];
 }
 
-/** The machine's own programs under the name `host`, and nothing else. */
+/** The image `host`: the machine's own programs. */
 export const hostImages: ImageStore = {
   find: (image) => (normalizeImage(image) === hostImage ? { entrypoint: [], command: ["/bin/sh"], env: {} } : undefined),
   list: () => [hostImage],
 };
 
-/** The machine's own programs, and images that are unpacked. */
+/** The image `host` and the unpacked images. */
 export function localImages(unpacked: UnpackedImages): ImageStore {
   return {
     find(name) {
@@ -39,7 +39,7 @@ export function localImages(unpacked: UnpackedImages): ImageStore {
   };
 }
 
-/** The full name of an image, so that two ways to write one are one; `host` stays, and so does what is no name of an image. */
+/** The full name of an image, so that short and full names compare equal; keeps `host` and invalid names unchanged. */
 export function normalizeImage(image: string): string {
   if (image === hostImage) return image;
   try {

@@ -49,7 +49,7 @@ async function runToEnd(script: string, limits: { readonly memory?: string } = {
 
 /* Where the machine lets an agent make no cgroups, a program says so, and that is what is tested. */
 describe("a sandbox", () => {
-  it("that forks without end gets no more processes than it may have", async () => {
+  it("cannot exceed its process limit with a fork bomb", async () => {
     const script = "i=0; while [ $i -lt 60 ]; do sleep 60 & i=$((i + 1)); done; echo made $i";
     const [program] = await runToEnd(script);
     const output = readFileSync(program.logs.stdout, "utf8");
@@ -62,7 +62,7 @@ describe("a sandbox", () => {
     expect(readFileSync(program.logs.stderr, "utf8")).toMatch(/fork/i);
   });
 
-  it("gives a command that is run beside its program no more processes than it has in all", async () => {
+  it("shares its process limit with commands beside its program", async () => {
     const claim = { claimUid: "", claimName: "one", namespace: "default" };
     await manager.create({ sandboxId, ...claim, image: "host", command: ["sleep", "600"] });
     const program = driver.get(sandboxId);
@@ -74,7 +74,7 @@ describe("a sandbox", () => {
     else expect([output, /fork/i.test(errors)]).toEqual(["", true]);
   });
 
-  it("that takes more memory than it was given is ended, and nothing else is", async () => {
+  it("is killed above its memory limit", async () => {
     // Without the limit it stops by itself at 200 MB.
     const [program, exited] = await runToEnd("head -c 200000000 /dev/zero | tail -c 200000000 >/dev/null", { memory: "48Mi" });
     if (program.limits.applied.memoryBytes === undefined) {

@@ -6,58 +6,58 @@ import { openExpiries } from "./expiries.ts";
 import type { ImageStore, ReadyImage } from "./image-store.ts";
 import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
 import {
-  created,
+  createdAnswer,
   hashOf,
   isAlive,
-  madeToExpire,
+  requestedExpiry,
   portsOf,
-  programOf,
+  toProgramSpec,
   type SandboxProgramOptions,
   statusOf,
 } from "./sandbox-program.ts";
 
-/** What a {@link SandboxManager} is made from. */
+/** Options of {@link createSandboxManager}. */
 export interface SandboxManagerOptions extends SandboxProgramOptions {
   readonly agentId: string;
   readonly nodeName: string;
   readonly capacity: number;
   readonly images: ImageStore;
   readonly log: Logger;
-  /** File with what was changed of the times at which sandboxes expire. */
+  /** File with changed expiry times. */
   readonly expiryFile: string;
 }
 
 /**
- * The sandboxes of one agent: the authority on its places, its ports and its ids.
+ * The sandboxes of one agent: the authority on its slots, ports and ids.
  *
- * **Guarantees**: a create is admitted or refused before anything is done, and a repeated one of the same sandbox is the same
- * one; a delete of anything, also of what never was, ends with its absence; an id that was deleted is never run again while this
- * manager lives; what ran when an agent died is here when the next one opens the same driver.
+ * **Guarantees**: a create is admitted or rejected before it has side effects, and is idempotent; a delete always ends with the
+ * sandbox's absence, even if it never existed; a deleted id never runs again in this process; sandboxes that outlive an agent are
+ * adopted by the next one on the same driver.
  */
 export interface SandboxManager {
   create(sandbox: AgentSandbox): Promise<CreateAnswer>;
-  /** Settles when nothing of it is left. */
+  /** Settles when the sandbox is removed. */
   delete(sandboxId: string): Promise<void>;
-  /** Sets when a sandbox is ended, whoever asks for it then or not; null: never. False where it is not here. */
+  /** Sets the expiry of a sandbox; null: never. False if it is not on this agent. */
   expire(sandboxId: string, expiresAtMs: number | null): Promise<boolean>;
   status(): AgentStatus;
-  /** The log's files of a sandbox that is here. */
+  /** The program of a sandbox on this agent. */
   program(sandboxId: string): Program | undefined;
-  /** Calls `listener` after every change of the status. Returns the way to stop. */
+  /** Calls `listener` after every change of the status. Returns a function that unsubscribes. */
   onChange(listener: () => void): () => void;
-  /** Refuses whatever comes and stops all that runs; settles when nothing does. */
+  /** Rejects new sandboxes and stops all running ones; settles when none runs. */
   shutDown(): Promise<void>;
 }
 
-/** Ids of deleted sandboxes that are remembered, so that a create that comes late does not bring one back. */
-const mostTombstones = 4096;
+/** Number of deleted ids that are remembered, so that a delayed create does not resurrect one. */
+const maxTombstones = 4096;
 
-/** Makes a {@link SandboxManager} of the programs that the driver has. */
+/** Creates a {@link SandboxManager} for the driver's programs. */
 export function createSandboxManager(options: SandboxManagerOptions): SandboxManager {
   const { driver, images, clock, capacity } = options;
   const listeners = new Set<() => void>();
   const creating = new Map<string, Promise<CreateAnswer>>();
-  const asked = new Map<string, AgentSandbox>();
+  const requested = new Map<string, AgentSandbox>();
   const deleting = new Map<string, Promise<void>>();
   const tombstones = new Set<string>();
   const changed = (): void => {
@@ -70,65 +70,68 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
     log: options.log,
     end: async (sandboxId) => void (await driver.get(sandboxId)?.stop()),
   });
-  for (const program of driver.list()) if (isAlive(program)) expiries.adopt(program.id, madeToExpire(program));
+  for (const program of driver.list()) if (isAlive(program)) expiries.adopt(program.id, requestedExpiry(program));
   const follow = (program: Program): void => void program.exited().then(changed);
 
-  const isTaken = (ports: readonly number[], except: string): number | undefined => {
+  const findTakenPort = (ports: readonly number[], except: string): number | undefined => {
     const used = new Set<number>();
     for (const program of driver.list())
       if (program.id !== except && isAlive(program)) for (const port of portsOf(program)) used.add(port);
-    for (const [id, sandbox] of asked) if (id !== except) for (const port of sandbox.ports ?? []) used.add(port);
+    for (const [id, sandbox] of requested) if (id !== except) for (const port of sandbox.ports ?? []) used.add(port);
     return ports.find((port) => used.has(port));
   };
-  /** What takes a place: what has ended keeps its log and its exit code, and no place. */
-  const placed = (): ReadonlySet<string> =>
+  /** Ids that occupy a slot; a terminated sandbox keeps its log and exit code but no slot. */
+  const occupied = (): ReadonlySet<string> =>
     new Set([...driver.list().flatMap((program) => (isAlive(program) ? [program.id] : [])), ...creating.keys()]);
 
   async function start(sandbox: AgentSandbox, image: ReadyImage): Promise<CreateAnswer> {
     const { sandboxId } = sandbox;
     const began = clock.monotonic();
-    const program = await driver.start(programOf(sandbox, image, options));
+    const program = await driver.start(toProgramSpec(sandbox, image, options));
     const startMs = clock.monotonic() - began;
     follow(program);
     expiries.adopt(sandboxId, sandbox.expiresAtMs);
     if (program.state.kind === "exited" && program.state.reason === "StartFailed") {
       return { success: false, message: program.state.message, sandboxId };
     }
-    return { ...created(program, clock), startMs };
+    return { ...createdAnswer(program, clock), startMs };
   }
 
   return {
     async create(sandbox) {
       const { sandboxId } = sandbox;
-      const refuse = (message: string): CreateAnswer => ({ success: false, rejected: true, message, sandboxId });
-      if (isShuttingDown) return refuse(`agent ${options.agentId} is being stopped`);
-      if (tombstones.has(sandboxId) || deleting.has(sandboxId)) return refuse(`sandbox ${sandboxId} was deleted`);
+      const reject = (message: string): CreateAnswer => ({ success: false, rejected: true, message, sandboxId });
+      if (isShuttingDown) return reject(`agent ${options.agentId} is shutting down`);
+      if (tombstones.has(sandboxId) || deleting.has(sandboxId)) return reject(`sandbox ${sandboxId} was deleted`);
       const running = creating.get(sandboxId);
       if (running !== undefined) {
-        return jsonEquals(asked.get(sandboxId), sandbox) ? running : refuse(`there is another sandbox ${sandboxId}`);
+        return jsonEquals(requested.get(sandboxId), sandbox)
+          ? running
+          : reject(`sandbox ${sandboxId} already exists with another spec`);
       }
       const present = driver.get(sandboxId);
       if (present !== undefined) {
-        // The claim's uid is not known yet where the fast path asks, and is where the controller asks again.
-        if (present.spec.metadata?.hash !== hashOf(sandbox)) return refuse(`there is another sandbox ${sandboxId}`);
-        return created(present, clock);
+        // The fast path does not know the claim's uid yet; the controller does when it repeats the create.
+        if (present.spec.metadata?.hash !== hashOf(sandbox))
+          return reject(`sandbox ${sandboxId} already exists with another spec`);
+        return createdAnswer(present, clock);
       }
-      if (placed().size >= capacity)
-        return refuse(`agent ${options.agentId} has no free place: ${capacity} of ${capacity} taken`);
-      const port = isTaken(sandbox.ports ?? [], sandboxId);
-      if (port !== undefined) return refuse(`port ${port} is taken on agent ${options.agentId}`);
+      if (occupied().size >= capacity)
+        return reject(`agent ${options.agentId} is full: ${capacity} of ${capacity} slots in use`);
+      const port = findTakenPort(sandbox.ports ?? [], sandboxId);
+      if (port !== undefined) return reject(`port ${port} is in use on agent ${options.agentId}`);
       const image = images.find(sandbox.image);
       if (image === undefined) {
         return {
           success: false,
-          message: `image ${sandbox.image} is not on this machine; there is ${images.list().join(", ")}`,
+          message: `image ${sandbox.image} not found on this machine; available: ${images.list().join(", ")}`,
           sandboxId,
         };
       }
-      asked.set(sandboxId, sandbox);
+      requested.set(sandboxId, sandbox);
       const creation = start(sandbox, image).finally(() => {
         creating.delete(sandboxId);
-        asked.delete(sandboxId);
+        requested.delete(sandboxId);
         changed();
       });
       creating.set(sandboxId, creation);
@@ -139,9 +142,9 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
       const present = deleting.get(sandboxId);
       if (present !== undefined) return present;
       tombstones.add(sandboxId);
-      // The oldest first: a set keeps the order of insertion.
+      // A set iterates in insertion order, oldest first.
       for (const oldest of tombstones) {
-        if (tombstones.size <= mostTombstones) break;
+        if (tombstones.size <= maxTombstones) break;
         tombstones.delete(oldest);
       }
       const deletion = (async () => {
@@ -180,7 +183,7 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
         agentId: options.agentId,
         nodeName: options.nodeName,
         capacity,
-        allocated: placed().size,
+        allocated: occupied().size,
         images: images.list(),
         sandboxStatuses: statuses,
       };

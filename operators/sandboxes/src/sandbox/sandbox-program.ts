@@ -5,25 +5,25 @@ import type { Driver, Limits, Program, ProgramSpec } from "@keelson/execution";
 import { normalizeImage, type ReadyImage } from "./image-store.ts";
 import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
 
-/** What the programs of sandboxes are made with. */
+/** Options that apply to every sandbox of an agent. */
 export interface SandboxProgramOptions {
   readonly driver: Driver;
-  /** Address that sandboxes are to listen on: their variable KEELSON_POD_IP. */
+  /** Address of the agent: the variable KEELSON_POD_IP of its sandboxes. */
   readonly address: string;
   readonly clock: Clock;
   readonly maxLogBytes?: number;
-  /** Processes and threads that one sandbox may have. Default 1024. */
+  /** Maximum number of processes and threads per sandbox. Default 1024. */
   readonly maxProcesses?: number;
-  /** What a sandbox gets that asks for nothing else: quantities. Default: no limit. */
+  /** Default limits of a sandbox, as quantities. */
   readonly defaultLimits?: Pick<AgentSandbox, "cpu" | "memory">;
 }
 
-/** Where nobody says: room for a build or a browser, none for a fork bomb. */
+/** Enough for a build or a browser; stops a fork bomb. */
 const defaultMaxProcesses = 1024;
 
-/** Whether a program has not ended. */
+/** Whether a program has not terminated. */
 export const isAlive = (program: Program): boolean => program.state.kind !== "exited";
-/** The ports that a sandbox holds. */
+/** The exposed ports of a sandbox. */
 export const portsOf = (program: Program): readonly number[] =>
   (program.spec.metadata?.ports ?? "")
     .split(",")
@@ -32,14 +32,14 @@ export const portsOf = (program: Program): readonly number[] =>
 
 const seconds = (ms: number): number => Math.floor(ms / 1000);
 
-/** Names what a sandbox runs: two creates with the same id and hash are one. When it expires may change meanwhile. */
+/** Identifies a sandbox's spec: two creates with the same id and hash are the same. Excludes the expiry, which may change. */
 export function hashOf(sandbox: AgentSandbox): string {
   const entries = Object.entries(sandbox).filter(([key]) => key !== "claimUid" && key !== "expiresAtMs");
   return createHash("sha256").update(JSON.stringify(entries.sort())).digest("hex");
 }
 
-/** The program of a sandbox. */
-export function programOf(sandbox: AgentSandbox, image: ReadyImage, options: SandboxProgramOptions): ProgramSpec {
+/** The program spec of a sandbox. */
+export function toProgramSpec(sandbox: AgentSandbox, image: ReadyImage, options: SandboxProgramOptions): ProgramSpec {
   const { command = [], args = [], env = {}, workingDir } = sandbox;
   const own = command.length > 0 ? [...command, ...args] : [...image.entrypoint, ...(args.length > 0 ? args : image.command)];
   const [first = "/bin/sh", ...rest] = own;
@@ -71,28 +71,28 @@ export function programOf(sandbox: AgentSandbox, image: ReadyImage, options: San
 
 function limitsOf(sandbox: AgentSandbox, options: SandboxProgramOptions): Limits {
   const { cpu = "", memory = "" } = options.defaultLimits ?? {};
-  const given = { cpu: sandbox.cpu || cpu, memory: sandbox.memory || memory };
+  const requested = { cpu: sandbox.cpu || cpu, memory: sandbox.memory || memory };
   return {
     pids: options.maxProcesses ?? defaultMaxProcesses,
-    ...(given.cpu !== "" && { cpuMillis: Math.max(Math.round(quantityToMillis(given.cpu)), 1) }),
-    ...(given.memory !== "" && { memoryBytes: Math.max(Math.round(quantityToBytes(given.memory)), 1) }),
+    ...(requested.cpu !== "" && { cpuMillis: Math.max(Math.round(quantityToMillis(requested.cpu)), 1) }),
+    ...(requested.memory !== "" && { memoryBytes: Math.max(Math.round(quantityToBytes(requested.memory)), 1) }),
   };
 }
 
-/** What is missing of what a sandbox was to be held to, where this machine does not let us. */
+/** A message about limits that this machine cannot enforce. */
 function missingLimits({ spec, limits }: Program): string | undefined {
   const isAsked = spec.limits?.cpuMillis !== undefined || spec.limits?.memoryBytes !== undefined;
   return isAsked ? limits.message : undefined;
 }
 
-/** When a sandbox expires by what it was made with, in Unix milliseconds. */
-export const madeToExpire = ({ spec }: Program): number | undefined =>
+/** The expiry from a sandbox's creation, in Unix milliseconds. */
+export const requestedExpiry = ({ spec }: Program): number | undefined =>
   spec.metadata?.expiresAtMs === undefined ? undefined : Number(spec.metadata.expiresAtMs);
 
 const createdAt = (program: Program, clock: Clock): number => Number(program.spec.metadata?.createdAt ?? clock.now());
 
-/** The answer to the create of a sandbox that is here. */
-export function created(program: Program, clock: Clock): CreateAnswer {
+/** The answer to a create of an existing sandbox. */
+export function createdAnswer(program: Program, clock: Clock): CreateAnswer {
   const message = missingLimits(program);
   const createdAtSeconds = seconds(createdAt(program, clock));
   return {
@@ -103,7 +103,7 @@ export function created(program: Program, clock: Clock): CreateAnswer {
   };
 }
 
-/** What an agent tells of a sandbox. */
+/** The status of a sandbox. */
 export function statusOf(program: Program, isDeleting: boolean, clock: Clock): SandboxStatus {
   const { state } = program;
   const { metadata = {} } = program.spec;
@@ -111,7 +111,7 @@ export function statusOf(program: Program, isDeleting: boolean, clock: Clock): S
     if (isDeleting) return "terminating";
     if (state.kind === "starting") return "creating";
     if (state.kind === "running") return "running";
-    // It did not end by itself: its agent did, or the machine.
+    // Its agent or the machine stopped it.
     if (state.reason === "Lost" || state.reason === "Stopped") return "terminated";
     return state.reason === "Completed" ? "stopped" : "failed";
   };

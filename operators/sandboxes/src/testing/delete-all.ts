@@ -4,7 +4,7 @@ import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { watched } from "@keelson/client/testing";
 
-/** Deletes every Sandbox and pool of a namespace, as a user would, and waits until they and their agents are gone. */
+/** Deletes every Sandbox and pool of a namespace as a user would, and waits until they and their agents are deleted. */
 export async function deleteAll(client: Client, namespace = "default"): Promise<void> {
   for (const { metadata } of (await client.list(Sandbox, { namespace })).items) {
     await client.delete(Sandbox, { namespace, name: metadata.name ?? "" });

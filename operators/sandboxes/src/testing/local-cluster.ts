@@ -7,18 +7,18 @@ import { startCluster, startKubelet } from "@keelson/cluster";
 import { silentLogger } from "@keelson/controller";
 import { sandboxes } from "../operator.ts";
 
-/** What `keelson up` starts besides the operator: API server, controllers, a node. */
+/** A local cluster without the operator: API server, controllers and a node. */
 export interface LocalCluster {
   readonly kubeconfig: string;
-  /** May do everything. */
+  /** Has all permissions. */
   readonly client: Client;
-  /** Acts as this user, with the rights that RBAC gives. */
+  /** A client that acts as this user, subject to RBAC. */
   as(user: { readonly username: string; readonly groups: readonly string[] }): Client;
-  /** Stops supervising Pods, which go on, and serves nothing any more. */
+  /** Stops the API and the node; Pods keep running. */
   stop(): Promise<void>;
 }
 
-/** Starts a cluster below `dir` with the family's kinds; finds again what an earlier one left there. */
+/** Starts a cluster below `dir` with the family's CRDs, on the data of an earlier one if there is any. */
 export async function startLocalCluster(dir: string): Promise<LocalCluster> {
   const common = { clock: systemClock, random: Math.random, log: silentLogger };
   const api = await serveApi({ dataDir: join(dir, "api"), clock: systemClock, random: systemRandom, port: 0 });

@@ -5,8 +5,8 @@ import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts
 import { fastPathTokenFile } from "../fastpath/fastpath-definition.ts";
 
 /**
- * Where an operator kills itself, as by `kill -9`: before or after a write of a Sandbox to the API, or a create on an agent. `phase`:
- * only at the write of that phase.
+ * The point at which an operator kills itself with SIGKILL: before or after it writes a Sandbox, or creates one on an agent. `phase`
+ * restricts it to writes of that phase.
  */
 export interface DeathStage {
   readonly when: "before" | "after";
@@ -14,16 +14,18 @@ export interface DeathStage {
   readonly phase?: string;
 }
 
-/** An operator in a process of its own. */
+/** An operator in a child process. */
 export interface OperatorProcess {
   readonly fastPath: FastPathClient["fastPath"];
-  /** Resolves when it has ended, however. */
+  /** Resolves when it has exited. */
   readonly ended: Promise<unknown>;
   kill(): Promise<void>;
 }
 
-/** The operator against a served API. Needs the build. */
+/** Runs the built operator against a served API. */
 const program = `
+  import https from "node:https";
+  import { syncBuiltinESMExports } from "node:module";
   import { connect } from "@keelson/client";
   import { startOperator } from "@keelson/operator";
   import { sandboxes } from ${JSON.stringify(new URL("../../dist/index.js", import.meta.url).href)};
@@ -49,15 +51,24 @@ const program = `
       };
     },
   });
-  const ask = globalThis.fetch;
-  if (what === "agent") globalThis.fetch = (url, ...rest) => (String(url).endsWith("/agent/create") ? fatal(ask) : ask)(url, ...rest);
+  if (what === "agent") {
+    const request = https.request;
+    https.request = (url, ...rest) => {
+      const isIt = String(url).endsWith("/agent/create");
+      if (isIt && when === "before") process.kill(process.pid, "SIGKILL");
+      const sent = request(url, ...rest);
+      if (isIt) sent.prependListener("response", () => process.kill(process.pid, "SIGKILL"));
+      return sent;
+    };
+    syncBuiltinESMExports();
+  }
   const flags = { "fastpath-port": "0", "fastpath-orphan-timeout": "0s" };
   const running = await startOperator({ operator: sandboxes, client, dataDir, flags });
   process.stdout.write(running.endpoints.fastpath + "\\n");
   setInterval(() => {}, 1 << 30);
 `;
 
-/** Starts the operator; with a stage, it dies when it comes there. */
+/** Starts the operator, which dies at the given point. */
 export async function startOperatorProcess(
   kubeconfig: string,
   dataDir: string,

@@ -1,0 +1,62 @@
+import type { FlagValues } from "@keelson/operator";
+import { choiceFlag, durationFlag, invalidFlag, pairsFlag, portFlag, textFlag } from "@keelson/operator/flags";
+import { type AgentIsolation, agentDrivers } from "../agent/run-agent.ts";
+
+/** Flags of the fast path's server. */
+export const fastPathFlags = {
+  bindAddress: textFlag({
+    name: "fastpath-bind-address",
+    value: "ADDRESS",
+    description: "listen address of the sandboxes' gRPC server",
+    default: "127.0.0.1",
+  }),
+  port: portFlag({ name: "fastpath-port", description: "port of the gRPC server; 0 picks a free one", default: "9090" }),
+  metricsPort: portFlag({
+    name: "fastpath-metrics-port",
+    description: "port of its metrics, on the same address (default: disabled; the original uses 9091)",
+  }),
+  mode: choiceFlag({
+    name: "fastpath-consistency-mode",
+    value: "MODE",
+    description: "default consistency mode of creates: fast (agent first) or strong (API first)",
+    choices: ["fast", "strong"],
+    default: "fast",
+  }),
+  orphanTimeout: durationFlag({
+    name: "fastpath-orphan-timeout",
+    description: "minimum age of a sandbox without an object before it is deleted",
+    default: "10s",
+    bareUnit: "s",
+  }),
+  image: pairsFlag({
+    name: "sandbox-image",
+    value: "NAME=FILE",
+    description: "unpack an OCI archive at start-up under this name (repeatable)",
+  }),
+  driver: choiceFlag({
+    name: "sandbox-driver",
+    value: "NAME",
+    description: "what isolates sandboxes: bubblewrap, containerd, or process (no isolation)",
+    choices: agentDrivers,
+    default: "bubblewrap",
+  }),
+  containerdSocket: textFlag({
+    name: "sandbox-containerd-socket",
+    value: "PATH",
+    description: "containerd's socket on the agents' machines (default: /run/containerd/containerd.sock)",
+  }),
+} as const;
+
+/** The isolation that the flags select. **Errors**: `UsageError`. */
+export function readIsolation(flags: FlagValues): AgentIsolation {
+  const driver = fastPathFlags.driver.read(flags);
+  const containerdSocket = fastPathFlags.containerdSocket.read(flags);
+  if (containerdSocket === undefined) return { driver };
+  if (driver !== "containerd") {
+    throw invalidFlag(fastPathFlags.containerdSocket, containerdSocket, "requires --sandbox-driver containerd");
+  }
+  if (!containerdSocket.startsWith("/")) {
+    throw invalidFlag(fastPathFlags.containerdSocket, containerdSocket, "must be an absolute path");
+  }
+  return { driver, containerdSocket };
+}

@@ -1,0 +1,35 @@
+import type { Client } from "@keelson/client";
+import {
+  allocationAnnotation,
+  cleanupFinalizer,
+  createdByFastPath,
+  createdByLabel,
+  createTimestampAnnotation,
+  requestIdAnnotation,
+} from "../api/names.ts";
+import type { Sandbox } from "../api/sandbox.ts";
+import type { Intent } from "./intent-log.ts";
+
+/** The object of a sandbox that already runs. Its annotation names the agent, so that the controller does not start it again. */
+export function objectOf(intent: Intent): Parameters<Client["create"]>[1] & Omit<Sandbox, "apiVersion" | "kind" | "status"> {
+  const allocation = {
+    assignedPod: intent.agent,
+    assignedNode: intent.node,
+    allocatedAt: new Date(intent.at).toISOString(),
+    sandboxID: intent.sandboxId,
+  };
+  return {
+    metadata: {
+      name: intent.name,
+      namespace: intent.namespace,
+      labels: { ...intent.labels, [createdByLabel]: createdByFastPath },
+      annotations: {
+        [allocationAnnotation]: JSON.stringify(allocation),
+        [createTimestampAnnotation]: `${intent.at}000000`,
+        ...(intent.requestId !== undefined && { [requestIdAnnotation]: intent.requestId }),
+      },
+      finalizers: [cleanupFinalizer],
+    },
+    spec: intent.spec,
+  };
+}
