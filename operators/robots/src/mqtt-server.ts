@@ -1,17 +1,22 @@
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
-import { readOf } from "@keelson/controller";
+import { createEventRecorder, readOf } from "@keelson/controller";
 import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
-import { invalidFlag, portFlag, textFlag, UsageError } from "@keelson/operator/flags";
+import { invalidFlag, portFlag, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import { Robot } from "./api/robot.ts";
+import { joinTokenSecret } from "./api/names.ts";
 import { type Bridge, startBridge } from "./bridge/bridge.ts";
+import { RejectionEvents } from "./bridge/rejection-events.ts";
 import { type Broker, startBroker } from "./broker/broker.ts";
 import { ensureJoinToken, joinTokenFile } from "./identity/join-token.ts";
+import { credentialAnnotation } from "./identity/robot-authentication.ts";
 import { equalsSecret } from "./identity/secret.ts";
 import { taskReads } from "./controllers/indexes.ts";
 
 const connectTimeoutMs = 10_000;
+
+const secretType = { apiVersion: "v1", kind: "Secret" };
 
 const flags = {
   bindAddress: textFlag({
@@ -35,6 +40,10 @@ const flags = {
     name: "mqtt-password-file",
     value: "FILE",
     description: "file with the password at the external broker",
+  }),
+  allowV1Agents: switchFlag({
+    name: "allow-v1-agents",
+    description: "admit original K8s4r agents, which present no credentials to the embedded MQTT broker",
   }),
   namespace: textFlag({
     name: "robots-namespace",
@@ -61,8 +70,25 @@ async function start(context: ServerContext): Promise<RunningServer> {
   const port = flags.port.read(context.flags);
   const joinToken = await ensureJoinToken({ dataDir, client, namespace });
   const bindAddress = flags.bindAddress.read(context.flags);
+  const robotNamed = (name: string) => cache.get(Robot, { namespace, name });
+  const events = createEventRecorder({ client, clock, random: context.random, log, controller: "robots-mqtt" });
+  const rejections = new RejectionEvents({
+    clock,
+    events,
+    regarding: (name) => robotNamed(name) ?? { ...secretType, metadata: { name: joinTokenSecret, namespace } },
+  });
   const broker: Broker | undefined =
-    external === undefined ? await startBroker({ bindAddress, port, joinToken, log }) : undefined;
+    external === undefined
+      ? await startBroker({
+          bindAddress,
+          port,
+          joinToken,
+          credentialOf: (name) => robotNamed(name)?.metadata.annotations?.[credentialAnnotation],
+          allowsV1Agents: flags.allowV1Agents.read(context.flags),
+          onRejected: (rejection) => rejections.record(rejection),
+          log,
+        })
+      : undefined;
   const url = broker?.url ?? external?.url ?? "";
   const bridge: Bridge = startBridge({
     ...(external ?? { url, ...broker?.bridgeCredentials }),
@@ -74,11 +100,14 @@ async function start(context: ServerContext): Promise<RunningServer> {
     clock,
     log,
     isJoinToken: equalsSecret(joinToken),
+    bindsCredentials: broker !== undefined,
+    events,
   });
   const stop = async (): Promise<void> => {
     // The bridge first: it must not report robots as disconnected because the broker stops.
     await bridge.stop();
     await broker?.stop();
+    await events.stop();
   };
   try {
     await firstConnect(bridge.ready, clock);

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Event } from "@keelson/api-machinery/kinds";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { type Logger, silentLogger } from "@keelson/controller";
@@ -12,6 +13,7 @@ import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
 import { joinTokenFile } from "./identity/join-token.ts";
 import { Secret } from "./api/secret.ts";
+import { sha256Hex } from "./identity/secret.ts";
 import { robots } from "./operator.ts";
 import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
 import { watched } from "@keelson/client/testing";
@@ -230,6 +232,50 @@ describe("the robots operator", () => {
     const failed = await watched(client, Task, "flaky", (each) => each?.status?.state === "failed");
     expect(failed?.status).toMatchObject({ attempt: 2, restartCount: 1, exitCode: 3 });
     expect(failed?.status?.message).toBe("exit code 3 (1 of 1 restarts within 1h are used up)");
+  });
+
+  const eventWith = async (reason: string): Promise<void> => {
+    await expect
+      .poll(async () => (await client.list(Event, { namespace })).items.map((event) => event.reason))
+      .toContain(reason);
+  };
+
+  it("binds a robot to the credential of its agent, so that the join token cannot impersonate it", async () => {
+    const credentialSha256 = sha256Hex("credential of robot-001");
+    const agent = await connectScriptedAgent({ url: operator.endpoints.mqtt ?? "", robotId: "robot-001", token });
+    agents.push(agent);
+    await agent.register({ credentialSha256 });
+    await agent.responded((response) => response.isCredentialBound === true);
+    await agent.leave();
+    await expect(robot("robot-001")).rejects.toThrow(/Not authorized|closed/i);
+    await eventWith("WrongCredential");
+    const again = await connectScriptedAgent({
+      url: operator.endpoints.mqtt ?? "",
+      robotId: "robot-001",
+      token,
+      password: "credential of robot-001",
+    });
+    agents.push(again);
+    await again.register({ credentialSha256 });
+    expect(await again.responded()).toMatchObject({ success: true });
+  });
+
+  it("records an event about a robot with a wrong join token", async () => {
+    const url = operator.endpoints.mqtt ?? "";
+    await expect(connectScriptedAgent({ url, robotId: "robot-007", token: "wrong" })).rejects.toThrow();
+    await eventWith("WrongJoinToken");
+  });
+
+  it("records an event and warns both agents if two of them use the same id", async () => {
+    const one = await robot("robot-001");
+    await one.register({ instanceId: "a", deviceInfo: { hostname: "h1" } });
+    const two = await robot("robot-001");
+    await two.register({ instanceId: "b", deviceInfo: { hostname: "h2" } });
+    const back = await robot("robot-001");
+    await back.register({ instanceId: "a", deviceInfo: { hostname: "h1" } });
+    const { warning } = await back.responded((response) => response.warning !== undefined);
+    expect(warning).toBe("two agents use the id robot-001 and displace each other, on h2 and h1; stop one of them");
+    await eventWith("DuplicateAgent");
   });
 
   it("restarts a service whose program exits with 0", async () => {

@@ -11,7 +11,10 @@ export type ConnectMqtt = (url: string, options: IClientOptions) => MqttClient;
 export interface AgentConnectionOptions {
   readonly brokerUrl: string;
   readonly robotId: string;
-  readonly token: string;
+  /** The password of the next connection attempt. */
+  readonly password: () => string;
+  /** Called when the broker has rejected the password. */
+  readonly onRejected: () => void;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
@@ -22,8 +25,14 @@ export interface AgentConnectionOptions {
   readonly onReady: () => void;
 }
 
+/** CONNACK codes "bad user name or password" and "not authorized" (MQTT 3.1.1 section 3.2.2.3). */
+const badCredentials: readonly unknown[] = [4, 5];
+
 const minPauseMs = 500;
 const maxPauseMs = 30_000;
+
+/** A connection that lasts this long resets the backoff. */
+const stableAfterMs = 10_000;
 
 /** Maximum time for publishing `online: false` before disconnecting. */
 const goodbyeTimeoutMs = 1000;
@@ -50,17 +59,18 @@ export class AgentConnection {
   #tries = 0;
   #pause: Timer | undefined;
   #isReady = false;
+  #readyAt = 0;
   #isStopped = false;
   /** Unacknowledged publishes of the current connection. Those of earlier connections are repeated and no longer count. */
   #unacknowledged = new Set<symbol>();
 
   constructor(options: AgentConnectionOptions) {
-    const { brokerUrl, robotId, token, log } = options;
+    const { brokerUrl, robotId, log } = options;
     this.#options = options;
     this.#client = (options.connect ?? mqtt.connect)(brokerUrl.replace(/^ssl:/, "mqtts:"), {
       clientId: agentClientId(robotId),
       username: robotId,
-      password: token,
+      password: options.password(),
       protocolVersion: 4,
       clean: true,
       keepalive: 15,
@@ -85,9 +95,7 @@ export class AgentConnection {
       );
     };
     this.#client.on("connect", () => this.#onConnect());
-    this.#client.on("error", (error) => {
-      if (!this.#isStopped) log.warn({ broker: brokerUrl }, `connection to the broker: ${error.message}`);
-    });
+    this.#client.on("error", (error) => this.#onError(error));
     this.#client.on("close", () => this.#onClose());
     this.#client.connect();
   }
@@ -145,15 +153,29 @@ export class AgentConnection {
       this.#client.stream.destroy();
       return;
     }
-    this.#tries = 0;
+    this.#readyAt = this.#options.clock.monotonic();
     this.#isReady = true;
     log.info({ broker: brokerUrl }, "connected to the broker");
     void this.#send(topics.online(robotId), { online: true }, true);
     onReady();
   }
 
+  #onError(error: Error): void {
+    const { brokerUrl, robotId, log, onRejected } = this.#options;
+    if (this.#isStopped) return;
+    if (!("code" in error) || !badCredentials.includes(error.code)) {
+      log.warn({ broker: brokerUrl }, `connection to the broker: ${error.message}`);
+      return;
+    }
+    const hint = `check the join token (--token-file), and whether ${robotId} is bound to another agent (see the events of the Robot)`;
+    log.error({ broker: brokerUrl, robot: robotId }, `the broker rejected the agent (${error.message}); ${hint}`);
+    onRejected();
+  }
+
   #onClose(): void {
     const { brokerUrl, clock, random, log } = this.#options;
+    // A connection that does not last, for example because another agent has the same id, does not reset the backoff.
+    if (this.#isReady && clock.monotonic() - this.#readyAt >= stableAfterMs) this.#tries = 0;
     this.#isReady = false;
     this.#unacknowledged = new Set();
     if (this.#isStopped || this.#pause !== undefined) return;
@@ -161,6 +183,7 @@ export class AgentConnection {
     log.warn({ broker: brokerUrl, pauseMs: Math.round(pauseMs) }, "no connection to the broker; retrying");
     this.#pause = clock.setTimer(pauseMs, () => {
       this.#pause = undefined;
+      this.#client.options.password = this.#options.password();
       this.#client.reconnect();
     });
   }

@@ -44,6 +44,8 @@ interface Server {
   registered(count: number): Promise<void>;
   send(action: "create" | "delete", uid: string, attempt: number, spec?: object): Promise<void>;
   ack(status: StatusMessage): Promise<void>;
+  /** Tells the agent that the robot is bound to its credential. */
+  bind(): Promise<void>;
   leave(): Promise<void>;
 }
 
@@ -108,6 +110,9 @@ async function startServer(broker: Broker, options: { readonly acknowledges: boo
       await send(topics.dispatch(robotId), { action, task });
     },
     ack,
+    async bind() {
+      await send(topics.response(robotId), { success: true, message: "ok", isCredentialBound: true });
+    },
     leave,
   };
 }
@@ -348,6 +353,30 @@ test("with stopTasksOnExit the tasks stop with the agent, which reports it", asy
   await server.status((status) => status.state === "running");
   await first.stop();
   expect(await server.status((status) => status.state === "failed")).toMatchObject({ exitCode: 143 });
+});
+
+test("an agent connects with its own credential once the server has bound the robot to it", async () => {
+  const bound = new Map<string, string>();
+  const at = await startBroker({
+    port: 0,
+    joinToken: token,
+    log: silentLogger,
+    credentialOf: (id) => bound.get(id),
+  });
+  cleanups.push(() => at.stop());
+  const server = await startServer(at, { acknowledges: true });
+  const first = await agent(at.url);
+  await server.registered(1);
+  const { credentialSha256 = "" } = server.registrations[0] ?? {};
+  expect(credentialSha256).toMatch(/^[0-9a-f]{64}$/);
+  await server.bind();
+  const credentialFile = join(workDir, ".agent", "credential.json");
+  while (!readFileSync(credentialFile, "utf8").includes("true")) await new Promise((resolve) => setImmediate(resolve));
+  expect(statSync(credentialFile).mode & 0o777).toBe(0o600);
+  await first.stop();
+  bound.set(robotId, credentialSha256);
+  await agent(at.url);
+  await server.registered(2);
 });
 
 test("a damaged record does not lose a running task", async () => {

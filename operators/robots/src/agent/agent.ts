@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { isAbsolute, join, resolve } from "node:path";
 import { sleep, type Timer } from "@keelson/api-machinery/time";
 import { createProcessDriver, type Driver } from "@keelson/execution";
@@ -6,6 +6,7 @@ import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";
 import { robotIdPattern, topics } from "../protocol/messages.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
 import { RobotsError } from "../robots-error.ts";
+import { AgentCredential } from "./agent-credential.ts";
 import { AgentConnection } from "./agent-connection.ts";
 import type { ConnectMqtt } from "./agent-connection.ts";
 import { step } from "./agent-state.ts";
@@ -24,6 +25,8 @@ export interface AgentDependencies {
   readonly allowedDrivers?: readonly string[];
   /** Default: mqtt.js's `connect`. */
   readonly connect?: ConnectMqtt;
+  /** Generates a credential. Default: 32 random bytes. */
+  readonly randomSecret?: () => string;
   /** Identifies this start of the agent. Default: a random UUID. */
   readonly instanceId?: string;
   /** Returns a number in [0, 1). Default: `Math.random`. */
@@ -42,6 +45,7 @@ class RobotAgent implements RunningAgent {
   readonly #policy: AgentPolicy;
   readonly #bootId = readBootId();
   readonly #instanceId: string;
+  readonly #credential: AgentCredential;
   readonly #runner: TaskRunner;
   #state: AgentState;
   #isStopping = false;
@@ -51,9 +55,13 @@ class RobotAgent implements RunningAgent {
   readonly done: Promise<void>;
   #resolveDone: () => void = () => {};
 
-  constructor(options: AgentOptions & AgentDependencies, parts: { driver: Driver; records: TaskRecords; workDir: string }) {
+  constructor(
+    options: AgentOptions & AgentDependencies,
+    parts: { driver: Driver; records: TaskRecords; workDir: string; credential: AgentCredential },
+  ) {
     const { robotId, clock, log } = options;
     this.#options = options;
+    this.#credential = parts.credential;
     this.done = new Promise((resolveDone) => {
       this.#resolveDone = resolveDone;
     });
@@ -81,7 +89,8 @@ class RobotAgent implements RunningAgent {
     this.#connection = new AgentConnection({
       brokerUrl,
       robotId,
-      token,
+      password: () => this.#credential.password(token),
+      onRejected: () => this.#credential.rejected(),
       clock,
       log,
       random: options.random,
@@ -137,6 +146,8 @@ class RobotAgent implements RunningAgent {
       }
       case "response":
         this.#isRegistered = message.isRegistered;
+        if (message.warning !== "") log.warn({ robot: this.#options.robotId }, message.warning);
+        if (message.isCredentialBound) await this.#credential.bound();
         if (this.#isRegistered) log.info({ answer: message.answer }, "registered");
         else log.warn({ answer: message.answer }, "the server rejected the registration");
         this.#armTimer();
@@ -163,6 +174,7 @@ class RobotAgent implements RunningAgent {
       labels,
       bootId: this.#bootId,
       instanceId: this.#instanceId,
+      credentialSha256: this.#credential.digest,
       drivers,
       tasks,
     };
@@ -211,7 +223,9 @@ export async function startAgent(options: AgentOptions & AgentDependencies): Pro
   const agentDir = join(workDir, ".agent");
   const driver = options.driver ?? (await createProcessDriver({ dir: join(agentDir, "programs"), clock, random }));
   const records = await openTaskRecords(join(agentDir, "tasks"));
-  const agent = new RobotAgent(options, { driver, records, workDir });
+  const randomSecret = options.randomSecret ?? (() => randomBytes(32).toString("base64url"));
+  const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret);
+  const agent = new RobotAgent(options, { driver, records, workDir, credential });
   await agent.start({ ...(options.connect !== undefined && { connect: options.connect }), random });
   return agent;
 }

@@ -14,8 +14,14 @@ it("parses the response to a registration and shortens its message", () => {
     kind: "response",
     isRegistered: true,
     answer: "x".repeat(300),
+    isCredentialBound: false,
+    warning: "",
   });
-  expect(read(topics.response("r1"), { success: "true" })).toEqual({ kind: "response", isRegistered: false, answer: "" });
+  expect(read(topics.response("r1"), { success: "true" })).toMatchObject({ isRegistered: false, answer: "" });
+  expect(read(topics.response("r1"), { success: true, isCredentialBound: true, warning: "w" })).toMatchObject({
+    isCredentialBound: true,
+    warning: "w",
+  });
 });
 
 it("accepts an acknowledgement only of the task that its topic names", () => {

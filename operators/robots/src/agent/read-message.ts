@@ -5,7 +5,14 @@ import { type AgentPolicy, type Dispatch, readDispatch } from "./task-order.ts";
 /** A message from the server. */
 export type ServerMessage =
   | { readonly kind: "dispatch"; readonly dispatch: Dispatch }
-  | { readonly kind: "response"; readonly isRegistered: boolean; readonly answer: string }
+  | {
+      readonly kind: "response";
+      readonly isRegistered: boolean;
+      readonly answer: string;
+      readonly isCredentialBound: boolean;
+      /** Empty if there is none. */
+      readonly warning: string;
+    }
   | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }
   /** Not a valid message. */
   | { readonly kind: "invalid"; readonly reason: string };
@@ -29,8 +36,14 @@ export function readMessage(topic: string, payload: Uint8Array, policy: AgentPol
   }
   if (!isJsonObject(message)) return { kind: "invalid", reason: "payload must be a JSON object" };
   if (topic === topics.response(robotId)) {
-    const answer = typeof message.message === "string" ? message.message.slice(0, maxAnswerLength) : "";
-    return { kind: "response", isRegistered: message.success === true, answer };
+    const text = (value: unknown): string => (typeof value === "string" ? value.slice(0, maxAnswerLength) : "");
+    return {
+      kind: "response",
+      isRegistered: message.success === true,
+      answer: text(message.message),
+      isCredentialBound: message.isCredentialBound === true,
+      warning: text(message.warning),
+    };
   }
   const { taskUid: uid, attempt, seq } = message;
   if (typeof uid !== "string" || typeof attempt !== "number" || typeof seq !== "number" || topic !== topics.ack(robotId, uid)) {

@@ -1,8 +1,7 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
+import { type DeepReadonly, isNotFound, jsonEquals } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
-import { isNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import type { Cache, Change, Logger, OnChange } from "@keelson/controller";
+import type { Cache, Change, EventRecorder, Logger, OnChange } from "@keelson/controller";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import {
@@ -13,6 +12,8 @@ import {
   type StatusMessage,
   topics,
 } from "../protocol/messages.ts";
+import { credentialAnnotation } from "../identity/robot-authentication.ts";
+import { AgentConflicts } from "./agent-conflicts.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { type HeartbeatStatus, Heartbeats } from "./heartbeats.ts";
 import { readIncoming } from "./incoming.ts";
@@ -40,6 +41,9 @@ export interface BridgeOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly isJoinToken: (token: string) => boolean;
+  /** Whether robots are bound to their credential: the broker must check it. Default false. */
+  readonly bindsCredentials?: boolean;
+  readonly events: EventRecorder;
 }
 
 /**
@@ -55,6 +59,7 @@ export class Bridge implements AsyncDisposable {
   readonly #reports: Reports;
   readonly #dispatcher: Dispatcher;
   readonly #heartbeats: Heartbeats;
+  readonly #conflicts = new AgentConflicts();
   readonly #connection: MqttConnection;
   readonly #unsubscribes: readonly (() => void)[];
 
@@ -66,7 +71,8 @@ export class Bridge implements AsyncDisposable {
       maxPending: 8192,
       onError: (key, error) => log.error({ key, error: String(error) }, "could not store a message; its sender will repeat it"),
     });
-    this.#registrations = new Registrations({ client, cache, namespace, isJoinToken, fieldManager, log });
+    const { bindsCredentials = false } = options;
+    this.#registrations = new Registrations({ client, cache, namespace, isJoinToken, bindsCredentials, fieldManager, log });
     this.#reports = new Reports({ client, cache, clock, namespace, fieldManager, log });
     this.#dispatcher = new Dispatcher({
       clock,
@@ -161,13 +167,27 @@ export class Bridge implements AsyncDisposable {
       ...(drivers === undefined ? {} : { drivers }),
     });
     if (kind === "heartbeat") return;
+    const warning = this.#checkConflict(registration.robot, message);
     const response = responseFor(registration.robot);
-    if (response !== undefined) this.#respond(robotId, response);
+    if (response !== undefined) this.#respond(robotId, { ...response, ...(warning === undefined ? {} : { warning }) });
     for (const { taskUid, attempt } of tasks) {
       const task = this.#taskOf(taskUid);
       if (task === undefined || task.spec.targetRobot !== robotId) this.#sendDelete(robotId, taskUid, attempt);
     }
     this.#dispatcher.resend(robotId);
+  }
+
+  /** Records an event and returns a warning for the agent if two agents use the robot's id. */
+  #checkConflict(robot: DeepReadonly<Robot>, { robotId, instanceId, deviceInfo }: RegisterMessage): string | undefined {
+    if (instanceId === undefined) return undefined;
+    const { hostname } = deviceInfo ?? {};
+    const agents = this.#conflicts.register(robotId, { instanceId, ...(hostname === undefined ? {} : { hostname }) });
+    if (agents === undefined) return undefined;
+    const hosts = [...new Set(agents.map((agent) => agent.hostname ?? "an unknown host"))].join(" and ");
+    const warning = `two agents use the id ${robotId} and displace each other, on ${hosts}; stop one of them`;
+    this.#options.log.warn({ robot: robotId }, warning);
+    this.#options.events.event(robot, { type: "Warning", reason: "DuplicateAgent", note: warning });
+    return warning;
   }
 
   async #storeReport(robotId: string, report: StatusMessage): Promise<void> {
@@ -211,11 +231,12 @@ export class Bridge implements AsyncDisposable {
     const name = object.metadata.name ?? "";
     if (type === "delete") {
       this.#heartbeats.robotDeleted(name);
+      this.#conflicts.robotDeleted(name);
       return;
     }
     const response = responseFor(object);
     const before = old === undefined ? undefined : responseFor(old);
-    if (response !== undefined && response.message !== before?.message) this.#respond(name, response);
+    if (response !== undefined && !jsonEquals(response, before)) this.#respond(name, response);
     if (object.status?.phase === "Online" && old?.status?.phase !== "Online") this.#dispatcher.resend(name);
   }
 }
@@ -228,7 +249,10 @@ export function startBridge(options: BridgeOptions): Bridge {
 /** The response to a robot's registration; undefined until the registration is approved or rejected. */
 function responseFor(robot: DeepReadonly<Robot>): ResponseMessage | undefined {
   const { robotId } = robot.spec;
-  if (robot.status?.phase === "Online") return { success: true, message: "Robot registered", robotId };
+  if (robot.status?.phase === "Online") {
+    const isBound = robot.metadata.annotations?.[credentialAnnotation] !== undefined;
+    return { success: true, message: "Robot registered", robotId, ...(isBound ? { isCredentialBound: true } : {}) };
+  }
   const approved = robot.status?.conditions?.find((condition) => condition.type === "Approved");
   if (approved?.status !== "False" || approved.reason === "NotRegistered") return undefined;
   return { success: false, message: approved.message, robotId };

@@ -91,6 +91,7 @@ function readRegister(kind: "register" | "heartbeat", get: (field: string) => un
   if (labels === null) return { rejected: `labels must be an object with at most ${maxLabels} string values` };
   const bootId = get("bootId");
   const instanceId = get("instanceId");
+  const credential = get("credentialSha256");
   const drivers = readDrivers(get("drivers"));
   const tasks = readHeldTasks(get("tasks"));
   if (tasks === null) return { rejected: "tasks must be a list of {taskUid, attempt}" };
@@ -103,6 +104,7 @@ function readRegister(kind: "register" | "heartbeat", get: (field: string) => un
       ...(labels === undefined ? {} : { labels }),
       ...(typeof bootId === "string" && bootId.length <= 128 ? { bootId: clean(bootId, 128) } : {}),
       ...(typeof instanceId === "string" && instanceId.length <= maxNameLength ? { instanceId: clean(instanceId, 64) } : {}),
+      ...(typeof credential === "string" && /^[0-9a-f]{64}$/.test(credential) ? { credentialSha256: credential } : {}),
       ...(drivers === undefined ? {} : { drivers }),
       ...(tasks === undefined ? {} : { tasks }),
     },

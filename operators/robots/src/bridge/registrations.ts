@@ -3,6 +3,7 @@ import type { Client } from "@keelson/client";
 import type { Cache, Logger } from "@keelson/controller";
 import { joinTokenAnnotation } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
+import { credentialAnnotation } from "../identity/robot-authentication.ts";
 import { joinTokenDigest } from "../identity/secret.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
 
@@ -20,6 +21,8 @@ export interface RegistrationsOptions {
   readonly cache: Cache;
   readonly namespace: string;
   readonly isJoinToken: (token: string) => boolean;
+  /** Whether robots are bound to their credential: the broker must check it. */
+  readonly bindsCredentials: boolean;
   readonly fieldManager: string;
   readonly log: Logger;
 }
@@ -29,7 +32,8 @@ export interface RegistrationsOptions {
  * Robot controller to judge.
  *
  * **Guarantees**: without the join token, an agent can neither take over a Robot that another agent registered, nor keep it
- * alive, nor push the number of Robots over {@link maxRobots}.
+ * alive, nor push the number of Robots over {@link maxRobots}. A Robot is bound to the first credential that registers with the join token;
+ * an agent with another credential is rejected.
  */
 export class Registrations {
   readonly #options: RegistrationsOptions;
@@ -57,7 +61,11 @@ export class Registrations {
       const robot = await client.create(
         Robot,
         {
-          metadata: { name: message.robotId, namespace, annotations: { [joinTokenAnnotation]: digest } },
+          metadata: {
+            name: message.robotId,
+            namespace,
+            annotations: { [joinTokenAnnotation]: digest, ...this.#newBinding(message) },
+          },
           spec: { robotId: message.robotId, ...(message.labels === undefined ? {} : { labels: message.labels }) },
         },
         { fieldManager },
@@ -75,15 +83,29 @@ export class Registrations {
   async #update(robot: DeepReadonly<Robot>, message: RegisterMessage, digest: string): Promise<Registration> {
     const { client, namespace, isJoinToken, fieldManager } = this.#options;
     const known = robot.metadata.annotations?.[joinTokenAnnotation];
-    if (known === digest) return { kind: "accepted", robot };
-    if (known !== undefined && !isJoinToken(message.token)) {
+    const bound = robot.metadata.annotations?.[credentialAnnotation];
+    if (this.#options.bindsCredentials && bound !== undefined && (message.credentialSha256 ?? bound) !== bound) {
+      return { kind: "rejected", reason: `${message.robotId} is bound to the credential of another agent` };
+    }
+    const binding = bound === undefined ? this.#newBinding(message) : {};
+    if (known === digest && Object.keys(binding).length === 0) return { kind: "accepted", robot };
+    if (known !== undefined && known !== digest && !isJoinToken(message.token)) {
       return {
         kind: "rejected",
         reason: "the join token is neither the current one nor the one that the robot registered with before",
       };
     }
-    const body = { metadata: { annotations: { [joinTokenAnnotation]: digest } } };
+    // With the resourceVersion, of two agents that join at the same time only one binds the robot.
+    const { resourceVersion } = robot.metadata;
+    const body = { metadata: { resourceVersion, annotations: { [joinTokenAnnotation]: digest, ...binding } } };
     const key = { namespace, name: message.robotId };
     return { kind: "accepted", robot: await client.patch(Robot, key, { type: "merge", body }, { fieldManager }) };
+  }
+
+  /** The annotation that binds a robot to the credential of its agent. The join token is required for it. */
+  #newBinding({ credentialSha256, token }: RegisterMessage): Readonly<Record<string, string>> {
+    const { bindsCredentials, isJoinToken } = this.#options;
+    if (!bindsCredentials || credentialSha256 === undefined || !isJoinToken(token)) return {};
+    return { [credentialAnnotation]: credentialSha256 };
   }
 }

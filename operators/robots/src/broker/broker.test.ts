@@ -3,7 +3,8 @@ import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import mqtt, { type MqttClient } from "mqtt";
 import { topics } from "../protocol/messages.ts";
-import { type Broker, maxPacketBytes, startBroker } from "./broker.ts";
+import { sha256Hex } from "../identity/secret.ts";
+import { type Broker, maxPacketBytes, type RobotRejection, startBroker } from "./broker.ts";
 
 const uid = "00000000-0000-4000-8000-000000000001";
 let broker: Broker;
@@ -43,6 +44,34 @@ describe("the embedded broker", () => {
     ["a name that is not a robot id (S5)", { clientId: "k8s4r-agent-#", username: "#", password: "secret" }],
   ])("rejects a connection with %s", async (_, options) => {
     await expect(connect(options)).rejects.toThrow(/Not authorized/i);
+  });
+
+  it("reports a rejected robot with the reason", async () => {
+    await broker.stop();
+    const rejections: RobotRejection[] = [];
+    const onRejected = (rejection: RobotRejection) => rejections.push(rejection);
+    broker = await startBroker({ port: 0, joinToken: "secret", log: silentLogger, onRejected });
+    await expect(connect({ clientId: "k8s4r-agent-r1", username: "r1", password: "wrong" })).rejects.toThrow();
+    expect(rejections).toMatchObject([{ robotId: "r1", reason: "WrongJoinToken" }]);
+  });
+
+  it("does not let the join token or another robot impersonate a robot that has joined", async () => {
+    await broker.stop();
+    const credentialOf = (robotId: string) => sha256Hex(`credential of ${robotId}`);
+    broker = await startBroker({ port: 0, joinToken: "secret", log: silentLogger, credentialOf });
+    for (const password of ["secret", "credential of r2"]) {
+      await expect(connect({ clientId: "k8s4r-agent-r1", username: "r1", password })).rejects.toThrow(/Not authorized/i);
+    }
+    await connect({ clientId: "k8s4r-agent-r1", username: "r1", password: "credential of r1" });
+  });
+
+  it("admits an original agent, which sends no user name and token, only with allowsV1Agents", async () => {
+    await broker.stop();
+    broker = await startBroker({ port: 0, joinToken: "secret", log: silentLogger, allowsV1Agents: true });
+    const r1 = await connect({ clientId: "k8s4r-agent-r1" });
+    await r1.subscribeAsync([topics.response("r1"), topics.dispatch("r1"), "k8s4r/robots/r1/tasks/state"], { qos: 1 });
+    await r1.publishAsync(topics.register, JSON.stringify({ robotId: "r1", token: "secret" }), { qos: 1 });
+    await expect(r1.subscribeAsync(topics.dispatch("r2"), { qos: 1 })).rejects.toThrow(/subscribe/i);
   });
 
   it("delivers a robot's own messages to the bridge and the bridge's messages to the robot", async () => {

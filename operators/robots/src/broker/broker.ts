@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
 import type { Logger } from "@keelson/controller";
 import { Aedes, type Client, type PublishPacket } from "aedes";
+import { type AuthenticationPolicy, authenticateRobot, type RejectionReason } from "../identity/robot-authentication.ts";
 import { equalsSecret } from "../identity/secret.ts";
 import { agentClientId, robotIdPattern } from "../protocol/messages.ts";
 import { mayRetain, maySubscribe, publishRejection } from "./access.ts";
@@ -18,13 +19,26 @@ export interface BrokerOptions {
   readonly bindAddress?: string;
   /** 0 picks a free port. Default: 1883. */
   readonly port?: number;
-  /** Password of every robot. */
+  /** Password of robots that join. */
   readonly joinToken: string;
+  /** SHA-256 (hex) of the credential that a robot is bound to. Default: no robot is bound. */
+  readonly credentialOf?: (robotId: string) => string | undefined;
+  /** Whether original agents, which present no credentials to the broker, may connect. Default false. */
+  readonly allowsV1Agents?: boolean;
+  /** Called when a robot is rejected. */
+  readonly onRejected?: (rejection: RobotRejection) => void;
   readonly log: Logger;
   /** Maximum number of concurrent connections. Default: 2000. */
   readonly maxConnections?: number;
   /** Generates the bridge's password. Default: 32 random bytes. */
   readonly random?: () => string;
+}
+
+/** A robot that the broker rejected. */
+export interface RobotRejection {
+  readonly robotId: string;
+  readonly reason: RejectionReason;
+  readonly message: string;
 }
 
 /** User name of the bridge and its password, which is generated with every broker. */
@@ -38,8 +52,8 @@ const bridgeUsername = "k8s4r-server";
 /**
  * The embedded MQTT 3.1.1 broker.
  *
- * **Guarantees**: a client must present the join token. A robot connects only under its own client id; a second connection replaces the
- * first. A robot publishes and subscribes only to its own topics (see `publishRejection`, `maySubscribe`) and is disconnected if it
+ * **Guarantees**: a robot authenticates as {@link authenticateRobot} says, and only under its own client id; a second connection replaces
+ * the first. A robot publishes and subscribes only to its own topics (see `publishRejection`, `maySubscribe`) and is disconnected if it
  * publishes anything else. Only presence (`online`) is retained.
  */
 export class Broker implements AsyncDisposable {
@@ -51,7 +65,8 @@ export class Broker implements AsyncDisposable {
   readonly #log: Logger;
   readonly #bindAddress: string;
   #port = 0;
-  readonly #isJoinToken: (text: Uint8Array) => boolean;
+  readonly #policy: AuthenticationPolicy;
+  readonly #onRejected: (rejection: RobotRejection) => void;
   readonly #isBridgePassword: (text: Uint8Array) => boolean;
   readonly bridgeCredentials: BridgeCredentials;
 
@@ -60,7 +75,9 @@ export class Broker implements AsyncDisposable {
     const { random = () => randomBytes(32).toString("base64url") } = options;
     this.#log = log;
     this.#bindAddress = bindAddress;
-    this.#isJoinToken = equalsSecret(joinToken);
+    const { credentialOf = () => undefined, allowsV1Agents = false, onRejected = () => {} } = options;
+    this.#policy = { isJoinToken: equalsSecret(joinToken), credentialOf, allowsV1Agents };
+    this.#onRejected = onRejected;
     this.bridgeCredentials = { username: bridgeUsername, password: random() };
     this.#isBridgePassword = equalsSecret(this.bridgeCredentials.password);
     this.#aedes = new Aedes({
@@ -68,8 +85,7 @@ export class Broker implements AsyncDisposable {
       // A client without keep-alive could disappear unnoticed.
       keepaliveLimit: 600,
       maxTopicLevels: 8,
-      authenticate: (client, username, password, done) =>
-        done(null, this.#authenticate(client, username, password ?? Buffer.alloc(0))),
+      authenticate: (client, username, password, done) => done(null, this.#authenticate(client, username, password)),
       authorizePublish: (client, packet, done) => done(this.#authorizePublish(client, packet)),
       authorizeSubscribe: (client, subscription, done) =>
         done(null, this.#authorizeSubscribe(client, subscription.topic) ? subscription : null),
@@ -129,24 +145,28 @@ export class Broker implements AsyncDisposable {
     });
   }
 
-  #authenticate(client: Client, username: string | undefined, password: Uint8Array): boolean {
-    if (username === bridgeUsername && this.#isBridgePassword(password)) {
+  #authenticate(client: Client, username: string | undefined, password: Uint8Array | undefined): boolean {
+    if (username === bridgeUsername && password !== undefined && this.#isBridgePassword(password)) {
       this.#bridges.add(client);
       return true;
     }
-    const isRobot =
-      username !== undefined &&
-      robotIdPattern.test(username) &&
-      username !== bridgeUsername &&
-      client.id === agentClientId(username) &&
-      this.#isJoinToken(password);
-    if (isRobot) this.#robots.set(client, username);
-    else
-      this.#log.warn(
-        { clientId: quote(client.id), username: quote(username) },
-        "MQTT client rejected: wrong name, token or client id",
-      );
-    return isRobot;
+    // An original agent has no user name. Its client id names the robot.
+    const robotId = username ?? client.id.replace(agentClientId(""), "");
+    if (!robotIdPattern.test(robotId) || robotId === bridgeUsername || client.id !== agentClientId(robotId)) {
+      const names = { clientId: quote(client.id), username: quote(username) };
+      this.#log.warn(names, "MQTT client rejected: the user name must be a robot id, and the client id k8s4r-agent-<robot id>");
+      return false;
+    }
+    const presented = username === undefined ? {} : { password: password ?? Buffer.alloc(0) };
+    const result = authenticateRobot({ robotId, ...presented }, this.#policy);
+    if (result.kind === "accepted") {
+      this.#robots.set(client, robotId);
+      return true;
+    }
+    const { reason, message } = result;
+    this.#log.warn({ robot: robotId, reason }, `robot rejected: ${message}`);
+    this.#onRejected({ robotId, reason, message });
+    return false;
   }
 
   #authorizePublish(client: Client | null, packet: PublishPacket): Error | null {

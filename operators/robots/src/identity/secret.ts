@@ -8,7 +8,12 @@ export function equalsSecret(secret: string): (text: string | Uint8Array) => boo
 
 /** SHA-256 of a join token in hex, the value of the Robot's annotation. */
 export function joinTokenDigest(token: string): string {
-  return sha256(token).toString("hex");
+  return sha256Hex(token);
+}
+
+/** SHA-256 in hex. */
+export function sha256Hex(text: string | Uint8Array): string {
+  return sha256(text).toString("hex");
 }
 
 /** Compares two digests in constant time. */

@@ -16,6 +16,8 @@ export interface RegisterMessage {
   readonly labels?: Readonly<Record<string, string>>;
   /** Added: changes when the machine reboots. */
   readonly bootId?: string;
+  /** Added: SHA-256 (hex) of the agent's own credential, which the robot is bound to when it joins. */
+  readonly credentialSha256?: string;
   /** Added: drivers that the agent allows. */
   readonly drivers?: readonly string[];
   /** Added: changes with every start of the agent. It tells two agents with the same id apart. */
@@ -29,6 +31,10 @@ export interface ResponseMessage {
   readonly success: boolean;
   readonly message: string;
   readonly robotId?: string;
+  /** Added: the robot is bound to the agent's credential; connect with it from now on. */
+  readonly isCredentialBound?: boolean;
+  /** Added: what an operator of the robot must know, such as another agent with the same id. */
+  readonly warning?: string;
 }
 
 /** Server to agent, on `k8s4r/robots/{id}/tasks/dispatch` (QoS 1). */
