@@ -162,6 +162,57 @@ describe("a task that fails", { timeout: 60_000 }, () => {
     expect(simulation.store.all("Pod")).toHaveLength(3);
   });
 
+  it("is reverted with the last output of a program that does not start, and only the canary was restarted", async () => {
+    const simulation = await provisioned();
+    simulation.crashes = ({ databases }) => (databases === "-4" ? "*** FATAL ***\n>>> 'databases \"-4\"'" : undefined);
+    const from = simulation.redis.commands.length;
+    simulation.change({ config: { maxmemory: "64mb", databases: "-4" } });
+    await simulation.run();
+    const [task] = simulation.status().plan?.tasks ?? [];
+    expect(task).toMatchObject({ status: "failed", errorClass: "Config", attempt: 1 });
+    expect(task?.error).toBe(
+      "nodes-2 does not start: *** FATAL ***; >>> 'databases \"-4\"'".replace("nodes-2", "cache-redis-nodes-2"),
+    );
+    expect(hasRestarted(simulation, from)).toEqual(["2"]);
+    expect(simulation.redis.commands.slice(from).filter(({ command }) => command === "promoted")).toEqual([]);
+    expect(simulation.store.all("Group")[0]?.status).toMatchObject({ readyReplicas: 3 });
+    expect(simulation.store.get("Component", "cache-redis")?.spec).toMatchObject(hot("64mb"));
+  });
+
+  it("is an upgrade that did not happen: the installed program still reports the old version", async () => {
+    const simulation = await provisioned();
+    simulation.redis.installedVersion = "7.0.15";
+    const from = simulation.redis.commands.length;
+    simulation.change({ runtime: { name: "redis", version: "7.2" } });
+    await simulation.run();
+    expect(simulation.status().plan?.tasks[0]).toMatchObject({ status: "failed", errorClass: "Config" });
+    expect(simulation.status().plan?.tasks[0]?.error).toContain("requested redis 7.2, but the program reports version 7.0.15");
+    expect(simulation.status().version).toBe("7.0.15");
+    expect(simulation.redis.commands.slice(from).filter(({ command }) => command === "promoted")).toEqual([]);
+    // The running version is no downgrade.
+    simulation.change({ runtime: { name: "redis", version: "7.0" } });
+    await simulation.run();
+    expect(simulation.status()).toMatchObject({ phase: "Running", version: "7.0.15" });
+  });
+
+  it("does not make a healthy App unready, nor does a cancelled or rejected change", async () => {
+    const isReady = ({ status }: Simulation) => status().conditions?.find(({ type }) => type === "Ready")?.status;
+    const failed = await provisioned();
+    failed.change(hot("nonsense"));
+    await failed.run();
+    expect([failed.status().phase, isReady(failed)]).toEqual(["Degraded", "True"]);
+    const rejected = await provisioned();
+    rejected.change({ runtime: { name: "redis", version: "6.2" } });
+    await rejected.run();
+    expect([rejected.status().phase, isReady(rejected)]).toEqual(["Degraded", "True"]);
+    const cancelled = await provisioned();
+    cancelled.change(coldChange);
+    await cancelled.run(() => cancelled.actions.at(-1) === "delete Pod cache-redis-nodes-2");
+    cancelled.annotate({ [annotations.cancelControl]: JSON.stringify({ cancelTaskIds: ["task-2-01"] }) });
+    await cancelled.run();
+    expect([cancelled.status().plan?.outcome, isReady(cancelled)]).toEqual(["Cancelled", "True"]);
+  });
+
   it("skips the tasks after it", async () => {
     const simulation = await provisioned();
     simulation.change({ ...hot("nonsense"), runtime: { name: "redis", version: "7.2" } });

@@ -4,6 +4,7 @@ import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
 import { ToolInvoker } from "./agent2.generated.ts";
+import { unresponsive } from "./tool-server.ts";
 
 /** gRPC port of agents. */
 export const agentPort = 50_052;
@@ -11,7 +12,7 @@ export const agentPort = 50_052;
 /** Client of all agents, with one connection per Pod. */
 export interface AgentClient {
   call(ip: string, token: string, call: Call): Promise<CallResult>;
-  /** The state of a Pod; undefined if its agent does not respond. */
+  /** The state of a Pod; undefined if its agent does not respond, role `unknown` if its program does not. */
   role(ip: string, token: string, signal?: AbortSignal): Promise<Role | undefined>;
   /** Calls `onChange` when the state of a Pod may have changed or its agent was lost, until the signal fires. */
   watch(ip: string, token: string, onChange: () => void, signal: AbortSignal): void;
@@ -25,7 +26,7 @@ const maxReconnectMs = 5_000;
 /** Creates an {@link AgentClient}. `timeoutMs` is the timeout of a call. */
 export function createAgentClient({
   timeoutMs = 30_000,
-  roleTimeoutMs = 2_000,
+  roleTimeoutMs = 1_000,
   programPort = 6_379,
   clock = systemClock,
 }: {
@@ -42,7 +43,12 @@ export function createAgentClient({
     const known = connections.get(ip);
     if (known) return known.client;
     const baseUrl = `http://${ip.includes(":") ? `[${ip}]` : ip}:${agentPort}`;
-    const sessions = new Http2SessionManager(baseUrl, { idleConnectionTimeoutMs: 30_000, pingIntervalMs: 10_000 });
+    const sessions = new Http2SessionManager(baseUrl, {
+      idleConnectionTimeoutMs: 30_000,
+      // A frozen Pod sends nothing: its connection is dropped after interval and timeout.
+      pingIntervalMs: 2_000,
+      pingTimeoutMs: 2_000,
+    });
     const client = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
     connections.set(ip, { client, sessions });
     // Restarted Pods have new addresses: evict the oldest.
@@ -54,8 +60,10 @@ export function createAgentClient({
     return client;
   };
   const options = (token: string, ms = timeoutMs) => ({ headers: { authorization: `Bearer ${token}` }, timeoutMs: ms });
-  const outcome = ({ success, error }: { success: boolean; error: string }): CallResult =>
-    success ? { kind: "done" } : { kind: "refused", message: error };
+  const outcome = (answer: { success: boolean; error: string; mustTerminate?: boolean }): CallResult => {
+    if (answer.success) return { kind: "done" };
+    return { kind: "refused", message: answer.error, ...(answer.mustTerminate ? { mustTerminate: true } : {}) };
+  };
 
   async function perform(ip: string, token: string, call: Call): Promise<CallResult> {
     const client = clientOf(ip);
@@ -91,6 +99,7 @@ export function createAgentClient({
               others: call.others.map((host) => ({ host, port: programPort })),
               epoch: BigInt(call.epoch),
               token: call.token,
+              primaryIsDown: call.isPrimaryDown ?? false,
             },
             options(token),
           ),
@@ -135,16 +144,20 @@ export function createAgentClient({
           { ...options(token, roleTimeoutMs), ...(signal ? { signal } : {}) },
         );
         if (role === "stopped") return undefined;
-        const { configHash, version, primaryHost, isInSync } = extraInfo;
+        const { configHash, version, primaryHost, isInSync, offset, epoch, keys } = extraInfo;
         return {
           role,
           isInSync: isInSync === "true",
           ...(role === "replica" && primaryHost !== undefined ? { primaryHost } : {}),
           ...(configHash === undefined ? {} : { configHash }),
           ...(version === undefined ? {} : { version }),
+          offset: Number(offset ?? 0),
+          epoch: Number(epoch ?? 0),
+          keys: Number(keys ?? 0),
         };
-      } catch {
-        return undefined;
+      } catch (error) {
+        if (ConnectError.from(error).code !== unresponsive) return undefined;
+        return { role: "unknown", isInSync: false };
       }
     },
     watch(ip, token, onChange, signal) {

@@ -7,22 +7,28 @@ export interface Assignment {
 
 /** The current role of a program. */
 export interface EngineRole {
-  readonly role: "primary" | "replica" | "unassigned" | "stopped" | "unknown";
+  /** `unassigned`: it never had a role. `recovering`: it was restarted, and its role must be assigned again. */
+  readonly role: "primary" | "replica" | "unassigned" | "recovering" | "stopped" | "unknown";
   readonly info: Readonly<Record<string, string>>;
 }
 
 /** Result of a request to a program. */
-export type Outcome = { readonly ok: true } | { readonly ok: false; readonly error: string };
+export type Outcome =
+  | { readonly ok: true }
+  /** `mustTerminate`: the primary does not answer and must be terminated before another server can take over. */
+  | { readonly ok: false; readonly error: string; readonly mustTerminate?: boolean };
 
 /** Result of a change of parameters. */
 export type ReloadOutcome = Outcome | { readonly ok: "restart"; readonly parameters: readonly string[] };
 
-/** A planned switchover to the server at `target`. `others` are the remaining replicas. */
+/** A switchover to the server at `target`, which is this server for a takeover. `others` are the remaining replicas. */
 export interface FailoverOrder {
   readonly target: string;
   readonly others: readonly string[];
   readonly epoch: number;
   readonly timeoutMs: number;
+  /** Whether the previous primary has been terminated. */
+  readonly isPrimaryDown?: boolean;
 }
 
 /** How to stop a program. */

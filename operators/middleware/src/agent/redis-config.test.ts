@@ -6,9 +6,8 @@ const plain = {
   port: 6379,
   dataDir: "/data",
   password: 'a"b\\c',
+  primaryPassword: "p",
   parameters: {},
-  isFenced: false,
-  follows: undefined,
 };
 const linesOf = (more: Partial<Parameters<typeof redisConfig>[0]>) =>
   redisConfig({ ...plain, ...more })
@@ -24,6 +23,6 @@ it("does not let a value inject a line or an option", () => {
 });
 
 it("puts the fence after the user's parameters, so that it wins", () => {
-  const lines = linesOf({ parameters: { "min-replicas-to-write": "1" }, isFenced: true, follows: "127.0.0.8" });
-  expect(lines.slice(-3)).toEqual(['min-replicas-to-write "1"', "min-replicas-to-write 10000", "replicaof 127.0.0.8 6379"]);
+  const lines = linesOf({ parameters: { "min-replicas-to-write": "1" } });
+  expect(lines.slice(-2)).toEqual(['min-replicas-to-write "1"', "min-replicas-to-write 10000"]);
 });

@@ -7,17 +7,16 @@ export interface RedisConfig {
   readonly host: string;
   readonly port: number;
   readonly dataDir: string;
-  /** Password of this server and of its primary. */
+  /** Password for clients and replicas of this server. */
   readonly password: string;
+  /** Password of its primary. */
+  readonly primaryPassword: string;
   readonly parameters: Readonly<Record<string, string>>;
-  /** Whether the server must reject writes. */
-  readonly isFenced: boolean;
-  /** Address of the primary to follow. */
-  readonly follows: string | undefined;
 }
 
 /** Renders `redis.conf`. If a parameter appears twice, the later line wins. */
-export function redisConfig({ host, port, dataDir, password, parameters, isFenced, follows }: RedisConfig): string {
+export function redisConfig(config: RedisConfig): string {
+  const { host, port, dataDir, password, primaryPassword, parameters } = config;
   const lines = [
     `bind ${host}`,
     `port ${port}`,
@@ -25,12 +24,12 @@ export function redisConfig({ host, port, dataDir, password, parameters, isFence
     "daemonize no",
     "protected-mode no",
     `requirepass ${quoteValue(password)}`,
-    `masterauth ${quoteValue(password)}`,
+    `masterauth ${quoteValue(primaryPassword)}`,
     `replica-announce-ip ${host}`,
     `replica-announce-port ${port}`,
     ...Object.entries(parameters).map(([key, value]) => configLine(key, value)),
-    ...(isFenced ? [`min-replicas-to-write ${fence}`] : []),
-    ...(follows === undefined ? [] : [`replicaof ${follows} ${port}`]),
+    // The server rejects writes until its agent has a role for it.
+    `min-replicas-to-write ${fence}`,
   ];
   return `${lines.join("\n")}\n`;
 }

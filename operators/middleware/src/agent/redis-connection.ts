@@ -12,20 +12,25 @@ export interface RedisAddress {
   readonly clock: Clock;
 }
 
-const commandTimeoutMs = 3_000;
+const commandTimeoutMs = 1_500;
 
 /** A connection to a Redis server that reconnects after a failure. */
 export class RedisConnection {
-  readonly #address: RedisAddress;
+  #address: RedisAddress;
   #client: RespClient | undefined;
 
   constructor({ host, port, password, clock }: RedisAddress) {
     this.#address = { host, port, password, clock };
   }
 
-  /** Connects to the server of another Pod, which has the same port and password. Rejects with a {@link RespError}. */
-  async connectTo(host: string): Promise<RedisConnection> {
-    const peer = new RedisConnection({ ...this.#address, host });
+  /** Sets the password of later connections. The current one stays authenticated. */
+  set password(password: string) {
+    this.#address = { ...this.#address, password };
+  }
+
+  /** Connects to the server of another Pod, which has the same port. Rejects with a {@link RespError}. */
+  async connectTo(host: string, password = this.#address.password): Promise<RedisConnection> {
+    const peer = new RedisConnection({ ...this.#address, host, password });
     await peer.#connect();
     return peer;
   }

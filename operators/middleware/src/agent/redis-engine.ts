@@ -1,14 +1,16 @@
+import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { isJsonObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { AgentError } from "./agent-error.ts";
 import type { Assignment, Engine, EngineRole, FailoverOrder, Outcome, ReloadOutcome, StopOptions } from "./engine.ts";
 import { readJson, writeJson } from "./json-file.ts";
-import { fence, redisConfig } from "./redis-config.ts";
-import { type RedisInfo, RedisConnection } from "./redis-connection.ts";
+import { redisConfig } from "./redis-config.ts";
+import { RedisConnection } from "./redis-connection.ts";
 import { RedisParameters } from "./redis-parameters.ts";
+import { hasCaughtUp, promoteTarget, RedisFence } from "./redis-switchover.ts";
 import { RespError } from "./resp-client.ts";
 import { ServerProcess } from "./server-process.ts";
 
@@ -35,27 +37,35 @@ interface RoleRecord {
 }
 
 const startTimeoutMs = 60_000;
-/** Maximum replication lag of a replica at the start of a switchover. */
-const maxLagBytes = 16 * 1_048_576;
+const shutdownTimeoutMs = 10_000;
 
-/** Drives one redis-server or valkey-server process. */
+/**
+ * Drives one redis-server or valkey-server process.
+ *
+ * A server that was (re)started is isolated until its role is assigned: it has another password and rejects writes. Neither clients
+ * nor replicas can use it, so a primary that lost data never passes the loss on to its replicas.
+ */
 export class RedisEngine implements Engine {
   readonly #options: RedisEngineOptions;
   readonly #server: ServerProcess;
   readonly #connection: RedisConnection;
   readonly #parameters: RedisParameters;
+  readonly #fence: RedisFence;
   readonly #roleFile: string;
-  readonly #fenceFile: string;
+  readonly #isolationPassword: string;
   #record: RoleRecord | undefined;
+  #isIsolated = true;
 
   constructor(options: RedisEngineOptions) {
-    const { program, clock, dataDir } = options;
+    const { program, clock, dataDir, password } = options;
+    // Derived, so that the next agent can shut the server down if this one is killed.
+    this.#isolationPassword = createHash("sha256").update(`isolated:${password}`).digest("hex");
     this.#options = options;
     this.#server = new ServerProcess(program, clock);
-    this.#connection = new RedisConnection(options);
+    this.#connection = new RedisConnection({ ...options, password: this.#isolationPassword });
     this.#parameters = new RedisParameters(this.#connection);
+    this.#fence = new RedisFence(this.#connection, this.#parameters, join(dataDir, "keelson-fence.json"));
     this.#roleFile = join(dataDir, "keelson-role.json");
-    this.#fenceFile = join(dataDir, "keelson-fence.json");
   }
 
   get ended(): Promise<string> {
@@ -71,43 +81,39 @@ export class RedisEngine implements Engine {
       throw new AgentError("InvalidConfig", `${configFile}: parameters: must be an object`);
     const parameters = Object.fromEntries(Object.entries(wanted.parameters).map(([key, value]) => [key, String(value)]));
     this.#parameters.load(parameters, String(wanted.hash ?? ""));
-    const record = this.#record;
-    const config = redisConfig({
-      ...{ host, port, password, dataDir, parameters },
-      // A server without a role takes no writes, nor does one whose switchover was interrupted: see failover.
-      isFenced: record === undefined || (await readJson(this.#fenceFile)) !== undefined,
-      follows: record?.role === "replica" ? record.primaryHost : undefined,
-    });
+    await this.#shutDownLeftover();
+    const isolated = { password: this.#isolationPassword, primaryPassword: password };
+    const config = redisConfig({ host, port, dataDir, parameters, ...isolated });
     const file = join(dataDir, "redis.conf");
     await writeFile(file, config, { mode: 0o600 });
     const pid = this.#server.start([file], dataDir);
     await this.#waitUntilLoaded(pid);
-    log.info(
-      { pid, role: record?.role ?? "unassigned", hash: this.#parameters.hash },
-      `${program} is listening on ${host}:${port}`,
-    );
+    const role = this.#record?.role ?? "unassigned";
+    log.info({ pid, role, hash: this.#parameters.hash }, `${program} is listening on ${host}:${port}`);
   }
 
   async role(): Promise<EngineRole> {
     if (this.#server.isStopping) return { role: "stopped", info: {} };
     const fields = await this.#connection.info();
     const { host } = this.#options;
-    if (fields.role === "master" && this.#record?.role === "replica") {
+    if (fields.role === "master" && this.#record?.role === "replica" && !this.#isIsolated) {
       // Promoted by the agent of the previous primary.
       await this.#save({ role: "primary", primaryHost: host, epoch: this.#record.epoch + 1 });
     }
     const isReplica = fields.role === "slave";
     const isInSync =
       fields.loading === "0" && (!isReplica || (fields.master_link_status === "up" && fields.master_sync_in_progress === "0"));
+    const assigned = isReplica ? "replica" : "primary";
     return {
-      role: isReplica ? "replica" : this.#record === undefined ? "unassigned" : "primary",
+      role: this.#record === undefined ? "unassigned" : this.#isIsolated ? "recovering" : assigned,
       info: {
         configHash: this.#parameters.hash,
         version: fields.valkey_version ?? fields.redis_version ?? "",
-        isInSync: String(isInSync),
+        isInSync: String(isInSync && !this.#isIsolated),
         primaryHost: isReplica ? (fields.master_host ?? "") : host,
         offset: (isReplica ? fields.slave_repl_offset : fields.master_repl_offset) ?? "0",
         epoch: String(this.#record?.epoch ?? 0),
+        keys: String(keysOf(fields)),
         pid: fields.process_id ?? "",
       },
     };
@@ -123,12 +129,21 @@ export class RedisEngine implements Engine {
     await this.#save(assignment.role === "primary" ? { ...assignment, primaryHost: host } : assignment);
     if (assignment.role === "primary") await this.#connection.run("REPLICAOF", "NO", "ONE");
     else await this.#connection.run("REPLICAOF", assignment.primaryHost, String(port));
-    await this.#unfence();
+    await this.#admit();
+    await this.#fence.lower();
     return { ok: true };
   }
 
   reload(wanted: Readonly<Record<string, string>>, hash: string): Promise<ReloadOutcome> {
     return this.#parameters.reload(wanted, hash);
+  }
+
+  failover(order: FailoverOrder): Promise<Outcome> {
+    return order.target === this.#options.host ? this.#takeOver(order) : this.#handOver(order);
+  }
+
+  stop(options: StopOptions): Promise<Outcome> {
+    return this.#server.stop(options);
   }
 
   /**
@@ -138,89 +153,121 @@ export class RedisEngine implements Engine {
    *
    * The fence is persisted before it is raised: an agent that dies meanwhile keeps its server fenced until the controller retries.
    */
-  async failover({ target, others, epoch, timeoutMs }: FailoverOrder): Promise<Outcome> {
+  async #handOver({ target, others, epoch, timeoutMs }: FailoverOrder): Promise<Outcome> {
     const record = this.#record;
     if (record !== undefined && epoch <= record.epoch && record.role === "primary") {
       return { ok: false, error: `epoch ${epoch} must be newer than ${record.epoch}` };
     }
+    if (this.#isIsolated) return { ok: false, error: "this server was restarted and has no role" };
     const fields = await this.#connection.info();
     if (fields.role === "slave") {
       return fields.master_host === target
         ? { ok: true }
         : { ok: false, error: `this server is a replica of ${fields.master_host}` };
     }
-    const outcome = await this.#promote(target, epoch, timeoutMs, Number(fields.master_repl_offset));
+    const { host, clock, log } = this.#options;
+    const order = { target, epoch, timeoutMs, offset: Number(fields.master_repl_offset) };
+    const outcome = await promoteTarget(order, { host, clock, log, connection: this.#connection, fence: this.#fence });
     if (!outcome.ok) return outcome;
     await this.#repoint(others, target);
     await this.#connection.run("REPLICAOF", target, String(this.#options.port));
     await this.#save({ role: "replica", primaryHost: target, epoch });
-    await this.#unfence();
+    await this.#fence.lower();
     return { ok: true };
   }
 
-  stop(options: StopOptions): Promise<Outcome> {
-    return this.#server.stop(options);
-  }
-
-  async #promote(target: string, epoch: number, timeoutMs: number, offset: number): Promise<Outcome> {
-    const { log } = this.#options;
-    const peer = await this.#connection.connectTo(target).catch((error: unknown) => {
-      if (error instanceof RespError) return error;
-      throw error;
-    });
-    if (peer instanceof RespError) return { ok: false, error: `the target does not answer: ${peer.message}` };
-    try {
-      const seen = await peer.info();
-      if (seen.role === "master" && (await readJson(this.#fenceFile)) !== undefined) return { ok: true };
-      const obstacle = this.#switchoverObstacle(seen, offset);
-      if (obstacle !== undefined) return { ok: false, error: obstacle };
-      await writeJson(this.#fenceFile, { target, epoch });
-      await this.#connection.run("CONFIG", "SET", "min-replicas-to-write", fence);
-      if (!(await this.#hasCaughtUp(peer, timeoutMs))) {
-        await this.#unfence();
-        return { ok: false, error: `the target did not catch up within ${timeoutMs} ms` };
-      }
-      await peer.run("REPLICAOF", "NO", "ONE");
-      return { ok: true };
-    } catch (error) {
-      // It is not known whether the target was promoted: stay fenced until the controller retries.
-      log.warn({ err: error, target }, "switchover interrupted; writes stay fenced until it is retried");
-      throw error;
-    } finally {
-      peer.close();
+  /**
+   * Promotes this replica in place of its primary, which has failed. A primary that still answers is fenced first, and this
+   * replica catches up with it. A primary that may be running but does not answer must be terminated before.
+   */
+  async #takeOver({ others, epoch, timeoutMs, isPrimaryDown }: FailoverOrder): Promise<Outcome> {
+    const record = this.#record;
+    if (record === undefined || this.#isIsolated) return { ok: false, error: "this server was restarted and has no role" };
+    if (epoch < record.epoch) return { ok: false, error: `epoch ${epoch} is older than ${record.epoch}` };
+    const { host, log } = this.#options;
+    const { role, master_host: primary = "" } = await this.#connection.info();
+    if (role === "slave" && isPrimaryDown !== true) {
+      const outcome = await this.#fencePrimary(primary, timeoutMs);
+      if (!outcome.ok) return outcome;
     }
+    await this.#save({ role: "primary", primaryHost: host, epoch });
+    await this.#connection.run("REPLICAOF", "NO", "ONE");
+    await this.#fence.lower();
+    log.warn({ primary, epoch }, "took over from a failed primary");
+    await this.#repoint(others, host);
+    return { ok: true };
   }
 
-  #switchoverObstacle(seen: RedisInfo, offset: number): string | undefined {
-    if (seen.role !== "slave") return "the target is not a replica";
-    if (seen.master_host !== this.#options.host) return `the target follows ${seen.master_host}`;
-    if (seen.master_link_status !== "up" || seen.master_sync_in_progress !== "0")
-      return "the target is not in sync: its replication link is down";
-    const lag = offset - Number(seen.slave_repl_offset);
-    return lag > maxLagBytes ? `the target lags ${lag} bytes behind` : undefined;
-  }
-
-  async #hasCaughtUp(peer: RedisConnection, timeoutMs: number): Promise<boolean> {
-    const { clock } = this.#options;
-    const deadline = clock.monotonic() + timeoutMs;
-    for (;;) {
-      const written = Number((await this.#connection.info()).master_repl_offset);
-      if (Number((await peer.info("replication")).slave_repl_offset) >= written) return true;
-      if (clock.monotonic() > deadline) return false;
-      await sleep(clock, 2);
+  /** Ensures that a failed primary accepts no writes any more, and that this replica has all that it accepted. */
+  async #fencePrimary(primary: string, timeoutMs: number): Promise<Outcome> {
+    const { password, clock } = this.#options;
+    let peer: RedisConnection | undefined;
+    try {
+      peer = await this.#connection.connectTo(primary, password);
+      if ((await peer.info("replication")).role === "slave") return { ok: true };
+      await RedisFence.raise(peer);
+      if (await hasCaughtUp(peer, this.#connection, timeoutMs, clock)) return { ok: true };
+      await peer.run("CONFIG", "SET", "min-replicas-to-write", this.#parameters.minReplicasToWrite);
+      return { ok: false, error: `could not catch up with the primary ${primary} within ${timeoutMs} ms` };
+    } catch (error) {
+      if (!(error instanceof RespError)) throw error;
+      // No program is listening, or a restarted one is isolated and rejects the password.
+      if (error.isConnectionRefused || error.code === "Refused") return { ok: true };
+      return { ok: false, error: `the primary ${primary} does not answer: ${error.message}`, mustTerminate: true };
+    } finally {
+      peer?.close();
     }
   }
 
   /** Makes other replicas follow a new primary. Failures are logged: the controller repeats this when they answer. */
   async #repoint(others: readonly string[], primary: string): Promise<void> {
+    const { password, port, log } = this.#options;
     for (const other of others) {
       try {
-        const peer = await this.#connection.connectTo(other);
-        await peer.run("REPLICAOF", primary, String(this.#options.port));
+        const peer = await this.#connection.connectTo(other, password);
+        await peer.run("REPLICAOF", primary, String(port));
         peer.close();
       } catch (error) {
-        this.#options.log.warn({ err: error, other }, "could not point a replica at the new primary");
+        log.warn({ err: error, other }, "could not point a replica at the new primary");
       }
+    }
+  }
+
+  /** Ends the isolation of a (re)started server. */
+  async #admit(): Promise<void> {
+    const { password } = this.#options;
+    await this.#connection.run("CONFIG", "SET", "requirepass", password);
+    this.#connection.password = password;
+    this.#isIsolated = false;
+  }
+
+  /** Shuts down the server of an agent that was killed. It would keep the port, and it may have data that is not on disk. */
+  async #shutDownLeftover(): Promise<void> {
+    const { host, password, clock, log } = this.#options;
+    const deadline = clock.monotonic() + shutdownTimeoutMs;
+    for (;;) {
+      try {
+        const leftover = await this.#connectToLeftover(host, password);
+        if (leftover === undefined) return;
+        log.warn({ host }, "shutting down a server that an earlier agent left behind");
+        // The connection ends before a reply.
+        await leftover.run("SHUTDOWN").catch(() => undefined);
+        leftover.close();
+      } catch (error) {
+        if (clock.monotonic() > deadline) throw new AgentError("PortInUse", String(error), { cause: error });
+      }
+      await sleep(clock, 50);
+    }
+  }
+
+  /** Connects to a server on the own address with either password. Resolves to undefined if no program is listening. */
+  async #connectToLeftover(host: string, password: string): Promise<RedisConnection | undefined> {
+    try {
+      return await this.#connection.connectTo(host, password);
+    } catch (error) {
+      if (error instanceof RespError && error.isConnectionRefused) return undefined;
+      if (error instanceof RespError && error.code === "Refused") return this.#connection.connectTo(host);
+      throw error;
     }
   }
 
@@ -250,9 +297,12 @@ export class RedisEngine implements Engine {
     await writeJson(this.#roleFile, next);
     this.#record = next;
   }
+}
 
-  async #unfence(): Promise<void> {
-    await this.#connection.run("CONFIG", "SET", "min-replicas-to-write", this.#parameters.minReplicasToWrite);
-    await rm(this.#fenceFile, { force: true });
-  }
+/** Number of keys in all databases, from lines such as `db0:keys=3,expires=0`. */
+function keysOf(fields: Readonly<Record<string, string>>): number {
+  return Object.entries(fields).reduce((sum, [name, value]) => {
+    const keys = /^db\d+$/.test(name) ? /^keys=(\d+)/.exec(value)?.[1] : undefined;
+    return sum + Number(keys ?? 0);
+  }, 0);
 }

@@ -10,9 +10,14 @@ export class RespError extends Error {
   override readonly name = "RespError";
   readonly code: "Refused" | "Unreachable";
 
-  constructor(code: RespError["code"], message: string) {
-    super(message);
+  constructor(code: RespError["code"], message: string, options?: ErrorOptions) {
+    super(message, options);
     this.code = code;
+  }
+
+  /** Whether the connection was refused: no program is listening. */
+  get isConnectionRefused(): boolean {
+    return (this.cause as NodeJS.ErrnoException | undefined)?.code === "ECONNREFUSED";
   }
 }
 
@@ -46,7 +51,7 @@ export async function connectResp({ host, port, password, timeoutMs, clock }: Re
     socket.destroy();
     for (const each of waiting.splice(0)) each.reject(failure);
   };
-  socket.on("error", (error) => end(new RespError("Unreachable", `${host}:${port}: ${error.message}`)));
+  socket.on("error", (error) => end(new RespError("Unreachable", `${host}:${port}: ${error.message}`, { cause: error })));
   socket.on("close", () => end(new RespError("Unreachable", `${host}:${port}: connection closed`)));
   socket.on("data", (chunk) => {
     buffer = Buffer.concat([buffer, chunk]);

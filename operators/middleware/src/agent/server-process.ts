@@ -2,12 +2,16 @@ import { type ChildProcess, spawn } from "node:child_process";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Outcome, StopOptions } from "./engine.ts";
 
+/** Maximum length of the output that an error message quotes. */
+const maxTailLength = 1_000;
+
 /** The process of a server program. It is started once. */
 export class ServerProcess {
   readonly #program: string;
   readonly #clock: Clock;
   #child: ChildProcess | undefined;
   #exited: Promise<void> = Promise.resolve();
+  #tail = "";
   #failure: string | undefined;
   #isStopping = false;
   #reportEnd: (message: string) => void = () => undefined;
@@ -26,22 +30,26 @@ export class ServerProcess {
     return this.#isStopping;
   }
 
-  /** Why the program exited or could not be started. */
+  /** Why the program exited or could not be started, with the end of its output. */
   get failure(): string | undefined {
     return this.#failure;
   }
 
   /** Starts the program. Returns its pid; undefined if it could not be started, see {@link failure}. */
   start(args: readonly string[], cwd: string): number | undefined {
-    const child = spawn(this.#program, args, { stdio: ["ignore", "inherit", "inherit"], cwd });
+    const child = spawn(this.#program, args, { stdio: ["ignore", "pipe", "pipe"], cwd });
     this.#child = child;
+    this.#forward(child.stdout, process.stdout);
+    this.#forward(child.stderr, process.stderr);
     this.#exited = new Promise((resolve) => {
       child.once("error", (error) => {
         this.#failure = error.message;
         resolve();
       });
-      child.once("exit", (code, signal) => {
-        this.#failure ??= `${this.#program} exited with ${signal ?? `code ${code}`}`;
+      // After its output has been read.
+      child.once("close", (code, signal) => {
+        const output = this.#tail.trim();
+        this.#failure ??= `${this.#program} exited with ${signal ?? `code ${code}`}${output === "" ? "" : `: ${output}`}`;
         resolve();
       });
     });
@@ -74,5 +82,13 @@ export class ServerProcess {
     child.kill("SIGKILL");
     await this.#exited;
     return { ok: true };
+  }
+
+  /** Forwards output to the log of the Pod, and keeps its end. */
+  #forward(from: NodeJS.ReadableStream, to: NodeJS.WritableStream): void {
+    from.on("data", (chunk: Buffer) => {
+      to.write(chunk);
+      this.#tail = (this.#tail + chunk.toString("utf8")).slice(-maxTailLength);
+    });
   }
 }

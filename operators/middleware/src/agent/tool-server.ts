@@ -55,16 +55,18 @@ export async function startToolServer(options: {
             return { success: false, requiresRestart: true, restartParameters: [...outcome.parameters] };
           return outcome.ok ? { success: true } : { success: false, error: outcome.error };
         },
-        async failover({ targetHost, others, epoch, timeout }) {
+        async failover({ targetHost, others, epoch, timeout, primaryIsDown }) {
           const order = {
             target: targetHost,
             others: others.map((other) => other.host),
             epoch: Number(epoch),
             timeoutMs: durationOf(timeout, 5_000),
+            isPrimaryDown: primaryIsDown,
           };
           const outcome = await performing(() => engine.failover(order));
           const { role } = await answering(() => engine.role());
-          return { success: outcome.ok, error: outcome.ok ? "" : outcome.error, previousRole: "primary", currentRole: role };
+          if (outcome.ok) return { success: true, previousRole: "primary", currentRole: role };
+          return { success: false, error: outcome.error, currentRole: role, mustTerminate: outcome.mustTerminate ?? false };
         },
         async assignRole({ role, primaryHost, epoch }) {
           if (role !== "primary" && role !== "replica")
@@ -99,6 +101,9 @@ export async function startToolServer(options: {
   };
 }
 
+/** Status code for a program that does not answer its agent, unlike an agent that cannot be reached. */
+export const unresponsive = Code.Aborted;
+
 function answerOf({ role, info }: EngineRole) {
   return { role, isLeader: role === "primary", extraInfo: { ...info } };
 }
@@ -118,7 +123,7 @@ async function answering<T>(act: () => Promise<T>): Promise<T> {
   try {
     return await act();
   } catch (error) {
-    if (error instanceof RespError) throw new ConnectError(error.message, Code.Unavailable);
+    if (error instanceof RespError) throw new ConnectError(error.message, unresponsive);
     throw error;
   }
 }

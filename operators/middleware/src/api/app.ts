@@ -139,6 +139,7 @@ const status = Type.Object(
     observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
     acceptedGeneration: Type.Optional(int64("Most recently planned generation of the spec.")),
     pendingGeneration: Type.Optional(int64("Generation that is waiting for the current plan to finish.")),
+    version: Type.Optional(Type.String({ description: "Version that the programs report." })),
     components: Type.Optional(
       Type.Array(
         Type.Object({
@@ -177,7 +178,7 @@ export const App = defineResource({
   status,
   columns: [
     { name: "Plugin", type: "string", jsonPath: ".spec.plugin.name" },
-    { name: "Version", type: "string", jsonPath: ".spec.runtime.version" },
+    { name: "Version", type: "string", jsonPath: ".status.version" },
     { name: "Phase", type: "string", jsonPath: ".status.phase" },
     { name: "Message", type: "string", jsonPath: ".status.message" },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },

@@ -27,6 +27,7 @@ const status = Type.Object(
     replicas: Type.Optional(int32("Desired number of Pods.")),
     readyReplicas: Type.Optional(int32("Number of ready Pods.")),
     observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
+    version: Type.Optional(Type.String({ description: "Version that the programs report, while they agree." })),
     operation: Type.Optional(operation),
     conditions: Type.Optional(conditions("Ready.")),
   },

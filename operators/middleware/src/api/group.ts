@@ -56,6 +56,25 @@ const status = Type.Object(
         { description: "A switchover in progress." },
       ),
     ),
+    failover: Type.Optional(
+      Type.Object(
+        {
+          from: Type.String({ description: "The primary that has failed." }),
+          to: Type.String({ description: "The replica that takes over." }),
+          epoch: int64("Epoch of the next primary."),
+        },
+        { description: "A failover in progress." },
+      ),
+    ),
+    fencing: Type.Optional(
+      Type.Object(
+        {
+          pod: Type.String({ description: "Name of the Pod." }),
+          uid: Type.String({ description: "UID of the Pod to terminate." }),
+        },
+        { description: "A Pod that does not answer and must be terminated before another one becomes the primary." },
+      ),
+    ),
     restarting: Type.Optional(
       Type.Object(
         {

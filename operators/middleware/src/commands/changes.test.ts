@@ -13,7 +13,8 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createAgentClient } from "../agent/agent-client.ts";
 import { App } from "../api/app.ts";
 import { Component } from "../api/component.ts";
-import { pluginNamespace } from "../api/names.ts";
+import { Group } from "../api/group.ts";
+import { labels, pluginNamespace } from "../api/names.ts";
 import { createAppController } from "../controllers/app/app.ts";
 import { PluginReader } from "../plugin/plugin-reader.ts";
 import { pluginConfigMapName } from "../plugin/read-plugin.ts";
@@ -33,7 +34,7 @@ let folder: string;
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "middleware-commands-"));
-  environment = await startTestEnvironment({ crds: [App.crd, Component.crd] });
+  environment = await startTestEnvironment({ crds: [App.crd, Component.crd, Group.crd] });
   client = createClient({ transport: environment.transport(), fieldManager: "test" });
   await client.create(Namespace, { metadata: { name: pluginNamespace } });
   const { name, version, data } = redisPlugin;
@@ -110,6 +111,24 @@ describe("keelson app", { timeout: 60_000 }, () => {
         effect: "restarts every Pod for maxmemory, databases, replicas first, with one switchover",
       },
     ]);
+  });
+
+  it("plan of a scale-in names the Pods that it removes and the switchover that it needs", async () => {
+    const component = await client.get(Component, { namespace, name: "cache-redis" });
+    const name = "cache-redis-nodes";
+    const { plugin, runtime } = component.spec;
+    await client.create(Group, {
+      metadata: { name, namespace, labels: { ...component.metadata.labels, [labels.group]: "nodes" } },
+      spec: { componentRef: { name: "cache-redis" }, pluginRef: { name: "redis" }, plugin, runtime, replicas: 3 },
+    });
+    const effectFor = async (primary: string): Promise<string> => {
+      await client.applyStatus(Group, { metadata: { name, namespace }, status: { primary: { pod: primary, epoch: 1 } } });
+      const components = [{ name: "redis", groups: [{ name: "nodes", replicas: 2 }] }];
+      const { out } = await run("plan", ["cache"], { file: changed({ components }), output: "json" });
+      return (JSON.parse(out) as [{ effect: string }])[0].effect;
+    };
+    expect(await effectFor(`${name}-0`)).toBe(`removes ${name}-2`);
+    expect(await effectFor(`${name}-2`)).toBe(`one switchover from ${name}-2 to a remaining replica, then removes ${name}-2`);
   });
 
   it("plan names the invalid field and exits with 1", async () => {

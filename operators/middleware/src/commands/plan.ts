@@ -6,6 +6,8 @@ import { type CommandContext, formatResult, renderTable } from "@keelson/operato
 import { parse } from "yaml";
 import { App, type ChangeTask } from "../api/app.ts";
 import { Component } from "../api/component.ts";
+import { Group } from "../api/group.ts";
+import type { GroupPart } from "../api/parts.ts";
 import { labels, pluginNamespace } from "../api/names.ts";
 import { validateApp, planChanges } from "../controllers/plan/plan-changes.ts";
 import type { Plugin } from "../plugin/plugin.ts";
@@ -34,12 +36,13 @@ export async function showPlan(context: CommandContext): Promise<number> {
   const applied = new Map(
     components.items.map((component) => [component.metadata.labels?.[labels.component] ?? "", component.spec]),
   );
+  const groups = (await client.list(Group, { namespace: key.namespace, labelSelector: `${labels.app}=${key.name}` })).items;
   const problems = validateApp(app, plugin, applied);
   for (const { field, message } of problems) stderr.write(`${field}: ${message}\n`);
   if (problems.length > 0) return 1;
   const tasks = planChanges(app, plugin, applied, { generation: app.metadata.generation ?? 0, after: 0 }).map((task) => ({
     ...task,
-    effect: predict(task, plugin),
+    effect: predict(task, plugin, groups),
   }));
   const text = (): string =>
     tasks.length === 0
@@ -60,7 +63,7 @@ export async function showPlan(context: CommandContext): Promise<number> {
 }
 
 /** Predicts the effect of a task on Pods, as far as the plugin knows. */
-function predict(task: ChangeTask, plugin: Plugin): string {
+function predict(task: ChangeTask, plugin: Plugin, groups: readonly DeepReadonly<Group>[]): string {
   if (task.scenario === "provision") return "starts Pods";
   if (task.scenario === "stop") return "stops all Pods, the primary last";
   if (task.type === "version_upgrade")
@@ -75,7 +78,29 @@ function predict(task: ChangeTask, plugin: Plugin): string {
       ? `restarts every Pod for ${cold.join(", ")}, replicas first, with one switchover`
       : "restarts nothing, unless the program requires it";
   }
-  return "starts or removes Pods; changed resources restart them one by one";
+  return resourcesEffect(task, groups);
+}
+
+/** What a change of replicas or resources does to the Pods of a component. */
+function resourcesEffect(task: ChangeTask, groups: readonly DeepReadonly<Group>[]): string {
+  const effects = ((task.desiredSpec.groups ?? []) as readonly Partial<GroupPart>[]).flatMap(({ name = "", replicas }) => {
+    const group = groups.find(
+      ({ metadata }) =>
+        metadata.labels?.[labels.group] === name && metadata.labels?.[labels.component] === task.targetComponent,
+    );
+    const current = group?.spec.replicas;
+    if (group === undefined || current === undefined || replicas === undefined || replicas === current) return [];
+    const pod = (ordinal: number): string => `${group.metadata.name ?? ""}-${ordinal}`;
+    const between = (from: number, to: number): string =>
+      Array.from({ length: to - from }, (_, index) => pod(from + index)).join(", ");
+    if (replicas > current) return [`starts ${between(current, replicas)}`];
+    const primary = group.status?.primary?.pod;
+    const isRemoved = primary !== undefined && Number(primary.slice(primary.lastIndexOf("-") + 1)) >= replicas;
+    return [
+      `${isRemoved ? `one switchover from ${primary} to a remaining replica, then ` : ""}removes ${between(replicas, current)}`,
+    ];
+  });
+  return effects.length > 0 ? effects.join("; ") : "restarts Pods one by one if their resources change";
 }
 
 async function pluginOf(client: Client, app: DeepReadonly<App>): Promise<Plugin> {

@@ -27,6 +27,8 @@ export type Call =
       readonly others: readonly string[];
       readonly epoch: number;
       readonly token: string;
+      /** The Pod of the previous primary has been terminated. */
+      readonly isPrimaryDown?: boolean;
     }
   | {
       readonly method: "AssignRole";
@@ -42,7 +44,8 @@ export type CallResult =
   | { readonly kind: "order"; readonly order: readonly string[] }
   | { readonly kind: "done" }
   | { readonly kind: "restart"; readonly parameters: readonly string[] }
-  | { readonly kind: "refused"; readonly message: string }
+  /** `mustTerminate`: the Pod of the primary must be terminated first. */
+  | { readonly kind: "refused"; readonly message: string; readonly mustTerminate?: boolean }
   /** No response: the outcome is not known. */
   | { readonly kind: "unreachable"; readonly message: string };
 
@@ -65,7 +68,13 @@ export type Effect =
   | { readonly kind: "apply"; readonly type: ResourceType; readonly object: DeepReadonly<KubernetesObject> }
   /** Creates the access Secret with random values, unless it exists. */
   | { readonly kind: "access-secret"; readonly name: string; readonly object: DeepReadonly<KubernetesObject> }
-  | { readonly kind: "delete"; readonly type: ResourceType; readonly key: ObjectKey; readonly uid: string }
+  | {
+      readonly kind: "delete";
+      readonly type: ResourceType;
+      readonly key: ObjectKey;
+      readonly uid: string;
+      readonly gracePeriodSeconds?: number;
+    }
   /** `after` returns the status to record, or undefined. */
   | {
       readonly kind: "call";

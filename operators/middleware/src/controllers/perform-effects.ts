@@ -97,7 +97,11 @@ async function performEffect(effect: Effect, context: EffectContext): Promise<bo
     }
     case "delete": {
       try {
-        await client.delete(effect.type, effect.key, { preconditions: { uid: effect.uid }, ...(signal ? { signal } : {}) });
+        await client.delete(effect.type, effect.key, {
+          preconditions: { uid: effect.uid },
+          ...(effect.gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds: effect.gracePeriodSeconds }),
+          ...(signal ? { signal } : {}),
+        });
       } catch (error) {
         if (!isNotFound(error) && !isConflict(error)) throw error;
       }

@@ -82,6 +82,8 @@ spec:
   containers:
     - name: redis
       image: {{ .Image | default (printf "%s:%s" .Runtime.Name .Runtime.Version) | quote }}
+      # The output of a program that does not start is the reason of a failed change.
+      terminationMessagePolicy: FallbackToLogsOnError
       command: {{ toJson .Agent.Command }}
       args:
         - --engine=redis

@@ -23,6 +23,10 @@ interface Server {
   parameters: Readonly<Record<string, string>>;
   isLinked: boolean;
   isStopped: boolean;
+  /** Whether its role must be assigned before it serves clients and replicas. */
+  isIsolated: boolean;
+  /** Whether its agent and program do not answer. */
+  isFrozen: boolean;
 }
 
 /** An action of a program that tests count. */
@@ -35,6 +39,8 @@ export interface SimulatedCommand {
 export interface SimulatedRedis {
   readonly agents: AgentClient;
   readonly commands: SimulatedCommand[];
+  /** Version of the installed program, whatever the image says. */
+  installedVersion: string | undefined;
   /** Number of writes that a Group acknowledged. */
   acknowledgedBy(group: string): number;
   start(server: {
@@ -52,6 +58,13 @@ export interface SimulatedRedis {
   write(): void;
   /** Number of writes on a Pod. */
   writesOf(pod: string): number;
+  /** Kills the program and the agent of a Pod. Its container is restarted by `restart`. */
+  kill(pod: string): void;
+  /** Restarts the container of a killed Pod. `lose`: it has lost its keys, or its whole volume. */
+  restart(pod: string, lose?: "keys" | "volume"): void;
+  /** Freezes the program and the agent of a Pod, until `thaw`. */
+  freeze(pod: string): void;
+  thaw(pod: string): void;
   /** Overrides the response of an agent. */
   answers: (call: Call, pod: string) => CallResult | undefined;
 }
@@ -71,9 +84,29 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
   };
   const up = (ip: string): Server | undefined => {
     const server = servers.get(ip);
-    return server?.isStopped === true ? undefined : server;
+    return server?.isStopped === true || server?.isFrozen === true ? undefined : server;
   };
   const byPod = (pod: string): Server | undefined => [...servers.values()].find((server) => server.pod === pod);
+
+  function takeOver(server: Server, call: Extract<Call, { method: "Failover" }>): CallResult {
+    const { volume } = server;
+    if (server.isIsolated) return { kind: "refused", message: "restarted" };
+    const old = servers.get(volume.primaryHost ?? "");
+    if (volume.role === "replica" && old !== undefined && !old.isStopped && call.isPrimaryDown !== true) {
+      if (old.isFrozen) return { kind: "refused", message: "the primary does not answer", mustTerminate: true };
+      if (!old.isIsolated && old.volume.role === "primary") {
+        old.volume.isFenced = true;
+        volume.writes = old.volume.writes;
+      }
+    }
+    if (volume.role !== "primary") commands.push({ pod: server.pod, command: "promoted" });
+    Object.assign(volume, { role: "primary", epoch: call.epoch, primaryHost: server.ip, isFenced: false });
+    for (const ip of call.others) {
+      const other = up(ip);
+      if (other !== undefined && !other.isIsolated) Object.assign(other.volume, { primaryHost: server.ip });
+    }
+    return { kind: "done" };
+  }
 
   function perform(server: Server, call: Call): CallResult {
     const { volume } = server;
@@ -100,9 +133,12 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
         if (call.role === "primary" && volume.role !== "primary") commands.push({ pod: server.pod, command: "promoted" });
         Object.assign(volume, { role: call.role, epoch: call.epoch, primaryHost: call.primary, isFenced: false });
         server.isLinked = false;
+        server.isIsolated = false;
         return { kind: "done" };
       }
       case "Failover": {
+        if (call.target === server.ip) return takeOver(server, call);
+        if (server.isIsolated) return { kind: "refused", message: "restarted" };
         if (volume.role === "replica")
           return volume.primaryHost === call.target ? { kind: "done" } : { kind: "refused", message: "this is a replica" };
         const target = up(call.target);
@@ -127,6 +163,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
 
   const redis: SimulatedRedis = {
     commands,
+    installedVersion: undefined,
     acknowledgedBy: (group) => acknowledged.get(group) ?? 0,
     answers: () => undefined,
     agents: {
@@ -146,10 +183,14 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
         if (server === undefined) return undefined;
         const { role, primaryHost } = server.volume;
         return {
-          role: role ?? "unassigned",
-          isInSync: role !== "replica" || server.isLinked,
+          role: role === undefined ? "unassigned" : server.isIsolated ? "recovering" : role,
+          isInSync: !server.isIsolated && (role !== "replica" || server.isLinked),
+          // Programs report 1 before the first sync.
+          offset: server.volume.writes + 1,
+          epoch: server.volume.epoch,
+          keys: server.volume.writes,
           configHash: server.configHash,
-          version: server.version,
+          version: redis.installedVersion ?? server.version,
           ...(role === "replica" && primaryHost !== undefined ? { primaryHost } : {}),
         };
       },
@@ -164,7 +205,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
     start(server) {
       const { ip, pod, volume } = server;
       commands.push({ pod, command: "starts" });
-      servers.set(ip, { ...server, isLinked: false, isStopped: false });
+      servers.set(ip, { ...server, isLinked: false, isStopped: false, isIsolated: true, isFrozen: false });
       // A restarted primary keeps its role under its new address.
       if (volume.role === "primary") volume.primaryHost = ip;
       notify(ip);
@@ -177,11 +218,12 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
       let hasChanged = false;
       for (const server of servers.values()) {
         const { volume } = server;
-        if (server.isStopped || volume.role !== "replica") continue;
+        if (server.isStopped || server.isFrozen || server.isIsolated || volume.role !== "replica") continue;
         const primary = up(volume.primaryHost ?? "");
         // An older replica cannot read the data of a newer primary.
         const canRead =
           primary?.volume.role === "primary" &&
+          !primary.isIsolated &&
           (hasVersion([primary.version], server.version) || server.version > primary.version);
         if (server.isLinked !== canRead) {
           server.isLinked = canRead;
@@ -195,7 +237,8 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
     },
     write() {
       const takers = [...servers.values()].filter(
-        (server) => !server.isStopped && server.volume.role === "primary" && server.volume.isFenced !== true,
+        ({ isStopped, isIsolated, isFrozen, volume }) =>
+          !isStopped && !isIsolated && !isFrozen && volume.role === "primary" && volume.isFenced !== true,
       );
       const groups = takers.map((server) => groupOf(server.pod));
       if (new Set(groups).size < groups.length)
@@ -206,6 +249,35 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
       }
     },
     writesOf: (pod) => byPod(pod)?.volume.writes ?? 0,
+    kill(pod) {
+      const server = byPod(pod);
+      if (server === undefined) return;
+      server.isStopped = true;
+      notify(server.ip);
+    },
+    restart(pod, lose) {
+      const server = byPod(pod);
+      if (server === undefined) return;
+      if (lose !== undefined) server.volume.writes = 0;
+      if (lose === "volume") {
+        delete server.volume.role;
+        server.volume.epoch = 0;
+      }
+      Object.assign(server, { isStopped: false, isFrozen: false, isIsolated: true, isLinked: false });
+      notify(server.ip);
+    },
+    freeze(pod) {
+      const server = byPod(pod);
+      if (server === undefined) return;
+      server.isFrozen = true;
+      notify(server.ip);
+    },
+    thaw(pod) {
+      const server = byPod(pod);
+      if (server === undefined) return;
+      server.isFrozen = false;
+      notify(server.ip);
+    },
   };
   return redis;
 }

@@ -26,6 +26,8 @@ export interface Simulation {
   readonly events: { readonly reason: string; readonly note: string }[];
   /** Makes writes and calls fail: returns the error of an action, or undefined. */
   refuse: (action: string) => Error | undefined;
+  /** Makes programs crash at their start: returns the output for these parameters, or undefined. */
+  crashes: (parameters: Readonly<Record<string, string>>) => string | undefined;
   /** Errors of reconciles. */
   readonly errors: readonly Error[];
   /** The App's status. */
@@ -182,6 +184,16 @@ export function createSimulation({
         steps.push(() => {
           addresses += 1;
           const ip = `127.1.0.${addresses}`;
+          const output = simulation.crashes(configOf(pod as AnyObject).parameters);
+          if (output !== undefined) {
+            const lastState = { terminated: { exitCode: 1, message: `${output}\n{"level":"error"}\n` } };
+            const container = { name: "redis", restartCount: 1, state: { waiting: { reason: "CrashLoopBackOff" } }, lastState };
+            store.edit("Pod", name, (each) => ({
+              ...each,
+              status: { phase: "Running", podIP: ip, containerStatuses: [container] },
+            }));
+            return;
+          }
           store.edit("Pod", name, (each) => ({ ...each, status: { phase: "Running", podIP: ip } }));
           redis.start({ ip, pod: name, volume: volumeOf(pod as AnyObject), ...configOf(pod as AnyObject) });
         });
@@ -234,6 +246,7 @@ export function createSimulation({
   store.create("ConfigMap", pluginOf(plugin));
   const simulation: Simulation = {
     refuse: () => undefined,
+    crashes: () => undefined,
     store,
     redis,
     actions,

@@ -1,5 +1,5 @@
 import { type Condition, type DeepReadonly, draft, setCondition } from "@keelson/api-machinery";
-import type { App, AppStatus } from "../../api/app.ts";
+import type { App, AppStatus, ChangeTask } from "../../api/app.ts";
 import type { Component } from "../../api/component.ts";
 import { hasActivePlan } from "../plan/advance-plan.ts";
 
@@ -14,11 +14,16 @@ export function summarize(
     .map(([name, component]) => {
       const { replicas = 0, readyReplicas = 0, operation } = component.status ?? {};
       const message = operation?.phase === "Running" ? operation.message : undefined;
-      return { name, ready: component.status !== undefined && readyReplicas >= replicas, ...(message ? { message } : {}) };
+      // While an operation restarts Pods one by one, the others serve.
+      const required = operation?.phase === "Running" ? Math.max(replicas - 1, 1) : replicas;
+      const ready = component.status !== undefined && replicas > 0 && readyReplicas >= required;
+      return { name, ready, ...(message ? { message } : {}) };
     })
     .sort((a, b) => (a.name < b.name ? -1 : 1));
+  const versions = [...new Set([...components.values()].flatMap((component) => component.status?.version ?? []))];
+  if (versions.length > 0) status.version = versions.join(", ");
   const active = status.plan?.tasks.find((task) => ["in_progress", "cancelling", "retry_pending"].includes(task.status));
-  const unsuccessful = status.plan?.tasks.find((task) => task.status === "failed" || task.status === "cancelled");
+  const unsuccessful = currentTasks(status).find((task) => task.status === "failed" || task.status === "cancelled");
   const progress = status.components.find((component) => component.message !== undefined)?.message;
   const isReady = status.components.length > 0 && status.components.every((component) => component.ready);
   if (hasActivePlan(status)) {
@@ -47,6 +52,20 @@ export function summarize(
   }
 }
 
+/** Tasks of the plan for the accepted spec. A plan for an earlier spec is history: the accepted one needed no changes. */
+function currentTasks({ plan, acceptedGeneration }: AppStatus): readonly ChangeTask[] {
+  return plan === undefined || (plan.finishedAt !== undefined && plan.generation !== acceptedGeneration) ? [] : plan.tasks;
+}
+
+/** Whether all Pods are ready, or enough of them while a plan is active. */
+function isServing({ phase, components = [] }: AppStatus): boolean {
+  return (
+    (phase === "Running" || phase === "Updating" || phase === "Degraded") &&
+    components.length > 0 &&
+    components.every(({ ready }) => ready)
+  );
+}
+
 /** Sets the conditions Accepted, Synced and Ready from the rest of the status. Mutates `status`. */
 export function setAppConditions(status: AppStatus, generation: number, problem: string | undefined, now: number): void {
   let conditions: readonly Condition[] = status.conditions ?? [];
@@ -61,7 +80,7 @@ export function setAppConditions(status: AppStatus, generation: number, problem:
     },
     now,
   );
-  const unsynced = status.plan?.tasks.filter((task) => task.status !== "done") ?? [];
+  const unsynced = currentTasks(status).filter((task) => task.status !== "done");
   const isSynced = problem === undefined && status.pendingGeneration === undefined && unsynced.length === 0;
   const failed = unsynced.find((task) => task.status === "failed" || task.status === "cancelled");
   conditions = setCondition(
@@ -87,8 +106,9 @@ export function setAppConditions(status: AppStatus, generation: number, problem:
     conditions,
     {
       type: "Ready",
-      status: status.phase === "Running" || status.phase === "Updating",
-      reason: status.phase ?? "Pending",
+      // Whether the programs serve, not whether the last change succeeded: see Synced.
+      status: isServing(status),
+      reason: isServing(status) && status.phase === "Degraded" ? "PodsReady" : (status.phase ?? "Pending"),
       message: status.message ?? "",
       observedGeneration: generation,
     },

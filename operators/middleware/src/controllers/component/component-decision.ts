@@ -72,6 +72,9 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
   }
   status.replicas = sum(groups, (group) => group.status?.replicas);
   status.readyReplicas = sum(groups, (group) => group.status?.readyReplicas);
+  const versions = new Set([...groups.values()].flatMap((group) => group.status?.currentVersion ?? []));
+  const [version] = versions;
+  if (version !== undefined && versions.size === 1) status.version = version;
   status.phase =
     operation?.phase === "Running"
       ? "Updating"

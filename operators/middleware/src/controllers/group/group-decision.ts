@@ -50,7 +50,7 @@ export function decideGroup(observed: GroupObservation): Decision {
   if (versions.size === 1 && version !== undefined) status.currentVersion = version;
 
   let next = reconcileTopology(observed, rendered, views, status);
-  const isSafe = status.restarting === undefined && status.switchover === undefined;
+  const isSafe = [status.restarting, status.switchover, status.failover, status.fencing].every((each) => each === undefined);
   if (isCancelled && isSafe && (next.kind === "settled" || next.kind === "wait")) finish(operation, "Cancelled", "cancelled");
   else if (next.kind === "settled" && isRunning) next = change(observed, rendered, views, status);
   if (isRunning && operation.phase === "Running") {

@@ -3,7 +3,7 @@ import { ConfigMap, PersistentVolumeClaim, Pod, type PodObject, Service } from "
 import { type ControllerDefinition, defineController, type ReconcileContext, type Request, watchOf } from "@keelson/controller";
 import type { AgentClient } from "../../agent/agent-client.ts";
 import type { MiddlewareServices } from "../services.ts";
-import { Group } from "../../api/group.ts";
+import { Group, type GroupStatus } from "../../api/group.ts";
 import { labels } from "../../api/names.ts";
 import type { Plugin } from "../../plugin/plugin.ts";
 import { type RenderedGroup, renderGroup } from "../../plugin/render-group.ts";
@@ -96,11 +96,32 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
   };
   try {
     await performEffects(decision.effects, effects);
+    recordEvents(group, decision.effects, context);
   } catch (error) {
     const status = failedBy(error, group);
     if (status === undefined) throw error;
     await performEffects([{ kind: "status", type: Group, object: group, status }], effects);
   }
+}
+
+/** Records an event for every new failover and primary. */
+function recordEvents(
+  group: DeepReadonly<Group>,
+  effects: ReturnType<typeof decideGroup>["effects"],
+  { events }: ReconcileContext,
+): void {
+  const [written] = effects;
+  if (written?.kind !== "status") return;
+  const { failover, primary } = written.status as GroupStatus;
+  const before = group.status;
+  if (failover !== undefined && before?.failover === undefined)
+    events.event(group, {
+      type: "Warning",
+      reason: "FailoverStarted",
+      note: `${failover.from} has failed; ${failover.to} takes over`,
+    });
+  if (primary !== undefined && before?.primary !== undefined && primary.pod !== before.primary.pod)
+    events.event(group, { type: "Normal", reason: "PrimaryChanged", note: `${primary.pod} is the primary` });
 }
 
 /** The status of an operation that the API server rejects permanently. Undefined for other errors. */
@@ -164,6 +185,9 @@ async function readRoles(
   token: string,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, Role>> {
-  const answers = await Promise.all(pods.map(async ({ name, ip }) => [name, await agents.role(ip, token, signal)] as const));
+  // Asked twice, so that one lost request does not start a failover.
+  const ask = async (ip: string): Promise<Role | undefined> =>
+    (await agents.role(ip, token, signal)) ?? (await agents.role(ip, token, signal));
+  const answers = await Promise.all(pods.map(async ({ name, ip }) => [name, await ask(ip)] as const));
   return new Map(answers.flatMap(([name, role]) => (role === undefined ? [] : [[name, role] as const])));
 }

@@ -12,6 +12,12 @@ export interface Role {
   readonly isInSync: boolean;
   readonly configHash?: string;
   readonly version?: string;
+  /** Replication offset: how much of the primary's data a replica has. */
+  readonly offset?: number;
+  /** Epoch of the last assigned role. */
+  readonly epoch?: number;
+  /** Number of keys. */
+  readonly keys?: number;
 }
 
 /** Inputs of a decision about a Group. */

@@ -2,6 +2,7 @@ import { ConfigMap } from "@keelson/api-machinery/kinds";
 import type { GroupStatus } from "../../api/group.ts";
 import { configHashAnnotation } from "../../api/names.ts";
 import type { Operation } from "../../api/parts.ts";
+import { hasVersion } from "../../plugin/plugin.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
 import type { CallResult } from "../effect.ts";
 import { withStep } from "./group-operation.ts";
@@ -21,6 +22,8 @@ export function changePods(
 ): Next {
   const { configHash, parameters } = rendered;
   const present = views.filter((view) => view.instance !== undefined);
+  const mismatch = versionMismatch(observed, present, status);
+  if (mismatch !== undefined) return { kind: "fail", message: mismatch, errorClass: "Config" };
   const hasOtherParameters = (view: PodView): boolean => view.role?.configHash !== configHash;
   const outdated = present.filter((view) => isOutdated(view) || hasOtherParameters(view));
   if (outdated.length > 0) {
@@ -64,6 +67,22 @@ export function changePods(
       config === undefined ? [] : [{ kind: "apply" as const, type: ConfigMap, object: config }],
     ),
   };
+}
+
+/** Why an upgrade did not happen: a restarted program reports another version than the one requested. */
+function versionMismatch(
+  { group }: GroupObservation,
+  present: readonly PodView[],
+  { operation }: GroupStatus,
+): string | undefined {
+  if (operation?.scenario !== "upgrade") return undefined;
+  const { name, version } = group.spec.runtime;
+  const wrong = present.find(
+    (view) => !isOutdated(view) && view.role?.version !== undefined && !hasVersion([version], view.role.version),
+  );
+  return wrong === undefined
+    ? undefined
+    : `${wrong.name}: requested ${name} ${version}, but the program reports version ${wrong.role?.version ?? ""}`;
 }
 
 /** The status after a program responded to new parameters. */

@@ -29,12 +29,15 @@ export function podViews({ pods, roles }: GroupObservation, rendered: RenderedGr
         name,
         pod,
         instance: rendered.instances.find((each) => each.name === name),
-        role: isTerminating ? undefined : roles.get(name),
+        role: isTerminating ? undefined : answeredRole(roles.get(name)),
         ip: pod?.status?.podIP,
       };
     })
     .sort((a, b) => ordinalOf(a.name) - ordinalOf(b.name));
 }
+
+/** The role of a Pod whose program answers its agent. */
+const answeredRole = (role: Role | undefined): Role | undefined => (role?.role === "unknown" ? undefined : role);
 
 const ordinalOf = (name: string): number => Number(/-(\d+)$/.exec(name)?.[1] ?? 0);
 

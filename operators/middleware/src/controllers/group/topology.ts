@@ -6,8 +6,10 @@ import type { Effect } from "../effect.ts";
 import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
 import { continueRestart, restart, stopAll } from "./restart.ts";
+import { reconcileFailover } from "../primary/failover.ts";
 import { reconcileRoles } from "../primary/roles.ts";
 import { continueSwitchover } from "../primary/switchover.ts";
+import { crashMessage } from "./crash-message.ts";
 import { isOutdated, type PodView } from "./pod-view.ts";
 
 /** Maintains the topology, with or without an operation: all Pods exist, one is the primary, and the others follow it. */
@@ -23,6 +25,8 @@ export function reconcileTopology(
   if (status.switchover !== undefined) return continueSwitchover(status.switchover, views, status);
   if (group.spec.stopped) return stopAll(views, status);
 
+  const failover = reconcileFailover(observed, views, status);
+  if (failover.kind !== "settled") return failover;
   const missing = rendered.instances.filter(
     (instance) => !views.some((view) => view.name === instance.name && view.pod !== undefined),
   );
@@ -52,6 +56,8 @@ export function reconcileTopology(
     // The Pod serves no clients, so it can be replaced by the desired one immediately.
     if (hasTerminated || (isOld && status.operation?.phase === "Running"))
       return restart(view, `replacing ${view.name}, which is down`);
+    const crash = status.operation?.phase === "Running" ? crashMessage(pod) : undefined;
+    if (crash !== undefined) return { kind: "fail", message: `${view.name} does not start: ${crash}`, errorClass: "Config" };
     return wait(`waiting for the agent of ${view.name}`);
   }
   const roles = reconcileRoles(present, views, status);

@@ -2,6 +2,7 @@ import type { GroupStatus } from "../../api/group.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
 import type { CallResult, Effect } from "../effect.ts";
 import { type Next, wait } from "../group/next.ts";
+import { startFailover } from "./failover.ts";
 import { isOutdated, isSynced, type PodView } from "../group/pod-view.ts";
 
 /** Starts a switchover to a replica that is in sync, preferably one that is already up to date. */
@@ -49,6 +50,25 @@ export function continueSwitchover(
       // The new version may have written data that the old one cannot read.
       if (next.operation?.scenario === "upgrade") next.operation.pointOfNoReturn = true;
     }, `became the primary after ${from}`);
+  }
+  // The old primary has failed meanwhile. Only the chosen replica may take over: the old agent may still promote it.
+  if (old?.role?.role !== "primary" && chosen?.role?.role === "replica") {
+    const failover = startFailover(from, chosen, epoch);
+    if (failover.kind !== "record") return failover;
+    return {
+      ...failover,
+      change: (next) => {
+        delete next.switchover;
+        failover.change(next);
+      },
+    };
+  }
+  if (old?.role?.role !== "primary" && chosen?.role === undefined) {
+    return forget((next) => {
+      next.primary = { pod: from, epoch };
+      const uid = chosen?.pod?.metadata.uid;
+      if (uid !== undefined) next.fencing = { pod: to, uid };
+    }, `switchover from ${from} abandoned: neither Pod answers`);
   }
   if (old?.role?.role !== "primary") return wait(`waiting for ${to} to become the primary after ${from}`);
   if (chosen?.ip === undefined || old.ip === undefined || chosen.role === undefined) {

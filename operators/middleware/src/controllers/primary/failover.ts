@@ -1,0 +1,145 @@
+import { Pod } from "@keelson/api-machinery/kinds";
+import type { GroupStatus } from "../../api/group.ts";
+import type { CallResult, Effect } from "../effect.ts";
+import { type Next, wait } from "../group/next.ts";
+import type { GroupObservation } from "../group/observation.ts";
+import type { PodView } from "../group/pod-view.ts";
+
+/**
+ * Replaces a primary that has failed: its Pod was deleted, its agent or program does not answer, or its program was restarted and
+ * may have lost data. The replica with the most data takes over.
+ *
+ * ```text
+ *   primary failed --> failover recorded --> replica fences the primary and promotes itself --> primary recorded
+ *                             \--> the primary does not answer: fencing recorded, its Pod is terminated --/
+ * ```
+ *
+ * **Guarantees**: two primaries never both accept writes. A replica is promoted only after the old primary was fenced, its
+ * program was found not running, or the kubelet confirmed the end of its Pod.
+ */
+export function reconcileFailover({ group }: GroupObservation, views: readonly PodView[], status: GroupStatus): Next {
+  const { primary: recorded, fencing, failover } = status;
+  if (recorded === undefined) return { kind: "settled" };
+  if (fencing !== undefined) return terminate(fencing, views, group.metadata.namespace);
+  if (failover !== undefined) return continueFailover(failover, views, status);
+  const primary = views.find((view) => view.name === recorded.pod);
+  if (primary?.role?.role === "primary") return { kind: "settled" };
+  const promoted = views.filter(
+    (view) => view.role?.role === "primary" && view !== primary && (view.role.epoch ?? 0) >= recorded.epoch,
+  );
+  if (promoted[0] !== undefined && promoted.length === 1) return recordPrimary(promoted[0].name, promoted[0].role?.epoch ?? 0);
+  const [best] = candidatesOf(views, primary);
+  if (best === undefined) return { kind: "settled" };
+  return startFailover(recorded.pod, best, recorded.epoch + 1);
+}
+
+/** Replicas that can take over, the one with the most data first. */
+export function candidatesOf(views: readonly PodView[], primary: PodView | undefined): readonly PodView[] {
+  // An offset of 0 or 1 means that a replica never completed its initial sync.
+  const hasData = ({ role }: PodView): boolean => role?.role === "replica" && (role.offset ?? 0) > 1;
+  return views
+    .filter((view) => view !== primary && view.instance !== undefined && hasData(view))
+    .sort((a, b) => (b.role?.offset ?? 0) - (a.role?.offset ?? 0));
+}
+
+/** Records that a replica takes over from a failed primary. */
+export function startFailover(from: string, to: PodView, epoch: number): Next {
+  return {
+    kind: "record",
+    message: `failing over from ${from} to ${to.name}`,
+    change: (next) => {
+      next.failover = { from, to: to.name, epoch };
+    },
+    step: [from, `has failed; ${to.name} takes over`],
+  };
+}
+
+/** Requests a takeover until the replica reports that it is the primary. */
+function continueFailover(
+  { from, to, epoch }: NonNullable<GroupStatus["failover"]>,
+  views: readonly PodView[],
+  status: GroupStatus,
+): Next {
+  const [old, chosen] = [views.find((view) => view.name === from), views.find((view) => view.name === to)];
+  if (chosen?.role?.role === "primary") return recordPrimary(to, Math.max(epoch, chosen.role.epoch ?? 0));
+  if (chosen?.role?.role !== "replica" || chosen.ip === undefined) {
+    // It may have been promoted before it failed: it must be gone before another replica takes over.
+    const uid = chosen?.role === undefined ? chosen?.pod?.metadata.uid : undefined;
+    return {
+      kind: "record",
+      message: `failover to ${to} abandoned: it is not available`,
+      change: (next) => {
+        delete next.failover;
+        next.primary = { pod: from, epoch };
+        if (uid !== undefined) next.fencing = { pod: to, uid };
+      },
+    };
+  }
+  // The kubelet deletes a Pod when its programs have ended: an address that no Pod has any more needs no fencing.
+  const isPrimaryDown = old?.pod === undefined || (old.ip !== undefined && old.ip !== chosen.role.primaryHost);
+  const others = views
+    .filter((view) => view !== old && view !== chosen && view.role?.role === "replica")
+    .flatMap((view) => view.ip ?? []);
+  const token = `failover/${epoch}`;
+  const effect: Effect = {
+    kind: "call",
+    ip: chosen.ip,
+    call: { method: "Failover", target: chosen.ip, others, epoch, token, ...(isPrimaryDown ? { isPrimaryDown } : {}) },
+    after: (result) => afterTakeover(status, result, old),
+  };
+  return { kind: "do", message: `failing over from ${from} to ${to}`, effects: [effect] };
+}
+
+/** A primary that does not answer must be terminated before the takeover. Other refusals are retried. */
+function afterTakeover(status: GroupStatus, result: CallResult, old: PodView | undefined): object | undefined {
+  const uid = old?.pod?.metadata.uid;
+  if (result.kind !== "refused" || !result.mustTerminate || old === undefined || uid === undefined) return undefined;
+  return { ...status, fencing: { pod: old.name, uid } };
+}
+
+/** Terminates a Pod that may accept writes but does not answer, and waits until the kubelet has confirmed its end. */
+function terminate(
+  { pod: name, uid }: NonNullable<GroupStatus["fencing"]>,
+  views: readonly PodView[],
+  namespace: string | undefined,
+): Next {
+  const { pod, role } = views.find((view) => view.name === name) ?? {};
+  if (role?.role === "primary") {
+    return {
+      kind: "record",
+      message: `${name} answers again`,
+      change: (next) => {
+        delete next.fencing;
+        delete next.failover;
+      },
+    };
+  }
+  if (pod === undefined || pod.metadata.uid !== uid) {
+    return {
+      kind: "record",
+      message: `${name} has been terminated`,
+      change: (next) => {
+        delete next.fencing;
+      },
+    };
+  }
+  if (pod.metadata.deletionTimestamp !== undefined)
+    return wait(`waiting for the kubelet to confirm that ${name} has terminated`);
+  return {
+    kind: "do",
+    message: `terminating ${name}, which does not answer`,
+    effects: [{ kind: "delete", type: Pod, key: { namespace, name }, uid, gracePeriodSeconds: 1 }],
+  };
+}
+
+function recordPrimary(pod: string, epoch: number): Next {
+  return {
+    kind: "record",
+    message: `${pod} is the primary`,
+    change: (next) => {
+      delete next.failover;
+      next.primary = { pod, epoch };
+    },
+    step: [pod, "becomes the primary"],
+  };
+}
