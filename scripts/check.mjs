@@ -13,6 +13,7 @@ const generators = [
   "operators/middleware/scripts/generate-protocol.mjs",
   "operators/sandboxes/scripts/generate-protobuf.mjs",
   "scripts/generate-crds.mjs",
+  "scripts/generate-docs.mjs",
 ];
 
 const steps = {

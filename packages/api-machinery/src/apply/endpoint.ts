@@ -28,7 +28,7 @@ export interface FieldManagementContext {
    * no dot, or ends in `.k8s.io`.
    */
   readonly isBuiltIn?: boolean;
-  /** The fields that the endpoint resets before it stores; default: see {@link resetFieldsOf}. */
+  /** The fields that the endpoint resets before it stores; default: see `resetFieldsOf`. */
   readonly resetFields?: ResetFields;
 }
 

@@ -12,7 +12,7 @@ const written = new WeakMap<FieldSet, JsonObject>();
 /**
  * Parses FieldsV1 (meta/v1). Path elements of unknown kinds are skipped.
  *
- * **Errors**: a `SyntaxError` that names the key if it is malformed or nests deeper than {@link maxFieldDepth}.
+ * **Errors**: a `SyntaxError` that names the key if it is malformed or nests deeper than `maxFieldDepth`.
  */
 export function parseFieldsV1(fields: unknown): FieldSet {
   if (fields === undefined || fields === null) return emptySet;
