@@ -6,6 +6,7 @@ import type { KindSource } from "./garbage-collector/object-monitor.ts";
 import { startNamespaceController } from "./namespace/namespace-controller.ts";
 import { ensureStandardClass } from "./persistent-volume/standard-class.ts";
 import { createVolumeControllers } from "./persistent-volume/volume-controllers.ts";
+import { startRootCaPublisher } from "./root-ca/root-ca-publisher.ts";
 import { serviceAccountController } from "./service-account-controller.ts";
 import { createWorkloadControllers } from "./workload-controllers.ts";
 
@@ -21,6 +22,8 @@ export interface ClusterOptions {
   /** 0 (inclusive) to 1 (exclusive). Default: `Math.random`. */
   readonly random?: () => number;
   readonly log: Logger;
+  /** The API server's CA in PEM, published as ConfigMap `kube-root-ca.crt` in every namespace. Default: not published. */
+  readonly rootCa?: string;
   /**
    * Directory for the volumes that StorageClass `standard` provisions. Default: none; claims bind only to PersistentVolumes that
    * exist.
@@ -56,6 +59,16 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     random,
     log: log.child({ controller: "namespace" }),
   });
+  const rootCa =
+    options.rootCa === undefined
+      ? undefined
+      : startRootCaPublisher({
+          client,
+          rootCa: options.rootCa,
+          clock,
+          random,
+          log: log.child({ controller: "root-ca-certificate-publisher" }),
+        });
   const volumes = options.volumesDirectory === undefined ? undefined : { directory: options.volumesDirectory };
   const manager = createManager({
     name: "kube-controller-manager",
@@ -74,6 +87,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     description: "garbage collector, namespaces, service accounts, workloads, endpoints, volumes, scheduler",
     async stop() {
       await manager.stop();
+      await rootCa?.stop();
       await namespaces.stop();
       await collector.stop();
     },

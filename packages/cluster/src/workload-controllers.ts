@@ -3,6 +3,8 @@ import { deploymentController } from "./deployment/deployment-controller.ts";
 import { disruptionController } from "./disruption/disruption-controller.ts";
 import { jobController } from "./job/job-controller.ts";
 import { podGarbageController } from "./pod-gc/pod-gc.ts";
+import { cronJobController } from "./cronjob/cronjob-controller.ts";
+import { replicationController } from "./replication-controller/replication-controller.ts";
 import { replicaSetController } from "./replicaset/replicaset-controller.ts";
 import { createScheduler } from "./scheduler/scheduler.ts";
 import { serviceController } from "./service/service-controller.ts";
@@ -12,6 +14,8 @@ import { statefulSetController } from "./statefulset/statefulset-controller.ts";
 export const createWorkloadControllers = (): readonly ControllerDefinition[] => [
   deploymentController,
   replicaSetController,
+  replicationController,
+  cronJobController,
   statefulSetController,
   jobController,
   serviceController,

@@ -135,6 +135,7 @@ export async function startLocal(options: LocalOptions): Promise<Local> {
         kinds: storedKinds(api.server.resources),
         clock,
         log: log.child({ component: "cluster" }),
+        rootCa: await readFile(join(dataDir, "pki", "ca.crt"), "utf8"),
         volumesDirectory: join(dataDir, "volumes"),
       });
       stops.push(() => cluster.stop());

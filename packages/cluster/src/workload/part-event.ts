@@ -20,6 +20,11 @@ export function partEvent({ verb, part, owner, problem }: PartWrite): PartEvent 
   const isCreate = verb === "create";
   const reason = `${problem === undefined ? "Successful" : "Failed"}${isCreate ? "Create" : "Delete"}`;
   const controller = controllerOf(owner.kind);
+  if (owner.kind === "CronJob") {
+    const done = `${isCreate ? "Created" : "Deleted"} job ${part.name}`;
+    const failed = isCreate ? `Error creating job: ${problem}` : `Deleted job: ${problem}`;
+    return { reason, note: problem === undefined ? done : failed, controller };
+  }
   if (owner.kind !== "StatefulSet") {
     const done = `${isCreate ? "Created" : "Deleted"} ${part.kind.toLowerCase()}: ${part.name}`;
     const failed = `Error ${isCreate ? "creating" : "deleting"}: ${problem}`;
@@ -37,6 +42,10 @@ export function partEvent({ verb, part, owner, problem }: PartWrite): PartEvent 
 /** Reporters whose name does not follow from the kind. Events about Pods come from the scheduler. */
 const otherNames: Readonly<Record<string, string>> = {
   Pod: "default-scheduler",
+  ReplicationController: "replication-controller",
+  DaemonSet: "daemonset-controller",
+  CronJob: "cronjob-controller",
+  HorizontalPodAutoscaler: "horizontal-pod-autoscaler",
   PersistentVolume: "persistentvolume-controller",
   PersistentVolumeClaim: "persistentvolume-controller",
 };
