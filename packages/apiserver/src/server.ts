@@ -108,7 +108,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     const nodes = createNodeRights(store, rbac);
     closers.push(() => nodes.close());
     const { authorizer } = nodes;
-    const reviews = createReviews({ authorizer, tokens, store });
+    const reviews = createReviews({ authorizer, tokens, store, now });
     const registry = createRegistry({
       store,
       clock,

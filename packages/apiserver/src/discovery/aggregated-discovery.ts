@@ -1,33 +1,39 @@
 import type { ServedResource } from "../registry/served-resource.ts";
 import { type ResourceGroup, subresourcesOf } from "./resource-groups.ts";
 
-/** A version of aggregated discovery (KEP-3352). Both have the same content. */
-export type AggregatedVersion = "v2" | "v2beta1";
+/** The media type of aggregated discovery (KEP-3352), in requests and responses. Kubernetes 1.35 no longer serves v2beta1. */
+export const aggregatedMediaType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/** The media type of aggregated discovery, in requests and responses. */
-export function aggregatedMediaType(version: AggregatedVersion): string {
-  return `application/json;g=apidiscovery.k8s.io;v=${version};as=APIGroupDiscoveryList`;
-}
+/** How discovery is requested. */
+export type DiscoveryForm = "aggregated" | "plain" | "unacceptable";
 
-/** The aggregated version that an Accept header prefers over plain JSON, if any. */
-export function acceptedAggregatedVersion(accept: string | undefined): AggregatedVersion | undefined {
+/**
+ * The form of discovery that an Accept header selects. Like kube-apiserver, an accepted aggregated form wins over plain JSON regardless of
+ * their order. A header with nothing but unsupported forms is unacceptable.
+ */
+export function discoveryForm(accept: string | undefined): DiscoveryForm {
+  let hasUnsupported = false;
+  let hasOther = accept === undefined || accept === "";
   for (const clause of accept?.split(",") ?? []) {
     const [range, ...rest] = clause.split(";").map((part) => part.trim());
-    if (range === "*/*" || (range === "application/json" && rest.length === 0)) return undefined;
-    if (range !== "application/json") continue;
     const parameters = new Map(rest.map((part) => [part.slice(0, part.indexOf("=")), part.slice(part.indexOf("=") + 1)]));
-    if (parameters.get("g") !== "apidiscovery.k8s.io" || parameters.get("as") !== "APIGroupDiscoveryList") continue;
-    const version = parameters.get("v");
-    if (version === "v2" || version === "v2beta1") return version;
+    if (range !== "application/json" || !parameters.has("as")) hasOther = true;
+    else if (
+      parameters.get("g") === "apidiscovery.k8s.io" &&
+      parameters.get("as") === "APIGroupDiscoveryList" &&
+      parameters.get("v") === "v2"
+    ) {
+      return "aggregated";
+    } else hasUnsupported = true;
   }
-  return undefined;
+  return hasUnsupported && !hasOther ? "unacceptable" : "plain";
 }
 
 /** Returns the apidiscovery.k8s.io APIGroupDiscoveryList of these groups. */
-export function aggregatedDiscovery(groups: readonly ResourceGroup[], version: AggregatedVersion): unknown {
+export function aggregatedDiscovery(groups: readonly ResourceGroup[]): unknown {
   return {
     kind: "APIGroupDiscoveryList",
-    apiVersion: `apidiscovery.k8s.io/${version}`,
+    apiVersion: "apidiscovery.k8s.io/v2",
     metadata: {},
     items: groups.map((group) => ({
       metadata: { ...(group.name === "" ? {} : { name: group.name }), creationTimestamp: null },
@@ -41,15 +47,15 @@ export function aggregatedDiscovery(groups: readonly ResourceGroup[], version: A
 }
 
 function resourceDiscovery(resource: ServedResource): object {
-  const { group, version, kind, plural, scope, singular, verbs, shortNames, categories } = resource;
+  const { plural, scope, singular, verbs, shortNames, categories } = resource;
   const subresources = subresourcesOf(resource).map((subresource) => ({
     subresource: subresource.name,
-    responseKind: { group: subresource.group, version: subresource.version, kind: subresource.kind },
+    responseKind: responseKind(resource, subresource),
     verbs: subresource.verbs,
   }));
   return {
     resource: plural,
-    responseKind: { group, version, kind },
+    responseKind: responseKind(resource, resource),
     scope,
     singularResource: singular,
     verbs,
@@ -57,4 +63,13 @@ function resourceDiscovery(resource: ServedResource): object {
     ...(categories.length === 0 ? {} : { categories }),
     ...(subresources.length === 0 ? {} : { subresources }),
   };
+}
+
+/** The kind of a response. Like kube-apiserver, group and version are empty for a built-in resource's own. */
+function responseKind(
+  resource: ServedResource,
+  { group, version, kind }: { readonly group: string; readonly version: string; readonly kind: string },
+): object {
+  const isOwn = resource.origin === "builtin" && group === resource.group && version === resource.version;
+  return isOwn ? { group: "", version: "", kind } : { group, version, kind };
 }

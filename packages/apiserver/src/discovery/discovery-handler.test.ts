@@ -135,7 +135,7 @@ describe("discovery", () => {
     expect(await handle(request("/apis/example.com/v1"))).toBeUndefined();
   });
 
-  it("tells everything at once to a client that asks for the aggregated form", async () => {
+  it("returns all resources to a client that accepts the aggregated form", async () => {
     serve([...builtin, ...widgets()]);
     const v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     const v2beta1 = v2.replace("v=v2", "v=v2beta1");
@@ -171,8 +171,9 @@ describe("discovery", () => {
         ],
       },
     ]);
-    expect((await get("/apis", { accept: v2beta1 })).headers?.["content-type"]).toBe(v2beta1);
-    expect(valueAt((await get("/apis", { accept: `application/json,${v2}` })).body, "kind")).toBe("APIGroupList");
+    await expect(get("/apis", { accept: v2beta1 })).rejects.toMatchObject({ status: { code: 406, reason: "NotAcceptable" } });
+    expect(valueAt((await get("/apis", { accept: `application/json,${v2}` })).body, "kind")).toBe("APIGroupDiscoveryList");
+    expect(valueAt((await get("/apis", { accept: `${v2beta1},application/json` })).body, "kind")).toBe("APIGroupList");
     const core = (await get("/api", { accept: v2 })).body;
     expect(valueAt(core, "items", 0, "versions", 0, "version")).toBe("v1");
     expect(valueAt(core, "items", 1)).toBeUndefined();

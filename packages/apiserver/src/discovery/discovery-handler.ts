@@ -1,11 +1,7 @@
 import type { Outcome, PipelineRequest } from "../endpoints/outcome.ts";
 import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
-import {
-  acceptedAggregatedVersion,
-  aggregatedDiscovery,
-  aggregatedMediaType,
-  type AggregatedVersion,
-} from "./aggregated-discovery.ts";
+import { notAcceptable } from "../http/negotiation.ts";
+import { aggregatedDiscovery, aggregatedMediaType, discoveryForm } from "./aggregated-discovery.ts";
 import { apiGroup, apiGroupList, apiResourceList, apiVersions } from "./group-documents.ts";
 import { type HealthChecks, healthOutcome, healthPaths } from "./health.ts";
 import { type LazyDocument, lazyDocument, serveDocument } from "./lazy-document.ts";
@@ -140,8 +136,9 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
   /** `/api` and `/apis`. */
   #roots(request: PipelineRequest, root: "api" | "apis"): Outcome {
     const { groups } = this.#current();
-    const form = acceptedAggregatedVersion(request.headers?.["accept"]);
-    if (form !== undefined) return this.#aggregated(request, root, form);
+    const form = discoveryForm(request.headers?.["accept"]);
+    if (form === "unacceptable") throw notAcceptable();
+    if (form === "aggregated") return this.#aggregated(request, root);
     if (root === "apis") {
       return serveDocument(
         request,
@@ -154,14 +151,11 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
     return { kind: "document", status: 200, headers: { vary: "Accept" }, body };
   }
 
-  #aggregated(request: PipelineRequest, root: "api" | "apis", form: AggregatedVersion): Outcome {
-    const document = this.#cached(`${root} ${form}`, () =>
-      aggregatedDiscovery(
-        this.#current().groups.filter(({ name }) => (name === "") === (root === "api")),
-        form,
-      ),
+  #aggregated(request: PipelineRequest, root: "api" | "apis"): Outcome {
+    const document = this.#cached(`${root} aggregated`, () =>
+      aggregatedDiscovery(this.#current().groups.filter(({ name }) => (name === "") === (root === "api"))),
     );
-    return serveDocument(request, document, { "content-type": aggregatedMediaType(form), vary: "Accept" });
+    return serveDocument(request, document, { "content-type": aggregatedMediaType, vary: "Accept" });
   }
 
   #openApiOutcome(request: PipelineRequest, segments: readonly string[]): Outcome | undefined {

@@ -120,10 +120,16 @@ const scalars: Readonly<Record<string, Json>> = {
 };
 
 function typeSchema(set: DefinitionSet, type: string): Json {
-  if (type.startsWith("[]")) return { type: "array", items: typeSchema(set, type.slice(2)) };
+  if (type.startsWith("[]")) return { type: "array", items: itemSchema(set, typeSchema(set, type.slice(2)), type.slice(2)) };
   if (type.startsWith("{}")) return { type: "object", additionalProperties: typeSchema(set, type.slice(2)) };
   if (isDefinitionName(type)) return builtinReference(set, type);
   return { ...(scalars[type] ?? { type }) };
+}
+
+/** Like kube-apiserver, items that are structs default to an empty object in OpenAPI 3. */
+function itemSchema(set: DefinitionSet, schema: Json, type: string): Json {
+  const isStruct = isDefinitionName(type) && definitionOf(type).fields.length > 0;
+  return set.version === "v3" && isStruct ? { default: {}, allOf: [schema] } : schema;
 }
 
 function builtinReference(set: DefinitionSet, name: string): Json {

@@ -52,9 +52,11 @@ export function subresourcesOf(resource: ServedResource): readonly DiscoveredSub
     kind: subresource.kind,
     verbs: subresource.verbs,
   }));
-  return [
+  const all = [
     ...own,
     ...(resource.hasStatus ? [{ name: "status", group, version, kind, verbs }] : []),
     ...(resource.scale === undefined ? [] : [{ name: "scale", group: "autoscaling", version: "v1", kind: "Scale", verbs }]),
   ];
+  // kube-apiserver lists those of a built-in resource by name.
+  return resource.origin === "builtin" ? all.sort((a, b) => (a.name < b.name ? -1 : 1)) : all;
 }

@@ -13,14 +13,18 @@ export interface PipelineRequest extends ApiRequest {
    * whether they are warnings or errors.
    */
   readonly duplicateFields?: readonly string[];
+  /** The same for a YAML body, as go-yaml reports it: `line 7: key "a" already set in map`. */
+  readonly duplicateKeys?: readonly string[];
   /** Size of a body received as bytes. More than 3 MiB is rejected (413). */
   readonly bodyBytes?: number;
   /**
-   * Reads and parses the body of an HTTP request, then sets `body`, `bodyBytes` and `duplicateFields`. Called once, after authorization
+   * Reads and parses the body of an HTTP request, then sets `body`, `bodyBytes`, `duplicateFields` and `duplicateKeys`. Called once, after authorization
    * and only if the resource exists, so that other senders cost nothing. Throws a StatusError for a malformed body or unacceptable media
    * types.
+   *
+   * @param isTyped whether the body is a built-in kind, for which duplicate keys with objects are merged
    */
-  receive?(): Promise<void>;
+  receive?(isTyped: boolean): Promise<void>;
 }
 
 /**

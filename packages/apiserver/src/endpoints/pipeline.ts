@@ -114,12 +114,12 @@ class Pipeline implements RequestPipeline {
   }
 
   async #handleObject(call: Call): Promise<Outcome> {
-    const { resource, info, request } = call;
+    const { resource, info } = call;
     const { verb, isNamed } = info;
     if (!(resource.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
     if (verb === "create" ? isNamed : (verb === "update" || verb === "patch") && !isNamed) throw methodNotAllowed(resource);
     if (verb === "patch") await this.#requireCreateForApply(call);
-    await receiveBody(request);
+    await receiveBody(call);
     switch (verb) {
       case "get":
         return getObject(call);
@@ -159,18 +159,18 @@ class Pipeline implements RequestPipeline {
     const handler = this.#options.subresources?.[`${info.group}/${info.resource}/${subresource}`];
     if (handler !== undefined) {
       if (own !== undefined && !(own.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
-      await receiveBody(request);
+      await receiveBody(call);
       return handler(call);
     }
     if (info.rest !== "") throw unknownResource();
     if (subresource === "scale" && resource.scale !== undefined) {
-      await receiveBody(request);
+      await receiveBody(call);
       return scaleObject(call);
     }
     if (own === undefined && !(subresource === "status" && resource.hasStatus)) throw unknownResource();
     const verbs: readonly string[] = own?.verbs ?? ["get", "patch", "update"];
     if (!verbs.includes(verb)) throw methodNotAllowed(resource);
-    await receiveBody(request);
+    await receiveBody(call);
     if (verb === "get") return getObject(call);
     if (verb === "update") return updateObject(call);
     if (verb === "patch") return patchObject(call);
@@ -191,8 +191,8 @@ function requireScope(resource: ServedResource, info: ResourceRequestInfo): void
 }
 
 /** Reads the body, which happens only here: after authorization and for a resource and verb that exist. */
-async function receiveBody(request: PipelineRequest): Promise<void> {
-  await request.receive?.();
+async function receiveBody({ request, resource }: Call): Promise<void> {
+  await request.receive?.(resource.origin === "builtin");
   const { bodyBytes = 0 } = request;
   if (bodyBytes > maxBodyBytes) {
     throw statusError("RequestEntityTooLarge", `limit is ${maxBodyBytes} bytes; the request's body is ${bodyBytes} bytes`);

@@ -42,20 +42,21 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
     },
     user,
     userAgent: request.headers["user-agent"],
-    receive() {
-      received ??= receive();
+    receive(isTyped) {
+      received ??= receive(isTyped);
       return received;
     },
   };
-  const receive = async (): Promise<void> => {
+  const receive = async (isTyped: boolean): Promise<void> => {
     if (isUpgrade) return;
     // A patch with an unknown media type fails before an unacceptable response type; other requests the other way round.
-    const patch = method === "PATCH" ? await bodies.read(request) : undefined;
+    const patch = method === "PATCH" ? await bodies.read(request, false) : undefined;
     if (accepted.length === 0 && isResourcePath(target.path)) throw notAcceptable();
     includeObject(target.query);
-    const body = patch ?? (method === "GET" ? undefined : await bodies.read(request));
+    const body = patch ?? (method === "GET" ? undefined : await bodies.read(request, isTyped));
     if (body?.value === undefined) return;
-    Object.assign(result, { body: body.value, bodyBytes: body.bytes, duplicateFields: body.duplicateFields });
+    const { value, bytes, duplicateFields, duplicateKeys } = body;
+    Object.assign(result, { body: value, bodyBytes: bytes, duplicateFields, duplicateKeys });
   };
   return result;
 }

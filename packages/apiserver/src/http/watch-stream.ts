@@ -217,10 +217,16 @@ function convertedLine(
   const value = {
     ...(objectValue(event.object, outcome.resource, representation, context) as object),
     ...(hasColumns ? { columnDefinitions: null } : {}),
-    // The Table of a bookmark has a resourceVersion and no rows.
-    ...(event.type === "BOOKMARK" && representation.as === "Table" ? { rows: [] } : {}),
+    ...(event.type === "BOOKMARK" && representation.as === "Table" ? { rows: bookmarkRows(event) } : {}),
   };
   return Buffer.from(`{"type":"${event.type}","object":${JSON.stringify(value)}}\n`);
+}
+
+/** The Table of a bookmark has no rows, except that its annotations are those of a row without a name. */
+function bookmarkRows({ object }: Exclude<WatchedEvent, { type: "ERROR" }>): readonly unknown[] {
+  const { metadata } = object.object;
+  if (metadata.annotations === undefined) return [];
+  return [{ cells: [], object: { kind: "PartialObjectMetadata", apiVersion: "meta.k8s.io/v1", metadata } }];
 }
 
 function errorLine(event: Extract<WatchedEvent, { type: "ERROR" }>): Uint8Array {

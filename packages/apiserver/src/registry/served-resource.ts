@@ -84,6 +84,8 @@ export interface Strategy {
   prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
   /** Returns validation failures. Runs after schema validation. */
   validate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
+  /** Returns warnings for the client of a create or update. */
+  warnings?(object: DeepReadonly<KubernetesObject>): readonly string[];
   /** The parts of `default` and `validate` that concern the status, for writes through `status`. */
   readonly status?: Pick<Strategy, "default" | "validate">;
   /** Returns failures that apply to create only. Runs after `validate`. */

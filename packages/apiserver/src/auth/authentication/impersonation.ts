@@ -1,4 +1,4 @@
-import { statusError } from "@keelson/api-machinery";
+import { type StatusError, statusError } from "@keelson/api-machinery";
 import type { UserInfo } from "../../registry/served-resource.ts";
 import { type Authorizer, requireAccess } from "../rbac/rbac-authorizer.ts";
 import { serviceAccountGroups, splitServiceAccountUser } from "./service-account.ts";
@@ -21,13 +21,13 @@ export function impersonate(
   const names = Object.keys(headers).filter((name) => name.startsWith("impersonate-"));
   if (names.length === 0) return sender;
   const username = headers["impersonate-user"]?.[0] ?? "";
-  if (username === "") throw statusError("BadRequest", `${names.join(", ")} require Impersonate-User`);
   const groups = headers["impersonate-group"] ?? [];
   const uid = headers["impersonate-uid"]?.[0];
   const extra = new Map<string, readonly string[]>();
   for (const name of names) {
     if (name.startsWith(extraPrefix)) extra.set(decodeKey(name.slice(extraPrefix.length)), headers[name] ?? []);
   }
+  if (username === "") throw withoutUser(groups, uid, extra);
   if (groups.length + [...extra.values()].reduce((sum, values) => sum + values.length, 0) > maxValues) {
     throw statusError("BadRequest", `at most ${maxValues} values can be impersonated`);
   }
@@ -53,6 +53,20 @@ export function impersonate(
     ...(uid === undefined ? {} : { uid }),
     ...(extra.size === 0 ? {} : { extra: Object.fromEntries(extra) }),
   };
+}
+
+/** kube-apiserver's error for impersonation without a user: it lists object references in Go syntax. */
+function withoutUser(
+  groups: readonly string[],
+  uid: string | undefined,
+  extra: ReadonlyMap<string, readonly string[]>,
+): StatusError {
+  const references = [
+    ...groups.map((name) => `{Group  ${name}    }`),
+    ...[...extra].flatMap(([key, values]) => values.map((value) => `{UserExtra  ${value} ${authenticationGroup}/v1   ${key}}`)),
+    ...(uid === undefined ? [] : [`{UID  ${uid} ${authenticationGroup}/v1   }`]),
+  ];
+  return statusError("BadRequest", `requested [${references.join(" ")}] without impersonating a user`);
 }
 
 function decodeKey(key: string): string {

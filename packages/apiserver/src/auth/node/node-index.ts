@@ -82,7 +82,10 @@ export class NodeIndex {
       ...[...configMaps].map((name) => keyOf("configmaps", namespace, name)),
       ...[...secrets].map((name) => keyOf("secrets", namespace, name)),
       ...[...claims].map((name) => keyOf("persistentvolumeclaims", namespace, name)),
-      keyOf("serviceaccounts", namespace, serviceAccount),
+      // A mirror pod, which the node itself creates, gives no access to a service account.
+      ...(object.metadata.annotations?.["kubernetes.io/config.mirror"] === undefined
+        ? [keyOf("serviceaccounts", namespace, serviceAccount)]
+        : []),
     ];
     this.#pods.set(key, { uid, node, references });
     let counts = this.#references.get(node);

@@ -40,7 +40,7 @@ beforeEach(async () => {
   const newId = (): string => `id-${ids++}`;
   await ensureDefaultRoles(store, { now: () => clock.now(), newId });
   tokens = createServiceAccountTokens({ privateKey: key, store, now: () => clock.now(), newId });
-  reviews = createReviews({ authorizer, tokens, staticTokens: [staticTokens], store });
+  reviews = createReviews({ authorizer, tokens, staticTokens: [staticTokens], store, now: () => clock.now() });
   await put("serviceaccounts", "ns", "bot", "uid-bot");
 });
 afterEach(async () => {

@@ -16,6 +16,8 @@ export interface TokenReviewsOptions {
   /** Additional tokens that a TokenReview accepts. */
   readonly staticTokens?: readonly TokenAuthenticator[];
   readonly store: Pick<Store, "get">;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
 }
 
 /** Creates the reviews of the group authentication.k8s.io. */
@@ -23,7 +25,11 @@ export function createTokenReviews(
   options: TokenReviewsOptions,
 ): Pick<Reviews, "selfSubjectReview" | "tokenReview" | "tokenRequest"> {
   return {
-    selfSubjectReview: async (object, { user }) => withStatus(object, { userInfo: userObject(user) }),
+    selfSubjectReview: async (object, { user }) => {
+      const creationTimestamp = `${new Date(options.now()).toISOString().slice(0, 19)}Z`;
+      const metadata = { ...object.metadata, creationTimestamp };
+      return withStatus({ ...object, metadata }, { userInfo: userObject(user) });
+    },
     tokenReview: async (object) => reviewToken(options, object),
     tokenRequest: async (object, request) => requestToken(options, object, request),
   };

@@ -40,7 +40,9 @@ export async function normalizeObject(
   const pruned = prune(schema, { ...object, metadata });
   unknown.push(...pruned.unknown);
   if (resource.origin === "custom") readEmbedded(schema, pruned.value, "", unknown);
-  report(call, unknown, options);
+  // kube-apiserver reports the fields of a custom object sorted, after those of its metadata.
+  if (resource.origin === "custom") sortUnknown(unknown);
+  reportUnknown(call, unknown, options);
   const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
   const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;
   if (resource.origin === "builtin") {
@@ -98,6 +100,11 @@ export function validationCauses(
   return [...causes, ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []), ...own];
 }
 
+/** Adds the kind's own warnings about an object to the response. */
+export function addWarnings({ resource, warnings }: Call, object: KubernetesObject): void {
+  for (const warning of resource.strategy.warnings?.(object) ?? []) if (!warnings.includes(warning)) warnings.push(warning);
+}
+
 function warnOfFinalizers(
   call: Call,
   object: DeepReadonly<KubernetesObject>,
@@ -123,11 +130,27 @@ function isReported(
   return !(hasStatus && isStatus);
 }
 
-function report(call: Call, unknown: readonly string[], { fieldValidation }: Pick<WriteOptions, "fieldValidation">): void {
+function sortUnknown(paths: string[]): void {
+  const rank = (path: string): number => (path.startsWith("metadata.") ? 0 : 1);
+  paths.sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : a > b ? 1 : 0));
+}
+
+function reportUnknown(
+  { request, resource, info, warnings }: Call,
+  unknown: readonly string[],
+  { fieldValidation }: Pick<WriteOptions, "fieldValidation">,
+): void {
   if (fieldValidation === "Ignore") return;
-  const duplicates = (call.request.duplicateFields ?? []).map((path) => `duplicate field ${JSON.stringify(path)}`);
-  const messages = [...duplicates, ...unknownFieldMessages(unknown)];
+  const yaml = request.duplicateKeys ?? [];
+  const duplicates = (request.duplicateFields ?? []).map((path) => `duplicate field ${JSON.stringify(path)}`);
+  const messages = [...yaml, ...duplicates, ...unknownFieldMessages(unknown)];
   if (messages.length === 0) return;
-  if (fieldValidation === "Strict") throw badRequest(`strict decoding error: ${messages.join(", ")}`);
-  for (const message of messages) if (!call.warnings.includes(message)) call.warnings.push(message);
+  if (fieldValidation === "Strict") {
+    const yamlError = yaml.length === 0 ? [] : [["yaml: unmarshal errors:", ...yaml].join("\n  ")];
+    const reason = `strict decoding error: ${[...yamlError, ...messages.slice(yaml.length)].join(", ")}`;
+    const { kind, version } = resource;
+    const prefix = `${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: `;
+    throw badRequest(info.verb === "patch" ? reason : prefix + reason);
+  }
+  for (const message of messages) if (!warnings.includes(message)) warnings.push(message);
 }

@@ -4,7 +4,7 @@ import { unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest } from "../../admission/admission.ts";
 import { readBody } from "../object/body.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";
-import { normalizeObject, validationCauses } from "../object/normalize.ts";
+import { addWarnings, normalizeObject, validationCauses } from "../object/normalize.ts";
 import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed } from "../errors.ts";
 import { fieldContext, toStorageVersion } from "./field-context.ts";
@@ -111,8 +111,6 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   next = admission.object ?? next;
   if (isMutated) next = await normalizeObject(call, next, { fieldValidation: "Ignore" });
   admission.object = next;
-  // Validated before the strategy runs: what it adds derives from the name, and a bad name should be reported once.
-  const metadataCauses = metadataProblems(resource, next.metadata);
   resource.strategy.prepareForCreate?.(next);
   if (resource.strategy.hasGeneration !== false) next.metadata.generation = 1;
   // Admission precedes validation: a missing or terminating namespace is the first error a client needs to see.
@@ -120,11 +118,12 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   await pauseIfLarge(call);
   const causes = [
     ...nameCauses(resource, next),
-    ...metadataCauses,
+    ...metadataProblems(resource, next.metadata),
     ...validationCauses(call, next, undefined),
     ...(resource.strategy.validateCreate?.(next) ?? []),
   ];
   if (causes.length > 0) throw invalid(resource, next.metadata.name ?? "", causes);
+  addWarnings(call, next);
   requireStorable(call, next);
   const key = keyOf(call, next.metadata.name);
   if (options.isDryRun) {

@@ -57,21 +57,23 @@ export function readPatch(type: Exclude<PatchType, "apply">, body: unknown, sche
   return (target: unknown): unknown => patched(() => strategicMergePatch(schema, target, patch));
 }
 
+const rejected = "the server rejected our request due to an error in our request";
+
 /** Reports a patch that cannot be applied to the object with kube-apiserver's message. */
 function patched(apply: () => unknown): unknown {
   try {
     return apply();
   } catch (error) {
-    if (isStatusError(error)) throw error;
+    // kube-apiserver does not say which operation failed.
+    if (isStatusError(error) && !error.message.startsWith(`${rejected}: `)) throw error;
     if (error instanceof TypeError || error instanceof RangeError) throw error;
-    const detail = error instanceof Error ? error.message : String(error);
     throw new StatusError(
       {
         kind: "Status",
         apiVersion: "v1",
         metadata: {},
         status: "Failure",
-        message: `the server rejected our request due to an error in our request: ${detail}`,
+        message: rejected,
         reason: "Invalid",
         details: {},
         code: 422,
@@ -160,7 +162,6 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
     const named: JsonObject = { ...metadata };
     // An apply to an existing object may omit the name.
     if (store.get(keyOf(call)) !== undefined) named["name"] ??= info.name;
-    if (namespace !== "") named["namespace"] ??= namespace;
     const result = { ...object, metadata: named } as KubernetesObject;
     requireNames(result, info.name, namespace);
     return result;

@@ -6,7 +6,7 @@ import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import { readBody, requireNames } from "../object/body.ts";
 import { type Call, keyOf } from "../call.ts";
-import { normalizeObject, validationCauses } from "../object/normalize.ts";
+import { addWarnings, normalizeObject, validationCauses } from "../object/normalize.ts";
 import { createFrom } from "./create.ts";
 import { encodeUnstored, isStoredWithDefaults, serve } from "../object/serve-object.ts";
 import { conflict, invalid, notFound } from "../errors.ts";
@@ -127,6 +127,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   ];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
   await call.admission.validate(admission);
+  if (subresource === "") addWarnings(call, next);
   await pauseIfLarge(call);
   return isSame(next, live) && !canBeRemoved(resource, next) && isStoredWithDefaults(call, stored) ? undefined : next;
 }

@@ -97,7 +97,7 @@ function fieldValidation(value: string | undefined, kind: OptionsKind): FieldVal
   throw invalidOptions(kind, {
     reason: "FieldValueNotSupported",
     field: "fieldValidation",
-    message: `Unsupported value: ${JSON.stringify(value)}: supported values: "Ignore", "Warn", "Strict"`,
+    message: `Unsupported value: ${JSON.stringify(value)}: supported values: "", "Ignore", "Strict", "Warn"`,
   });
 }
 

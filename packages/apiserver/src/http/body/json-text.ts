@@ -1,30 +1,32 @@
-import { isJsonObject, statusError } from "@keelson/api-machinery";
+import { isJsonObject, setOwn, statusError } from "@keelson/api-machinery";
 import { maxDepth, maxValues, tooDeep, tooManyValues } from "./body-limits.ts";
 
 /** A parsed body and what only its text shows. */
 export interface ParsedText {
   readonly value: unknown;
-  /** Paths of keys that occur twice in one object (`metadata.labels.app`), at most 100. As in `JSON.parse`, the last one wins. */
+  /** Paths of keys that occur twice in one object (`metadata.labels.app`), at most 100. */
   readonly duplicateFields: readonly string[];
+  /** The same for YAML, as go-yaml reports it. */
+  readonly duplicateKeys?: readonly string[];
 }
 
 /** Maximum number of duplicate fields that are reported. Same as kube-apiserver. */
 const maxDuplicates = 100;
 
 /**
- * Parses JSON. `__proto__` becomes an ordinary own property.
+ * Parses JSON. `__proto__` becomes an ordinary own property. Of duplicate keys the last one wins, unless `mergesDuplicates`.
  *
  * **Errors**: `BadRequest` if the text is not JSON or nests too deep, `RequestEntityTooLarge` if it has too many values. Both limits are
  * checked before anything is allocated.
  */
-export function parseJson(text: string): ParsedText {
-  const parsed = tryParseJson(text);
+export function parseJson(text: string, mergesDuplicates = false): ParsedText {
+  const parsed = tryParseJson(text, mergesDuplicates);
   if (!(parsed instanceof SyntaxError)) return parsed;
   throw statusError("BadRequest", `the body of the request is not valid JSON: ${parsed.message}`);
 }
 
 /** Like {@link parseJson}, but returns a syntax error. */
-export function tryParseJson(text: string): ParsedText | SyntaxError {
+export function tryParseJson(text: string, mergesDuplicates = false): ParsedText | SyntaxError {
   const keysInText = scan(text);
   let value: unknown;
   try {
@@ -34,7 +36,45 @@ export function tryParseJson(text: string): ParsedText | SyntaxError {
     throw error;
   }
   // Counting is cheap and usually sufficient. Only a body with duplicates is scanned again.
-  return { value, duplicateFields: countKeys(value) === keysInText ? [] : findDuplicates(text) };
+  if (countKeys(value) === keysInText) return { value, duplicateFields: [] };
+  return { value: mergesDuplicates ? parseMerging(text) : value, duplicateFields: findDuplicates(text) };
+}
+
+/**
+ * Parses valid JSON like Go decodes it into a struct: if a key occurs twice and both values are objects, they are merged. Only for bodies
+ * with duplicates.
+ */
+function parseMerging(text: string): unknown {
+  let at = 0;
+  const skip = (): string => {
+    while (" \t\r\n,:".includes(text[at] ?? "x")) at++;
+    return text[at] ?? "";
+  };
+  const readValue = (target?: unknown): unknown => {
+    const first = skip();
+    if (first === "{") return readObject(isJsonObject(target) ? target : {});
+    if (first === "[") {
+      at++;
+      const list: unknown[] = [];
+      while (skip() !== "]") list.push(readValue());
+      at++;
+      return list;
+    }
+    const start = at;
+    if (first === '"') at = endOfString(text, at) + 1;
+    else while (!" \t\r\n,]}".includes(text[at] ?? " ")) at++;
+    return JSON.parse(text.slice(start, at));
+  };
+  const readObject = (target: Record<string, unknown>): Record<string, unknown> => {
+    at++;
+    while (skip() !== "}") {
+      const key = String(readValue());
+      setOwn(target, key, readValue(Object.hasOwn(target, key) ? target[key] : undefined));
+    }
+    at++;
+    return target;
+  };
+  return readValue();
 }
 
 const quoteCode = 0x22;

@@ -14,11 +14,11 @@ export interface RequestBody extends ParsedText {
 /** Reads and parses request bodies within limits. */
 export interface BodyReader {
   /**
-   * Reads and parses the body of a request.
+   * Reads and parses the body of a request. With `mergesDuplicates`, objects of duplicate keys in JSON are merged.
    *
    * **Errors**: `RequestEntityTooLarge` beyond the limits, `UnsupportedMediaType`, or `BadRequest` if it does not match its media type.
    */
-  read(request: IncomingMessage): Promise<RequestBody>;
+  read(request: IncomingMessage, mergesDuplicates: boolean): Promise<RequestBody>;
   close(): Promise<void>;
 }
 
@@ -50,7 +50,7 @@ export function createBodyReader({ clock }: { readonly clock: Clock }): BodyRead
   };
 
   return {
-    async read(request) {
+    async read(request, mergesDuplicates) {
       const announced = request.headers["content-length"];
       if (announced === undefined && request.headers["transfer-encoding"] === undefined) return noBody;
       if (Number(announced) > maxBodyBytes) throw tooLarge();
@@ -62,7 +62,7 @@ export function createBodyReader({ clock }: { readonly clock: Clock }): BodyRead
         return { value: decodeProtobuf(bytes), duplicateFields: [], bytes: bytes.length };
       }
       const text = decodeText(bytes);
-      const parsed = format === "json" ? parseJson(text) : await parseYaml(text);
+      const parsed = format === "json" ? parseJson(text, mergesDuplicates) : await parseYaml(text);
       return { ...parsed, bytes: bytes.length };
     },
     close: () => worker.close(),
@@ -72,7 +72,7 @@ export function createBodyReader({ clock }: { readonly clock: Clock }): BodyRead
 function readYamlResult(result: YamlResult): ParsedText {
   switch (result.kind) {
     case "parsed":
-      return { value: JSON.parse(result.json), duplicateFields: result.duplicateFields };
+      return { value: JSON.parse(result.json), duplicateFields: [], duplicateKeys: result.duplicateKeys };
     case "too-deep":
       throw tooDeep();
     case "too-many-values":

@@ -8,7 +8,7 @@ export interface YamlLimits {
 
 /** The JSON text of a YAML document, or the reason why it was rejected. */
 export type YamlResult =
-  | { readonly kind: "parsed"; readonly json: string; readonly duplicateFields: readonly string[] }
+  | { readonly kind: "parsed"; readonly json: string; readonly duplicateKeys: readonly string[] }
   | { readonly kind: "invalid"; readonly reason: string }
   | { readonly kind: "too-deep" }
   | { readonly kind: "too-many-values" };
@@ -33,19 +33,22 @@ export function yamlToJson(yaml: typeof Yaml, text: string, limits: YamlLimits):
     else if (first === "&" && ++indicatorsOnLine > maxDepth) return { kind: "too-deep" };
     if (flowDepth > maxDepth || indicatorsOnLine > maxDepth) return { kind: "too-deep" };
   }
-  const duplicateFields: string[] = [];
+  const duplicateKeys: string[] = [];
+  const lines = new yaml.LineCounter();
   /** Kubernetes warns about duplicate keys, which the parser would reject. */
-  const findDuplicates = (node: unknown, path: string, depth: number): void => {
-    if (depth > maxDepth || duplicateFields.length >= 100) return;
-    if (yaml.isSeq(node)) node.items.forEach((item, index) => findDuplicates(item, `${path}[${index}]`, depth + 1));
+  const findDuplicates = (node: unknown, depth: number): void => {
+    if (depth > maxDepth || duplicateKeys.length >= 100) return;
+    if (yaml.isSeq(node)) for (const item of node.items) findDuplicates(item, depth + 1);
     if (!yaml.isMap(node)) return;
     const seen = new Set<string>();
     for (const { key, value: child } of node.items) {
       const name = String(yaml.isScalar(key) ? key.value : key);
-      const at = path === "" ? name : `${path}.${name}`;
-      if (seen.has(name)) duplicateFields.push(at);
+      if (seen.has(name)) {
+        const { line } = lines.linePos(yaml.isScalar(key) ? (key.range?.[0] ?? 0) : 0);
+        duplicateKeys.push(`line ${line}: key ${JSON.stringify(name)} already set in map`);
+      }
       seen.add(name);
-      findDuplicates(child, at, depth + 1);
+      findDuplicates(child, depth + 1);
     }
   };
   let count = 0;
@@ -64,14 +67,20 @@ export function yamlToJson(yaml: typeof Yaml, text: string, limits: YamlLimits):
     return undefined;
   };
   try {
-    const document = yaml.parseDocument(text, { merge: true, prettyErrors: false, strict: true, uniqueKeys: false });
+    const document = yaml.parseDocument(text, {
+      merge: true,
+      prettyErrors: false,
+      strict: true,
+      uniqueKeys: false,
+      lineCounter: lines,
+    });
     const [error] = document.errors;
     if (error !== undefined) return { kind: "invalid", reason: error.message };
     const value: unknown = document.toJS({ maxAliasCount: 100 });
     const problem = problemOf(value, 0);
     if (problem !== undefined) return problem;
-    findDuplicates(document.contents, "", 0);
-    return { kind: "parsed", json: JSON.stringify(value) ?? "null", duplicateFields };
+    findDuplicates(document.contents, 0);
+    return { kind: "parsed", json: JSON.stringify(value) ?? "null", duplicateKeys };
   } catch (error) {
     if (error instanceof RangeError) return { kind: "too-deep" };
     return { kind: "invalid", reason: error instanceof Error ? error.message : String(error) };

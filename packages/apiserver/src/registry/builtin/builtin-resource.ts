@@ -29,6 +29,7 @@ export interface BuiltinKind {
   readonly selectableFields?: ServedResource["selectableFields"];
   readonly subresources?: readonly Subresource[];
   readonly storageApiVersion?: string;
+  readonly deprecationWarning?: string;
   readonly conversion?: ServedResource["conversion"];
 }
 

@@ -29,6 +29,7 @@ const endpoints = builtinResource({
   shortNames: ["ep"],
   scope: "Namespaced",
   columns: [column("Endpoints", "Addresses with ports."), ageColumn],
+  deprecationWarning: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
   cells: (object, now) => [endpointsText(object), age(object.metadata.creationTimestamp, now)],
   strategy: {
     hasGeneration: false,

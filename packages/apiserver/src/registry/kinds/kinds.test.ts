@@ -190,8 +190,10 @@ describe("Namespaces", () => {
     ]);
   });
 
-  it("have no name label if the name is too long", () => {
-    expect(create(namespaces, object("Namespace", {}, { name: "n".repeat(64) })).made.metadata.labels).toBeUndefined();
+  it("have a label with their name even if it is too long, which is then reported as well", () => {
+    expect(create(namespaces, object("Namespace", {}, { name: "n".repeat(64) })).made.metadata.labels).toEqual({
+      "kubernetes.io/metadata.name": "n".repeat(64),
+    });
   });
 
   it("change finalizers only through finalize, which leaves the status alone", () => {

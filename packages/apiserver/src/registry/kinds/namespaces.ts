@@ -1,5 +1,5 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
-import { invalidCause, labelValueFaults, qualifiedNameFaults, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, qualifiedNameFaults, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
 import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../object-fields.ts";
@@ -82,7 +82,5 @@ function finalizerCauses(object: DeepReadonly<KubernetesObject>, hasIndex: boole
 
 function setNameLabel(object: { metadata: { name?: string; labels?: Record<string, string> } }): void {
   const { name } = object.metadata;
-  // An invalid label value is reported for the name, not for the label.
-  if (name !== undefined && labelValueFaults(name).length === 0)
-    object.metadata.labels = { ...object.metadata.labels, [nameLabel]: name };
+  if (name !== undefined) object.metadata.labels = { ...object.metadata.labels, [nameLabel]: name };
 }

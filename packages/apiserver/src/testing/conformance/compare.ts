@@ -7,13 +7,14 @@ const { placeholders } = loadNormalisation();
 /** Compares the responses of one scenario with the recorded ones. A numbered placeholder stands for the same value throughout. */
 export interface Comparison {
   /** The differences, one line each. */
-  differences(expected: unknown, actual: unknown): readonly string[];
+  differences(expected: unknown, actual: unknown, withMessages?: boolean): readonly string[];
 }
 
 /** Creates a {@link Comparison}. `replaceVariables` substitutes `${run}` and the namespaces. */
 export function createComparison(replaceVariables: (text: string) => string): Comparison {
   /** Value by `kind:number`. */
   const bound = new Map<string, string>();
+  let comparesMessages = false;
 
   function compare(expected: unknown, actual: unknown, path: string, found: string[]): void {
     if (typeof expected === "string") compareText(expected, actual, path, found);
@@ -33,9 +34,9 @@ export function createComparison(replaceVariables: (text: string) => string): Co
 
   function compareObjects(expected: Record<string, unknown>, actual: unknown, path: string, found: string[]): void {
     if (!isJsonObject(actual)) return void found.push(difference(path, expected, actual));
-    const seen = new Set(["$message"]);
+    const seen = new Set(comparesMessages ? [] : ["$message"]);
     for (const [recorded, value] of Object.entries(expected)) {
-      if (recorded === "$message") continue;
+      if (recorded === "$message" && !comparesMessages) continue;
       const key = keyOf(recorded);
       seen.add(key);
       if (Object.hasOwn(actual, key)) compare(value, actual[key], `${path}/${key}`, found);
@@ -97,7 +98,8 @@ export function createComparison(replaceVariables: (text: string) => string): Co
   }
 
   return {
-    differences(expected, actual) {
+    differences(expected, actual, withMessages = false) {
+      comparesMessages = withMessages;
       const found: string[] = [];
       compare(expected, actual, "", found);
       return found;

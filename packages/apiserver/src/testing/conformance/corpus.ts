@@ -10,7 +10,15 @@ export interface Category {
 }
 
 /** What a scenario needs besides the API server. */
-export type Requirement = "garbage-collector" | "namespace-controller" | "workload-controllers" | "compacted-history";
+export type Requirement =
+  | "compacted-history"
+  | "garbage-collector"
+  | "mutating-admission-policy"
+  | "namespace-controller"
+  | "node-restriction"
+  | "policy-status-controller"
+  | "quota-controller"
+  | "workload-controllers";
 
 /** Requests that depend on each other, with kube-apiserver's responses. */
 export interface Scenario {
@@ -43,6 +51,8 @@ export interface Step {
   readonly sortEvents?: boolean;
   readonly compareHeaders?: readonly string[];
   readonly managedFields?: boolean;
+  /** Whether the messages of a Status are compared. */
+  readonly messages?: boolean;
   readonly assert?: readonly Readonly<Record<string, unknown>>[];
   readonly expect: Expectation;
 }

@@ -64,6 +64,14 @@ function childAt(value: unknown, key: string): unknown {
   return isJsonObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
 }
 
+/** The value of a key, or at a path of keys joined by dots. */
+function memberOf(value: unknown, key: string): unknown {
+  if (!isJsonObject(value)) return undefined;
+  if (Object.hasOwn(value, key)) return value[key];
+  const dot = key.indexOf(".");
+  return dot < 0 ? undefined : memberOf(value[key.slice(0, dot)], key.slice(dot + 1));
+}
+
 function childrenOf(value: unknown): unknown[] {
   if (Array.isArray(value)) return value;
   return isJsonObject(value) ? Object.values(value) : [];
@@ -72,5 +80,5 @@ function childrenOf(value: unknown): unknown[] {
 function itemsWhere(value: unknown, { list, key, value: wanted }: Extract<Segment, { kind: "where" }>): unknown[] {
   const items = list === "" ? value : childAt(value, list);
   if (!Array.isArray(items)) return [];
-  return items.filter((item) => isJsonObject(item) && Object.hasOwn(item, key) && String(item[key]) === wanted);
+  return items.filter((item) => isJsonObject(item) && String(memberOf(item, key)) === wanted);
 }

@@ -124,8 +124,6 @@ function moveMessage(value: Fields): void {
 }
 
 function normaliseCauses(causes: readonly unknown[], details: Readonly<Fields>): Fields[] {
-  const group = String(details["group"] ?? "");
-  const isCustom = !isBuiltInGroup(`${group}/`);
   const byIdentity = new Map<string, Fields>();
   for (const cause of causes) {
     if (!isFields(cause)) continue;
@@ -133,7 +131,6 @@ function normaliseCauses(causes: readonly unknown[], details: Readonly<Fields>):
     const reason = String(cause["reason"] ?? "");
     if (typeof cause["field"] === "string") {
       let field = cause["field"];
-      if (isCustom && reason !== "FieldManagerConflict") field = field.replaceAll(/\[\d+\]/g, "");
       if (details["kind"] === "CustomResourceDefinition") {
         for (const [from, to] of lists.crdCauseFieldPrefixes) field = field.replaceAll(from, to);
       }

@@ -78,7 +78,7 @@ export async function runScenario(
       const { body, ...rest } = step.expect;
       const expected = "body" in step.expect ? { ...rest, body } : rest;
       if (!("body" in step.expect)) delete actual["body"];
-      const differences = [...comparison.differences(expected, actual), ...failedAssertions(step, variables)];
+      const differences = [...comparison.differences(expected, actual, step.messages), ...failedAssertions(step, variables)];
       const text = messageOf(actual["body"]);
       found.push(...differences.map((difference) => `${step.name}: ${difference}`));
       if (differences.length > 0 && text !== "") found.push(`${step.name}: (${text})`);
@@ -210,7 +210,7 @@ function normaliseResult(step: Step, result: StepResult, managed: boolean, varia
   }
   if (step.compareHeaders !== undefined) {
     actual["headers"] = Object.fromEntries(
-      step.compareHeaders.map((name) => [name, normaliseHeader(result.headers?.[name]?.toString())]),
+      step.compareHeaders.map((name) => [name, normaliseHeader([result.headers?.[name] ?? ""].flat().join(","))]),
     );
   }
   return actual;

@@ -11,6 +11,7 @@ import { qualityOfService } from "./quality-of-service.ts";
 import { podSpecCauses, podTemplateCauses } from "./spec-validation.ts";
 import { agreeOnAddresses, ephemeralCauses, podStatusCauses } from "./status-validation.ts";
 import { podUpdateCauses } from "./update-validation.ts";
+import { podWarnings } from "./warnings.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -51,6 +52,7 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         prepareForCreate: (pod) => prepare(pod, store),
         prepareForUpdate: keepAdmitted,
         validate: podCauses,
+        warnings: (pod) => podWarnings(pod.metadata, valueAt(pod, "spec"), "spec"),
         status: { default: agreeOnAddresses },
         validateCreate: (pod) =>
           objectsAt(valueAt(pod, "spec"), "ephemeralContainers").length === 0
@@ -111,8 +113,11 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
   const spec = objectAt(pod, "spec");
   if (spec === undefined) return;
   setField(pod, "status", { phase: "Pending", qosClass: qualityOfService(spec) });
-  spec["serviceAccountName"] ??= "default";
-  spec["serviceAccount"] ??= spec["serviceAccountName"];
+  // A mirror pod must not get the rights of a service account.
+  if (pod.metadata.annotations?.["kubernetes.io/config.mirror"] === undefined) {
+    spec["serviceAccountName"] ??= "default";
+    spec["serviceAccount"] ??= spec["serviceAccountName"];
+  }
   admitPriority(pod, spec, store);
   addTolerations(spec);
   if (objectsAt(spec, "schedulingGates").length > 0) {

@@ -1,7 +1,7 @@
 import { type DeepReadonly, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { isIpAddress } from "../../field-checks.ts";
-import { listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
@@ -34,8 +34,11 @@ export function allocate(service: KubernetesObject, allocator: ServiceAllocator)
     if (address !== undefined) {
       spec["clusterIP"] = address;
       if (listAt(spec, "clusterIPs").length === 0) spec["clusterIPs"] = [address];
-      spec["ipFamilies"] ??= [address.includes(":") ? "IPv6" : "IPv4"];
-      spec["ipFamilyPolicy"] ??= "SingleStack";
+      // Endpoints of a headless Service without a selector may be of either family.
+      const isOpen = address === "None" && Object.keys(mapAt(spec, "selector")).length === 0;
+      spec["ipFamilyPolicy"] ??= isOpen ? "RequireDualStack" : "SingleStack";
+      const isDual = isOpen && spec["ipFamilyPolicy"] !== "SingleStack";
+      spec["ipFamilies"] ??= isDual ? ["IPv4", "IPv6"] : [address.includes(":") ? "IPv6" : "IPv4"];
     }
   }
   if (!hasNodePorts(spec)) return;

@@ -65,6 +65,7 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
         },
         validate: (service) => [...serviceCauses(service), ...allocationCauses(service, allocator)],
         validateUpdate: updateCauses,
+        warnings: serviceWarnings,
       },
     }),
   ];
@@ -118,8 +119,9 @@ function serviceCauses(service: Read): StatusCause[] {
   causes.push(...check.oneOf("spec.type", valueAt(spec, "type"), types));
   for (const [index, address] of listAt(spec, "externalIPs").entries()) {
     if (typeof address !== "string") continue;
-    const faults = check.isIpAddress(address)
-      ? check.specialAddressFaults(address)
+    const standard = standardAddress(address);
+    const faults = check.isIpAddress(standard)
+      ? check.specialAddressFaults(standard)
       : ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
     causes.push(...faults.map((fault) => invalidCause(`spec.externalIPs[${index}]`, address, fault)));
   }
@@ -129,6 +131,20 @@ function serviceCauses(service: Read): StatusCause[] {
     causes.push(invalidCause("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout, detail));
   }
   return [...causes, ...trafficCauses(spec), ...familyCauses(spec), ...balancerCauses(spec)];
+}
+
+/** kube-apiserver still accepts leading zeros in IPv4 addresses. */
+function standardAddress(address: string): string {
+  return /^\d+(\.\d+){3}$/.test(address) ? address.split(".").map(Number).join(".") : address;
+}
+
+function serviceWarnings(service: Read): string[] {
+  return listAt(service, "spec", "externalIPs").flatMap((address, index) => {
+    if (typeof address !== "string" || standardAddress(address) === address) return [];
+    const field = `spec.externalIPs[${index}]`;
+    const advice = `will be considered invalid in a future Kubernetes release: use ${JSON.stringify(standardAddress(address))}`;
+    return [`${field}: non-standard IP address ${JSON.stringify(address)} ${advice}`];
+  });
 }
 
 function trafficCauses(spec: unknown): StatusCause[] {

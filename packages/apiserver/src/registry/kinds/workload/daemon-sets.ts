@@ -42,6 +42,7 @@ export const daemonSets = builtinResource({
     workload.selectorCell(object),
   ],
   strategy: {
+    warnings: workload.templateWarnings,
     default: defaultDaemonSet,
     prepareForCreate: (object) =>
       workload.emptyStatus(object, {

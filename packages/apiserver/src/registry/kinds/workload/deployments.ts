@@ -34,6 +34,7 @@ export const deployments = builtinResource({
     workload.selectorCell(object),
   ],
   strategy: {
+    warnings: workload.templateWarnings,
     default: defaultDeployment,
     prepareForCreate: (object) => workload.emptyStatus(object),
     validate: (object) => [

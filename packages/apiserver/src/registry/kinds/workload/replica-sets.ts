@@ -59,6 +59,7 @@ export const replicaSets = builtinResource({
   cells,
   selectableFields,
   strategy: {
+    warnings: workload.templateWarnings,
     default: (object) => workload.defaultWorkload(object),
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0 }),
     validate: (object) => [...workload.workloadCauses(object), ...countCauses(object)],

@@ -25,6 +25,7 @@ export const statefulSets = builtinResource({
     ...workload.templateCells(object),
   ],
   strategy: {
+    warnings: workload.templateWarnings,
     default: defaultStatefulSet,
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0, availableReplicas: 0 }),
     validate: (object) => [

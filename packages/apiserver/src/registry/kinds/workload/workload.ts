@@ -6,6 +6,7 @@ import * as check from "../../field-checks.ts";
 import { listAt, mapAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
+import { podWarnings } from "../pod/warnings.ts";
 import { labelsText } from "../service/services.ts";
 
 export type Read = DeepReadonly<KubernetesObject>;
@@ -46,6 +47,13 @@ export function workloadCauses(object: Read, template: unknown = valueAt(object,
     causes.push(forbiddenCause("spec.template.spec.activeDeadlineSeconds", detail));
   }
   return causes;
+}
+
+/** Warnings about the Pod template. */
+export function templateWarnings(object: Read): string[] {
+  const template = objectAt(object, "spec", "template");
+  const { metadata } = (template ?? {}) as { readonly metadata?: KubernetesObject["metadata"] };
+  return podWarnings(metadata, template?.["spec"], "spec.template.spec");
 }
 
 /** Validates status counters: none is negative, and no part of `parts` exceeds its whole. */
