@@ -62,7 +62,7 @@ async function start(handle: Handle, options: Partial<HttpServerOptions> = {}): 
   const server = await startHttpServer({
     // The pipeline reads the body after authorization.
     handle: async (request) => {
-      await request.receive?.(false);
+      await request.receive?.(true);
       return handle(request);
     },
     authenticate: createAuthenticator({

@@ -97,15 +97,22 @@ test("normalisation drops what may differ: managedFields, null times, order of v
     verbs: ["a", "b"],
   });
   const causes = [
-    { field: "spec.a[1].b", reason: "FieldValueTypeInvalid", message: "m" },
-    { field: "spec.a[2].b", reason: "FieldValueInvalid", message: "n" },
+    { field: "spec.b", reason: "FieldValueInvalid", message: "m" },
+    { field: "spec.a[2].b", reason: "FieldValueTypeInvalid", message: "n" },
+    { field: "spec.b", reason: "FieldValueInvalid", message: "o" },
   ];
   const status = { kind: "Status", apiVersion: "v1", metadata: {}, message: "m", details: { group: "x.example.com", causes } };
   expect(normalise(status, false)).toEqual({
     kind: "Status",
     apiVersion: "v1",
     $message: "m",
-    details: { group: "x.example.com", causes: [{ field: "spec.a.b", reason: "FieldValueInvalid", $message: "m" }] },
+    details: {
+      group: "x.example.com",
+      causes: [
+        { field: "spec.a[2].b", reason: "FieldValueTypeInvalid", $message: "n" },
+        { field: "spec.b", reason: "FieldValueInvalid", $message: "m" },
+      ],
+    },
   });
   const table = {
     kind: "Table",
