@@ -40,7 +40,7 @@ async function createProgram(args: readonly string[], setExitCode: (code: number
     .exitOverride();
   const selected = selectedCommand(args);
   for (const entry of commandEntries) {
-    const command = program.command(entry.name).description(entry.description);
+    const command = program.command(entry.name, { hidden: entry.isInternal === true }).description(entry.description);
     if (entry.name !== selected) continue;
     const define = await entry.load();
     await define(command, setExitCode);

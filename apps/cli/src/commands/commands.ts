@@ -7,6 +7,8 @@ export type DefineCommand = (command: Command, setExitCode: (code: number) => vo
 export interface CommandEntry {
   readonly name: string;
   readonly description: string;
+  /** Whether `--help` omits it. Default false. */
+  readonly isInternal?: boolean;
   /** Imports the command's code. */
   load(): Promise<DefineCommand>;
 }
@@ -37,5 +39,11 @@ export const commandEntries: readonly CommandEntry[] = [
     name: "storage",
     description: "verify, repair, back up, restore and compact the data of `keelson up`",
     load: async () => (await import("./storage.ts")).defineStorageCommand,
+  },
+  {
+    name: "component",
+    description: "run one process of `keelson up`",
+    isInternal: true,
+    load: async () => (await import("./component.ts")).defineComponentCommand,
   },
 ];

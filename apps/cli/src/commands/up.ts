@@ -1,6 +1,5 @@
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
-import { startEventLoopWatchdog } from "@keelson/cluster/watchdog";
 import { aborted, listenForShutdown } from "@keelson/controller";
 import type { Operator } from "@keelson/operator";
 import { logLevelFlag, portFlag, UsageError } from "@keelson/operator/flags";
@@ -81,10 +80,6 @@ async function up(
   await createDataFolder(dataDir);
   const log = createLogger({ level, file: resolve(dataDir, "keelson.log") });
   const shutdown = listenForShutdown({ faults: { log } });
-  const watchdog = startEventLoopWatchdog({
-    thresholdMs: 2_000,
-    onStall: ({ blockedMs, stack }) => log.warn({ blockedMs, stack }, "event loop was blocked"),
-  });
   try {
     const local = await startLocal({
       dataDir,
@@ -93,35 +88,34 @@ async function up(
       metricsPort,
       // The tour may fall back to a free port if a default port is in use.
       mayMovePorts: flags.tour === true ? defaulted : new Set(),
-      operators: operators.filter((operator) => chosen.has(operator.name)),
+      operators: operators.map(({ name }) => name).filter((name) => chosen.has(name)),
       hasCluster: chosen.has("cluster"),
       containerd: typeof flags["containerd-address"] === "string" ? resolve(flags["containerd-address"]) : undefined,
       podRuntime: podRuntimeFlag.read(flags),
       flags,
       clock: systemClock,
       log,
+      logLevel: level,
       signal: shutdown.signal,
       onComponent: (name, description) => print(`${name.padEnd(10)}  ${description}`),
+      onRestart: (line) => void process.stderr.write(`${line}\n`),
     });
     try {
       print("ready");
       if (!flags.tour) {
         print(`\nexport KUBECONFIG=${local.kubeconfig}`);
-        await Promise.race([aborted(shutdown.signal), local.failed]);
+        await aborted(shutdown.signal);
         return shutdown.fault === undefined ? 0 : 1;
       }
       const { runTour } = await import("../tour/tour.ts");
-      const succeeded = await Promise.race([
-        runTour({
-          local,
-          families: [...chosen],
-          clock: systemClock,
-          out: process.stdout,
-          signal: shutdown.signal,
-          keepRunning: flags.exit !== true,
-        }),
-        local.failed,
-      ]);
+      const succeeded = await runTour({
+        local,
+        families: [...chosen],
+        clock: systemClock,
+        out: process.stdout,
+        signal: shutdown.signal,
+        keepRunning: flags.exit !== true,
+      });
       return succeeded ? 0 : 1;
     } finally {
       if (shutdown.signal.aborted) print("\nstopping ...");
@@ -132,7 +126,6 @@ async function up(
     if (shutdown.signal.aborted && error === shutdown.signal.reason && shutdown.fault === undefined) return 130;
     throw error;
   } finally {
-    await watchdog.stop();
     shutdown.dispose();
   }
 }

@@ -63,7 +63,8 @@ async function startKillable(dir: string) {
   };
 }
 
-const serversOf = (dir: string): readonly string[] => processesOf(dir).filter((line) => line.includes("redis-server"));
+const serversOf = (dir: string): readonly string[] =>
+  processesOf(dir).flatMap(({ command }) => (command.includes("redis-server") ? [command] : []));
 const podsOf = async (client: Client): Promise<readonly PodObject[]> =>
   (await client.list(Pod, { namespace, labelSelector: "middleware.io/app=cache" })).items as readonly PodObject[];
 async function passwordOf(client: Client): Promise<string> {

@@ -16,7 +16,10 @@ import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from 
 export const systemNamespace = "keelson-system";
 
 /** The service account that an operator's controllers run as. */
-export function operatorUser(operator: Operator): { readonly username: string; readonly groups: readonly string[] } {
+export function operatorUser(operator: Pick<Operator, "name">): {
+  readonly username: string;
+  readonly groups: readonly string[];
+} {
   return {
     username: `system:serviceaccount:${systemNamespace}:${operator.name}`,
     groups: ["system:serviceaccounts", `system:serviceaccounts:${systemNamespace}`, "system:authenticated"],

@@ -1,4 +1,5 @@
 import { statusError } from "@keelson/api-machinery";
+import { RuntimeClass } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import {
   type IsolationApi,
@@ -24,39 +25,32 @@ export const podRuntimeFlag = choiceFlag({
 /** The runtime of Pods without a RuntimeClass. */
 export type PodRuntimeName = "process" | "bubblewrap" | "containerd";
 
-type IsolationSources = Pick<PodIsolationOptions, "mayUse" | "handlerOf" | "ownerOf">;
+type IsolationSources = Pick<PodIsolationOptions, "mayUse" | "handlerOf" | "ownerOf"> & {
+  readonly handlers: () => Promise<readonly string[]>;
+};
 
 /** Isolates Pods of users who may not run processes of the node. The API server needs the step before it starts. */
 export class PodIsolation {
-  readonly #default: PodRuntimeName;
   #sources: IsolationSources | undefined;
-  #runtimes: PodRuntimes | undefined;
   /** The admission step. It rejects writes of Pods until {@link connect}. */
   readonly step: PodIsolationStep;
 
   constructor(defaultRuntime: PodRuntimeName) {
-    this.#default = defaultRuntime;
     this.step = podIsolation({
       mayUse: (user, runtimeClass) => this.#connected.mayUse(user, runtimeClass),
       handlerOf: (runtimeClass) => this.#connected.handlerOf(runtimeClass),
       ownerOf: (namespace, reference) => this.#connected.ownerOf(namespace, reference),
-      handlers: () => [this.#default, ...(this.#runtimes?.names ?? [])],
+      handlers: async () => [defaultRuntime, ...(await this.#connected.handlers())],
     });
   }
 
-  /** Reads permissions and owners from this server. `client` needs full read access. */
+  /** Reads permissions, owners and the node's runtimes from this server. `client` needs full read access. */
   connect(api: IsolationApi, client: Client): void {
-    this.#sources = isolationSources(api, client);
-  }
-
-  /** Uses the runtimes of the node. Rejects a default runtime that the machine does not have; containerd may start later. */
-  use(runtimes: PodRuntimes): void {
-    this.#runtimes = runtimes;
-    if (this.#default !== "containerd" && !runtimes.names.includes(this.#default)) {
-      throw new UsageError(
-        `--pod-runtime: ${this.#default} is not available on this machine: install it, or choose one of ${runtimes.names.join(", ")}`,
-      );
-    }
+    this.#sources = {
+      ...isolationSources(api, client),
+      // The node publishes a RuntimeClass for each of its runtimes.
+      handlers: async () => (await client.list(RuntimeClass)).items.map(({ handler }) => handler),
+    };
   }
 
   /** Whether a user may run commands in bare processes. */
@@ -68,4 +62,12 @@ export class PodIsolation {
     if (this.#sources === undefined) throw statusError("ServiceUnavailable", "the server is starting");
     return this.#sources;
   }
+}
+
+/** Rejects a default runtime that the machine does not have; containerd may start later. Throws a {@link UsageError}. */
+export function requirePodRuntime(name: PodRuntimeName, { names }: PodRuntimes): void {
+  if (name === "containerd" || names.includes(name)) return;
+  throw new UsageError(
+    `--pod-runtime: ${name} is not available on this machine: install it, or choose one of ${names.join(", ")}`,
+  );
 }

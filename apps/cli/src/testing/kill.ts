@@ -19,5 +19,5 @@ export function commandsWith(text: string): readonly string[] {
         return ""; // The process has exited.
       }
     })
-    .filter((command) => command.includes(text) && !command.includes(" up --data-dir "));
+    .filter((command) => command.includes(text) && !/keelson(\.js)? (up|apiserver|controllers|component) /.test(command));
 }

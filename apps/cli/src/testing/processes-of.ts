@@ -21,9 +21,9 @@ function allProcesses(): ProcessEntry[] {
   });
 }
 
-/** Command lines of all processes that refer to a folder. */
-export function processesOf(folder: string): string[] {
-  return allProcesses().flatMap(({ command }) => (command.includes(folder) ? [command] : []));
+/** All processes whose command line contains `text`, for example a folder. */
+export function processesOf(text: string): readonly { readonly pid: number; readonly command: string }[] {
+  return allProcesses().filter(({ command }) => command.includes(text));
 }
 
 /** Kills all processes that refer to a folder, and their descendants, because Pods outlive `keelson up`. */

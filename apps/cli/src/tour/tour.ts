@@ -71,7 +71,7 @@ export async function runTour(options: TourOptions): Promise<boolean> {
   kubectl get rjob,rtg,rtask,rb          # and it, rhinojobs, sb, pods ...
   kubectl explain rjob.spec --api-version=robot.k8s4r.io/v1alpha1\n
 Ctrl-C stops everything.\n`);
-    await Promise.race([aborted(signal), local.failed]);
+    await aborted(signal);
     return succeeded;
   } finally {
     await Promise.all(ready.map((tour, index) => cleanUp(tour, contexts[index])));

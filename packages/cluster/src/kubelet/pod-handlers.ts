@@ -19,16 +19,15 @@ export interface PodHandlersOptions {
   readonly kubelet: () => Kubelet | undefined;
   readonly now: () => number;
   /**
-   * Whether a user may run commands in containers that are bare processes of the node (see `podIsolation`). Default: everyone who may
-   * exec or attach.
+   * Whether the sender may run commands in containers that are bare processes of the node (see `podIsolation`). Default: everyone who
+   * may exec or attach.
    */
-  readonly mayUseProcess?: (user: { readonly username: string; readonly groups: readonly string[] }) => boolean;
+  readonly mayUseProcess?: (call: PodCall) => boolean;
 }
 
 /** Handlers for the Pod subresources that the node serves, keyed as in `ApiServerOptions.subresources`. */
 export function podHandlers(options: PodHandlersOptions): Readonly<Record<string, PodHandler>> {
-  const mayUseProcess = ({ request: { user } }: PodCall): boolean =>
-    options.mayUseProcess === undefined || (user !== undefined && options.mayUseProcess(user));
+  const mayUseProcess = (call: PodCall): boolean => options.mayUseProcess?.(call) ?? true;
   const findPod = async (call: PodCall): Promise<PodView> => {
     const client = options.client();
     if (client === undefined) throw statusError("ServiceUnavailable", "the server is starting");

@@ -39,7 +39,7 @@ export interface PodIsolationOptions {
   /** The object that an owner reference names; `undefined` if it does not exist or its kind is not served. */
   readonly ownerOf: (namespace: string, reference: OwnerReference) => Promise<DeepReadonly<KubernetesObject> | undefined>;
   /** The handlers of the node's runtimes, the default first. */
-  readonly handlers: () => readonly string[];
+  readonly handlers: () => readonly string[] | Promise<readonly string[]>;
 }
 
 /** The handler of bare processes, and the name of its RuntimeClass. */
@@ -151,7 +151,7 @@ async function admitPod(pod: KubernetesObject, request: IsolationRequest, option
   const spec = (pod as { spec?: { runtimeClassName?: string; volumes?: readonly object[] } }).spec;
   if (spec === undefined) return false;
   const { runtimeClassName: className } = spec;
-  const handler = className === undefined ? options.handlers()[0] : await options.handlerOf(className);
+  const handler = className === undefined ? (await options.handlers())[0] : await options.handlerOf(className);
   const isTrusted = isDelegate(request.user)
     ? await areOwnersTrusted(pod, request, options)
     : options.mayUse(request.user, className !== undefined && handler === processHandler ? className : processHandler);
@@ -163,9 +163,9 @@ async function admitPod(pod: KubernetesObject, request: IsolationRequest, option
     throw rejected(pod, request, `hostPath volumes require verb "use" on runtimeclasses.node.k8s.io "${processHandler}"`);
   }
   if (className !== undefined && handler !== processHandler) return false;
-  const isolated = options.handlers().find((name) => name !== processHandler);
+  const isolated = (await options.handlers()).find((name) => name !== processHandler);
   if (className !== undefined || isolated === undefined) {
-    const isolatedNames = options.handlers().filter((name) => name !== processHandler);
+    const isolatedNames = (await options.handlers()).filter((name) => name !== processHandler);
     const hint =
       isolatedNames.length === 0
         ? "and this node has no isolated runtime: install bubblewrap or containerd"

@@ -1,0 +1,57 @@
+import { join } from "node:path";
+import { sleep, systemClock } from "@keelson/api-machinery/time";
+import { type ServedApi, serveApi, systemRandom, type UserInfo } from "@keelson/apiserver";
+import { createClient } from "@keelson/client";
+import { userOfToken } from "../identities.ts";
+import { PodIsolation } from "../pod-runtime.ts";
+import { withFreePort } from "../ports.ts";
+import type { ApiServerConfig } from "./messages.ts";
+import { proxiedPodSubresources } from "./pod-subresource-proxy.ts";
+import type { ComponentContext, RunningComponent } from "./run-component.ts";
+
+/** Path of the kubelet's Unix socket. */
+export const kubeletSocket = (dataDir: string): string => join(dataDir, "node", "kubelet.sock");
+
+/** After a crash, the former API server may need this long to notice and release the storage. */
+const lockTimeoutMs = 5_000;
+
+/** Starts the API server of `keelson up`. */
+export async function startApiServerComponent(config: ApiServerConfig, context: ComponentContext): Promise<RunningComponent> {
+  const { dataDir, bindAddress, serviceNetwork, requiresServiceAccounts, tokens } = config;
+  const { log, signal, onStarted } = context;
+  const staticTokens = new Map<string, UserInfo>(Object.entries(tokens).map(([name, token]) => [token, userOfToken(name)]));
+  const isolation = config.podRuntime === undefined ? undefined : new PodIsolation(config.podRuntime);
+  const serve = (port: number): Promise<ServedApi> =>
+    serveApi({
+      ...{ dataDir, bindAddress, port, serviceNetwork, requiresServiceAccounts, staticTokens },
+      clock: systemClock,
+      random: systemRandom,
+      subresources: proxiedPodSubresources(kubeletSocket(dataDir), (user) => isolation?.mayUseProcess(user) ?? false),
+      admission: isolation === undefined ? [] : [isolation.step],
+      onError: (error) => log.error({ err: error, component: "apiserver" }, "background error"),
+    });
+  const start = (): Promise<ServedApi> =>
+    withFreePort(() => serve(config.port), config.mayMovePort ? () => serve(0) : undefined);
+  const api = await retryWhileLocked(start, signal);
+  isolation?.connect(api.server, createClient({ transport: api.server.transport(), fieldManager: "keelson" }));
+  onStarted("apiserver", api.url);
+  return {
+    endpoints: { apiserver: api.url, kubeconfig: api.kubeconfig },
+    failed: new Promise<never>(() => {}),
+    stop: () => api.close(),
+  };
+}
+
+/** The data folder has a lock of its own, so only a process that is about to exit can hold the storage. */
+async function retryWhileLocked<T>(start: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  const deadline = systemClock.monotonic() + lockTimeoutMs;
+  for (;;) {
+    try {
+      return await start();
+    } catch (error) {
+      const isLocked = error instanceof Error && "code" in error && error.code === "InUse";
+      if (!isLocked || systemClock.monotonic() >= deadline) throw error;
+      await sleep(systemClock, 50, signal);
+    }
+  }
+}

@@ -1,0 +1,241 @@
+import { chmod, mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { systemClock } from "@keelson/api-machinery/time";
+import { type Client, createClient, createHttpTransport, type UpgradingTransport } from "@keelson/client";
+import {
+  discoverKinds,
+  ensureRuntimeClasses,
+  hasProcessAccess,
+  issueTokensBy,
+  type Kubelet,
+  machineName,
+  openPodRuntimes,
+  podHandlers,
+  type PodRuntimes,
+  type PodRuntimesOptions,
+  startCluster,
+  startKubelet,
+  startKubeletServer,
+  startServiceProxy,
+} from "@keelson/cluster";
+import { createPrometheusMetrics, createProbeServer, type PrometheusMetrics } from "@keelson/controller";
+import { defaultContainerdSocket, openUnpackedImages, type UnpackedImages } from "@keelson/execution";
+import { type FlagValues, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
+import { imagesFolder, sandboxes } from "@keelson/sandboxes";
+import { loadOperators } from "../../operators.ts";
+import { grant } from "../cluster-access.ts";
+import { clusterUsers, operatorTokenName } from "../identities.ts";
+import { metricsAccess } from "../metrics-access.ts";
+import { prepareOperator } from "../operator-access.ts";
+import { requirePodRuntime } from "../pod-runtime.ts";
+import { withFreePort } from "../ports.ts";
+import { kubeletSocket } from "./api-server-component.ts";
+import type { ControllersConfig } from "./messages.ts";
+import type { ComponentContext, RunningComponent } from "./run-component.ts";
+
+/** Starts the built-in controllers, the node and the operators of `keelson up`. If one fails, stops those already started. */
+export async function startControllersComponent(
+  config: ControllersConfig,
+  context: ComponentContext,
+): Promise<RunningComponent> {
+  const controllers = new Controllers(config, context);
+  try {
+    return await controllers.start();
+  } catch (error) {
+    await controllers.stop();
+    throw error;
+  }
+}
+
+class Controllers {
+  readonly #config: ControllersConfig;
+  readonly #context: ComponentContext;
+  readonly #stops: (() => Promise<void>)[] = [];
+  readonly #operators: RunningOperator[] = [];
+  #authority = "";
+  #metrics: PrometheusMetrics | undefined;
+  #isReady = false;
+
+  constructor(config: ControllersConfig, context: ComponentContext) {
+    this.#config = config;
+    this.#context = context;
+  }
+
+  async start(): Promise<RunningComponent> {
+    const { dataDir, hasCluster } = this.#config;
+    this.#authority = await readFile(join(dataDir, "pki", "ca.crt"), "utf8");
+    const admin = this.#client("admin", "keelson");
+    await this.#startMetrics(admin);
+    if (hasCluster) await this.#startCluster(admin);
+    for (const operator of await loadOperators(new Set(this.#config.operators))) await this.#startOperator(operator, admin);
+    const failed = new Promise<never>((_, reject) => {
+      for (const each of this.#operators) each.done.catch(reject);
+    });
+    failed.catch(() => {});
+    this.#isReady = true;
+    return {
+      endpoints: Object.assign({}, ...this.#operators.map((each) => each.endpoints)),
+      failed,
+      stop: () => this.stop(),
+    };
+  }
+
+  async stop(): Promise<void> {
+    for (let next = this.#stops.pop(); next !== undefined; next = this.#stops.pop()) await next();
+  }
+
+  /** A transport that authenticates as the holder of the named token. */
+  #transport(tokenName: string): UpgradingTransport {
+    const { server, tokens } = this.#config;
+    const transport = createHttpTransport({
+      server,
+      ca: this.#authority,
+      token: tokens[tokenName] ?? "",
+      clock: systemClock,
+    });
+    this.#stops.push(() => transport.close());
+    return transport;
+  }
+
+  #client(tokenName: string, fieldManager: string): Client {
+    return createClient({ transport: this.#transport(tokenName), fieldManager, userAgent: fieldManager });
+  }
+
+  async #startMetrics(client: Client): Promise<void> {
+    const { dataDir, metricsPort } = this.#config;
+    if (metricsPort === undefined) return;
+    this.#metrics = await createPrometheusMetrics({ clock: systemClock, processFigures: true });
+    const server = createProbeServer({
+      metrics: this.#metrics,
+      access: await metricsAccess({ dataDir, client, clock: systemClock }),
+      reconciles: { reconciles: (filter) => this.#operators.flatMap((each) => each.reconciles(filter)) },
+      ready: {
+        started: () => {
+          if (!this.#isReady) throw new Error("not started yet");
+        },
+      },
+    });
+    this.#stops.push(() => server.stop());
+    this.#context.onStarted("metrics", `${await withMetricsPortHint(server.listen(metricsPort))}/metrics`);
+  }
+
+  async #startCluster(admin: Client): Promise<void> {
+    const { dataDir } = this.#config;
+    const { log, onStarted } = this.#context;
+    await Promise.all(Object.values(clusterUsers()).map((user) => grant(admin, user)));
+    const collector = this.#client("collector", "kube-controller-manager");
+    const common = { clock: systemClock, random: Math.random, log: log.child({ component: "cluster" }) };
+    const kinds = await discoverKinds({ transport: this.#transport("collector"), client: collector, ...common });
+    this.#stops.push(() => kinds.stop());
+    const cluster = await startCluster({
+      client: this.#client("controllers", "kube-controller-manager"),
+      collector,
+      kinds,
+      ...common,
+      rootCa: this.#authority,
+      volumesDirectory: join(dataDir, "volumes"),
+    });
+    this.#stops.push(() => cluster.stop());
+    onStarted("cluster", cluster.description);
+    const kubelet = await this.#startNode(admin);
+    const proxy = await startServiceProxy({
+      client: this.#client("proxy", "kube-proxy"),
+      clock: systemClock,
+      random: Math.random,
+      log: log.child({ component: "node" }),
+    });
+    this.#stops.push(() => proxy.stop());
+    onStarted("node", kubelet.description);
+  }
+
+  async #startNode(admin: Client): Promise<Kubelet> {
+    const { dataDir, podNetwork, podRuntime, server } = this.#config;
+    const log = this.#context.log.child({ component: "node" });
+    const { hostname, port } = new URL(server);
+    const nodeDir = join(dataDir, "node");
+    const unpacked = await openImages(join(dataDir, sandboxes.name));
+    const runtimes = await this.#openRuntimes({ dataDir: nodeDir, clock: systemClock, random: Math.random, unpacked });
+    this.#stops.push(() => runtimes.close());
+    requirePodRuntime(podRuntime, runtimes);
+    await ensureRuntimeClasses(admin, runtimes.names);
+    runtimes.onChange(({ handler }) => ensureRuntimeClasses(admin, [handler]));
+    const client = this.#client("node", "kubelet");
+    const kubelet = await startKubelet({
+      ...{ client, nodeName: machineName(), dataDir: nodeDir, runtimes, podNetwork, log },
+      defaultRuntime: podRuntime,
+      clock: systemClock,
+      random: Math.random,
+      apiServer: { host: hostname, port: Number(port), authority: this.#authority },
+      issueToken: issueTokensBy(client),
+    });
+    this.#stops.push(() => kubelet.stop());
+    const kubeletServer = await startKubeletServer({
+      socketPath: kubeletSocket(dataDir),
+      handlers: podHandlers({
+        client: () => client,
+        kubelet: () => kubelet,
+        now: () => systemClock.now(),
+        mayUseProcess: hasProcessAccess,
+      }),
+      onError: (error) => log.error({ err: error }, "kubelet request failed"),
+    });
+    this.#stops.push(() => kubeletServer.stop());
+    return kubelet;
+  }
+
+  /** Opens the node's runtimes. Without an explicit socket, the standard containerd is used as soon as it responds. */
+  #openRuntimes(common: PodRuntimesOptions): Promise<PodRuntimes> {
+    const { containerd } = this.#config;
+    if (containerd !== undefined) return openPodRuntimes({ ...common, containerd });
+    if (process.getuid?.() !== 0) return openPodRuntimes(common);
+    const log = this.#context.log.child({ component: "node" });
+    return openPodRuntimes({ ...common, awaitedContainerd: defaultContainerdSocket, log });
+  }
+
+  async #startOperator(operator: Operator, admin: Client): Promise<void> {
+    const { dataDir, flags, mayMovePorts, server } = this.#config;
+    const { log, signal, onStarted } = this.#context;
+    await prepareOperator(admin, operator, signal);
+    const operatorDir = join(dataDir, operator.name);
+    await mkdir(operatorDir, { recursive: true, mode: 0o700 });
+    const own = this.#transport(operatorTokenName(operator.name));
+    const transport = this.#metrics === undefined ? own : this.#metrics.measured(own, new URL(server).host);
+    const start = (values: FlagValues): Promise<RunningOperator> =>
+      startOperator({
+        operator,
+        client: createClient({ transport, fieldManager: `keelson-${operator.name}` }),
+        ...(this.#metrics === undefined ? {} : { metrics: this.#metrics }),
+        clock: systemClock,
+        logger: log.child({ operator: operator.name }),
+        dataDir: operatorDir,
+        flags: values,
+        signal,
+      });
+    const ports = operator.servers
+      .flatMap((each) => each.flags ?? [])
+      .filter((flag) => flag.value === "PORT" && mayMovePorts.includes(flag.name));
+    const moved = { ...flags, ...Object.fromEntries(ports.map((flag) => [flag.name, "0"])) };
+    const started = await withFreePort(() => start(flags), ports.length > 0 ? () => start(moved) : undefined);
+    this.#stops.push(() => started.stop());
+    this.#operators.push(started);
+    for (const description of started.descriptions) onStarted(operator.name, description);
+  }
+}
+
+/** Opens the images that Pods share with sandboxes. */
+async function openImages(dir: string): Promise<UnpackedImages> {
+  const images = await openUnpackedImages(imagesFolder(dir));
+  // Programs of other users have their root file system in this folder; its secret files have their own modes.
+  await chmod(dir, 0o711);
+  return images;
+}
+
+/** Adds the flag's name to a listen error. */
+async function withMetricsPortHint(address: Promise<string>): Promise<string> {
+  try {
+    return await address;
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    throw new Error(`--metrics-port: ${message}; choose another port, 0 for a free one, or off`, { cause: error });
+  }
+}

@@ -1,0 +1,68 @@
+import type { FlagValues } from "@keelson/operator";
+import type { PodRuntimeName } from "../pod-runtime.ts";
+
+/** The components of `keelson up` that run in processes of their own. */
+export type ComponentName = "apiserver" | "controllers";
+
+/** Identities of the components towards the API server, each with a bearer token that is valid until `keelson up` exits. */
+export type ComponentTokens = Readonly<Record<string, string>>;
+
+/** Configuration of the API server process. */
+export interface ApiServerConfig {
+  readonly component: "apiserver";
+  readonly dataDir: string;
+  readonly logLevel: string;
+  readonly bindAddress: string;
+  /** 0 picks a free port. */
+  readonly port: number;
+  /** Whether to fall back to a free port if `port` is in use. */
+  readonly mayMovePort: boolean;
+  /** First two octets of Service addresses. */
+  readonly serviceNetwork: string;
+  readonly requiresServiceAccounts: boolean;
+  /** The node's default runtime, which decides how Pods are isolated. Absent without a node. */
+  readonly podRuntime?: PodRuntimeName;
+  readonly tokens: ComponentTokens;
+}
+
+/** Configuration of the process that runs the built-in controllers, the node and the operators. */
+export interface ControllersConfig {
+  readonly component: "controllers";
+  readonly dataDir: string;
+  readonly logLevel: string;
+  /** URL of the API server. */
+  readonly server: string;
+  readonly tokens: ComponentTokens;
+  /** First two octets of Pod addresses. */
+  readonly podNetwork: string;
+  /** The runtime of Pods without a RuntimeClass. */
+  readonly podRuntime: PodRuntimeName;
+  /** Port of metrics and probes on loopback; 0 picks a free one; absent disables them. */
+  readonly metricsPort?: number;
+  /** Names of the port flags that may fall back to a free port. */
+  readonly mayMovePorts: readonly string[];
+  /** Names of the operators to run. */
+  readonly operators: readonly string[];
+  /** Whether to run the built-in controllers and the node. */
+  readonly hasCluster: boolean;
+  /** Socket of a containerd that must respond. */
+  readonly containerd?: string;
+  readonly flags: FlagValues;
+}
+
+export type ComponentConfig = ApiServerConfig | ControllersConfig;
+
+/** Sent by `keelson up` to a component. */
+export type SupervisorMessage =
+  | { readonly type: "start"; readonly config: ComponentConfig }
+  /** Shut down and exit with status 0. */
+  | { readonly type: "stop" };
+
+/** Sent by a component to `keelson up`. */
+export type ComponentMessage =
+  /** A part has started; the description is one line for users. */
+  | { readonly type: "started"; readonly name: string; readonly description: string }
+  /** Everything has started. `endpoints` are addresses by name. */
+  | { readonly type: "ready"; readonly endpoints: Readonly<Record<string, string>> }
+  /** The component cannot start; it exits next. */
+  | { readonly type: "failed"; readonly message: string; readonly isUsageError: boolean };
