@@ -221,7 +221,7 @@ export class ControllerRunner {
     };
     let result: Result | undefined;
     try {
-      result = (await this.#definition.reconcile(value, attempt)) ?? undefined;
+      result = (await this.#definition.reconcile(value, attempt.context())) ?? undefined;
       // Otherwise the requeue would silently never happen.
       if (Number.isNaN(result?.requeueAfterMs)) throw new TypeError("reconcile returned NaN for requeueAfterMs");
     } catch (error) {

@@ -27,3 +27,19 @@ test("an ended attempt leaves no timer and no listener behind", () => {
   for (const attempt of attempts) attempt.end();
   expect([clock.pendingTimers, getEventListeners(stop.signal, "abort").length]).toEqual([0, 0]);
 });
+
+test("a controller may spread the context", () => {
+  const clock = createVirtualClock();
+  const client = createClient({ transport: new FakeApiServer(), fieldManager: "test", clock });
+  const attempt = new Attempt({
+    definition: defineController({ name: "r", for: robotType, reconcile: async () => {} }),
+    cache: new SharedCache({ client, clock, random: () => 0, log: silentLogger }),
+    ...{ client, clock, log: silentLogger, events: { event: () => {} }, isTraced: false, hooks: () => ({}) },
+    request: { namespace: "a", name: "r" },
+    stop: new AbortController().signal,
+  });
+  const context = { ...attempt.context() };
+  expect(Object.keys(context).sort()).toEqual(["cache", "client", "clock", "events", "log", "signal"]);
+  expect(Object.values(context).every((value) => value !== undefined)).toBe(true);
+  attempt.end();
+});

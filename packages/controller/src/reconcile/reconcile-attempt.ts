@@ -41,7 +41,7 @@ export interface AttemptOptions {
 }
 
 /** One call of a reconcile: its context, created lazily, and a record of what it did. */
-export class Attempt implements ReconcileContext {
+export class Attempt {
   readonly id = randomUUID();
   readonly cache: Cache;
   readonly reads: ReconcileRead[] = [];
@@ -72,12 +72,20 @@ export class Attempt implements ReconcileContext {
     });
   }
 
-  get clock(): Clock {
-    return this.#options.clock;
-  }
-
-  get events(): EventRecorder {
-    return this.#options.events;
+  /** The context of the call. All its properties are own and enumerable, so a controller may spread it. */
+  context(): ReconcileContext {
+    const { clock, events } = this.#options;
+    const client = (): Client => this.#interceptedClient();
+    const log = (): Logger => this.log;
+    return {
+      ...{ cache: this.cache, clock, events, signal: this.signal },
+      get client() {
+        return client();
+      },
+      get log() {
+        return log();
+      },
+    };
   }
 
   /** Whether the signal was aborted by this attempt's timeout rather than by a stop. */
@@ -85,12 +93,13 @@ export class Attempt implements ReconcileContext {
     return this.#controller?.signal.reason instanceof ReconcileTimeoutError;
   }
 
-  get client(): Client {
+  #interceptedClient(): Client {
     const { client, hooks, isTraced } = this.#options;
     this.#client ??= new InterceptedClient(client, isTraced ? this.#traced(hooks()) : hooks());
     return this.#client;
   }
 
+  /** The logger of this reconcile. */
   get log(): Logger {
     const { log, definition, request } = this.#options;
     const { namespace, name } = request;
