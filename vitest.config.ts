@@ -7,7 +7,7 @@ const excluded = (process.env.EXCLUDED_TESTS ?? "").split(";").filter((pattern) 
 const projects = [
   {
     name: "fast",
-    include: ["{packages,operators,apps,examples}/**/src/**/*.test.ts"],
+    include: ["{packages,operators,apps,examples,bench}/**/src/**/*.test.ts"],
     exclude: ["**/*.e2e.test.ts"],
     timeoutMs: 20_000,
     pollTimeoutMs: 15_000,

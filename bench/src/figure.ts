@@ -1,20 +1,20 @@
 import { renderTable } from "@keelson/operator";
 
-/** A measured figure beside its peer, both of this run and this machine. */
+/** A measured value and that of its peer, both from this run and this machine. */
 export interface Figure {
   /** What was measured: `Task created -> program started, p50`. */
   readonly name: string;
   readonly unit: "ms" | "us" | "B" | "MiB" | "1/s" | "%";
   readonly ours: number;
-  /** What it is measured against, and its figure of the same run. Left out where nothing comparable can be run. */
+  /** The value of the peer in the same run. Absent if there is no comparable peer, or it is missing on this machine. */
   readonly peer?: { readonly name: string; readonly value: number };
-  /** What the original claims, or the floor that its design sets (a poll's period), in the same unit. Not measured here. */
+  /** What the original claims, or the lower bound of its design, such as a polling interval, in the same unit. Not measured here. */
   readonly original?: { readonly what: string; readonly value: number };
-  /** What else a reader has to know: how often, on what. */
+  /** Conditions of the measurement: number of runs, sizes. */
   readonly note?: string;
 }
 
-/** A benchmark: measures when it is run. */
+/** A benchmark. Throws a `MissingPeerError` if it cannot run on this machine at all. */
 export interface Benchmark {
   readonly name: string;
   run(): Promise<readonly Figure[]>;
@@ -24,11 +24,11 @@ export interface Benchmark {
 export function percentile(values: readonly number[], fraction: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   const value = sorted[Math.min(Math.max(Math.ceil(fraction * sorted.length) - 1, 0), sorted.length - 1)];
-  if (value === undefined) throw new Error("percentile of no values");
+  if (value === undefined) throw new RangeError("percentile of no values");
   return value;
 }
 
-/** Figures as lines with aligned, tab-free columns and a heading. */
+/** Renders figures as a table. */
 export function renderFigures(figures: readonly Figure[]): string {
   const rows = [
     ["FIGURE", "OURS", "PEER", "RATIO", "AGAINST", "ORIGINAL"],

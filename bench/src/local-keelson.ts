@@ -1,27 +1,24 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type KeelsonProcess, startKeelson, upArguments } from "keelson/testing";
+import { createFolder, removeFolder } from "./folder.ts";
 
-/** A `keelson up` of its own in a folder that goes with it. */
+/** A `keelson up` of a benchmark. */
 export interface LocalKeelson {
   readonly dir: string;
   readonly kubeconfig: string;
   readonly process: KeelsonProcess;
-  /** From the start of the process to its line `ready`. */
+  /** From the start of the process until it printed `ready`. */
   readonly readyMs: number;
+  /** Stops it, kills the programs that it has started, and removes the folder. */
   stop(): Promise<void>;
 }
 
-/** Starts `keelson up` in `dir` (default: a new one), with further flags, and waits until it is ready. */
-export async function startLocalKeelson(
-  dir: string = mkdtempSync(join(tmpdir(), "keelson-bench-")),
-  ...flags: readonly string[]
-): Promise<LocalKeelson> {
-  const started = performance.now();
+/** Starts `keelson up` in `dir` (default: a new folder) with further flags, and waits until it is ready. */
+export async function startLocalKeelson(dir: string = createFolder(), ...flags: readonly string[]): Promise<LocalKeelson> {
+  const startedAt = performance.now();
   const keelson = startKeelson(upArguments(dir, ...flags));
   await keelson.printed(/^ready$/m);
-  const readyMs = performance.now() - started;
+  const readyMs = performance.now() - startedAt;
   return {
     dir,
     kubeconfig: join(dir, "keelson", "kubeconfig"),
@@ -29,7 +26,7 @@ export async function startLocalKeelson(
     readyMs,
     async stop() {
       await keelson.stop();
-      rmSync(dir, { recursive: true, force: true });
+      removeFolder(dir);
     },
   };
 }

@@ -1,6 +1,8 @@
-import { arch, cpus, platform, totalmem } from "node:os";
+import { arch, constants, cpus, platform, totalmem } from "node:os";
 import { parseArgs } from "node:util";
-import { type Figure, renderFigures } from "./figure.ts";
+import { type Benchmark, type Figure, renderFigures } from "./figure.ts";
+import { removeLeftovers } from "./folder.ts";
+import { MissingPeerError } from "./missing-peer.ts";
 import { apiServerLoad } from "./rows/apiserver-load.ts";
 import { changeTask } from "./rows/change-task.ts";
 import { coldStart } from "./rows/cold-start.ts";
@@ -18,7 +20,7 @@ import { storedObjects } from "./rows/stored-objects.ts";
 import { testStep } from "./rows/test-step.ts";
 import { watchFanOut } from "./rows/watch-fan-out.ts";
 
-const benchmarks = [
+const benchmarks: readonly Benchmark[] = [
   coldStart,
   taskLatency,
   changeTask,
@@ -45,25 +47,46 @@ const { values } = parseArgs({
   },
 });
 
-if (values.help) {
-  console.log(`npm run bench -- [--only NAME,...] [--output table|json]
+const names = benchmarks.map((benchmark) => benchmark.name).join(", ");
 
-Measures, on this machine and in this run, each figure of Keelson and of the peer beside it.
-Benchmarks: ${benchmarks.map((benchmark) => benchmark.name).join(", ")}`);
-} else {
+/** Runs the selected benchmarks. A benchmark that fails costs its own figures only. Returns whether all succeeded. */
+async function runBenchmarks(
+  selected: readonly Benchmark[],
+): Promise<{ readonly figures: readonly Figure[]; readonly isComplete: boolean }> {
+  const figures: Figure[] = [];
+  let isComplete = true;
+  for (const benchmark of selected) {
+    process.stderr.write(`${benchmark.name} ...\n`);
+    try {
+      figures.push(...(await benchmark.run()));
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      if (error instanceof MissingPeerError) process.stderr.write(`  skipped: ${reason}\n`);
+      else {
+        isComplete = false;
+        process.stderr.write(`  failed: ${reason.split("\n")[0]}\n`);
+        if (process.env.KEELSON_DEBUG && error instanceof Error) process.stderr.write(`${error.stack}\n`);
+      }
+    }
+  }
+  return { figures, isComplete };
+}
+
+async function main(): Promise<number> {
+  if (values.help) {
+    console.log(`npm run bench -- [--only NAME,...] [--output table|json]
+
+Measures Keelson and its peers on this machine, in the same run.
+Benchmarks: ${names}`);
+    return 0;
+  }
   const only = values.only?.split(",");
   const unknown = only?.filter((name) => benchmarks.every((benchmark) => benchmark.name !== name)) ?? [];
   if (unknown.length > 0) {
-    console.error(
-      `--only: there is no ${unknown.join(", ")}; there is ${benchmarks.map((benchmark) => benchmark.name).join(", ")}`,
-    );
-    process.exit(2);
+    console.error(`--only: unknown benchmark ${unknown.join(", ")}: must be one or more of ${names}`);
+    return 2;
   }
-  const figures: Figure[] = [];
-  for (const benchmark of benchmarks.filter((each) => only?.includes(each.name) ?? true)) {
-    process.stderr.write(`${benchmark.name} ...\n`);
-    figures.push(...(await benchmark.run()));
-  }
+  const { figures, isComplete } = await runBenchmarks(benchmarks.filter((each) => only?.includes(each.name) ?? true));
   const machine = {
     node: process.versions.node,
     platform: platform(),
@@ -74,4 +97,10 @@ Benchmarks: ${benchmarks.map((benchmark) => benchmark.name).join(", ")}`);
   };
   if (values.output === "json") console.log(JSON.stringify({ machine, figures }, undefined, 2));
   else console.log(`\nNode.js ${machine.node}, ${machine.cpus} cpus (${machine.cpu.trim()})\n\n${renderFigures(figures)}`);
+  return isComplete ? 0 : 1;
 }
+
+process.on("exit", removeLeftovers);
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(128 + constants.signals[signal]));
+// Clients of killed servers may keep sockets open, so do not wait for the event loop to become empty.
+process.exit(await main());

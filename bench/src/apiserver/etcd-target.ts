@@ -2,7 +2,7 @@ import type { Etcd3 } from "etcd3";
 import type { WatchTarget } from "./fan-out.ts";
 import { type LoadTarget, payload } from "./load.ts";
 
-/** The same bytes, as etcd takes them: no schema, no rules, no fields. */
+/** The same payload in etcd, without schema, validation and field ownership. */
 export function etcdTarget(client: Etcd3): LoadTarget {
   const put = (name: string): Promise<unknown> => client.put(keyOf(name)).value(textOf(name)).exec();
   return {
@@ -16,7 +16,7 @@ export function etcdTarget(client: Etcd3): LoadTarget {
   };
 }
 
-/** The same writes, watched. */
+/** Watches of the same writes. */
 export function etcdWatchTarget(client: Etcd3): WatchTarget {
   return {
     write: (name) => client.put(keyOf(name)).value(textOf(name)).exec(),
@@ -31,10 +31,10 @@ export function etcdWatchTarget(client: Etcd3): WatchTarget {
   };
 }
 
-/** Operations of one transaction: etcd's own limit is 128. */
+/** Operations per transaction; etcd's limit is 128. */
 const batch = 100;
 
-/** Puts `count` objects, many in a transaction. */
+/** Stores `count` objects in batches. */
 export async function fillEtcd(client: Etcd3, count: number): Promise<void> {
   for (let first = 0; first < count; first += batch) {
     const names = Array.from({ length: Math.min(batch, count - first) }, (_, index) => `object-${first + index}`);

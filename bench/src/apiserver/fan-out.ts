@@ -1,31 +1,31 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { percentile } from "../figure.ts";
 
-/** A service whose changes can be watched, so that Keelson and its peer do the same. */
+/** A service with watches, so that Keelson and its peer run the same benchmark. */
 export interface WatchTarget {
   write(name: string): Promise<unknown>;
-  /** Opens a watch that tells of each name written from now on. Answers what closes it. */
+  /** Opens a watch that reports each name written from now on. Returns a function that closes it. */
   watch(onWritten: (name: string) => void): Promise<() => Promise<void>>;
 }
 
-/** What {@link measureFanOut} found for one number of watchers. */
+/** The result of {@link measureFanOut} for one number of watchers. */
 export interface FanOut {
   readonly watchers: number;
-  /** Events that all watchers together were given, a second, while one writer wrote as fast as it was answered. */
+  /** Events per second delivered to all watchers together, while one writer writes without pauses. */
   readonly perSecond: number;
-  /** From sending a write to its event at a watcher, ms: the slowest of 100, while the writer paused between its writes. */
+  /** Time from sending a write to receiving its event, 99th percentile in ms, while the writer pauses between writes. */
   readonly delayP99Ms: number;
 }
 
-/** Writes of the part that goes as fast as it can. */
-const hurriedWrites = 300;
-/** Writes of the part that measures delays, and the pause after each. */
+/** Writes of the throughput part. */
+const fastWrites = 300;
+/** Writes of the latency part, and the pause after each. */
 const pacedWrites = 200;
 const pauseMs = 5;
-/** By then every event has come, or one is lost. */
+/** If an event has not arrived by then, it is lost. */
 const limitMs = 20_000;
 
-/** One writer, 1 and then 100 watchers. Throws when an event does not come. */
+/** Measures one writer with 1 and with 100 watchers. Throws if an event is lost. */
 export async function measureFanOut(target: WatchTarget): Promise<readonly FanOut[]> {
   const results: FanOut[] = [];
   for (const watchers of [1, 100]) results.push(await fanOut(target, watchers));
@@ -35,22 +35,22 @@ export async function measureFanOut(target: WatchTarget): Promise<readonly FanOu
 async function fanOut(target: WatchTarget, watchers: number): Promise<FanOut> {
   const sent = new Map<string, number>();
   let delays: number[] = [];
-  let awaited = 0;
-  let allCame: (() => void) | undefined;
+  let expected = 0;
+  let onComplete: (() => void) | undefined;
   const onWritten = (name: string): void => {
     const at = sent.get(name);
     if (at === undefined) return;
     delays.push(performance.now() - at);
-    if (delays.length === awaited) allCame?.();
+    if (delays.length === expected) onComplete?.();
   };
   const closes = await Promise.all(Array.from({ length: watchers }, () => target.watch(onWritten)));
-  /** Answers how long it took until all watchers were told of all writes, ms. */
+  /** Returns the time until all watchers have received all writes, in ms. */
   const write = async (what: string, count: number, pause: number): Promise<number> => {
     delays = [];
-    awaited = count * watchers;
+    expected = count * watchers;
     const complete = new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`${delays.length} of ${awaited} events came`)), limitMs);
-      allCame = () => {
+      const timer = setTimeout(() => reject(new Error(`${delays.length} of ${expected} events arrived`)), limitMs);
+      onComplete = () => {
         clearTimeout(timer);
         resolve();
       };
@@ -66,9 +66,9 @@ async function fanOut(target: WatchTarget, watchers: number): Promise<FanOut> {
     return performance.now() - started;
   };
   await write("warm", pacedWrites, 0);
-  const hurriedMs = await write("hurried", hurriedWrites, 0);
+  const fastMs = await write("fast", fastWrites, 0);
   await write("paced", pacedWrites, pauseMs);
   const delayP99Ms = percentile(delays, 0.99);
   await Promise.all(closes.map((close) => close()));
-  return { watchers, perSecond: (hurriedWrites * watchers * 1000) / hurriedMs, delayP99Ms };
+  return { watchers, perSecond: (fastWrites * watchers * 1000) / fastMs, delayP99Ms };
 }

@@ -4,11 +4,11 @@ import { createApiServer, systemRandom } from "@keelson/apiserver";
 import { createClient } from "@keelson/client";
 import { keelsonTarget } from "./keelson-target.ts";
 
-/** Makes as many objects as its second argument says in the data folder named by the first. Prints how many there are. */
+/** Creates objects. Arguments: DATA_DIR COUNT. Prints the number of objects. */
 const [dataDir = "", text = "0"] = process.argv.slice(2);
 const count = Number(text);
 const server = await createApiServer({
-  // What makes the objects is not measured: they need not be durable one by one.
+  // Not measured, so writes need not be durable one by one.
   storage: { dataDir: join(dataDir, "storage"), sync: false },
   clock: systemClock,
   random: systemRandom,

@@ -3,7 +3,7 @@ import type { Client } from "@keelson/client";
 import type { WatchTarget } from "./fan-out.ts";
 import { type LoadTarget, payload } from "./load.ts";
 
-/** What the benchmarks store. */
+/** The objects of the benchmarks. */
 export interface Stored extends KubernetesObject {
   data?: { readonly text: string };
 }
@@ -18,7 +18,7 @@ export const storedKind: ResourceType<Stored> = {
 
 const namespace = "default";
 
-/** ConfigMaps of 2 KB, by whatever way the client has to its server. */
+/** ConfigMaps of 2 KB, over any transport of the client. */
 export function keelsonTarget(client: Client): LoadTarget {
   let updates = 0;
   return {
@@ -29,7 +29,7 @@ export function keelsonTarget(client: Client): LoadTarget {
   };
 }
 
-/** The same writes, watched. */
+/** Watches of the same writes. */
 export function keelsonWatchTarget(client: Client): WatchTarget {
   return {
     write: (name) => client.create(storedKind, object(name)),

@@ -1,33 +1,33 @@
-/** What is measured of any key-value service, so that Keelson and its peer do the same. */
+/** A key-value service, so that Keelson and its peer run the same benchmark. */
 export interface LoadTarget {
   create(name: string): Promise<unknown>;
   update(name: string): Promise<unknown>;
   get(name: string): Promise<unknown>;
-  /** Reads everything that was created. Answers how much that is. */
+  /** Reads all objects. Returns their number. */
   list(): Promise<number>;
 }
 
-/** What {@link measureLoad} found. */
+/** The result of {@link measureLoad}. */
 export interface LoadRun {
-  /** Operations a second, by operation and number of clients: `create 16`. */
+  /** Operations per second, by operation and number of clients: `create 16`. */
   readonly perSecond: Readonly<Record<string, number>>;
-  /** How long a list of everything took, ms, in the middle. */
+  /** Median duration of a list of all objects, in ms. */
   readonly listMs: number;
   readonly listed: number;
 }
 
-/** Objects that are created, and then listed. */
+/** Number of objects that are created and then listed. */
 export const loadObjects = 10_000;
 const clients = 16;
-/** Clients that create them: many, so that commits are shared and it is soon done. */
+/** Number of clients that create them: many, so that they share commits. */
 const fillClients = 128;
 const windowMs = 1_000;
 const lists = 5;
 
-/** A text that makes an object 2 KB with its metadata. */
+/** Makes an object 2 KB with its metadata. */
 export const payload = "x".repeat(1_700);
 
-/** Creates {@link loadObjects} and lists them, which also warms up; then creates more, updates and gets, with 1 client and with 16. */
+/** Creates {@link loadObjects} and lists them, which also warms up. Then creates, updates and gets objects with 1 client and with 16. */
 export async function measureLoad(target: LoadTarget): Promise<LoadRun> {
   const perSecond: Record<string, number> = {};
   const name = (index: number): string => `object-${index}`;
@@ -54,7 +54,7 @@ export async function measureLoad(target: LoadTarget): Promise<LoadRun> {
     listed = await target.list();
     times.push(performance.now() - started);
   }
-  // One client's writes follow one another: no two of the 16 ever meet at one object within a window.
+  // Each client writes sequentially, so that no two of the 16 write the same object at the same time.
   for (const parallel of [1, clients]) {
     await run("create", parallel, (index) => target.create(`more-${parallel}-${index}`));
     await run("update", parallel, (index) => target.update(name(index % loadObjects)));

@@ -1,21 +1,22 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { Etcd3 } from "etcd3";
+import { MissingPeerError } from "../missing-peer.ts";
 
-/** A server in a process of its own. */
+/** A server in a separate process. */
 export interface ServerProcess {
-  /** From the start of the process until it served, ms. */
+  /** From the start of the process until it serves, in ms. */
   readonly startMs: number;
-  /** Bytes of memory that are its own: without files that are mapped. */
+  /** Anonymous memory, without mapped files. */
   memoryBytes(): number;
   stop(): Promise<void>;
 }
 
-/** Starts a Keelson API server on `dir`; `dir/kubeconfig` leads to it. */
+/** Starts a Keelson API server on `dir`, with a kubeconfig in `dir/kubeconfig`. */
 export async function startKeelsonServer(dir: string): Promise<ServerProcess> {
   const program = fileURLToPath(new URL("./server-program.js", import.meta.url));
   const started = performance.now();
@@ -23,15 +24,18 @@ export async function startKeelsonServer(dir: string): Promise<ServerProcess> {
   for await (const line of createInterface({ input: child.stdout })) {
     if (line.startsWith("serves ")) return processOf(child, performance.now() - started);
   }
-  throw new Error("the API server ended before it served");
+  throw new Error("the API server exited before it was ready");
 }
 
-/** Starts Debian's etcd on `dir`, on a free port of the loopback. */
+const etcd = "/usr/bin/etcd";
+
+/** Starts Debian's etcd on `dir`, on a free loopback port. **Errors**: {@link MissingPeerError} if it is not installed. */
 export async function startEtcd(dir: string): Promise<ServerProcess & { readonly client: Etcd3 }> {
+  if (!existsSync(etcd)) throw new MissingPeerError(`${etcd} not found; install it with apt-get install etcd-server`);
   const [url, peer] = await Promise.all([freeUrl(), freeUrl()]);
   const started = performance.now();
   const child = spawn(
-    "/usr/bin/etcd",
+    etcd,
     [
       ...["--data-dir", dir, "--log-level", "error", "--listen-client-urls", url, "--advertise-client-urls", url],
       ...["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", `default=${peer}`],
@@ -44,7 +48,7 @@ export async function startEtcd(dir: string): Promise<ServerProcess & { readonly
       await client.get("any");
       break;
     } catch (error) {
-      // It has no line that says that it serves.
+      // etcd does not print when it is ready.
       if (attempt > 2_000 || child.exitCode !== null) throw error;
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
@@ -65,7 +69,7 @@ function processOf(child: ChildProcess, startMs: number): ServerProcess {
     startMs,
     memoryBytes() {
       const kib = /^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1];
-      if (kib === undefined) throw new Error(`process ${child.pid} has ended`);
+      if (kib === undefined) throw new Error(`process ${child.pid} has exited`);
       return Number(kib) * 1024;
     },
     async stop() {

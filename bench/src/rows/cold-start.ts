@@ -5,7 +5,7 @@ import { startLocalKeelson } from "../local-keelson.ts";
 
 const runs = 5;
 
-/** From `keelson up` on an empty folder to `ready`, and again on the folder that it left. */
+/** From `keelson up` with an empty data folder to `ready`. */
 export const coldStart: Benchmark = {
   name: "cold-start",
   async run() {
@@ -25,7 +25,7 @@ export const coldStart: Benchmark = {
         unit: "ms",
         ours: percentile(first, 0.5),
         peer: { name: "node -e 0", value: percentile(bare, 0.5) },
-        note: `${runs} runs; the aim is under 2000 ms`,
+        note: `${runs} runs; target: under 2000 ms`,
       },
     ];
   },

@@ -4,11 +4,11 @@ import { once } from "node:events";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, symlinkSync, watch, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** A containerd of this run's own, with one image. */
+/** A containerd of this benchmark, with one image. */
 export interface OwnContainerd {
-  /** Time of `ctr run --detach`, in milliseconds: from the start of the command to its end, when the program runs. */
+  /** Runs `ctr run --detach`. Returns its duration in ms; the program runs when the command exits. */
   run(id: string): number;
-  /** Time of `ctr --version`: what of {@link run} is the command's own start. */
+  /** Duration of `ctr --version` in ms: the part of {@link run} that starts the command. */
   commandMs(): number;
   remove(id: string): void;
   stop(): Promise<void>;
@@ -16,13 +16,13 @@ export interface OwnContainerd {
 
 const image = "docker.io/library/bench:latest";
 
-/** Where a program is, or undefined. */
+/** Path of a program, or undefined. */
 const found = (name: string): string | undefined =>
   ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin"]
     .map((folder) => join(folder, name))
     .find((path) => existsSync(path));
 
-/** Starts a containerd with root, state and socket below `dir`, and gives it an image of BusyBox. Undefined where programs are missing. */
+/** Starts a containerd with its files below `dir` and imports an image of BusyBox. Undefined if programs are missing. */
 export async function startOwnContainerd(dir: string): Promise<OwnContainerd | undefined> {
   const busybox = found("busybox");
   if (busybox === undefined || ["ctr", "containerd", "runc"].some((name) => found(name) === undefined)) return undefined;
@@ -45,7 +45,7 @@ export async function startOwnContainerd(dir: string): Promise<OwnContainerd | u
   const ctr = (...words: string[]): void => {
     execFileSync("ctr", ["--address", socket, "--namespace", "bench", ...words], { stdio: ["ignore", "ignore", "pipe"] });
   };
-  const archive = makeArchive(join(dir, "image"), busybox);
+  const archive = createArchive(join(dir, "image"), busybox);
   const snapshotter = ["overlayfs", "native"].find((name) => {
     try {
       ctr("images", "import", "--snapshotter", name, archive);
@@ -78,8 +78,8 @@ async function waitForFile(dir: string, name: string): Promise<void> {
   watcher.close();
 }
 
-/** An OCI archive of one layer with BusyBox. */
-function makeArchive(dir: string, busybox: string): string {
+/** Creates an OCI archive with BusyBox in one layer. */
+function createArchive(dir: string, busybox: string): string {
   const blobs = join(dir, "layout", "blobs", "sha256");
   mkdirSync(join(dir, "root", "bin"), { recursive: true });
   mkdirSync(blobs, { recursive: true });

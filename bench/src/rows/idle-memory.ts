@@ -4,7 +4,7 @@ import type { Benchmark } from "../figure.ts";
 import { startLocalKeelson } from "../local-keelson.ts";
 import { residentMiB } from "../process-use.ts";
 
-/** Memory that `keelson up` holds once it is ready and has nothing to do. */
+/** Resident memory of an idle `keelson up`. */
 export const idleMemory: Benchmark = {
   name: "idle-memory",
   async run() {
@@ -13,7 +13,7 @@ export const idleMemory: Benchmark = {
       stdio: ["ignore", "pipe", "inherit"],
     });
     await once(bare.stdout, "data");
-    // Garbage of the start is collected at leisure: what counts is what stays.
+    // Garbage of the start is collected in this time.
     await new Promise((resolve) => setTimeout(resolve, 5_000));
     const ours = residentMiB(keelson.process.child.pid);
     const peer = residentMiB(bare.pid);

@@ -1,40 +1,38 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { type Client, connect, type NewObject } from "@keelson/client";
 import { findBubblewrap, openContainerdImages, openImage } from "@keelson/execution";
 import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { type Benchmark, type Figure, percentile } from "../figure.ts";
+import { createFolder, removeFolder } from "../folder.ts";
 import { type LocalKeelson, startLocalKeelson } from "../local-keelson.ts";
 import { cpuMs, residentMiB } from "../process-use.ts";
 
 const inTurn = 15;
 const together = 50;
 const idleMs = 6_000;
-/** What was begun just before is no part of idling. */
+/** Time to settle before the idle measurement. */
 const settleMs = 1_000;
 const namespace = "default";
 const command = ["/bin/sleep", "10000"] as const;
 const image = "example.org/busybox:1";
 
-/** What runs Pods, and with what its time is compared: the least that could be done in its place. */
+/** A container runtime, and the lower bound that its start time is compared with. */
 interface Runtime {
   readonly name: "process" | "bubblewrap" | "containerd";
   readonly peer: { readonly name: string; words(index: number): readonly [string, ...string[]] };
 }
 
 /**
- * Pods as programs of this machine. First one after the other: from the request that creates a Pod, over HTTPS, to its condition
- * Ready as a watch tells it, by way of the scheduler and the node. Then many at once, and what Keelson itself needs while nothing
- * happens to them.
+ * Pods as programs of this machine. First sequentially: from the request that creates a Pod, over HTTPS, to its condition
+ * Ready in a watch, including scheduler and kubelet. Then many at the same time, and the resources of Keelson while they are idle.
  */
 export const pods: Benchmark = {
   name: "pods",
   async run() {
-    const dir = mkdtempSync(join(tmpdir(), "kbp-"));
+    const dir = createFolder();
     const containerd = await startContainerd(dir);
     const flags = containerd === undefined ? [] : ["--containerd-address", containerd.socket];
     const keelson = await startLocalKeelson(join(dir, "k"), ...flags);
@@ -48,12 +46,12 @@ export const pods: Benchmark = {
       await client.close();
       await keelson.stop();
       await containerd?.stop();
-      rmSync(dir, { recursive: true, force: true });
+      removeFolder(dir);
     }
   },
 };
 
-/** A containerd of the benchmark's own with an image; `undefined` where there can be none. */
+/** Starts a containerd with an image; `undefined` if this machine does not support it. */
 async function startContainerd(dir: string): Promise<LocalContainerd | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   const containerd = await startLocalContainerd(join(dir, "c")).catch(() => undefined);
@@ -81,7 +79,7 @@ function runtimesOf(containerd: string | undefined): readonly Runtime[] {
   return runtimes;
 }
 
-/** Deletes all Pods and waits until they are gone. */
+/** Deletes all Pods and waits until they are deleted. */
 async function removeAll(client: Client): Promise<void> {
   const watch = await client.watch(Pod, { namespace });
   const events = watch[Symbol.asyncIterator]();
@@ -101,7 +99,7 @@ async function latencies(client: Client, { name: runtimeClassName, peer }: Runti
     await client.create(Pod, podOf(name, runtimeClassName));
     for (;;) {
       const { value: event, done } = await events.next();
-      if (done) throw new Error("the watch on Pods ended");
+      if (done) throw new Error("the watch of Pods ended");
       if (event.type !== "BOOKMARK" && event.object.metadata.name === name && isReady(event.object as PodObject)) break;
     }
     ours.push(performance.now() - created);
@@ -109,7 +107,7 @@ async function latencies(client: Client, { name: runtimeClassName, peer }: Runti
     const began = performance.now();
     const [program, ...rest] = peer.words(index);
     const child = spawn(program, rest, { stdio: "ignore" });
-    // ctr ends with its container; the others are what runs.
+    // ctr exits with its container; the other commands are the program itself.
     await once(child, runtimeClassName === "containerd" ? "exit" : "spawn");
     spawns.push(performance.now() - began);
     child.kill();
@@ -120,7 +118,7 @@ async function latencies(client: Client, { name: runtimeClassName, peer }: Runti
     unit: "ms" as const,
     ours: percentile(ours, fraction),
     peer: { name: peer.name, value: percentile(spawns, fraction) },
-    note: `${inTurn} Pods, one after the other`,
+    note: `${inTurn} Pods, sequentially`,
   }));
 }
 
@@ -143,18 +141,18 @@ async function idle(client: Client, keelson: LocalKeelson): Promise<Figure[]> {
   await sleep(settleMs);
   const from = cpuMs(pid);
   await sleep(idleMs);
-  const note = `${together} Pods that do nothing`;
+  const note = `${together} idle Pods`;
   return [
-    { name: `${together} Pods created at once -> all Ready`, unit: "ms", ours: allReady },
+    { name: `${together} Pods created concurrently -> all Ready`, unit: "ms", ours: allReady },
     {
-      name: "keelson up, processor while Pods idle, of one core",
+      name: "keelson up, CPU while Pods are idle, of one core",
       unit: "%",
       ours: percentOf(cpuMs(pid) - from, idleMs),
       peer: { name: "keelson up without Pods", value: empty },
       note,
     },
     {
-      name: "keelson up, resident while Pods idle",
+      name: "keelson up, resident memory while Pods are idle",
       unit: "MiB",
       ours: residentMiB(pid),
       peer: { name: "keelson up without Pods", value: before.memory },

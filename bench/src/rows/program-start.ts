@@ -1,7 +1,5 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import {
@@ -16,12 +14,13 @@ import {
 } from "@keelson/execution";
 import { createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { type Benchmark, type Figure, percentile } from "../figure.ts";
+import { createFolder, removeFolder } from "../folder.ts";
 
 const programs = 30;
 const warmUps = 3;
 const image = "example.org/busybox:1";
 
-/** Milliseconds that something takes, time after time. */
+/** Durations of repeated runs in ms, after warm-up. */
 async function measure(run: (index: number) => Promise<void>): Promise<readonly number[]> {
   const times: number[] = [];
   for (let index = -warmUps; index < programs; index++) {
@@ -32,7 +31,7 @@ async function measure(run: (index: number) => Promise<void>): Promise<readonly 
   return times;
 }
 
-/** Runs a command to its end; answers when it is started. */
+/** Runs a command and waits for its exit. */
 async function command(words: readonly [string, ...string[]]): Promise<void> {
   const [program, ...rest] = words;
   const child = spawn(program, rest, { stdio: "ignore" });
@@ -46,7 +45,7 @@ interface Subject {
   readonly peer: { readonly name: string; readonly words: (index: number) => readonly [string, ...string[]] };
 }
 
-/** A program that does nothing: from the call to its running, and to its end being known and written down. */
+/** Measures `true`: until it runs, and until its exit is recorded. */
 async function figuresOf({ driver, spec, peer }: Subject): Promise<readonly Figure[]> {
   const running: number[] = [];
   const ours = await measure(async (index) => {
@@ -62,19 +61,19 @@ async function figuresOf({ driver, spec, peer }: Subject): Promise<readonly Figu
       name: `${driver.name}: start -> running, p${fraction * 100}`,
       unit: "ms",
       ours: percentile(running, fraction),
-      note: `${programs} programs, one after the other`,
+      note: `${programs} programs, sequentially`,
     },
     {
       name: `${driver.name}: start -> exit, p${fraction * 100}`,
       unit: "ms",
       ours: percentile(ours, fraction),
       peer: { name: peer.name, value: percentile(theirs, fraction) },
-      note: "ours with what survives a crash on the disk before and after",
+      note: "ours with durable records of start and exit",
     },
   ]);
 }
 
-/** Runs `use` with a driver, and closes it. */
+/** Calls `use` with a driver, then closes it. */
 async function withDriver(driver: Driver, use: (driver: Driver) => Promise<readonly Figure[]>): Promise<readonly Figure[]> {
   try {
     return await use(driver);
@@ -84,13 +83,13 @@ async function withDriver(driver: Driver, use: (driver: Driver) => Promise<reado
 }
 
 /**
- * What starting a program costs: as a process, in bubblewrap, as a container of containerd, each beside the same by hand. Without
- * bwrap there are no figures of bubblewrap; without root and containerd none of containers.
+ * Start time of a program as a process, in bubblewrap, and in a container, each compared with the bare command. Bubblewrap is skipped
+ * without bwrap, containers without root and containerd.
  */
 export const programStart: Benchmark = {
   name: "program-start",
   async run() {
-    const dir = mkdtempSync(join(tmpdir(), "kbench-"));
+    const dir = createFolder();
     const options = (name: string) => ({ dir: join(dir, name), clock: systemClock, random: Math.random });
     try {
       const figures = [
@@ -100,16 +99,16 @@ export const programStart: Benchmark = {
       ];
       const bwrap = findBubblewrap();
       if (bwrap !== undefined) {
-        const world = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all"];
+        const isolation = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all"];
         figures.push(
           ...(await withDriver(await createBubblewrapDriver(options("bubblewrap")), (driver) =>
-            figuresOf({ driver, spec: {}, peer: { name: "bwrap", words: () => [bwrap, ...world, "true"] } }),
+            figuresOf({ driver, spec: {}, peer: { name: "bwrap", words: () => [bwrap, ...isolation, "true"] } }),
           )),
         );
       }
       return [...figures, ...(await containerdFigures(dir, options("containerd")))];
     } finally {
-      rmSync(dir, { recursive: true, force: true });
+      removeFolder(dir);
     }
   },
 };

@@ -4,7 +4,7 @@ import type { Benchmark } from "../figure.ts";
 
 const items = 200_000;
 
-/** The work queue by itself, with its metrics on: one item in and out again, and the same with a long backlog. */
+/** The work queue with metrics: add, get and done of one item, without and with a long backlog. */
 export const runtimeQueue: Benchmark = {
   name: "runtime-queue",
   async run() {

@@ -15,8 +15,8 @@ const namespace = "bench";
 const workers = 32;
 
 /**
- * Whole controllers, metrics on and the last reconciles kept, as they run in a server: reconciles that do nothing, and ones
- * that write the status of their object to the API server of the same process, in memory and with its rules and its log.
+ * Complete controllers with metrics and trace, as in production: no-op reconciles, and reconciles that write the status of their object
+ * to an in-memory API server in the same process.
  */
 export const runtimeReconciles: Benchmark = {
   name: "runtime-reconciles",
@@ -37,7 +37,7 @@ async function idleReconciles(transport: Transport): Promise<Figure> {
     if (--left === 0) finished();
   });
   return {
-    name: "reconciles that do nothing",
+    name: "no-op reconciles",
     unit: "1/s",
     ours,
     note: `${backlog} requests, ${workers} workers, metrics and trace on`,
@@ -59,7 +59,7 @@ async function writingReconciles(transport: Transport): Promise<Figure[]> {
       if (--left === 0) finished();
     });
     const note = `${objects} objects, ${workers} workers, in-process server`;
-    return { name: `reconciles with a status write each, by ${how}`, unit: "1/s", ours, note };
+    return { name: `reconciles with one status write, by ${how}`, unit: "1/s", ours, note };
   };
   return [
     await figure("apply", (context, metadata) => context.client.applyStatus(Service, { metadata, status })),
@@ -69,7 +69,7 @@ async function writingReconciles(transport: Transport): Promise<Figure[]> {
   ];
 }
 
-/** Requests a second from the moment at which they are all there to the call of `finished`. */
+/** Requests per second from when all are queued to the call of `finished`. */
 async function measure(
   transport: Transport,
   requests: number,

@@ -1,10 +1,10 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Client, connect } from "@keelson/client";
 import { ConsistencyMode, createFastPathClient, Sandbox, SandboxPool } from "@keelson/sandboxes";
 import { startKeelson, upArguments } from "keelson/testing";
 import { type Benchmark, type Figure, percentile } from "../figure.ts";
+import { createFolder, removeFolder } from "../folder.ts";
 import { startOwnContainerd } from "./containerd.ts";
 
 const creates = 30;
@@ -12,13 +12,13 @@ const namespace = "default";
 const stages = ["allocate", "log", "agent", "start", "api", "controller"] as const;
 
 /**
- * From the call of CreateSandbox, over gRPC, to its answer: the program runs then. FAST and STRONG, the stages as the answer names
- * them, and `ctr run --detach` of the same program on a containerd of its own, in turn.
+ * From the call of CreateSandbox, over gRPC, to its response, when the program runs: FAST and STRONG, with the stages in the response,
+ * alternating with `ctr run --detach` of the same program on a separate containerd.
  */
 export const sandbox: Benchmark = {
   name: "sandbox",
   async run() {
-    const dir = mkdtempSync(join(tmpdir(), "keelson-bench-"));
+    const dir = createFolder();
     const containerd = await startOwnContainerd(join(dir, "containerd"));
     const keelson = startKeelson(upArguments(dir, "--only", "apiserver,cluster,sandboxes"));
     try {
@@ -27,7 +27,7 @@ export const sandbox: Benchmark = {
       const token = readFileSync(join(dir, "keelson", "sandboxes", "fastpath-token"), "utf8").trim();
       const { fastPath } = createFastPathClient({ baseUrl, token });
       const client = await connect({ kubeconfig: join(dir, "keelson", "kubeconfig") });
-      await makePool(client);
+      await createPool(client);
       const peers: number[] = [];
       const commands: number[] = [];
       const measured = new Map<string, number[]>();
@@ -46,7 +46,7 @@ export const sandbox: Benchmark = {
           note(mode, performance.now() - began);
           for (const stage of stages) if (timings[stage] !== undefined) note(`${mode} ${stage}`, timings[stage]);
           await fastPath.deleteSandbox({ sandboxName: name });
-          await gone(client, name);
+          await waitForDeletion(client, name);
         }
         if (containerd === undefined) continue;
         peers.push(containerd.run(`bench-${index}`));
@@ -58,7 +58,7 @@ export const sandbox: Benchmark = {
     } finally {
       await keelson.stop();
       await containerd?.stop();
-      rmSync(dir, { recursive: true, force: true });
+      removeFolder(dir);
     }
   },
 };
@@ -68,7 +68,10 @@ function figures(
   peers: readonly number[],
   commands: readonly number[],
 ): readonly Figure[] {
-  const ended = peers.length > 0 ? `ctr's own start is ${percentile(commands, 0.5).toFixed(1)} ms of it` : "no containerd here";
+  const ended =
+    peers.length > 0
+      ? `including ${percentile(commands, 0.5).toFixed(1)} ms for the start of ctr`
+      : "no containerd on this machine";
   const wholes = [0.5, 0.99].flatMap((fraction) =>
     (["FAST", "STRONG"] as const).map(
       (mode): Figure => ({
@@ -76,8 +79,8 @@ function figures(
         unit: "ms",
         ours: percentile(measured.get(mode) ?? [], fraction),
         ...(peers.length > 0 && { peer: { name: "ctr run --detach", value: percentile(peers, fraction) } }),
-        original: mode === "FAST" ? { what: "its design's aim", value: 50 } : { what: "its design's estimate", value: 200 },
-        note: `${creates} in turn; ${ended}`,
+        original: mode === "FAST" ? { what: "design goal", value: 50 } : { what: "design estimate", value: 200 },
+        note: `${creates} sequentially; ${ended}`,
       }),
     ),
   );
@@ -89,7 +92,7 @@ function figures(
   return [...wholes, ...parts];
 }
 
-async function makePool(client: Client): Promise<void> {
+async function createPool(client: Client): Promise<void> {
   const capacity = { poolMin: 1, poolMax: 1 };
   await client.create(SandboxPool, { metadata: { name: "bench", namespace }, spec: { capacity, maxSandboxesPerPod: 10 } });
   const watch = await client.watch(SandboxPool, { namespace });
@@ -97,8 +100,8 @@ async function makePool(client: Client): Promise<void> {
   watch.close();
 }
 
-/** Waits until nothing of a sandbox is left, so that each has the machine to itself. */
-async function gone(client: Client, name: string): Promise<void> {
+/** Waits until a sandbox is deleted, so that sandboxes do not overlap. */
+async function waitForDeletion(client: Client, name: string): Promise<void> {
   const { items, metadata } = await client.list(Sandbox, { namespace });
   if (!items.some((item) => item.metadata.name === name)) return;
   const watch = await client.watch(Sandbox, { namespace, resourceVersion: metadata.resourceVersion ?? "" });

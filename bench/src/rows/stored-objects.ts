@@ -6,34 +6,35 @@ import type { LoadTarget } from "../apiserver/load.ts";
 import { type ServerProcess, startEtcd, startKeelsonServer } from "../apiserver/servers.ts";
 import type { Benchmark } from "../figure.ts";
 import { withFolder } from "../folder.ts";
+import { measurePeer } from "../missing-peer.ts";
 import { runNodeProgram } from "../node-program.ts";
 
-/** Objects that are there before a start. */
+/** Number of stored objects at a start. */
 const objects = 100_000;
-/** Reads before memory is looked at, so that a server has grown to its work, and by how many clients. */
+/** Number of reads before memory is measured, so that the server has warmed up, and number of clients. */
 const reads = 5_000;
 const clients = 16;
 
-/** What stored objects cost an API server: memory, and time at its start; etcd beside it. */
+/** Memory and start time of an API server per stored object, compared with etcd. */
 export const storedObjects: Benchmark = {
   name: "stored-objects",
   run: () =>
     withFolder(async (dir) => {
       const ours = await ofKeelson(join(dir, "keelson"), join(dir, "keelson-empty"));
-      const peer = await ofEtcd(join(dir, "etcd"), join(dir, "etcd-empty"));
+      const peer = await measurePeer(() => ofEtcd(join(dir, "etcd"), join(dir, "etcd-empty")));
       return [
         {
-          name: `api server: memory for each of ${objects} objects`,
-          unit: "B",
+          name: `api server: memory per object with ${objects} objects`,
+          unit: "B" as const,
           ours: ours.bytesPerObject,
-          peer: { name: "etcd", value: peer.bytesPerObject },
-          note: `2-KB objects; more than with one object, each after ${reads} reads; own memory, without mapped files`,
+          ...(peer === undefined ? {} : { peer: { name: "etcd", value: peer.bytesPerObject } }),
+          note: `2-KB objects; difference to one object, after ${reads} reads; anonymous memory`,
         },
         {
           name: `api server: start with ${objects} objects`,
-          unit: "ms",
+          unit: "ms" as const,
           ours: ours.startMs,
-          peer: { name: "etcd", value: peer.startMs },
+          ...(peer === undefined ? {} : { peer: { name: "etcd", value: peer.startMs } }),
           note: "2-KB objects; from the start of the process until it serves",
         },
       ];
@@ -83,7 +84,7 @@ async function ofEtcd(dir: string, emptyDir: string): Promise<Cost> {
   return { bytesPerObject: (bytes - empty.bytes) / objects, startMs };
 }
 
-/** Bytes of memory after {@link reads} of `count` objects by turns; of one, it is made first. */
+/** Memory after {@link reads} of `count` objects. A single object is created first. */
 async function memoryAfterReads(server: ServerProcess, target: LoadTarget, count: number): Promise<number> {
   if (count === 1) await target.create("object-0");
   let next = 0;

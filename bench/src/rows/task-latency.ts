@@ -12,8 +12,8 @@ const tasks = 200;
 const namespace = "default";
 
 /**
- * From the request that creates a Task, over HTTPS, to the moment its program runs on a robot: API server, controller, bridge,
- * broker, agent. The program prints the time at which it runs, so nothing but the way there is measured.
+ * From the request that creates a Task, over HTTPS, to the start of its program on a robot: API server, controller, bridge,
+ * broker, agent. The program prints its start time, so that the status update is not measured.
  */
 export const taskLatency: Benchmark = {
   name: "task-latency",
@@ -52,8 +52,8 @@ export const taskLatency: Benchmark = {
         unit: "ms" as const,
         ours: percentile(latencies, fraction),
         peer: { name: "spawn of the same program", value: percentile(spawns, fraction) },
-        original: { what: "it polls every 2 s: the mean wait", value: 1000 },
-        note: `${tasks} tasks, one after the other`,
+        original: { what: "polls every 2 s: mean wait", value: 1000 },
+        note: `${tasks} tasks, sequentially`,
       }));
     } finally {
       await client.close();
@@ -71,11 +71,11 @@ async function waitFor<T>(watching: Watched<T>, isDone: (object: T) => boolean):
   watch.close();
 }
 
-/** When the task's program ran, by its own output: milliseconds since the epoch. */
+/** Start time of the task's program from its output, in milliseconds since the epoch. */
 async function startedAt(events: AsyncIterator<{ readonly object: unknown }>, name: string): Promise<number> {
   for (;;) {
     const next = await events.next();
-    if (next.done) throw new Error("the watch on Tasks ended");
+    if (next.done) throw new Error("the watch of Tasks ended");
     const task = next.value.object as Task;
     if (task.metadata.name !== name) continue;
     if (task.status?.state === "failed") throw new Error(`task ${name} failed: ${task.status.message}`);
@@ -83,7 +83,7 @@ async function startedAt(events: AsyncIterator<{ readonly object: unknown }>, na
   }
 }
 
-/** The floor: what it takes this machine to start that program from Node.js, by the same clock. */
+/** The lower bound: starting the same program from Node.js, by the same clock. */
 async function spawnLatency(): Promise<number> {
   const started = Date.now();
   const child = spawn("/bin/date", ["+%s%N"], { stdio: ["ignore", "pipe", "inherit"] });

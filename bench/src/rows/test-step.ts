@@ -10,8 +10,8 @@ const steps = 100;
 const namespace = "default";
 
 /**
- * From the write that fulfils a step's expectation, over HTTPS, to the moment the next step's object is seen by a watch: the test has
- * noticed, ended the step, begun the next one, and applied it.
+ * From the write that fulfils a step's expectation, over HTTPS, to the event of the next step's object: the test has noticed the
+ * change, completed the step, started the next one and applied its object.
  */
 export const testStep: Benchmark = {
   name: "test-step",
@@ -44,12 +44,12 @@ export const testStep: Benchmark = {
       }
       watch.close();
       return [0.5, 0.99].map((fraction) => ({
-        name: `test step fulfilled -> next step's object made, p${fraction * 100}`,
+        name: `test step fulfilled -> next step's object created, p${fraction * 100}`,
         unit: "ms" as const,
         ours: percentile(whole, fraction),
-        peer: { name: "the two writes without a test between them", value: percentile(bare, fraction) },
-        original: { what: "it looks every 5 s: the mean wait", value: 2500 },
-        note: `${steps} steps, one after the other`,
+        peer: { name: "the two writes without a test", value: percentile(bare, fraction) },
+        original: { what: "polls every 5 s: mean wait", value: 2500 },
+        note: `${steps} steps, sequentially`,
       }));
     } finally {
       await client.close();
@@ -60,17 +60,17 @@ export const testStep: Benchmark = {
 
 type Events = AsyncIterator<WatchEvent<DeepReadonly<ConfigMapObject>>>;
 
-/** Waits until an object is made. */
+/** Waits until an object is created. */
 async function seen(events: Events, name: string): Promise<void> {
   for (;;) {
     const next = await events.next();
-    if (next.done) throw new Error("the watch on ConfigMaps ended");
+    if (next.done) throw new Error("the watch of ConfigMaps ended");
     const { type, object } = next.value;
     if (type === "ADDED" && object.metadata.name === name) return;
   }
 }
 
-/** The floor: a change of one object, and another one made and seen, by hand. */
+/** The lower bound: a change of one object, and the creation of another until its event. */
 async function bareWrites(client: Client, events: Events, index: number): Promise<number> {
   const name = `bare-${index}`;
   const started = performance.now();

@@ -1,7 +1,6 @@
 /*
- * Follows the Pods of a server with one of two clients, or only parses what it sends, and prints: time from start to all in the cache, heap per cached Pod,
- * changes a second from the watch into the cache and to one handler, once the program is warm. Arguments: WHO SERVER PODS WARM EVENTS, where WARM are
- * the changes before those that are measured. Needs --expose-gc.
+ * Follows the Pods of a server with one of two clients, or only parses the events. Prints an `InformerRun`. Arguments: WHO SERVER PODS WARM
+ * EVENTS, where WARM is the number of events before the measurement. Needs --expose-gc.
  */
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
@@ -10,18 +9,19 @@ import { Pod } from "@keelson/api-machinery/kinds";
 import type { KubernetesList } from "@keelson/api-machinery/transport";
 import { createClient, createHttpTransport } from "@keelson/client";
 import { createManager, readOf } from "@keelson/controller";
-import { CoreV1Api, KubeConfig, makeInformer } from "@kubernetes/client-node";
+import type { KubeConfig } from "@kubernetes/client-node";
+import { importPeer } from "./import-peer.ts";
 
-/** What one run measured. */
+/** Measurements of one run. */
 export interface InformerRun {
   readonly listMs: number;
   readonly bytesPerPod: number;
   readonly eventsPerSecond: number;
-  /** Of all threads, so with the collection of garbage. */
+  /** CPU time of all threads, including garbage collection. */
   readonly cpuMicrosecondsPerEvent: number;
 }
 
-/** A cache that follows the server. */
+/** A running cache. */
 interface Following {
   readonly size: () => number;
   stop(): Promise<void>;
@@ -30,12 +30,14 @@ interface Following {
 const [who = "", server = "", ...counts] = process.argv.slice(2);
 const [pods = 0, warm = 0, events = 0] = counts.map(Number);
 
-/** One request of each client beforehand: what they load for it is not the cache's. */
+/** Sends one request with the client, so that code loaded lazily is not attributed to the cache. */
 async function warmUp(): Promise<void> {
   const client = createClient({ transport: createHttpTransport({ server }), fieldManager: "bench" });
   await client.list(Pod, { limit: 1 });
   await client.close();
-  await peerConfig().makeApiClient(CoreV1Api).listPodForAllNamespaces({ limit: 1 });
+  if (who !== "client-node") return;
+  const peer = await loadPeer();
+  await peerConfig(peer).makeApiClient(peer.CoreV1Api).listPodForAllNamespaces({ limit: 1 });
 }
 
 async function followOurs(onUpdate: () => void): Promise<Following> {
@@ -52,8 +54,12 @@ async function followOurs(onUpdate: () => void): Promise<Following> {
   };
 }
 
-function peerConfig(): KubeConfig {
-  const config = new KubeConfig();
+type Peer = typeof import("@kubernetes/client-node");
+
+const loadPeer = async (): Promise<Peer> => (await importPeer("@kubernetes/client-node")) as Peer;
+
+function peerConfig({ KubeConfig: Config }: Peer): KubeConfig {
+  const config = new Config();
   config.loadFromOptions({
     clusters: [{ name: "bench", server, skipTLSVerify: true }],
     users: [{ name: "bench" }],
@@ -64,15 +70,16 @@ function peerConfig(): KubeConfig {
 }
 
 async function followPeers(onUpdate: () => void): Promise<Following> {
-  const config = peerConfig();
-  const api = config.makeApiClient(CoreV1Api);
-  const informer = makeInformer(config, "/api/v1/pods", () => api.listPodForAllNamespaces());
+  const peer = await loadPeer();
+  const config = peerConfig(peer);
+  const api = config.makeApiClient(peer.CoreV1Api);
+  const informer = peer.makeInformer(config, "/api/v1/pods", () => api.listPodForAllNamespaces());
   informer.on("update", onUpdate);
   await informer.start();
   return { size: () => informer.list().length, stop: () => informer.stop() };
 }
 
-/** Reads lists and events and parses them, and that is all: what no client of this language can do without. */
+/** Only reads and parses lists and events: the lower bound for any client in JavaScript. */
 async function parseOnly(onUpdate: () => void): Promise<Following> {
   let size = 0;
   for (let next: string | undefined = ""; next !== undefined; ) {
@@ -99,7 +106,7 @@ async function parseOnly(onUpdate: () => void): Promise<Following> {
 
 const collect = globalThis.gc;
 if (collect === undefined) throw new Error("run with --expose-gc");
-/** What is reachable, after what is not has been given up: streams free their buffers some turns later. */
+/** Heap after garbage collection. Streams release their buffers some turns later. */
 const heap = async (): Promise<number> => {
   for (let turn = 0; turn < 5; turn++) {
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -126,10 +133,10 @@ await warmUp();
 const before = await heap();
 const startedAt = performance.now();
 const follow = { ours: followOurs, "client-node": followPeers, parse: parseOnly }[who];
-if (follow === undefined) throw new Error(`there is no ${who}`);
+if (follow === undefined) throw new TypeError(`unknown client ${who}`);
 const following = await follow(onUpdate);
 const listMs = performance.now() - startedAt;
-if (following.size() !== pods) throw new Error(`${following.size()} of ${pods} Pods are in the cache`);
+if (following.size() !== pods) throw new Error(`the cache has ${following.size()} of ${pods} Pods`);
 const bytesPerPod = ((await heap()) - before) / pods;
 await fetch(`${server}/go`, { method: "POST" });
 const { user, system } = await all;

@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 
-/** An API server of nothing but Pods, all made beforehand, so that what is measured is who reads them. */
+/** An API server with precomputed Pods, so that only its clients are measured. */
 export interface PodServer {
   readonly url: string;
   /** Size of one Pod as JSON. */
@@ -11,8 +11,8 @@ export interface PodServer {
 }
 
 /**
- * Serves `pods` Pods as a list (with `limit` and `continue`), and to a watch that begins at the list's version `events`
- * changes of them as fast as they are read, once `POST /go` was called; then bookmarks nothing and stays open.
+ * Serves `pods` Pods as a list (with `limit` and `continue`). After `POST /go`, a watch from the list's version gets `events`
+ * changes as fast as it reads them, and then stays open without bookmarks.
  */
 export async function startPodServer(pods: number, events: number): Promise<PodServer> {
   const items = Array.from({ length: pods }, (_, index) => JSON.stringify(podOf(index, index + 1)).replace(typeFields, "{"));
@@ -62,14 +62,14 @@ export async function startPodServer(pods: number, events: number): Promise<PodS
   };
 }
 
-/** Servers leave them out of a list's items. */
+/** Servers omit these fields in the items of a list. */
 const typeFields = /^\{"kind":"Pod","apiVersion":"v1",/;
 
 const timeOf = (second: number): string => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString().replace(".000", "");
-/** Seconds from one change of a Pod to the next. */
+/** Seconds between two changes of a Pod. */
 const pace = 10_000;
 
-/** A Pod of a Deployment as a cluster has it: about 2 kB, a third of it `managedFields`. Every round it becomes ready, or ceases to be. */
+/** A realistic Pod of a Deployment: about 2 kB, a third of it `managedFields`. Its readiness changes in every round. */
 function podOf(index: number, version: number, round = 0): object {
   const name = `web-5d9c7b6f4d-${index.toString(36).padStart(5, "0")}`;
   const time = timeOf(index);
