@@ -9,7 +9,7 @@ import { Pod } from "@keelson/api-machinery/kinds";
 import type { KubernetesList } from "@keelson/api-machinery/transport";
 import { createClient, createHttpTransport } from "@keelson/client";
 import { createManager, readOf } from "@keelson/controller";
-import type { KubeConfig } from "@kubernetes/client-node";
+import type * as ClientNode from "@kubernetes/client-node";
 import { importPeer } from "./import-peer.ts";
 
 /** Measurements of one run. */
@@ -54,11 +54,11 @@ async function followOurs(onUpdate: () => void): Promise<Following> {
   };
 }
 
-type Peer = typeof import("@kubernetes/client-node");
+type Peer = typeof ClientNode;
 
 const loadPeer = async (): Promise<Peer> => (await importPeer("@kubernetes/client-node")) as Peer;
 
-function peerConfig({ KubeConfig: Config }: Peer): KubeConfig {
+function peerConfig({ KubeConfig: Config }: Peer): ClientNode.KubeConfig {
   const config = new Config();
   config.loadFromOptions({
     clusters: [{ name: "bench", server, skipTLSVerify: true }],
