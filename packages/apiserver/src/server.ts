@@ -5,6 +5,7 @@ import type { Transport } from "@keelson/api-machinery/transport";
 import { type AdmissionStep, createAdmissionChain } from "./admission/admission.ts";
 import { serviceAccounts } from "./admission/service-accounts.ts";
 import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
+import { podSecurity } from "./admission/pod-security/pod-security.ts";
 import { generateSigningKey } from "./auth/certificates/certificates.ts";
 import { ensureDefaultRoles } from "./auth/rbac/default-roles.ts";
 import { createEscalationGuard } from "./auth/rbac/escalation-guard.ts";
@@ -131,6 +132,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
         namespaceLifecycle(store),
         nodes.admission,
         createEscalationGuard(authorizer),
+        podSecurity(store),
       ]),
       authorize: options.authorize ?? authorizeBy(authorizer),
       ...(nonResource === undefined ? {} : { nonResource: nonResource.handle }),

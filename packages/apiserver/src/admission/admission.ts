@@ -29,6 +29,8 @@ export interface AdmissionStep {
   readonly name: string;
   mutate?(request: AdmissionRequest): boolean | Promise<boolean>;
   validate?(request: AdmissionRequest): void | Promise<void>;
+  /** As `validate`, but after the object has passed validation. */
+  review?(request: AdmissionRequest): void | Promise<void>;
 }
 
 /** The admission steps in order. */
@@ -36,12 +38,14 @@ export interface AdmissionChain {
   /** Resolves to whether a step changed the object, which must then be defaulted and validated again. */
   mutate(request: AdmissionRequest): Promise<boolean>;
   validate(request: AdmissionRequest): Promise<void>;
+  review(request: AdmissionRequest): Promise<void>;
 }
 
 /** Creates a chain that runs `steps` in order and stops at the first rejection. */
 export function createAdmissionChain(steps: readonly AdmissionStep[]): AdmissionChain {
   const mutating = steps.filter((step) => step.mutate !== undefined);
   const validating = steps.filter((step) => step.validate !== undefined);
+  const reviewing = steps.filter((step) => step.review !== undefined);
   return {
     async mutate(request) {
       let isChanged = false;
@@ -50,6 +54,9 @@ export function createAdmissionChain(steps: readonly AdmissionStep[]): Admission
     },
     async validate(request) {
       for (const step of validating) await step.validate?.(request);
+    },
+    async review(request) {
+      for (const step of reviewing) await step.review?.(request);
     },
   };
 }

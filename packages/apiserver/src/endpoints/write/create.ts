@@ -123,6 +123,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
     ...(resource.strategy.validateCreate?.(next) ?? []),
   ];
   if (causes.length > 0) throw invalid(resource, next.metadata.name ?? "", causes);
+  await call.admission.review(admission);
   addWarnings(call, next);
   requireStorable(call, next);
   const key = keyOf(call, next.metadata.name);

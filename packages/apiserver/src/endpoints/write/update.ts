@@ -127,6 +127,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   ];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
   await call.admission.validate(admission);
+  await call.admission.review(admission);
   if (subresource === "") addWarnings(call, next);
   await pauseIfLarge(call);
   return isSame(next, live) && !canBeRemoved(resource, next) && isStoredWithDefaults(call, stored) ? undefined : next;
