@@ -1,4 +1,5 @@
 import type { ControllerDefinition } from "@keelson/controller";
+import { daemonSetController } from "./daemonset/daemonset-controller.ts";
 import { deploymentController } from "./deployment/deployment-controller.ts";
 import { disruptionController } from "./disruption/disruption-controller.ts";
 import { jobController } from "./job/job-controller.ts";
@@ -15,6 +16,7 @@ export const createWorkloadControllers = (): readonly ControllerDefinition[] => 
   deploymentController,
   replicaSetController,
   replicationController,
+  daemonSetController,
   cronJobController,
   statefulSetController,
   jobController,

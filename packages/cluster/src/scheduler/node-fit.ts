@@ -29,7 +29,8 @@ interface NodeRequirement {
   readonly operator: string;
   readonly values?: readonly string[];
 }
-type Taint = { readonly key: string; readonly value?: string; readonly effect: string };
+/** A taint of a node. */
+export type Taint = { readonly key: string; readonly value?: string; readonly effect: string };
 
 const operators: Readonly<Record<string, SelectorOperator>> = {
   In: "in",
@@ -108,7 +109,8 @@ function isReady(node: Cached<NodeObject>): boolean {
   return isConditionTrue((node.status?.conditions ?? []) as readonly { type: string; status: string }[], "Ready");
 }
 
-function isTolerated({ spec }: CachedPod, taint: Taint): boolean {
+/** Whether a Pod tolerates a taint. */
+export function isTolerated({ spec }: Pick<CachedPod, "spec">, taint: Taint): boolean {
   return (spec.tolerations ?? []).some(({ key = "", operator = "Equal", value = "", effect = "" }) => {
     if (effect !== "" && effect !== taint.effect) return false;
     if (key === "") return operator === "Exists";
@@ -116,7 +118,8 @@ function isTolerated({ spec }: CachedPod, taint: Taint): boolean {
   });
 }
 
-function isSelected({ spec }: CachedPod, node: Cached<NodeObject>): boolean {
+/** Whether a node matches a Pod's node selector and required node affinity. */
+export function isSelected({ spec }: Pick<CachedPod, "spec">, node: Cached<NodeObject>): boolean {
   const labels = node.metadata.labels ?? {};
   if (!Object.entries(spec.nodeSelector ?? {}).every(([key, value]) => labels[key] === value)) return false;
   const affinity = spec.affinity as

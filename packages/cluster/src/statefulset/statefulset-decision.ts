@@ -5,17 +5,16 @@ import { claim, workloadSelector } from "../workload/ownership.ts";
 import { isPodReady, isPodTerminal, isPodTerminating, podAvailableAt, type CachedPod } from "../workload/pod-state.ts";
 import type { Claim } from "../workload/cached-objects.ts";
 import { eventWrite, type Decision, type Write } from "../workload/write.ts";
-import { decideHistory, type Revisions, revisionsOf, type CachedRevision, templateOf } from "./revisions.ts";
-import { claimOwners, missingClaims } from "./statefulset-claims.ts";
 import {
-  firstOrdinal,
-  ordinalOf,
-  podIndexLabel,
-  podNameLabel,
-  podOf,
+  decideHistory,
   revisionLabel,
-  type CachedStatefulSet,
-} from "./statefulset-pod.ts";
+  type Revisions,
+  revisionsOf,
+  type CachedRevision,
+  templateOf,
+} from "../workload/revisions.ts";
+import { claimOwners, missingClaims } from "./statefulset-claims.ts";
+import { firstOrdinal, ordinalOf, podIndexLabel, podNameLabel, podOf, type CachedStatefulSet } from "./statefulset-pod.ts";
 
 /** The input of {@link decideStatefulSet}. */
 export interface ObservedStatefulSet {

@@ -1,6 +1,7 @@
 import { controllerReference, type DeepReadonly, draft, type ObjectMeta } from "@keelson/api-machinery";
 import type { PersistentVolumeClaimObject, PodTemplate, StatefulSetObject, Volume } from "@keelson/api-machinery/kinds";
 import { type NewPod, podFromTemplate } from "../workload/pod-from-template.ts";
+import { revisionLabel } from "../workload/revisions.ts";
 import type { CachedPod } from "../workload/pod-state.ts";
 import type { Cached } from "../workload/write.ts";
 
@@ -11,8 +12,6 @@ export type CachedStatefulSet = Cached<StatefulSetObject>;
 export const podNameLabel = "statefulset.kubernetes.io/pod-name";
 /** Label of a Pod: its ordinal. */
 export const podIndexLabel = "apps.kubernetes.io/pod-index";
-/** Label of a Pod: the name of its ControllerRevision. */
-export const revisionLabel = "controller-revision-hash";
 
 /** A claim to create. */
 export interface NewClaim {
