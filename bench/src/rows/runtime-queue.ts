@@ -1,5 +1,6 @@
 import { systemClock } from "@keelson/api-machinery/time";
-import { createPrometheusMetrics, WorkQueue } from "@keelson/controller";
+import { createPrometheusMetrics } from "@keelson/controller/metrics";
+import { WorkQueue } from "@keelson/controller/queue";
 import type { Benchmark } from "../figure.ts";
 
 const items = 200_000;

@@ -2,13 +2,8 @@ import { ConfigMap, Namespace, Service } from "@keelson/api-machinery/kinds";
 import type { Transport } from "@keelson/api-machinery/transport";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
-import {
-  createManager,
-  createPrometheusMetrics,
-  defineController,
-  type ReconcileContext,
-  type Request,
-} from "@keelson/controller";
+import { createManager, defineController, type ReconcileContext, type Request } from "@keelson/controller";
+import { createPrometheusMetrics } from "@keelson/controller/metrics";
 import type { Benchmark, Figure } from "../figure.ts";
 
 const namespace = "bench";

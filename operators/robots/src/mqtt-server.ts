@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
-import { createEventRecorder, readOf } from "@keelson/controller";
+import { readOf } from "@keelson/controller";
+import { createEventRecorder } from "@keelson/controller/events";
 import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
 import { invalidFlag, portFlag, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import { Robot } from "./api/robot.ts";

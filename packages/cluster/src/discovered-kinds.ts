@@ -3,7 +3,8 @@ import { CustomResourceDefinition } from "@keelson/api-machinery/kinds";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import type { Client } from "@keelson/client";
-import { Informer, type Logger } from "@keelson/controller";
+import type { Logger } from "@keelson/controller";
+import { Informer } from "@keelson/controller/informer";
 import { ClusterError } from "./cluster-error.ts";
 import type { KindSource } from "./garbage-collector/object-monitor.ts";
 

@@ -1,5 +1,6 @@
 import type { Clock } from "@keelson/api-machinery/time";
-import { type Logger, WorkQueue } from "@keelson/controller";
+import type { Logger } from "@keelson/controller";
+import { WorkQueue } from "@keelson/controller/queue";
 import { RepeatLimiter } from "./repeat-limiter.ts";
 
 /** Options of {@link KeyedWorkers}. */

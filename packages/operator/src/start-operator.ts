@@ -1,6 +1,7 @@
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { createManager, type Leadership, type Logger, type Manager, type Metrics, silentLogger } from "@keelson/controller";
+import { createManager, type Leadership, type Logger, type Manager, silentLogger } from "@keelson/controller";
+import type { Metrics } from "@keelson/controller/metrics";
 import type { FlagValues } from "./flags.ts";
 import type { Operator, OperatorContext } from "./operator.ts";
 import { OperatorServers } from "./operator-servers.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Transport } from "@keelson/api-machinery/transport";
 import { createClient } from "@keelson/client";
-import { createPrometheusMetrics } from "@keelson/controller";
+import { createPrometheusMetrics } from "@keelson/controller/metrics";
 import { expect, onTestFinished, test } from "vitest";
 import { isLoopback, parseBindAddress, type ProbesOptions, startProbes } from "./probe-servers.ts";
 

@@ -2,7 +2,9 @@ import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { createProbeServer, type Manager, type PrometheusMetrics, reviewedAccess } from "@keelson/controller";
+import type { Manager } from "@keelson/controller";
+import type { PrometheusMetrics } from "@keelson/controller/metrics";
+import { createProbeServer, reviewedAccess } from "@keelson/controller/probes";
 import { UsageError } from "@keelson/operator/flags";
 
 /** The address that a server listens on. */

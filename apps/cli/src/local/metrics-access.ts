@@ -3,7 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { type AccessFilter, reviewedAccess } from "@keelson/controller";
+import { type AccessFilter, reviewedAccess } from "@keelson/controller/probes";
 
 /** The file in the data folder with the bearer token for `/metrics` and `/debug/reconciles`. */
 export const metricsTokenFile = "metrics-token";

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { Pod } from "@keelson/api-machinery/kinds";
-import { createProbeServer, readOf } from "@keelson/controller";
+import { readOf } from "@keelson/controller";
+import { createProbeServer } from "@keelson/controller/probes";
 import type { RunningServer, ServerContext, ServerDefinition } from "@keelson/operator";
 import { findBubblewrap, openUnpackedImages } from "@keelson/execution";
 import { type AgentMonitor, startAgentMonitor } from "../fleet/agent-monitor.ts";

@@ -1,7 +1,8 @@
 import { apiVersionOf, type DeepReadonly, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { Informer, type Logger, type Request, type StoreEffect } from "@keelson/controller";
+import type { Logger, Request } from "@keelson/controller";
+import { Informer, type StoreEffect } from "@keelson/controller/informer";
 
 /** What a test watches: one or all objects of a kind in a namespace (`undefined` for cluster-scoped kinds). */
 export interface WatchTarget {

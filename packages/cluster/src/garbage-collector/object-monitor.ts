@@ -1,7 +1,8 @@
 import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { Informer, type Logger, type StoreEffect } from "@keelson/controller";
+import type { Logger } from "@keelson/controller";
+import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { type GraphNode, nodeOf, ObjectGraph } from "./object-graph.ts";
 
 /** The deletable kinds. They change with CustomResourceDefinitions. */

@@ -5,7 +5,9 @@ import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-
 import { EndpointSlice, type EndpointSliceObject, Pod, Service, type ServiceObject } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { createEventRecorder, Informer, type Logger, type StoreEffect } from "@keelson/controller";
+import type { Logger } from "@keelson/controller";
+import { createEventRecorder } from "@keelson/controller/events";
+import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { AddressPool } from "./node/address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
 import type { ContainerHandle } from "./container/container-handle.ts";

@@ -1,6 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import type { Logger, RunningEventRecorder } from "@keelson/controller";
+import type { Logger } from "@keelson/controller";
+import type { RunningEventRecorder } from "@keelson/controller/events";
 import type { AddressPool } from "./node/address-pool.ts";
 import type { NodeObjects } from "./node/node-objects.ts";
 import type { PodView } from "./pod/pod-view.ts";

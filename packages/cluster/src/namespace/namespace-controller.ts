@@ -2,7 +2,8 @@ import { type DeepReadonly, isConflict, isNotFound } from "@keelson/api-machiner
 import { Namespace, type NamespaceObject } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { Informer, type Logger } from "@keelson/controller";
+import type { Logger } from "@keelson/controller";
+import { Informer } from "@keelson/controller/informer";
 import { type GarbageCollector, keyOf } from "../garbage-collector/garbage-collector.ts";
 import { KeyedWorkers } from "../keyed-workers.ts";
 import { decideNamespace } from "./namespace-decision.ts";

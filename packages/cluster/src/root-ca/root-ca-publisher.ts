@@ -2,7 +2,8 @@ import { type DeepReadonly, isAlreadyExists, isConflict, isNotFound, isStatusErr
 import { ConfigMap, type ConfigMapObject, Namespace } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { Informer, type Logger, type StoreEffect } from "@keelson/controller";
+import type { Logger } from "@keelson/controller";
+import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { KeyedWorkers } from "../keyed-workers.ts";
 
 /** The ConfigMap with the cluster's CA in every namespace (KEP-1205). */

@@ -3,7 +3,8 @@ import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { EndpointSlice, type EndpointSliceObject, Service, type ServiceObject } from "@keelson/api-machinery/kinds";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { Informer, type Logger, type StoreEffect } from "@keelson/controller";
+import type { Logger } from "@keelson/controller";
+import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { type ServiceRoute, serviceRoutes } from "./service-routes.ts";
 import { ClusterError } from "../cluster-error.ts";
 

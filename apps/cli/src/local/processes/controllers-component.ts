@@ -18,7 +18,8 @@ import {
   startKubeletServer,
   startServiceProxy,
 } from "@keelson/cluster";
-import { createPrometheusMetrics, createProbeServer, type PrometheusMetrics } from "@keelson/controller";
+import { createPrometheusMetrics, type PrometheusMetrics } from "@keelson/controller/metrics";
+import { createProbeServer } from "@keelson/controller/probes";
 import { defaultContainerdSocket, openUnpackedImages, type UnpackedImages } from "@keelson/execution";
 import { type FlagValues, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";

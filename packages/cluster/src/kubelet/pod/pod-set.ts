@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Timer } from "@keelson/api-machinery/time";
-import type { StoreEffect } from "@keelson/controller";
+import type { StoreEffect } from "@keelson/controller/informer";
 import type { ContainerHandle } from "../container/container-handle.ts";
 import type { NodeContext } from "../node-context.ts";
 import { newPodState } from "./pod-state.ts";

@@ -1,5 +1,5 @@
 import { ConfigMap, podReferences, Secret } from "@keelson/api-machinery/kinds";
-import { Informer, type InformerOptions } from "@keelson/controller";
+import { Informer, type InformerOptions } from "@keelson/controller/informer";
 import type { PodView } from "./pod-view.ts";
 
 /** A followed ConfigMap or Secret, and the uids of the Pods that reference it. */

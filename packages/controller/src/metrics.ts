@@ -1,0 +1,4 @@
+/* Metrics of the runtime, and their export to Prometheus. */
+export * from "./metrics/metrics.ts";
+export * from "./metrics/prometheus-metrics.ts";
+export type { QueueMetrics } from "./queue/work-queue.ts";
