@@ -5,6 +5,8 @@ import { connectResp, type RespClient, RespError } from "../agent/resp-client.ts
 export interface WriterReport {
   readonly acknowledged: ReadonlySet<string>;
   /** Longest time between two acknowledged writes. */
+  readonly maxGapMs: number;
+  /** Longest time between two acknowledged writes. */
 }
 
 /** A client that writes continuously and follows the primary. */
@@ -17,7 +19,7 @@ export interface LiveWriter {
 export function startLiveWriter(addresses: () => readonly string[], password: string, port = 6379): LiveWriter {
   const acknowledged = new Set<string>();
   let isStopped = false;
-  let longestGapMs = 0;
+  let maxGapMs = 0;
   let last: number | undefined;
   let number = 0;
   const work = (async () => {
@@ -32,7 +34,7 @@ export function startLiveWriter(addresses: () => readonly string[], password: st
             await client.command("SET", key, key);
             acknowledged.add(key);
             const now = performance.now();
-            if (last !== undefined) longestGapMs = Math.max(longestGapMs, now - last);
+            if (last !== undefined) maxGapMs = Math.max(maxGapMs, now - last);
             last = now;
             if (number % 20 === 0) await new Promise((resolve) => setTimeout(resolve, 2));
           }
@@ -49,7 +51,7 @@ export function startLiveWriter(addresses: () => readonly string[], password: st
     async stop() {
       isStopped = true;
       await work;
-      return { acknowledged, longestGapMs };
+      return { acknowledged, maxGapMs };
     },
     get count() {
       return acknowledged.size;
