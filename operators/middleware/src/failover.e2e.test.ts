@@ -1,6 +1,10 @@
 import { readFile } from "node:fs/promises";
+import { PassThrough } from "node:stream";
 import { Pod } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
+import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { changeCommands } from "./commands/changes.ts";
 import { parseInfo } from "./agent/resp-client.ts";
 import { type RedisEnvironment, startRedisEnvironment } from "./testing/redis-environment.ts";
 
@@ -29,13 +33,15 @@ async function processes(): Promise<{ readonly server: number; readonly agent: n
 
 /** Waits until another Pod is the primary and all three are in sync. */
 const recovered = (old: string | undefined) =>
-  redis.untilGroup(({ status }) => status?.primary?.pod !== old && status?.readyReplicas === 3 && status.failover === undefined);
+  redis.untilGroup(
+    ({ status }) => status?.primary?.pod !== old && status?.readyReplicas === 3 && status.failover === undefined,
+  );
 
 describe("a primary of real Redis", { timeout: 120_000 }, () => {
   it.each<[string, number, () => Promise<void>]>([
     ["whose server is killed", 3_000, async () => void process.kill((await processes()).server, "SIGKILL")],
     ["whose agent is killed", 3_000, async () => void process.kill((await processes()).agent, "SIGKILL")],
-    ["whose server is frozen", 10_000, async () => void process.kill((await processes()).server, "SIGSTOP")],
+    ["whose server is frozen", 12_000, async () => void process.kill((await processes()).server, "SIGSTOP")],
     [
       "whose agent and server are frozen",
       12_000,
@@ -64,6 +70,25 @@ describe("a primary of real Redis", { timeout: 120_000 }, () => {
     await redis.client.delete(Pod, { namespace: "default", name: old }, { gracePeriodSeconds: 1 });
     await recovered(old);
     for (const pod of await redis.pods()) expect(await redis.command(pod.status?.podIP ?? "", "DBSIZE")).toBe(200);
+  });
+
+  it("hands its role over on request without losing an acknowledged write", async () => {
+    await provision();
+    const writer = await redis.startWriter();
+    await expect.poll(() => writer.count, { timeout: 10_000 }).toBeGreaterThan(200);
+    const command = changeCommands.find(({ name }) => name === "switchover");
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+    const status = await command?.run({
+      args: ["cache"],
+      flags: { namespace: "default", to: "cache-redis-nodes-2" },
+      ...{ stdout, stderr, clock: systemClock, log: silentLogger },
+      signal: AbortSignal.timeout(30_000),
+      client: () => Promise.resolve(redis.client),
+    });
+    expect([status, String(stdout.read()), stderr.read()]).toEqual([0, "cache-redis-nodes-2 is the primary\n", null]);
+    const report = await writer.stop();
+    expect(report.lost).toEqual([]);
+    expect(report.maxGapMs).toBeLessThan(3_000);
   });
 
   it("is not touched by a cold parameter that the server rejects, and the canary is restored within 30 s", async () => {

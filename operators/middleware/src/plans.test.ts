@@ -56,6 +56,18 @@ describe("a plan", { timeout: 60_000 }, () => {
     expect(simulation.events.filter((event) => event.reason === "TaskDone")).toHaveLength(5);
   });
 
+  it("warns while persistence is off", async () => {
+    const simulation = await provisioned();
+    const warning = () => simulation.status().conditions?.find(({ type }) => type === "Warning");
+    expect(warning()).toBeUndefined();
+    simulation.change({ config: { maxmemory: "64mb", databases: "16", appendonly: "no", save: "" } });
+    await simulation.run();
+    expect(warning()).toMatchObject({ status: "True", message: expect.stringContaining("persistence is off") });
+    simulation.change({ config: { maxmemory: "64mb", databases: "16", appendonly: "yes" } });
+    await simulation.run();
+    expect(warning()).toMatchObject({ status: "False" });
+  });
+
   it("runs the upgrade first with p0-first", async () => {
     const simulation = await provisioned(undefined, { changePolicy: { order: "p0-first" } });
     simulation.change({ runtime: { name: "redis", version: "7.2" }, ...hot("96mb") });
@@ -338,6 +350,48 @@ describe("users", { timeout: 60_000 }, () => {
     await simulation.run();
     expect(results(simulation)[0]?.result).toContain("refused: the spec has changed since");
     expect(simulation.status()).toMatchObject({ phase: "Running", plan: { generation: 3, outcome: "Succeeded" } });
+  });
+});
+
+describe("a requested switchover", { timeout: 60_000 }, () => {
+  const group = ({ store }: Simulation) =>
+    store.all("Group")[0]?.status as { primary?: { pod: string }; switchoverControl?: { id: string; result: string } };
+  const request = (simulation: Simulation, value: object): void =>
+    simulation.store.edit("Group", "cache-redis-nodes", (each) => ({
+      ...each,
+      metadata: {
+        ...each.metadata,
+        annotations: { ...each.metadata.annotations, [annotations.switchoverControl]: JSON.stringify(value) },
+      },
+    }));
+
+  it("hands the primary role to the requested Pod once, and loses no acknowledged write", async () => {
+    const simulation = await provisioned();
+    request(simulation, { id: "1", to: "cache-redis-nodes-2" });
+    await simulation.run();
+    expect(group(simulation)).toMatchObject({
+      primary: { pod: "cache-redis-nodes-2" },
+      switchoverControl: { id: "1", result: "cache-redis-nodes-2" },
+    });
+    expect(simulation.redis.writesOf("cache-redis-nodes-2")).toBe(simulation.redis.acknowledgedBy("cache-redis-nodes"));
+    request(simulation, { id: "2" });
+    await simulation.run();
+    expect(group(simulation).primary?.pod).not.toBe("cache-redis-nodes-2");
+    expect(simulation.redis.commands.filter(({ command }) => command === "promoted")).toHaveLength(3);
+  });
+
+  it("is refused for an unknown Pod, for the primary itself, and if the agent refuses", async () => {
+    const simulation = await provisioned();
+    const resultFor = async (id: string, to?: string) => {
+      request(simulation, { id, ...(to === undefined ? {} : { to }) });
+      await simulation.run();
+      return group(simulation).switchoverControl?.result;
+    };
+    expect(await resultFor("1", "other")).toBe("refused: other is not a replica in sync");
+    expect(await resultFor("2", "cache-redis-nodes-0")).toBe("refused: cache-redis-nodes-0 is already the primary");
+    simulation.redis.answers = (call) => (call.method === "Failover" ? { kind: "refused", message: "not now" } : undefined);
+    expect(await resultFor("3")).toBe("refused: not now");
+    expect(group(simulation).primary?.pod).toBe("cache-redis-nodes-0");
   });
 });
 

@@ -161,7 +161,7 @@ const status = Type.Object(
         { description: "Last processed control annotations." },
       ),
     ),
-    conditions: Type.Optional(conditions("Accepted, Synced and Ready.")),
+    conditions: Type.Optional(conditions("Accepted, Synced, Ready and Warning.")),
   },
   { description: "Observed state of the App." },
 );

@@ -56,6 +56,15 @@ const status = Type.Object(
         { description: "A switchover in progress." },
       ),
     ),
+    switchoverControl: Type.Optional(
+      Type.Object(
+        {
+          id: Type.String({ description: "Id of the request." }),
+          result: Type.String({ description: "running, the name of the new primary, or refused: and why." }),
+        },
+        { description: "The last processed switchover-control annotation." },
+      ),
+    ),
     failover: Type.Optional(
       Type.Object(
         {

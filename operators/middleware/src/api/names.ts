@@ -21,6 +21,8 @@ export const annotations = {
   controlResult: "middleware.io/control-result",
   /** On Apps: "true" while a change of the spec is waiting for the plan to finish. */
   pendingChange: "middleware.io/pending-change-detected",
+  /** On Groups, set by users: `{"id": "...", "to": "POD"}`. Requests a switchover; without `to`, any replica in sync is chosen. */
+  switchoverControl: "middleware.io/switchover-control",
   /** On Components and Groups: the token of the operation to cancel. */
   cancelRequest: "middleware.io/cancel-request",
 } as const;

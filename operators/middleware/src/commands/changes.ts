@@ -6,9 +6,10 @@ import { annotations } from "../api/names.ts";
 import { PluginError } from "../plugin/read-plugin.ts";
 import { keyOf, namespaceFlag } from "./app-flags.ts";
 import { showPlan } from "./plan.ts";
+import { requestSwitchover } from "./switchover.ts";
 import { showTasks } from "./tasks.ts";
 
-/** `keelson app plan | tasks | cancel | retry`. */
+/** `keelson app plan | tasks | cancel | retry | switchover`. */
 export const changeCommands: readonly CommandDefinition[] = [
   {
     name: "plan",
@@ -45,6 +46,17 @@ export const changeCommands: readonly CommandDefinition[] = [
     args: ["NAME", "[IDS...]"],
     flags: [namespaceFlag, outputFlag, { name: "reset-dependencies", description: "also retry the tasks that they depend on" }],
     run: (context) => withErrors(context, (each) => control(each, "retry")),
+  },
+  {
+    name: "switchover",
+    description: "hand the primary role of an App to a replica without losing data, and wait until it has happened",
+    args: ["NAME"],
+    flags: [
+      namespaceFlag,
+      outputFlag,
+      { name: "to", value: "POD", description: "Pod that becomes the primary; default: a replica in sync" },
+    ],
+    run: (context) => withErrors(context, requestSwitchover),
   },
 ];
 

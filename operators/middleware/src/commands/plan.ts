@@ -9,7 +9,7 @@ import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
 import type { GroupPart } from "../api/parts.ts";
 import { labels, pluginNamespace } from "../api/names.ts";
-import { validateApp, planChanges } from "../controllers/plan/plan-changes.ts";
+import { validateApp, planChanges, warningsOf } from "../controllers/plan/plan-changes.ts";
 import type { Plugin } from "../plugin/plugin.ts";
 import { pluginConfigMapName, readPlugin } from "../plugin/read-plugin.ts";
 import { keyOf } from "./app-flags.ts";
@@ -40,6 +40,7 @@ export async function showPlan(context: CommandContext): Promise<number> {
   const problems = validateApp(app, plugin, applied);
   for (const { field, message } of problems) stderr.write(`${field}: ${message}\n`);
   if (problems.length > 0) return 1;
+  for (const warning of warningsOf(app, plugin)) stderr.write(`warning: ${warning}\n`);
   const tasks = planChanges(app, plugin, applied, { generation: app.metadata.generation ?? 0, after: 0 }).map((task) => ({
     ...task,
     effect: predict(task, plugin, groups),

@@ -28,6 +28,8 @@ export interface Plugin {
   readonly parameters: Readonly<Record<string, ParameterClass>>;
   /** Default parameters. */
   readonly defaults: Readonly<Record<string, string>>;
+  /** Combinations of parameters to warn about. */
+  readonly warnings: readonly { readonly parameters: Readonly<Record<string, string>>; readonly message: string }[];
   readonly values: Readonly<Record<string, JsonValue>>;
   readonly templates: readonly { readonly kind: TemplateKind; readonly template: Template }[];
 }

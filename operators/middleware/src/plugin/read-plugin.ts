@@ -92,6 +92,14 @@ export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
       }),
     ),
     defaults: strings(spec.defaultConfig, "defaultConfig"),
+    warnings: list(spec.warnings, "warnings").map((each, index) => {
+      const warning = object(each, `warnings[${index}]`);
+      const parameters = object(warning.parameters, `warnings[${index}].parameters`);
+      return {
+        parameters: Object.fromEntries(Object.entries(parameters).map(([name, value]) => [name, String(value)])),
+        message: requiredText(warning.message, `warnings[${index}].message`),
+      };
+    }),
     values: object(spec.defaultValues ?? {}, "defaultValues"),
     templates: list(spec.templates, "templates").map((each, index) => {
       const template = object(each, `templates[${index}]`);

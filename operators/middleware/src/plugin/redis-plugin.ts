@@ -31,6 +31,10 @@ spec:
     appendonly: "yes"
     appendfsync: everysec
     repl-diskless-sync-delay: "0"
+  warnings:
+    - parameters: {appendonly: "no", save: ""}
+      message: >-
+        persistence is off (appendonly no, save ""): if all Pods stop at the same time, all data is lost
   # Parameters whose class must be known in advance. The running program decides about all others.
   parameters:
     bind: forbidden

@@ -6,7 +6,6 @@ export interface WriterReport {
   readonly acknowledged: ReadonlySet<string>;
   /** Longest time between two acknowledged writes. */
   readonly maxGapMs: number;
-  /** Longest time between two acknowledged writes. */
 }
 
 /** A client that writes continuously and follows the primary. */

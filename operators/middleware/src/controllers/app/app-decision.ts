@@ -3,8 +3,8 @@ import { App, type AppStatus, type ChangeTask, type Plan } from "../../api/app.t
 import { applyControls } from "./app-controls.ts";
 import { effectsOf } from "./app-effects.ts";
 import type { AppObservation } from "./app-observation.ts";
-import { validateApp, planChanges } from "../plan/plan-changes.ts";
-import { setAppConditions, summarize } from "./app-status.ts";
+import { validateApp, planChanges, warningsOf } from "../plan/plan-changes.ts";
+import { setAppConditions, setWarningCondition, summarize } from "./app-status.ts";
 import type { Decision } from "../effect.ts";
 import { hasActivePlan, advancePlan } from "../plan/advance-plan.ts";
 
@@ -58,6 +58,7 @@ export function decideApp(observed: AppObservation): Decision {
   }
   summarize(app, components, status, problem);
   setAppConditions(status, generation, problem, now);
+  setWarningCondition(status, "problem" in plugin ? [] : warningsOf(app, plugin), now);
   const requeue = dueMs === undefined ? {} : { requeueAfterMs: Math.max(dueMs - now, 10) };
   if (!jsonEquals(status, app.status ?? {}))
     return { effects: [{ kind: "status", type: App, object: app, status }], ...requeue };

@@ -116,3 +116,16 @@ export function setAppConditions(status: AppStatus, generation: number, problem:
   );
   status.conditions = draft(conditions) as Condition[];
 }
+
+/** Sets the condition Warning while the plugin warns about the parameters, for example that data is not persisted. Mutates `status`. */
+export function setWarningCondition(status: AppStatus, warnings: readonly string[], now: number): void {
+  const known = status.conditions?.some(({ type }) => type === "Warning") ?? false;
+  if (warnings.length === 0 && !known) return;
+  const condition = {
+    type: "Warning",
+    status: warnings.length > 0,
+    reason: warnings.length > 0 ? "RiskyParameters" : "NoWarnings",
+    message: warnings.join("; "),
+  };
+  status.conditions = draft(setCondition(status.conditions, condition, now)) as Condition[];
+}

@@ -4,6 +4,7 @@ import { Group, type GroupStatus } from "../../api/group.ts";
 import { annotations } from "../../api/names.ts";
 import type { Decision } from "../effect.ts";
 import { change } from "./change.ts";
+import { requestedSwitchover } from "../primary/requested-switchover.ts";
 import { finish, withStep } from "./group-operation.ts";
 import { reconcileTopology } from "./topology.ts";
 import { setReady } from "../ready-condition.ts";
@@ -53,6 +54,7 @@ export function decideGroup(observed: GroupObservation): Decision {
   const isSafe = [status.restarting, status.switchover, status.failover, status.fencing].every((each) => each === undefined);
   if (isCancelled && isSafe && (next.kind === "settled" || next.kind === "wait")) finish(operation, "Cancelled", "cancelled");
   else if (next.kind === "settled" && isRunning) next = change(observed, rendered, views, status);
+  else if (next.kind === "settled") next = requestedSwitchover(group, views, status, rendered);
   if (isRunning && operation.phase === "Running") {
     if (next.kind === "settled") finish(operation, "Succeeded", "done");
     else if (next.kind === "fail") finish(operation, "Failed", next.message, next.errorClass);

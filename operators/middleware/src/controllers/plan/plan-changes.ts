@@ -93,6 +93,16 @@ export function validateApp(
   return problems;
 }
 
+/** Warnings of the plugin about the parameters of an App. */
+export function warningsOf(app: DeepReadonly<App>, plugin: Plugin): readonly string[] {
+  return [...desiredComponents(app, plugin)].flatMap(([name, { config = {} }]) => {
+    const effective: Readonly<Record<string, unknown>> = { ...plugin.defaults, ...config };
+    return plugin.warnings
+      .filter(({ parameters }) => Object.entries(parameters).every(([key, value]) => String(effective[key]) === value))
+      .map(({ message }) => `${name}: ${message}`);
+  });
+}
+
 /** Numbering of tasks: the generation and its highest number so far. */
 export interface PlanNumbering {
   readonly generation: number;

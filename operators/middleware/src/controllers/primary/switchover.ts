@@ -90,6 +90,9 @@ export function continueSwitchover(
 function afterSwitchover(status: GroupStatus, result: CallResult): object | undefined {
   if (result.kind !== "refused") return undefined;
   const { switchover: _, ...rest } = status;
+  if (rest.switchoverControl?.result === "running") {
+    return { ...rest, switchoverControl: { ...rest.switchoverControl, result: `refused: ${result.message}` } };
+  }
   const operation = rest.operation;
   if (operation?.phase !== "Running") return rest;
   return {
