@@ -12,7 +12,7 @@ const mpi = (program, packages, isInTour) => ({
   packages,
   isInTour,
   why: "MPI jobs",
-  tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/e2e/{mpi,up}.e2e.test.ts"],
+  tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/e2e/{mpi,tutorials,up}.e2e.test.ts"],
   // The headers are packaged separately from the compiler wrappers.
   isUsable: () =>
     !program.startsWith("mpicc") || spawnSync(program, ["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).status === 0,
@@ -33,7 +33,7 @@ const programs = [
     tests: [
       "**/kubectl*.e2e.test.ts",
       "apps/cli/src/e2e/{access,crash,image,middleware,operator,pods,runtimes,sandboxes,statefulset,streams}.e2e.test.ts",
-      "apps/cli/src/e2e/{without-root,write-a-controller}.e2e.test.ts",
+      "apps/cli/src/e2e/{tutorials,without-root,write-a-controller}.e2e.test.ts",
     ],
   },
   {
@@ -50,7 +50,7 @@ const programs = [
     tests: [
       "**/bubblewrap-driver.e2e.test.ts",
       "operators/sandboxes/**/*.e2e.test.ts",
-      "apps/cli/src/e2e/{image,operator,runtimes,sandboxes,up}.e2e.test.ts",
+      "apps/cli/src/e2e/{image,operator,runtimes,sandboxes,tutorials,up}.e2e.test.ts",
     ],
   },
   {
@@ -71,7 +71,7 @@ const programs = [
     isInTour: true,
     packages: ["redis-server"],
     why: "middleware",
-    tests: ["operators/middleware/**/*.e2e.test.ts", "apps/cli/src/e2e/{middleware,up}.e2e.test.ts"],
+    tests: ["operators/middleware/**/*.e2e.test.ts", "apps/cli/src/e2e/{middleware,tutorials,up}.e2e.test.ts"],
   },
   mpi("gcc", ["gcc", "libc6-dev"], true),
   mpi("mpicc.openmpi", ["openmpi-bin", "libopenmpi-dev"], true),
