@@ -7,6 +7,8 @@ export interface Limits {
   readonly cpuMillis?: number;
   readonly memoryBytes?: number;
   readonly pids?: number;
+  /** Size of the work folder, and of `/tmp`. Enforced by `bubblewrap` and `containerd` for programs with a private user; kept in memory. */
+  readonly diskBytes?: number;
 }
 
 /** What to run. Plain JSON, so that it can be written to disk before the program starts. */

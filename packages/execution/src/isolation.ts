@@ -1,6 +1,6 @@
 import { isAbsolute, normalize } from "node:path";
 
-/** A folder or file of the machine that a program sees at a place of its own. */
+/** A folder or file of the machine that is mounted into a program's root. */
 export interface BindMount {
   readonly source: string;
   readonly target: string;
@@ -9,21 +9,27 @@ export interface BindMount {
 }
 
 /**
- * What a program of the `bubblewrap` and `containerd` drivers sees of the machine. The `process` driver refuses a program that
- * asks for it, rather than run it without.
+ * What a program of the `bubblewrap` and `containerd` drivers can see of the machine. The `process` driver rejects programs with
+ * isolation rather than run them without it.
  */
 export interface Isolation {
-  /** Folder with an unpacked image, which becomes the read-only root. Default: the machine's own `/usr` and what belongs to it. */
+  /** Folder with an unpacked image, which becomes the read-only root. Default: the machine's own `/usr` with a generated `/etc`. */
   readonly root?: string;
-  /** Name of an image that the driver has (`containerd`), whose files become the root. Not together with `root`. */
+  /** Name of an image of the driver (`containerd`), whose files become the root. Cannot be combined with `root`. */
   readonly image?: string;
-  /** `containerd`: whether the image's files cannot be changed; in `bubblewrap` they never can. Default: they can. */
+  /** `containerd`: makes the root read-only, as it always is in `bubblewrap`. Default: writable. */
   readonly isRootReadOnly?: boolean;
-  /** What is there besides. */
+  /** Additional mounts. */
   readonly binds?: readonly BindMount[];
-  /** `shared`: the machine's network, loopback included. `none`: a loopback of its own and nothing else. Default: `shared`. */
+  /** `shared`: the machine's network, including loopback. `none`: only a loopback interface of its own. Default: `shared`. */
   readonly network?: "shared" | "none";
-  /** Name that the program sees as the machine's. Default: the machine's. */
+  /**
+   * Runs the program as a user id of its own, which no other program or file of the machine has. Inside it appears as root without any
+   * capability, unless `user` names another. Its work folder is at `/work`. Needs root; a supervisor that is not root runs programs with
+   * its own id.
+   */
+  readonly hasPrivateUser?: boolean;
+  /** Host name that the program sees. Default: the machine's. */
   readonly hostname?: string;
 }
 
@@ -33,11 +39,12 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 const isPath = (value: unknown): value is string =>
   typeof value === "string" && isAbsolute(value) && !value.includes("\0") && normalize(value) === value;
 
-/** What is wrong with what a spec says of its isolation, beginning with the field's name. */
+/** Validates the isolation of a spec. Returns an error that starts with the field's name. */
 export function isolationProblem(value: unknown): string | undefined {
   if (value === undefined) return undefined;
   if (!isRecord(value)) return "isolation: must be an object";
-  const { root, image, binds, network, hostname, isRootReadOnly } = value;
+  const { root, image, binds, network, hostname, isRootReadOnly, hasPrivateUser } = value;
+  if (hasPrivateUser !== undefined && typeof hasPrivateUser !== "boolean") return "isolation.hasPrivateUser: must be a boolean";
   if (root !== undefined && !isPath(root)) return "isolation.root: must be an absolute path without .. in it";
   if (image !== undefined && !(typeof image === "string" && /^[\w][-\w./:@+]{0,254}$/.test(image))) {
     return "isolation.image: must be the name of an image";

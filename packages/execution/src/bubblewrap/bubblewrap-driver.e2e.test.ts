@@ -58,7 +58,7 @@ describe("a program in bubblewrap", () => {
     return readFileSync(program.logs.stdout, "utf8") + readFileSync(program.logs.stderr, "utf8");
   }
 
-  test("sees its own processes only, has no capability and cannot get any", async () => {
+  test("sees its own processes only and has no capabilities", async () => {
     const seen = await output("ls /proc | grep -c '^[0-9]'; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status");
     const [count, ...rest] = seen.trim().split("\n");
     expect(Number(count)).toBeLessThan(6);
@@ -74,7 +74,7 @@ describe("a program in bubblewrap", () => {
     );
   });
 
-  test("cannot write outside of what is its own, nor read the machine's folders or passwords", async () => {
+  test("cannot write outside its own folders, nor read the machine's folders and passwords", async () => {
     writeFileSync(join(base, "secret"), "secret");
     const seen = await output(
       `for path in /usr/x /etc/x /x; do touch $path 2>/dev/null && echo "wrote $path"; done
@@ -83,14 +83,14 @@ describe("a program in bubblewrap", () => {
     expect(seen).toBe("own\n");
   });
 
-  test("with an environment that acts on loaders leaves what starts it alone", async () => {
+  test("does not affect its starter with loader variables", async () => {
     const seen = await output("echo $LD_PRELOAD $PATH", { env: { LD_PRELOAD: "/nowhere.so", PATH: "/usr/bin:/bin" } });
     // The shell inside complains; neither the shim's shell nor bwrap has anything to complain about.
     expect(seen.match(/ERROR: ld.so/g)).toHaveLength(1);
     expect(seen).toContain("/nowhere.so /usr/bin:/bin");
   });
 
-  test("with network none reaches nothing but its own loopback", async () => {
+  test("has only a loopback interface with network none", async () => {
     const shared = await output("ls /sys/class/net 2>/dev/null; cat /proc/net/dev | wc -l");
     await driver.get("a")?.remove();
     const none = await output("tail -n +3 /proc/net/dev | cut -d: -f1", { isolation: { network: "none" } });
@@ -98,7 +98,7 @@ describe("a program in bubblewrap", () => {
     expect(shared).not.toBe("");
   });
 
-  test("cannot make namespaces or mounts, and neither can a command beside it", async () => {
+  test("cannot create namespaces or mounts, nor can a command beside it", async () => {
     const script =
       "unshare --user true; unshare --mount true; mount -t tmpfs x /tmp; grep ^Seccomp: /proc/self/status; echo end";
     const program = await driver.start({ id: "a", command: ["/bin/sh", "-c", `${script}; exec sleep 600`] });
@@ -113,7 +113,7 @@ describe("a program in bubblewrap", () => {
     );
   });
 
-  test("has commands beside it that are kept apart as it is", async () => {
+  test("isolates commands beside it in the same way", async () => {
     const program = await driver.start({ id: "a", command: ["sleep", "600"], isolation: { network: "none", hostname: "box" } });
     const script =
       "tail -n +3 /proc/net/dev | cut -d: -f1; hostname; grep -E '^(CapEff|CapBnd)' /proc/self/status; touch /etc/x /x; ls /proc";
@@ -125,7 +125,7 @@ describe("a program in bubblewrap", () => {
     expect(session.stderr && (await text(session.stderr)).match(/Read-only file system/g)).toHaveLength(2);
   });
 
-  test("runs from an unpacked image, which cannot be removed meanwhile", async () => {
+  test("runs from an unpacked image, which cannot be removed while it runs", async () => {
     await createBusyboxImage(join(base, "busybox.tar"));
     const images = await openUnpackedImages(join(base, "images"));
     const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
@@ -140,7 +140,7 @@ describe("a program in bubblewrap", () => {
     expect(await images.remove("busybox")).toBe(true);
   });
 
-  test("has mounts at places that its image has not, beside what is there, and along the image's links", async () => {
+  test("mounts at paths that its image lacks, and through the image's links", async () => {
     await createBusyboxImage(join(base, "busybox.tar"));
     const images = await openUnpackedImages(join(base, "images"));
     const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
@@ -153,7 +153,7 @@ describe("a program in bubblewrap", () => {
     expect(seen).toMatch(/^mounted\nmounted\nmounted\nroot:x:0[^]*Read-only file system/);
   });
 
-  test("is a user of its image, with that user's home", async () => {
+  test("runs as a user of its image, with that user's home", async () => {
     await createBusyboxImage(join(base, "busybox.tar"));
     const images = await openUnpackedImages(join(base, "images"));
     const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
@@ -169,7 +169,7 @@ describe("a program in bubblewrap", () => {
     });
   });
 
-  test("finds its program inside its image, along links that are absolute there", async () => {
+  test("finds its executable inside its image through absolute links", async () => {
     const root = join(base, "image");
     await output(`true`);
     await driver.get("a")?.remove();

@@ -12,20 +12,20 @@ import type { BindMount } from "../isolation.ts";
 /** Options of {@link createBubblewrapDriver}. */
 export interface BubblewrapDriverOptions extends DriverOptions {
   /**
-   * Group below which programs have their cgroups, as a path below each hierarchy's mount (`/keelson/sandboxes`), made where it is not
-   * there. What watches a program is in there too, so that programs go on, and are found again, also where this process's own cgroup is
-   * killed as a whole. Default: this process's own group, whose limits hold for its programs too. `false`: no cgroups.
+   * Parent of the programs' cgroups, as a path below each hierarchy's mount (`/keelson/sandboxes`), created if missing. The shims run in
+   * it too, so that programs survive, and can be adopted, if this process's own cgroup is killed. Default: this process's own cgroup,
+   * whose limits then apply to its programs too. `false`: no cgroups.
    */
   readonly cgroupParent?: string | false;
-  /** What every program sees besides what its spec says. */
+  /** Mounted into every program, in addition to its spec's binds. */
   readonly binds?: readonly BindMount[];
-  /** `false`: without the filter of system calls. Default: with it, on x86-64 and arm64 (see `seccomp-filter.ts`). */
+  /** `false`: disables the seccomp filter. Default: enabled on x86-64 and arm64, see `seccomp-filter.ts`. */
   readonly seccomp?: false;
-  /** The program `bwrap`. Default: found in PATH. */
+  /** Path of bwrap. Default: found in PATH. */
   readonly bwrap?: string;
 }
 
-/** Where `bwrap` is on this machine, or undefined where it is not installed (`apt-get install bubblewrap`). */
+/** The path of bwrap, or undefined if it is not installed (`apt-get install bubblewrap`). */
 export function findBubblewrap(searchPath: string = process.env.PATH ?? ""): string | undefined {
   return [...searchPath.split(delimiter), "/usr/bin", "/usr/local/bin"]
     .filter((folder) => folder.startsWith("/"))
@@ -34,25 +34,24 @@ export function findBubblewrap(searchPath: string = process.env.PATH ?? ""): str
 }
 
 /**
- * Runs programs in namespaces of their own (users, mounts, processes, IPC, host name) with a read-only root, no capability and no
- * way to new privileges, by bubblewrap; see {@link Isolation} for what a program sees. See {@link Driver} for what holds for
- * every driver.
+ * Runs programs with bubblewrap, in namespaces of their own (users, mounts, processes, IPC, host name) with a read-only root, no
+ * capabilities and no new privileges; see {@link Isolation} for what a program can see. See {@link Driver} for the guarantees of every
+ * driver.
  *
- * **Root**: an image's folder, or this machine's `/usr`, `/etc` and what belongs to them. `/tmp`, `/run`, `/var/tmp` and the
- * program's `work` folder are its own and writable. `/proc` shows its own processes only.
+ * **Root**: an image's folder, or this machine's `/usr` with a generated `/etc`. `/tmp`, `/run`, `/var/tmp` and the program's `work`
+ * folder are private and writable; with a private user `/run` and `/var/tmp` are read-only. `/proc` shows its own processes only.
  *
- * **System calls** that mount, enter or make namespaces, load code into the kernel, or set clocks are refused with EPERM, on x86-64
- * and arm64; 32-bit programs end at once.
+ * **System calls**: an allow-list on x86-64 and arm64, see `system-calls.ts`; others fail with EPERM. 32-bit programs are killed.
  *
- * **Environment**: only inside. What starts the program (a shell and bwrap, with this process's rights) never sees it, so
- * LD_PRELOAD and its like act on the program alone.
+ * **Environment**: only inside. The shell and bwrap that start the program, with this process's rights, never see it, so that LD_PRELOAD
+ * and the like affect the program alone.
  *
- * **Errors**: `Unsupported` where there is no bwrap.
+ * **Errors**: `Unsupported` if bwrap is not installed.
  */
 export async function createBubblewrapDriver(options: BubblewrapDriverOptions): Promise<Driver> {
   const bwrap = options.bwrap ?? findBubblewrap();
   if (bwrap === undefined || !existsSync(bwrap)) {
-    throw new ExecutionError("Unsupported", "There is no bwrap on this machine: install it with `apt-get install bubblewrap`");
+    throw new ExecutionError("Unsupported", "bwrap not found; install it with `apt-get install bubblewrap`");
   }
   return createDriver("bubblewrap", options, (dir) => {
     const bytes = options.seccomp === false ? undefined : seccompFilter();

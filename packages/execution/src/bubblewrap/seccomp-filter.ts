@@ -1,89 +1,28 @@
+import { allowedCalls, checkedCalls } from "./system-calls.ts";
+
 /*
- * The system calls that a program in bubblewrap may not make, as a classic BPF program (Linux: Documentation/userspace-api/
- * seccomp_filter.rst). The list follows what Docker's and Podman's default profiles keep from a container without capabilities:
- * mounts, other namespaces, modules, kexec, keys, BPF, perf, clocks, io_uring. Everything else is allowed, ptrace too: a program
- * sees its own processes only.
+ * The seccomp filter of programs, as a classic BPF program (Linux: Documentation/userspace-api/seccomp_filter.rst): an allow-list, see
+ * `system-calls.ts`. ptrace is allowed, because a program sees its own processes only.
  */
 
-/** Numbers of a system call: x86-64 (arch/x86/entry/syscalls/syscall_64.tbl), arm64 (include/uapi/asm-generic/unistd.h). */
-type Numbers = readonly [x64: number | undefined, arm64: number | undefined];
-
-/** Refused with EPERM. */
-export const deniedCalls: Readonly<Record<string, Numbers>> = {
-  _sysctl: [156, undefined],
-  acct: [163, 89],
-  add_key: [248, 217],
-  bpf: [321, 280],
-  chroot: [161, 51],
-  clock_adjtime: [305, 266],
-  clock_settime: [227, 112],
-  create_module: [174, undefined],
-  delete_module: [176, 106],
-  fanotify_init: [300, 262],
-  finit_module: [313, 273],
-  fsconfig: [431, 431],
-  fsmount: [432, 432],
-  fsopen: [430, 430],
-  fspick: [433, 433],
-  get_kernel_syms: [177, undefined],
-  init_module: [175, 105],
-  io_uring_enter: [426, 426],
-  io_uring_register: [427, 427],
-  io_uring_setup: [425, 425],
-  ioperm: [173, undefined],
-  iopl: [172, undefined],
-  kexec_file_load: [320, 294],
-  kexec_load: [246, 104],
-  keyctl: [250, 219],
-  lookup_dcookie: [212, 18],
-  mount: [165, 40],
-  mount_setattr: [442, 442],
-  move_mount: [429, 429],
-  name_to_handle_at: [303, 264],
-  nfsservctl: [180, 42],
-  open_by_handle_at: [304, 265],
-  open_tree: [428, 428],
-  perf_event_open: [298, 241],
-  pivot_root: [155, 41],
-  query_module: [178, undefined],
-  quotactl: [179, 60],
-  quotactl_fd: [443, 443],
-  reboot: [169, 142],
-  request_key: [249, 218],
-  setdomainname: [171, 162],
-  sethostname: [170, 161],
-  setns: [308, 268],
-  settimeofday: [164, 170],
-  swapoff: [168, 225],
-  swapon: [167, 224],
-  sysfs: [139, undefined],
-  syslog: [103, 116],
-  umount2: [166, 39],
-  unshare: [272, 97],
-  uselib: [134, undefined],
-  userfaultfd: [323, 282],
-  ustat: [136, undefined],
-  vhangup: [153, 58],
-};
-
-/** Looked at more closely: new namespaces, and words put into another's terminal. */
-export const checkedCalls = { clone: [56, 220], clone3: [435, 435], ioctl: [16, 29] } as const;
-
-/** Every CLONE_NEW* flag of clone(2) but CLONE_NEWTIME, which clone does not take: mounts, cgroup, UTS, IPC, user, pid, network. */
+/** The CLONE_NEW* flags of clone(2): mounts, cgroup, UTS, IPC, user, pid, network. */
 const cloneNamespaces = 0x7e02_0000;
 
-/** The bits of {@link cloneNamespaces}. */
-const namespaceFlags = [0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
-
-/** Requests of ioctl(2) that type into a terminal: TIOCSTI and TIOCLINUX. */
+/** Requests of ioctl(2) that inject input into a terminal: TIOCSTI and TIOCLINUX. */
 const typingRequests = [0x5412, 0x541c];
+
+/** Domains of socket(2) that reach beyond the network namespace (AF_VSOCK) or into the kernel's crypto API (AF_ALG). */
+const deniedDomains = [40, 38];
+
+/** Arguments of personality(2) that programs may set: Linux, with or without UNAME26, and the query. Others weaken ASLR and mmap. */
+const allowedPersonalities = [0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
 const processors = {
   x64: { index: 0, audit: 0xc000_003e },
   arm64: { index: 1, audit: 0xc000_00b7 },
 } as const;
 
-/** Instructions of classic BPF that are used (linux/bpf_common.h): code, and k. */
+/** Instructions of classic BPF (linux/bpf_common.h). */
 const load = 0x20;
 const jumpEqual = 0x15;
 const jumpAnySet = 0x45;
@@ -96,12 +35,12 @@ const errno = (number: number): number => 0x0005_0000 | number;
 const EPERM = 1;
 const ENOSYS = 38;
 
-/** Offsets in struct seccomp_data; low half of an argument on these little-endian processors. */
+/** Offsets in struct seccomp_data; the low half of an argument on these little-endian architectures. */
 const numberOffset = 0;
 const archOffset = 4;
 const argumentOffset = (index: number): number => 16 + 8 * index;
 
-/** x86-64 has a second table of calls above this bit (x32); with it a filter could be gone around. */
+/** x86-64 has a second table of calls above this bit (x32), which would bypass the filter. */
 const x32 = 0x4000_0000;
 
 interface Instruction {
@@ -111,39 +50,64 @@ interface Instruction {
   readonly no?: number;
 }
 
+/** Ranges of consecutive numbers, ascending. */
+function rangesOf(numbers: readonly number[]): readonly (readonly [first: number, last: number])[] {
+  const ranges: [number, number][] = [];
+  for (const number of [...numbers].sort((a, b) => a - b)) {
+    const range = ranges.at(-1);
+    if (range !== undefined && number <= range[1] + 1) range[1] = number;
+    else ranges.push([number, number]);
+  }
+  return ranges;
+}
+
+const returns = (k: number): Instruction => ({ code: answer, k });
+
+/** Decides on one call by its number, with instructions that all end in a return. */
+const onCall = (k: number, ...then: readonly Instruction[]): readonly Instruction[] => [
+  { code: jumpEqual, k, no: then.length },
+  ...then,
+];
+
+/** Returns `result` if the loaded value is one of `values`. */
+const onValues = (values: readonly number[], result: number): readonly Instruction[] =>
+  values.flatMap((k): readonly Instruction[] => [{ code: jumpEqual, k, no: 1 }, returns(result)]);
+
 /**
- * The filter for a processor (Node's name of it), in the bytes that the kernel and `bwrap --seccomp` take. Undefined for a
- * processor whose calls are not known here.
+ * The filter for an architecture (Node's name of it), in the format of the kernel and of `bwrap --seccomp`. Undefined for an architecture
+ * whose system calls are not known here.
  *
- * A call through another processor's table (32-bit programs) ends the program. `clone3` is answered with "not implemented": its
- * flags are behind a pointer, which a filter cannot follow, and C libraries then use `clone`.
+ * Calls through another architecture's table (32-bit programs) kill the program. `clone3` returns ENOSYS: its flags are behind a pointer,
+ * which a filter cannot follow, and C libraries fall back to `clone`. So do calls newer than this list; all others return EPERM.
  */
 export function seccompFilter(processor: string = process.arch): Buffer | undefined {
   if (processor !== "x64" && processor !== "arm64") return undefined;
   const { index, audit } = processors[processor];
-  const denied = Object.values(deniedCalls).flatMap((numbers) => numbers[index] ?? []);
-  const [clone, clone3, ioctl] = [checkedCalls.clone, checkedCalls.clone3, checkedCalls.ioctl].map((each) => each[index]);
-  const returns = (k: number): Instruction => ({ code: answer, k });
+  const allowed = Object.values(allowedCalls).flatMap((numbers) => numbers[index] ?? []);
+  const [clone, clone3, ioctl, personality, socket] = (["clone", "clone3", "ioctl", "personality", "socket"] as const).map(
+    (name) => checkedCalls[name][index],
+  );
+  const denied = returns(errno(EPERM));
+  const loadArgument = (argument: number): Instruction => ({ code: load, k: argumentOffset(argument) });
   const program: readonly Instruction[] = [
     { code: load, k: archOffset },
     { code: jumpEqual, k: audit, yes: 1 },
     returns(kill),
     { code: load, k: numberOffset },
     ...(processor === "x64" ? [{ code: jumpNotBelow, k: x32, no: 1 }, returns(errno(ENOSYS))] : []),
-    ...denied.flatMap((k): readonly Instruction[] => [{ code: jumpEqual, k, no: 1 }, returns(errno(EPERM))]),
-    { code: jumpEqual, k: clone3 ?? 0, no: 1 },
+    ...onCall(clone3 ?? 0, returns(errno(ENOSYS))),
+    ...onCall(clone ?? 0, loadArgument(0), { code: jumpAnySet, k: cloneNamespaces, no: 1 }, denied, returns(allow)),
+    ...onCall(ioctl ?? 0, loadArgument(1), ...onValues(typingRequests, errno(EPERM)), returns(allow)),
+    ...onCall(socket ?? 0, loadArgument(0), ...onValues(deniedDomains, errno(EPERM)), returns(allow)),
+    ...onCall(personality ?? 0, loadArgument(0), ...onValues(allowedPersonalities, allow), denied),
+    ...rangesOf(allowed).flatMap(([first, last]): readonly Instruction[] => [
+      { code: jumpNotBelow, k: first, no: 2 },
+      { code: jumpNotBelow, k: last + 1, yes: 1 },
+      returns(allow),
+    ]),
+    { code: jumpNotBelow, k: Math.max(...allowed, clone3 ?? 0) + 1, no: 1 },
     returns(errno(ENOSYS)),
-    // Over the four lines of this call when it is another.
-    { code: jumpEqual, k: clone ?? 0, no: 4 },
-    { code: load, k: argumentOffset(0) },
-    { code: jumpAnySet, k: cloneNamespaces, no: 1 },
-    returns(errno(EPERM)),
-    returns(allow),
-    { code: jumpEqual, k: ioctl ?? 0, yes: 1 },
-    returns(allow),
-    { code: load, k: argumentOffset(1) },
-    ...typingRequests.flatMap((k): readonly Instruction[] => [{ code: jumpEqual, k, no: 1 }, returns(errno(EPERM))]),
-    returns(allow),
+    denied,
   ];
   const bytes = Buffer.alloc(program.length * 8);
   for (const [at, { code, k, yes = 0, no = 0 }] of program.entries()) {
@@ -155,22 +119,26 @@ export function seccompFilter(processor: string = process.arch): Buffer | undefi
   return bytes;
 }
 
-/** The same list in the words of an OCI runtime (config-linux.md, seccomp), which knows the numbers by itself. */
+/** The same profile in the format of an OCI runtime (config-linux.md, seccomp), which knows the numbers itself. */
 export function ociSeccomp(): Readonly<Record<string, unknown>> {
-  const refuse = { action: "SCMP_ACT_ERRNO", errnoRet: EPERM };
+  const action = "SCMP_ACT_ALLOW";
   return {
-    defaultAction: "SCMP_ACT_ALLOW",
+    defaultAction: "SCMP_ACT_ERRNO",
+    defaultErrnoRet: EPERM,
     ...(process.arch === "x64" && { architectures: ["SCMP_ARCH_X86_64"] }),
     ...(process.arch === "arm64" && { architectures: ["SCMP_ARCH_AARCH64"] }),
     syscalls: [
-      { names: Object.keys(deniedCalls), ...refuse },
+      { names: Object.keys(allowedCalls), action },
       { names: ["clone3"], action: "SCMP_ACT_ERRNO", errnoRet: ENOSYS },
-      ...namespaceFlags.map((flag) => ({
-        names: ["clone"],
-        ...refuse,
-        args: [{ index: 0, value: flag, valueTwo: flag, op: "SCMP_CMP_MASKED_EQ" }],
+      { names: ["clone"], action, args: [{ index: 0, value: cloneNamespaces, valueTwo: 0, op: "SCMP_CMP_MASKED_EQ" }] },
+      // A request other than the denied ones: conditions of one rule are combined with AND.
+      { names: ["ioctl"], action, args: typingRequests.map((value) => ({ index: 1, value, op: "SCMP_CMP_NE" })) },
+      { names: ["socket"], action, args: deniedDomains.map((value) => ({ index: 0, value, op: "SCMP_CMP_NE" })) },
+      ...allowedPersonalities.map((value) => ({
+        names: ["personality"],
+        action,
+        args: [{ index: 0, value, op: "SCMP_CMP_EQ" }],
       })),
-      ...typingRequests.map((value) => ({ names: ["ioctl"], ...refuse, args: [{ index: 1, value, op: "SCMP_CMP_EQ" }] })),
     ],
   };
 }

@@ -40,7 +40,11 @@ export interface ProgramCgroup {
   readonly entryFiles: readonly string[];
 }
 
-const limitOf: Readonly<Record<Controller, keyof Limits>> = { cpu: "cpuMillis", memory: "memoryBytes", pids: "pids" };
+const limitOf: Readonly<Record<Controller, "cpuMillis" | "memoryBytes" | "pids">> = {
+  cpu: "cpuMillis",
+  memory: "memoryBytes",
+  pids: "pids",
+};
 
 /**
  * The hierarchy whose cgroup tracks every process of a program, so that they can be listed and killed. On a machine with both versions

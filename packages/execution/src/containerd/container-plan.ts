@@ -4,7 +4,7 @@ import { defaultPath } from "../program/program-spec.ts";
 import type { BindMount } from "../isolation.ts";
 import { StartFailure } from "../process/launcher.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
-import { hiddenFiles, imageWork, machineFolders } from "../bubblewrap/machine-root.ts";
+import { generatedSettings, imageWork, machineFolders, publicSettings, writeSettings } from "../bubblewrap/machine-root.ts";
 import { prepareWorkingDirectory, findExecutable, createTemporaryFolder, createWorkFolder } from "../program/program-files.ts";
 import { own, programUser } from "../program/program-user.ts";
 import { programVariable } from "../process/process-tree.ts";
@@ -61,17 +61,16 @@ function userIn(mounts: readonly Mount[], user: string): UserIds {
   return resolved;
 }
 
-/** The skeleton of a root that shows this machine's own programs: links as they are here; folders are bound over it. */
-function makeMachineRoot(path: string): readonly BindMount[] {
-  mkdirSync(path, { recursive: true, mode: 0o755 });
-  const binds: BindMount[] = [];
-  for (const folder of machineFolders) {
+/** Creates the skeleton of a root with this machine's own programs and a generated /etc, and returns what is mounted over it. */
+function createMachineRoot(path: string, settings: string): readonly BindMount[] {
+  mkdirSync(join(path, "etc"), { recursive: true, mode: 0o755 });
+  const binds: BindMount[] = generatedSettings.map((name) => ({ source: join(settings, name), target: `/etc/${name}` }));
+  for (const folder of [...machineFolders, ...publicSettings]) {
     if (!existsSync(folder)) continue;
     const here = join(path, folder);
     if (!lstatSync(folder).isSymbolicLink()) binds.push({ source: folder, target: folder });
     else if (lstatSync(here, { throwIfNoEntry: false }) === undefined) symlinkSync(readlinkSync(folder), here);
   }
-  for (const file of hiddenFiles) if (existsSync(file)) binds.push({ source: "/dev/null", target: file });
   return binds;
 }
 
@@ -105,7 +104,9 @@ export async function planContainer(
     const cwd = prepareWorkingDirectory(request, user);
     findExecutable(spec, user, cwd);
     const skeleton = join(folder.path, "rootfs");
-    const machine = makeMachineRoot(skeleton);
+    const settings = join(folder.path, "etc");
+    writeSettings(settings, user ?? own, network, hostname);
+    const machine = createMachineRoot(skeleton, settings);
     const temporary = join(folder.path, "tmp");
     createTemporaryFolder(temporary);
     const ownBinds: readonly BindMount[] = [

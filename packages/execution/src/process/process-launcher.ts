@@ -1,5 +1,6 @@
 import { closeSync, openSync, writeFileSync } from "node:fs";
 import { createCgroup, entryFilesOf, removeCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
+import type { ProgramCgroup } from "../cgroup/cgroup.ts";
 import { discoverCgroups, enterShimGroup, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
 import type { Deadlines } from "../program/deadlines.ts";
@@ -55,6 +56,8 @@ export interface Wrapping {
   readonly join: (request: LaunchRequest, spec: ExecSpec, wrapper: { readonly pid: number }) => Promise<JoinedExecution>;
   /** Why the wrapper could not execute the program, if it exited with this code for that reason. */
   readonly readStartError: ReadStartError;
+  /** The disk limit that is enforced for a program, if any. */
+  readonly diskLimit: (spec: ProgramSpec) => number | undefined;
 }
 
 /** What {@link createProcessLauncher} needs. */
@@ -212,7 +215,11 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       const hasFifo = await fifos.take(folder.alive);
       if (hasFifo) opened.push(openAliveEnd(folder.alive));
       const alive = opened[0] ?? "ignore";
-      const cgroup = createCgroup(hierarchies, folder.tag, spec.limits ?? {}, hasOwnParent);
+      const cgroup = withDiskLimit(
+        createCgroup(hierarchies, folder.tag, spec.limits ?? {}, hasOwnParent),
+        spec,
+        options.diskLimit?.(spec),
+      );
       const shim = await spawnShim({
         command: launch.words,
         env: launch.env,
@@ -287,4 +294,12 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       if (typeof options.cgroupParent === "string") removeEmptyParent(options.cgroupParent);
     },
   };
+}
+
+/** Adds the disk limit to the applied limits, or to the message about those that are not enforced. */
+function withDiskLimit(cgroup: ProgramCgroup, { limits }: ProgramSpec, diskBytes: number | undefined): ProgramCgroup {
+  if (diskBytes !== undefined) return { ...cgroup, applied: { ...cgroup.applied, diskBytes } };
+  if (limits?.diskBytes === undefined) return cgroup;
+  const message = "diskBytes: requires root and bubblewrap with a private user";
+  return { ...cgroup, message: cgroup.message === undefined ? `not enforced: ${message}` : `${cgroup.message}; ${message}` };
 }

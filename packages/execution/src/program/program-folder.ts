@@ -1,6 +1,9 @@
+import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { promisify } from "node:util";
 
 /** The paths of one program's files. */
 export interface ProgramFolder {
@@ -41,10 +44,20 @@ export function programFolder(dir: string, id: string): ProgramFolder {
 
 /** Deletes a program's folder through `trashed`. A crash leaves the folder either intact or removed, because it moves first. */
 export async function discardFolder(path: string, trashed: string): Promise<void> {
+  await unmountBelow(path);
   try {
     await rename(path, trashed);
   } catch {
     await rm(path, { recursive: true, force: true });
   }
   await rm(trashed, { recursive: true, force: true });
+}
+
+/** Unmounts the file systems with a size limit that a program had. */
+export async function unmountBelow(path: string): Promise<void> {
+  const mounts = readFileSync("/proc/self/mountinfo", "utf8")
+    .split("\n")
+    .map((line) => line.split(" ")[4] ?? "")
+    .filter((target) => target.startsWith(`${path}/`));
+  if (mounts.length > 0) await promisify(execFile)("umount", ["--lazy", ...mounts]);
 }

@@ -54,7 +54,7 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
   if (user !== undefined && !(isText(user) && user !== "")) return "user: must be a name, a uid or uid:gid";
   if (limits !== undefined) {
     if (!isRecord(limits)) return "limits: must be an object";
-    for (const key of ["cpuMillis", "memoryBytes", "pids"]) {
+    for (const key of ["cpuMillis", "memoryBytes", "pids", "diskBytes"]) {
       if (!isCount(limits[key], 1)) return `limits.${key}: ${show(limits[key])} must be a positive integer`;
     }
   }

@@ -18,8 +18,12 @@ export function programUser(spec: ProgramSpec): UserIds | undefined {
   return user;
 }
 
-/** The user that a program has on the host, or undefined for the supervisor's own. Throws {@link StartFailure}. */
+/** Whether a program runs as a user id of its own. Only root can change the user. */
+export const hasPrivateUser = (spec: ProgramSpec): boolean => spec.isolation?.hasPrivateUser === true && own.uid === 0;
+
+/** The user that starts a program on the host, or undefined for the supervisor's own. Throws {@link StartFailure}. */
 export function hostUser(spec: ProgramSpec): UserIds | undefined {
+  if (hasPrivateUser(spec)) return undefined;
   const user = programUser(spec);
   return own.uid === 0 ? user : undefined;
 }

@@ -1,0 +1,97 @@
+import { createHash } from "node:crypto";
+import type { ProgramFolder } from "../program/program-folder.ts";
+import type { UserIds } from "../program/user.ts";
+
+/*
+ * A program with a private user runs as a user id of the host that no other program has. bubblewrap cannot give away its user id, and the
+ * program's folders may be below folders that only root can enter. So a small script prepares the start, as root and in a mount namespace
+ * of its own: it binds the program's folders below a stage that everyone can enter, changes the user, and executes bubblewrap.
+ */
+
+/** First of the private ids: above the ranges of systemd-nspawn and of /etc/subuid, below 2^31. */
+const firstId = 1_879_048_192;
+const idCount = 268_000_000;
+
+/** Folders on which the stage can be mounted. The first that contains no source is used; they are hidden in the namespace only. */
+const stageFolders = ["/mnt", "/media", "/srv", "/boot"];
+
+/** The private user of a program. It derives from the program's tag, so every supervisor computes the same. */
+export function privateUser({ tag }: Pick<ProgramFolder, "tag">): UserIds {
+  const id = firstId + (createHash("sha256").update(tag).digest().readUIntBE(0, 6) % idCount);
+  return { uid: id, gid: id };
+}
+
+/** Collects the folders that a program is to see, and where bubblewrap finds them. */
+export class Stage {
+  readonly #sources: string[] = [];
+  readonly #folder: string;
+
+  constructor(paths: readonly string[]) {
+    const isFree = (folder: string): boolean => !paths.some((path) => path === folder || path.startsWith(`${folder}/`));
+    this.#folder = stageFolders.find(isFree) ?? "/mnt";
+  }
+
+  /** The path of a source on the stage. */
+  add(source: string): string {
+    const index = this.#sources.indexOf(source);
+    if (index >= 0) return `${this.#folder}/${index}`;
+    this.#sources.push(source);
+    return `${this.#folder}/${this.#sources.length - 1}`;
+  }
+
+  /** Wraps a command so that it runs as `user` in a mount namespace with the stage. */
+  wrap(user: UserIds, command: readonly string[]): readonly [string, ...string[]] {
+    const count = String(this.#sources.length);
+    const script = ["/bin/sh", "-c", 'eval "$KEELSON_STAGE_SCRIPT"', "keelson-sandbox"];
+    return [
+      ...(["unshare", "--mount", "--propagation", "private", "--"] as const),
+      ...script,
+      this.#folder,
+      String(user.uid),
+      count,
+      ...this.#sources,
+      ...command,
+    ];
+  }
+}
+
+/** Exit code of the scripts if they cannot prepare the start. */
+export const stagingFailed = 125;
+
+/** The staging script. It is passed in a variable, so that `ps` shows a name and not the script. */
+export const stageScript = `unset KEELSON_STAGE_SCRIPT
+keelson_folder=$1 keelson_uid=$2 keelson_count=$3 keelson_index=0
+shift 3
+mount -t tmpfs -o mode=755,size=1m keelson-stage "$keelson_folder" || exit 125
+while [ "$keelson_index" -lt "$keelson_count" ]; do
+  keelson_target=$keelson_folder/$keelson_index
+  if [ -d "$1" ]; then mkdir "$keelson_target"; else : >"$keelson_target"; fi
+  mount --rbind "$1" "$keelson_target" || exit 125
+  keelson_index=$((keelson_index + 1))
+  shift
+done
+exec setpriv --reuid "$keelson_uid" --regid "$keelson_uid" --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs -- "$@"
+`;
+
+/** Mounts file systems of limited size over folders of a program, on the host, then executes the rest of the arguments. */
+export const quotaScript = `unset KEELSON_QUOTA_SCRIPT
+keelson_uid=$1 keelson_size=$2 keelson_count=$3
+shift 3
+while [ "$keelson_count" -gt 0 ]; do
+  mount -t tmpfs -o "mode=1777,size=$keelson_size,nr_inodes=65536,uid=$keelson_uid,gid=$keelson_uid,nosuid,nodev" keelson-sandbox "$1" || exit 125
+  keelson_count=$((keelson_count - 1))
+  shift
+done
+exec "$@"
+`;
+
+/** Wraps a command so that `folders` are mounted with a size limit before it runs. */
+export function withQuota(
+  user: UserIds,
+  sizeBytes: number,
+  folders: readonly string[],
+  command: readonly string[],
+): readonly [string, ...string[]] {
+  const script = ["-c", 'eval "$KEELSON_QUOTA_SCRIPT"', "keelson-sandbox"];
+  return ["/bin/sh", ...script, String(user.uid), String(sizeBytes), String(folders.length), ...folders, ...command];
+}
