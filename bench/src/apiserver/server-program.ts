@@ -8,4 +8,4 @@ delay.enable();
 await serveApi({ dataDir: process.argv[2] ?? "", port: 0, clock: systemClock, random: systemRandom });
 await new Promise((resolve) => setImmediate(resolve));
 delay.disable();
-console.log(`serves ${JSON.stringify({ longestBlockMs: delay.max / 1e6 })}`);
+console.log(`serves ${JSON.stringify({ maxBlockMs: delay.max / 1e6 })}`);

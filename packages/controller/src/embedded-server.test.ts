@@ -34,7 +34,7 @@ afterEach(async () => {
   await environment.stop();
 });
 
-/** Resolves when the cache shows what is asked for. */
+/** Resolves when the cache reaches the expected state. */
 function shown<T extends KubernetesObject>(type: ResourceType<T>, isIt: () => boolean): Promise<void> {
   return new Promise((resolve) => {
     if (isIt()) return resolve();
@@ -67,7 +67,7 @@ describe("manager on the embedded server", () => {
           { apiVersion: "v1", kind: "ServiceAccount", name, uid: owner.metadata.uid ?? "", controller: true },
         ];
         await own.apply(configMapType, { metadata: { namespace: "a", name, ownerReferences }, data: { for: name } });
-        events.event(owner, { type: "Normal", reason: "Made", note: "made the map" });
+        events.event(owner, { type: "Normal", reason: "Created", note: "created the map" });
       },
     });
     manager = createManager({
@@ -87,7 +87,7 @@ describe("manager on the embedded server", () => {
     await manager.stop();
     expect((await client.get(Lease, { namespace: "a", name: "lease" })).spec?.holderIdentity ?? "").toBe("");
     const events = await client.list(EventsEvent, { namespace: "a" });
-    expect(events.items.filter((event) => event.reason === "Made").length).toBe(50);
+    expect(events.items.filter((event) => event.reason === "Created").length).toBe(50);
   });
 
   test("the cache follows creates, updates and deletes, and a stale update is a conflict", async () => {

@@ -31,7 +31,7 @@ const setSize = (name: string, size: number) =>
   direct.patch(robotType, { namespace: "a", name }, { type: "merge", body: { spec: { size } } });
 const remove = (name: string) => direct.delete(robotType, { namespace: "a", name });
 
-/** A controller that notes the state in which each reconcile found its object, and whether two ran for one at once. */
+/** A controller that records the state that each reconcile finds, and concurrent reconciles of one object. */
 function observe(client: Client, more: Partial<ControllerOptions<Robot>> = {}, initialList: "pages" | "stream" = "pages") {
   const seen = new Map<string, unknown[]>();
   const running = new Set<string>();
@@ -321,18 +321,18 @@ test("delivers no more events of a batch after a stop", async () => {
       },
     }),
   };
-  const told: unknown[] = [];
+  const seen: unknown[] = [];
   const informer = new Informer({
     ...{ client: createClient({ transport, fieldManager: "test", clock }), type: robotType, clock, random: () => 0 },
     log: silentLogger,
     onEffect(effect) {
       if (effect.kind !== "put") return;
-      told.push(effect.object.metadata.resourceVersion);
-      if (told.length === 2) abort.abort();
+      seen.push(effect.object.metadata.resourceVersion);
+      if (seen.length === 2) abort.abort();
     },
   });
   await informer.run(abort.signal);
-  expect(told).toEqual(["1", "2"]);
+  expect(seen).toEqual(["1", "2"]);
 });
 
 test("distinguishes versions beyond 2^53", async () => {

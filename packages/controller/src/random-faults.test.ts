@@ -54,14 +54,14 @@ function faulty(api: FakeApiServer, random: () => number, isOn: () => boolean): 
   };
 }
 
-/** Keeps a ConfigMap beside every Robot, and holds the Robot until it is gone. Notes the state that each reconcile began with. */
+/** Creates a ConfigMap for every Robot, and deletes it with a finalizer. Records the state that each reconcile started with. */
 function partsController(seen: Map<string, string>, problems: string[]) {
   const running = new Set<string>();
   return defineController({
     ...{ name: "parts", for: robotType, owns: [configMapType], maxConcurrentReconciles: 3 },
     async reconcile(key, { cache, client }) {
       const id = `${key.namespace}/${key.name}`;
-      if (running.has(id)) problems.push(`two reconciles of ${id} at once`);
+      if (running.has(id)) problems.push(`concurrent reconciles of ${id}`);
       running.add(id);
       try {
         const robot = cache.get(robotType, key);
@@ -116,7 +116,7 @@ test.each(seeds)(
       ...{ client, clock, random, logger, name: "parts", controllers: [partsController(seen, problems)] },
       cache: { initialList: seed % 2 === 0 ? "pages" : "stream" },
     });
-    const told = [robotType, configMapType].map((type) => {
+    const handled = [robotType, configMapType].map((type) => {
       const replay = new Map<string, DeepReadonly<KubernetesObject>>();
       manager.onChange<Robot | ConfigMap>(type, (change) => {
         const id = idOf(change.object);
@@ -164,7 +164,7 @@ test.each(seeds)(
     await clock.advance(40 * 60_000);
     await starting;
     expect(problems).toEqual([]);
-    for (const { type, replay } of told) {
+    for (const { type, replay } of handled) {
       expect(stateOf(manager.cache.list<Robot | ConfigMap>(type))).toEqual(stateOf(server(type)));
       expect(stateOf(replay.values())).toEqual(stateOf(server(type)));
     }

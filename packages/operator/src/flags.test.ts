@@ -84,6 +84,6 @@ describe("flags", () => {
   });
 });
 
-test("isUsageError tells invalid usage from other errors", () => {
+test("isUsageError distinguishes invalid usage from other errors", () => {
   expect([isUsageError(new UsageError("x")), isUsageError(new Error("x")), isUsageError("x")]).toEqual([true, false, false]);
 });

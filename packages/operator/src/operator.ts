@@ -14,9 +14,9 @@ export interface CommandContext {
   readonly stderr: NodeJS.WritableStream;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Fires on SIGINT and SIGTERM. */
+  /** Aborted by SIGINT and SIGTERM. */
   readonly signal: AbortSignal;
-  /** A client from the flags that every command has (`--kubeconfig`, `--context`), made when first asked for. */
+  /** The client for `--kubeconfig` and `--context`, created on the first call. */
   client(): Promise<Client>;
 }
 
@@ -24,14 +24,14 @@ export interface CommandContext {
 export interface CommandDefinition {
   readonly name: string;
   readonly description: string;
-  /** Positional arguments, `NAME` for required and `[NAME]` for optional ones. */
+  /** Positional arguments: `NAME` if required, `[NAME]` if optional. */
   readonly args?: readonly string[];
   readonly flags?: readonly FlagDefinition[];
-  /** Whether it has `--kubeconfig` and `--context`, for {@link CommandContext.client}. Default true. */
+  /** Whether the command has `--kubeconfig` and `--context`, for {@link CommandContext.client}. Default true. */
   readonly usesCluster?: boolean;
-  /** Whether it is run by Pods and not by people, so that `--help` of its family leaves it out. Default false. */
+  /** Whether the command is run by Pods only and hidden from `--help`. Default false. */
   readonly isInternal?: boolean;
-  /** Answers the exit status. */
+  /** Resolves to the exit status. */
   run(context: CommandContext): Promise<number>;
 }
 
@@ -61,40 +61,40 @@ export interface ServerContext extends OperatorContext {
 
 /** A running server. */
 export interface RunningServer {
-  /** One line for people: what listens where. */
+  /** One line for users: what listens where. */
   readonly description: string;
   /** Addresses by name, for programs: `{ mqtt: "tcp://127.0.0.1:1883" }`. */
   readonly endpoints?: Readonly<Record<string, string>>;
   stop(): Promise<void>;
 }
 
-/** A server beside the controllers: a bridge, a fast path. */
+/** A server that runs in addition to the controllers, such as a bridge. */
 export interface ServerDefinition {
   readonly name: string;
   readonly flags?: readonly FlagDefinition[];
   readonly reads?: readonly Read<KubernetesObject>[];
-  /** Started after the caches are synced and before the controllers. Default: on every replica, not only the leader. */
+  /** Whether to start it on the leader only, before the controllers. Default false: on every replica, when the caches are synced. */
   readonly needsLeaderElection?: boolean;
   start(context: ServerContext): Promise<RunningServer>;
 }
 
 /**
- * A family: everything that the command line, `keelson up`, the chart and the docs need to know of it. Adding a sixth
- * family is adding a folder that exports one of these, and one line in `apps/cli`.
+ * An operator as data: the command line, `keelson up`, the chart and the docs are generated from it. A new operator is a folder that
+ * exports one of these, and one line in `apps/cli`.
  */
 export interface Operator {
   /** The name in `keelson <name> ...` and `--only <name>`. */
   readonly name: string;
-  /** A second name of its group of commands: `keelson <commandName> ...`. */
+  /** Alias of its group of commands: `keelson <commandName> ...`. */
   readonly commandName?: string;
-  /** One line: what it is for. */
+  /** One line that says what it does. */
   readonly description: string;
   readonly resources: readonly ResourceDefinition[];
-  /** The rights of its controllers and servers. `clusterRulesOf` adds what the runtime needs; nothing else is granted. */
+  /** RBAC rules of its controllers and servers. `clusterRulesOf` adds those of the runtime; nothing else is granted. */
   readonly rules: readonly PolicyRule[];
   /**
-   * Further rights that `keelson up` grants on its own machine, where whoever starts it may do everything anyway. In a cluster
-   * they are the administrator's to give.
+   * Additional rules that `keelson up` grants locally, where the user who starts it has all rights anyway. In a cluster, an
+   * administrator has to grant them.
    */
   readonly localRules?: readonly PolicyRule[];
   /** Creates the controllers of one running operator. Called once at each start. */

@@ -1,6 +1,6 @@
 /**
- * Rows as lines with aligned columns, for commands that list things: two spaces between columns, none at a line's end. The first
- * row is the heading, where there is one; it says how many columns there are.
+ * Renders rows as a table with aligned columns, two spaces apart, without trailing spaces. The first row defines the
+ * number of columns.
  */
 export function renderTable(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));

@@ -3,23 +3,22 @@ import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { ControllerDefinition } from "@keelson/controller";
 import { clusterRulesOf } from "./runtime-rules.ts";
 
-/** What controllers write of a kind. */
+/** Writes of controllers to a kind. */
 export interface WriteRight {
   readonly type: ResourceType;
-  /** `client.apply` needs `patch`, and `create` where the object may not be there yet. */
+  /** `client.apply` needs `patch`, and `create` if the object may not exist. */
   readonly verbs: readonly ("create" | "update" | "patch" | "delete" | "deletecollection")[];
-  /** `status`, `scale` ... Default: the object itself. */
+  /** For example `status` or `scale`. Default: the object itself. */
   readonly subresource?: string;
 }
 
 /**
- * The rights of controllers in the whole cluster, for a ClusterRole: to read and watch every kind that they declare (`for`, `owns`,
- * `watches`, `reads`), to write what `writes` says, to hold back their objects' deletion for what they own (`update` of `finalizers`, where that
- * admission check is on), and what the runtime itself needs. Sorted, so that the text of a manifest changes only with the rights.
+ * The rules of a ClusterRole for controllers: read and watch access to every kind that they declare (`for`, `owns`, `watches`,
+ * `reads`), the writes in `writes`, `update` of `finalizers` for kinds that own objects (required by the admission plugin
+ * OwnerReferencesPermissionEnforcement), and the rules of the runtime. The rules are sorted, so that a generated manifest is stable.
  * For the lease see {@link leaderElectionRules}.
  *
- * What a reconcile writes is code: no declaration tells it. A test finds what is missing in `writes`, when its client has these
- * rights and no more.
+ * Writes cannot be derived from declarations. To find missing ones, test with a client that has only these rules.
  *
  * **Example**
  *

@@ -32,12 +32,12 @@ test("events, event series and the lease need exactly the runtime's rules", asyn
   const inNamespace = { ...metadata, namespace };
   await admin.create(Role, { metadata: inNamespace, rules: [...leaderElectionRules(leaseNameOf(operator))] });
   await admin.create(RoleBinding, { metadata: inNamespace, roleRef: { ...roleRef, kind: "Role" }, subjects });
-  const told: unknown[] = [];
+  const logged: unknown[] = [];
   const log: Logger = {
     ...silentLogger,
     child: () => log,
-    warn: (fields, message) => told.push([message, fields]),
-    error: (fields, message) => told.push([message, fields]),
+    warn: (fields, message) => logged.push([message, fields]),
+    error: (fields, message) => logged.push([message, fields]),
   };
   const worked = createDeferred<void>();
   const controller = defineController({
@@ -62,7 +62,7 @@ test("events, event series and the lease need exactly the runtime's rules", asyn
   await admin.create(ServiceAccount, { metadata: { name: "robot", namespace } });
   await worked.promise;
   await manager.stop();
-  expect(told).toEqual([]);
+  expect(logged).toEqual([]);
   expect((await admin.get(Lease, { namespace, name: "keelson-accounts" })).spec?.holderIdentity ?? "").toBe("");
   const [event] = (await admin.list(EventsEvent, { namespace })).items;
   expect(event?.series?.count).toBe(3);

@@ -2,17 +2,17 @@ import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import { EventsEvent, Lease } from "@keelson/api-machinery/kinds";
 import type { Operator } from "./operator.ts";
 
-/** What the runtime itself needs in the whole cluster: to tell of events, and to tell of repeated ones as a series. */
+/** Rules of the runtime in the whole cluster: create events, and patch their series. */
 const eventRule: PolicyRule = { apiGroups: [EventsEvent.group], resources: [EventsEvent.plural], verbs: ["create", "patch"] };
 
-/** The rights that an operator needs in the whole cluster, for a ClusterRole: its own rules and those of the runtime under it. */
+/** The rules of an operator's ClusterRole: its own and those of the runtime. */
 export function clusterRulesOf(operator: Pick<Operator, "rules">): readonly PolicyRule[] {
   return [...operator.rules, eventRule];
 }
 
 /**
- * The rights that leader election needs in the namespace of the Lease, for a Role there. Kubernetes cannot limit `create` to a
- * name; the rest is limited to this one Lease.
+ * The rules of a Role for leader election, in the namespace of the Lease. RBAC cannot restrict `create` to a
+ * name; the other verbs are restricted to this Lease.
  */
 export function leaderElectionRules(leaseName: string): readonly PolicyRule[] {
   const lease = { apiGroups: [Lease.group], resources: [Lease.plural] };
@@ -22,7 +22,7 @@ export function leaderElectionRules(leaseName: string): readonly PolicyRule[] {
   ];
 }
 
-/** Name of the Lease that one replica of an operator holds. */
+/** Name of the Lease that the leading replica of an operator holds. */
 export function leaseNameOf(operator: Pick<Operator, "name">): string {
   return `keelson-${operator.name}`;
 }

@@ -82,7 +82,7 @@ export interface PodLogOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A patch: every type that Kubernetes supports besides apply. */
+/** A patch: every type that Kubernetes supports other than apply. */
 export type Patch =
   | { readonly type: "json"; readonly operations: readonly JsonPatchOperation[] }
   | { readonly type: "merge"; readonly body: unknown }

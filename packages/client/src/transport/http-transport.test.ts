@@ -22,7 +22,7 @@ async function serve(script: Script, options: Partial<HttpTransportOptions> = {}
   return { server, transport };
 }
 
-/** A server that writes these bytes to whoever connects, and then ends or breaks the connection. */
+/** A server that writes these bytes to every client, and then ends or breaks the connection. */
 async function serveBytes(pieces: readonly (string | Buffer)[], ending: "end" | "keep" = "end"): Promise<string> {
   const server: Server = createServer((socket) => {
     socket.on("error", () => {});

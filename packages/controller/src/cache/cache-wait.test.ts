@@ -48,21 +48,21 @@ function watched(wait: Promise<void>): { state: string } {
 test("a wait resolves when the cache shows the write or a later one", async () => {
   await start();
   server.pause();
-  const made = await client.create(robotType, { metadata: key });
-  const wait = watched(cache.whenSeen(robotType, made));
+  const created = await client.create(robotType, { metadata: key });
+  const wait = watched(cache.whenSeen(robotType, created));
   await settle();
   expect([wait.state, cache.get(robotType, key)]).toEqual(["waits", undefined]);
   server.resume();
   await settle();
-  expect([wait.state, cache.get(robotType, key)?.metadata.uid]).toEqual(["over", made.metadata.uid]);
+  expect([wait.state, cache.get(robotType, key)?.metadata.uid]).toEqual(["over", created.metadata.uid]);
   await client.patch(robotType, key, { type: "merge", body: { spec: { size: 2 } } });
   await settle();
-  await cache.whenSeen(robotType, made);
+  await cache.whenSeen(robotType, created);
 });
 
 test("a wait fails after 5 s, or its timeout, and says what the cache has", async () => {
   await start();
-  const made = await client.create(robotType, { metadata: key });
+  const created = await client.create(robotType, { metadata: key });
   await settle();
   server.pause();
   const patched = await client.patch(robotType, key, { type: "merge", body: { spec: { size: 2 } } });
@@ -73,7 +73,7 @@ test("a wait fails after 5 s, or its timeout, and says what the cache has", asyn
   expect(wait.state).toBe("waits");
   await expect(brief).rejects.toMatchObject({ code: "CacheTimeout" });
   await clock.advance(1);
-  const [before, after] = [made.metadata.resourceVersion, patched.metadata.resourceVersion];
+  const [before, after] = [created.metadata.resourceVersion, patched.metadata.resourceVersion];
   expect(wait.state).toBe(
     `timed out after 5 s: the cache does not show robots.v1.example.org a/r at version ${after}: it has version ${before} of the object and ${before} of the kind`,
   );
@@ -82,38 +82,38 @@ test("a wait fails after 5 s, or its timeout, and says what the cache has", asyn
 test("a deletion is visible when the object of this uid is deleted, even if the cache had not shown it yet", async () => {
   await start();
   server.pause();
-  const made = await client.create(robotType, { metadata: key });
+  const created = await client.create(robotType, { metadata: key });
   await client.delete(robotType, key);
-  const wait = watched(cache.whenDeleted(robotType, made));
+  const wait = watched(cache.whenDeleted(robotType, created));
   await settle();
   expect(wait.state).toBe("waits");
   server.resume();
   await settle();
   expect(wait.state).toBe("over");
-  const anew = await client.create(robotType, { metadata: key });
-  await cache.whenSeen(robotType, anew);
-  await cache.whenDeleted(robotType, made);
-  const vain = watched(cache.whenDeleted(robotType, anew));
+  const recreated = await client.create(robotType, { metadata: key });
+  await cache.whenSeen(robotType, recreated);
+  await cache.whenDeleted(robotType, created);
+  const missing = watched(cache.whenDeleted(robotType, recreated));
   await clock.advance(5_000);
-  expect(vain.state).toContain(`(uid ${anew.metadata.uid}): it has version ${anew.metadata.resourceVersion}`);
+  expect(missing.state).toContain(`(uid ${recreated.metadata.uid}): it has version ${recreated.metadata.resourceVersion}`);
 });
 
 test("a wait rejects with the reason of its signal, or when the cache stops", async () => {
   await start();
   server.pause();
-  const made = await client.create(robotType, { metadata: key });
+  const created = await client.create(robotType, { metadata: key });
   const controller = new AbortController();
-  const wait = watched(cache.whenSeen(robotType, made, { signal: controller.signal }));
-  const other = watched(cache.whenDeleted(robotType, made));
+  const wait = watched(cache.whenSeen(robotType, created, { signal: controller.signal }));
+  const other = watched(cache.whenDeleted(robotType, created));
   controller.abort(new Error("enough"));
   await settle();
   expect([wait.state, other.state]).toEqual(["enough", "waits"]);
-  const late = watched(cache.whenSeen(robotType, made, { signal: controller.signal }));
+  const late = watched(cache.whenSeen(robotType, created, { signal: controller.signal }));
   await cache.stop();
   await settle();
   expect(other.state).toMatch(/^the cache was stopped: .*robots\.v1\.example\.org a\/r/);
   expect(late.state).toBe("enough");
-  await expect(cache.whenSeen(robotType, made)).rejects.toThrow("the cache was stopped");
+  await expect(cache.whenSeen(robotType, created)).rejects.toThrow("the cache was stopped");
 });
 
 test("resolves immediately for objects that are not selected, and rejects kinds that are not cached", async () => {
@@ -130,14 +130,14 @@ test("resolves immediately for objects that are not selected, and rejects kinds 
 test("a change checks only the waits for its own object", async () => {
   await start();
   const count = 200;
-  const made = [];
+  const created = [];
   for (let index = 0; index < count; index++) {
-    made.push(await client.create(robotType, { metadata: { namespace: "a", name: `r${index}` } }));
+    created.push(await client.create(robotType, { metadata: { namespace: "a", name: `r${index}` } }));
   }
   await settle();
   server.pause();
-  for (const { metadata } of made) await client.delete(robotType, { namespace: "a", name: metadata.name ?? "" });
-  const waits = Promise.all(made.map((object) => cache.whenDeleted(robotType, object)));
+  for (const { metadata } of created) await client.delete(robotType, { namespace: "a", name: metadata.name ?? "" });
+  const waits = Promise.all(created.map((object) => cache.whenDeleted(robotType, object)));
   await settle();
   const store = cache.find(robotType)?.store;
   if (store === undefined) throw new Error("robots are not cached");

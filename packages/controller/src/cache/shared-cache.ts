@@ -118,7 +118,7 @@ export class SharedCache implements Cache {
       throw new TypeError(`${nameOf(kind, object)} has no metadata.resourceVersion; pass the object that the server returned`);
     const missing = (): string => {
       const has = kind.store.get(object.metadata)?.metadata.resourceVersion ?? "nothing";
-      const upTo = kind.informerOf(namespace)?.resourceVersion ?? "no list yet";
+      const upTo = kind.informerOf(namespace)?.resourceVersion ?? "nothing";
       return `the cache does not show ${nameOf(kind, object)} at version ${resourceVersion}: it has version ${has} of the object and ${upTo} of the kind`;
     };
     await this.#wait(versionBarrier(kind, object), missing, options);

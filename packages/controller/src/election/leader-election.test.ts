@@ -31,7 +31,7 @@ const settle = async (): Promise<void> => {
   for (let turn = 0; turn < 5; turn++) await clock.advance(0);
 };
 
-/** A clock whose time goes on while nothing runs: what a blocked event loop sees when it is free again. */
+/** A clock that can jump, as after a blocked event loop. */
 const blockable = () => {
   let blockedMs = 0;
   const shifted: Clock = {
@@ -143,7 +143,7 @@ describe("leader election", () => {
   });
 
   test.each([
-    ["goes on after a short block of the event loop", 4_999, undefined],
+    ["continues after a short block of the event loop", 4_999, undefined],
     ["gives up after a long one, with time left to renew", 5_000, /event loop was blocked for 5\.0 s/],
     ["gives up after one beyond the renew deadline, and asks for nothing more", 60_000, /event loop was blocked for 60\.0 s/],
   ])("%s", async (_, ms, message) => {
@@ -288,7 +288,7 @@ describe("manager with leader election", () => {
           const write = (name: string): Promise<unknown> => own.create(robotType, { metadata: { namespace: "b", name } });
           await write("before");
           await gate.promise;
-          // The loop is free again; nothing has told yet that the lease is gone.
+          // The event loop runs again, but the loss of the lease has not been noticed yet.
           block(20_000);
           await write("after").catch((error: unknown) => results.push(error));
         }),

@@ -87,7 +87,7 @@ describe("event recorder", () => {
     expect(stored()[10]?.series?.count).toBe(5);
   });
 
-  test("sends no more than 25 about one object at once, and one every 300 s after that", async () => {
+  test("sends a burst of at most 25 events about one object, then one every 300 s", async () => {
     const say = (reason: string): void => recorder.event(about(), { type: "Normal", reason, note: "x" });
     for (let count = 0; count < 40; count++) say(`Reason${count}`);
     recorder.event(about("other"), { type: "Normal", reason: "Reason", note: "x" });
@@ -108,7 +108,7 @@ describe("event recorder", () => {
     expect(note).toMatch(/^ü+\.\.\.$/);
   });
 
-  test("never throws, tries again where the server has trouble, and gives up a refused event", async () => {
+  test("never throws, retries after server errors, and drops a rejected event", async () => {
     const posts: number[] = [];
     server.intercept = (request) => {
       if (request.method !== "POST") return undefined;
@@ -140,7 +140,7 @@ describe("event recorder", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("an event that could not be stored is stored when it repeats, and so is one that is gone, once", async () => {
+  test("creates an event again when it repeats, if it could not be stored or has expired", async () => {
     const say = async (): Promise<void> => {
       recorder.event(about(), { type: "Normal", reason: "Moved", note: "moved" });
       await settle();

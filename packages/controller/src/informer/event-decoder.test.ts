@@ -14,13 +14,13 @@ const managedFields = [{ manager: 'a"]}', fieldsV1: { "f:x{[": { 'k:{"name":"w\\
 
 /** A decoder, and the store that a cache would have beside it. */
 function cache(): {
-  readonly tell: (object: object, type?: string) => CachedObject;
-  readonly tellText: (text: string) => CachedObject;
+  readonly decode: (object: object, type?: string) => CachedObject;
+  readonly decodeText: (text: string) => CachedObject;
   readonly size: () => number;
 } {
   const store = new Map<string, CachedObject>();
   const by = new EventDecoder(Pod, ({ metadata }) => store.get(metadata.name ?? ""), false);
-  const tellText = (text: string): CachedObject => {
+  const decodeText = (text: string): CachedObject => {
     const { type, object } = by.decode(Buffer.from(text)) as WatchEvent<KubernetesObject>;
     const { name = "" } = object.metadata;
     const cached = cachedObject(object, Pod, store.get(name));
@@ -28,7 +28,7 @@ function cache(): {
     else store.set(name, cached);
     return cached;
   };
-  return { tellText, tell: (object, type = "MODIFIED") => tellText(event(object, type)), size: () => by.size };
+  return { decodeText, decode: (object, type = "MODIFIED") => decodeText(event(object, type)), size: () => by.size };
 }
 
 interface Options {
@@ -113,8 +113,8 @@ describe("managedFields", () => {
     for (const odd of [[{ a: "}]" }], [{ a: '}],"x":[' }], [{ a: [{}], b: 1 }], [{ a: [{ b: [{}] }] }, {}]]) {
       const { metadata } = decoded(event({ metadata: { name: "a", managedFields: odd, labels: {} } })) as KubernetesObject;
       expect(metadata).toBeUndefined();
-      const { tell } = cache();
-      expect(tell({ metadata: { name: "a", managedFields: odd, uid: "u" } }, "ADDED").metadata).toEqual({
+      const { decode } = cache();
+      expect(decode({ metadata: { name: "a", managedFields: odd, uid: "u" } }, "ADDED").metadata).toEqual({
         name: "a",
         uid: "u",
       });
@@ -143,12 +143,15 @@ describe.each([
   ["a custom resource's", sortedPod],
 ])("%s change of status", (_, pod) => {
   test("shares everything but version and status with the previous state, and is frozen", () => {
-    const { tell } = cache();
-    const first = tell(pod("1", { phase: "Pending", conditions: [{ type: "A" }] })) as CachedObject & {
+    const { decode } = cache();
+    const first = decode(pod("1", { phase: "Pending", conditions: [{ type: "A" }] })) as CachedObject & {
       readonly spec?: object;
     };
     const second = pod("9007199254740993000000001", { phase: "Running", conditions: [{ type: "A" }] }, { manager: "another" });
-    const next = tell(second) as CachedObject & { readonly spec?: object; readonly status?: { readonly conditions?: object } };
+    const next = decode(second) as CachedObject & {
+      readonly spec?: object;
+      readonly status?: { readonly conditions?: object };
+    };
     expect(next).toEqual(without(second));
     expect(Object.keys(next)).toEqual(Object.keys(first));
     expect(next.spec).toBe(first.spec);
@@ -159,23 +162,23 @@ describe.each([
   });
 
   test("equals the sent object if anything else changed too", () => {
-    const { tell, size } = cache();
-    tell(pod("1", { phase: "Pending" }));
+    const { decode, size } = cache();
+    decode(pod("1", { phase: "Pending" }));
     for (const options of [{ labels: { app: "b" } }, { spec: { nodeName: "m" } }, { uid: "u2" }, { labels: {} }, {}]) {
       const next = pod("2", { phase: "Running", nested: { status: { a: 1 } } }, options);
-      expect(tell(next)).toEqual(without(next));
+      expect(decode(next)).toEqual(without(next));
     }
     // One for each uid.
     expect(size()).toBe(2);
   });
 
   test("is forgotten when the object is deleted", () => {
-    const { tell, size } = cache();
-    tell(pod("1", { phase: "Pending" }), "ADDED");
+    const { decode, size } = cache();
+    decode(pod("1", { phase: "Pending" }), "ADDED");
     expect(size()).toBe(0);
-    tell(pod("2", { phase: "Running" }));
+    decode(pod("2", { phase: "Running" }));
     expect(size()).toBe(1);
-    expect(tell(pod("3", { phase: "Gone" }), "DELETED")).toEqual(without(pod("3", { phase: "Gone" })));
+    expect(decode(pod("3", { phase: "Gone" }), "DELETED")).toEqual(without(pod("3", { phase: "Gone" })));
     expect(size()).toBe(0);
   });
 
@@ -218,16 +221,16 @@ test("fields with the same names in other places are not cut", () => {
       { metadata: { name: "a", uid: "u", resourceVersion: "1" }, status: 0 },
     ],
   ]) {
-    const { tell } = cache();
+    const { decode } = cache();
     for (const object of [first, second, first])
-      expect(tell(object ?? {})).toEqual({ kind: "Pod", apiVersion: "v1", ...without(object ?? {}) });
+      expect(decode(object ?? {})).toEqual({ kind: "Pod", apiVersion: "v1", ...without(object ?? {}) });
   }
 });
 
 test("a field next to the object is not mistaken for its status", () => {
   const object = { metadata: { name: "a", uid: "u", resourceVersion: "1" }, spec: { a: 1 } };
-  const told = { type: "MODIFIED", object, other: { a: 1, status: { b: 1 } } };
-  expect(decoded(JSON.stringify(told))).toEqual(told);
+  const events = { type: "MODIFIED", object, other: { a: 1, status: { b: 1 } } };
+  expect(decoded(JSON.stringify(events))).toEqual(events);
 });
 
 test("any sequence of events decodes to what JSON.parse returns, without managedFields", () => {
@@ -250,14 +253,14 @@ test("any sequence of events decodes to what JSON.parse returns, without managed
     type: fc.constantFrom("ADDED", "MODIFIED", "MODIFIED", "MODIFIED", "DELETED"),
   });
   fc.assert(
-    fc.property(fc.array(object, { maxLength: 12 }), (told) => {
-      const { tellText } = cache();
-      for (const { uid, version, labels, managed, spec, status, sorted, type } of told) {
+    fc.property(fc.array(object, { maxLength: 12 }), (events) => {
+      const { decodeText } = cache();
+      for (const { uid, version, labels, managed, spec, status, sorted, type } of events) {
         const typed = { name: uid, uid, resourceVersion: version, labels, ...(managed && { managedFields: managed }) };
         const byName = { labels, ...(managed && { managedFields: managed }), name: uid, resourceVersion: version, uid };
         const sent = { kind: "Pod", apiVersion: "v1", metadata: sorted ? byName : typed, spec, status };
         const text = event(sent, type);
-        expect(ordered(tellText(text))).toEqual(ordered(without(JSON.parse(text).object as object)));
+        expect(ordered(decodeText(text))).toEqual(ordered(without(JSON.parse(text).object as object)));
       }
     }),
   );

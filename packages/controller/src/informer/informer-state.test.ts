@@ -93,7 +93,7 @@ describe("informer step", () => {
     expect(stepInformer(watching, failed(statusError("InternalError", "")))).toMatchObject({ state: watching, next: "wait" });
   });
 
-  test("lists anew when an event has no version to stand at", () => {
+  test("relists if an event has no version", () => {
     expect(stepInformer(watching, { kind: "event", event: { type: "ADDED", object: object("a") } })).toMatchObject({
       state: initialInformerState,
       next: "wait",
@@ -133,7 +133,7 @@ describe("informer step of a stream", () => {
     });
   });
 
-  test("streams anew, not older than where it stood, when its version is forgotten", () => {
+  test("streams again, not older than its version, after a compaction", () => {
     const expired = steps(initialStreamState, end("7"), failed(statusError("Expired", "")));
     expect(expired).toMatchObject({ state: from, next: "go" });
     expect(stepInformer(expired.state, failed(statusError("Expired", "")))).toMatchObject({
@@ -144,7 +144,7 @@ describe("informer step of a stream", () => {
   });
 
   test.each(["BadRequest", "Invalid", "MethodNotAllowed", "NotAcceptable"] as const)(
-    "lists for good where the server refuses with %s",
+    "lists permanently if the server rejects the stream with %s",
     (reason) => {
       const list = { state: { kind: "list", notOlderThan: "7", received: [] }, next: "go" };
       expect(stepInformer(from, failed(statusError(reason, "no streams here")))).toEqual(list);
@@ -153,7 +153,7 @@ describe("informer step of a stream", () => {
     },
   );
 
-  test("lists for good where the server brings nothing, and once where it ends the stream early", () => {
+  test("lists permanently if the stream times out, and once if it ends early", () => {
     expect(steps(from, event("ADDED", "a", "3"), { kind: "silent" })).toEqual({
       state: { kind: "list", notOlderThan: "7", received: [] },
       next: "go",

@@ -10,7 +10,7 @@ let server: FakeApiServer;
 let clock: VirtualClock;
 let cache: SharedCache;
 let kinds: readonly ResourceType[];
-/** Lists that wait for {@link answer}, in the order in which they were asked for. */
+/** Lists that wait for {@link answer}, in the order of the requests. */
 let asked: { readonly plural: string; readonly answer: (status?: number) => void }[];
 let running: number;
 let most: number;
@@ -45,7 +45,7 @@ const settle = async (): Promise<void> => {
   for (let turn = 0; turn < 5; turn++) await clock.advance(0);
 };
 
-test("asks for eight lists at once and for the others in their order, and is synced when all have come", async () => {
+test("requests eight lists at the same time and the others in order, and is synced when all have arrived", async () => {
   const started = cache.start(120_000);
   for (let index = 0; index < kinds.length; index++) {
     await settle();

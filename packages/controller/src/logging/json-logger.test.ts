@@ -8,7 +8,7 @@ function linesOf(options: JsonLoggerOptions = {}) {
   return { log, lines: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>) };
 }
 
-test("writes a line of JSON each, from its level on, with the fields of its parents", () => {
+test("writes lines of JSON from its level on, with the fields of its parents", () => {
   const { log, lines } = linesOf();
   log.debug({}, "too fine");
   log.child({ controller: "lamps" }).child({ name: "a" }).warn({ tries: 2 }, "it flickers");
@@ -17,7 +17,7 @@ test("writes a line of JSON each, from its level on, with the fields of its pare
   ]);
 });
 
-test("writes debug lines where they are asked for, and each with its own end", () => {
+test("writes debug lines if enabled, each with a newline", () => {
   const raw: string[] = [];
   const log = createJsonLogger({ level: "debug", write: (line) => raw.push(line), clock: createVirtualClock() });
   log.debug({}, "a\nb");

@@ -184,7 +184,7 @@ describe("manager", () => {
     }
   });
 
-  test("as many reconciles run at once as the controller says, or the manager for its kind, or for all", async () => {
+  test("the maximum of concurrent reconciles is the controller's, the kind's or the manager's", async () => {
     const running = new Map<string, number>();
     const controllers = [
       { name: "own", for: robotType, maxConcurrentReconciles: 1 },

@@ -2,16 +2,16 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, test } from "vitest";
 
-/** Runs `program` as the main of a process, with `runManager` and a manager that stops when it is told to by a line of input. */
+/** Runs `program` as the main of a process, with `runManager` and a manager whose stop waits for a line of input. */
 function start(program: string) {
   const source = `
     import { runManager } from "@keelson/controller";
-    const told = new Promise((resolve) => process.stdin.once("data", resolve));
+    const released = new Promise((resolve) => process.stdin.once("data", resolve));
     const say = (line) => process.stdout.write(line + "\\n");
     const manager = {
       done: new Promise(() => {}),
       start: async () => {},
-      stop: async () => { say("stopping"); await told; process.stdin.destroy(); say("stopped"); },
+      stop: async () => { say("stopping"); await released; process.stdin.destroy(); say("stopped"); },
     };
     const logger = { error: ({ err }, message) => say(message + ": " + err.message) };
     ${program}
@@ -54,7 +54,7 @@ test.each(["SIGTERM", "SIGINT"] as const)("one %s stops the manager, and main co
 test.each([
   ["SIGTERM", 143],
   ["SIGINT", 130],
-] as const)("a second %s ends the process at once", async (signal, status) => {
+] as const)("a second %s exits immediately", async (signal, status) => {
   using program = start(run);
   await program.printed("started");
   program.child.kill("SIGTERM");
@@ -72,7 +72,7 @@ test.each([
   await program.printed("stopping");
   program.child.stdin.end("stop\n");
   expect(await program.exit).toEqual([1, null]);
-  expect(await program.output()).toEqual(["an error that nobody handled; stopping: lost", "stopping", "stopped"]);
+  expect(await program.output()).toEqual(["unhandled error; stopping: lost", "stopping", "stopped"]);
 });
 
 test("exits with 1 if the stop after an unhandled error hangs", async () => {
@@ -80,7 +80,7 @@ test("exits with 1 if the stop after an unhandled error hangs", async () => {
     `await runManager(manager, { logger, faultGraceMs: 1, onStarted: () => { Promise.reject(new Error("lost")); } });`,
   );
   expect(await program.exit).toEqual([1, null]);
-  expect(await program.output()).toEqual(["an error that nobody handled; stopping: lost", "stopping"]);
+  expect(await program.output()).toEqual(["unhandled error; stopping: lost", "stopping"]);
 });
 
 test("a signal cancels the start", async () => {

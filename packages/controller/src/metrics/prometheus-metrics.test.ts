@@ -213,5 +213,5 @@ test("reports size, staleness and number of watches of a cached kind", async () 
 });
 
 function fail(): never {
-  throw new Error("not asked for here");
+  throw new Error("not supported");
 }

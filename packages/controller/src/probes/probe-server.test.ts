@@ -94,7 +94,7 @@ test("asks the access filter, and responds with an internal error if it fails", 
   expect(await ask("/metrics")).toEqual([401, "bearer token required\n"]);
   expect(await ask("/metrics", "down")).toEqual([500, "internal error\n"]);
   expect(await ask("/healthz")).toEqual([200, "ok"]);
-  // Its bearer is known, so whatever name was asked for is no danger.
+  // The client is authenticated, so any host name is safe.
   expect(seen).toHaveLength(4);
   expect(seen[0]).toEqual({ token: "t", path: "/metrics", verb: "get" });
 });

@@ -31,7 +31,7 @@ function comparisons(size: number): { push: number; pop: number; remove: number 
 test("a heap of a hundred thousand takes no more than two comparisons a level", () => {
   const levels = Math.ceil(Math.log2(100_000));
   const { push, pop, remove } = comparisons(100_000);
-  // What is added last comes last: it stays where it is put.
+  // Items added last stay at the end of the heap.
   expect(push).toBe(1);
   expect(pop).toBeLessThanOrEqual(2 * levels + 1);
   expect(remove).toBeLessThanOrEqual(2 * levels + 2);

@@ -108,7 +108,7 @@ describe("work queue", () => {
     expect(drain(queue)).toEqual(["b"]);
   });
 
-  test("doubles an item's backoff from 5 ms to 1000 s and starts anew when it is forgotten", async () => {
+  test("doubles an item's backoff from 5 ms to 1000 s, and resets it when the item is forgotten", async () => {
     const queue = make();
     const delays: number[] = [];
     for (let attempt = 0; attempt < 20; attempt++) {
@@ -177,7 +177,7 @@ describe("work queue", () => {
     expect(drain(queue).length).toBe(20);
   });
 
-  test("serves those who wait in their order", async () => {
+  test("serves waiting getters in order", async () => {
     const queue = make();
     const got: string[] = [];
     const waiting = [1, 2].map((who) => queue.get().then((item) => got.push(`${who}${item?.value}`)));
@@ -198,7 +198,7 @@ describe("work queue", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("never hands out an item twice at once, loses none, and counts its depth right, in any order of calls", async () => {
+  test("never hands out an item concurrently, loses none, and reports its depth correctly for any calls", async () => {
     const command = fc.oneof(
       fc.record({
         kind: fc.constant("add" as const),
@@ -236,7 +236,7 @@ describe("work queue", () => {
             } else if (step.kind === "take") {
               const item = queue.take();
               if (item === undefined) continue;
-              if (held.includes(item.value)) throw new Error(`${item.value} was handed out twice at once`);
+              if (held.includes(item.value)) throw new Error(`${item.value} was handed out twice`);
               if (!owed.delete(item.value)) throw new Error(`${item.value} was handed out without being added`);
               held.push(item.value);
             } else if (step.kind === "done") {

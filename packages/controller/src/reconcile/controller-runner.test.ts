@@ -139,7 +139,7 @@ describe("controller", () => {
     await create("r");
     let calls = 0;
     await using _ = await run(() => {
-      if (++calls === 1) throw new Error("at once");
+      if (++calls === 1) throw new Error("synchronous");
       return Promise.resolve();
     });
     await clock.advance(100);
@@ -330,7 +330,7 @@ describe("controller", () => {
     await settle();
     // Nobody owns it: that it was seen to go is no reason to reconcile.
     expect(server.objects.size).toBe(1);
-    // The change of "r" is told, and nothing after it.
+    // Only the change of "r" is delivered.
     server.pause();
     await touch("r", { size: 1 });
     server.resume();

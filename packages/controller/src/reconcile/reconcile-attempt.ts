@@ -159,6 +159,6 @@ export function messageOf(error: unknown): string {
     return String(error instanceof Error ? error.message : error);
   } catch {
     // An object without a prototype, or one whose message throws.
-    return "an error that cannot be told";
+    return "unprintable error";
   }
 }

@@ -76,7 +76,7 @@ describe("the result of a reconcile", () => {
     await manager.start();
     await clock.advance(100);
     expect(seen).toEqual(["bad", "good", "bad"]);
-    expect(manager.reconciles({ name: "bad" })[0]?.error).toBe("an error that cannot be told");
+    expect(manager.reconciles({ name: "bad" })[0]?.error).toBe("unprintable error");
   });
 
   test("an error keeps the priority: initial objects are retried after changes", async () => {
