@@ -15,8 +15,12 @@ export function nextPodAt(job: CachedJob, pods: readonly CachedPod[]): number {
     .map(finishedAt)
     .filter((at) => at > lastSuccess);
   if (failures.length === 0) return 0;
-  const backoffMs = Math.min(firstBackoffMs * 2 ** Math.min(failures.length - 1, 16), maxBackoffMs);
-  return Math.max(...failures) + backoffMs;
+  return Math.max(...failures) + jobBackoffMs(failures.length);
+}
+
+/** The delay after this many consecutive failures: 10 s, doubled up to 10 min. */
+export function jobBackoffMs(failures: number): number {
+  return failures <= 0 ? 0 : Math.min(firstBackoffMs * 2 ** Math.min(failures - 1, 16), maxBackoffMs);
 }
 
 /** The restarts of containers within Pods, which count against the limit as well. */

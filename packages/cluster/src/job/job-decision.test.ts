@@ -216,6 +216,81 @@ describe("a Job", () => {
     );
   });
 
+  test("with a success policy completes when one of its rules is met, and stops the other Pods", () => {
+    const rules = [{ succeededIndexes: "0-1", succeededCount: 2 }, { succeededIndexes: "2" }];
+    const world = start({ completionMode: "Indexed", parallelism: 4, completions: 4, successPolicy: { rules } });
+    settle(world);
+    const podAt = (index: number): string => active(world).find((name) => name.startsWith(`j-${index}-`)) ?? "";
+    world.setPod(podAt(0), "Succeeded");
+    settle(world);
+    expect(conditions(world)).toEqual([]);
+    world.setPod(podAt(2), "Succeeded");
+    settle(world);
+    expect(conditions(world)).toEqual(["SuccessCriteriaMet=True SuccessPolicy"]);
+    expect(active(world)).toEqual([]);
+    for (const { metadata } of world.list(Pod)) if (metadata.deletionTimestamp !== undefined) world.end(metadata.name ?? "");
+    settle(world);
+    expect(conditions(world)).toContain("Complete=True SuccessPolicy");
+    expect(statusOf(world).conditions?.at(-1)?.message).toBe("Matched rules at index 1");
+  });
+
+  describe("with a backoff limit per index", () => {
+    const perIndex = (spec: object = {}): World =>
+      start({ completionMode: "Indexed", parallelism: 2, completions: 2, backoffLimitPerIndex: 1, ...spec });
+    const fail = (world: World, index: number, status: object = {}): void => {
+      settle(world);
+      world.setPod(active(world).find((name) => name.startsWith(`j-${index}-`)) ?? "", "Failed", false, status);
+    };
+    const failureCounts = (world: World): (string | undefined)[] =>
+      world
+        .list(Pod)
+        .filter(({ metadata }) => metadata.name?.startsWith("j-0-"))
+        .map(({ metadata }) => metadata.annotations?.["batch.kubernetes.io/job-index-failure-count"]);
+
+    test("retries an index with its own backoff, then fails it and finishes the others", () => {
+      const world = perIndex();
+      fail(world, 0);
+      expect(settle(world).requeueAfterMs).toBe(10_000);
+      world.now += 10_000;
+      fail(world, 0);
+      settle(world);
+      expect(failureCounts(world)).toEqual(["0", "1"]);
+      expect(statusOf(world)).toMatchObject({ failedIndexes: "0", failed: 2, active: 1 });
+      expect(conditions(world)).toEqual([]);
+      world.setPod(active(world)[0] ?? "", "Succeeded");
+      settle(world);
+      expect(conditions(world)).toEqual(["FailureTarget=True FailedIndexes", "Failed=True FailedIndexes"]);
+      expect(statusOf(world)).toMatchObject({ completedIndexes: "1", failedIndexes: "0" });
+    });
+
+    test("keeps the last failed Pod of an index until its successor continues the count", () => {
+      const world = perIndex();
+      fail(world, 0);
+      settle(world);
+      const failed = world.list(Pod).find(({ status }) => status?.phase === "Failed");
+      expect(failed?.metadata.finalizers).toEqual(["batch.kubernetes.io/job-tracking"]);
+      world.now += 10_000;
+      settle(world);
+      expect(world.get(Pod, failed?.metadata.name ?? "").metadata.finalizers).toEqual([]);
+    });
+
+    test("fails the Job beyond maxFailedIndexes", () => {
+      const world = perIndex({ backoffLimitPerIndex: 0, maxFailedIndexes: 0, parallelism: 1, completions: 5 });
+      fail(world, 0);
+      settle(world);
+      expect(conditions(world)).toContain("Failed=True MaxFailedIndexesExceeded");
+    });
+
+    test("fails an index immediately by rule FailIndex", () => {
+      const rules = [{ action: "FailIndex", onExitCodes: { operator: "In", values: [3] } }];
+      const world = perIndex({ podFailurePolicy: { rules } });
+      const containerStatuses = [{ name: "main", restartCount: 0, state: { terminated: { exitCode: 3 } } }];
+      fail(world, 0, { containerStatuses });
+      settle(world);
+      expect(statusOf(world)).toMatchObject({ failedIndexes: "0", active: 1 });
+    });
+  });
+
   test("is deleted ttlSecondsAfterFinished after it has finished", () => {
     const world = start({ ttlSecondsAfterFinished: 20 });
     settle(world);

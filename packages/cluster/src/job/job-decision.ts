@@ -1,13 +1,15 @@
 import { jsonEquals } from "@keelson/api-machinery";
-import { Job, Pod } from "@keelson/api-machinery/kinds";
+import { Job } from "@keelson/api-machinery/kinds";
 import { formatTime, parseTime } from "@keelson/api-machinery/time";
-import { byDeletionRank } from "../replicaset/deletion-rank.ts";
-import { isPodActive, isPodReady, isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
+import { type CachedPod, isPodActive, isPodReady, isPodTerminal, isPodTerminating } from "../workload/pod-state.ts";
 import type { WorkloadCondition } from "../workload/workload-conditions.ts";
-import { eventWrite, type Decision, type Cached, earlier, type Write } from "../workload/write.ts";
+import { type Cached, type Decision, earlier, eventWrite, type Write } from "../workload/write.ts";
+import { formatIndexes } from "./index-set.ts";
 import { account, type Accounts, accountsStatus } from "./job-accounting.ts";
-import { nextPodAt, restartsOf } from "./job-backoff.ts";
-import { indexOf, isIndexed, isTracked, onlyReplacesEnded, podOf, type CachedJob, trackingFinalizer } from "./job-pod.ts";
+import { restartsOf } from "./job-backoff.ts";
+import { failedIndexesOf, hasLimitPerIndex, metSuccessRule, pendingCounts } from "./job-indexes.ts";
+import { planPods } from "./job-plan.ts";
+import { type CachedJob, isTracked, release } from "./job-pod.ts";
 
 /** The input of {@link decideJob}. */
 export interface ObservedJob {
@@ -15,9 +17,6 @@ export interface ObservedJob {
   /** The Pods that the Job controls. */
   readonly pods: readonly CachedPod[];
 }
-
-/** Limits Pods created or deleted in one reconcile. */
-const maxBurst = 500;
 
 /** The terminal state that a Job heads for. */
 interface Ending {
@@ -56,8 +55,9 @@ function decideRunning(job: CachedJob, pods: readonly CachedPod[], now: number):
   const terminating = pods.filter((pod) => isPodTerminating(pod) && !isPodTerminal(pod));
   const isSuspended = job.spec.suspend === true;
   const startTime = isSuspended ? undefined : startOf(job, now);
-  const ending = endingOf(job, accounts, pods, active.length, startTime, now);
-  const plan = planPods(job, pods, active, accounts, ending, now);
+  const failedIndexes = failedIndexesOf(job, pods);
+  const ending = endingOf(job, accounts, failedIndexes, pods, active.length, startTime, now);
+  const plan = planPods(job, pods, active, accounts, failedIndexes, ending !== undefined, now);
   let conditions = conditionsOf(job);
   const events: Write[] = [];
   if (ending === undefined) {
@@ -86,10 +86,13 @@ function decideRunning(job: CachedJob, pods: readonly CachedPod[], now: number):
     ready: Math.min(ready, remaining),
     terminating: terminating.length + plan.deleted,
     ...accountsStatus(job, accounts),
+    ...(hasLimitPerIndex(job) ? { failedIndexes: formatIndexes(failedIndexes) } : {}),
   };
   if (isOver) status.terminating = 0;
   const dismissed = new Set(plan.writes.flatMap((write) => (write.kind === "patch" ? [write.object.metadata.uid] : [])));
-  const releases = accounts.releasable.filter(({ metadata }) => !dismissed.has(metadata.uid)).map(release);
+  const isDone = (index: number): boolean => ending !== undefined || accounts.completed.has(index) || failedIndexes.has(index);
+  const held = pendingCounts(job, pods, isDone);
+  const releases = accounts.releasable.filter((pod) => !dismissed.has(pod.metadata.uid) && !held.has(pod)).map(release);
   const isChanged = !jsonEquals(job.status, status);
   const statusWrite: readonly Write[] = isChanged ? [{ kind: "status", type: Job, object: { ...job, status } as Cached }] : [];
   const deadline = job.spec.activeDeadlineSeconds;
@@ -109,6 +112,7 @@ function startOf(job: CachedJob, now: number): string {
 function endingOf(
   job: CachedJob,
   accounts: Accounts,
+  failedIndexes: ReadonlySet<number>,
   pods: readonly CachedPod[],
   active: number,
   startTime: string | undefined,
@@ -122,7 +126,7 @@ function endingOf(
   if (met !== undefined) return { type: "Complete", reason: met.reason ?? "", message: met.message ?? "" };
   const failed = (reason: string, message: string): Ending => ({ type: "Failed", reason, message });
   if (accounts.verdict !== undefined) return failed("PodFailurePolicy", accounts.verdict.message);
-  const limit = job.spec.backoffLimit ?? 6;
+  const limit = job.spec.backoffLimit ?? (hasLimitPerIndex(job) ? Number.POSITIVE_INFINITY : 6);
   const failures = accounts.failed + accounts.uncounted.failed.length;
   const restarts = job.spec.template.spec.restartPolicy === "OnFailure" ? restartsOf(pods.filter(isPodActive)) : 0;
   if (failures > limit || (restarts > 0 && restarts >= limit)) {
@@ -133,6 +137,8 @@ function endingOf(
   if (deadline !== undefined && started !== undefined && now - started >= deadline * 1_000) {
     return failed("DeadlineExceeded", "Job was active longer than specified deadline");
   }
+  const byIndex = endingByIndexes(job, accounts, failedIndexes);
+  if (byIndex !== undefined) return byIndex;
   const succeeded = accounts.succeeded + accounts.uncounted.succeeded.length;
   const { completions } = job.spec;
   const isComplete = completions === undefined ? succeeded > 0 && active === 0 : succeeded >= completions;
@@ -140,85 +146,20 @@ function endingOf(
   return { type: "Complete", reason: "CompletionsReached", message: "Reached expected number of succeeded pods" };
 }
 
-interface PodPlan {
-  readonly writes: readonly Write[];
-  readonly created: number;
-  readonly deleted: number;
-  readonly requeueAfterMs?: number;
-}
-
-function planPods(
-  job: CachedJob,
-  pods: readonly CachedPod[],
-  active: readonly CachedPod[],
-  accounts: Accounts,
-  ending: Ending | undefined,
-  now: number,
-): PodPlan {
-  // Pods stopped by the Job's end count as failed; surplus and suspended Pods do not count.
-  if (ending !== undefined) return remove(job, active);
-  if (job.spec.suspend) return dismiss(job, active);
-  const { completions, parallelism = 1 } = job.spec;
-  const succeeded = accounts.succeeded + accounts.uncounted.succeeded.length;
-  const open = completions === undefined ? (succeeded > 0 ? active.length : parallelism) : completions - succeeded;
-  const wanted = Math.max(Math.min(open, parallelism), 0);
-  const surplus = isIndexed(job)
-    ? surplusOf(job, active, accounts, wanted)
-    : byDeletionRank(active).slice(0, Math.max(active.length - wanted, 0));
-  if (surplus.length > 0) return dismiss(job, surplus.slice(0, maxBurst));
-  // With `podReplacementPolicy: Failed`, a terminating Pod is not replaced yet.
-  const leaving = onlyReplacesEnded(job) ? pods.filter((pod) => isPodTerminating(pod) && !isPodTerminal(pod)) : [];
-  const missing = Math.min(wanted - active.length - leaving.length, maxBurst);
-  if (missing <= 0) return { writes: [], created: 0, deleted: 0 };
-  const at = nextPodAt(job, pods);
-  if (at > now) return { writes: [], created: 0, deleted: 0, requeueAfterMs: at - now };
-  const indexes = isIndexed(job)
-    ? freeIndexes(job, [...active, ...leaving], accounts, missing)
-    : Array.from({ length: missing }, () => undefined);
-  const writes = indexes.map((index): Write => ({ kind: "create", type: Pod, object: podOf(job, index), owner: job }));
-  return { writes, created: writes.length, deleted: 0 };
-}
-
-function remove(job: CachedJob, pods: readonly CachedPod[]): PodPlan {
-  const writes = pods.map((object): Write => ({ kind: "delete", type: Pod, object, owner: job }));
-  return { writes, created: 0, deleted: pods.length };
-}
-
-function dismiss(job: CachedJob, pods: readonly CachedPod[]): PodPlan {
-  const { writes, created, deleted } = remove(job, pods);
-  return { writes: [...pods.filter(isTracked).map(release), ...writes], created, deleted };
-}
-
-/** Surplus Pods of an Indexed Job: those of completed indexes, duplicates, then the highest indexes. */
-function surplusOf(
-  job: CachedJob,
-  active: readonly CachedPod[],
-  { completed }: Accounts,
-  wanted: number,
-): readonly CachedPod[] {
-  const seen = new Set<number>();
-  const kept: CachedPod[] = [];
-  const surplus: CachedPod[] = [];
-  for (const pod of byDeletionRank(active).toReversed()) {
-    const index = indexOf(job, pod);
-    if (index === undefined || completed.has(index) || seen.has(index)) {
-      surplus.push(pod);
-    } else {
-      seen.add(index);
-      kept.push(pod);
-    }
+/** The end of an Indexed Job by its failed indexes, or by its success policy. */
+function endingByIndexes(job: CachedJob, { completed }: Accounts, failed: ReadonlySet<number>): Ending | undefined {
+  const { maxFailedIndexes, completions = 0 } = job.spec;
+  if (hasLimitPerIndex(job) && maxFailedIndexes !== undefined && failed.size > maxFailedIndexes) {
+    const message = "Job has exceeded the specified maximal number of failed indexes";
+    return { type: "Failed", reason: "MaxFailedIndexesExceeded", message };
   }
-  const byIndex = kept.toSorted((a, b) => (indexOf(job, b) ?? 0) - (indexOf(job, a) ?? 0));
-  return [...surplus, ...byIndex.slice(0, Math.max(kept.length - wanted, 0))];
-}
-
-function freeIndexes(job: CachedJob, taken: readonly CachedPod[], { completed }: Accounts, count: number): readonly number[] {
-  const used = new Set(taken.map((pod) => indexOf(job, pod)));
-  const free: number[] = [];
-  for (let index = 0; index < (job.spec.completions ?? 0) && free.length < count; index++) {
-    if (!completed.has(index) && !used.has(index)) free.push(index);
+  if (hasLimitPerIndex(job) && failed.size > 0 && failed.size + completed.size >= completions) {
+    return { type: "Failed", reason: "FailedIndexes", message: "Job has failed indexes" };
   }
-  return free;
+  const rule = metSuccessRule(job, completed);
+  return rule === undefined
+    ? undefined
+    : { type: "Complete", reason: "SuccessPolicy", message: `Matched rules at index ${rule}` };
 }
 
 /** Records the intermediate condition first, and the terminal one when the last Pod has terminated (KEP-3998). */
@@ -269,7 +210,3 @@ function isEnd(type: string): boolean {
   return type === "Complete" || type === "Failed";
 }
 
-function release(object: CachedPod): Write {
-  const finalizers = (object.metadata.finalizers ?? []).filter((finalizer) => finalizer !== trackingFinalizer);
-  return { kind: "patch", type: Pod, object, body: { metadata: { finalizers } } };
-}

@@ -1,9 +1,9 @@
 import { draft } from "@keelson/api-machinery";
-import type { EnvVar, JobObject } from "@keelson/api-machinery/kinds";
+import { type EnvVar, type JobObject, Pod } from "@keelson/api-machinery/kinds";
 import { parseTime } from "@keelson/api-machinery/time";
 import { generatedPrefix, type NewPod, podFromTemplate } from "../workload/pod-from-template.ts";
 import { isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
-import type { Cached } from "../workload/write.ts";
+import type { Cached, Write } from "../workload/write.ts";
 
 /** A Job from the cache. */
 export type CachedJob = Cached<JobObject>;
@@ -54,8 +54,8 @@ export function finishedAt({ metadata, status }: CachedPod): number {
   return parseTime(ready ?? metadata.deletionTimestamp ?? metadata.creationTimestamp ?? "") ?? 0;
 }
 
-/** Builds a Pod of the Job, with this index for an Indexed Job. */
-export function podOf(job: CachedJob, index: number | undefined): NewPod {
+/** Builds a Pod of the Job, with this index and additional annotations for an Indexed Job. */
+export function podOf(job: CachedJob, index: number | undefined, annotations: Readonly<Record<string, string>> = {}): NewPod {
   const pod = podFromTemplate(job, job.spec.template);
   const { name = "", uid = "" } = job.metadata;
   const labels: Record<string, string> = {
@@ -80,7 +80,7 @@ export function podOf(job: CachedJob, index: number | undefined): NewPod {
       ...metadata,
       generateName: generatedPrefix(`${name.slice(0, 57 - suffix.length)}${suffix}`),
       labels: { ...labels, [completionIndexKey]: String(index) },
-      annotations: { ...metadata.annotations, [completionIndexKey]: String(index) },
+      annotations: { ...metadata.annotations, ...annotations, [completionIndexKey]: String(index) },
     },
     spec: {
       ...pod.spec,
@@ -91,4 +91,10 @@ export function podOf(job: CachedJob, index: number | undefined): NewPod {
         : {}),
     },
   };
+}
+
+/** Removes the tracking finalizer of a Pod. */
+export function release(object: CachedPod): Write {
+  const finalizers = (object.metadata.finalizers ?? []).filter((finalizer) => finalizer !== trackingFinalizer);
+  return { kind: "patch", type: Pod, object, body: { metadata: { finalizers } } };
 }

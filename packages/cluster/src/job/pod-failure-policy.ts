@@ -16,6 +16,8 @@ interface Rule {
 export type FailureVerdict =
   | { readonly kind: "count" }
   | { readonly kind: "ignore" }
+  /** Counts, and fails the index of the Pod permanently. */
+  | { readonly kind: "fail-index" }
   | { readonly kind: "fail-job"; readonly message: string };
 
 /** Evaluates a failed Pod against the rules; the first match wins. Without a match it counts. */
@@ -28,7 +30,7 @@ export function judgeFailure(job: CachedJob, pod: CachedPod): FailureVerdict {
     if (rule.action === "FailJob") {
       return { kind: "fail-job", message: `${cause} matching ${rule.action} rule at index ${at}` };
     }
-    return { kind: "count" };
+    return { kind: rule.action === "FailIndex" ? "fail-index" : "count" };
   }
   return { kind: "count" };
 }
