@@ -8,6 +8,7 @@ import { cronJobController } from "./cronjob/cronjob-controller.ts";
 import { replicationController } from "./replication-controller/replication-controller.ts";
 import { replicaSetController } from "./replicaset/replicaset-controller.ts";
 import { createScheduler } from "./scheduler/scheduler.ts";
+import { mirroringController } from "./service/mirroring-controller.ts";
 import { serviceController } from "./service/service-controller.ts";
 import { statefulSetController } from "./statefulset/statefulset-controller.ts";
 
@@ -21,6 +22,7 @@ export const createWorkloadControllers = (): readonly ControllerDefinition[] => 
   statefulSetController,
   jobController,
   serviceController,
+  mirroringController,
   createScheduler(),
   podGarbageController,
   disruptionController,

@@ -209,4 +209,3 @@ function conditionsOf({ status }: CachedJob): readonly WorkloadCondition[] {
 function isEnd(type: string): boolean {
   return type === "Complete" || type === "Failed";
 }
-

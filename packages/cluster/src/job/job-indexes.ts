@@ -58,7 +58,11 @@ export function failedIndexesOf(job: CachedJob, pods: readonly CachedPod[]): Rea
  * Failed Pods whose failure count the next Pod of their index continues. They keep their finalizer until that Pod exists, because a
  * deletion in between would forget the count.
  */
-export function pendingCounts(job: CachedJob, pods: readonly CachedPod[], done: (index: number) => boolean): ReadonlySet<CachedPod> {
+export function pendingCounts(
+  job: CachedJob,
+  pods: readonly CachedPod[],
+  done: (index: number) => boolean,
+): ReadonlySet<CachedPod> {
   if (!hasLimitPerIndex(job)) return new Set();
   const total = (pod: CachedPod): number => countAt(pod, failureCountAnnotation) + countAt(pod, ignoredCountAnnotation);
   const newest = new Map<number, CachedPod>();

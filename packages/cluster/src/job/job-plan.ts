@@ -33,11 +33,8 @@ export function planPods(
   if (job.spec.suspend) return dismiss(job, active);
   const { completions, parallelism = 1 } = job.spec;
   const succeeded = accounts.succeeded + accounts.uncounted.succeeded.length;
-  const open = completions === undefined
-      ? succeeded > 0
-        ? active.length
-        : parallelism
-      : completions - succeeded - failedIndexes.size;
+  const open =
+    completions === undefined ? (succeeded > 0 ? active.length : parallelism) : completions - succeeded - failedIndexes.size;
   const wanted = Math.max(Math.min(open, parallelism), 0);
   const surplus = isIndexed(job)
     ? surplusOf(job, active, accounts, wanted)
