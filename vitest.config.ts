@@ -37,6 +37,7 @@ export default defineConfig({
         include: [...include],
         exclude: ["**/node_modules/**", "**/dist/**", ...exclude],
         isolate,
+        setupFiles: ["./scripts/vitest-setup.mjs"],
         maxWorkers,
         sequence: { groupOrder: index },
         testTimeout: timeoutMs,
