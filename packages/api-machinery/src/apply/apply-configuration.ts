@@ -90,8 +90,8 @@ export function applyConfiguration(
   }
   if (conflicts.length > 0 && !context.force) {
     const takesOver = context.manager === kubectlManager && live !== undefined;
-    const refused = takesOver ? beyondLastApplied(conflicts, live, context, endpoint) : conflicts;
-    if (refused.length > 0) throw conflictError(refused);
+    const rejected = takesOver ? beyondLastApplied(conflicts, live, context, endpoint) : conflicts;
+    if (rejected.length > 0) throw conflictError(rejected);
   }
 
   const previous = given.get(id);

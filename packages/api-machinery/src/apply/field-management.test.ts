@@ -104,7 +104,7 @@ function refusal(action: () => unknown): { code: number; message: string; fields
     if (!isStatusError(error)) throw error;
     return { code: error.code, message: error.message, fields: (error.status.details?.causes ?? []).map(({ field }) => field) };
   }
-  throw new Error("was not refused");
+  throw new Error("was not rejected");
 }
 
 describe("ownership of applied fields", () => {

@@ -244,7 +244,7 @@ describe("rules that a CRD must not have", () => {
     ["nosuch(self.name)", "FieldValueInvalid rule"],
     ["self.free.x == 1", "FieldValueInvalid rule"],
     ["self.tags.all(t, t > 1)", "FieldValueInvalid rule"],
-  ])("%j is refused: %s", (rule, fault) => {
+  ])("rejects %j: %s", (rule, fault) => {
     expect(faults(rule)).toEqual([fault]);
   });
 
@@ -256,7 +256,7 @@ describe("rules that a CRD must not have", () => {
     [{ rule: "true", reason: "Because" }, "FieldValueNotSupported reason"],
     [{ rule: "true", fieldPath: ".nosuch" }, "FieldValueInvalid fieldPath"],
     [{ rule: "true", fieldPath: "nested" }, "FieldValueInvalid fieldPath"],
-  ])("%j is refused: %s", (rule, fault) => {
+  ])("rejects %j: %s", (rule, fault) => {
     expect(faults(rule)).toContain(fault);
   });
 

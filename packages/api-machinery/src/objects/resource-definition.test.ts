@@ -106,7 +106,7 @@ test.each<[string, TSchema, Schema]>([
   ],
   ["an unsafe schema", Type.Unsafe<string>({ type: "string", format: "date" }), { type: "string", format: "date" }],
   [
-    "value validation beside properties",
+    "value validation next to properties",
     Type.Object(
       { a: Type.Optional(Type.String()), b: Type.Optional(Type.String()) },
       { oneOf: [{ required: ["a"] }, { required: ["b"] }] },
@@ -136,7 +136,7 @@ test.each<[string, TSchema, string]>([
   ["a reference", Type.Ref("Other"), 'schema K.spec.x: keyword "$ref" is not part'],
   ["null alone", Type.Null(), "schema K.spec.x: Type.Null() is only allowed in a union"],
   ["a default of the wrong type", Type.Integer({ default: "a" }), "properties[spec].properties[x].default: Invalid value"],
-])("%s is refused by its path", (_, type, message) => {
+])("rejects %s with its path", (_, type, message) => {
   expect(() => specOf(Type.Object({ x: type }))).toThrow(message);
 });
 

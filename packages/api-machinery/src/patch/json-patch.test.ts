@@ -50,7 +50,7 @@ test.each<[unknown, number, string]>([
     413,
     "The allowed maximum operations in a JSON patch is 10000",
   ],
-])("refuses what cannot be applied (%#)", (operations, code, message) => {
+])("rejects operations that cannot be applied (%#)", (operations, code, message) => {
   expect(() => jsonPatch(document, operations)).toThrow(
     expect.objectContaining({ code, message: expect.stringContaining(message) as unknown }),
   );

@@ -96,13 +96,13 @@ test.each<[string, object, object, object]>([
     { containers: [{ name: "a" }] },
   ],
   [
-    "puts items in the order asked for",
+    "puts items in the requested order",
     { containers: [{ name: "a", image: "1" }, { name: "c" }, { name: "own" }] },
     { "$setElementOrder/containers": [{ name: "c" }, { name: "a" }], containers: [{ name: "a", image: "9" }] },
     { containers: [{ name: "c" }, { name: "a", image: "9" }, { name: "own" }] },
   ],
   [
-    "puts scalars in the order asked for",
+    "puts scalars in the requested order",
     { finalizers: ["a", "b", "c"] },
     { "$setElementOrder/finalizers": ["c", "a"] },
     { finalizers: ["b", "c", "a"] },
@@ -148,7 +148,7 @@ test.each<[string, object, object, object]>([
     { volumes: [{ name: "v", secret: { secretName: "s" } }] },
   ],
   [
-    "drops directives and nulls of what is new",
+    "drops directives and nulls of new values",
     {},
     { labels: { $retainKeys: ["a"], a: "1", b: null }, other: { $patch: "delete" } },
     { labels: { a: "1" } },
@@ -181,7 +181,7 @@ test.each<[object, unknown, string]>([
   [{ keyless: [{ a: 1 }] }, { keyless: [{ a: 2 }] }, "cannot merge lists without merge key for struct"],
   [{ finalizers: [["a"]] }, { finalizers: ["a"] }, "lists of lists are not supported"],
   [{}, [], "a strategic merge patch has to be a JSON object"],
-])("refuses a patch that makes no sense (%#)", (target, patch, message) => {
+])("rejects an invalid patch (%#)", (target, patch, message) => {
   expect(() => apply(target, patch)).toThrow(message);
 });
 
@@ -194,12 +194,12 @@ test.each<[string, object, unknown, number, string]>([
     "",
   ],
   ["an unknown directive", { labels: {} }, { labels: { $patch: "frob" } }, 500, ""],
-  ["the directive that is no directive of maps", { labels: {} }, { labels: { $patch: "merge" } }, 500, ""],
+  ["a directive that maps do not support", { labels: {} }, { labels: { $patch: "merge" } }, 500, ""],
   ["items of several types", { finalizers: ["a"] }, { finalizers: [1] }, 500, ""],
   ["another order", { finalizers: ["a"] }, { "$setElementOrder/finalizers": ["a"], finalizers: ["b"] }, 500, ""],
   ["a directive of a wrong form", { strategy: {} }, { strategy: { $retainKeys: "type" } }, 400, "BadRequest"],
   ["lists of lists", { finalizers: [["a"]] }, { finalizers: ["a"] }, 422, "Invalid"],
-])("refuses %s with the code of kube-apiserver", (_, target, patch, code, reason) => {
+])("rejects %s with the code of kube-apiserver", (_, target, patch, code, reason) => {
   let status: Partial<Status> = {};
   try {
     apply(target, patch);

@@ -57,7 +57,7 @@ export function schemaFromTypeBox(type: object, path = ""): Schema {
   return convert(type as Node, path, false);
 }
 
-function refuse(path: string, reason: string): never {
+function reject(path: string, reason: string): never {
   throw new TypeError(`schema ${path === "" ? "(root)" : path}: ${reason}`);
 }
 
@@ -65,7 +65,7 @@ function refuse(path: string, reason: string): never {
 function convert(node: Node, path: string, nested: boolean): Schema {
   const union = nested ? undefined : fromUnion(node, path);
   if (union) return union;
-  if (Array.isArray(node.items)) refuse(path, "a tuple is not structural; use an array or an object");
+  if (Array.isArray(node.items)) reject(path, "a tuple is not structural; use an array or an object");
   const merged = nested ? node : mergeIntersection(node, path);
   const result: Record<string, unknown> = {};
   for (const key of Object.keys(merged)) {
@@ -75,7 +75,7 @@ function convert(node: Node, path: string, nested: boolean): Schema {
     else convertKeyword(merged, key, value, path, nested, result);
   }
   if (result.type === "null")
-    refuse(path, "Type.Null() is only allowed in a union, as in Type.Union([Type.String(), Type.Null()])");
+    reject(path, "Type.Null() is only allowed in a union, as in Type.Union([Type.String(), Type.Null()])");
   if (Array.isArray(result.required) && result.required.length === 0) delete result.required;
   if (nested) return result;
   return complete(result, path);
@@ -115,7 +115,7 @@ function convertKeyword(
       const entries = Object.entries(value as Node);
       const [entry] = entries;
       if (entries.length !== 1 || entry?.[0] !== matchAll) {
-        refuse(
+        reject(
           path,
           `keys restricted by a pattern (${entries.map(([name]) => name).join(", ")}) are not structural; use Type.Record(Type.String(), ...) and a CEL rule`,
         );
@@ -125,14 +125,14 @@ function convertKeyword(
     }
     case "const":
       result.enum = [value];
-      if (!nested) result.type = typeOfAll([value]) ?? refuse(path, "a literal has to be a string, a number or a boolean");
+      if (!nested) result.type = typeOfAll([value]) ?? reject(path, "a literal must be a string, a number or a boolean");
       return;
     case "exclusiveMinimum":
     case "exclusiveMaximum": {
       // In JSON Schema 2020 this is the bound; in OpenAPI 3.0 it is a flag next to `minimum`.
       const bound = key === "exclusiveMinimum" ? "minimum" : "maximum";
       if (typeof value === "number") {
-        if (node[bound] !== undefined) refuse(path, `${bound} and ${key} exclude one another`);
+        if (node[bound] !== undefined) reject(path, `${bound} and ${key} are mutually exclusive`);
         result[bound] = value;
         result[key] = true;
       } else result[key] = value;
@@ -147,19 +147,18 @@ function convertKeyword(
       result.not = convert(value as Node, `${path}.not`, true);
       return;
     default:
-      refuse(path, `keyword ${JSON.stringify(key)} is not part of a structural schema`);
+      reject(path, `keyword ${JSON.stringify(key)} is not part of a structural schema`);
   }
 }
 
 /** Adds keywords that Kubernetes needs and TypeBox omits. */
 function complete(result: Record<string, unknown>, path: string): Schema {
   if (Array.isArray(result.enum) && result.type === undefined && result["x-kubernetes-int-or-string"] !== true) {
-    result.type =
-      typeOfAll(result.enum) ?? refuse(path, "the values of an enum have to be of one type: all strings, numbers or booleans");
+    result.type = typeOfAll(result.enum) ?? reject(path, "the values of an enum must have one type: string, number or boolean");
   }
   if (result.type === undefined && result["x-kubernetes-int-or-string"] !== true) {
     if (["anyOf", "oneOf", "allOf", "not"].some((key) => result[key] !== undefined)) {
-      refuse(path, "a union of different types is not structural; use an object with optional fields or add a type");
+      reject(path, "a union of different types is not structural; use an object with optional fields or add a type");
     }
     if (result.properties === undefined && result.additionalProperties === undefined && result.items === undefined) {
       result["x-kubernetes-preserve-unknown-fields"] = true;
@@ -170,7 +169,7 @@ function complete(result: Record<string, unknown>, path: string): Schema {
     // Kubernetes forbids uniqueItems for its cost. A set is equivalent for scalar items.
     const items = result.items as Schema | undefined;
     if (result.uniqueItems === true && (items?.type === "object" || items?.type === "array")) {
-      refuse(path, 'uniqueItems holds for scalars only; use "x-kubernetes-list-type": "map"');
+      reject(path, 'uniqueItems is only supported for scalars; use "x-kubernetes-list-type": "map"');
     }
     if (result.uniqueItems === true) result["x-kubernetes-list-type"] ??= "set";
     delete result.uniqueItems;
@@ -186,7 +185,7 @@ function fromUnion(node: Node, path: string): Schema | undefined {
   const others = branches.filter((branch) => branch.type !== "null");
   if (others.length < branches.length) {
     const [only] = others;
-    if (only === undefined) refuse(path, "a union must have a type other than Null");
+    if (only === undefined) reject(path, "a union must have a type other than Null");
     const schema = convert(others.length === 1 ? { ...only, ...rest } : { ...rest, anyOf: others }, path, false);
     // `enum` also applies to null.
     return { ...schema, nullable: true, ...(schema.enum ? { enum: [...schema.enum, null] } : {}) };
@@ -217,7 +216,7 @@ function mergeIntersection(node: Node, path: string): Node {
     const { properties: own, required: needed, ...more } = branch;
     for (const [name, child] of Object.entries(own as Node)) {
       if (Object.hasOwn(properties, name) && !jsonEquals(properties[name], child)) {
-        refuse(`${path}.${name}`, "two parts of an intersection specify this field differently");
+        reject(`${path}.${name}`, "two parts of an intersection specify this field differently");
       }
       properties[name] = child;
     }

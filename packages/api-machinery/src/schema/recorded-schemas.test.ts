@@ -69,7 +69,7 @@ test.each(refused)("rejects as recorded: $name", ({ schema, object, causes = [],
   expect(classes.toSorted(byField)).toEqual((fields ?? wanted).toSorted(byField));
 });
 
-test.each(refusedByLogic)("refuses as recorded: $name", ({ schema, object, message = "" }) => {
+test.each(refusedByLogic)("rejects as recorded: $name", ({ schema, object, message = "" }) => {
   const lines = admit(recorded.schemas[schema] ?? {}, object).causes.map((cause) => `${cause.field}: ${cause.message}`);
   const parts = message.replace(/^\[|\]$/g, "").split(/, (?=spec|<nil>)/);
   expect(lines.toSorted()).toEqual(parts.toSorted());

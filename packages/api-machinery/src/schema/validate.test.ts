@@ -61,7 +61,7 @@ test.each<[Schema, unknown, string[]]>([
   ],
   [{ type: "boolean", enum: [true] }, false, ['x FieldValueNotSupported: Unsupported value: false: supported values: "true"']],
   [{ "x-kubernetes-preserve-unknown-fields": true }, null, []],
-])("%j refuses %j", (schema, value, expected) => {
+])("%j rejects %j", (schema, value, expected) => {
   expect(of(schema, value)).toEqual(expected);
 });
 

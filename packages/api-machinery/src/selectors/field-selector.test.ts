@@ -21,7 +21,7 @@ test.each([
   ["a=b\\x", "invalid field selector: invalid escape sequence: \\x"],
   ["a=b\\", "invalid field selector: invalid escape sequence: \\"],
   ["a=b=c", "invalid field selector: unescaped character in value: 61"],
-])("the field selector %j is refused as kube-apiserver refuses it", (text, message) => {
+])("rejects the field selector %j as kube-apiserver does", (text, message) => {
   expect(() => parseFieldSelector(text)).toThrow(expect.objectContaining({ message, code: 400 }));
 });
 

@@ -52,7 +52,7 @@ test.each([
   ],
   ["a in (b", "unable to parse requirement: found '', expected: ',' or ')'"],
   ["!=a", "found '!=', expected: !, identifier, or 'end of string'"],
-])("the selector %j is refused as kube-apiserver refuses it", (text, message) => {
+])("rejects the selector %j as kube-apiserver does", (text, message) => {
   expect(() => parseLabelSelector(text)).toThrow(expect.objectContaining({ message, code: 400, reason: "BadRequest" }));
 });
 
