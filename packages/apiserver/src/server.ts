@@ -4,8 +4,12 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import { type AdmissionStep, createAdmissionChain } from "./admission/admission.ts";
 import { serviceAccounts } from "./admission/service-accounts.ts";
+import { limitRanger } from "./admission/limit-ranger.ts";
 import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
 import { podSecurity } from "./admission/pod-security/pod-security.ts";
+import { createSystemPriorityClasses } from "./admission/system-priority-classes.ts";
+import { startQuotaRecount } from "./admission/resource-quota/quota-recount.ts";
+import { resourceQuota } from "./admission/resource-quota/resource-quota.ts";
 import { generateSigningKey } from "./auth/certificates/certificates.ts";
 import { ensureDefaultRoles } from "./auth/rbac/default-roles.ts";
 import { createEscalationGuard } from "./auth/rbac/escalation-guard.ts";
@@ -129,10 +133,13 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       admission: createAdmissionChain([
         ...(options.admission ?? []),
         ...(options.requiresServiceAccounts === true ? [serviceAccounts(store, clock)] : []),
+        limitRanger(store),
         namespaceLifecycle(store),
         nodes.admission,
         createEscalationGuard(authorizer),
         podSecurity(store),
+        // Last, so that a request that another step rejects uses no quota.
+        resourceQuota(store),
       ]),
       authorize: options.authorize ?? authorizeBy(authorizer),
       ...(nonResource === undefined ? {} : { nonResource: nonResource.handle }),
@@ -145,7 +152,10 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       },
     });
     closers.push(() => pipeline.endWatches());
+    const recount = startQuotaRecount({ store, clock, onError: onError ?? (() => undefined) });
+    closers.push(() => recount.stop());
     await createNamespaces(pipeline.handle);
+    await createSystemPriorityClasses(pipeline.handle, systemUser);
     closers.push(
       await startRoleAggregation({
         store,

@@ -25,7 +25,7 @@ export interface ServedResource {
   /** Columns of `kubectl get` after the name. `cells`, if set, computes the cells. */
   readonly columns: readonly PrinterColumn[];
   /** Cells of a row that JSONPath cannot express (READY of Pods), one per column. */
-  readonly cells?: (object: DeepReadonly<KubernetesObject>, now: number) => readonly (string | number)[];
+  readonly cells?: (object: DeepReadonly<KubernetesObject>, now: number) => readonly (string | number | boolean)[];
   /** Conditions of a Table row (meta/v1 TableRowCondition), such as completed Pods. Default: none. */
   readonly rowConditions?: (object: DeepReadonly<KubernetesObject>) => readonly unknown[];
   readonly strategy: Strategy;

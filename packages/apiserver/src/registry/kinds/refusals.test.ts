@@ -89,7 +89,7 @@ describe("create rejects", () => {
       "resourcequotas",
       "ResourceQuota",
       { hard: { foo: "1", pods: "1.5" } },
-      [`${invalid} spec.hard[foo]`, `${invalid} spec.hard[pods]`],
+      [`${invalid} spec.hard[foo]`, `${invalid} spec.hard[foo]`, `${invalid} spec.hard[pods]`],
     ],
     ["resourcequotas", "ResourceQuota", { scopes: ["Foo"] }, [`${invalid} spec.scopes`]],
     ["resourcequotas", "ResourceQuota", { scopes: ["Terminating", "NotTerminating"] }, [`${invalid} spec.scopes`]],

@@ -147,7 +147,7 @@ function admitPriority(pod: KubernetesObject, spec: JsonObject, store: Pick<Stor
   ] as const) {
     const given = spec[field];
     if (given !== undefined && given !== value) {
-      reject(`the ${what} (${JSON.stringify(given)}) ${advice} ${value} from the given PriorityClass name`);
+      reject(`the ${what} (${String(given)}) ${advice} ${value} from the given PriorityClass name`);
     }
     spec[field] = value;
   }

@@ -1,0 +1,61 @@
+import { ConfigMap, Namespace, Pod } from "@keelson/api-machinery/kinds";
+import { createClient } from "@keelson/client";
+import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import { afterEach, expect, it } from "vitest";
+import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
+
+interface ResourceQuota extends KubernetesObject {
+  spec: { hard: Record<string, string> };
+  status?: { hard?: Record<string, string>; used?: Record<string, string> };
+}
+
+const resourceQuotas: ResourceType<ResourceQuota> = {
+  group: "",
+  version: "v1",
+  kind: "ResourceQuota",
+  plural: "resourcequotas",
+  scope: "Namespaced",
+};
+
+let environment: TestEnvironment;
+afterEach(() => environment.stop());
+
+async function start(hard: Record<string, string>) {
+  environment = await startTestEnvironment();
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  await client.create(Namespace, { metadata: { name: "limited" } });
+  await client.create(resourceQuotas, { metadata: { namespace: "limited", name: "q" }, spec: { hard } });
+  const used = async (): Promise<unknown> =>
+    (await client.get(resourceQuotas, { namespace: "limited", name: "q" })).status?.used;
+  return { client, used };
+}
+
+it("admits no more objects than a quota allows, however many are created at the same time", async () => {
+  const { client, used } = await start({ "count/configmaps": "5" });
+  const results = await Promise.allSettled(
+    Array.from({ length: 20 }, (_, index) =>
+      client.create(ConfigMap, { metadata: { namespace: "limited", name: `c${index}` } }),
+    ),
+  );
+  expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(5);
+  expect((await client.list(ConfigMap, { namespace: "limited" })).items).toHaveLength(5);
+  expect(await used()).toEqual({ "count/configmaps": "5" });
+});
+
+it("releases usage when objects are deleted or were never stored", async () => {
+  const { client, used } = await start({ pods: "2" });
+  const pod = (name: string) => ({
+    metadata: { namespace: "limited", name },
+    spec: { containers: [{ name: "a", image: "a" }] },
+  });
+  await client.create(Pod, pod("a"));
+  await expect(client.create(Pod, pod("a"))).rejects.toMatchObject({ status: { reason: "AlreadyExists" } });
+  await expect.poll(used).toEqual({ pods: "1" });
+  await client.create(Pod, pod("b"));
+  await expect(client.create(Pod, pod("c"))).rejects.toMatchObject({
+    status: { message: 'pods "c" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2' },
+  });
+  await client.delete(Pod, { namespace: "limited", name: "a" }, { gracePeriodSeconds: 0 });
+  await expect.poll(used).toEqual({ pods: "1" });
+  await client.create(Pod, pod("c"));
+});

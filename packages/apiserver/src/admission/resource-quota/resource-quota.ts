@@ -1,0 +1,145 @@
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { compareQuantities, formatQuantity, subtractQuantities } from "@keelson/api-machinery/quantity";
+import { conflict, forbidden } from "../../endpoints/errors.ts";
+import { mapAt, objectsAt, setField, textAt, valueAt } from "../../registry/object-fields.ts";
+import { type Store, type StoredObject, storageKey } from "../../storage/store.ts";
+import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
+import { addAmounts, amountsOf, type ResourceAmounts } from "../pod-resources.ts";
+import { matchesScopes } from "./scopes.ts";
+import { measure } from "./measure.ts";
+import { type QuotaKind, usageOf } from "./usage.ts";
+
+/** Group and plural of ResourceQuotas. */
+export const quotaKind: QuotaKind = { group: "", plural: "resourcequotas" };
+
+/** Attempts to reserve usage while other requests write the same quotas. */
+const maxAttempts = 20;
+
+/** Kinds whose updates can change their usage. */
+const updatable: ReadonlySet<string> = new Set(["persistentvolumeclaims", "services"]);
+
+/** What a request would add to a quota. */
+interface Charge {
+  readonly stored: StoredObject;
+  readonly used: ResourceAmounts;
+}
+
+/**
+ * ResourceQuotas, as the admission plugin of kube-apiserver enforces them: usage is reserved in the status of each quota before the object
+ * is stored, so that concurrent requests cannot exceed it together. Usage that a failed or deleted object leaves behind is recounted
+ * (see `quota-recount.ts`).
+ */
+export function resourceQuota(store: Pick<Store, "get" | "list" | "write">): AdmissionStep {
+  return {
+    name: "ResourceQuota",
+    async review(request) {
+      const { resource, object, oldObject, operation, subresource, namespace, isDryRun } = request;
+      if (namespace === "" || object === undefined || subresource !== "") return;
+      if (operation === "UPDATE" && !(resource.group === "" && updatable.has(resource.plural))) return;
+      const usage = usageOf(resource, object);
+      const added = oldObject === undefined ? usage : difference(usage, usageOf(resource, oldObject));
+      for (let attempt = 0; attempt < maxAttempts; attempt++) {
+        const charges = chargesFor(store, request, object, added);
+        if (charges.length === 0 || isDryRun || (await reserve(store, charges))) return;
+      }
+      throw conflict(resource, object.metadata.name ?? "", "the usage of its resource quotas changes too fast; try again");
+    },
+  };
+}
+
+/** The quotas to charge. Throws if one of them would be exceeded. */
+function chargesFor(
+  store: Pick<Store, "list">,
+  request: AdmissionRequest,
+  object: KubernetesObject,
+  added: ResourceAmounts,
+): readonly Charge[] {
+  const { resource, name, namespace, operation } = request;
+  const charges: Charge[] = [];
+  const reject = (why: string): never => {
+    throw forbidden(resource, object.metadata.name ?? name, why);
+  };
+  const quotas = store
+    .list(storageKey(quotaKind, namespace, ""))
+    .items.filter((stored) => matchesScopes(stored.object, resource, object));
+  if (operation === "CREATE" && resource.group === "" && resource.plural === "pods") {
+    for (const { object: quota } of quotas) {
+      const missing = missingResources(quota, object);
+      if (missing !== "") reject(`failed quota: ${quota.metadata.name ?? ""}: must specify ${missing}`);
+    }
+  }
+  for (const stored of quotas) {
+    const hard = amountsOf(mapAt(stored.object, "spec", "hard"));
+    const names = Object.keys(hard).filter((each) => added[each] !== undefined && compareQuantities(added[each], 0) !== 0);
+    if (names.length === 0) continue;
+    const used = usedOf(store, stored, names);
+    const charge = Object.fromEntries(names.map((each) => [each, added[each] ?? 0]));
+    const next = addAmounts(used, charge);
+    const exceeded = names
+      .filter((each) => compareQuantities(charge[each] ?? 0, 0) > 0 && compareQuantities(next[each] ?? 0, hard[each] ?? 0) > 0)
+      .sort();
+    if (exceeded.length > 0) {
+      const texts = [charge, used, hard].map((amounts) => describe(amounts, exceeded));
+      const quotaName = stored.object.metadata.name ?? "";
+      reject(`exceeded quota: ${quotaName}, requested: ${texts[0]}, used: ${texts[1]}, limited: ${texts[2]}`);
+    }
+    charges.push({ stored, used: next });
+  }
+  return charges;
+}
+
+/** The used amounts in a quota's status; those that have not been counted yet are counted. */
+function usedOf(store: Pick<Store, "list">, { object: quota }: StoredObject, names: readonly string[]): ResourceAmounts {
+  const used = amountsOf(mapAt(quota, "status", "used"));
+  const uncounted = names.filter((name) => used[name] === undefined);
+  return uncounted.length === 0 ? used : { ...measure(store, quota), ...used };
+}
+
+/** Writes the usage. False if another request was faster. */
+async function reserve(store: Pick<Store, "write">, charges: readonly Charge[]): Promise<boolean> {
+  for (const { stored, used } of charges) {
+    const next = withUsage(stored.object, used);
+    const result = await store.write(stored.key, stored.revision, next);
+    if (!result.ok) return false;
+  }
+  return true;
+}
+
+/** A copy of a quota with this usage. */
+export function withUsage(quota: DeepReadonly<KubernetesObject>, used: ResourceAmounts): KubernetesObject {
+  const next = structuredClone(quota) as KubernetesObject;
+  const texts = Object.entries(used).map(([name, amount]) => [name, formatQuantity(amount)] as const);
+  setField(next, "status", {
+    hard: structuredClone(mapAt(quota, "spec", "hard")),
+    used: Object.fromEntries(texts.sort(([a], [b]) => (a < b ? -1 : 1))),
+  });
+  return next;
+}
+
+function difference(now: ResourceAmounts, before: ResourceAmounts): ResourceAmounts {
+  const names = new Set([...Object.keys(now), ...Object.keys(before)]);
+  return Object.fromEntries([...names].map((name) => [name, subtractQuantities(now[name] ?? 0, before[name] ?? 0)]));
+}
+
+function describe(amounts: ResourceAmounts, names: readonly string[]): string {
+  return names.map((name) => `${name}=${formatQuantity(amounts[name] ?? 0)}`).join(",");
+}
+
+const computeResource = /^(?:(requests|limits)\.)?(cpu|memory)$/;
+
+/** Compute resources that a quota limits and that containers do not specify: `limits.cpu for: a,b; requests.cpu for: a`. */
+function missingResources(quota: DeepReadonly<KubernetesObject>, pod: KubernetesObject): string {
+  const spec = valueAt(pod, "spec");
+  const containers = [...objectsAt(spec, "initContainers"), ...objectsAt(spec, "containers")];
+  return Object.keys(mapAt(quota, "spec", "hard"))
+    .sort()
+    .flatMap((name) => {
+      const match = computeResource.exec(name);
+      if (match === null) return [];
+      const [, field = "requests", resource = ""] = match;
+      if (Object.hasOwn(mapAt(spec, "resources", field), resource)) return [];
+      const without = containers.filter((container) => !Object.hasOwn(mapAt(container, "resources", field), resource));
+      return without.length === 0 ? [] : [`${name} for: ${without.map((container) => textAt(container, "name")).join(",")}`];
+    })
+    .join("; ");
+}

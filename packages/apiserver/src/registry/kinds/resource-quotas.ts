@@ -1,0 +1,113 @@
+import { jsonEquals } from "@keelson/api-machinery";
+import { compareQuantities, isQuantity, quantityToBytes } from "@keelson/api-machinery/quantity";
+import { invalidCause, qualifiedNameFaults, type StatusCause } from "@keelson/api-machinery/validation";
+import { age } from "../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
+import { listAt, mapAt, setField, valueAt } from "../object-fields.ts";
+import type { Read } from "./workload/workload.ts";
+
+/** Resources without a domain that a quota may limit. */
+const quotaResource =
+  /^(?:cpu|memory|ephemeral-storage|storage|pods|services|replicationcontrollers|resourcequotas|secrets|configmaps|persistentvolumeclaims|(?:requests|limits)\.(?:cpu|memory|ephemeral-storage|hugepages-.+)|(?:requests\.)?hugepages-.+|requests\.storage|services\.(?:nodeports|loadbalancers))$/;
+/** Resources with integer quantities. */
+const countedResource =
+  /^(?:pods|services|replicationcontrollers|resourcequotas|secrets|configmaps|persistentvolumeclaims|services\.(?:nodeports|loadbalancers)|count\/.+)$/;
+
+const scopes = [
+  "BestEffort",
+  "CrossNamespacePodAffinity",
+  "NotBestEffort",
+  "NotTerminating",
+  "PriorityClass",
+  "Terminating",
+  "VolumeAttributesClass",
+];
+
+/** Resources without a domain that a quota with this scope may limit. */
+function scopedResource(scope: string): RegExp {
+  switch (scope) {
+    case "BestEffort":
+      return /^pods$/;
+    case "VolumeAttributesClass":
+      return /^(?:persistentvolumeclaims|requests\.storage)$/;
+    default:
+      return /^(?:pods|cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/;
+  }
+}
+
+/** Scopes must be known and must not exclude each other. */
+function scopeCauses(object: Read): StatusCause[] {
+  const names = listAt(object, "spec", "scopes");
+  const field = "spec.scopes";
+  const causes = names
+    .filter((scope) => typeof scope !== "string" || !scopes.includes(scope))
+    .map(() => invalidCause(field, names, "unsupported scope"));
+  for (const [one, other] of [
+    ["BestEffort", "NotBestEffort"],
+    ["Terminating", "NotTerminating"],
+  ]) {
+    if (names.includes(one) && names.includes(other)) causes.push(invalidCause(field, names, "conflicting scopes"));
+  }
+  const resources = Object.keys(mapAt(object, "spec", "hard"));
+  for (const scope of names) {
+    if (typeof scope !== "string" || !scopes.includes(scope)) continue;
+    const isApplicable = (resource: string): boolean => resource.includes("/") || scopedResource(scope).test(resource);
+    if (!resources.every(isApplicable)) causes.push(invalidCause(field, names, "unsupported scope applied to resource"));
+  }
+  return causes;
+}
+
+/** v1 ResourceQuotas. */
+export const resourceQuotas = builtinResource({
+  group: "",
+  version: "v1",
+  kind: "ResourceQuota",
+  plural: "resourcequotas",
+  shortNames: ["quota"],
+  scope: "Namespaced",
+  hasStatus: true,
+  columns: [
+    column("Request", "Requests used, of those allowed."),
+    column("Limit", "Limits used, of those allowed."),
+    ageColumn,
+  ],
+  cells: (object, now) => {
+    const hard = Object.entries(mapAt(object, "status", "hard")).sort(([a], [b]) => (a < b ? -1 : 1));
+    const used = mapAt(object, "status", "used");
+    const text = (isLimit: boolean): string =>
+      hard
+        .filter(([name]) => name.startsWith("limits.") === isLimit)
+        .map(
+          ([name, amount]) =>
+            `${name}: ${String((Object.hasOwn(used, name) ? used[name] : undefined) ?? "0")}/${String(amount)}`,
+        )
+        .join(", ");
+    return [text(false), text(true), age(object.metadata.creationTimestamp, now)];
+  },
+  strategy: {
+    hasGeneration: false,
+    prepareForCreate: (object) => setField(object, "status", {}),
+    validate: (object) =>
+      Object.entries(mapAt(object, "spec", "hard"))
+        .flatMap(([name, amount]) => {
+          const field = `spec.hard[${name}]`;
+          const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
+          if (causes.length === 0 && !name.includes("/") && !quotaResource.test(name)) {
+            causes.push(invalidCause(field, name, "must be a standard resource type or fully qualified"));
+            causes.push(invalidCause(field, name, "must be a standard resource for quota"));
+          }
+          if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
+            causes.push(invalidCause(field, amount, "must be greater than or equal to 0"));
+          }
+          if (isQuantity(amount) && countedResource.test(name) && compareQuantities(quantityToBytes(amount), amount) !== 0) {
+            causes.push(invalidCause(field, amount, "must be an integer"));
+          }
+          return causes;
+        })
+        .concat(scopeCauses(object)),
+    validateUpdate: (object, old) =>
+      jsonEquals(valueAt(object, "spec", "scopes"), valueAt(old, "spec", "scopes"))
+        ? []
+        : [invalidCause("spec.scopes", valueAt(object, "spec", "scopes") ?? null, "field is immutable")],
+  },
+});
