@@ -182,6 +182,18 @@ describe("decideRhinoJob at the end", () => {
     expect(condition(decision.status, "Failed")?.reason).toBe("ProgramFailed");
   });
 
+  it("reports the failed rank that the launcher names", () => {
+    const detail = "rank 1 on worker 1 failed: killed by SIGSEGV (signal 11)";
+    const state = { terminated: { exitCode: 139, reason: "Error", message: `...\nkeelson mpi launcher: ${detail}\n` } };
+    const decision = decideRhinoJob(
+      observed({
+        launcher: jobOf("launcher", { end: { type: "Failed", reason: "BackoffLimitExceeded" } }),
+        launcherPods: [podOf("l-1", "Failed", { state: state as never })],
+      }),
+    );
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: detail, exitCode: 139 });
+  });
+
   it("reports the launcher's own reason if it has one", () => {
     const decision = decideRhinoJob(
       observed({
@@ -234,10 +246,13 @@ describe("decideRhinoJob at the end", () => {
     const workers = jobOf("workers", { end: { ...exhausted, at: 10 } });
     const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 127 } } });
     const seen = { job: running, launcher: jobOf("launcher"), workers, workerPods: [worker] };
-    expect(decideRhinoJob(observed({ ...seen, now: t0 + 15_000 }))).toMatchObject({ requeueAfterMs: 10_000 });
-    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 25_000 }));
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 3000 });
+    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 14_000 }));
     expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 127" });
     expect(decision.suspend).toEqual(["launcher"]);
+    const lost = podOf("w-1", "Failed", { state: { terminated: { exitCode: 111 } } });
+    const frozen = decideRhinoJob(observed({ ...seen, workerPods: [lost], now: t0 + 10_000 }));
+    expect(frozen.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 111" });
   });
 
   it.each([

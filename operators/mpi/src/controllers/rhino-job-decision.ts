@@ -1,6 +1,7 @@
 import { type Condition, type DeepReadonly, isControlledBy, jsonEquals, setCondition } from "@keelson/api-machinery";
 import type { JobObject, PodObject } from "@keelson/api-machinery/kinds";
 import type { JobStatus, RhinoJob } from "../api/rhino-job.ts";
+import { launcherLostExitCode } from "../launch/exit-codes.ts";
 import { childNames } from "./child-names.ts";
 import { jobOutcome } from "./job-outcome.ts";
 import { exitCodeOf, isReady, type PodTrouble, podTrouble, terminationMessage } from "./pod-trouble.ts";
@@ -40,7 +41,7 @@ export interface RhinoJobDecision {
 type Status = NonNullable<RhinoJob["status"]>;
 
 /** Time that the launcher has to report the failure of a worker, which it can explain better than the worker's Pod. */
-export const workersFailedGraceMs = 15_000;
+export const workersFailedGraceMs = 4000;
 
 const noWrites: RhinoJobDecision = { suspend: [], events: [] };
 
@@ -96,7 +97,9 @@ export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecisi
 
   const workersOutcome = jobOutcome(workers);
   if (workersOutcome?.kind === "failed") {
-    const left = Date.parse(workersOutcome.at ?? "") + workersFailedGraceMs - now;
+    // Workers that lost the launcher have waited for it already.
+    const graceMs = observation.workerPods.some((pod) => exitCodeOf(pod) === launcherLostExitCode) ? 0 : workersFailedGraceMs;
+    const left = Date.parse(workersOutcome.at ?? "") + graceMs - now;
     if (!(left > 0)) return workersFailed(observation);
     return { ...noWrites, ...progress(observation, runningOrWaiting(observation), true), requeueAfterMs: left };
   }
@@ -175,6 +178,8 @@ function launcherFailed(observation: RhinoJobObservation, jobReason: string, job
   const exitCode = codes.at(-1);
   // BackoffLimitExceeded only means that the Pod failed. Any other reason (a deadline) is the cause.
   const reason = jobReason === "BackoffLimitExceeded" || jobReason === "" ? "ProgramFailed" : jobReason;
+  // The launcher names the failed rank with its exit code.
+  if (reason === "ProgramFailed" && detail?.startsWith("rank ")) return ended(observation, "Failed", reason, detail, exitCode);
   const summary = exitCode === undefined || reason !== "ProgramFailed" ? jobMessage : `mpiexec exited with ${exitCode}`;
   return ended(observation, "Failed", reason, detail === undefined ? summary : `${summary}: ${detail}`, exitCode);
 }

@@ -4,13 +4,13 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 
 /*
  * The connection between a worker and its launcher: TLS with the job's token as the pre-shared key (RFC 5489), which authenticates both
- * sides, and one JSON value per line. Each side sends "alive" every second and closes the connection if the other is silent.
+ * sides, and one JSON value per line. Each side sends "alive" twice a second and closes the connection if the other is silent.
  */
 
 /** Interval of `alive` messages. */
-export const heartbeatIntervalMs = 1000;
+export const heartbeatIntervalMs = 500;
 /** Maximum time between two messages. */
-export const silenceTimeoutMs = 5000;
+export const silenceTimeoutMs = 3000;
 
 const maxLineLength = 1024 * 1024;
 const handshakeTimeoutMs = 10_000;

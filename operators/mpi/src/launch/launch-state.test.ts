@@ -40,8 +40,40 @@ describe("a launch", () => {
   });
 
   it("ends with mpiexec's status", () => {
-    for (const exitCode of [0, 1, 7, 139])
-      expect(after(1, line(0), joined(0), ended(0), mpiexecEnded(exitCode)).effects).toEqual([{ type: "finish", exitCode }]);
+    expect(after(1, line(0), joined(0), ended(0), mpiexecEnded(0)).effects).toEqual([{ type: "finish", exitCode: 0 }]);
+    for (const exitCode of [1, 7, 139]) {
+      const failed = [line(0), joined(0), ended(0), mpiexecEnded(exitCode)];
+      expect(types(after(1, ...failed).effects)).toEqual(["armRankReports"]);
+      expect(after(1, ...failed, { type: "rankReportsDue" }).effects).toEqual([
+        { type: "logMpiexecMessage" },
+        { type: "finish", exitCode },
+      ]);
+    }
+  });
+
+  const rankEnded = (worker: number, exitCode: number): LaunchEvent => ({ type: "rankEnded", worker, rank: worker, exitCode });
+  const running = [line(0), line(1), joined(0), joined(1)];
+
+  it("reports the first failed rank with its own exit code, whatever mpiexec and the workers exit with", () => {
+    const report = [
+      { type: "logFailedRank", failed: { rank: 1, worker: 1, exitCode: 139 } },
+      { type: "finish", exitCode: 139 },
+    ];
+    const failed = [...running, rankEnded(1, 139), rankEnded(0, 1)];
+    expect(after(2, ...failed, ended(0, 7), mpiexecEnded(255)).effects).toEqual(report);
+    // The report may arrive after mpiexec has ended.
+    expect(after(2, ...running, ended(0, 7), mpiexecEnded(255), rankEnded(1, 139)).effects).toEqual(report);
+  });
+
+  it("stops an mpiexec that does not end after a rank has failed", () => {
+    expect(after(2, ...running, rankEnded(1, 3)).effects).toEqual([{ type: "armPartialExit", worker: 1 }]);
+    const stuck = [...running, rankEnded(1, 3), { type: "partialExit", worker: 1 } as const];
+    expect(types(after(2, ...stuck).effects)).toEqual(["log", "killMpiexec"]);
+    expect(after(2, ...stuck, mpiexecEnded(137)).effects.at(-1)).toEqual({ type: "finish", exitCode: 3 });
+  });
+
+  it("ignores ranks that succeed", () => {
+    expect(after(2, ...running, rankEnded(0, 0)).effects).toEqual([]);
   });
 
   it("fails if mpiexec exits with 0 before all workers have joined", () => {
@@ -98,6 +130,8 @@ describe("a launch", () => {
       worker.map(joined),
       fc.tuple(worker, fc.nat(2)).map(([each, code]) => ended(each, code)),
       worker.map((each): LaunchEvent => ({ type: "lost", worker: each, message: "" })),
+      fc.tuple(worker, fc.nat(2)).map(([each, code]) => rankEnded(each, code)),
+      fc.constant<LaunchEvent>({ type: "rankReportsDue" }),
       fc.constantFrom<LaunchEvent>({ type: "startDeadline" }, { type: "terminate" }, { type: "partialExit", worker: 0 }),
       fc.nat(2).map(mpiexecEnded),
     );

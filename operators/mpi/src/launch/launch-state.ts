@@ -1,17 +1,21 @@
+import { deadlineExitCode, launchFailedExitCode, terminatedExitCode } from "./exit-codes.ts";
 import { MpiError } from "./mpi-error.ts";
+import type { RankEnd } from "./rank-wrapper.ts";
 import { launchWords } from "./mpiexec/launch-line.ts";
 
-/** Exit status of a launcher that failed for another reason than its program, as in `docker run`. */
-export const launchFailedExitCode = 125;
-/** Exit status after a deadline, as in `timeout`. */
-export const deadlineExitCode = 124;
-/** Exit status after SIGTERM. */
-export const terminatedExitCode = 143;
-/** Time that mpiexec has to end after a worker has failed. */
-export const partialExitGraceMs = 10_000;
+/** Time that mpiexec has to end after a worker or a rank has failed. */
+export const partialExitGraceMs = 3000;
+/** Time that workers have to report the failed rank after mpiexec has failed. */
+export const rankReportGraceMs = 500;
 
 /** Why a launcher stopped mpiexec. */
-export type StopReason = "BadLaunchLine" | "WorkerLost" | "WorkerFailed" | "StartDeadlineExceeded" | "Terminated";
+export type StopReason =
+  | "BadLaunchLine"
+  | "WorkerLost"
+  | "WorkerFailed"
+  | "RankFailed"
+  | "StartDeadlineExceeded"
+  | "Terminated";
 
 /** State of one worker. */
 interface WorkerState {
@@ -25,6 +29,10 @@ export interface LaunchState {
   readonly workers: readonly WorkerState[];
   /** Set once the launch has failed and mpiexec is being killed. */
   readonly stop?: { readonly exitCode: number; readonly reason: StopReason; readonly message: string };
+  /** The first rank that failed. Others fail because of it. */
+  readonly failedRank?: RankEnd & { readonly worker: number };
+  /** Exit status of an mpiexec that failed before a failed rank was reported. */
+  readonly mpiexecExitCode?: number;
   readonly isOver: boolean;
 }
 
@@ -34,6 +42,9 @@ export type LaunchEvent =
   | { readonly type: "line"; readonly worker: number | undefined; readonly host: string; readonly text: string }
   | { readonly type: "joined"; readonly worker: number }
   | { readonly type: "ended"; readonly worker: number; readonly exitCode: number; readonly message?: string }
+  | { readonly type: "rankEnded"; readonly worker: number; readonly rank: number; readonly exitCode: number }
+  /** The time for reports about ranks has passed. */
+  | { readonly type: "rankReportsDue" }
   | { readonly type: "lost"; readonly worker: number; readonly message: string }
   | { readonly type: "startDeadline" }
   | { readonly type: "partialExit"; readonly worker: number }
@@ -49,6 +60,10 @@ export type LaunchEffect =
   /** End the agent that mpiexec waits for with this status. */
   | { readonly type: "endAgent"; readonly worker: number; readonly exitCode: number }
   | { readonly type: "armPartialExit"; readonly worker: number }
+  | { readonly type: "armRankReports" }
+  | { readonly type: "logFailedRank"; readonly failed: RankEnd & { readonly worker: number } }
+  /** Log what mpiexec wrote. */
+  | { readonly type: "logMpiexecMessage" }
   | { readonly type: "allJoined" }
   | { readonly type: "killMpiexec" }
   | { readonly type: "log"; readonly message: string }
@@ -70,6 +85,12 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
       return onJoined(state, event.worker);
     case "ended":
       return onEnded(state, event);
+    case "rankEnded":
+      return onRankEnded(state, event);
+    case "rankReportsDue":
+      return state.mpiexecExitCode === undefined
+        ? [state, []]
+        : [{ ...state, isOver: true }, [{ type: "logMpiexecMessage" }, { type: "finish", exitCode: state.mpiexecExitCode }]];
     case "lost": {
       const worker = state.workers[event.worker];
       if (worker === undefined || worker.exitCode !== undefined) return [state, []];
@@ -82,6 +103,11 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
       return stop(state, deadlineExitCode, "StartDeadlineExceeded", `${count}; missing: ${numbers(missing)}`);
     }
     case "partialExit": {
+      if (state.failedRank !== undefined) {
+        const { rank, exitCode } = state.failedRank;
+        const reason = `rank ${rank} ended, and mpiexec did not within ${partialExitGraceMs / 1000} s`;
+        return stop(state, exitCode, "RankFailed", reason);
+      }
       const exitCode = state.workers[event.worker]?.exitCode ?? 0;
       const message = `worker ${event.worker} exited with ${exitCode}, and mpiexec did not end within ${partialExitGraceMs / 1000} s`;
       return stop(state, exitCode === 0 ? launchFailedExitCode : exitCode, "WorkerFailed", message);
@@ -89,7 +115,7 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
     case "terminate":
       return stop(state, terminatedExitCode, "Terminated", "received SIGTERM");
     case "mpiexecEnded":
-      return onMpiexecEnded(state, event.exitCode);
+      return state.mpiexecExitCode === undefined ? onMpiexecEnded(state, event.exitCode) : [state, []];
   }
 }
 
@@ -153,9 +179,33 @@ function onEnded(
   return [withWorker(state, event.worker, { exitCode: event.exitCode }), effects];
 }
 
+function onRankEnded(
+  state: LaunchState,
+  { worker, rank, exitCode }: Extract<LaunchEvent, { type: "rankEnded" }>,
+): readonly [LaunchState, readonly LaunchEffect[]] {
+  if (exitCode === 0 || state.failedRank !== undefined || state.stop !== undefined) return [state, []];
+  const failed = { rank, exitCode, worker };
+  const next = { ...state, failedRank: failed };
+  if (state.mpiexecExitCode === undefined) return [next, [{ type: "armPartialExit", worker }]];
+  return [
+    { ...next, isOver: true },
+    [
+      { type: "logFailedRank", failed },
+      { type: "finish", exitCode },
+    ],
+  ];
+}
+
 function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchState, readonly LaunchEffect[]] {
   const over = { ...state, isOver: true };
-  if (state.stop !== undefined) return [over, [{ type: "finish", exitCode: state.stop.exitCode }]];
+  const { failedRank, stop: stopped } = state;
+  const report: readonly LaunchEffect[] = failedRank === undefined ? [] : [{ type: "logFailedRank", failed: failedRank }];
+  if (stopped !== undefined) return [over, [...report, { type: "finish", exitCode: stopped.exitCode }]];
+  // The rank's own status: MPICH's mpiexec reports another one.
+  if (exitCode !== 0 && failedRank !== undefined) return [over, [...report, { type: "finish", exitCode: failedRank.exitCode }]];
+  if (exitCode !== 0 && state.workers.some((worker) => worker.hasJoined)) {
+    return [{ ...state, mpiexecExitCode: exitCode }, [{ type: "armRankReports" }]];
+  }
   // The program can only have run if every worker has joined.
   if (exitCode === 0 && !state.workers.every((worker) => worker.hasJoined)) {
     const message = "mpiexec ended before all workers had joined";
@@ -167,7 +217,7 @@ function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchS
       ],
     ];
   }
-  return [over, [{ type: "finish", exitCode }]];
+  return [over, [...(exitCode === 0 ? [] : [{ type: "logMpiexecMessage" } as const]), { type: "finish", exitCode }]];
 }
 
 function stop(

@@ -3,18 +3,26 @@ import { constants } from "node:os";
 import type { Clock } from "@keelson/api-machinery/time";
 import { type AgentFolder, createAgentFolder } from "./mpiexec/agent-folder.ts";
 import { type Channel, type ChannelServer, listenForChannels } from "./channel.ts";
+import { launchFailedExitCode } from "./exit-codes.ts";
+import { describeRankFailure, mpiexecMessage } from "./failure-message.ts";
 import { findMpiexec } from "./mpiexec/find-mpiexec.ts";
 import {
   type LaunchEffect,
   type LaunchEvent,
   newLaunch,
   partialExitGraceMs,
+  rankReportGraceMs,
   stepLaunch,
-  launchFailedExitCode,
 } from "./launch-state.ts";
 import { type LauncherMessage, workerMessage } from "./messages.ts";
 import { mpiexecWords, workerHost, workerOfHost } from "./mpiexec/mpiexec-command.ts";
 import type { LauncherEnvironment } from "./pod-environment.ts";
+
+/** Time to read the rest of mpiexec's standard error after it has ended. */
+const stderrGraceMs = 100;
+
+/** Maximum length of mpiexec's standard error that is kept for the failure message. */
+const maxStderrLength = 16 * 1024;
 
 /** Options of {@link runLauncher}. */
 export interface LauncherOptions extends LauncherEnvironment {
@@ -27,6 +35,8 @@ export interface LauncherOptions extends LauncherEnvironment {
   readonly signal: AbortSignal;
   /** Writes a log line. */
   readonly log: (message: string) => void;
+  /** Passes on mpiexec's standard error. */
+  readonly writeError: (text: string) => void;
   /** Called when workers can join. */
   readonly onReady?: () => void;
 }
@@ -51,7 +61,8 @@ export async function runLauncher(options: LauncherOptions): Promise<number> {
       cwd: workingDirectory,
       // Open MPI runs of one user on one machine delete each other's files if they share a folder.
       env: { ...environment, TMPDIR: folder.temporary },
-      stdio: ["ignore", "inherit", "inherit"],
+      // Standard error is read for the failure message and passed on.
+      stdio: ["ignore", "inherit", "pipe"],
     });
     launch.start(mpiexec, folder);
   });
@@ -65,6 +76,8 @@ class Launch {
   readonly #channels = new Map<number, Channel>();
   readonly #timers: { cancel(): void }[] = [];
   #state;
+  /** The end of mpiexec's standard error, with that of the program. */
+  #stderr = "";
   #mpiexec: ChildProcess | undefined;
   #folder: AgentFolder | undefined;
   #server: ChannelServer | undefined;
@@ -84,9 +97,17 @@ class Launch {
       log(`could not start mpiexec: ${error.message}`);
       this.on({ type: "mpiexecEnded", exitCode: launchFailedExitCode });
     });
-    mpiexec.once("exit", (code, killedBy) =>
-      this.on({ type: "mpiexecEnded", exitCode: code ?? 128 + (constants.signals[killedBy ?? "SIGKILL"] ?? 0) }),
-    );
+    mpiexec.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      this.#options.writeError(text);
+      this.#stderr = (this.#stderr + text).slice(-maxStderrLength);
+    });
+    mpiexec.once("exit", (code, killedBy) => {
+      const exitCode = code ?? 128 + (constants.signals[killedBy ?? "SIGKILL"] ?? 0);
+      const onEnded = (): void => this.on({ type: "mpiexecEnded", exitCode });
+      // Wait for the rest of its standard error, but not for agents that keep it open.
+      mpiexec.once("close", onEnded);
+      this.#timers.push(clock.setTimer(stderrGraceMs, onEnded));
+    });
     if (order.startDeadlineMs !== undefined)
       this.#timers.push(clock.setTimer(order.startDeadlineMs, () => this.on({ type: "startDeadline" })));
     const terminate = (): void => this.on({ type: "terminate" });
@@ -115,6 +136,16 @@ class Launch {
           this.#options.clock.setTimer(partialExitGraceMs, () => this.on({ type: "partialExit", worker: effect.worker })),
         );
         return;
+      case "armRankReports":
+        this.#timers.push(this.#options.clock.setTimer(rankReportGraceMs, () => this.on({ type: "rankReportsDue" })));
+        return;
+      case "logFailedRank":
+        return this.#options.log(describeRankFailure(effect.failed, this.#options.order.command[0] ?? "", this.#stderr));
+      case "logMpiexecMessage": {
+        const message = mpiexecMessage(this.#stderr);
+        if (message !== undefined) this.#options.log(message);
+        return;
+      }
       case "allJoined":
         return;
       case "killMpiexec":
@@ -169,6 +200,9 @@ class Launch {
         } else if (message.type === "ended" && worker !== undefined) {
           const { exitCode, message: text } = message;
           this.on({ type: "ended", worker, exitCode, ...(text === undefined ? {} : { message: text }) });
+        } else if (message.type === "rankEnded" && worker !== undefined) {
+          const { rank, exitCode } = message;
+          this.on({ type: "rankEnded", worker, rank, exitCode });
         }
       },
       onClose: (message: string): void => {

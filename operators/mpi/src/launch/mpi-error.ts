@@ -4,6 +4,8 @@ export type MpiErrorCode =
   | "InvalidLaunchLine"
   /** A variable of a Pod's program is missing or invalid. */
   | "InvalidEnvironment"
+  /** The program is linked with another MPI than the requested one. */
+  | "MpiMismatch"
   /** No suitable mpiexec is installed. */
   | "MpiexecNotFound"
   /** A pipe of the launcher could not be created. */

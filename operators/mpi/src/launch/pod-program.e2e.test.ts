@@ -17,6 +17,7 @@ import {
 import { formatOrder, type LaunchOrder, type MpiImplementation, podVariables, rendezvousPort } from "./pod-environment.ts";
 
 const source = fileURLToPath(new URL("../../../../examples/mpi/pi.c", import.meta.url));
+const failingSource = fileURLToPath(new URL("../testing/failing-rank.c", import.meta.url));
 const token = "a-token-of-this-test";
 let folder: string;
 let network = 0;
@@ -26,6 +27,8 @@ beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), "mpi-e2e-"));
   compilePi("mpicc.openmpi", source, join(folder, "pi-OpenMPI"));
   compilePi("mpicc.mpich", source, join(folder, "pi-MPICH"));
+  compilePi("mpicc.openmpi", failingSource, join(folder, "failing-OpenMPI"));
+  compilePi("mpicc.mpich", failingSource, join(folder, "failing-MPICH"));
 });
 
 afterEach(() => {
@@ -91,6 +94,19 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
     expect(ended.launcher.exitCode).toBe(7);
   });
 
+  it.each([
+    ["segv", 139, "rank 1 on worker 1 failed: killed by SIGSEGV (signal 11)"],
+    ["exit", 3, "rank 1 on worker 1 failed: exit code 3"],
+    ["kill", 137, "rank 1 on worker 1 failed: killed by SIGKILL (signal 9)"],
+    ["return", 4, "rank 1 on worker 1 failed: exit code 4"],
+    ["abort", 9, implementation === "MPICH" ? "rank 1 called MPI_Abort" : "rank 1 on worker 1 failed: exit code 9"],
+  ])("name the rank that failed by %s, with its exit code %i", async (how, exitCode, message) => {
+    const { launcher: ended } = await run(order(3, [`./failing-${implementation}`, "1", how]));
+    expect(ended.exitCode).toBe(exitCode);
+    const lines = ended.stderr.split("\n").filter((line) => line.startsWith("keelson mpi launcher: "));
+    expect(lines.at(-1)).toContain(message);
+  });
+
   it("pass every argument unchanged", async () => {
     const strange = ["a b", "'\"", "$(id)", "$HOME", ";true", "*", "é\n", ""];
     const script = 'process.stdout.write(JSON.stringify(process.argv.slice(1)) + "\\n")';
@@ -100,7 +116,10 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
 
   it("fail if the program is missing", async () => {
     const ended = await run(order(2, ["./no-such-program"], { implementation }));
-    expect(ended.launcher.exitCode).toBeGreaterThan(0);
+    expect(ended.launcher.exitCode).toBe(127);
+    expect(ended.launcher.stderr).toMatch(
+      /rank \d on worker \d failed: program .\/no-such-program not found \(exit code 127\)/,
+    );
   });
 
   it("hide the launcher's environment and the token from the ranks", async () => {

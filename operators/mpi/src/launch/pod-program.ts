@@ -1,5 +1,5 @@
 import type { Clock } from "@keelson/api-machinery/time";
-import { launchFailedExitCode } from "./launch-state.ts";
+import { launchFailedExitCode } from "./exit-codes.ts";
 import { type LauncherOptions, runLauncher } from "./launcher.ts";
 import {
   type LauncherEnvironment,
@@ -49,6 +49,7 @@ async function main(part: string | undefined): Promise<number> {
     clock,
     signal: stop.signal,
     log,
+    writeError: (text: string): void => void process.stderr.write(text),
   };
   try {
     if (part === "launcher") return await launch(common);

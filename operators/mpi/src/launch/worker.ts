@@ -1,15 +1,17 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { type FSWatcher, mkdtempSync, readFileSync, rmSync, watch } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import { type Channel, openChannel } from "./channel.ts";
-import { launchFailedExitCode, terminatedExitCode } from "./launch-state.ts";
+import { launcherLostExitCode, launchFailedExitCode, terminatedExitCode } from "./exit-codes.ts";
 import { type LauncherMessage, launcherMessage } from "./messages.ts";
 import type { WorkerEnvironment } from "./pod-environment.ts";
+import { parseRankFile, rankFileVariable } from "./rank-wrapper.ts";
 
-/** Exit status of a worker that has lost its launcher. */
-export const launcherLostExitCode = 111;
+/** File in the worker's folder that its ranks append their exit status to. */
+const rankFileName = "ranks";
+
 const retryDelayMs = 100;
 /** Time until the launcher must be reachable. It is ready before its workers are created, so this allows for slow networks. */
 const connectTimeoutMs = 60_000;
@@ -50,6 +52,8 @@ class Worker {
   #daemonExitCode: number | undefined;
   /** Set when it is stopping: its exit status once the daemon has ended. */
   #exitCode: number | undefined;
+  #rankWatcher: FSWatcher | undefined;
+  #reportedRanks = 0;
   #isEnded = false;
   #timer: Timer | undefined;
 
@@ -65,6 +69,10 @@ class Worker {
     };
     options.signal.addEventListener("abort", terminate, { once: true });
     if (options.signal.aborted) terminate();
+  }
+
+  get #rankFile(): string {
+    return join(this.#folder, rankFileName);
   }
 
   connect(): void {
@@ -108,10 +116,11 @@ class Worker {
     const daemon = spawn(program, rest, {
       cwd: workingDirectory,
       // Workers on one machine must not share Open MPI's session folder; see the launcher.
-      env: { ...environment, OMPI_MCA_orte_tmpdir_base: this.#folder },
+      env: { ...environment, OMPI_MCA_orte_tmpdir_base: this.#folder, [rankFileVariable]: this.#rankFile },
       stdio: ["ignore", "inherit", "inherit"],
     });
     this.#daemon = daemon;
+    this.#watchRanks();
     daemon.once("error", (error) => {
       log(error.message);
       this.#onDaemonEnded(programNotFoundExitCode, error.message);
@@ -119,9 +128,29 @@ class Worker {
     daemon.once("exit", (code, signal) => this.#onDaemonEnded(code ?? 128 + (constants.signals[signal ?? "SIGKILL"] ?? 0)));
   }
 
+  /** Reports ranks as soon as they end. */
+  #watchRanks(): void {
+    this.#rankWatcher = watch(this.#folder, (_, name) => {
+      if (name === rankFileName) this.#reportRanks();
+    });
+  }
+
+  #reportRanks(): void {
+    let text: string;
+    try {
+      text = readFileSync(this.#rankFile, "utf8");
+    } catch {
+      return; // No rank has ended yet.
+    }
+    const ends = parseRankFile(text, this.#options.index);
+    for (const end of ends.slice(this.#reportedRanks)) this.#channel?.send({ type: "rankEnded", ...end });
+    this.#reportedRanks = ends.length;
+  }
+
   #onDaemonEnded(exitCode: number, message?: string): void {
     if (this.#daemonExitCode !== undefined) return;
     this.#daemonExitCode = exitCode;
+    this.#reportRanks();
     this.#reportEnd(exitCode, message);
     if (this.#exitCode !== undefined) this.#finish();
   }
@@ -144,6 +173,7 @@ class Worker {
     if (this.#isEnded) return;
     this.#isEnded = true;
     this.#timer?.cancel();
+    this.#rankWatcher?.close();
     this.#channel?.close();
     this.#resolve(this.#exitCode ?? launchFailedExitCode);
   }

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, it } from "vitest";
 import { MpiError } from "../mpi-error.ts";
 import { findMpiexec, libraryOf } from "./find-mpiexec.ts";
@@ -10,6 +13,19 @@ it.each([
   ["a script that speaks of one", "#!/bin/sh\n# libmpich.so.12", undefined],
 ])("tells the MPI of a program linked with %s", (_, content, expected) => {
   expect(libraryOf(Buffer.from(content, "latin1"))).toBe(expected);
+});
+
+it("rejects a program that is linked with another MPI", () => {
+  const folder = mkdtempSync(join(tmpdir(), "find-mpiexec-"));
+  try {
+    writeFileSync(join(folder, "pi"), Buffer.from("\x7fELF..libmpi.so.40\0", "latin1"));
+    const order = { implementation: "MPICH", ranks: 1, command: ["./pi"] } as const;
+    expect(() => findMpiexec(order, "/nonexistent", folder)).toThrow(
+      "./pi is linked with OpenMPI, but mpiImplementation is MPICH; use OpenMPI or Auto",
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 it("says what to install if there is no mpiexec", () => {

@@ -22,11 +22,17 @@ const maxProgramBytes = 64 * 1024 * 1024;
  * Finds the mpiexec for an order on a PATH. For `Auto` it is that of the MPI which the program is linked with, or the first one on the
  * PATH if that is unknown (a script, a wrapper).
  *
- * **Errors**: {@link MpiError} `MpiexecNotFound`, which says what to install.
+ * **Errors**: {@link MpiError} `MpiexecNotFound`, which says what to install, and `MpiMismatch` if the program is linked with another MPI:
+ * its ranks would not find each other and run as independent programs.
  */
 export function findMpiexec(order: LaunchOrder, path: string, workingDirectory: string): FoundMpiexec {
-  const wanted =
-    order.implementation === "Auto" ? linkedWith(order.command[0] ?? "", path, workingDirectory) : order.implementation;
+  const program = order.command[0] ?? "";
+  const linked = linkedWith(program, path, workingDirectory);
+  if (order.implementation !== "Auto" && linked !== undefined && linked !== order.implementation) {
+    const problem = `${program} is linked with ${linked}, but mpiImplementation is ${order.implementation}; use ${linked} or Auto`;
+    throw new MpiError("MpiMismatch", problem);
+  }
+  const wanted = order.implementation === "Auto" ? linked : order.implementation;
   if (wanted !== undefined) {
     for (const name of names[wanted]) {
       const found = onPath(name, path);

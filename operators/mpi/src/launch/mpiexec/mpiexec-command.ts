@@ -1,4 +1,5 @@
 import type { LaunchOrder, MpiImplementation } from "../pod-environment.ts";
+import { wrapRank } from "../rank-wrapper.ts";
 
 /** Parameters of an mpiexec that starts remote processes through the agent. */
 export interface MpiexecCall {
@@ -26,7 +27,7 @@ export function workerOfHost(host: string): number | undefined {
 export function mpiexecWords(call: MpiexecCall): string[] {
   const { order, mpiexec } = call;
   const options = call.implementation === "OpenMPI" ? openMpiOptions(call) : mpichOptions(call);
-  return [mpiexec, ...options, ...order.command];
+  return [mpiexec, ...options, ...wrapRank(order.command)];
 }
 
 function mpichOptions({ agent, order, podIP, workingDirectory }: MpiexecCall): string[] {

@@ -1,0 +1,63 @@
+import { describe, expect, it } from "vitest";
+import { describeRankFailure, mpiexecMessage } from "./failure-message.ts";
+
+const describeExit = (exitCode: number, stderr = "") => describeRankFailure({ rank: 1, worker: 1, exitCode }, "./pi", stderr);
+
+const openMpiSegfault = `[vm:29957] *** Process received signal ***
+[vm:29957] Signal: Segmentation fault (11)
+[vm:29957] [ 1] ./bad.openmpi(+0x122a)[0x55655110522a]
+[vm:29957] *** End of error message ***
+--------------------------------------------------------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------------------------------------------------------
+--------------------------------------------------------------------------
+mpiexec.openmpi noticed that process rank 1 with PID 0 on node w1 exited on signal 11 (Segmentation fault).
+--------------------------------------------------------------------------
+`;
+const mpichSegfault = `[vm:31869:0:31869] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))
+==== backtrace (tid:  31869) ====
+ 0  /lib/x86_64-linux-gnu/libucs.so.0(ucs_handle_error+0x2dc) [0x7fad13c80e9c]
+=================================
+keelson mpi launcher: worker 0 exited with 7
+[mpiexec@vm] HYDT_bscu_wait_for_completion (tools/bootstrap/utils/bscu_wait.c:73): one of the processes terminated badly; aborting
+`;
+
+describe("describeRankFailure", () => {
+  it("names rank, worker, exit code or signal, and the program's last line", () => {
+    expect(describeExit(139, openMpiSegfault)).toBe("rank 1 on worker 1 failed: killed by SIGSEGV (signal 11)");
+    expect(describeExit(139, "keelson-rank: 3: x\nSegmentation fault\n")).toBe(
+      "rank 1 on worker 1 failed: killed by SIGSEGV (signal 11)",
+    );
+    expect(describeExit(139, mpichSegfault)).toBe("rank 1 on worker 1 failed: killed by SIGSEGV (signal 11)");
+    expect(describeExit(4, `input.dat: no such mesh\n${openMpiSegfault.slice(openMpiSegfault.indexOf("---"))}`)).toBe(
+      "rank 1 on worker 1 failed: exit code 4: input.dat: no such mesh",
+    );
+    expect(describeExit(3)).toBe("rank 1 on worker 1 failed: exit code 3");
+  });
+
+  it("names a missing program", () => {
+    expect(describeExit(127, "")).toBe("rank 1 on worker 1 failed: program ./pi not found (exit code 127)");
+    expect(describeExit(126, "")).toBe("rank 1 on worker 1 failed: program ./pi is not executable (exit code 126)");
+  });
+});
+
+describe("mpiexecMessage", () => {
+  it("returns the first block of Open MPI in one line", () => {
+    const dashes = "-".repeat(74);
+    const text = `${dashes}\nmpiexec.openmpi was unable to launch the specified application as it could not\nchange to the specified working directory:\n\nWorking directory: /nonexist\nNode: w0\n${dashes}\n`;
+    expect(mpiexecMessage(text)).toBe(
+      "mpiexec.openmpi was unable to launch the specified application as it could not change to the specified working directory: Working directory: /nonexist Node: w0",
+    );
+  });
+
+  it("returns the first message of MPICH", () => {
+    const text = `[proxy:0:0@vm] launch_procs (pm/pmiserv/pmip_cb.c:621): unable to change wdir to /nonexist (No such file or directory)
+[proxy:0:0@vm] HYD_pmcd_pmip_control_cmd_cb (pm/pmiserv/pmip_cb.c:906): launch_procs returned error
+`;
+    expect(mpiexecMessage(text)).toBe("unable to change wdir to /nonexist (No such file or directory)");
+    const abort = "Abort(9) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 9) - process 1\n";
+    expect(mpiexecMessage(abort)).toBe("rank 1 called MPI_Abort: application called MPI_Abort(MPI_COMM_WORLD, 9) - process 1");
+    expect(mpiexecMessage("nothing")).toBeUndefined();
+  });
+});

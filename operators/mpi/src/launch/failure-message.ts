@@ -1,0 +1,48 @@
+import { constants } from "node:os";
+import type { RankEnd } from "./rank-wrapper.ts";
+
+const maxDetailLength = 400;
+const maxSignalNumber = 64;
+
+/** Lines that mpiexec, its daemons, crash handlers and the launcher write around the program's own output. */
+const noise =
+  /^(?:-{10,}|={4,}|\[(?:mpiexec|proxy:)[^\]]*\]|\[[\w.-]+:\d+(?::\d+)*\]|keelson mpi |keelson-rank: |\s*\d+\s+\S*\(|$)|^(?:Segmentation fault|Aborted|Killed|Bus error|Illegal instruction|Floating point exception)(?: \(core dumped\))?$|^(?:Primary job|a non-zero exit code|YOUR APPLICATION|This typically refers|Please see the FAQ)/;
+
+/**
+ * Describes the first rank that failed, for the status of the job, such as
+ * `rank 1 on worker 1 failed: segmentation fault (signal 11): input.dat: no such file`.
+ */
+export function describeRankFailure(failed: RankEnd & { readonly worker: number }, program: string, stderr: string): string {
+  const subject = `rank ${failed.rank} on worker ${failed.worker} failed`;
+  const last = lastProgramLine(stderr);
+  return `${subject}: ${describeExit(failed.exitCode, program)}${last === undefined ? "" : `: ${last}`}`;
+}
+
+function describeExit(exitCode: number, program: string): string {
+  if (exitCode === 127) return `program ${program} not found (exit code 127)`;
+  if (exitCode === 126) return `program ${program} is not executable (exit code 126)`;
+  const signal = exitCode > 128 && exitCode <= 128 + maxSignalNumber ? exitCode - 128 : undefined;
+  if (signal === undefined) return `exit code ${exitCode}`;
+  const name = Object.entries(constants.signals).find(([, number]) => number === signal)?.[0] ?? "unknown signal";
+  return `killed by ${name} (signal ${signal})`;
+}
+
+/** The last line that the program itself wrote to standard error before mpiexec reported the failure. */
+function lastProgramLine(stderr: string): string | undefined {
+  const end = stderr.search(/^-{20,}$|^\[mpiexec@/m);
+  const lines = (end < 0 ? stderr : stderr.slice(0, end)).split("\n").filter((line) => !noise.test(line));
+  return lines.at(-1)?.trim().slice(0, maxDetailLength) || undefined;
+}
+
+/**
+ * What mpiexec said when it failed before a rank did, in one line; undefined if it said nothing. Open MPI writes a block between dashed
+ * lines, MPICH one line per function on the stack, the first of which is the cause.
+ */
+export function mpiexecMessage(stderr: string): string | undefined {
+  const abort = /^Abort\(\d+\) on node \d+ \(rank (\d+) in comm \d+\): (.*)$/m.exec(stderr);
+  if (abort !== null) return `rank ${abort[1]} called MPI_Abort: ${abort[2]}`.slice(0, maxDetailLength);
+  const block = /^-{20,}\n([\s\S]*?)^-{20,}$/m.exec(stderr)?.[1];
+  const stack = /^\[proxy:[^\]]*\] (?:\[[^\]]*\] )*\w+ \([^)]*\): (.*)$/m.exec(stderr)?.[1];
+  const text = block ?? stack;
+  return text?.replaceAll(/\s+/g, " ").trim().slice(0, maxDetailLength) || undefined;
+}

@@ -1,0 +1,49 @@
+/*
+ * mpiexec starts every rank through a short shell script, which records the rank's exit status in a file. mpiexec itself cannot be relied on
+ * for it: MPICH's does not report the exit code of a rank on another host, may blame an innocent proxy, and waits forever for the other
+ * ranks when one exits without MPI_Finalize.
+ *
+ * The script stays in the rank's process group, which both MPIs signal as a whole. It survives SIGTERM, which MPICH sends as soon as a rank
+ * disappears, but a rank that ends by it records nothing: mpiexec stopped it. The script ends in the same way as the rank: with its exit
+ * code, or by its signal.
+ */
+
+/** Variable with the path of the file that ranks append to. The worker sets it, and the script removes it. */
+export const rankFileVariable = "KEELSON_MPI_RANK_FILE";
+
+const script = `keelson_file=$${rankFileVariable}
+unset ${rankFileVariable}
+keelson_stopped=
+trap 'keelson_stopped=1' TERM
+"$@"
+keelson_code=$?
+if [ -z "$keelson_stopped" ] || [ "$keelson_code" -ne 143 ]; then
+  echo "\${PMI_RANK:-\${OMPI_COMM_WORLD_RANK:--}} $keelson_code" >>"$keelson_file"
+fi
+trap - TERM
+if [ "$keelson_code" -gt 128 ] && [ "$keelson_code" -le 192 ]; then
+  ulimit -c 0
+  kill -$((keelson_code - 128)) $$
+fi
+exit "$keelson_code"
+`;
+
+/** The command that runs a rank's program and records its exit status. */
+export function wrapRank(command: readonly string[]): readonly string[] {
+  return ["/bin/sh", "-c", script, "keelson-rank", ...command];
+}
+
+/** The end of a rank's program. */
+export interface RankEnd {
+  readonly rank: number;
+  /** 128 plus the signal number after a signal. */
+  readonly exitCode: number;
+}
+
+/** Parses the complete lines of a rank file. A rank without a known number is that of its worker. */
+export function parseRankFile(text: string, worker: number): readonly RankEnd[] {
+  return [...text.matchAll(/^(\d{1,7}|-) (\d{1,3})\n/gm)].map(([, rank = "-", exitCode]) => ({
+    rank: rank === "-" ? worker : Number(rank),
+    exitCode: Number(exitCode),
+  }));
+}
