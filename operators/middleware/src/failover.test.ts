@@ -72,6 +72,14 @@ describe("a primary that fails", { timeout: 60_000 }, () => {
     expectRecovered(simulation);
   });
 
+  it("without a replica that can take over is named in the App's message", async () => {
+    const simulation = await provisioned();
+    for (const ordinal of [0, 1, 2]) simulation.redis.kill(pod(ordinal));
+    await simulation.run();
+    expect(simulation.status()).toMatchObject({ phase: "Degraded" });
+    expect(simulation.status().message).toBe(`not all Pods are ready; nodes: waiting for the agent of ${pod(0)}`);
+  });
+
   it("and resumes before it is terminated stays the primary", async () => {
     const simulation = await provisioned();
     simulation.redis.freeze(pod(0));

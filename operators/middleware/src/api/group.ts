@@ -34,6 +34,7 @@ const status = Type.Object(
     phase: Type.Optional(Type.String({ description: "Phase: Pending, Updating, Running, Degraded or Stopped." })),
     replicas: Type.Optional(int32("Desired number of Pods.")),
     readyReplicas: Type.Optional(int32("Number of ready Pods.")),
+    message: Type.Optional(Type.String({ description: "What the Pods are waiting for while no operation runs." })),
     observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
     currentVersion: Type.Optional(Type.String({ description: "Version that all programs report." })),
     primary: Type.Optional(

@@ -160,6 +160,12 @@ describe("a workload whose Pods crash", () => {
     expect(check(running(10, 1))).toMatchObject({ passed: true });
   });
 
+  it("is not ready while its Pods have not been observed as ready", () => {
+    expect(check()).toMatchObject({ passed: false, message: "0 of 1 Pods are ready" });
+    expect(check(pod({ ready: false, state: {} }))).toMatchObject({ passed: false });
+    expect(findCheck("DeploymentReady")?.check(ready, {}, { now, pods: undefined })).toMatchObject({ passed: true });
+  });
+
   it("is not ready while a container without a readiness probe has just started", () => {
     expect(check(running(1))).toMatchObject({ passed: false, retryAtMs: now + 2_000 });
     expect(check(running(3))).toMatchObject({ passed: true });

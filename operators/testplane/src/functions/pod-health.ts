@@ -1,5 +1,5 @@
 import type { Resource } from "./function.ts";
-import { numberAt, objectsAt, stringAt, valueAt } from "./read.ts";
+import { conditionOf, numberAt, objectsAt, stringAt, valueAt } from "./read.ts";
 
 type Pod = NonNullable<Resource>;
 
@@ -55,6 +55,16 @@ export function unstablePod(pod: Pod, now: number): UnstablePod | undefined {
     return { message: `container ${name} of Pod ${stringAt(pod, "metadata", "name")} ${state}`, untilMs };
   }
   return undefined;
+}
+
+/** Whether a Pod is ready and not terminating. */
+export function isPodReady(pod: Pod): boolean {
+  const isTerminating = valueAt(pod, "metadata", "deletionTimestamp") !== undefined;
+  if (isTerminating || stringAt(pod, "status", "phase") !== "Running") return false;
+  const ready = conditionOf(pod, "Ready");
+  if (ready !== undefined) return ready["status"] === "True";
+  const containers = objectsAt(pod, "status", "containerStatuses");
+  return containers.length > 0 && containers.every((container) => container["ready"] === true);
 }
 
 /** The Pods of a workload's newest revision that are not terminating. */

@@ -7,7 +7,7 @@ import {
   pass,
   type Resource,
 } from "./function.ts";
-import { newestPods, terminalPodError, unstablePod } from "./pod-health.ts";
+import { isPodReady, newestPods, terminalPodError, unstablePod } from "./pod-health.ts";
 import { conditionOf, numberAt, objectsAt, stringAt, valueAt } from "./read.ts";
 
 const isAbsent = (resource: Resource): resource is undefined => resource === undefined || Object.keys(resource).length === 0;
@@ -31,16 +31,20 @@ function whenPresent(
  */
 function whenStable(name: string, check: (workload: NonNullable<Resource>) => CheckResult): CheckFunction {
   return {
-    ...whenPresent(name, (workload, { now, pods = [] }) => {
+    ...whenPresent(name, (workload, { now, pods }) => {
       const stale = staleness(workload);
       if (stale) return stale;
-      const own = newestPods(pods);
+      const own = newestPods(pods ?? []);
       // Right after a change the newest Pods may still be those of the previous revision.
       const isRollingOut = numberAt(workload, ["status", "updatedReplicas"], 1) === 0;
       const error = isRollingOut ? undefined : own.map(terminalPodError).find((each) => each !== undefined);
       if (error !== undefined) return failPermanently(error);
       const result = check(workload);
       if (!result.passed) return result;
+      // Pods are watched separately, so their state may arrive after the workload's.
+      const readyPods = (pods ?? []).filter(isPodReady).length;
+      if (pods !== undefined && readyPods < desiredPods(workload))
+        return fail(`${readyPods} of ${desiredPods(workload)} Pods are ready`, result.actual);
       const unstable = own.flatMap((pod) => unstablePod(pod, now) ?? []);
       const [first] = unstable;
       if (first === undefined) return result;
@@ -58,6 +62,10 @@ function staleness(resource: NonNullable<Resource>): CheckResult | undefined {
 }
 
 const desiredReplicas = (resource: Resource): number => numberAt(resource, ["spec", "replicas"], 1);
+
+/** Desired Pods of a workload, which a DaemonSet has in its status. */
+const desiredPods = (workload: Resource): number =>
+  numberAt(workload, ["status", "desiredNumberScheduled"], desiredReplicas(workload));
 
 function counts(resource: NonNullable<Resource>, fields: readonly string[]): CheckResult {
   const desired = desiredReplicas(resource);

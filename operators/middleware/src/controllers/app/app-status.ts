@@ -13,7 +13,7 @@ export function summarize(
   status.components = [...components]
     .map(([name, component]) => {
       const { replicas = 0, readyReplicas = 0, operation } = component.status ?? {};
-      const message = operation?.phase === "Running" ? operation.message : undefined;
+      const message = operation?.phase === "Running" ? operation.message : component.status?.message;
       // While an operation restarts Pods one by one, the others serve.
       const required = operation?.phase === "Running" ? Math.max(replicas - 1, 1) : replicas;
       const ready = component.status !== undefined && replicas > 0 && readyReplicas >= required;
@@ -48,7 +48,7 @@ export function summarize(
     status.message = "all Pods are ready";
   } else {
     status.phase = components.size === 0 ? "Pending" : "Degraded";
-    status.message = "not all Pods are ready";
+    status.message = `not all Pods are ready${progress ? `; ${progress}` : ""}`;
   }
 }
 

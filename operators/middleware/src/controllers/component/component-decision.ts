@@ -75,6 +75,9 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
   const versions = new Set([...groups.values()].flatMap((group) => group.status?.currentVersion ?? []));
   const [version] = versions;
   if (version !== undefined && versions.size === 1) status.version = version;
+  const waiting = [...groups].find(([, group]) => group.status?.message !== undefined);
+  if (waiting === undefined) delete status.message;
+  else status.message = `${waiting[0]}: ${waiting[1].status?.message ?? ""}`;
   status.phase =
     operation?.phase === "Running"
       ? "Updating"

@@ -66,6 +66,9 @@ export function decideGroup(observed: GroupObservation): Decision {
       status.operation = withStep(operation, ...next.step, now);
     }
   }
+  // An operation has its own message.
+  if (next.kind === "settled" || operation?.phase === "Running") delete status.message;
+  else status.message = next.message;
   const isWell = status.readyReplicas >= status.replicas;
   status.phase = operation?.phase === "Running" ? "Updating" : spec.stopped ? "Stopped" : isWell ? "Running" : "Degraded";
   setReady(status, now);

@@ -1,0 +1,76 @@
+import { ConfigMap } from "@keelson/api-machinery/kinds";
+import type { Client } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
+import { IntegrationTest, LoadTest } from "@keelson/testplane";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
+
+const namespace = "default";
+const folder = temporaryFolder();
+let keelson: TestKeelson;
+let client: Client;
+beforeAll(async () => {
+  keelson = await startTestKeelson(folder.path, "--only", "cluster,testplane");
+  client = await keelson.client();
+}, 60_000);
+afterAll(async () => {
+  await client.close();
+  await keelson[Symbol.asyncDispose]();
+  folder[Symbol.dispose]();
+}, 60_000);
+
+const containers = (script: string) => [{ name: "main", image: "none", command: ["/bin/sh", "-c", script] }];
+const load = (name: string, script: string): LoadTest["spec"] => ({
+  target: {
+    resource: { manifest: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: `${name}-target` }, data: { up: "yes" } } },
+  },
+  workload: {
+    resources: [
+      {
+        manifest: {
+          apiVersion: "v1",
+          kind: "Pod",
+          metadata: { name: `${name}-generator` },
+          spec: { restartPolicy: "Never", containers: containers(script) },
+        },
+      },
+    ],
+  },
+  healthCheck: { intervalSeconds: 1, allOf: [{ function: "ResourceExists" }] },
+});
+
+describe("verdicts on real programs", { timeout: 90_000 }, () => {
+  it.each([
+    ["exits with 0", "succeeds", "echo 4711 requests, 0 errors", "Succeeded", 0],
+    ["exits with 1", "fails", "echo 4711 requests, 99 errors; exit 1", "Failed", 1],
+  ])("a load test whose workload %s %s, and its output is kept", async (_, name, script, phase, exitCode) => {
+    await client.create(LoadTest, { metadata: { name, namespace }, spec: load(name, script) });
+    const done = await watched(client, LoadTest, name, (each) => each?.status?.workloadCleaned === true);
+    expect(done?.status).toMatchObject({ phase, workloadOutput: [{ pod: `${name}-generator`, exitCode }] });
+    const output = await client.get(ConfigMap, { namespace, name: `${name}-output` });
+    expect(output.data?.[`${name}-generator.main.log`]).toContain("4711 requests");
+    expect(done?.status?.workloadOutput?.[0]?.tail).toContain("4711 requests");
+  });
+
+  it("a Deployment that crash-loops never counts as ready", async () => {
+    const labels = { app: "looping" };
+    const manifest = {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata: { name: "looping" },
+      spec: {
+        replicas: 1,
+        selector: { matchLabels: labels },
+        // Ready for a second after each start.
+        template: { metadata: { labels }, spec: { containers: containers("sleep 1; echo out of luck; exit 3") } },
+      },
+    };
+    const readyCondition = { allOf: [{ function: "DeploymentReady" }] };
+    const steps = [{ name: "ready", timeoutSeconds: 60, resource: { manifest }, readyCondition }];
+    await client.create(IntegrationTest, { metadata: { name: "looping", namespace }, spec: { steps } });
+    const done = await watched(client, IntegrationTest, "looping", (each) => each?.status?.completionTime !== undefined);
+    expect(done?.status?.steps?.[0]).toMatchObject({ state: "Failed", reason: "CheckFailed" });
+    expect(done?.status?.steps?.[0]?.message).toMatch(/container main of Pod looping-\S+ is crash-looping: exit code 3/);
+  });
+});
